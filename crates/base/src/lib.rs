@@ -1,0 +1,1 @@
+//! Placeholder for the room `base`; filled by the commits that follow.

@@ -1,0 +1,1 @@
+//! Placeholder for the room `bench`; filled by the commits that follow.

@@ -1,0 +1,1 @@
+//! Placeholder for the room `client`; filled by the commits that follow.

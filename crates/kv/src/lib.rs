@@ -1,0 +1,1 @@
+//! Placeholder for the room `kv`; filled by the commits that follow.

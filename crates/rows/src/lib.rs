@@ -1,0 +1,1 @@
+//! Placeholder for the room `rows`; filled by the commits that follow.

@@ -1,0 +1,3 @@
+//! Porpoise: the server binary.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Placeholder for the room `sim`; filled by the commits that follow.

@@ -1,0 +1,1 @@
+//! Placeholder for the room `sql`; filled by the commits that follow.

@@ -1,0 +1,1 @@
+//! Placeholder for the room `types`; filled by the commits that follow.

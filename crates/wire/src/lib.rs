@@ -1,0 +1,1 @@
+//! Placeholder for the room `wire`; filled by the commits that follow.
