@@ -1,1 +1,12 @@
-//! Placeholder for the room `base`; filled by the commits that follow.
+//! The ground floor: what every other room needs and no room owns.
+//!
+//! Time, disk and waiting stand behind small seams here, so that tests can
+//! replace them; checksums and limits are stated once.
+//!
+//! * [`cancel`]: ending a wait from outside (KILL, a client gone, shutdown).
+//! * [`blocking`]: announcing that the current thread may stand still.
+//! * [`clock`]: wall and monotonic time, replaceable.
+
+pub mod blocking;
+pub mod cancel;
+pub mod clock;

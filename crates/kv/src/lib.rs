@@ -1,1 +1,67 @@
-//! Placeholder for the room `kv`; filled by the commits that follow.
+//! The engine contract: what `rows` may expect of a store, whichever it is.
+//!
+//! An engine holds *spaces*; a space is an ordered set of byte keys with byte
+//! values. Each partition of a table's rows is a space, and so is each
+//! partition of an index. The contract is object-safe, synchronous and
+//! batch-shaped: everything that may cost a round trip takes many keys and
+//! costs one round trip per engine partition at most.
+//!
+//! # Core guarantees
+//!
+//! No engine may lack one of these; each has a test in [`contract`], which
+//! every engine runs unchanged.
+//!
+//! 1. **Atomic commit.** All writes of a transaction become visible at once,
+//!    or none does. The outcome is one of three: committed; refused with a
+//!    reason and nothing changed; unknown ([`Error::Unknown`]), never guessed.
+//! 2. **Snapshot reads.** Reads at the view see one committed state plus the
+//!    transaction's own writes below the given [`Mark`].
+//! 3. **Current reads** ([`View::Current`], [`Txn::lock`]) see the newest
+//!    committed state plus own writes, never an uncommitted write of others.
+//! 4. **Linearizable begin.** A view taken after a commit was reported (its
+//!    ticket durable) sees it.
+//! 5. **No lost update.** A write with [`Check::FirstCommitter`] to a key
+//!    whose newest committed version is newer than the view is refused at
+//!    commit with [`Error::Conflict`]; a write under a held lock cannot
+//!    collide, because the lock keeps others out until the commit point.
+//! 6. **Locks** exclude as [`LockMode::compatible`] says (an engine may grant
+//!    a stronger one), work on absent keys as on present ones, are reentrant,
+//!    upgrade, and are held to the end of the transaction. A grant returns
+//!    the key's newest committed value (or the own write) and whether it is
+//!    newer than the view.
+//! 7. **Deadlocks** end: one of the waiters gets [`Error::Deadlock`], or
+//!    every one of them [`Error::LockTimeout`] at its deadline.
+//! 8. **Statement mark.** A read with mark *m* does not see own writes made
+//!    at or after *m*; [`Txn::rollback_to`] takes back exactly those, and
+//!    keeps locks.
+//! 9. **Scans** see exactly the keys of the range, in order, both ways, own
+//!    writes merged in, and resume without gap or repetition.
+//! 10. **Ids** from a counter are never given out twice, also after a crash,
+//!     in every durability mode.
+//! 11. **Spaces** are durable when created; a dropped space is empty, and its
+//!     id is never used again.
+//! 12. **Waits end** at their deadline, on cancellation, and never hold a
+//!     latch that another session needs.
+//! 13. A dropped [`Txn`] is rolled back and releases everything.
+//!
+//! # Capabilities
+//!
+//! What only some engines have is declared in [`Capabilities`]; asking for
+//! what is missing is [`Error::Unsupported`], a tested error, never a silent
+//! weakening.
+
+#![forbid(unsafe_code)]
+
+mod engine;
+mod error;
+mod key;
+
+pub mod contract;
+
+pub use engine::{
+    Capabilities, Check, Commit, CounterId, Durability, DurableListener, Engine, Isolation, Limits,
+    LockMode, LockRequest, Locked, Mark, Read, ScanEnd, ScanRange, ScanVisitor, SpaceDurability,
+    SpaceId, SpaceSpec, Stat, Ticket, Txn, TxnOptions, View, Wait,
+};
+pub use error::{Error, Full, Result};
+pub use key::{Key, prefix_end};

@@ -1,0 +1,1 @@
+//! The contract suite: one function a guarantee, run unchanged on every engine.

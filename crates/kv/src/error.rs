@@ -1,0 +1,95 @@
+//! What can go wrong in an engine, classified by who must act.
+
+use crate::SpaceId;
+use porpoise_base::cancel::Reason;
+
+/// The result of an engine call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Which room is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// The engine's memory limit.
+    Memory,
+    /// The disk of the log or of the checkpoints.
+    Disk,
+    /// The limit of one transaction's write set.
+    Transaction,
+}
+
+/// An engine's refusal or failure.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// A key is newer than the transaction's view. The transaction is over.
+    #[error("write conflict: a row is newer than the snapshot")]
+    Conflict,
+    /// The transaction was chosen to break a deadlock. The transaction is over.
+    #[error("deadlock found when trying to get lock")]
+    Deadlock,
+    /// A lock was not granted before the deadline. The statement is over; the
+    /// transaction and the locks it has go on.
+    #[error("lock wait timeout exceeded")]
+    LockTimeout,
+    /// A lock was not free and the caller did not want to wait.
+    #[error("lock not immediately available")]
+    LockBusy,
+    /// The wait or the statement was ended from outside.
+    #[error("cancelled: {0:?}")]
+    Cancelled(Reason),
+    /// The commit was sent, and its outcome cannot be known. Never retried.
+    #[error("outcome of the commit is unknown: {0}")]
+    Unknown(String),
+    /// No room to grow; nothing was changed. Reads and deletes go on.
+    #[error("no room left: {0:?}")]
+    Full(Full),
+    /// Writes are refused until an operator acts (a failed sync, a lost lease).
+    #[error("the engine accepts no writes: {0}")]
+    ReadOnly(String),
+    /// A capability that this engine does not have.
+    #[error("this engine does not support {0}")]
+    Unsupported(&'static str),
+    /// A key or value beyond [`crate::Limits`].
+    #[error("{what} of {size} bytes exceeds the engine's limit of {limit}")]
+    TooLarge {
+        /// "key", "value" or "batch".
+        what: &'static str,
+        /// What was given, in bytes.
+        size: usize,
+        /// What is allowed, in bytes.
+        limit: usize,
+    },
+    /// The snapshot was ended to make room, or is older than what is kept.
+    #[error("the snapshot is no longer available")]
+    SnapshotGone,
+    /// The space does not exist (any more).
+    #[error("no space {0:?}")]
+    NoSuchSpace(SpaceId),
+    /// The transaction has ended by an earlier error.
+    #[error("the transaction has ended")]
+    Ended,
+    /// Data on disk contradicts its checksums. Names file and offset.
+    #[error("corrupt data: {0}")]
+    Corrupt(String),
+    /// The operating system refused a file operation; names the file.
+    #[error("{0}")]
+    Io(String),
+    /// The store cannot be reached.
+    #[error("the store is not available: {0}")]
+    Unavailable(String),
+}
+
+impl Error {
+    /// Whether the whole transaction is over, not only the statement.
+    pub fn ends_transaction(&self) -> bool {
+        match self {
+            Error::Conflict
+            | Error::Deadlock
+            | Error::Unknown(_)
+            | Error::SnapshotGone
+            | Error::Ended
+            | Error::Corrupt(_) => true,
+            Error::Cancelled(reason) => reason.ends_session(),
+            _ => false,
+        }
+    }
+}

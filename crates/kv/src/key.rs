@@ -1,0 +1,46 @@
+//! Keys: a space and bytes within it.
+
+use crate::SpaceId;
+
+/// A key as the contract passes it: borrowed, cheap to copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key<'a> {
+    /// The space.
+    pub space: SpaceId,
+    /// The bytes within the space; ordered bytewise.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Key<'a> {
+    /// A key of `space`.
+    pub fn new(space: SpaceId, bytes: &'a [u8]) -> Key<'a> {
+        Key { space, bytes }
+    }
+}
+
+/// The smallest key above every key that starts with `prefix`; `None` when
+/// there is none (an empty prefix or one of all 0xff bytes).
+pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.last_mut() {
+        if *last < 0xff {
+            *last += 1;
+            return Some(end);
+        }
+        end.pop();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_end_is_the_least_key_above() {
+        assert_eq!(prefix_end(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(prefix_end(&[1, 0xff]), Some(vec![2]));
+        assert_eq!(prefix_end(&[0xff, 0xff]), None);
+        assert_eq!(prefix_end(b""), None);
+    }
+}
