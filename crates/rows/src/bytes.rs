@@ -106,15 +106,15 @@ impl Writer {
             }
             Value::Date(v) => {
                 self.u8(6);
-                self.u32(v.to_bits());
+                self.u32(v.packed());
             }
             Value::DateTime(v) => {
                 self.u8(7);
-                self.u64(v.to_bits());
+                self.u64(v.packed());
             }
             Value::Time(v) => {
                 self.u8(8);
-                self.i64(v.micros());
+                self.i64(v.as_micros());
             }
         }
     }
@@ -200,8 +200,8 @@ impl<'a> Reader<'a> {
 
     /// A column's type.
     pub fn column_type(&mut self) -> Result<ColumnType> {
-        let bytes = self.bytes()?;
-        ColumnType::decode(bytes).ok_or_else(|| Error::corrupt("an unknown column type"))
+        let mut bytes = self.bytes()?;
+        ColumnType::decode(&mut bytes).ok_or_else(|| Error::corrupt("an unknown column type"))
     }
 
     /// A value with its kind.
@@ -214,8 +214,8 @@ impl<'a> Reader<'a> {
             3 => Value::Double(f64::from_bits(self.u64()?)),
             4 => Value::Decimal(Decimal::parse(self.bytes()?).map_err(|_| bad())?),
             5 => Value::Bytes(self.bytes()?.to_vec()),
-            6 => Value::Date(Date::from_bits(self.u32()?).ok_or_else(bad)?),
-            7 => Value::DateTime(DateTime::from_bits(self.u64()?).ok_or_else(bad)?),
+            6 => Value::Date(Date::from_packed(self.u32()?).ok_or_else(bad)?),
+            7 => Value::DateTime(DateTime::from_packed(self.u64()?).ok_or_else(bad)?),
             8 => Value::Time(Time::from_micros(self.i64()?).ok_or_else(bad)?),
             _ => return Err(bad()),
         })
