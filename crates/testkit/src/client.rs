@@ -1,0 +1,111 @@
+//! The plainest clients: the `mariadb` program for SQL, and bytes over a socket.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::fail;
+
+/// How long a plain exchange may stand still.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// What the `mariadb` program printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqlOutput {
+    /// Rows, tab-separated, without column names.
+    pub stdout: String,
+    /// Error and warning lines.
+    pub stderr: String,
+    /// Whether every statement succeeded.
+    pub is_ok: bool,
+}
+
+impl SqlOutput {
+    /// The rows; ends the test if a statement failed.
+    pub fn rows(&self) -> Vec<Vec<&str>> {
+        if !self.is_ok {
+            fail("sql", &self.stderr);
+        }
+        self.stdout
+            .lines()
+            .map(|line| line.split('\t').collect())
+            .collect()
+    }
+
+    /// The error number of the failed statement, like 1452; `None` if all succeeded.
+    pub fn error_number(&self) -> Option<u32> {
+        let rest = self.stderr.split("ERROR ").nth(1)?;
+        let digits = rest.split(|byte: char| !byte.is_ascii_digit()).next()?;
+        digits.parse().ok()
+    }
+}
+
+/// Runs statements as root through the `mariadb` program, which stops at the first that fails.
+pub fn sql(address: SocketAddr, statements: &str) -> SqlOutput {
+    let mut command = Command::new("mariadb");
+    command
+        .arg("--no-defaults")
+        .arg("--protocol=tcp")
+        .arg(format!("--host={}", address.ip()))
+        .arg(format!("--port={}", address.port()))
+        .args(["--user=root", "--batch", "--skip-column-names"])
+        .args(["--default-character-set=utf8mb4", "--connect-timeout=30"])
+        .arg(format!("--execute={statements}"))
+        .stdin(Stdio::null());
+    match command.output() {
+        Ok(done) => SqlOutput {
+            stdout: String::from_utf8_lossy(&done.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&done.stderr).into_owned(),
+            is_ok: done.status.success(),
+        },
+        Err(error) => fail(
+            "sql",
+            format_args!("cannot run `mariadb`: {error}; run `make needs`"),
+        ),
+    }
+}
+
+/// Sends bytes, closes the sending half and reads to the end, like `nc -N`.
+pub fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
+    let talk = || -> std::io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect_timeout(&address, SILENCE)?;
+        stream.set_read_timeout(Some(SILENCE))?;
+        stream.set_write_timeout(Some(SILENCE))?;
+        let mut reader = stream.try_clone()?;
+        // Read beside the writing, so that a long answer cannot stop a long request.
+        let answer = std::thread::spawn(move || {
+            let mut answer = Vec::new();
+            reader.read_to_end(&mut answer).map(|_| answer)
+        });
+        stream.write_all(request)?;
+        stream.shutdown(Shutdown::Write)?;
+        answer
+            .join()
+            .unwrap_or_else(|_| Err(std::io::Error::other("the reading thread panicked")))
+    };
+    match talk() {
+        Ok(answer) => answer,
+        Err(error) => fail("exchange", format_args!("{address}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(stderr: &str) -> SqlOutput {
+        SqlOutput {
+            stdout: String::new(),
+            stderr: stderr.to_owned(),
+            is_ok: false,
+        }
+    }
+
+    #[test]
+    fn error_numbers_are_found() {
+        let output = failed("--------------\nERROR 1452 (23000) at line 1: Cannot add\n");
+        assert_eq!(output.error_number(), Some(1452));
+        assert_eq!(failed("").error_number(), None);
+    }
+}
