@@ -8,14 +8,24 @@ TARGET=${CARGO_TARGET_DIR:-$PWD/target}
 TOOLS=$TARGET/tools
 export TARGET TOOLS
 
-# Where rustup, Go and Debian's servers put their programs, for shells whose search path lacks them.
-for folder in "${CARGO_HOME:-$HOME/.cargo}/bin" "$TOOLS/go/bin" /usr/local/go/bin /usr/local/sbin /usr/sbin; do
+# Puts on the search path what shells may lack: rustup's, Go's and Debian's folders for programs. A
+# Go that need.sh fetched comes first, since it did so for want of a new enough one.
+find_tools() {
+    local folder
     case ":$PATH:" in
-        *":$folder:"*) ;;
-        *) [ -d "$folder" ] && PATH=$PATH:$folder ;;
+        *":$TOOLS/go/bin:"*) ;;
+        *) if [ -d "$TOOLS/go/bin" ]; then PATH=$TOOLS/go/bin:$PATH; fi ;;
     esac
-done
-export PATH
+    for folder in "${CARGO_HOME:-$HOME/.cargo}/bin" /usr/local/go/bin /usr/local/sbin /usr/sbin; do
+        case ":$PATH:" in
+            *":$folder:"*) ;;
+            *) if [ -d "$folder" ]; then PATH=$PATH:$folder; fi ;;
+        esac
+    done
+    export PATH
+    hash -r
+}
+find_tools
 
 die() {
     echo "$*" >&2

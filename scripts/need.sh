@@ -8,7 +8,7 @@
 . "$(dirname "$0")/lib.sh"
 
 GO_AT_LEAST=25   # of Go 1.x, by what the Go modules under tests/ say
-GO_VERSION=1.25.4
+GO_VERSION=1.25.14
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
@@ -99,8 +99,7 @@ install_newer_go() {
     chmod -R u+w "$TOOLS/go.new"
     chmod +x "$TOOLS"/go.new/bin/* "$TOOLS"/go.new/pkg/tool/*/*
     mv "$TOOLS/go.new" "$TOOLS/go"
-    PATH=$TOOLS/go/bin:$PATH
-    hash -r
+    find_tools
 }
 
 # The virtual environment for the Python drivers, made anew when its list of modules changes.

@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 scripts/need.sh rust cc mariadb memcached netcat strace go python
+find_tools
 count=0
 while read -r package test; do
     stage "$package $test" cargo test --locked --release -p "$package" -- --ignored --exact --nocapture "$test"

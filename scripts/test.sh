@@ -7,8 +7,7 @@
 NEEDS=(rust cc mariadb memcached netcat strace memcached-tools go python)
 
 stage "needs" scripts/need.sh "${NEEDS[@]}"
-# What was just installed may lie in folders that were not there before.
-. scripts/lib.sh
+find_tools
 stage "formatting" cargo fmt --check
 stage "house rules" cargo xtask check
 stage "clippy" cargo clippy --locked --workspace --all-targets -- -D warnings
