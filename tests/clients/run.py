@@ -122,7 +122,7 @@ def porpoise(binary, folder, password=None):
 def mariadb(folder):
     data = f"{folder}/data"
     as_root = ["--user=root"] if os.geteuid() == 0 else []
-    install = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--skip-name-resolve"]
+    install = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--skip-name-resolve", "--force"]
     install += ["--auth-root-authentication-method=normal", "--skip-test-db", *as_root]
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -125,7 +125,7 @@ fn install(data: &Path) {
         .arg("--no-defaults")
         .arg(format!("--datadir={}", data.display()))
         .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
-        .arg("--skip-name-resolve");
+        .args(["--skip-name-resolve", "--force"]);
     as_this_user(&mut command);
     run("mariadb", &mut command, REMEDY);
 }
