@@ -39,12 +39,13 @@ pub struct Process {
 impl Process {
     /// Starts `command`, named `name` in messages, with its output in `directory`.
     ///
-    /// A program that is not there ends the test with `remedy`.
+    /// Its standard input stays open, and empty, for as long as this handle lives. A program that
+    /// is not there ends the test with `remedy`.
     pub fn start(name: &str, mut command: Command, directory: &Path, remedy: &str) -> Self {
         let stdout = directory.join(format!("{name}.stdout"));
         let stderr = directory.join(format!("{name}.stderr"));
         command
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(create(name, &stdout))
             .stderr(create(name, &stderr));
         let program = command.get_program().to_string_lossy().into_owned();

@@ -1,59 +1,49 @@
 //! The TiKV double: one process that answers as a placement driver and as stores.
+//!
+//! It picks its own ports and tells them in a line `READY pd=ADDRESS control=ADDRESS`.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::process::{Process, directory, wait_until};
-use crate::{fail, go, ports};
+use crate::go;
+use crate::process::{Process, directory};
 
+const NAME: &str = "tikv-double";
 const SOURCES: &str = "tests/tikv-double";
 const START: Duration = Duration::from_secs(30);
 
 /// A running TiKV double.
 pub struct TikvDouble {
-    /// Address of its placement driver.
+    /// Address of its placement driver, for `tikv://`.
     pub pd_addr: SocketAddr,
+    /// Address at which it takes commands over HTTP, such as to fail requests.
+    pub control_addr: SocketAddr,
     process: Process,
     _directory: tempfile::TempDir,
 }
 
 impl TikvDouble {
-    /// Starts one with one store in memory, its key space divided at the given keys.
-    pub fn start(split_at: &[&str]) -> Self {
-        let program = go::build("tikv-double", SOURCES);
-        for _ in 0..ports::TRIES {
-            let home = directory("tikv-double");
-            let addresses = ports::free(2);
-            let [pd, store] = addresses.as_slice() else {
-                continue;
-            };
-            let mut command = Command::new(&program);
-            command.arg(format!("-pd={pd}")).arg(format!("-kv={store}"));
-            if !split_at.is_empty() {
-                command.arg(format!("-split={}", split_at.join(",")));
-            }
-            let mut process = Process::start("tikv-double", command, home.path(), "build it again");
-            let is_ready = wait_until(START, || match process.ended() {
-                Some(_) => Some(false),
-                None => both_answer(*pd, *store).then_some(true),
-            });
-            match is_ready {
-                Some(true) => {
-                    return Self {
-                        pd_addr: *pd,
-                        process,
-                        _directory: home,
-                    };
-                }
-                Some(false) if process.log().contains("in use") => {}
-                _ => fail(
-                    "tikv-double",
-                    format_args!("did not get ready\n{}", process.log()),
-                ),
-            }
+    /// Builds it if its sources changed, and starts one with so many stores, all in memory.
+    pub fn start(stores: usize) -> Self {
+        let home = directory(NAME);
+        let mut command = Command::new(go::build(NAME, SOURCES));
+        let addresses = vec!["127.0.0.1:0"; stores.max(1)].join(",");
+        command.arg(format!("-kv={addresses}"));
+        let mut process = Process::start(NAME, command, home.path(), "run `make needs`");
+        let (pd_addr, control_addr) =
+            process.wait_ready(START, |process| addresses_in(&process.stdout()));
+        Self {
+            pd_addr,
+            control_addr,
+            process,
+            _directory: home,
         }
-        fail("tikv-double", "found no ports that stayed free")
+    }
+
+    /// What to give the server as `--engine`.
+    pub fn engine(&self) -> String {
+        format!("tikv://{}", self.pd_addr)
     }
 
     /// Process id.
@@ -62,6 +52,24 @@ impl TikvDouble {
     }
 }
 
-fn both_answer(pd: SocketAddr, store: SocketAddr) -> bool {
-    TcpStream::connect(pd).is_ok() && TcpStream::connect(store).is_ok()
+fn addresses_in(output: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let (line, _) = output.split_once("READY ")?.1.split_once('\n')?;
+    let value = |name| line.split(' ').find_map(|part| part.strip_prefix(name));
+    Some((
+        value("pd=")?.parse().ok()?,
+        value("control=")?.parse().ok()?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_once_the_line_is_whole() {
+        let line = "starting\nREADY pd=127.0.0.1:41 control=127.0.0.1:42";
+        assert_eq!(addresses_in(line), None);
+        let (pd, control) = addresses_in(&format!("{line}\n")).unwrap();
+        assert_eq!((pd.port(), control.port()), (41, 42));
+    }
 }
