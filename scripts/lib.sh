@@ -4,9 +4,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-TARGET=${CARGO_TARGET_DIR:-$PWD/target}
+# Absolute, since tests run in their crates' directories.
+TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 TOOLS=$TARGET/tools
-export TARGET TOOLS
+export CARGO_TARGET_DIR=$TARGET TARGET TOOLS
 
 # Puts on the search path what shells may lack: rustup's, Go's and Debian's folders for programs. A
 # Go that need.sh fetched comes first, since it did so for want of a new enough one.

@@ -90,6 +90,30 @@ pub fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Asks for a path over HTTP; gives the status and the body.
+pub fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
+    let talk = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&address, SILENCE)?;
+        stream.set_read_timeout(Some(SILENCE))?;
+        // The sending half stays open: a server may take its end for the client's going away.
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    let answer = match talk() {
+        Ok(answer) => answer,
+        Err(error) => fail("http", format_args!("{address}{path}: {error}")),
+    };
+    let status = answer.split(' ').nth(1).and_then(|word| word.parse().ok());
+    match (status, answer.split_once("\r\n\r\n")) {
+        (Some(status), Some((_, body))) => (status, body.to_owned()),
+        _ => fail("http", format_args!("{address}{path} answered: {answer}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +124,28 @@ mod tests {
             stderr: stderr.to_owned(),
             is_ok: false,
         }
+    }
+
+    #[test]
+    fn an_answer_over_http_is_taken_apart() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 512];
+            let length = stream.read(&mut request).unwrap();
+            stream
+                .write_all(b"HTTP/1.1 503 Busy\r\nA: b\r\n\r\nlater\n")
+                .unwrap();
+            String::from_utf8_lossy(&request[..length]).into_owned()
+        });
+        assert_eq!(http_get(address, "/health"), (503, "later\n".to_owned()));
+        assert!(
+            server
+                .join()
+                .unwrap()
+                .starts_with("GET /health HTTP/1.1\r\n")
+        );
     }
 
     #[test]

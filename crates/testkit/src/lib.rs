@@ -29,7 +29,7 @@ mod process;
 mod sys;
 mod tikv_double;
 
-pub use client::{SqlOutput, exchange, sql};
+pub use client::{SqlOutput, exchange, http_get, sql};
 pub use mariadb::{Mariadb, MariadbBuilder};
 pub use memcached::Memcached;
 pub use porpoise::{Finished, Porpoise, PorpoiseBuilder};

@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-use crate::client::{SqlOutput, exchange, sql};
+use crate::client::{SqlOutput, exchange, http_get, sql};
 use crate::fail;
 use crate::process::{Process, directory, wait_until};
 use crate::sys::Signal;
 
 const NAME: &str = "porpoise";
+const REMEDY: &str = "build it with `cargo build -p porpoise`, or run `make needs`";
+const TRACE: &str = "trace";
 const LAST_LINE: &str = "porpoise ready";
 const START: Duration = Duration::from_secs(60);
 const STOP: Duration = Duration::from_secs(60);
@@ -28,6 +30,7 @@ pub struct PorpoiseBuilder {
     arguments: Vec<OsString>,
     environment: Vec<(String, String)>,
     start_time: Duration,
+    traced_calls: Option<String>,
 }
 
 impl PorpoiseBuilder {
@@ -69,6 +72,12 @@ impl PorpoiseBuilder {
         self
     }
 
+    /// Notes these system calls of all threads, like `fdatasync,sendto`; see [`Porpoise::trace`].
+    pub fn traced(mut self, calls: &str) -> Self {
+        self.traced_calls = Some(calls.to_owned());
+        self
+    }
+
     /// Starts it and waits until every door is open.
     pub fn start(self) -> Porpoise {
         let home = directory(NAME);
@@ -96,8 +105,8 @@ impl PorpoiseBuilder {
             .data_dir
             .clone()
             .unwrap_or_else(|| home.path().join("data"));
-        let mut process =
-            Process::start(NAME, self.command(&data_dir), home.path(), "build it first");
+        let command = self.command(home.path(), &data_dir);
+        let mut process = Process::start(NAME, command, home.path(), REMEDY);
         let status = process.wait_end(time);
         Finished {
             status,
@@ -108,7 +117,7 @@ impl PorpoiseBuilder {
 
     fn launch(&self, home: &Path, data_dir: &Path) -> (Process, Doors) {
         let skip = already_written(home);
-        let mut process = Process::start(NAME, self.command(data_dir), home, "build it first");
+        let mut process = Process::start(NAME, self.command(home, data_dir), home, REMEDY);
         let doors = process.wait_ready(self.start_time, |process| {
             let output = process.stdout();
             let ours = output.get(skip..).unwrap_or_default();
@@ -119,9 +128,20 @@ impl PorpoiseBuilder {
         (process, doors)
     }
 
-    fn command(&self, data_dir: &Path) -> Command {
+    fn command(&self, home: &Path, data_dir: &Path) -> Command {
         let binary = self.binary.clone().unwrap_or_else(find_binary);
-        let mut command = Command::new(binary);
+        let mut command = match &self.traced_calls {
+            None => Command::new(binary),
+            Some(calls) => {
+                // The tracer is a grandchild in a group of its own (-DD), so that the server has
+                // the process id, the signals and the exit status that it has without.
+                let mut command = Command::new("strace");
+                command.args(["-DD", "-f", "-ttt", "-y", "-A", "-e"]);
+                command.arg(format!("trace={calls}"));
+                command.arg("-o").arg(home.join(TRACE)).arg(binary);
+                command
+            }
+        };
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("PORPOISE_") {
                 command.env_remove(name);
@@ -181,6 +201,7 @@ impl Porpoise {
             arguments: Vec::new(),
             environment: Vec::new(),
             start_time: START,
+            traced_calls: None,
         }
     }
 
@@ -221,6 +242,18 @@ impl Porpoise {
         };
         let bytes = [read("stdout"), read("stderr")].concat();
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The system calls noted so far, one a line: thread, time, call, and what its descriptors
+    /// are. A line may come a moment after its call.
+    pub fn trace(&self) -> String {
+        let bytes = std::fs::read(self.home.path().join(TRACE)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Asks its HTTP door for a path; gives the status and the body.
+    pub fn http(&self, path: &str) -> (u16, String) {
+        http_get(self.http_addr, path)
     }
 
     /// Kills it as a crash would, with SIGKILL, and waits until it is gone.

@@ -118,3 +118,20 @@ fn variables_of_the_test_run_do_not_reach_the_server_but_given_ones_do() {
         .run_to_end(Duration::from_secs(10));
     assert_eq!(finished.stdout, "role=ndb-caching\n");
 }
+
+#[test]
+fn system_calls_are_traced_and_the_exit_status_is_the_servers_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let body = "trap 'exit 7' TERM; echo porpoise ready; while :; do sleep 0.01; done";
+    let mut server = Porpoise::builder()
+        .binary(script(&directory, body))
+        .traced("write")
+        .start();
+    let trace = server.wait_for("the trace", Duration::from_secs(10), || {
+        let trace = server.trace();
+        trace.contains("porpoise ready").then_some(trace)
+    });
+    assert!(trace.contains(" write(1<"), "{trace}");
+    assert!(trace.starts_with(&server.id().to_string()), "{trace}");
+    assert_eq!(server.terminate().code(), Some(7));
+}

@@ -1,7 +1,10 @@
 //! Every module says at its head what it is for.
 //!
 //! A Rust file of a crate begins with a `//!` line that has text; attributes may not come first. A
-//! test file begins with a comment that says which behaviour it shows, and so does a script.
+//! test file begins with a comment that says which behaviour it shows, and a script with what it
+//! does. Of the Go files in one directory, which are one package, one has to say it.
+
+use std::collections::BTreeSet;
 
 use super::Violation;
 use crate::tree::{SourceFile, Tree};
@@ -10,7 +13,31 @@ const RULE: &str = "module-header";
 
 /// Judges the first lines of all source files.
 pub fn check(tree: &Tree) -> Vec<Violation> {
-    tree.files.iter().filter_map(judge).collect()
+    let told = packages_told(tree);
+    tree.files
+        .iter()
+        .filter(|file| !(is_go(file) && told.contains(directory(file))))
+        .filter_map(judge)
+        .collect()
+}
+
+fn is_go(file: &SourceFile) -> bool {
+    file.path.ends_with(".go")
+}
+
+fn directory(file: &SourceFile) -> &str {
+    file.path
+        .rsplit_once('/')
+        .map_or("", |(directory, _)| directory)
+}
+
+/// Directories with a Go file that has a header.
+fn packages_told(tree: &Tree) -> BTreeSet<&str> {
+    tree.files
+        .iter()
+        .filter(|file| is_go(file) && judge(file).is_none())
+        .map(directory)
+        .collect()
 }
 
 fn judge(file: &SourceFile) -> Option<Violation> {
@@ -79,5 +106,14 @@ mod tests {
         assert_eq!(judge("tests/clients/a.py", "import os\n"), 1);
         assert_eq!(judge("tests/clients/a.go", "package main\n"), 1);
         assert_eq!(judge("docs/a.md", "Anything.\n"), 0);
+    }
+
+    #[test]
+    fn one_go_file_speaks_for_its_directory() {
+        let told = ("tests/x/main.go", "// A stand-in for y.\npackage main\n");
+        let other = ("tests/x/more.go", "package main\n");
+        let elsewhere = ("tests/z/more.go", "package main\n");
+        assert!(check(&Tree::of(&[told, other])).is_empty());
+        assert_eq!(check(&Tree::of(&[told, other, elsewhere])).len(), 1);
     }
 }
