@@ -87,8 +87,9 @@ install_packages() {
 # Debian's Go may be older than the modules ask for. Go's own distribution is also served as a Go
 # module; it is fetched as one, by any older go, and checked against Go's checksum database.
 install_newer_go() {
-    local module="golang.org/toolchain@v0.0.1-go$GO_VERSION.linux-$(dpkg --print-architecture)"
-    local folder
+    local architecture module folder
+    architecture=$(dpkg --print-architecture) || return 1
+    module=golang.org/toolchain@v0.0.1-go$GO_VERSION.linux-$architecture
     echo "installing: Go $GO_VERSION in $TOOLS/go"
     folder=$(cd / && GOTOOLCHAIN=local GOFLAGS=-mod=mod go mod download -json "$module" |
         sed -n 's/^[[:space:]]*"Dir": "\(.*\)",\{0,1\}$/\1/p') || return 1
@@ -124,7 +125,7 @@ for capability in "$@"; do
     if ! is_there "$capability"; then
         missing+=("$capability")
         # Word splitting is meant: a capability may be several packages.
-        # shellcheck disable=SC2046
+        # shellcheck disable=SC2207
         wanted+=($(packages "$capability"))
     fi
 done
