@@ -60,7 +60,7 @@ func (f *faults) secondariesWait() time.Duration {
 //	POST /delay-secondaries?ms=N       commits of secondary keys wait
 //	POST /latency?ms=N                 every request to the store waits
 //	POST /refuse?method=KvGet&n=N      the next N such requests fail, unapplied
-//	POST /split?key=HEX                a new region begins at the key
+//	POST /split?key=HEX                a new region begins at the key, on the last store
 //	POST /advance-clock?ms=N           timestamps jump ahead, so that locks expire
 //	POST /forget-lock?key=HEX          one lock vanishes, of whatever kind
 //	POST /reset                        no faults any more
@@ -128,7 +128,7 @@ func control(f *faults, kv *kvServer, cluster *testutils.MockCluster, stores int
 		}
 		region, _, _ := cluster.GetRegionByKey(encoded(key))
 		id, peers := cluster.AllocID(), cluster.AllocIDs(stores)
-		cluster.Split(region.Id, id, key, peers, peers[0])
+		cluster.Split(region.Id, id, key, peers, peers[len(peers)-1])
 		fmt.Fprintln(w, id)
 	})
 	m.HandleFunc("GET /locks", func(w http.ResponseWriter, _ *http.Request) {

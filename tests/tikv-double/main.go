@@ -1,7 +1,8 @@
 // Command tikvdouble is a single-process stand-in for a TiKV cluster (one
 // placement driver, one or more stores), built on the mock store of client-go
 // and served over gRPC, so that any client can be tested against it. It keeps
-// everything in memory and ends when its standard input does.
+// everything in memory. It writes a line "READY pd=ADDRESS control=ADDRESS" when
+// it can be used.
 //
 // It is a double, not a TiKV: pd.go and store.go say where it differs, and
 // faults.go which faults can be commanded.
@@ -90,6 +91,7 @@ func main() {
 	pdAddr := flag.String("pd", "127.0.0.1:0", "address of the placement driver")
 	kvAddrs := flag.String("kv", "127.0.0.1:0", "addresses of the stores, comma-separated")
 	controlAddr := flag.String("control", "127.0.0.1:0", "address of the HTTP control port")
+	untilStdinEnds := flag.Bool("until-stdin-ends", false, "end when standard input does, so as not to outlive a starter that crashed")
 	flag.Parse()
 
 	cli, cluster, _, err := testutils.NewMockTiKV("", nil)
@@ -128,10 +130,12 @@ func main() {
 
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		end <- syscall.SIGTERM
-	}()
+	if *untilStdinEnds {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			end <- syscall.SIGTERM
+		}()
+	}
 	<-end
 	_ = cli.Close()
 }

@@ -15,7 +15,7 @@
 use crate::fault::{Failure, Fault};
 use crate::keys::frame;
 use crate::locks::{Locks, Waiter};
-use crate::reads::{batches, get_many};
+use crate::reads::{BATCH_KEYS, batches, get_many};
 use crate::writes::{Final, Writes};
 use porpoise_kv::{Error, Result};
 use std::collections::{BTreeMap, HashMap};
@@ -94,7 +94,7 @@ pub(crate) fn commit(w: &Waiter<'_>, locks: &mut Locks, writes: &Writes) -> Resu
     }
     locks.settle(w)?;
     let keys: Vec<Vec<u8>> = finals.iter().map(|f| f.key.to_vec()).collect();
-    let parts = batches(keys.clone());
+    let parts = batches(keys.clone(), BATCH_KEYS);
     let all = || finals.iter().map(mutation).collect();
     let promises = if locks.is_empty() && parts.len() == 1 {
         locks.write_unheld(w, &keys, all)?;

@@ -201,7 +201,7 @@ async fn keep_trying(options: &KvTikvOptions, last: &mut String) -> Vec<Transact
 
 impl KvTikv {
     /// Connects to a cluster, checks the version of the key layout (a new
-    /// cluster gets [`crate::LAYOUT_VERSION`]), and takes up what an
+    /// cluster gets [`crate::KEY_FORMAT_VERSION`]), and takes up what an
     /// interrupted drop of spaces has left.
     ///
     /// Must not be called from a thread that runs tokio tasks.

@@ -32,7 +32,7 @@ use porpoise_kv::{CounterId, Error, Result, SpaceDurability, SpaceId, SpaceSpec,
 
 /// The version of the key layout that this program writes, and the newest it
 /// can read.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const KEY_FORMAT_VERSION: u32 = 1;
 
 const FIRST: u8 = b'p';
 const META: u8 = 0x01;
@@ -170,7 +170,7 @@ pub(crate) fn unframe(value: &[u8]) -> Result<&[u8]> {
         Some((&PLAIN, bytes)) => Ok(bytes),
         Some((other, _)) => Err(Error::Corrupt(format!(
             "a value in the cluster begins with {other:#04x}, which no version up to \
-             {LAYOUT_VERSION} of the layout writes"
+             {KEY_FORMAT_VERSION} of the layout writes"
         ))),
         None => Err(Error::Corrupt("an empty value in the cluster".into())),
     }

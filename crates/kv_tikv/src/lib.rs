@@ -46,7 +46,9 @@
 //! always [`porpoise_kv::Ticket::NONE`]. A space created with
 //! [`porpoise_kv::SpaceDurability::Memory`] is as durable as any other.
 //! A space that another server drops is noticed when this server has not
-//! used it yet, not by transactions already under way.
+//! used it yet, not by transactions already under way. Nobody moves the safe
+//! point of garbage collection. No heartbeat is sent during the commit itself,
+//! which therefore has to get its primary key committed within about 20 s.
 //!
 //! # Modules
 //!
@@ -84,4 +86,4 @@ mod txn;
 mod writes;
 
 pub use engine::{KvTikv, KvTikvOptions};
-pub use keys::LAYOUT_VERSION;
+pub use keys::KEY_FORMAT_VERSION;

@@ -227,7 +227,7 @@ impl Locks {
     pub(crate) fn acquire(&mut self, w: &Waiter<'_>, keys: Vec<Vec<u8>>) -> Result<()> {
         self.settle(w)?;
         let mut deadlocked = None;
-        for mut batch in reads::batches(keys) {
+        for mut batch in reads::batches(keys, reads::FIRST_KEYS) {
             loop {
                 batch.retain(|key| !self.held.contains_key(key));
                 if batch.is_empty() {

@@ -16,7 +16,7 @@
 use crate::engine::Shared;
 use crate::fault::{Failure, Fault};
 use crate::keys::{
-    LAYOUT_VERSION, Layout, end_of, frame_spec, frame_u64, frame_version, unframe_spec,
+    KEY_FORMAT_VERSION, Layout, end_of, frame_spec, frame_u64, frame_version, unframe_spec,
     unframe_u64, unframe_version,
 };
 use crate::orphans;
@@ -130,12 +130,15 @@ fn value(values: &[Option<Vec<u8>>], i: usize) -> Option<&[u8]> {
 pub(crate) async fn open(client: &TransactionClient, layout: &Layout, tenant: u32) -> Result<()> {
     let key = layout.version();
     change(client, vec![key.clone()], |values| match value(values, 0) {
-        None => Ok((vec![put(key.clone(), frame_version(LAYOUT_VERSION))], ())),
+        None => Ok((
+            vec![put(key.clone(), frame_version(KEY_FORMAT_VERSION))],
+            (),
+        )),
         Some(found) => match unframe_version(found)? {
-            LAYOUT_VERSION => Ok((Vec::new(), ())),
+            KEY_FORMAT_VERSION => Ok((Vec::new(), ())),
             found => Err(Error::Unavailable(format!(
                 "the data of tenant {tenant} in this cluster has key layout version {found}; \
-                 this program reads and writes version {LAYOUT_VERSION}"
+                 this program reads and writes version {KEY_FORMAT_VERSION}"
             ))),
         },
     })

@@ -18,7 +18,12 @@ use tikv_client::{
 };
 
 /// Keys of one request at most.
-const BATCH_KEYS: usize = 1024;
+pub(crate) const BATCH_KEYS: usize = 1024;
+/// Keys of the first request, and of one that locks: before anything is known
+/// of the size of the values.
+pub(crate) const FIRST_KEYS: usize = 256;
+/// Bytes that an answer should have at most; TiKV sends up to 10 MiB.
+const ANSWER_BYTES: usize = 4 << 20;
 /// Bytes of keys of one request at most.
 const BATCH_BYTES: usize = 512 * 1024;
 
@@ -39,13 +44,13 @@ fn snapshot(client: &TransactionClient, ts: &Timestamp) -> Snapshot {
     client.snapshot(ts.clone(), options)
 }
 
-/// Splits keys into batches within both limits.
-pub(crate) fn batches(keys: Vec<Vec<u8>>) -> Vec<Vec<Vec<u8>>> {
+/// Splits keys into batches of so many keys and [`BATCH_BYTES`] at most.
+pub(crate) fn batches(keys: Vec<Vec<u8>>, most: usize) -> Vec<Vec<Vec<u8>>> {
     let mut out = Vec::new();
     let mut batch = Vec::new();
     let mut bytes = 0;
     for key in keys {
-        if !batch.is_empty() && (batch.len() == BATCH_KEYS || bytes + key.len() > BATCH_BYTES) {
+        if !batch.is_empty() && (batch.len() == most || bytes + key.len() > BATCH_BYTES) {
             out.push(std::mem::take(&mut batch));
             bytes = 0;
         }
@@ -91,37 +96,54 @@ pub(crate) async fn get_many(
 ) -> Result<HashMap<Vec<u8>, Vec<u8>>, Failure> {
     let mut found = HashMap::with_capacity(keys.len());
     let patience = Patience::new();
-    let mut waiting = batches(keys);
-    while let Some(mut batch) = waiting.pop() {
-        // A new snapshot each time: it keeps what it has read.
-        let mut snapshot = snapshot(client, ts);
-        let result = match batch.as_slice() {
-            [key] => match snapshot.get(key.clone()).await {
-                Ok(value) => {
-                    found.extend(value.map(|value| (key.clone(), value)));
-                    Ok(())
-                }
-                Err(e) => Err(e),
-            },
-            _ => match snapshot.batch_get(batch.clone()).await {
-                Ok(pairs) => {
-                    found.extend(pairs.map(|pair| (Vec::from(pair.0), pair.1)));
-                    Ok(())
-                }
-                Err(e) => Err(e),
-            },
-        };
-        let Err(e) = result else { continue };
-        let failure = Failure::from(e);
-        if failure.fault == Fault::TooLarge && batch.len() > 1 {
-            waiting.push(batch.split_off(batch.len() / 2));
-        } else {
-            let (start, end) = orphans::span(&batch);
-            patience.after(client, failure, &start, &end).await?;
+    let (mut rest, mut most) = (keys.as_slice(), FIRST_KEYS);
+    while !rest.is_empty() {
+        let (batch, later) = split(rest, most);
+        match get_batch(client, ts, batch).await {
+            Ok(pairs) => {
+                let bytes: usize = pairs.iter().map(|(k, v)| k.len() + v.len()).sum();
+                let average = bytes / pairs.len().max(1) + 1;
+                most = (ANSWER_BYTES / average).clamp(1, BATCH_KEYS);
+                found.extend(pairs);
+                rest = later;
+            }
+            Err(f) if f.fault == Fault::TooLarge && batch.len() > 1 => most = batch.len() / 2,
+            Err(f) => {
+                let (start, end) = orphans::span(batch);
+                patience.after(client, f, &start, &end).await?;
+            }
         }
-        waiting.push(batch);
     }
     Ok(found)
+}
+
+/// At least one and at most `most` keys off the front, within [`BATCH_BYTES`].
+fn split(keys: &[Vec<u8>], most: usize) -> (&[Vec<u8>], &[Vec<u8>]) {
+    let mut bytes = 0;
+    let fitting = keys.iter().take(most.max(1)).take_while(|key| {
+        bytes += key.len();
+        bytes <= BATCH_BYTES
+    });
+    let n = fitting.count().max(1);
+    keys.split_at_checked(n).unwrap_or((keys, &[]))
+}
+
+async fn get_batch(
+    client: &TransactionClient,
+    ts: &Timestamp,
+    keys: &[Vec<u8>],
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
+    // A new snapshot each time: it keeps what it has read.
+    let mut snapshot = snapshot(client, ts);
+    if let [key] = keys {
+        let value = snapshot.get(key.clone()).await?;
+        return Ok(value
+            .map(|value| (key.clone(), value))
+            .into_iter()
+            .collect());
+    }
+    let pairs = snapshot.batch_get(keys.to_vec()).await?;
+    Ok(pairs.map(|pair| (Vec::from(pair.0), pair.1)).collect())
 }
 
 /// At most `limit` pairs of `start..end` at `ts`, from the one end or from the
@@ -179,11 +201,15 @@ mod tests {
     #[test]
     fn batches_keep_both_limits_and_every_key() {
         let keys: Vec<Vec<u8>> = (0..3000u32).map(|i| i.to_be_bytes().to_vec()).collect();
-        let split = batches(keys.clone());
-        assert_eq!(split.len(), 3);
-        assert_eq!(split.concat(), keys);
+        let all = batches(keys.clone(), BATCH_KEYS);
+        assert_eq!(all.len(), 3);
+        assert_eq!(all.concat(), keys);
         let long = vec![vec![7; BATCH_BYTES / 2 + 1]; 3];
-        assert_eq!(batches(long).len(), 3);
-        assert!(batches(Vec::new()).is_empty());
+        assert_eq!(batches(long.clone(), 10).len(), 3);
+        assert!(batches(Vec::new(), 10).is_empty());
+        assert_eq!(split(&keys, 7).0.len(), 7);
+        assert_eq!(split(&keys, 7).1.len(), 2993);
+        assert_eq!(split(&long, 7).0.len(), 1);
+        assert_eq!(split(&[vec![0; BATCH_BYTES + 1]], 0).0.len(), 1);
     }
 }

@@ -389,11 +389,14 @@ impl Txn for TikvTxn {
 
     fn rollback(mut self: Box<Self>) {
         self.ended = true;
-        if let Some(holder) = self.locks.take() {
+        if let Some(mut holder) = self.locks.take() {
+            let waits_on = holder.pending().is_some();
             let release = holder.release(self.shared.io.handle());
             // Others may have the keys as soon as the caller hears of the end;
             // where the store does not answer, it goes on in the background.
-            let _ = self.shared.io.within(RELEASE_WAIT, release);
+            if !waits_on {
+                let _ = self.shared.io.within(RELEASE_WAIT, release);
+            }
         }
     }
 }

@@ -38,9 +38,10 @@ fn program() -> &'static Path {
 }
 
 impl Double {
-    /// Starts one on free ports.
+    /// Starts one with two stores, on free ports.
     pub fn start() -> Double {
         let mut child = Command::new(program())
+            .args(["-until-stdin-ends", "-kv", "127.0.0.1:0,127.0.0.1:0"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

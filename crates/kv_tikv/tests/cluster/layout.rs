@@ -3,8 +3,9 @@
 
 use super::double::{Double, begin, get, prefix, set, space};
 use porpoise_kv::{Check, Engine, Error, Key, Read, SpaceId};
-use porpoise_kv_tikv::{KvTikv, KvTikvOptions, LAYOUT_VERSION};
+use porpoise_kv_tikv::{KEY_FORMAT_VERSION, KvTikv, KvTikvOptions};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Writes a key of the cluster past the engine.
 fn write_raw(cluster: &Double, key: Vec<u8>, value: Vec<u8>) {
@@ -19,13 +20,28 @@ fn write_raw(cluster: &Double, key: Vec<u8>, value: Vec<u8>) {
     });
 }
 
+/// Keys of the cluster that begin so.
+fn count_raw(cluster: &Double, prefix: Vec<u8>) -> usize {
+    let endpoints = cluster.options().endpoints;
+    let end = porpoise_kv::prefix_end(&prefix).unwrap();
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let client = tikv_client::TransactionClient::new(endpoints)
+            .await
+            .unwrap();
+        let mut txn = client.begin_optimistic().await.unwrap();
+        let n = txn.scan_keys(prefix..end, 100).await.unwrap().count();
+        txn.rollback().await.unwrap();
+        n
+    })
+}
+
 #[test]
 fn a_newer_layout_is_refused_by_name() {
     let cluster = Double::start();
     write_raw(
         &cluster,
         vec![b'p', 0, 1, 0],
-        [&[1][..], &(LAYOUT_VERSION + 1).to_be_bytes()].concat(),
+        [&[1][..], &(KEY_FORMAT_VERSION + 1).to_be_bytes()].concat(),
     );
     let outcome = KvTikv::connect(cluster.options()).map(|_| ());
     let Err(Error::Unavailable(text)) = outcome else {
@@ -92,10 +108,16 @@ fn a_drop_interrupted_by_a_crash_is_finished_at_the_next_start() {
     // The specification goes first; deleting rows then fails.
     cluster.command("/refuse?method=KvScan&n=1000");
     assert!(server.drop_spaces(&[space]).is_err());
-    cluster.command("/reset");
     drop(server);
+    cluster.command("/reset");
+    assert_eq!(count_raw(&cluster, prefix(space)), 2);
     let server = cluster.server();
     let mut txn = begin(&server);
     let used = txn.put(Key::new(space, b"a"), b"2", Check::Blind);
     assert!(matches!(used, Err(Error::NoSuchSpace(_))), "{used:?}");
+    let give_up = Instant::now() + Duration::from_secs(20);
+    while count_raw(&cluster, prefix(space)) > 0 {
+        assert!(Instant::now() < give_up, "rows of a dropped space remain");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

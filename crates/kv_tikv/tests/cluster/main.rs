@@ -2,6 +2,13 @@
 //! contract suite, and what only this engine can get wrong. One program, so
 //! that the client library is linked once.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test program fails by panicking, in its helpers too"
+)]
+
 mod contract;
 mod double;
 mod heartbeats;
