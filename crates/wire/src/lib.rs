@@ -10,7 +10,9 @@
 //!    grows; nothing is allocated for bytes that have not arrived.
 //! 3. No input panics; malformed input is an error value that names the rule.
 //!
+//! * [`mysql`]: the MySQL client/server protocol, both halves.
 //! * [`memcached`]: the memcached protocol (ASCII dialect), both halves.
 #![forbid(unsafe_code)]
 
 pub mod memcached;
+pub mod mysql;
