@@ -152,8 +152,10 @@ fn set_option(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_i
 }
 
 /// Lets the kernel ask a TCP peer that has shut down its writing side whether
-/// it still exists: one that is gone shows as a hang-up within seconds, one
-/// that only waits for its answers acknowledges the probes.
+/// it still exists. One that only waits for its answers acknowledges the
+/// probes; one that is gone shows as a hang-up: within seconds if its machine
+/// is, else when its kernel forgets the connection (a minute on Linux; until
+/// then a closed and a half-closed socket answer alike).
 pub fn probe_peer(fd: RawFd) {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 1);
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 2);
