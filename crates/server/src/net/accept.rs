@@ -43,28 +43,26 @@ pub enum Listening {
     Unix(PathBuf),
 }
 
-/// A bound listening socket and the door behind it.
-pub struct Listener {
+/// A bound listening socket that nobody accepts from yet.
+pub struct Bound {
     socket: Socket,
     at: Listening,
-    door: Arc<dyn Door>,
 }
 
-impl Listener {
+impl Bound {
     /// Listens at a TCP address; port 0 picks a free one.
-    pub fn tcp(address: SocketAddr, door: Arc<dyn Door>) -> io::Result<Listener> {
+    pub fn tcp(address: SocketAddr) -> io::Result<Bound> {
         let socket = bind_tcp(address)?;
         let bound = socket.local_addr()?.as_socket().unwrap_or(address);
-        Ok(Listener {
+        Ok(Bound {
             socket,
             at: Listening::Tcp(bound),
-            door,
         })
     }
 
     /// Listens at a Unix socket. A file left behind by a server that is gone
     /// is replaced; one that somebody listens at is an error.
-    pub fn unix(path: &Path, door: Arc<dyn Door>) -> io::Result<Listener> {
+    pub fn unix(path: &Path) -> io::Result<Bound> {
         let address = SockAddr::unix(path)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         if let Err(error) = socket.bind(&address) {
@@ -74,27 +72,43 @@ impl Listener {
             std::fs::remove_file(path)?;
             socket.bind(&address)?;
         }
-        socket.listen(BACKLOG)?;
-        socket.set_nonblocking(true)?;
-        Ok(Listener {
+        let bound = Bound {
             socket,
             at: Listening::Unix(path.to_owned()),
-            door,
-        })
+        };
+        bound.socket.listen(BACKLOG)?;
+        bound.socket.set_nonblocking(true)?;
+        Ok(bound)
     }
 
     /// Where it listens; the port is the one that was picked.
     pub fn at(&self) -> &Listening {
         &self.at
     }
+
+    /// Puts a door behind it.
+    pub fn behind(self, door: Arc<dyn Door>) -> Listener {
+        Listener { bound: self, door }
+    }
+
+    /// A handle of the socket for whoever accepts by other means.
+    pub fn to_tcp(&self) -> io::Result<std::net::TcpListener> {
+        Ok(self.socket.try_clone()?.into())
+    }
 }
 
-impl Drop for Listener {
+impl Drop for Bound {
     fn drop(&mut self) {
         if let Listening::Unix(path) = &self.at {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// A bound socket and the door behind it.
+pub struct Listener {
+    bound: Bound,
+    door: Arc<dyn Door>,
 }
 
 /// A bound, listening, non-blocking TCP socket.
@@ -131,7 +145,7 @@ impl Acceptor {
         let alarm = Arc::new(EventFd::new()?);
         epoll.add(alarm.as_raw_fd(), events::IN, u64::MAX)?;
         for (index, listener) in listeners.iter().enumerate() {
-            epoll.add(listener.socket.as_raw_fd(), events::IN, index as u64)?;
+            epoll.add(listener.bound.socket.as_raw_fd(), events::IN, index as u64)?;
         }
         let stop = Arc::new(AtomicBool::new(false));
         let mut run = Run {
@@ -228,7 +242,7 @@ impl Run {
             let Some(listener) = self.listeners.get(index) else {
                 return;
             };
-            match listener.socket.accept() {
+            match listener.bound.socket.accept() {
                 Ok((socket, from)) => {
                     let door = listener.door.clone();
                     if let Err(error) = self.welcome(socket, &from, door) {
@@ -296,7 +310,7 @@ impl Run {
         metrics::add(Counter::RefusedResources, 1);
         let had_reserve = self.reserve.take().is_some();
         if let Some(listener) = self.listeners.get(index)
-            && let Ok((socket, _)) = listener.socket.accept()
+            && let Ok((socket, _)) = listener.bound.socket.accept()
         {
             let _ = socket.set_nonblocking(true);
             refuse(&socket, &*listener.door, Refusal::OutOfResources);

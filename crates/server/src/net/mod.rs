@@ -46,7 +46,7 @@ mod serve;
 mod transport;
 pub(crate) mod worker;
 
-pub use accept::{Listener, Listening};
+pub use accept::{Bound, Listener, Listening};
 pub use door::{Door, End, Next, Peer, Refusal, Session};
 pub use input::Input;
 pub use marks::Marks;

@@ -9,8 +9,7 @@ use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::Ticket;
 use porpoise_server::net::{
-    Door, End, Input, Listener, Listening, Marks, Net, NetConfig, Next, Output, Peer, Refusal,
-    Session,
+    Bound, Door, End, Input, Listening, Marks, Net, NetConfig, Next, Output, Peer, Refusal, Session,
 };
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -238,13 +237,13 @@ impl Server {
         });
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lines.sock");
-        let unix = Listener::unix(&path, door.clone()).unwrap();
-        let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), door).unwrap();
+        let unix = Bound::unix(&path).unwrap().behind(door.clone());
+        let listener = Bound::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
         let Listening::Tcp(address) = *listener.at() else {
             panic!("not TCP");
         };
         let mut net = Net::start(config, marks.clone()).unwrap();
-        net.serve(vec![listener, unix]).unwrap();
+        net.serve(vec![listener.behind(door), unix]).unwrap();
         Server {
             net: Some(net),
             marks,
