@@ -330,6 +330,7 @@ impl Core {
     pub(super) fn rest(&mut self, mut conn: Box<Conn>) {
         if conn.closing && !conn.lingering && conn.out.is_clear() {
             if conn.eof || self.phase() != Phase::Serve {
+                conn.out.transport.say_goodbye();
                 return self.bury(conn);
             }
             conn.out.transport.end_writing();

@@ -55,12 +55,17 @@ impl Transport {
         self.socket.as_raw_fd()
     }
 
-    /// The server's writing side ends; the client may still send.
-    pub(crate) fn end_writing(&mut self) {
+    /// Tells a TLS client that nothing was cut off.
+    pub(crate) fn say_goodbye(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
             let _ = self.push();
         }
+    }
+
+    /// The server's writing side ends; the client may still send.
+    pub(crate) fn end_writing(&mut self) {
+        self.say_goodbye();
         let _ = self.socket.shutdown(std::net::Shutdown::Write);
     }
 

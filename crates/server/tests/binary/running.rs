@@ -131,46 +131,77 @@ fn settings_come_from_file_variable_and_option_in_this_order() {
     assert!(!server.announced.iter().any(|l| l.starts_with("ready noop")));
 }
 
-#[test]
-fn without_a_free_descriptor_it_says_so_and_lives_on() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = {
-        let serve = porpoise(dir.path());
-        let mut limited = std::process::Command::new("sh");
-        limited
-            .args([
-                "-c",
-                "ulimit -n 300; exec \"$0\" \"$@\" --noop-listen 127.0.0.1:0",
-            ])
-            .arg(serve.get_program())
-            .args(serve.get_args())
-            .args(["--http-listen", "off", "--max-connections", "44"])
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::null());
-        Running::start(limited)
-    };
-    let place = server.place("noop");
-    let mut clients: Vec<_> = (0..44)
-        .map(|_| TcpStream::connect(place).unwrap())
-        .collect();
-    for client in &mut clients {
-        client.write_all(b"get a\r\n").unwrap();
-        let mut some = [0; 10];
-        client.read_exact(&mut some).unwrap();
+fn ask(place: &str) -> String {
+    let mut client = TcpStream::connect(place).unwrap();
+    client
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    let _ = client.write_all(b"get a\r\n");
+    let mut some = [0; 5];
+    match client.read_exact(&mut some) {
+        Ok(()) => String::from_utf8_lossy(&some).into_owned(),
+        Err(_) => String::new(),
     }
-    let mut answer = String::new();
-    let mut late = TcpStream::connect(place).unwrap();
-    late.read_to_string(&mut answer).unwrap();
-    assert_eq!(answer, "SERVER_ERROR too many connections\r\n");
-    clients.truncate(43);
-    for _ in 0..200 {
-        let mut client = TcpStream::connect(place).unwrap();
-        client.write_all(b"get a\r\n").unwrap();
-        let mut some = [0; 5];
-        if client.read_exact(&mut some).is_ok() && &some == b"VALUE" {
+}
+
+fn served_again(place: &str) {
+    for _ in 0..400 {
+        if ask(place) == "VALUE" {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("the place did not become free");
+    panic!("nobody is served any more");
+}
+
+#[test]
+fn past_max_connections_clients_are_told_until_a_place_is_free() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = porpoise(dir.path());
+    command
+        .args(["--http-listen", "off", "--noop-listen", "127.0.0.1:0"])
+        .args(["--max-connections", "40"]);
+    let server = Running::start(command);
+    let place = server.place("noop");
+    let mut clients: Vec<_> = (0..40)
+        .map(|_| TcpStream::connect(place).unwrap())
+        .collect();
+    let mut answer = String::new();
+    let mut late = TcpStream::connect(place).unwrap();
+    late.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "SERVER_ERROR too many connections\r\n");
+    clients.truncate(39);
+    served_again(place);
+}
+
+#[test]
+fn without_free_descriptors_it_lives_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = porpoise(dir.path());
+    command.args(["--http-listen", "off", "--noop-listen", "127.0.0.1:0"]);
+    let server = Running::start(command);
+    let place = server.place("noop");
+    let limited = std::process::Command::new("prlimit")
+        .args(["--pid", &server.id().to_string(), "--nofile=60:60"])
+        .status()
+        .unwrap();
+    assert!(limited.success());
+    let mut clients = Vec::new();
+    let mut refused = 0;
+    for _ in 0..100 {
+        let mut client = TcpStream::connect(place).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
+        let _ = client.write_all(b"get a\r\n");
+        let mut some = [0; 6];
+        match client.read_exact(&mut some) {
+            Ok(()) if &some == b"VALUE " => clients.push(client),
+            _ => refused += 1,
+        }
+    }
+    assert!(refused > 0, "the limit was never reached");
+    assert!(clients.len() > 20);
+    clients.clear();
+    served_again(place);
 }

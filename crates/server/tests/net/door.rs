@@ -2,7 +2,7 @@
 //! `echo N`, `commit N` (its reply waits for ticket N), `wait` (until released
 //! or cancelled), `big N` (a reply of N bytes), `stream N` (N bytes, drained as
 //! they come), `panic`, `lock` (from here on others may wait for this
-//! session), `quit`.
+//! session), `login`, `tls` (TLS from here on), `quit`.
 
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::blocking::blocking;
@@ -45,7 +45,7 @@ pub struct Lines {
     pub seen: Arc<Seen>,
     pub login: bool,
     pub idle: Option<Duration>,
-    pub greeting: &'static str,
+    pub tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 impl Door for Lines {
@@ -53,18 +53,18 @@ impl Door for Lines {
         "lines"
     }
 
-    fn open(&self, peer: Peer, out: &mut Output) -> Box<dyn Session> {
+    fn open(&self, peer: Peer, _: &mut Output) -> Box<dyn Session> {
         self.seen.open.fetch_add(1, Ordering::SeqCst);
         if peer.reserved {
             self.seen.reserved.fetch_add(1, Ordering::SeqCst);
         }
-        out.buf().extend_from_slice(self.greeting.as_bytes());
         Box::new(Line {
             seen: self.seen.clone(),
             cancel: peer.cancel,
             logged_in: !self.login,
             locks: false,
             idle: self.idle,
+            tls: self.tls.clone(),
         })
     }
 
@@ -83,6 +83,7 @@ struct Line {
     logged_in: bool,
     locks: bool,
     idle: Option<Duration>,
+    tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 impl Drop for Line {
@@ -158,6 +159,10 @@ impl Line {
                 self.locks = true;
                 out.buf().extend_from_slice(b"locked\n");
             }
+            "tls" => {
+                out.request_done();
+                return self.tls.clone().map(Next::StartTls);
+            }
             "quit" => return Some(Next::Close),
             _ => out.buf().extend_from_slice(b"what?\n"),
         }
@@ -227,13 +232,22 @@ impl Server {
     }
 
     pub fn with(config: NetConfig, login: bool, idle: Option<Duration>) -> Server {
+        Server::complete(config, login, idle, None)
+    }
+
+    pub fn complete(
+        config: NetConfig,
+        login: bool,
+        idle: Option<Duration>,
+        tls: Option<Arc<rustls::ServerConfig>>,
+    ) -> Server {
         let seen = Arc::new(Seen::default());
         let marks = Marks::new(Ticket(0));
         let door = Arc::new(Lines {
             seen: seen.clone(),
             login,
             idle,
-            greeting: "",
+            tls,
         });
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lines.sock");

@@ -11,4 +11,5 @@ mod held;
 mod limits;
 mod shutdown;
 mod slow;
+mod tls;
 mod waits;
