@@ -61,6 +61,8 @@ func (f *faults) secondariesWait() time.Duration {
 //	POST /latency?ms=N                 every request to the store waits
 //	POST /refuse?method=KvGet&n=N      the next N such requests fail, unapplied
 //	POST /split?key=HEX                a new region begins at the key
+//	POST /advance-clock?ms=N           timestamps jump ahead, so that locks expire
+//	POST /forget-lock?key=HEX          one lock vanishes, of whatever kind
 //	POST /reset                        no faults any more
 //	GET  /locks                        one line a lock: key in hex, kind, start timestamp
 //	GET  /counts                       one line a method: calls so far
@@ -100,6 +102,23 @@ func control(f *faults, kv *kvServer, cluster *testutils.MockCluster, stores int
 			}
 		})
 		fmt.Fprintln(w, n)
+	})
+	m.HandleFunc("POST /advance-clock", func(w http.ResponseWriter, r *http.Request) {
+		kv.tso.mu.Lock()
+		kv.tso.ahead += int64(number(r, "ms"))
+		kv.tso.mu.Unlock()
+		fmt.Fprintln(w, "ok")
+	})
+	m.HandleFunc("POST /forget-lock", func(w http.ResponseWriter, r *http.Request) {
+		key, err := hex.DecodeString(r.FormValue("key"))
+		if err != nil {
+			http.Error(w, "key: hex digits expected", http.StatusBadRequest)
+			return
+		}
+		kv.write.Lock()
+		table(kv.cli.MvccStore).RawDelete("", lockKey(key))
+		kv.write.Unlock()
+		fmt.Fprintln(w, "ok")
 	})
 	m.HandleFunc("POST /split", func(w http.ResponseWriter, r *http.Request) {
 		key, err := hex.DecodeString(r.FormValue("key"))

@@ -94,3 +94,51 @@ func allLocks(s testutils.MVCCStore, f func(key []byte, l *lockRecord)) {
 		}
 	}
 }
+
+// waits is who waits for whom now, by start timestamp, with the number of
+// requests that do.
+type waits map[uint64]map[uint64]int
+
+// add notes that from waits for each of to, unless that closes a circle; then
+// it returns whom from must not wait for.
+func (w waits) add(from uint64, to []uint64) uint64 {
+	for _, t := range to {
+		if w.reaches(t, from, map[uint64]bool{}) {
+			return t
+		}
+	}
+	for _, t := range to {
+		if w[from] == nil {
+			w[from] = map[uint64]int{}
+		}
+		w[from][t]++
+	}
+	return 0
+}
+
+func (w waits) reaches(from, to uint64, seen map[uint64]bool) bool {
+	if from == to {
+		return true
+	}
+	if seen[from] {
+		return false
+	}
+	seen[from] = true
+	for next := range w[from] {
+		if w.reaches(next, to, seen) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w waits) remove(from uint64, to []uint64) {
+	for _, t := range to {
+		if w[from][t]--; w[from][t] <= 0 {
+			delete(w[from], t)
+		}
+	}
+	if len(w[from]) == 0 {
+		delete(w, from)
+	}
+}

@@ -112,10 +112,10 @@ func main() {
 		pdpb.RegisterPDServer(s, pd)
 		keyspacepb.RegisterKeyspaceServer(s, pd)
 	})
-	write := &sync.Mutex{}
+	write, waiting := &sync.Mutex{}, waits{}
 	var first *kvServer
 	for _, l := range kvListeners {
-		kv := &kvServer{cli: cli, tso: clock, addr: l.Addr().String(), faults: f, write: write}
+		kv := &kvServer{cli: cli, tso: clock, addr: l.Addr().String(), faults: f, write: write, waits: waiting}
 		if first == nil {
 			first = kv
 		}

@@ -24,6 +24,7 @@ type kvServer struct {
 	addr   string // the address by which the mock cluster knows this store
 	faults *faults
 	write  *sync.Mutex // one writer at a time: some writes take several steps
+	waits  waits       // under write
 }
 
 // encoded is a key in the form in which the placement driver keeps region borders.
@@ -136,24 +137,60 @@ func (s *kvServer) prewritePessimistic(r *kvrpcpb.PrewriteRequest, v *kvrpcpb.Pr
 	}
 	v.Errors = nil
 }
+
+// KvPessimisticLock waits as TiKV's lock manager does. The mock itself answers
+// at once, and its deadlock detector keeps edges of waits that are over, so
+// both are done here and the mock is asked only when the keys are free.
 func (s *kvServer) KvPessimisticLock(c context.Context, r *kvrpcpb.PessimisticLockRequest) (*kvrpcpb.PessimisticLockResponse, error) {
-	// mocktikv answers Locked at once; wait here as TiKV's lock manager does.
 	wait := time.Second
 	if r.WaitTimeout > 0 {
 		wait = time.Duration(r.WaitTimeout) * time.Millisecond
 	}
 	for end := time.Now().Add(wait); ; {
-		one := *r
-		one.WaitTimeout = -1 // else mocktikv sleeps 5 ms with its global lock held
 		s.write.Lock()
-		v, err := call[*kvrpcpb.PessimisticLockResponse](c, s, tikvrpc.CmdPessimisticLock, &one, r.Context)
-		s.write.Unlock()
-		if err != nil || r.WaitTimeout < 0 || time.Now().After(end) || c.Err() != nil ||
-			len(v.GetErrors()) == 0 || v.Errors[0].Locked == nil {
+		blocked := s.inTheWay(r)
+		if len(blocked) == 0 {
+			v, err := call[*kvrpcpb.PessimisticLockResponse](c, s, tikvrpc.CmdPessimisticLock, r, r.Context)
+			s.write.Unlock()
 			return v, err
 		}
-		time.Sleep(2 * time.Millisecond)
+		edges := make([]uint64, len(blocked))
+		for i, b := range blocked {
+			edges[i] = b.Locked.LockVersion
+		}
+		circle := s.waits.add(r.StartVersion, edges)
+		s.write.Unlock()
+		if circle != 0 {
+			return &kvrpcpb.PessimisticLockResponse{Errors: []*kvrpcpb.KeyError{{
+				Deadlock: &kvrpcpb.Deadlock{LockTs: circle, LockKey: blocked[0].Locked.Key},
+			}}}, nil
+		}
+		if r.WaitTimeout >= 0 {
+			time.Sleep(2 * time.Millisecond)
+		}
+		s.write.Lock()
+		s.waits.remove(r.StartVersion, edges)
+		s.write.Unlock()
+		if r.WaitTimeout < 0 || time.Now().After(end) || c.Err() != nil {
+			return &kvrpcpb.PessimisticLockResponse{Errors: blocked}, nil
+		}
 	}
+}
+
+// inTheWay lists the locks of other transactions on the keys of a request.
+func (s *kvServer) inTheWay(r *kvrpcpb.PessimisticLockRequest) []*kvrpcpb.KeyError {
+	var out []*kvrpcpb.KeyError
+	for _, m := range r.Mutations {
+		l := getLock(table(s.cli.MvccStore), m.Key)
+		if l == nil || l.startTS == r.StartVersion {
+			continue
+		}
+		out = append(out, &kvrpcpb.KeyError{Locked: &kvrpcpb.LockInfo{
+			Key: m.Key, PrimaryLock: l.primary, LockVersion: l.startTS, LockTtl: l.ttl,
+			TxnSize: l.txnSize, LockType: l.op, LockForUpdateTs: l.forUpdateTS,
+		}})
+	}
+	return out
 }
 func (s *kvServer) KVPessimisticRollback(c context.Context, r *kvrpcpb.PessimisticRollbackRequest) (*kvrpcpb.PessimisticRollbackResponse, error) {
 	s.write.Lock()
@@ -211,8 +248,26 @@ func (s *kvServer) KvBatchRollback(c context.Context, r *kvrpcpb.BatchRollbackRe
 	defer s.write.Unlock()
 	return call[*kvrpcpb.BatchRollbackResponse](c, s, tikvrpc.CmdBatchRollback, r, r.Context)
 }
+
+// KvScanLock keeps to the range and fills in what the mock leaves out.
 func (s *kvServer) KvScanLock(c context.Context, r *kvrpcpb.ScanLockRequest) (*kvrpcpb.ScanLockResponse, error) {
-	return call[*kvrpcpb.ScanLockResponse](c, s, tikvrpc.CmdScanLock, r, r.Context)
+	v, err := call[*kvrpcpb.ScanLockResponse](c, s, tikvrpc.CmdScanLock, r, r.Context)
+	if err != nil || v.RegionError != nil || v.Error != nil {
+		return v, err
+	}
+	var kept []*kvrpcpb.LockInfo
+	for _, x := range v.Locks {
+		l := getLock(table(s.cli.MvccStore), x.Key)
+		if l == nil || bytes.Compare(x.Key, r.StartKey) < 0 ||
+			(len(r.EndKey) > 0 && bytes.Compare(x.Key, r.EndKey) >= 0) ||
+			(r.Limit > 0 && len(kept) == int(r.Limit)) {
+			continue
+		}
+		x.LockTtl, x.LockType, x.TxnSize, x.LockForUpdateTs = l.ttl, l.op, l.txnSize, l.forUpdateTS
+		kept = append(kept, x)
+	}
+	v.Locks = kept
+	return v, nil
 }
 func (s *kvServer) KvResolveLock(c context.Context, r *kvrpcpb.ResolveLockRequest) (*kvrpcpb.ResolveLockResponse, error) {
 	s.write.Lock()

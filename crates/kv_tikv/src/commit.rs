@@ -97,7 +97,7 @@ pub(crate) fn commit(w: &Waiter<'_>, locks: &mut Locks, writes: &Writes) -> Resu
     let parts = batches(keys.clone());
     let all = || finals.iter().map(mutation).collect();
     let promises = if locks.is_empty() && parts.len() == 1 {
-        locks.write_unheld(w, all)?;
+        locks.write_unheld(w, &keys, all)?;
         promises(&finals, locks)
     } else {
         locks.acquire(w, keys.clone())?;

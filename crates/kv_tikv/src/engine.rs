@@ -132,6 +132,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) commit_lock_wait: Duration,
     pub(crate) meters: Meters,
+    /// Lock calls that wait in the store although their deadline has passed.
+    pub(crate) abandoned: Arc<AtomicUsize>,
     pub(crate) meta_turn: tokio::sync::Mutex<()>,
     closed: AtomicBool,
 }
@@ -240,6 +242,7 @@ impl KvTikv {
             },
             commit_lock_wait: options.commit_lock_wait,
             meters: Meters::default(),
+            abandoned: Arc::default(),
             meta_turn: tokio::sync::Mutex::new(()),
             closed: AtomicBool::new(false),
         });

@@ -9,7 +9,7 @@
 //! | `Deadlock` | unavailable | `Deadlock` | `Deadlock` |
 //! | `Gone`: the transaction or its lock is no longer there | unavailable | `Conflict` | `Conflict` |
 //! | `Conflict`: newer than the lock's timestamp | unavailable | again, at a new timestamp | `Conflict` |
-//! | `Busy`: locked by a live transaction | unavailable | again, until the deadline | `Unknown` |
+//! | `Busy`: locked by a live transaction, or by one that is not found | unavailable | again, until the deadline | `Unknown` |
 //! | `TooLarge`: an answer beyond the message limit | again, in smaller batches | unavailable | `Unknown` |
 //! | `Undetermined` | unavailable | unavailable | `Unknown` |
 //! | `Away`: everything else: no region, no leader, no connection, a time-out | unavailable | unavailable | `Unknown` |
@@ -39,18 +39,20 @@ pub(crate) enum Fault {
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) fault: Fault,
+    /// The start timestamp of a transaction whose lock is in the way, and
+    /// which is nowhere to be found.
+    pub(crate) orphan: Option<u64>,
     text: String,
 }
 
 fn key_fault(e: &ProtoKeyError) -> Fault {
     if e.deadlock.is_some() {
         Fault::Deadlock
-    } else if e.locked.is_some() {
+    } else if e.locked.is_some() || e.txn_not_found.is_some() {
         Fault::Busy
     } else if e.conflict.is_some() {
         Fault::Conflict
     } else if e.already_exist.is_some()
-        || e.txn_not_found.is_some()
         || e.commit_ts_expired.is_some()
         || e.assertion_failed.is_some()
         || !e.retryable.is_empty()
@@ -71,13 +73,32 @@ fn fault_of(e: &TikvError) -> Fault {
         TikvError::MultipleKeyErrors(all) | TikvError::ExtractedErrors(all) => {
             all.iter().map(fault_of).max().unwrap_or(Fault::Away)
         }
-        TikvError::ResolveLockError(_) => Fault::Busy,
-        TikvError::TxnNotFound(_) => Fault::Gone,
+        // The second: the owner of a lock in the way is not found.
+        TikvError::ResolveLockError(_) | TikvError::TxnNotFound(_) => Fault::Busy,
         TikvError::UndeterminedError(_) => Fault::Undetermined,
         TikvError::GrpcAPI(status) if MESSAGE_TOO_LARGE.contains(&(status.code() as i32)) => {
             Fault::TooLarge
         }
         _ => Fault::Away,
+    }
+}
+
+/// The transaction that was not found, if that is what the error says.
+fn orphan_of(e: &TikvError) -> Option<u64> {
+    match e {
+        TikvError::KeyError(k) => k.txn_not_found.as_ref().map(|t| t.start_ts),
+        TikvError::TxnNotFound(t) => Some(t.start_ts),
+        TikvError::PessimisticLockError { inner, .. } => orphan_of(inner),
+        TikvError::MultipleKeyErrors(all) | TikvError::ExtractedErrors(all) => {
+            all.iter().find_map(orphan_of)
+        }
+        _ => None,
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}: {}", self.fault, self.text)
     }
 }
 
@@ -91,6 +112,7 @@ impl From<TikvError> for Failure {
         }
         Failure {
             fault: fault_of(&e),
+            orphan: orphan_of(&e),
             text,
         }
     }
@@ -101,6 +123,7 @@ impl Failure {
     pub(crate) fn new(fault: Fault, text: impl Into<String>) -> Failure {
         Failure {
             fault,
+            orphan: None,
             text: text.into(),
         }
     }
@@ -191,6 +214,12 @@ mod tests {
                 ["Unavailable", "Conflict", "Conflict"],
             ),
             (
+                TikvError::MultipleKeyErrors(vec![key_error(|k| {
+                    k.txn_not_found = Some(Default::default());
+                })]),
+                ["Unavailable", "LockTimeout", "Unknown"],
+            ),
+            (
                 TikvError::RegionError(Box::default()),
                 ["Unavailable", "Unavailable", "Unknown"],
             ),
@@ -205,6 +234,18 @@ mod tests {
             let shown = format!("{e:?}");
             assert_eq!(all_three(e), expected, "{shown}");
         }
+    }
+
+    #[test]
+    fn the_owner_of_an_orphaned_lock_is_found_in_any_wrapping() {
+        let mut inner = ProtoKeyError::default();
+        inner.txn_not_found.get_or_insert_default().start_ts = 77;
+        let inner = TikvError::KeyError(Box::new(inner));
+        let wrapped = TikvError::PessimisticLockError {
+            inner: Box::new(TikvError::MultipleKeyErrors(vec![inner])),
+            success_keys: Vec::new(),
+        };
+        assert_eq!(Failure::from(wrapped).orphan, Some(77));
     }
 
     #[test]

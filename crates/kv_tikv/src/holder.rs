@@ -21,14 +21,15 @@
 //! rather than used.
 
 use crate::fault::{Failure, Fault};
+use crate::orphans;
 use crate::reads::REGION;
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tikv_client::transaction::{HeartbeatOption, Mutation};
 use tikv_client::{
-    Backoff, CheckLevel, ProtoLockInfo, RetryOptions, TimestampExt, Transaction, TransactionClient,
+    Backoff, CheckLevel, RetryOptions, TimestampExt, Transaction, TransactionClient,
     TransactionOptions,
 };
 use tokio::runtime::Handle;
@@ -53,13 +54,27 @@ pub(crate) enum Call {
 /// The framed values of the keys that exist, of [`Call::Lock`] only.
 pub(crate) type Outcome = Result<HashMap<Vec<u8>, Vec<u8>>, Failure>;
 
+/// Stands in the task of a call. The count is of calls that nobody waits for
+/// any more and that still wait in the store.
+struct Running {
+    abandoned: AtomicBool,
+    count: Arc<AtomicUsize>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if *self.abandoned.get_mut() {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
 /// A transaction of the library.
 pub(crate) struct Holder {
     client: TransactionClient,
     slot: Arc<Mutex<Transaction>>,
     pending: Option<JoinHandle<Outcome>>,
-    /// The first key of the first call that succeeded: the library's choice.
-    primary: Option<Vec<u8>>,
+    running: Weak<Running>,
     started: Instant,
     dead: Arc<AtomicBool>,
     beat: AbortHandle,
@@ -99,7 +114,7 @@ impl Holder {
             client,
             slot,
             pending: None,
-            primary: None,
+            running: Weak::new(),
             started,
             dead,
             beat,
@@ -117,9 +132,15 @@ impl Holder {
     }
 
     /// Starts a call; there must be none pending.
-    pub(crate) fn start(&mut self, handle: &Handle, call: Call) {
+    pub(crate) fn start(&mut self, handle: &Handle, call: Call, abandoned: &Arc<AtomicUsize>) {
         let slot = self.slot.clone();
+        let running = Arc::new(Running {
+            abandoned: AtomicBool::new(false),
+            count: abandoned.clone(),
+        });
+        self.running = Arc::downgrade(&running);
         self.pending = Some(handle.spawn(async move {
+            let _running = running;
             let mut transaction = slot.lock().await;
             match call {
                 Call::Lock(keys) => {
@@ -139,16 +160,18 @@ impl Holder {
         self.pending.as_mut()
     }
 
+    /// Nobody waits for the pending call any more.
+    pub(crate) fn abandon(&self) {
+        if let Some(running) = self.running.upgrade()
+            && !running.abandoned.swap(true, Ordering::AcqRel)
+        {
+            running.count.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
     /// The pending call has ended.
     pub(crate) fn ended(&mut self) {
         self.pending = None;
-    }
-
-    /// A call with these keys succeeded.
-    pub(crate) fn granted(&mut self, first_key: &[u8]) {
-        if self.primary.is_none() {
-            self.primary = Some(first_key.to_vec());
-        }
     }
 
     /// Rolls back in the background.
@@ -172,37 +195,20 @@ impl Holder {
             return Ok(());
         };
         let failure = Failure::from(e);
-        if failure.committing_is_refused()
-            && let Some(primary) = self.primary
-        {
-            let start = transaction.start_timestamp();
-            give_up(&self.client, primary, start, keys).await;
+        if failure.committing_is_refused() {
+            let owner = transaction.start_timestamp().version();
+            give_up(&self.client, owner, &keys).await;
         }
         Err(failure)
     }
 }
 
 /// Removes what a refused commit prewrote, which the library's own rollback of
-/// a pessimistic transaction leaves to expire. A time to live of 0 in the lock
-/// is the store's own sign for "roll back unconditionally"; had the primary
-/// been committed after all, the same request would complete the commit.
-async fn give_up(
-    client: &TransactionClient,
-    primary: Vec<u8>,
-    start: tikv_client::Timestamp,
-    keys: Vec<Vec<u8>>,
-) {
-    let locks = keys
-        .into_iter()
-        .map(|key| ProtoLockInfo {
-            primary_lock: primary.clone(),
-            lock_version: start.version(),
-            key,
-            ..ProtoLockInfo::default()
-        })
-        .collect();
-    let backoff = Backoff::no_jitter_backoff(10, 100, 5);
-    if let Err(e) = client.resolve_locks(locks, start, backoff).await {
+/// a pessimistic transaction leaves to expire. Had the primary been committed
+/// after all, the same requests would complete the commit.
+async fn give_up(client: &TransactionClient, owner: u64, keys: &[Vec<u8>]) {
+    let (start, end) = orphans::span(keys);
+    if let Err(e) = orphans::rollback(client, owner, &start, &end).await {
         tracing::warn!("removing a refused commit's locks failed; they will expire: {e}");
     }
 }

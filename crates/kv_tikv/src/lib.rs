@@ -57,6 +57,7 @@
 //! * `writes`: the write buffer with marks.
 //! * `scan`: merging the two.
 //! * `holder`: one transaction of the library, owned: locks, heartbeat, release.
+//! * `orphans`: locks that nobody will ever release.
 //! * `locks`: the set of held keys, and waiting for more.
 //! * `commit`: from write buffer to outcome.
 //! * `txn`, `engine`, `meta`: the contract's two traits; spaces and counters.
@@ -76,6 +77,7 @@ mod io;
 mod keys;
 mod locks;
 mod meta;
+mod orphans;
 mod reads;
 mod scan;
 mod txn;

@@ -6,6 +6,11 @@
 //! conflict, because the lock was asked for at an older timestamp: the loop
 //! asks again at a new one.
 //!
+//! A call whose deadline has passed goes on waiting in the store for up to
+//! 1 s, and may be found there as one side of a deadlock that is none. So
+//! while this server has such calls, a deadlock is believed only when it is
+//! still there when they have ended.
+//!
 //! Invariants:
 //! 1. `held` has exactly the keys of calls that succeeded; they are not passed
 //!    to [`Call::Lock`] again.
@@ -17,16 +22,20 @@ use crate::engine::Shared;
 use crate::fault::{Failure, Fault};
 use crate::holder::{Call, Holder, Outcome, outcome};
 use crate::io::Waited;
+use crate::orphans;
 use crate::reads;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{Error, Result};
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tikv_client::TransactionClient;
 use tikv_client::transaction::Mutation;
 
 /// What a refusal that came faster than the store's own waiting costs.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Longer than a call goes on after its deadline.
+const DOUBT: Duration = Duration::from_millis(1500);
 /// A lock that is free is granted even if the deadline is this near.
 const GRACE: Duration = Duration::from_millis(250);
 
@@ -63,22 +72,39 @@ impl Waiter<'_> {
     }
 
     /// A lock call failed: `Ok` to try again.
-    fn again(&self, failure: Failure, began: Instant) -> Result<()> {
+    fn again(
+        &self,
+        failure: Failure,
+        began: Instant,
+        deadlocked: &mut Option<Instant>,
+        keys: &[Vec<u8>],
+    ) -> Result<()> {
         match failure.fault {
             Fault::Busy | Fault::Conflict => {}
             Fault::Deadlock => {
-                self.shared.meters.deadlocks.add(1);
-                return Err(Error::Deadlock);
+                let since = *deadlocked.get_or_insert_with(Instant::now);
+                if self.shared.abandoned.load(Ordering::Acquire) == 0 || since.elapsed() > DOUBT {
+                    self.shared.meters.deadlocks.add(1);
+                    return Err(Error::Deadlock);
+                }
             }
-            _ => return Err(failure.locking()),
+            _ => {
+                tracing::debug!("a lock was refused: {failure}");
+                return Err(failure.locking());
+            }
         }
         self.shared.meters.lock_retries.add(1);
         if Instant::now() >= self.deadline {
             self.shared.meters.lock_timeouts.add(1);
             return Err(Error::LockTimeout);
         }
-        if failure.fault == Fault::Busy && began.elapsed() < 2 * PAUSE {
-            self.wait(self.deadline, tokio::time::sleep(PAUSE))?;
+        if let Some(owner) = failure.orphan {
+            let (start, end) = orphans::span(keys);
+            let removed = orphans::remove(self.client, owner, &start, &end);
+            return self.wait(self.deadline, removed)?.map_err(Failure::reading);
+        }
+        if failure.fault != Fault::Conflict && began.elapsed() < 2 * PAUSE {
+            self.wait(self.deadline, async { tokio::time::sleep(PAUSE).await })?;
         }
         Ok(())
     }
@@ -128,9 +154,6 @@ impl Locks {
             holder.ended();
         }
         let mut values = result?;
-        if let (Some(holder), Some(first)) = (&mut self.holder, asked.first()) {
-            holder.granted(first);
-        }
         for key in asked {
             let held = Held {
                 value: values.remove(&key),
@@ -176,19 +199,34 @@ impl Locks {
     /// Makes one call and waits for it, until the deadline.
     fn call(&mut self, w: &Waiter<'_>, call: Call, asked: Vec<Vec<u8>>) -> Result<Outcome> {
         let holder = self.holder(w)?;
-        holder.start(w.shared.io.handle(), call);
+        holder.start(w.shared.io.handle(), call, &w.shared.abandoned);
         self.asked = asked;
         let deadline = w.deadline.max(Instant::now() + GRACE);
         let Some(pending) = self.holder.as_mut().and_then(Holder::pending) else {
             return Err(Error::Ended);
         };
-        let joined = w.wait(deadline, pending)?;
-        Ok(self.taken_in(w.views, outcome(joined)))
+        match w.wait(deadline, pending) {
+            Ok(joined) => Ok(self.taken_in(w.views, outcome(joined))),
+            Err(e) => {
+                if let Some(holder) = &self.holder {
+                    holder.abandon();
+                }
+                // The store may still grant it. Where nothing else is held,
+                // that must not keep others waiting.
+                if self.held.is_empty()
+                    && let Some(holder) = self.take()
+                {
+                    holder.release(w.shared.io.handle());
+                }
+                Err(e)
+            }
+        }
     }
 
     /// Locks those of `keys` that are not held. They must be sorted.
     pub(crate) fn acquire(&mut self, w: &Waiter<'_>, keys: Vec<Vec<u8>>) -> Result<()> {
         self.settle(w)?;
+        let mut deadlocked = None;
         for mut batch in reads::batches(keys) {
             loop {
                 batch.retain(|key| !self.held.contains_key(key));
@@ -198,7 +236,7 @@ impl Locks {
                 let began = Instant::now();
                 match self.call(w, Call::Lock(batch.clone()), batch.clone())? {
                     Ok(_) => break,
-                    Err(failure) => w.again(failure, began)?,
+                    Err(failure) => w.again(failure, began, &mut deadlocked, &batch)?,
                 }
                 self.settle(w)?;
             }
@@ -211,13 +249,15 @@ impl Locks {
     pub(crate) fn write_unheld(
         &mut self,
         w: &Waiter<'_>,
+        keys: &[Vec<u8>],
         mutations: impl Fn() -> Vec<Mutation>,
     ) -> Result<()> {
+        let mut deadlocked = None;
         loop {
             let began = Instant::now();
             match self.write_once(w, mutations())? {
                 Ok(_) => return Ok(()),
-                Err(failure) => w.again(failure, began)?,
+                Err(failure) => w.again(failure, began, &mut deadlocked, keys)?,
             }
         }
     }
@@ -238,11 +278,6 @@ impl Locks {
     }
 
     fn write_once(&mut self, w: &Waiter<'_>, mutations: Vec<Mutation>) -> Result<Outcome> {
-        let first = mutations.first().map(|m| Vec::from(m.key().clone()));
-        let outcome = self.call(w, Call::Write(mutations), Vec::new())?;
-        if let (Ok(_), Some(holder), Some(first)) = (&outcome, &mut self.holder, first) {
-            holder.granted(&first);
-        }
-        Ok(outcome)
+        self.call(w, Call::Write(mutations), Vec::new())
     }
 }

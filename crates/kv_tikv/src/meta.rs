@@ -19,6 +19,7 @@ use crate::keys::{
     LAYOUT_VERSION, Layout, end_of, frame_spec, frame_u64, frame_version, unframe_spec,
     unframe_u64, unframe_version,
 };
+use crate::orphans;
 use crate::reads::{REGION, page, page_of_keys};
 use porpoise_kv::{CounterId, Error, Full, Result, SpaceId, SpaceSpec};
 use std::ops::Range;
@@ -27,7 +28,7 @@ use tikv_client::transaction::Mutation;
 use tikv_client::{Backoff, CheckLevel, Key, RetryOptions, TransactionClient, TransactionOptions};
 
 /// How long a change is tried again.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(45);
 /// Rows that one transaction of a drop deletes at most.
 const DELETE_BATCH: u32 = 1000;
 /// Entries of one page of specifications.
@@ -51,7 +52,17 @@ async fn change_once<T>(
     let away = |e: tikv_client::Error| Err(Failure::from(e).reading());
     let mut txn = client.begin_with_options(options()).await.map_err(away)?;
     let mut values: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
-    let found = txn.batch_get(keys.to_vec()).await.map_err(away)?;
+    let found = match txn.batch_get(keys.to_vec()).await {
+        Ok(found) => found,
+        Err(e) => {
+            let failure = Failure::from(e);
+            let _ = txn.rollback().await;
+            return Err(match failure.orphan {
+                Some(_) => Ok(failure),
+                None => Err(failure.reading()),
+            });
+        }
+    };
     for pair in found {
         let key: &[u8] = (&pair.0).into();
         let at = keys.iter().position(|k| k == key);
@@ -90,7 +101,12 @@ async fn change<T>(
             Ok(result) => return Ok(result),
             Err(Err(e)) => return Err(e),
             Err(Ok(failure)) if Instant::now() > give_up => return Err(failure.reading()),
-            Err(Ok(_)) => {
+            Err(Ok(failure)) => {
+                if let Some(owner) = failure.orphan {
+                    let (start, end) = orphans::span(&keys);
+                    let removed = orphans::remove(client, owner, &start, &end).await;
+                    removed.map_err(Failure::reading)?;
+                }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_millis(200));
             }

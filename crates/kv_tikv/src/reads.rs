@@ -10,7 +10,9 @@
 //! locks live for up to 20 s, so reads are prepared to wait longer than that.
 
 use crate::fault::{Failure, Fault};
+use crate::orphans;
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 use tikv_client::{
     Backoff, CheckLevel, RetryOptions, Snapshot, Timestamp, TransactionClient, TransactionOptions,
 };
@@ -20,6 +22,8 @@ const BATCH_KEYS: usize = 1024;
 /// Bytes of keys of one request at most.
 const BATCH_BYTES: usize = 512 * 1024;
 
+/// How long a read waits for orphaned locks to expire.
+const ORPHANS: Duration = Duration::from_secs(45);
 /// Waits of 2 to 500 ms, 31 s in all.
 const LOCKED: Backoff = Backoff::no_jitter_backoff(2, 500, 70);
 /// Waits of 2 to 500 ms, 4.5 s in all, while regions move or stores restart.
@@ -54,6 +58,31 @@ pub(crate) fn batches(keys: Vec<Vec<u8>>) -> Vec<Vec<Vec<u8>>> {
     out
 }
 
+/// Counts how long a read has been held up by orphaned locks.
+struct Patience(Instant);
+
+impl Patience {
+    fn new() -> Patience {
+        Patience(Instant::now() + ORPHANS)
+    }
+
+    /// `Ok` when the read should be tried again.
+    async fn after(
+        &self,
+        client: &TransactionClient,
+        failure: Failure,
+        start: &[u8],
+        end: &[u8],
+    ) -> Result<(), Failure> {
+        match failure.orphan {
+            Some(owner) if Instant::now() < self.0 => {
+                orphans::remove(client, owner, start, end).await
+            }
+            _ => Err(failure),
+        }
+    }
+}
+
 /// The framed values of those of `keys` that exist at `ts`.
 pub(crate) async fn get_many(
     client: &TransactionClient,
@@ -61,26 +90,36 @@ pub(crate) async fn get_many(
     keys: Vec<Vec<u8>>,
 ) -> Result<HashMap<Vec<u8>, Vec<u8>>, Failure> {
     let mut found = HashMap::with_capacity(keys.len());
-    if let [key] = keys.as_slice() {
-        if let Some(value) = snapshot(client, ts).get(key.clone()).await? {
-            found.insert(key.clone(), value);
-        }
-        return Ok(found);
-    }
+    let patience = Patience::new();
     let mut waiting = batches(keys);
     while let Some(mut batch) = waiting.pop() {
         // A new snapshot each time: it keeps what it has read.
-        match snapshot(client, ts).batch_get(batch.clone()).await {
-            Ok(pairs) => found.extend(pairs.map(|pair| (Vec::from(pair.0), pair.1))),
-            Err(e) => {
-                let failure = Failure::from(e);
-                if failure.fault != Fault::TooLarge || batch.len() < 2 {
-                    return Err(failure);
+        let mut snapshot = snapshot(client, ts);
+        let result = match batch.as_slice() {
+            [key] => match snapshot.get(key.clone()).await {
+                Ok(value) => {
+                    found.extend(value.map(|value| (key.clone(), value)));
+                    Ok(())
                 }
-                waiting.push(batch.split_off(batch.len() / 2));
-                waiting.push(batch);
-            }
+                Err(e) => Err(e),
+            },
+            _ => match snapshot.batch_get(batch.clone()).await {
+                Ok(pairs) => {
+                    found.extend(pairs.map(|pair| (Vec::from(pair.0), pair.1)));
+                    Ok(())
+                }
+                Err(e) => Err(e),
+            },
+        };
+        let Err(e) = result else { continue };
+        let failure = Failure::from(e);
+        if failure.fault == Fault::TooLarge && batch.len() > 1 {
+            waiting.push(batch.split_off(batch.len() / 2));
+        } else {
+            let (start, end) = orphans::span(&batch);
+            patience.after(client, failure, &start, &end).await?;
         }
+        waiting.push(batch);
     }
     Ok(found)
 }
@@ -95,14 +134,22 @@ pub(crate) async fn page(
     limit: u32,
     reverse: bool,
 ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
-    let mut snapshot = snapshot(client, ts);
+    let patience = Patience::new();
     let pair = |pair: tikv_client::KvPair| (Vec::from(pair.0), pair.1);
-    if reverse {
-        let pairs = snapshot.scan_reverse(start..end, limit).await?;
-        Ok(pairs.map(pair).collect())
-    } else {
-        let pairs = snapshot.scan(start..end, limit).await?;
-        Ok(pairs.map(pair).collect())
+    loop {
+        let mut snapshot = snapshot(client, ts);
+        let range = start.clone()..end.clone();
+        let result = if reverse {
+            let pairs = snapshot.scan_reverse(range, limit).await;
+            pairs.map(|pairs| pairs.map(pair).collect())
+        } else {
+            let pairs = snapshot.scan(range, limit).await;
+            pairs.map(|pairs| pairs.map(pair).collect())
+        };
+        match result {
+            Ok(pairs) => return Ok(pairs),
+            Err(e) => patience.after(client, e.into(), &start, &end).await?,
+        }
     }
 }
 
@@ -114,8 +161,15 @@ pub(crate) async fn page_of_keys(
     end: Vec<u8>,
     limit: u32,
 ) -> Result<Vec<Vec<u8>>, Failure> {
-    let keys = snapshot(client, ts).scan_keys(start..end, limit).await?;
-    Ok(keys.map(Vec::from).collect())
+    let patience = Patience::new();
+    loop {
+        let range = start.clone()..end.clone();
+        let keys = snapshot(client, ts).scan_keys(range, limit).await;
+        match keys {
+            Ok(keys) => return Ok(keys.map(Vec::from).collect()),
+            Err(e) => patience.after(client, e.into(), &start, &end).await?,
+        }
+    }
 }
 
 #[cfg(test)]
