@@ -1,0 +1,15 @@
+//! The distributed engine against the test double of a TiKV cluster: the
+//! contract suite, and what only this engine can get wrong. One program, so
+//! that the client library is linked once.
+
+mod contract;
+mod double;
+mod heartbeats;
+mod held_locks;
+mod layout;
+mod lost_locks;
+mod orphans;
+mod regions;
+mod two_servers;
+mod unknown;
+mod unreachable;
