@@ -16,6 +16,7 @@ pub enum Asked {
 
 fn serve_command() -> Command {
     let mut command = Command::new("serve")
+        .args_override_self(true)
         .about("Runs the server")
         .after_help(
             "Every option can also be set in the file (max_connections = 500) and as a variable \

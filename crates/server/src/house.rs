@@ -1,17 +1,18 @@
-//! What is behind the doors: the only place that knows which engine there is.
+//! What is behind the doors.
 
 use crate::config::{Config, StartError};
+use crate::engine;
 use crate::net::Door;
 use porpoise_kv::{Engine, Stat};
 use std::sync::Arc;
 
 /// The rooms behind the doors, open.
 pub struct House {
-    /// The engine, if one is built in.
-    pub engine: Option<Arc<dyn Engine>>,
-    /// The MySQL door.
+    /// The engine.
+    pub engine: Arc<dyn Engine>,
+    /// The MySQL door, if there is one.
     pub mysql: Option<Arc<dyn Door>>,
-    /// The memcached door.
+    /// The memcached door, if there is one.
     pub memcached: Option<Arc<dyn Door>>,
     /// Whether user root has a password.
     pub root_has_password: bool,
@@ -19,14 +20,18 @@ pub struct House {
 
 impl House {
     /// Opens the engine the configuration names, and what stands on it. The
-    /// data directory is locked by the caller.
+    /// data directory is locked by the caller; `_tls` is what a door offers to
+    /// its clients, `_root_password` what root gets at first start.
+    ///
+    /// # Errors
+    /// What the operator has to know, in one line.
     pub fn open(
-        _config: &Config,
+        config: &Config,
         _tls: &Arc<rustls::ServerConfig>,
         _root_password: Option<&str>,
     ) -> Result<House, StartError> {
         Ok(House {
-            engine: None,
+            engine: engine::open(config)?,
             mysql: None,
             memcached: None,
             root_has_password: false,
@@ -35,15 +40,15 @@ impl House {
 
     /// The engine's figures.
     pub fn stats(&self) -> Vec<Stat> {
-        self.engine.as_ref().map(|e| e.stats()).unwrap_or_default()
+        self.engine.stats()
     }
 
     /// Exact counters, a last sync (transactions.md, rule 40). All sessions
     /// are gone.
+    ///
+    /// # Errors
+    /// What did not reach the disk, in words.
     pub fn close(&self) -> Result<(), String> {
-        match &self.engine {
-            Some(engine) => engine.shutdown().map_err(|e| e.to_string()),
-            None => Ok(()),
-        }
+        self.engine.shutdown().map_err(|e| e.to_string())
     }
 }

@@ -1,8 +1,8 @@
 //! The rooms of the server binary.
 //!
 //! * [`cli`], [`config`]: what was asked for.
-//! * [`serve`]: puts everything together; [`house`]: what is behind the doors,
-//!   the engine included.
+//! * [`serve`]: puts everything together; [`house`]: what is behind the doors;
+//!   [`engine`]: the only place that names one.
 //! * [`net`]: connections, worker groups, held replies; knows no protocol.
 //! * [`noop`]: a door without a house behind it, for measuring.
 //! * [`http`], [`metrics`]: health and figures.
@@ -15,6 +15,7 @@
 pub mod cli;
 pub mod config;
 pub mod datadir;
+pub mod engine;
 pub mod house;
 pub mod http;
 pub mod metrics;

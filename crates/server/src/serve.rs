@@ -15,7 +15,6 @@ use crate::net::{Bound, Listener, Listening, Marks, Net, NetConfig, NetProbe};
 use crate::noop::Noop;
 use crate::sys::{self, Signals};
 use crate::tls;
-use porpoise_kv::Ticket;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -161,14 +160,8 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     let house = Arc::new(House::open(config, &tls, password.as_deref())?);
     exposure::check(config, house.root_has_password)?;
 
-    let mark = house
-        .engine
-        .as_ref()
-        .map_or(Ticket(u64::MAX), |e| e.durable_mark());
-    let marks = Marks::new(mark);
-    if let Some(engine) = &house.engine {
-        engine.subscribe(marks.clone());
-    }
+    let marks = Marks::new(house.engine.durable_mark());
+    house.engine.subscribe(marks.clone());
     let mut net = Net::start(net_config(config, max_connections), marks.clone())
         .map_err(|e| failed("cannot start workers", e))?;
     let look = Arc::new(Look {

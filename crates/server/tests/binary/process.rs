@@ -14,6 +14,7 @@ pub fn porpoise(data: &Path) -> Command {
     command
         .arg("serve")
         .args(["--mysql-listen", "off", "--memcached-listen", "off"])
+        .args(["--durability", "memory"])
         .arg("--data-dir")
         .arg(data)
         .stdout(Stdio::piped())
