@@ -116,3 +116,57 @@ impl Input {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(input: &mut Input, pool: &mut Pool, n: usize) -> usize {
+        let room = input.room(pool);
+        let n = n.min(room.len());
+        room[..n].fill(7);
+        input.filled(n);
+        n
+    }
+
+    #[test]
+    fn a_buffer_grows_with_what_arrives_and_only_if_asked() {
+        let (mut input, mut pool) = (Input::default(), Pool::default());
+        assert_eq!(fill(&mut input, &mut pool, usize::MAX), BUFFER);
+        assert_eq!(fill(&mut input, &mut pool, usize::MAX), 0);
+        input.want(1 << 30);
+        assert_eq!(fill(&mut input, &mut pool, usize::MAX), BUFFER);
+        assert_eq!(input.buf.len(), 2 * BUFFER);
+        input.begin();
+        input.want(2 * BUFFER + 1);
+        assert_eq!(fill(&mut input, &mut pool, usize::MAX), BUFFER);
+        assert_eq!(fill(&mut input, &mut pool, usize::MAX), 0);
+        assert_eq!(input.bytes().len(), 3 * BUFFER);
+    }
+
+    #[test]
+    fn unread_bytes_move_to_the_front_before_the_buffer_grows() {
+        let (mut input, mut pool) = (Input::default(), Pool::default());
+        fill(&mut input, &mut pool, BUFFER);
+        input.consume(BUFFER - 3);
+        assert!(input.take_progress());
+        assert!(!input.take_progress());
+        assert_eq!(fill(&mut input, &mut pool, 5), 5);
+        assert_eq!(input.bytes(), [7; 8]);
+        assert_eq!(input.buf.len(), BUFFER);
+    }
+
+    #[test]
+    fn at_rest_a_connection_keeps_no_more_than_it_needs() {
+        let (mut input, mut pool) = (Input::default(), Pool::default());
+        fill(&mut input, &mut pool, 100);
+        input.consume(90);
+        input.settle(&mut pool);
+        assert_eq!((input.bytes(), input.buf.len()), (&[7; 10][..], 10));
+        assert_eq!(fill(&mut input, &mut pool, 4), 4);
+        assert_eq!(input.bytes(), [7; 14]);
+        input.consume(14);
+        input.settle(&mut pool);
+        assert!(input.buf.is_empty());
+    }
+}

@@ -88,7 +88,7 @@ impl Staff {
 
     /// Whether a request of a session without locks has to wait.
     pub(crate) fn is_full(&self) -> bool {
-        self.detached.load(Ordering::Relaxed) >= self.soft
+        self.detached.load(Ordering::SeqCst) >= self.soft
     }
 
     /// Lets all spares go.

@@ -1,7 +1,7 @@
 //! The protocol of these tests, one word and one number a line:
 //! `echo N`, `commit N` (its reply waits for ticket N), `wait` (until released
 //! or cancelled), `big N` (a reply of N bytes), `stream N` (N bytes, drained as
-//! they come), `panic`, `lock` (from here on others may wait for this
+//! they come), `put N` (followed by N bytes), `panic`, `lock` (from here on others may wait for this
 //! session), `login`, `tls` (TLS from here on), `quit`.
 
 use parking_lot::{Condvar, Mutex};
@@ -180,6 +180,26 @@ impl Session for Line {
             let Some(end) = input.bytes().iter().position(|b| *b == b'\n') else {
                 return Next::Wait;
             };
+            let rest = input.bytes().len() - end - 1;
+            let put = std::str::from_utf8(&input.bytes()[..end])
+                .ok()
+                .and_then(|l| l.strip_prefix("put "))
+                .and_then(|n| n.parse::<usize>().ok());
+            if let Some(n) = put {
+                if rest < n {
+                    input.want(end + 1 + n);
+                    return Next::Wait;
+                }
+                let sum: u64 = input.bytes()[end + 1..][..n]
+                    .iter()
+                    .map(|b| u64::from(*b))
+                    .sum();
+                input.consume(end + 1 + n);
+                out.buf()
+                    .extend_from_slice(format!("sum {sum}\n").as_bytes());
+                out.request_done();
+                continue;
+            }
             let line = String::from_utf8_lossy(&input.bytes()[..end]).into_owned();
             input.consume(end + 1);
             if let Some(next) = self.run(&line, out) {
