@@ -18,8 +18,8 @@
 //! Rejected: polling in short sleeps (adds latency to every lock hand-over).
 
 use parking_lot::Mutex;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Why a wait or a statement was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

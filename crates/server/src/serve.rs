@@ -11,7 +11,7 @@ use crate::datadir::DataDir;
 use crate::house::House;
 use crate::http::{Http, Pages};
 use crate::metrics::page;
-use crate::net::{Bound, Listener, Listening, Marks, Net, NetConfig, NetProbe};
+use crate::net::{Bound, Door, Listener, Listening, Marks, Net, NetConfig, NetProbe};
 use crate::noop::Noop;
 use crate::sys::{self, Signals};
 use crate::tls;
@@ -210,24 +210,28 @@ impl Doors {
             http: None,
             lines: Vec::new(),
         };
-        let noop: Arc<dyn crate::net::Door> = Arc::new(Noop);
-        for (name, bound, door) in [
-            ("mysql", sockets.mysql, &house.mysql),
-            ("memcached", sockets.memcached, &house.memcached),
-            ("mysql-socket", sockets.mysql_unix, &house.mysql),
-            ("memcached-socket", sockets.memcached_unix, &house.memcached),
-            ("noop", sockets.noop, &Some(noop)),
-        ] {
-            if let (Some(bound), Some(door)) = (bound, door) {
-                doors.lines.push((name, place(bound.at())));
-                doors.listeners.push(bound.behind(door.clone()));
-            }
-        }
+        doors.add("mysql", sockets.mysql, house.mysql.as_ref());
+        doors.add("memcached", sockets.memcached, house.memcached.as_ref());
         if let Some(bound) = &sockets.http {
             doors.lines.push(("http", place(bound.at())));
             doors.http = Some(Http::start(bound.to_tcp()?, pages)?);
         }
+        doors.add("mysql-socket", sockets.mysql_unix, house.mysql.as_ref());
+        doors.add(
+            "memcached-socket",
+            sockets.memcached_unix,
+            house.memcached.as_ref(),
+        );
+        let noop: Arc<dyn Door> = Arc::new(Noop);
+        doors.add("noop", sockets.noop, Some(&noop));
         Ok(doors)
+    }
+
+    fn add(&mut self, name: &'static str, bound: Option<Bound>, door: Option<&Arc<dyn Door>>) {
+        if let (Some(bound), Some(door)) = (bound, door) {
+            self.lines.push((name, place(bound.at())));
+            self.listeners.push(bound.behind(door.clone()));
+        }
     }
 }
 

@@ -1,3 +1,5 @@
+//! Precedence, and refusals that name their source.
+
 use super::*;
 use std::io::Write;
 
