@@ -17,6 +17,7 @@
 //! 3. Column positions are stable within one table version; [`ColumnId`]s are
 //!    stable for ever, and rows name columns by id, through the layouts.
 
+use crate::layout::DerivedCell;
 use porpoise_kv::{CounterId, SpaceId};
 use porpoise_types::{Collation, ColumnType, Value};
 use std::collections::BTreeMap;
@@ -81,13 +82,17 @@ pub struct Table {
     pub referenced_by: Vec<(TableId, usize)>,
     /// No primary key was declared: the key is a hidden row id.
     pub hidden_key: bool,
-    /// Where auto-increment and hidden row ids come from.
+    /// Where auto-increment ids come from; hidden row ids come from the same
+    /// number with the top bit set, so that neither disturbs the other.
     pub counter: CounterId,
     /// Layouts of rows by table version, oldest first: which column ids a row
     /// of that version holds, and their storage kinds. The last is current.
     pub layouts: Vec<LayoutDef>,
     /// Table options.
     pub options: TableOptions,
+    /// Worked out from the rest at first use; `Default::default()` for
+    /// whoever builds a table.
+    pub derived: DerivedCell,
 }
 
 /// Which columns rows of one table version hold.
