@@ -184,8 +184,10 @@ impl Layout {
 /// What is worked out once from a table's definition.
 #[derive(Clone, Debug)]
 pub(crate) struct Derived {
-    /// In order of version, the current one last. Never empty.
-    layouts: Vec<Layout>,
+    /// The layout rows are written in.
+    current: Layout,
+    /// Older ones, in order of version.
+    older: Vec<Layout>,
     /// Positions of the unique indexes, the primary one excluded.
     pub(crate) uniques: Vec<usize>,
     /// Positions of NOT NULL columns.
@@ -199,15 +201,17 @@ impl Derived {
             .iter()
             .map(|def| Layout::resolve(table, def))
             .collect();
-        if layouts.is_empty() {
+        let current = layouts.pop().unwrap_or_else(|| {
+            let columns = table.columns.iter().map(|c| (c.id, c.ty.clone()));
             let def = LayoutDef {
                 version: 0,
-                columns: table.columns.iter().map(|c| (c.id, c.ty.clone())).collect(),
+                columns: columns.collect(),
             };
-            layouts.push(Layout::resolve(table, &def));
-        }
+            Layout::resolve(table, &def)
+        });
         Derived {
-            layouts,
+            current,
+            older: layouts,
             uniques: (0..table.indexes.len())
                 .filter(|i| {
                     table
@@ -224,14 +228,17 @@ impl Derived {
 
     /// The layout rows are written in.
     #[inline]
-    pub(crate) fn current(&self) -> Option<&Layout> {
-        self.layouts.last()
+    pub(crate) fn current(&self) -> &Layout {
+        &self.current
     }
 
     /// The layout of rows of a table version.
     #[inline]
     pub(crate) fn of_version(&self, version: u32) -> Option<&Layout> {
-        self.layouts.iter().rev().find(|l| l.version <= version)
+        if self.current.version <= version {
+            return Some(&self.current);
+        }
+        self.older.iter().rev().find(|l| l.version <= version)
     }
 }
 
