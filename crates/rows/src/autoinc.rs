@@ -22,7 +22,7 @@
 
 use crate::catalog::{Column, Table};
 use crate::{Error, Result};
-use hashbrown::HashMap;
+use foldhash::HashMap;
 use parking_lot::{Mutex, RwLock};
 use porpoise_kv::{self as kv, CounterId, Engine};
 use porpoise_types::{Kind, Value};
@@ -281,24 +281,29 @@ impl Counters {
         Ok(engine.next_id(table.counter)?)
     }
 
-    /// Sets the next id (ALTER TABLE ... AUTO_INCREMENT), or forgets a dropped
-    /// table's counter with `None`.
-    pub(crate) fn reset(&self, engine: &dyn Engine, id: CounterId, next: Option<u64>) -> Result<()> {
+    /// Sets the next id, upwards or downwards.
+    pub(crate) fn set_next(&self, engine: &dyn Engine, id: CounterId, next: u64) -> Result<()> {
         let counter = self.of(id);
         let mut reserved = counter.lock();
         *reserved = Reserved::default();
-        match next {
-            Some(next) => engine.set_next_id(id, next.max(1))?,
-            None => {
-                self.all.write().remove(&id);
-            }
-        }
-        Ok(())
+        Ok(engine.set_next_id(id, next.max(1))?)
+    }
+
+    /// Forgets a dropped table's counters.
+    pub(crate) fn forget(&self, table: &Table) {
+        let mut all = self.all.write();
+        all.remove(&table.counter);
+        all.remove(&hidden_counter(table));
     }
 
     /// Gives every unused rest back.
     pub(crate) fn return_all(&self, engine: &dyn Engine) {
-        let all: Vec<_> = self.all.read().iter().map(|(id, c)| (*id, c.clone())).collect();
+        let all: Vec<_> = self
+            .all
+            .read()
+            .iter()
+            .map(|(id, c)| (*id, c.clone()))
+            .collect();
         for (id, counter) in all {
             let mut reserved = counter.lock();
             let rest: Range<u64> = reserved.next..reserved.end;

@@ -9,7 +9,7 @@
 
 use crate::Result;
 use crate::autoinc::Counters;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Table};
 use crate::txn::{BeginOptions, Txn};
 use crate::version::Versions;
 use arc_swap::ArcSwap;
@@ -89,6 +89,30 @@ impl Db {
             cancel: options.cancel.clone(),
         })?;
         Ok(Txn::new(self.clone(), kv, &options))
+    }
+
+    /// The id that the table's next row would be given (SHOW CREATE TABLE,
+    /// information_schema).
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn next_auto_increment(&self, table: &Table) -> Result<u64> {
+        self.counters.peek(self.engine.as_ref(), table)
+    }
+
+    /// ALTER TABLE ... AUTO_INCREMENT: the next id, upwards or downwards.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn set_auto_increment(&self, table: &Table, next: u64) -> Result<()> {
+        self.counters
+            .set_next(self.engine.as_ref(), table.counter, next)
+    }
+
+    /// Drops what is kept in memory about the counters of a table that is
+    /// dropped or truncated.
+    pub fn forget_counters(&self, table: &Table) {
+        self.counters.forget(table);
     }
 
     /// Gives unused ids back to the engine. Called at a clean shutdown, before

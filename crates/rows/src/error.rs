@@ -247,10 +247,9 @@ fn kv_code(e: &kv::Error) -> (u16, &'static str) {
         kv::Error::TooLarge { what: "key", .. } => (1071, "42000"),
         kv::Error::TooLarge { .. } => (1118, "42000"),
         kv::Error::NoSuchSpace(_) => (1412, "HY000"),
-        kv::Error::Ended
-        | kv::Error::Corrupt(_)
-        | kv::Error::Io(_)
-        | kv::Error::Unavailable(_) => (1030, "HY000"),
+        kv::Error::Ended | kv::Error::Corrupt(_) | kv::Error::Io(_) | kv::Error::Unavailable(_) => {
+            (1030, "HY000")
+        }
     }
 }
 
@@ -354,14 +353,19 @@ impl std::fmt::Display for Error {
                 write!(f, "Can't create database '{database}'; database exists")
             }
             Error::CannotDropDatabase { database } => {
-                write!(f, "Can't drop database '{database}'; database doesn't exist")
+                write!(
+                    f,
+                    "Can't drop database '{database}'; database doesn't exist"
+                )
             }
             Error::DefinitionChanged => {
                 f.write_str("Table definition has changed, please retry transaction")
             }
             Error::Refused { message, .. } => f.write_str(message),
             Error::Type(e) => f.write_str(&e.message),
-            Error::Corrupt(what) => write!(f, "Got error 1 'corrupt data: {what}' from storage engine"),
+            Error::Corrupt(what) => {
+                write!(f, "Got error 1 'corrupt data: {what}' from storage engine")
+            }
         }
     }
 }
@@ -385,9 +389,15 @@ mod tests {
             e.to_string(),
             "Lock wait timeout exceeded; try restarting transaction"
         );
-        assert_eq!((e.code(), e.sqlstate(), e.ends_transaction()), (1205, "HY000", false));
+        assert_eq!(
+            (e.code(), e.sqlstate(), e.ends_transaction()),
+            (1205, "HY000", false)
+        );
         let e = Error::SnapshotConflict;
-        assert_eq!((e.code(), e.sqlstate(), e.ends_transaction()), (1213, "40001", true));
+        assert_eq!(
+            (e.code(), e.sqlstate(), e.ends_transaction()),
+            (1213, "40001", true)
+        );
         assert!(e.to_string().ends_with("(snapshot conflict)"));
     }
 }

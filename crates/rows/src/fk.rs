@@ -82,6 +82,11 @@ pub(crate) struct Referrer {
 }
 
 impl Referrer {
+    fn name(&self) -> (&str, &str) {
+        let fk = self.child.foreign_keys.get(self.fk);
+        (&self.child.database, fk.map_or("", |fk| &fk.name))
+    }
+
     /// The constraint and its parent's side.
     pub(crate) fn parts(&self) -> Option<(&ForeignKey, &FkParent)> {
         let fk = self.child.foreign_keys.get(self.fk)?;
@@ -104,13 +109,7 @@ pub(crate) fn referrers(catalog: &Catalog, table: &Arc<Table>) -> Vec<Referrer> 
             Some(Referrer { child, fk: *fk })
         })
         .collect();
-    all.sort_by(|a, b| {
-        let name = |r: &Referrer| {
-            let fk = r.child.foreign_keys.get(r.fk);
-            (r.child.database.clone(), fk.map(|fk| fk.name.clone()))
-        };
-        name(a).cmp(&name(b))
-    });
+    all.sort_by(|a, b| a.name().cmp(&b.name()));
     all
 }
 

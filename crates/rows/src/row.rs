@@ -226,9 +226,9 @@ impl<'a> RowRef<'a> {
                 ValueRef::Double(f64::from(f32::from_le_bytes(little::<4>(bytes, 0)?)))
             }
             Storage::Double => ValueRef::Double(f64::from_le_bytes(little::<8>(bytes, 0)?)),
-            Storage::Date => {
-                ValueRef::Date(Date::from_packed(u32::from_le_bytes(little::<4>(bytes, 0)?))?)
-            }
+            Storage::Date => ValueRef::Date(Date::from_packed(u32::from_le_bytes(little::<4>(
+                bytes, 0,
+            )?))?),
             Storage::DateTime => ValueRef::DateTime(DateTime::from_packed(read_uint(bytes))?),
             Storage::Time => ValueRef::Time(Time::from_micros(read_uint(bytes).cast_signed())?),
             Storage::Decimal {
@@ -348,7 +348,11 @@ pub fn encode(table: &Table, values: &[Value], stamp: RowStamp, out: &mut Vec<u8
         }
         // Checked above: `end` fits the width chosen.
         let end = u32::try_from(end).unwrap_or(u32::MAX).to_le_bytes();
-        out.extend_from_slice(if wide { &end } else { end.first_chunk::<2>().map_or(&[], |e| e) });
+        out.extend_from_slice(if wide {
+            &end
+        } else {
+            end.first_chunk::<2>().map_or(&[], |e| e)
+        });
     }
     for position in layout.variable_positions.iter().flatten() {
         if let Some(Value::Bytes(b)) = values.get(*position) {

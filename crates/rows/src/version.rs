@@ -109,9 +109,7 @@ mod tests {
             let versions = Versions::new();
             let got: Vec<u64> = std::thread::scope(|s| {
                 let threads: Vec<_> = (0..4)
-                    .map(|_| {
-                        s.spawn(|| (0..700).map(|_| versions.next(&model).unwrap()).collect())
-                    })
+                    .map(|_| s.spawn(|| (0..700).map(|_| versions.next(&model).unwrap()).collect()))
                     .collect();
                 threads
                     .into_iter()

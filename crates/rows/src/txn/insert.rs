@@ -161,7 +161,14 @@ pub(crate) fn check_not_null(table: &Table, row: &[Value]) -> Result<()> {
 
 impl Txn {
     /// Adds a row's primary key and unique entries to the keys to lock.
-    fn gather_own(&mut self, table: &Table, row: &[Value], hidden: u64, keys: &mut KeySet, ids: &mut Vec<KeyId>) {
+    fn gather_own(
+        &mut self,
+        table: &Table,
+        row: &[Value],
+        hidden: u64,
+        keys: &mut KeySet,
+        ids: &mut Vec<KeyId>,
+    ) {
         let primary = keys.add_with(LockMode::Exclusive, |out| {
             let start = out.len();
             if table.hidden_key {
@@ -266,8 +273,9 @@ impl Txn {
             };
             match judged {
                 Ok(()) => {
-                    let primary: SmallVec<[u8; 64]> =
-                        SmallVec::from_slice(keys.key(plan.own(n).first().copied().unwrap_or(NO_KEY)));
+                    let primary: SmallVec<[u8; 64]> = SmallVec::from_slice(
+                        keys.key(plan.own(n).first().copied().unwrap_or(NO_KEY)),
+                    );
                     self.write_new(table, &primary, row, keys)?;
                     done.inserted += 1;
                 }

@@ -79,7 +79,6 @@ impl KeySet {
         self.keep_values = false;
     }
 
-
     /// The bytes of a key.
     pub(crate) fn key(&self, id: KeyId) -> &[u8] {
         self.items
@@ -151,6 +150,13 @@ impl KeySet {
             Some(space)
         })
         .unwrap_or(usize::MAX)
+    }
+
+    /// Lets the next lock call show the key's value again, held or not.
+    pub(crate) fn ask_again(&mut self, id: KeyId) {
+        if let Some(item) = self.items.get_mut(id) {
+            item.locked = None;
+        }
     }
 
     /// Locks what is not locked strongly enough yet, in one call; none when

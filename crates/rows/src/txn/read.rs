@@ -278,14 +278,19 @@ impl Txn {
         }
         if spec.index == 0 {
             let mut failure = None;
-            self.walk(table, spec, read, position, limit, &mut |key, value| {
-                match RowRef::new(table, value) {
+            self.walk(
+                table,
+                spec,
+                read,
+                position,
+                limit,
+                &mut |key, value| match RowRef::new(table, value) {
                     Ok(row) => visit(key, row),
                     Err(e) => {
                         failure.get_or_insert(e);
                     }
-                }
-            })?;
+                },
+            )?;
             return failure.map_or(Ok(!position.done), Err);
         }
         let Some(index) = table.indexes.get(spec.index) else {
@@ -293,12 +298,17 @@ impl Txn {
         };
         let mut primaries = Arena::default();
         let mut failure = None;
-        self.walk(table, spec, read, position, limit, &mut |key, value| {
-            match index.primary_of(key, value) {
+        self.walk(
+            table,
+            spec,
+            read,
+            position,
+            limit,
+            &mut |key, value| match index.primary_of(key, value) {
                 Ok(primary) => primaries.push(primary),
                 Err(e) => failure = Some(e),
-            }
-        })?;
+            },
+        )?;
         if let Some(e) = failure {
             return Err(e);
         }

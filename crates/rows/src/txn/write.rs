@@ -6,6 +6,7 @@
 
 use super::Txn;
 use super::keyset::KeySet;
+use super::update::touched;
 use crate::catalog::Table;
 use crate::row::{RowRef, RowStamp, encode};
 use crate::{Error, Result};
@@ -33,8 +34,7 @@ impl Txn {
                 });
             }
             let space = table.space(0, primary);
-            self.kv
-                .put(Key::new(space, primary), &row, Check::Locked)?;
+            self.kv.put(Key::new(space, primary), &row, Check::Locked)?;
             keys.note(space, primary, true);
             Ok(())
         });
@@ -149,6 +149,9 @@ impl Txn {
         self.put_row(table, new_primary, new, old.expiry(), keys)?;
         let mut entry = std::mem::take(&mut self.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
+            if !moved && !touched(&index.parts, &old, new) {
+                continue;
+            }
             entry.clear();
             let had_exclusive = index.append_entry(table, &old, primary, &mut entry);
             let middle = entry.len();
