@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod counting;
+pub mod naive;
 pub mod verify;
 
 use porpoise_base::clock;
