@@ -1,4 +1,10 @@
 //! Auto-increment ids.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
 
 mod common;
 

@@ -1,5 +1,11 @@
 //! How many engine calls statements cost: a constant, whatever the number of
 //! rows, keys and constraints.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
 
 mod common;
 

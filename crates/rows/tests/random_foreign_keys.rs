@@ -1,13 +1,19 @@
 //! Random statements over random graphs of foreign keys (self references,
 //! diamonds, cycles, composite keys, unique and primary columns that are
 //! themselves foreign keys), compared with a naive database after each one.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
 
 mod common;
 
 use common::naive::{COLUMNS, Fk, N, Naive, Refused, Row};
 use common::verify::verify;
-use common::{Def, all_in, begin, get, model_database, row, table};
-use porpoise_kv::LockMode;
+use common::{Def, all_in, begin, database, engines, get, row, table};
+use porpoise_kv::{Engine, LockMode};
 use porpoise_rows::catalog::FkAction::{self, Cascade, NoAction, Restrict, SetNull};
 use porpoise_rows::{Db, Error, InsertMode, RowChange, Txn, UpdateMode};
 use porpoise_types::Value;
@@ -331,10 +337,10 @@ impl World {
     }
 }
 
-fn run(seed: u64) {
+fn run(seed: u64, engine: Arc<dyn Engine>) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (defs, naive) = graph(&mut rng);
-    let db = model_database(&defs);
+    let db = database(engine, &defs);
     let mut world = World {
         txn: Some(begin(&db)),
         db,
@@ -372,8 +378,8 @@ fn statements_do_what_a_naive_database_does() {
     let count = std::env::var("SEEDS").ok().and_then(|s| s.parse().ok());
     let seeds: Vec<u64> = only.map_or_else(|| (0..count.unwrap_or(300)).collect(), |s| vec![s]);
     for seed in seeds {
-        let result = std::panic::catch_unwind(|| run(seed));
-        if let Err(e) = result {
+        let both = || engines().into_iter().for_each(|engine| run(seed, engine));
+        if let Err(e) = std::panic::catch_unwind(both) {
             let (_, naive) = graph(&mut fastrand::Rng::with_seed(seed));
             eprintln!("seed {seed}: {:#?}", naive.fks);
             std::panic::resume_unwind(e);

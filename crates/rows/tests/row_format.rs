@@ -1,5 +1,11 @@
 //! Any row comes back as it was written, column by column, and by other
 //! versions of its table's definition.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
 
 mod common;
 

@@ -1,5 +1,11 @@
 //! Rows of a statement are judged one by one in its order, as MySQL does.
 //! The expectations marked "seen" were taken from a MySQL-compatible server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
 
 mod common;
 

@@ -285,6 +285,15 @@ pub fn database(engine: Arc<dyn Engine>, defs: &[Def]) -> Arc<Db> {
     Db::with_catalog(engine, clock::system(), DbOptions::default(), catalog)
 }
 
+/// New engines to run a test on: the reference model and the embedded one.
+pub fn engines() -> Vec<Arc<dyn Engine>> {
+    use porpoise_kv_mem::{KvMem, KvMemOptions};
+    vec![
+        Arc::new(porpoise_kv::model::Model::new()),
+        KvMem::open(KvMemOptions::default()).unwrap(),
+    ]
+}
+
 /// The same over a new reference model.
 pub fn model_database(defs: &[Def]) -> Arc<Db> {
     database(Arc::new(porpoise_kv::model::Model::new()), defs)
