@@ -202,7 +202,7 @@ fn clamp_int(v: ValueRef<'_>, ty: &ColumnType) -> u64 {
     let wide = match v {
         ValueRef::Int(v) => i128::from(v),
         ValueRef::UInt(v) => i128::from(v),
-        ValueRef::Double(v) => v.round() as i128,
+        ValueRef::Double(v) => v.round_ties_even() as i128,
         ValueRef::Decimal(d) if d.is_negative() => d.to_i64().map_or(i128::MIN, i128::from),
         ValueRef::Decimal(d) => d.to_u64().map_or(i128::MAX, i128::from),
         _ => 0,

@@ -101,10 +101,11 @@ pub(crate) fn only_spaces_from(text: &[u8], at: usize) -> bool {
         .all(u8::is_ascii_whitespace)
 }
 
-/// A double rounded half away from zero, and clamped to the range; whether it was.
+/// A double rounded half to even (as the C library's `rint`, which MySQL uses for
+/// doubles, other than for decimals), and clamped to the range; whether it was.
 #[must_use]
 pub fn round_to_i64(v: f64) -> (i64, bool) {
-    let rounded = v.round();
+    let rounded = v.round_ties_even();
     // The conversion saturates; the bounds are the doubles next to the range.
     let outside = !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded);
     (rounded as i64, outside)
@@ -112,7 +113,7 @@ pub fn round_to_i64(v: f64) -> (i64, bool) {
 
 /// As [`round_to_i64`] for unsigned integers.
 pub(crate) fn round_to_u64(v: f64) -> (u64, bool) {
-    let rounded = v.round();
+    let rounded = v.round_ties_even();
     (
         rounded as u64,
         !(0.0..18_446_744_073_709_551_616.0).contains(&rounded),

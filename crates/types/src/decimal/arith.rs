@@ -7,6 +7,10 @@ use super::{Decimal, DecimalError, MAX_DIGITS, MAX_SCALE};
 /// are rounded up.
 const GROUP: u32 = 9;
 
+#[expect(
+    clippy::should_implement_trait,
+    reason = "the operators return no error; these names are the field's"
+)]
 impl Decimal {
     /// The number with its sign changed.
     #[must_use]
@@ -247,14 +251,9 @@ fn divide(a: Decimal, b: Decimal) -> (Product, Wide, u8) {
     // The divisor scaled may pass 256 bits; then it exceeds any dividend of
     // this many integer digits.
     let up = u32::from(scale - b.scale);
-    if b.magnitude.digits() + up > 77 {
-        if a.abs().cmp_value(&b.abs()).is_lt() {
-            return (
-                Product::from_wide(&Wide::ZERO),
-                a.magnitude.times_pow10(u32::from(scale - a.scale)),
-                scale,
-            );
-        }
+    if b.magnitude.digits() + up > 77 && a.abs().cmp_value(&b.abs()).is_lt() {
+        let rest = a.magnitude.times_pow10(u32::from(scale - a.scale));
+        return (Product::from_wide(&Wide::ZERO), rest, scale);
     }
     let divisor = b.magnitude.times_pow10(up);
     let dividend = a
