@@ -231,9 +231,9 @@ pub(super) fn store_year(
 ) -> Result<Value, TypeError> {
     let mut garbage = false;
     let year = match value {
-        ValueRef::Date(d) => return Ok(Value::UInt(u64::from(d.year()))),
-        ValueRef::DateTime(d) => return Ok(Value::UInt(u64::from(d.year()))),
-        ValueRef::Time(_) => return Ok(Value::UInt(u64::from(cx.now.year()))),
+        ValueRef::Date(d) => i128::from(d.year()),
+        ValueRef::DateTime(d) => i128::from(d.year()),
+        ValueRef::Time(_) => i128::from(cx.now.year()),
         ValueRef::Bytes(text) => {
             let v = wide_int(value, &mut garbage, to, cx)?;
             // Zero, other than of four digits, is the year 2000 as text.

@@ -1,12 +1,21 @@
 //! Results of a reference server, recorded in tests/data by scripts/corpus.py.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail by panicking"
+)]
+
 mod calendar;
 mod cast_number;
 mod collate;
+mod comparison;
 mod decimal;
 mod double_text;
+mod messages;
 mod store;
 mod temporal;
+mod types;
 
 use porpoise_types::{CastCx, DateTime, SqlMode, TimeZone, Warning};
 

@@ -1,5 +1,11 @@
 //! Properties of random values.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail by panicking"
+)]
+
 mod collations;
 mod decimals;
 mod keys;
