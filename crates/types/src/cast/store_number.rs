@@ -2,7 +2,7 @@
 
 use super::CastCx;
 use super::expression::{to_decimal, to_f64};
-use super::number::{double_prefix, only_spaces_from, round_to_i64};
+use super::number::{double_prefix, only_spaces_from, round_f64, round_to_i64};
 use super::store::Target;
 use crate::column_type::{ColumnType, Kind, NOT_FIXED_DECIMALS};
 use crate::decimal::Decimal;
@@ -116,11 +116,7 @@ pub(super) fn store_real(
     };
     if to.ty.decimals < NOT_FIXED_DECIMALS && to.ty.length > 0 {
         max = max.min(fixed_max(to.ty));
-        let scale = 10f64.powi(i32::from(to.ty.decimals));
-        let rounded = (v * scale).round() / scale;
-        if rounded.is_finite() {
-            v = rounded;
-        }
+        v = round_f64(v, i32::from(to.ty.decimals), false);
     }
     if v.abs() > max {
         to.out_of_range(cx)?;

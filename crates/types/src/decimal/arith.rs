@@ -232,6 +232,13 @@ fn align(a: Decimal, b: Decimal) -> Result<(Wide, Wide, u8), DecimalError> {
         return Ok((a.magnitude, b.magnitude, a.scale));
     }
     let scale = a.scale.max(b.scale);
+    let narrow = |d: Decimal| {
+        let unit = 10u128.checked_pow(u32::from(scale - d.scale))?;
+        d.magnitude.small()?.checked_mul(unit).map(Wide::from)
+    };
+    if let (Some(a), Some(b)) = (narrow(a), narrow(b)) {
+        return Ok((a, b, scale));
+    }
     let integer = u32::from(a.integer_digits().max(b.integer_digits()));
     // A digit is kept for the carry; 76 digits fit 256 bits with it.
     let scale = scale.min(u8::try_from(76u32.saturating_sub(integer)).unwrap_or(scale));

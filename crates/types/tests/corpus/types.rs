@@ -77,7 +77,8 @@ fn values_as_text() {
         decimals: 2,
         ..ColumnType::double()
     };
-    assert_eq!(shown(ValueRef::Double(1.005), &fixed), "1.01");
+    assert_eq!(shown(ValueRef::Double(1.005), &fixed), "1.00");
+    assert_eq!(shown(ValueRef::Double(0.375), &fixed), "0.38");
     let ci = Collation::UTF8MB4_GENERAL_CI;
     assert_eq!(
         shown(ValueRef::UInt(3), &ColumnType::set(members(), ci)),
