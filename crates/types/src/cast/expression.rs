@@ -320,10 +320,11 @@ pub(super) fn read_datetime(
     }
 }
 
-/// Rules of dates in expressions: what assignments refuse only by mode passes.
+/// Rules of dates in expressions: a zero month or day passes, for date
+/// functions give parts of such dates; a zero date by the SQL mode.
 fn expression_rules(cx: &CastCx<'_>) -> DateRules {
     DateRules {
-        no_zero_date: cx.date_rules().no_zero_date,
+        no_zero_in_date: false,
         ..cx.date_rules()
     }
 }

@@ -79,3 +79,17 @@ fn packed_forms_come_back() {
     assert_eq!(d.round(0, true).unwrap().micros(), 0);
     assert_eq!(Time::MAX.round(0, false), Time::MAX);
 }
+
+#[test]
+fn zero_parts_in_expressions() {
+    let ty = ColumnType::double();
+    let read = |text: &[u8], mode| {
+        let v = Value::Bytes(text.to_vec());
+        with_cx(mode, |cx| to_datetime(v.as_ref(), &ty, cx))
+    };
+    let (value, warnings) = read(b"2020-00-01", SqlMode::default());
+    assert_eq!((value.unwrap().month(), warnings.len()), (0, 0));
+    let (value, warnings) = read(b"0000-00-00", SqlMode::default());
+    assert_eq!((value, warnings[0].code), (None, 1292));
+    assert_eq!(read(b"0000-00-00", SqlMode::EMPTY).0, Some(DateTime::ZERO));
+}
