@@ -16,7 +16,7 @@
 //!
 //! A descending part is inverted, its flag byte too, so NULL comes last there.
 //! Invariants:
-//! 1. The order of keys is that of [`crate::compare()`] within the column's type, NULL below all.
+//! 1. The order of keys is that of [`fn@crate::compare`] within the column's type, NULL below all.
 //! 2. Equal values (1.0 and 1.00, 'a' and 'A' where the collation says so) have equal keys.
 //! 3. The format is persisted: any change takes a new [`KEY_FORMAT_VERSION`].
 

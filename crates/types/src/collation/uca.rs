@@ -243,7 +243,9 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     for (x, y) in a.iter().zip(b) {
         if x != y || !x.is_ascii() {
             let weights = (ASCII.get(usize::from(*x)), ASCII.get(usize::from(*y)));
-            let (Some(x @ 1..), Some(y @ 1..)) = weights else { break };
+            let (Some(x @ 1..), Some(y @ 1..)) = weights else {
+                break;
+            };
             if x != y {
                 return x.cmp(y);
             }
