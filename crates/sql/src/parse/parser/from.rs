@@ -144,9 +144,11 @@ impl<'a> Parser<'a> {
     /// What follows an opening parenthesis, its closing one included.
     fn from_paren(&mut self) -> PResult<FromParen<'a>> {
         self.enter()?;
-        self.grow()?;
+        let outer = std::mem::take(&mut self.height);
         let inner = self.from_paren_inner()?;
         self.expect(K::RightParen)?;
+        self.grow()?;
+        self.height = self.height.max(outer);
         self.leave();
         Ok(inner)
     }

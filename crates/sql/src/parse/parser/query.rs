@@ -293,8 +293,10 @@ impl<'a> Parser<'a> {
             }
             third = Some(self.any_word()?);
         }
+        let outer = std::mem::take(&mut self.height);
         let operand = self.dotted_operand(start, first, second, third)?;
         let expr = self.expr_after(operand)?;
+        self.height = self.height.max(outer);
         self.aliased(expr, start)
     }
 
