@@ -13,7 +13,6 @@ use crate::catalog::{Index, IndexKind, Table};
 use crate::db::Db;
 use crate::ddl::DdlCx;
 use crate::error::Result;
-use crate::keys;
 use crate::row::RowRef;
 use porpoise_kv::{Key, Read, ScanRange, TxnOptions};
 use porpoise_types::ValueRef;
@@ -60,8 +59,12 @@ impl Db {
             problems: Vec::new(),
         };
         let rows = self.check_rows(cx, table, &mut found)?;
-        for index in table.indexes.iter().filter(|i| i.kind != IndexKind::Primary) {
-            let entries = self.check_entries(table, index, &mut found)?;
+        for index in table
+            .indexes
+            .iter()
+            .filter(|i| i.kind != IndexKind::Primary)
+        {
+            let entries = self.check_entries(index, &mut found)?;
             if entries != rows {
                 found.add(format!(
                     "index `{}` has {entries} entries for {rows} rows",
@@ -102,15 +105,19 @@ impl Db {
                         _ => 0,
                     });
                 }
-                if !table.hidden_key && keys::primary_key(table, &|c| row.get(c)) != *pk {
+                let mut own = Vec::new();
+                table.append_primary_key(&row, &mut own);
+                if !table.hidden_key && own != *pk {
                     found.add(format!("row {} stands at a key not its own", hex(pk)));
                 }
-                for index in table.indexes.iter().skip(1) {
-                    let entry = keys::entry(table, index, &|c| row.get(c), pk);
-                    let space = keys::space_of(index, pk);
+                for (position, index) in table.indexes.iter().enumerate().skip(1) {
+                    let (mut entry, mut value) = (Vec::new(), Vec::new());
+                    index.append_entry(table, &row, pk, &mut entry);
+                    index.append_entry_value(pk, &mut value);
+                    let key = Key::new(table.space(position, &entry), &entry);
                     let mut there = false;
-                    txn.get(Read::CURRENT, &[Key::new(space, &entry.key)], &mut |_, v| {
-                        there = v == Some(entry.value.as_slice());
+                    txn.get(Read::CURRENT, &[key], &mut |_, v| {
+                        there = v == Some(value.as_slice());
                     })?;
                     if !there {
                         let name = &index.name;
@@ -121,7 +128,7 @@ impl Db {
             txn.rollback();
             Ok(())
         })?;
-        if auto.is_some() && highest >= self.engine().next_id(table.counter)? {
+        if auto.is_some() && highest >= self.next_auto_increment(table)? {
             found.add(format!("the auto-increment counter is not above {highest}"));
         }
         Ok(count)
@@ -129,7 +136,7 @@ impl Db {
 
     /// Counts the entries of `index`. With one entry a row guaranteed by
     /// `check_rows`, an equal count means that no entry is left over.
-    fn check_entries(&self, table: &Table, index: &Index, found: &mut Found<'_>) -> Result<u64> {
+    fn check_entries(&self, index: &Index, found: &mut Found<'_>) -> Result<u64> {
         let mut count = 0u64;
         let mut txn = self.engine().begin(TxnOptions::default())?;
         for space in &index.spaces {
@@ -141,8 +148,12 @@ impl Db {
             };
             txn.scan(Read::CURRENT, &[range], usize::MAX, &mut |_, key, value| {
                 count += 1;
-                if keys::entry_row(table, index, key, value).is_none() {
-                    found.add(format!("entry {} of `{}` is malformed", hex(key), index.name));
+                if index.primary_of(key, value).is_err() {
+                    found.add(format!(
+                        "entry {} of `{}` is malformed",
+                        hex(key),
+                        index.name
+                    ));
                 }
                 ControlFlow::Continue(())
             })?;

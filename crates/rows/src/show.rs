@@ -4,9 +4,8 @@
 //! texts find what they expect. An engine name that was given (`ndbcluster`,
 //! `InnoDB`) is printed back; nothing is printed that MySQL would refuse.
 
-use crate::catalog::{
-    Column, ColumnDefault, FkAction, ForeignKey, Index, IndexKind, IndexPart, Table,
-};
+use crate::catalog::{Column, ColumnDefault, Index, IndexKind, IndexPart, Table};
+use crate::fk;
 use porpoise_types::{ColumnType, Kind, Value, write_text};
 
 /// The text of SHOW CREATE TABLE. `next_id` is the next auto-increment value,
@@ -14,7 +13,7 @@ use porpoise_types::{ColumnType, Kind, Value, write_text};
 pub fn create_table(table: &Table, next_id: Option<u64>) -> String {
     let mut lines: Vec<String> = table.columns.iter().map(|c| column(table, c)).collect();
     lines.extend(table.indexes.iter().filter_map(|i| index(table, i)));
-    lines.extend(table.foreign_keys.iter().map(|k| foreign_key(table, k)));
+    lines.extend(table.foreign_keys.iter().map(|k| fk::definition(table, k)));
     let body = lines.join(",\n  ");
     let mut text = format!("CREATE TABLE {} (\n  {body}\n)", quote(&table.name));
     let options = &table.options;
@@ -40,7 +39,7 @@ pub fn create_table(table: &Table, next_id: Option<u64>) -> String {
 
 /// `` `name` ``, with backticks inside doubled.
 pub fn quote(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
+    fk::quote(name)
 }
 
 /// `'text'`, escaped as MySQL prints it.
@@ -160,37 +159,4 @@ fn index(table: &Table, index: &Index) -> Option<String> {
         text.push_str(" /*!80000 INVISIBLE */");
     }
     Some(text)
-}
-
-/// The constraint as SHOW CREATE TABLE and the texts of 1451 and 1452 have it.
-pub fn foreign_key(table: &Table, key: &ForeignKey) -> String {
-    let ours: Vec<String> = key
-        .columns
-        .iter()
-        .filter_map(|c| table.columns.get(*c))
-        .map(|c| quote(&c.name))
-        .collect();
-    let theirs: Vec<String> = key.parent_columns.iter().map(|c| quote(c)).collect();
-    let parent = if key.parent_database == table.database {
-        quote(&key.parent_table)
-    } else {
-        let database = quote(&key.parent_database);
-        format!("{database}.{}", quote(&key.parent_table))
-    };
-    let mut text = format!(
-        "CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {parent} ({})",
-        quote(&key.name),
-        ours.join(", "),
-        theirs.join(", ")
-    );
-    for (clause, action) in [("DELETE", key.on_delete), ("UPDATE", key.on_update)] {
-        let action = match action {
-            FkAction::NoAction => continue,
-            FkAction::Restrict => "RESTRICT",
-            FkAction::Cascade => "CASCADE",
-            FkAction::SetNull => "SET NULL",
-        };
-        text.push_str(&format!(" ON {clause} {action}"));
-    }
-    text
 }

@@ -5,6 +5,7 @@
 //! the only truth.
 
 use super::{Catalog, FkAction, FkParent, ForeignKey, Index, IndexKind, Table, TableId};
+use crate::layout::DerivedCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -35,6 +36,7 @@ impl Catalog {
                 let table = Arc::make_mut(table);
                 table.foreign_keys = keys;
                 table.referenced_by = referenced_by;
+                table.derived = DerivedCell::default();
             }
         }
         self.derive_write_sets();

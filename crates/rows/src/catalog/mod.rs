@@ -20,6 +20,7 @@
 pub mod derive;
 pub mod persist;
 
+use crate::layout::DerivedCell;
 use porpoise_kv::{CounterId, SpaceId};
 use porpoise_types::{Collation, ColumnType, Value};
 use std::collections::BTreeMap;
@@ -88,13 +89,17 @@ pub struct Table {
     pub write_set: Arc<[TableId]>,
     /// No primary key was declared: the key is a hidden row id.
     pub hidden_key: bool,
-    /// Where auto-increment and hidden row ids come from.
+    /// Where auto-increment ids come from; hidden row ids come from the same
+    /// number with the top bit set, so that neither disturbs the other.
     pub counter: CounterId,
     /// Layouts of rows by table version, oldest first: which column ids a row
     /// of that version holds, and their storage kinds. The last is current.
     pub layouts: Vec<LayoutDef>,
     /// Table options.
     pub options: TableOptions,
+    /// Worked out from the rest at first use; `Default::default()` for
+    /// whoever builds a table.
+    pub derived: DerivedCell,
 }
 
 /// Which columns rows of one table version hold.

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::bytes::{Reader, Writer};
 use crate::error::{Error, Result};
+use crate::layout::DerivedCell;
 use porpoise_kv::{Check, CounterId, Key, Mark, Read, ScanRange, SpaceId, Txn, View};
 use porpoise_types::Collation;
 use std::ops::ControlFlow;
@@ -27,8 +28,8 @@ pub const CATALOG_FORMAT_VERSION: u8 = 1;
 /// The space that holds the catalog.
 pub const CATALOG_SPACE: SpaceId = SpaceId(1);
 
-/// Table numbers come from this counter.
-pub const TABLE_IDS: CounterId = CounterId(1);
+/// Table numbers come from this counter; 1 is the row versions'.
+pub const TABLE_IDS: CounterId = CounterId(2);
 
 const KEY_META: u8 = 0;
 const KEY_DATABASE: u8 = 1;
@@ -61,15 +62,18 @@ pub fn load(txn: &mut dyn Txn) -> Result<Catalog> {
         mark: Mark::ALL,
         validate: false,
     };
-    txn.scan(read, &[range], usize::MAX, &mut |_, key, value| {
-        match add_row(&mut catalog, key, value) {
+    txn.scan(
+        read,
+        &[range],
+        usize::MAX,
+        &mut |_, key, value| match add_row(&mut catalog, key, value) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
                 failed = Some(error);
                 ControlFlow::Break(())
             }
-        }
-    })?;
+        },
+    )?;
     if let Some(error) = failed {
         return Err(error);
     }
@@ -242,6 +246,7 @@ fn read_table(r: &mut Reader<'_>) -> Result<Table> {
         },
         referenced_by: Vec::new(),
         write_set: Arc::from([id]),
+        derived: DerivedCell::default(),
     })
 }
 

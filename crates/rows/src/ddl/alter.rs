@@ -4,7 +4,9 @@ use super::{AlterOp, DdlCx, DdlDone, FkSpec, errors, foreign, indexes, neighbour
 use crate::catalog::{Catalog, Index, IndexKind, Table, TableId};
 use crate::db::Db;
 use crate::error::Result;
+use crate::row::RowRef;
 use porpoise_kv::SpaceId;
+use porpoise_types::ValueRef;
 use std::sync::Arc;
 
 /// What an ALTER TABLE is going to do, worked out before anything is built.
@@ -85,9 +87,9 @@ impl Db {
         before: &Table,
         plan: &Plan,
     ) -> Result<porpoise_kv::Ticket> {
-        for index in &plan.table.indexes {
+        for (position, index) in plan.table.indexes.iter().enumerate() {
             if plan.build.contains(&index.id) {
-                self.build_index(cx, before, &plan.table, index)?;
+                self.build_index(cx, before, &plan.table, position)?;
             }
         }
         if cx.foreign_key_checks {
@@ -98,13 +100,14 @@ impl Db {
             }
         }
         if let Some(next) = plan.auto_increment {
-            self.raise_auto_increment(&plan.table, next)?;
+            self.raise_auto_increment(cx, &plan.table, next)?;
         }
         self.change_catalog(cx, |draft| {
             let version = draft.catalog.version + 1;
             let Some(table) = draft.table_mut(plan.table.id) else {
                 return Err(errors::no_table(&before.database, &before.name));
             };
+            // A clone carries no resolved layouts: they are worked out anew.
             *table = plan.table.clone();
             if !plan.build.is_empty() {
                 // Snapshots taken before the build do not find its entries.
@@ -273,4 +276,28 @@ fn add_foreign_key(
     key.child_index = 0;
     plan.table.foreign_keys.push(key);
     Ok(())
+}
+
+impl Db {
+    /// AUTO_INCREMENT = n: never at or below a value that is there.
+    fn raise_auto_increment(&self, cx: &DdlCx<'_>, table: &Table, next: u64) -> Result<()> {
+        let Some(column) = table.auto_increment() else {
+            return Ok(());
+        };
+        let mut next = next.max(1);
+        if next < self.next_auto_increment(table)? {
+            self.each_batch(cx, table, |batch| {
+                for (_, row) in batch {
+                    let used = match RowRef::new(table, row)?.get(column) {
+                        ValueRef::Int(v) => u64::try_from(v).unwrap_or(0),
+                        ValueRef::UInt(v) => v,
+                        _ => 0,
+                    };
+                    next = next.max(used.saturating_add(1));
+                }
+                Ok(())
+            })?;
+        }
+        self.set_auto_increment(table, next)
+    }
 }

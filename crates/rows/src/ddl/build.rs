@@ -4,10 +4,10 @@
 //! transaction each, and look for a cancellation between them.
 
 use super::DdlCx;
-use crate::catalog::{ForeignKey, Index, IndexKind, Table, derive};
+use crate::catalog::{ForeignKey, Table, derive};
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::keys;
+use crate::fk;
 use crate::row::RowRef;
 use porpoise_kv::{Check, Key, Read, ScanEnd, ScanRange, TxnOptions};
 use std::ops::ControlFlow;
@@ -18,14 +18,13 @@ const BATCH: usize = 1000;
 impl Db {
     /// Walks all rows of `table` in batches. `each` gets one batch of primary
     /// keys and row bytes.
-    fn each_batch(
+    pub(crate) fn each_batch(
         &self,
         cx: &DdlCx<'_>,
         table: &Table,
         mut each: impl FnMut(&[(Vec<u8>, Vec<u8>)]) -> Result<()>,
     ) -> Result<()> {
-        let spaces = table.indexes.first().map(|i| i.spaces.clone());
-        for space in spaces.unwrap_or_default() {
+        for space in table.index_spaces(0).iter().copied() {
             let mut start: Vec<u8> = Vec::new();
             loop {
                 if let Some(reason) = cx.cancel.reason() {
@@ -57,28 +56,34 @@ impl Db {
         Ok(())
     }
 
-    /// Writes the entries of `index` (of `after`) for all rows of `before`.
+    /// Writes the entries of the index of `after` at a position, for all rows of `before`.
     pub(super) fn build_index(
         &self,
         cx: &DdlCx<'_>,
         before: &Table,
         after: &Table,
-        index: &Index,
+        position: usize,
     ) -> Result<()> {
+        let Some(index) = after.indexes.get(position) else {
+            return Ok(());
+        };
         self.each_batch(cx, before, |batch| {
             let mut txn = self.engine().begin(TxnOptions::default())?;
             for (pk, row) in batch {
                 let row = RowRef::new(after, row)?;
-                let entry = keys::entry(after, index, &|c| row.get(c), pk);
-                let key = Key::new(keys::space_of(index, pk), &entry.key);
-                if index.kind == IndexKind::Unique && entry.exclusive {
+                let mut entry = Vec::new();
+                let mut value = Vec::new();
+                let exclusive = index.append_entry(after, &row, pk, &mut entry);
+                index.append_entry_value(pk, &mut value);
+                let key = Key::new(after.space(position, &entry), &entry);
+                if exclusive {
                     let mut found = false;
                     txn.get(Read::CURRENT, &[key], &mut |_, v| found = v.is_some())?;
                     if found {
-                        return Err(Error::duplicate(after, index, &|c| row.get(c)));
+                        return Err(after.duplicate(position, &row));
                     }
                 }
-                txn.put(key, &entry.value, Check::Blind)?;
+                txn.put(key, &value, Check::Blind)?;
             }
             let commit = txn.commit()?;
             self.engine().wait_durable(commit.ticket)?;
@@ -93,7 +98,11 @@ impl Db {
         table: &Table,
         key: &ForeignKey,
     ) -> Result<()> {
-        self.each_orphan(cx, table, key, |_| Err(Error::no_referenced_row(table, key)))
+        self.each_orphan(cx, table, key, |_| {
+            Err(Error::NoReferencedRow {
+                constraint: fk::constraint_text(table, key),
+            })
+        })
     }
 
     /// Calls `report` with the primary key of each row of `table` whose
@@ -124,19 +133,18 @@ impl Db {
                 match &link {
                     None => report(pk)?,
                     Some((parent, link)) => {
-                        probes.push((pk, keys::parent_key(parent, link, key, &|c| row.get(c))));
+                        let mut probe = Vec::new();
+                        fk::append_parent_key(parent, key, link, &row, &mut probe);
+                        probes.push((pk, probe));
                     }
                 }
             }
             let Some((parent, link)) = &link else {
                 return Ok(());
             };
-            let Some(index) = parent.indexes.get(link.index) else {
-                return Ok(());
-            };
             let wanted: Vec<Key<'_>> = probes
                 .iter()
-                .map(|(_, probe)| Key::new(keys::space_of(index, probe), probe))
+                .map(|(_, probe)| Key::new(parent.space(link.index, probe), probe))
                 .collect();
             let mut there = vec![false; wanted.len()];
             let mut txn = self.engine().begin(TxnOptions::default())?;

@@ -7,6 +7,7 @@ fn refuse(code: u16, state: &'static str, message: String) -> Error {
     Error::refused(code, state, message)
 }
 
+/// 1049: the database is not there.
 pub fn no_database(name: &str) -> Error {
     refuse(1049, "42000", format!("Unknown database '{name}'"))
 }
@@ -26,16 +27,25 @@ pub fn table_exists(name: &str) -> Error {
 }
 
 pub fn unknown_tables(names: &[String]) -> Error {
-    refuse(1051, "42S02", format!("Unknown table '{}'", names.join(",")))
+    refuse(
+        1051,
+        "42S02",
+        format!("Unknown table '{}'", names.join(",")),
+    )
 }
 
+/// 1146: the table is not there.
 pub fn no_table(database: &str, name: &str) -> Error {
     let text = format!("Table '{database}.{name}' doesn't exist");
     refuse(1146, "42S02", text)
 }
 
 pub fn name_too_long(name: &str) -> Error {
-    refuse(1059, "42000", format!("Identifier name '{name}' is too long"))
+    refuse(
+        1059,
+        "42000",
+        format!("Identifier name '{name}' is too long"),
+    )
 }
 
 pub fn bad_table_name(name: &str) -> Error {
@@ -124,12 +134,15 @@ pub fn bad_specifier(column: &str) -> Error {
 }
 
 pub fn bad_default(column: &str) -> Error {
-    refuse(1067, "42000", format!("Invalid default value for '{column}'"))
+    refuse(
+        1067,
+        "42000",
+        format!("Invalid default value for '{column}'"),
+    )
 }
 
 pub fn blob_default(column: &str) -> Error {
-    let text =
-        format!("BLOB, TEXT, GEOMETRY or JSON column '{column}' can't have a default value");
+    let text = format!("BLOB, TEXT, GEOMETRY or JSON column '{column}' can't have a default value");
     refuse(1101, "42000", text)
 }
 
@@ -220,11 +233,6 @@ pub fn cannot_truncate(constraint: &str) -> Error {
     let text =
         format!("Cannot truncate a table referenced in a foreign key constraint ({constraint})");
     refuse(1701, "42000", text)
-}
-
-pub fn system_table(name: &str) -> Error {
-    let text = format!("Access to system table '{name}' is rejected.");
-    refuse(3552, "HY000", text)
 }
 
 pub fn refuse_on_update(column: &str) -> Error {

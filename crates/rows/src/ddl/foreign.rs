@@ -107,7 +107,10 @@ pub(super) fn check_parent(table: &Table, parent: &Table, key: &ForeignKey) -> R
         .filter(|i| i.kind != IndexKind::Plain)
         .any(|i| derive::parent_order(i, &positions).is_some());
     if !exact {
-        let some = parent.indexes.iter().any(|i| derive::starts_with(i, &positions));
+        let some = parent
+            .indexes
+            .iter()
+            .any(|i| derive::starts_with(i, &positions));
         return Err(match some {
             true => errors::fk_not_unique(&key.name, &parent.name),
             false => errors::fk_no_parent_index(&key.name, &parent.name),
@@ -124,7 +127,10 @@ pub(super) fn check_parent(table: &Table, parent: &Table, key: &ForeignKey) -> R
 /// collation, otherwise the same kind.
 fn comparable(a: &ColumnType, b: &ColumnType) -> bool {
     let stringlike = |t: &ColumnType| {
-        matches!(t.kind, Kind::Char | Kind::VarChar | Kind::Binary | Kind::VarBinary)
+        matches!(
+            t.kind,
+            Kind::Char | Kind::VarChar | Kind::Binary | Kind::VarBinary
+        )
     };
     if stringlike(a) && stringlike(b) {
         return same_collation(a.collation, b.collation);
@@ -152,7 +158,11 @@ pub(super) fn missing_index(table: &Table, key: &ForeignKey, spec: &FkSpec) -> O
     Some(IndexSpec {
         name: name.filter(free),
         kind: IndexKind::Plain,
-        parts: spec.columns.iter().map(|c| (c.clone(), None, false)).collect(),
+        parts: spec
+            .columns
+            .iter()
+            .map(|c| (c.clone(), None, false))
+            .collect(),
         using_hash: false,
         comment: String::new(),
         invisible: false,

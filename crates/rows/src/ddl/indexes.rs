@@ -38,7 +38,9 @@ pub(super) fn add(
         return Err(errors::too_many_keys());
     }
     if spec.kind == IndexKind::Primary
-        && indexes.iter().any(|i| i.kind == IndexKind::Primary && !i.parts.is_empty())
+        && indexes
+            .iter()
+            .any(|i| i.kind == IndexKind::Primary && !i.parts.is_empty())
     {
         return Err(errors::two_primary_keys());
     }
@@ -75,7 +77,10 @@ fn name(indexes: &[Index], spec: &IndexSpec) -> Result<String> {
         }
         return Ok(name.clone());
     }
-    let base = spec.parts.first().map_or("", |(column, _, _)| column.as_str());
+    let base = spec
+        .parts
+        .first()
+        .map_or("", |(column, _, _)| column.as_str());
     let free = std::iter::once(base.to_owned())
         .chain((2..).map(|n| format!("{base}_{n}")))
         .find(|name| !taken(name) && !name.eq_ignore_ascii_case("PRIMARY"));

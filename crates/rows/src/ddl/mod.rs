@@ -203,7 +203,7 @@ impl Db {
         new.derive();
         persist::write_changes(txn.as_mut(), &old, &new)?;
         let commit = txn.commit()?;
-        self.publish_catalog(new);
+        self.publish(Arc::new(new));
         Ok(commit.ticket)
     }
 

@@ -4,6 +4,7 @@ use super::{DdlCx, DdlDone, TableSpec, check_name, columns, errors, foreign, ind
 use crate::catalog::{Catalog, Index, IndexKind, Table, TableId, persist};
 use crate::db::Db;
 use crate::error::Result;
+use crate::layout::DerivedCell;
 use porpoise_kv::{CounterId, SpaceDurability, SpaceId, SpaceSpec, Ticket};
 use std::sync::Arc;
 
@@ -117,6 +118,7 @@ impl Db {
         })?;
         let mut spaces: Vec<SpaceId> = Vec::new();
         let mut absent = Vec::new();
+        let mut gone: Vec<Arc<Table>> = Vec::new();
         let ticket = self.change_catalog(cx, |draft| {
             absent = missing(&draft.catalog);
             if !absent.is_empty() && !if_exists {
@@ -134,9 +136,13 @@ impl Db {
                 }
                 spaces.extend(table.indexes.iter().flat_map(|i| &i.spaces));
             }
+            gone = tables;
             Ok(())
         })?;
         self.engine().drop_spaces(&spaces)?;
+        for table in &gone {
+            self.forget_counters(table);
+        }
         Ok(DropDone {
             ticket,
             missing: absent,
@@ -171,6 +177,7 @@ impl Db {
             now.indexes = fresh.indexes;
             now.counter = fresh.counter;
             now.incompatible_since = version;
+            now.derived = DerivedCell::default();
             Ok(())
         });
         let ticket = match ticket {
@@ -180,9 +187,13 @@ impl Db {
                 return Err(error);
             }
         };
-        let old: Vec<SpaceId> = table.indexes.iter().flat_map(|i| i.spaces.clone()).collect();
+        let old: Vec<SpaceId> = table
+            .indexes
+            .iter()
+            .flat_map(|i| i.spaces.clone())
+            .collect();
         self.engine().drop_spaces(&old)?;
-        self.forget_ids(table.counter);
+        self.forget_counters(&table);
         Ok(DdlDone {
             ticket,
             note: false,
@@ -237,6 +248,7 @@ fn draft_table(catalog: &Catalog, cx: &DdlCx<'_>, spec: &TableSpec, id: TableId)
         foreign_keys: Vec::new(),
         referenced_by: Vec::new(),
         write_set: Arc::from([id]),
+        derived: DerivedCell::default(),
         hidden_key: false,
         counter: CounterId(0),
         options,
