@@ -190,7 +190,7 @@ impl Txn {
             };
             let old = change.old.row(&table)?;
             let Some(new) = &change.new else {
-                gather_gone(&table, &change.primary, &old, keys);
+                gather_gone(&table, &old, keys);
                 continue;
             };
             let constraints = constraints(catalog, &table);
