@@ -1,4 +1,9 @@
 //! Commands and parameters: round trips with the client half, malformed input.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it does not expect"
+)]
 
 mod support;
 

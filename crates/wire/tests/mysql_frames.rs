@@ -1,4 +1,9 @@
 //! Packets: splitting, joining, limits, sequence numbers, any cut.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it does not expect"
+)]
 
 mod support;
 

@@ -1,5 +1,10 @@
 //! Logging in: both halves against each other, and logins captured from other
 //! clients.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it does not expect"
+)]
 
 mod support;
 

@@ -1,4 +1,9 @@
 //! Answers: OK, ERR, EOF, prepare, metadata and rows, read by the client half.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it does not expect"
+)]
 
 mod support;
 
