@@ -9,6 +9,7 @@
 //!    with one of the others held.
 
 use crate::lock::WaitGraph;
+use crate::log::{Log, LogBuffer};
 use crate::reclaim::Reclaimer;
 use crate::record::{RECORD_BYTES, Record};
 use crate::snapshots::Snapshots;
@@ -63,6 +64,8 @@ pub(crate) struct Sequencer {
     pub(crate) inflight: VecDeque<(u64, bool)>,
     /// Up to here commits are on disk, or need not be.
     pub(crate) durable_ts: u64,
+    /// Records that wait for the disk.
+    pub(crate) log: LogBuffer,
 }
 
 /// What all parts share.
@@ -90,6 +93,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) closed: AtomicBool,
     pub(crate) failed: OnceLock<Error>,
+    /// `None`: nothing is kept.
+    pub(crate) log: Option<Log>,
 }
 
 impl Shared {
@@ -98,6 +103,7 @@ impl Shared {
         memory_limit: Option<usize>,
         lock_wait: Duration,
         clock: Arc<dyn Clock>,
+        log: Option<Log>,
     ) -> Shared {
         let first = Sequencer {
             last_ts: 1,
@@ -126,7 +132,20 @@ impl Shared {
             clock,
             closed: AtomicBool::new(false),
             failed: OnceLock::new(),
+            log,
         }
+    }
+
+    /// Whether commits are seen by snapshots before they are on disk.
+    pub(crate) fn immediate(&self) -> bool {
+        self.log.as_ref().is_none_or(Log::immediate)
+    }
+
+    /// Begins to count commits from here; everything below is recovered.
+    pub(crate) fn start_at(&self, seq: &mut Sequencer, last_ts: u64) {
+        (seq.last_ts, seq.durable_ts) = (last_ts, last_ts);
+        self.installed.store(last_ts, Ordering::SeqCst);
+        self.mark.store(last_ts, Ordering::SeqCst);
     }
 
     /// Refuses when the engine was shut down.
