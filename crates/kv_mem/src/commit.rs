@@ -140,12 +140,17 @@ impl MemTxn {
         logged: &mut Logged<'_>,
     ) -> Result<(u64, u64)> {
         let mut seq = shared.seq.lock();
-        if let Some(log) = &shared.log {
-            seq = log.reserve_timestamp(shared, seq)?;
+        loop {
+            if let Some(log) = &shared.log {
+                seq = log.reserve(shared, seq, logged.record.len())?;
+            }
+            if self.tracked.is_empty() || seq.inflight.is_empty() {
+                break;
+            }
+            seq = quiet(shared, seq);
         }
         let guard = crossbeam_epoch::pin();
         if !self.tracked.is_empty() {
-            seq = quiet(shared, seq);
             validate(&shared.spaces, &self.tracked, &guard)?;
         }
         for install in &installs {
@@ -155,7 +160,7 @@ impl MemTxn {
         }
         shared.writable()?;
         let ts = seq.last_ts + 1;
-        let position = logged.append(&mut seq, ts)?;
+        let position = logged.append(&mut seq, ts);
         seq.last_ts = ts;
         shared.counts.commits.add(1);
         shared.counts.versions.add(installs.len() as u64);
@@ -228,15 +233,14 @@ impl<'s> Logged<'s> {
     }
 
     /// Appends the record; the position behind it.
-    fn append(&mut self, seq: &mut Sequencer, ts: u64) -> Result<u64> {
+    fn append(&mut self, seq: &mut Sequencer, ts: u64) -> u64 {
         let Some(log) = self.log else {
-            return Ok(0);
+            return 0;
         };
-        log.admit(seq, self.record.len())?;
         if self.record.is_empty() {
             // The mark has to pass it all the same.
             log.nudge(seq);
-            return Ok(seq.log.appended);
+            return seq.log.appended;
         }
         stamp(&mut self.record, ts);
         seq.log.commits += 1;
@@ -245,7 +249,7 @@ impl<'s> Logged<'s> {
             log.forget_chunks(seq, self.tag);
             self.tag = 0;
         }
-        Ok(position)
+        position
     }
 }
 
@@ -257,8 +261,7 @@ impl Drop for Logged<'_> {
     }
 }
 
-/// Waits until no commit is in flight. The epoch stays pinned, for as long as
-/// the installing of one large write set takes.
+/// Waits until no commit is in flight.
 pub(crate) fn quiet<'s>(
     shared: &'s Shared,
     mut seq: MutexGuard<'s, Sequencer>,
@@ -296,7 +299,7 @@ fn install_all(shared: &Shared, installs: &mut [Install<'_>], ts: u64, guard: &G
         let mut latch = install.record.latch();
         while latch.dead {
             drop(latch);
-            install.space.index.remove(&install.record);
+            shared.unlink(install.space, &install.record);
             install.record = shared.record_of(install.space, install.record.key());
             latch = install.record.latch();
         }

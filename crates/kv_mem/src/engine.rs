@@ -205,7 +205,7 @@ impl KvMem {
     /// The first broken invariant, in words.
     pub fn verify(&self) -> std::result::Result<(), String> {
         let guard = crossbeam_epoch::pin();
-        let mut weight = 0;
+        let (mut weight, mut versions) = (0, 0);
         for space in self.shared.spaces.iter() {
             let at = |e: String| format!("space {}: {e}", space.id.0);
             space.index.check().map_err(at)?;
@@ -214,7 +214,10 @@ impl KvMem {
             space.index.walk(all, all, false, usize::MAX, |record| {
                 let latch = record.latch();
                 match latch.lock.check().and_then(|()| record.check(&guard)) {
-                    Ok((_, bytes)) => weight += RECORD_BYTES + record.key().len() + bytes,
+                    Ok((count, bytes)) => {
+                        weight += RECORD_BYTES + record.key().len() + bytes;
+                        versions += count as u64;
+                    }
                     Err(e) => broken = Some(format!("key {:?}: {e}", record.key())),
                 }
                 if latch.dead {
@@ -232,6 +235,16 @@ impl KvMem {
         if weight != self.shared.live_bytes() {
             let counted = self.shared.live_bytes();
             return Err(format!("{weight} bytes are live, {counted} were counted"));
+        }
+        let (made, freed) = (
+            &self.shared.counts.versions,
+            &self.shared.reclaimer.versions,
+        );
+        let (made, freed) = (made.get(), freed.get());
+        if made - freed != versions {
+            return Err(format!(
+                "{versions} versions live, {made} made, {freed} freed"
+            ));
         }
         Ok(())
     }

@@ -39,6 +39,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How many timestamps are reserved at once.
 const TIMESTAMPS: u64 = 1 << 24;
 
+/// What is kept back in a segment, in bytes, for headers and small records.
+pub(crate) const SLACK: u64 = 4096;
+
 /// Above so many bytes that wait for the disk, chunks are held back.
 const BUFFER: usize = 64 << 20;
 
@@ -57,9 +60,10 @@ pub(crate) struct LogBuffer {
     pub(crate) stop: bool,
     /// It has ended.
     pub(crate) closed: bool,
-    /// No new segment could be made, and so many bytes fit in those there are.
+    /// No new segment could be made.
     pub(crate) full: bool,
-    pub(crate) room: u64,
+    /// Records up to this position fit in the segments there are.
+    pub(crate) fits: u64,
     /// Where the transactions begin whose chunks are being appended.
     pub(crate) chunked: BTreeSet<u64>,
     /// Timestamps below are reserved on disk.
@@ -81,6 +85,7 @@ pub(crate) struct Log {
     /// Number and start of the segments there are, oldest first.
     pub(crate) segments: Mutex<Vec<(u64, u64)>>,
     pub(crate) spare: Mutex<Spare>,
+    pub(crate) spares_made: AtomicU64,
     pub(crate) spare_changed: Condvar,
 }
 
@@ -89,7 +94,7 @@ pub(crate) struct Log {
 pub(crate) enum Spare {
     #[default]
     Wanted,
-    Ready(Box<dyn File>),
+    Ready(Box<dyn File>, PathBuf),
     /// The disk is full; asked again from time to time.
     Full,
     /// The engine is being closed.
@@ -117,8 +122,11 @@ pub(crate) fn segment_number(name: &str) -> Option<u64> {
         .ok()
 }
 
-/// The file that becomes the next segment.
-pub(crate) const SPARE_NAME: &str = "log-spare.tmp";
+/// A file that becomes a segment. Each has a name of its own, for one may be
+/// made while the one before is being renamed.
+pub(crate) fn spare_name(count: u64) -> String {
+    format!("log-spare-{count}.tmp")
+}
 
 impl Log {
     pub(crate) fn new(
@@ -136,6 +144,7 @@ impl Log {
             synced: AtomicU64::new(0),
             segments: Mutex::default(),
             spare: Mutex::default(),
+            spares_made: AtomicU64::new(0),
             spare_changed: Condvar::new(),
         }
     }
@@ -161,6 +170,7 @@ impl Log {
         writer.write(self, &record)?;
         writer.sync(self)?;
         seq.log.ts_limit = limit;
+        seq.log.fits = writer.fits(self);
         seq.log.appended = position + record.len() as u64;
         self.synced.store(seq.log.appended, Ordering::SeqCst);
         Ok(writer)
@@ -176,16 +186,48 @@ impl Log {
         self.durability != Durability::Memory
     }
 
+    /// Whether so many bytes more fit in the segments there are. What is
+    /// larger than a segment gets one that grows.
+    fn fits(&self, seq: &Sequencer, len: usize) -> bool {
+        let grows = len as u64 + 2 * SLACK > self.segment_bytes && !seq.log.full;
+        grows || seq.log.appended + len as u64 <= seq.log.fits
+    }
+
     /// Refuses what would not fit on a full disk, and what comes too late.
+    /// For small records: they have a reserve while a segment is being made.
     pub(crate) fn admit(&self, seq: &Sequencer, len: usize) -> Result<()> {
-        let log = &seq.log;
-        if log.closed {
+        if seq.log.closed {
             return Err(Error::Unavailable("the engine is shut down".to_owned()));
         }
-        if log.full && (log.bytes.len() + len) as u64 > log.room {
+        if seq.log.full && !self.fits(seq, len) {
             return Err(Error::Full(Full::Disk));
         }
         Ok(())
+    }
+
+    /// Sees to it that a commit of so many bytes can be given the next
+    /// timestamp and appended: it is reserved on disk, and there is room.
+    pub(crate) fn reserve<'s>(
+        &self,
+        shared: &'s Shared,
+        mut seq: MutexGuard<'s, Sequencer>,
+        len: usize,
+    ) -> Result<MutexGuard<'s, Sequencer>> {
+        loop {
+            self.admit(&seq, len)?;
+            shared.writable()?;
+            seq = self.reserve_timestamp(shared, seq)?;
+            if self.fits(&seq, len) {
+                return Ok(seq);
+            }
+            drop(seq);
+            shared.wait_until(|| {
+                let seq = shared.seq.lock();
+                let over = seq.log.full || seq.log.closed || shared.failed.get().is_some();
+                (over || self.fits(&seq, len)).then_some(())
+            });
+            seq = shared.seq.lock();
+        }
     }
 
     /// Appends an encoded record; the position behind it.
@@ -236,7 +278,7 @@ impl Log {
     }
 
     /// Sees to it that the next timestamp is reserved on disk.
-    pub(crate) fn reserve_timestamp<'s>(
+    fn reserve_timestamp<'s>(
         &self,
         shared: &'s Shared,
         mut seq: MutexGuard<'s, Sequencer>,
@@ -269,9 +311,7 @@ impl Log {
     /// too much waits for the disk. The tag is 0 for the first.
     pub(crate) fn append_chunk(&self, shared: &Shared, tag: u64, writes: &[u8]) -> Result<u64> {
         loop {
-            let mut seq = shared.seq.lock();
-            shared.writable()?;
-            self.admit(&seq, writes.len() + 64)?;
+            let mut seq = self.reserve(shared, shared.seq.lock(), writes.len() + 64)?;
             if seq.log.bytes.len() > BUFFER {
                 let position = seq.log.appended;
                 drop(seq);

@@ -14,7 +14,7 @@ use crate::checkpoint::{BLOCK_HEADER, BLOCK_MAGIC, FILE_HEADER, file_header, fil
 use crate::codec::{Malformed, Reader};
 use crate::counters::{Counter, Table};
 use crate::log::format::{Group, LoggedWrite, Record, SEGMENT_HEADER, SegmentHeader, get_write};
-use crate::log::{SPARE_NAME, io_error, segment_name, segment_number};
+use crate::log::{io_error, segment_name, segment_number};
 use crate::manifest::{self, CheckpointFile, Manifest};
 use crate::shared::Shared;
 use porpoise_base::disk::Disk;
@@ -103,8 +103,7 @@ fn remove_strays(disk: &dyn Disk, dir: &Path, names: &[String], manifest: &Manif
         .map(|file| file_name(manifest.checkpoint, file.number))
         .collect();
     for name in names {
-        let stray = name == SPARE_NAME
-            || name.starts_with("ckpt-") && !known.contains(name)
+        let stray = name.starts_with("ckpt-") && !known.contains(name)
             || name.starts_with(manifest::NAME) && name != manifest::NAME
             || name.starts_with("log-") && name.ends_with(".tmp");
         if stray {
@@ -214,6 +213,7 @@ fn load_block(
             .0;
     }
     shared.weigh(weight as i64);
+    shared.counts.versions.add(rows);
     space.last_commit.store(manifest.ts, Ordering::Release);
     if body.is_empty() {
         Ok(rows)
@@ -453,8 +453,10 @@ impl Recovery<'_> {
         drop(latch);
         self.shared.weigh(bytes as i64 - pruned.bytes as i64);
         space.last_commit.store(ts, Ordering::Release);
-        if write.value.is_none() && space.index.remove(&record) {
-            self.shared.forget_record(&record);
+        self.shared.counts.versions.add(1);
+        self.shared.reclaimer.versions.add(pruned.versions as u64);
+        if write.value.is_none() {
+            self.shared.unlink(space, &record);
         }
     }
 }

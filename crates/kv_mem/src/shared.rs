@@ -189,11 +189,20 @@ impl Shared {
         record
     }
 
-    /// A record left the index.
+    /// A record left the index, with the versions it had.
     pub(crate) fn forget_record(&self, record: &Record) {
         let guard = crossbeam_epoch::pin();
-        let versions = record.check(&guard).map_or(0, |(_, bytes)| bytes);
-        self.weigh(-((RECORD_BYTES + record.key().len() + versions) as i64));
+        let (versions, bytes) = record.check(&guard).unwrap_or_default();
+        self.weigh(-((RECORD_BYTES + record.key().len() + bytes) as i64));
+        self.reclaimer.versions.add(versions as u64);
+        self.reclaimer.keys.add(1);
+    }
+
+    /// Takes a dead record out of the index, if nobody did before.
+    pub(crate) fn unlink(&self, space: &Space, record: &Arc<Record>) {
+        if space.index.remove(record) {
+            self.forget_record(record);
+        }
     }
 
     /// After a lock was released: a record that nothing is in goes.
@@ -207,10 +216,8 @@ impl Shared {
         }
         latch.dead = true;
         drop(latch);
-        if let Some(space) = self.spaces.find(space)
-            && space.index.remove(record)
-        {
-            self.forget_record(record);
+        if let Some(space) = self.spaces.find(space) {
+            self.unlink(space, record);
         }
     }
 

@@ -1,10 +1,12 @@
 //! Keeps an empty segment ready: zeroes written and synced ahead of need.
 
-use super::{Log, SPARE_NAME, Spare, io_error};
+use super::{Log, Spare, io_error, spare_name};
 use crate::shared::Shared;
 use porpoise_base::disk::File;
 use porpoise_kv::{Error, Full};
 use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How often a full disk is tried again.
@@ -12,12 +14,9 @@ const RETRY: Duration = Duration::from_millis(200);
 
 impl Log {
     /// Makes the file of a coming segment.
-    pub(super) fn make_spare(&self) -> io::Result<Box<dyn File>> {
-        let path = self.dir.join(SPARE_NAME);
-        match self.disk.remove(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
+    pub(super) fn make_spare(&self) -> io::Result<(Box<dyn File>, PathBuf)> {
+        let count = self.spares_made.fetch_add(1, Ordering::Relaxed);
+        let path = self.dir.join(spare_name(count));
         let file = self.disk.create(&path)?;
         let filled = file
             .preallocate(self.segment_bytes)
@@ -28,17 +27,17 @@ impl Log {
             let _ = self.disk.sync_dir(&self.dir);
             return Err(e);
         }
-        Ok(file)
+        Ok((file, path))
     }
 
     /// Takes the segment that was kept ready, waiting for it if need be.
-    pub(super) fn take_spare(&self) -> Result<Box<dyn File>, Error> {
+    pub(super) fn take_spare(&self) -> Result<(Box<dyn File>, PathBuf), Error> {
         let mut spare = self.spare.lock();
         loop {
             match std::mem::take(&mut *spare) {
-                Spare::Ready(file) => {
+                Spare::Ready(file, path) => {
                     self.spare_changed.notify_all();
-                    return Ok(file);
+                    return Ok((file, path));
                 }
                 Spare::Full => {
                     *spare = Spare::Full;
@@ -47,8 +46,7 @@ impl Log {
                 Spare::Stopped => {
                     *spare = Spare::Stopped;
                     drop(spare);
-                    let path = self.dir.join(SPARE_NAME);
-                    return self.make_spare().map_err(|e| io_error(&path, &e));
+                    return self.make_spare().map_err(|e| io_error(&self.dir, &e));
                 }
                 Spare::Wanted => self.spare_changed.wait(&mut spare),
             }
@@ -68,7 +66,7 @@ pub(crate) fn prepare_spares(shared: &Shared, log: &Log) {
         let mut spare = log.spare.lock();
         match *spare {
             Spare::Stopped => return,
-            Spare::Ready(_) => {
+            Spare::Ready(..) => {
                 log.spare_changed.wait(&mut spare);
                 continue;
             }
@@ -88,7 +86,7 @@ pub(crate) fn prepare_spares(shared: &Shared, log: &Log) {
         }
         let full = made.is_err();
         match made {
-            Ok(file) => *spare = Spare::Ready(file),
+            Ok((file, path)) => *spare = Spare::Ready(file, path),
             Err(error) => {
                 if !matches!(*spare, Spare::Full) {
                     tracing::error!(%error, "no room for a new log segment");
@@ -98,6 +96,12 @@ pub(crate) fn prepare_spares(shared: &Shared, log: &Log) {
         }
         log.spare_changed.notify_all();
         drop(spare);
-        shared.seq.lock().log.full = full;
+        // The log's thread says how much fits now, and wakes who waits for room.
+        let mut seq = shared.seq.lock();
+        seq.log.full = full;
+        seq.log.urgent = true;
+        log.nudge(&mut seq);
+        drop(seq);
+        shared.wake_waiters();
     }
 }

@@ -7,11 +7,12 @@
 //!    that the last group is vouched for (transactions.md, 22).
 
 use super::format::{Group, SEGMENT_HEADER, SegmentHeader, group_len, record_len};
-use super::{Log, SPARE_NAME, io_error, segment_name};
+use super::{Log, io_error, segment_name};
 use crate::shared::{Sequencer, Shared};
 use parking_lot::MutexGuard;
 use porpoise_base::disk::File;
 use porpoise_kv::{Durability, Error, Result};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -45,11 +46,10 @@ impl LogWriter {
     /// Begins a segment in a file with blocks. Everything before is on disk.
     pub(crate) fn begin(
         log: &Log,
-        file: Box<dyn File>,
+        (file, from): (Box<dyn File>, PathBuf),
         header: SegmentHeader,
     ) -> Result<LogWriter> {
         let path = log.dir.join(segment_name(header.number));
-        let from = log.dir.join(SPARE_NAME);
         let failed = |e| io_error(&path, &e);
         file.write_at(0, &header.encode()).map_err(failed)?;
         file.sync_data().map_err(failed)?;
@@ -70,23 +70,23 @@ impl LogWriter {
 
     /// Begins the first segment of a run.
     pub(crate) fn first(log: &Log, header: SegmentHeader) -> Result<LogWriter> {
-        let path = log.dir.join(SPARE_NAME);
-        let file = log.make_spare().map_err(|e| io_error(&path, &e))?;
-        LogWriter::begin(log, file, header)
+        let spare = log.make_spare().map_err(|e| io_error(&log.dir, &e))?;
+        LogWriter::begin(log, spare, header)
     }
 
     fn failed(&self, log: &Log, error: &std::io::Error) -> Error {
         io_error(&log.dir.join(segment_name(self.header.number)), error)
     }
 
-    /// Bytes of records that fit for sure, the segment kept ready included.
-    fn room(&self, log: &Log) -> u64 {
+    /// The position up to which records fit for sure, the segment kept ready
+    /// included.
+    pub(crate) fn fits(&self, log: &Log) -> u64 {
         let here = self.len.saturating_sub(self.at);
         let there = match *log.spare.lock() {
-            super::Spare::Ready(_) => log.segment_bytes,
+            super::Spare::Ready(..) => log.segment_bytes,
             _ => 0,
         };
-        here.max(there).saturating_sub(4096)
+        self.position + here.max(there).saturating_sub(super::SLACK)
     }
 
     /// Writes one group; a new segment is begun when it does not fit.
@@ -94,14 +94,14 @@ impl LogWriter {
         let len = group_len(body.len()) as u64;
         if self.at + len > self.len && self.at > SEGMENT_HEADER as u64 {
             self.sync(log)?;
-            let file = log.take_spare()?;
+            let spare = log.take_spare()?;
             let header = SegmentHeader {
                 number: self.header.number + 1,
                 salt: fresh_salt(),
                 start: self.position,
                 first_group: self.next_group,
             };
-            *self = LogWriter::begin(log, file, header)?;
+            *self = LogWriter::begin(log, spare, header)?;
         }
         let group = Group {
             number: self.next_group,
@@ -245,7 +245,7 @@ fn run(shared: &Shared, log: &Log, writer: &mut LogWriter) -> Result<()> {
             log.synced.store(taken.appended, Ordering::SeqCst);
             seq.durable_ts = seq.durable_ts.max(taken.last_ts);
         }
-        seq.log.room = writer.room(log);
+        seq.log.fits = writer.fits(log);
         shared.publish(&seq, log.immediate());
         let ended = taken.stop && seq.log.bytes.is_empty();
         if ended {
