@@ -12,5 +12,5 @@
 pub mod blocking;
 pub mod cancel;
 pub mod clock;
-pub mod stack;
 pub mod disk;
+pub mod stack;

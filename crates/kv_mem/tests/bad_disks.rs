@@ -1,5 +1,9 @@
 //! Corruption, failing syncs, full disks, and two servers on one directory.
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! A scripted workload is cut off at every operation of the disk; after each
 //! cut the store comes up with every acknowledged commit, and each one whole.
-#![expect(
+#![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "tests fail by panicking"

@@ -1,5 +1,9 @@
 //! Versions and keys go when nobody needs them; limits on memory.
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
 
 mod common;
 
