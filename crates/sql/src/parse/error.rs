@@ -37,7 +37,9 @@ impl ParseError {
     #[must_use]
     pub const fn code(&self) -> u16 {
         match self.kind {
-            ParseErrorKind::Syntax | ParseErrorKind::TooLarge | ParseErrorKind::NotParametric => 1064,
+            ParseErrorKind::Syntax | ParseErrorKind::TooLarge | ParseErrorKind::NotParametric => {
+                1064
+            }
             ParseErrorKind::Empty => 1065,
             ParseErrorKind::TooDeep { .. } => 1436,
         }
@@ -63,13 +65,18 @@ impl ParseError {
             ParseErrorKind::TooDeep { left } => format!(
                 "Thread stack overrun:  the statement is nested too deeply, {left} bytes of stack were left"
             ),
-            ParseErrorKind::TooLarge => "The statement has too many parts for the parser".to_owned(),
-            ParseErrorKind::NotParametric => "A literal of the statement cannot be a parameter".to_owned(),
+            ParseErrorKind::TooLarge => {
+                "The statement has too many parts for the parser".to_owned()
+            }
+            ParseErrorKind::NotParametric => {
+                "A literal of the statement cannot be a parameter".to_owned()
+            }
             ParseErrorKind::Syntax => {
                 let at = (self.offset as usize).min(text.len());
                 let rest = text.get(at..).unwrap_or_default();
                 let line = 1 + text.iter().take(at).filter(|&&b| b == b'\n').count();
-                let near = String::from_utf8_lossy(rest.get(..quoted_length(rest)).unwrap_or_default());
+                let near =
+                    String::from_utf8_lossy(rest.get(..quoted_length(rest)).unwrap_or_default());
                 format!(
                     "You have an error in your SQL syntax; check the manual that corresponds to your MySQL server \
                      version for the right syntax to use near '{near}' at line {line}"
@@ -81,7 +88,10 @@ impl ParseError {
     /// The error at a span.
     #[must_use]
     pub const fn new(kind: ParseErrorKind, at: Span) -> ParseError {
-        ParseError { kind, offset: at.start }
+        ParseError {
+            kind,
+            offset: at.start,
+        }
     }
 }
 

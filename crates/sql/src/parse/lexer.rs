@@ -19,7 +19,10 @@ pub const VERSION: u32 = 80_400;
 
 /// The flags of sql_mode that change how text is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[allow(clippy::struct_excessive_bools, reason = "independent flags of sql_mode")]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "independent flags of sql_mode"
+)]
 pub struct LexMode {
     /// ANSI_QUOTES: `"x"` is an identifier.
     pub ansi_quotes: bool,
@@ -36,10 +39,48 @@ pub struct LexMode {
 /// Names of character sets that make an introducer. Any other word with an underscore in front is
 /// an identifier.
 const CHARSETS: &[&[u8]] = &[
-    b"armscii8", b"ascii", b"big5", b"binary", b"cp1250", b"cp1251", b"cp1256", b"cp1257", b"cp850", b"cp852",
-    b"cp866", b"cp932", b"dec8", b"eucjpms", b"euckr", b"gb18030", b"gb2312", b"gbk", b"geostd8", b"greek", b"hebrew",
-    b"hp8", b"keybcs2", b"koi8r", b"koi8u", b"latin1", b"latin2", b"latin5", b"latin7", b"macce", b"macroman", b"sjis",
-    b"swe7", b"tis620", b"ucs2", b"ujis", b"utf16", b"utf16le", b"utf32", b"utf8", b"utf8mb3", b"utf8mb4",
+    b"armscii8",
+    b"ascii",
+    b"big5",
+    b"binary",
+    b"cp1250",
+    b"cp1251",
+    b"cp1256",
+    b"cp1257",
+    b"cp850",
+    b"cp852",
+    b"cp866",
+    b"cp932",
+    b"dec8",
+    b"eucjpms",
+    b"euckr",
+    b"gb18030",
+    b"gb2312",
+    b"gbk",
+    b"geostd8",
+    b"greek",
+    b"hebrew",
+    b"hp8",
+    b"keybcs2",
+    b"koi8r",
+    b"koi8u",
+    b"latin1",
+    b"latin2",
+    b"latin5",
+    b"latin7",
+    b"macce",
+    b"macroman",
+    b"sjis",
+    b"swe7",
+    b"tis620",
+    b"ucs2",
+    b"ujis",
+    b"utf16",
+    b"utf16le",
+    b"utf32",
+    b"utf8",
+    b"utf8mb3",
+    b"utf8mb4",
 ];
 
 /// Classes of bytes.
@@ -49,7 +90,10 @@ const SPACE: u8 = 4;
 const HEX: u8 = 8;
 const HIGH: u8 = 16;
 
-#[expect(clippy::indexing_slicing, reason = "the index runs from 0 to 255 over an array of 256")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the index runs from 0 to 255 over an array of 256"
+)]
 const fn build_classes() -> [u8; 256] {
     let mut classes = [0_u8; 256];
     let mut i = 0;
@@ -103,8 +147,17 @@ impl<'a> Lexer<'a> {
     /// A lexer over `text` from offset `start`. Text beyond 4 GiB is not looked at.
     #[must_use]
     pub fn new(text: &'a [u8], start: usize, mode: LexMode) -> Lexer<'a> {
-        let text = text.get(..text.len().min(u32::MAX as usize - 1)).unwrap_or_default();
-        Lexer { text, at: start, mode, in_comment: false, after_period: false, after_ident: false }
+        let text = text
+            .get(..text.len().min(u32::MAX as usize - 1))
+            .unwrap_or_default();
+        Lexer {
+            text,
+            at: start,
+            mode,
+            in_comment: false,
+            after_period: false,
+            after_ident: false,
+        }
     }
 
     #[inline]
@@ -120,7 +173,12 @@ impl<'a> Lexer<'a> {
     #[inline]
     fn token(&mut self, kind: TokenKind, start: usize, end: usize) -> Token {
         self.at = end;
-        Token { kind, keyword: Keyword::NONE, start: start as u32, end: end as u32 }
+        Token {
+            kind,
+            keyword: Keyword::NONE,
+            start: start as u32,
+            end: end as u32,
+        }
     }
 
     /// True if the byte at the lexer's place is `(`: a call, when the last token was a name.
@@ -163,7 +221,9 @@ impl<'a> Lexer<'a> {
     #[inline]
     fn skip_space(&mut self) -> bool {
         loop {
-            let Some(&byte) = self.text.get(self.at) else { return !self.in_comment };
+            let Some(&byte) = self.text.get(self.at) else {
+                return !self.in_comment;
+            };
             if is(byte, SPACE) {
                 self.at += 1;
                 continue;
@@ -190,7 +250,9 @@ impl<'a> Lexer<'a> {
 
     /// `--` opens a comment only before white space, a control character or the end.
     fn ends_dashes(&self) -> bool {
-        self.text.get(self.at + 2).is_none_or(|&b| is(b, SPACE) || b < 0x20 || b == 0x7F)
+        self.text
+            .get(self.at + 2)
+            .is_none_or(|&b| is(b, SPACE) || b < 0x20 || b == 0x7F)
     }
 
     fn skip_line(&mut self) -> bool {
@@ -204,9 +266,12 @@ impl<'a> Lexer<'a> {
         let mut at = self.at + 2;
         if self.byte_at(at) == b'!' && !self.in_comment {
             at += 1;
-            let digits = (0..6).take_while(|&n| is(self.byte_at(at + n), DIGIT)).count();
+            let digits = (0..6)
+                .take_while(|&n| is(self.byte_at(at + n), DIGIT))
+                .count();
             let digits = if digits < 5 { 0 } else { digits };
-            let version = (0..digits).fold(0, |v, n| v * 10 + u32::from(self.byte_at(at + n) - b'0'));
+            let version =
+                (0..digits).fold(0, |v, n| v * 10 + u32::from(self.byte_at(at + n) - b'0'));
             if version <= VERSION {
                 self.in_comment = true;
                 self.at = at + digits;
@@ -236,7 +301,11 @@ impl<'a> Lexer<'a> {
 
     fn ident_end(&self, start: usize) -> usize {
         let rest = self.text.get(start..).unwrap_or_default();
-        start + rest.iter().position(|&b| !is(b, IDENT)).unwrap_or(rest.len())
+        start
+            + rest
+                .iter()
+                .position(|&b| !is(b, IDENT))
+                .unwrap_or(rest.len())
     }
 
     fn ident_after_period(&mut self) -> Token {
@@ -250,14 +319,27 @@ impl<'a> Lexer<'a> {
     fn plain_ident(&mut self, start: usize, end: usize) -> Token {
         let text = self.text.get(start..end).unwrap_or_default();
         let valid = text.is_ascii() || std::str::from_utf8(text).is_ok();
-        self.token(if valid { TokenKind::Word } else { TokenKind::Invalid }, start, end)
+        self.token(
+            if valid {
+                TokenKind::Word
+            } else {
+                TokenKind::Invalid
+            },
+            start,
+            end,
+        )
     }
 
     fn word(&mut self, start: usize, first: u8) -> Token {
         if self.peek(1) == b'\'' {
             match first {
-                b'x' | b'X' => return self.coded_string(start, TokenKind::HexString, |b| is(b, HEX)),
-                b'b' | b'B' => return self.coded_string(start, TokenKind::BitString, |b| b == b'0' || b == b'1'),
+                b'x' | b'X' => {
+                    return self.coded_string(start, TokenKind::HexString, |b| is(b, HEX));
+                }
+                b'b' | b'B' => {
+                    return self
+                        .coded_string(start, TokenKind::BitString, |b| b == b'0' || b == b'1');
+                }
                 b'n' | b'N' => return self.quoted(start, start + 1, TokenKind::NationalString),
                 _ => {}
             }
@@ -291,7 +373,11 @@ impl<'a> Lexer<'a> {
 
     fn digits_end(&self, start: usize) -> usize {
         let rest = self.text.get(start..).unwrap_or_default();
-        start + rest.iter().position(|&b| !is(b, DIGIT)).unwrap_or(rest.len())
+        start
+            + rest
+                .iter()
+                .position(|&b| !is(b, DIGIT))
+                .unwrap_or(rest.len())
     }
 
     /// The end of an exponent that starts at `at`, if there is one.
@@ -310,9 +396,19 @@ impl<'a> Lexer<'a> {
             let end = self.ident_end(start + 2);
             let digits = self.text.get(start + 2..end).unwrap_or_default();
             let hex = second == b'x';
-            let valid = |&b: &u8| if hex { is(b, HEX) } else { b == b'0' || b == b'1' };
+            let valid = |&b: &u8| {
+                if hex {
+                    is(b, HEX)
+                } else {
+                    b == b'0' || b == b'1'
+                }
+            };
             if !digits.is_empty() && digits.iter().all(valid) {
-                let kind = if hex { TokenKind::HexNumber } else { TokenKind::BitNumber };
+                let kind = if hex {
+                    TokenKind::HexNumber
+                } else {
+                    TokenKind::BitNumber
+                };
                 return self.token(kind, start, end);
             }
         }
@@ -346,7 +442,11 @@ impl<'a> Lexer<'a> {
         let mut at = open + 1;
         loop {
             let rest = self.text.get(at..)?;
-            let n = if escapes { memchr::memchr2(quote, b'\\', rest)? } else { memchr::memchr(quote, rest)? };
+            let n = if escapes {
+                memchr::memchr2(quote, b'\\', rest)?
+            } else {
+                memchr::memchr(quote, rest)?
+            };
             at += n + 1;
             let escaped = rest.get(n) == Some(&b'\\');
             if escaped || self.text.get(at) == Some(&quote) {
@@ -374,7 +474,15 @@ impl<'a> Lexer<'a> {
             && memchr::memchr(0, inner).is_none()
             && (inner.is_ascii() || std::str::from_utf8(inner).is_ok());
         self.after_ident = valid;
-        self.token(if valid { TokenKind::QuotedIdent } else { TokenKind::Invalid }, start, end)
+        self.token(
+            if valid {
+                TokenKind::QuotedIdent
+            } else {
+                TokenKind::Invalid
+            },
+            start,
+            end,
+        )
     }
 
     fn coded_string(&mut self, start: usize, kind: TokenKind, valid: impl Fn(u8) -> bool) -> Token {
@@ -399,7 +507,10 @@ impl<'a> Lexer<'a> {
             b'\'' | b'"' => self.quoted(start, start + 1, TokenKind::UserVar),
             _ => {
                 let rest = self.text.get(start + 1..).unwrap_or_default();
-                let length = rest.iter().position(|&b| !is(b, IDENT) && b != b'.').unwrap_or(rest.len());
+                let length = rest
+                    .iter()
+                    .position(|&b| !is(b, IDENT) && b != b'.')
+                    .unwrap_or(rest.len());
                 self.token(TokenKind::UserVar, start, start + 1 + length)
             }
         }
@@ -460,7 +571,9 @@ impl<'a> Lexer<'a> {
 }
 
 fn is_charset(name: &[u8]) -> bool {
-    CHARSETS.iter().any(|known| known.eq_ignore_ascii_case(name))
+    CHARSETS
+        .iter()
+        .any(|known| known.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -476,34 +589,76 @@ mod tests {
             if token.kind == K::End {
                 return out;
             }
-            out.push((token.kind, String::from_utf8_lossy(token.span().slice(text.as_bytes())).into_owned()));
+            out.push((
+                token.kind,
+                String::from_utf8_lossy(token.span().slice(text.as_bytes())).into_owned(),
+            ));
         }
     }
 
     fn kinds(text: &str) -> Vec<TokenKind> {
-        lex(text, LexMode::default()).into_iter().map(|(kind, _)| kind).collect()
+        lex(text, LexMode::default())
+            .into_iter()
+            .map(|(kind, _)| kind)
+            .collect()
     }
 
     #[test]
     fn numbers_and_names_that_look_like_them() {
-        assert_eq!(kinds("1 1.5 .5 1. 1e3 1.5E-3 1a 1e 0x1F 0xg 0b01 0b2"), [
-            K::Int, K::Decimal, K::Decimal, K::Decimal, K::Float, K::Float, K::Word, K::Word, K::HexNumber, K::Word,
-            K::BitNumber, K::Word
-        ]);
-        assert_eq!(kinds("t.1a t.5 t .5"), [
-            K::Word, K::Period, K::Word, K::Word, K::Period, K::Word, K::Word, K::Decimal
-        ]);
+        assert_eq!(
+            kinds("1 1.5 .5 1. 1e3 1.5E-3 1a 1e 0x1F 0xg 0b01 0b2"),
+            [
+                K::Int,
+                K::Decimal,
+                K::Decimal,
+                K::Decimal,
+                K::Float,
+                K::Float,
+                K::Word,
+                K::Word,
+                K::HexNumber,
+                K::Word,
+                K::BitNumber,
+                K::Word
+            ]
+        );
+        assert_eq!(
+            kinds("t.1a t.5 t .5"),
+            [
+                K::Word,
+                K::Period,
+                K::Word,
+                K::Word,
+                K::Period,
+                K::Word,
+                K::Word,
+                K::Decimal
+            ]
+        );
         assert_eq!(
             kinds("x'4D' b'01' n'x' _utf8mb4'x' _nocharset"),
-            [K::HexString, K::BitString, K::NationalString, K::Introducer, K::String, K::Word]
+            [
+                K::HexString,
+                K::BitString,
+                K::NationalString,
+                K::Introducer,
+                K::String,
+                K::Word
+            ]
         );
         assert_eq!(kinds("x'4'")[0], K::Invalid);
     }
 
     #[test]
     fn comments() {
-        assert_eq!(kinds("1 -- x\n2 # y\n/* z */3 --4"), [K::Int, K::Int, K::Int, K::Minus, K::Minus, K::Int]);
-        assert_eq!(kinds("/*!40101 1 */ /*!99999 2 /* x */ 3 */ /*! 4*/ /*+ h */"), [K::Int, K::Int]);
+        assert_eq!(
+            kinds("1 -- x\n2 # y\n/* z */3 --4"),
+            [K::Int, K::Int, K::Int, K::Minus, K::Minus, K::Int]
+        );
+        assert_eq!(
+            kinds("/*!40101 1 */ /*!99999 2 /* x */ 3 */ /*! 4*/ /*+ h */"),
+            [K::Int, K::Int]
+        );
         assert_eq!(kinds("/*!080400 1 */ /*!080401 2 */"), [K::Int]);
         assert_eq!(kinds("1 /* x"), [K::Int, K::Invalid]);
         assert_eq!(kinds("1 /*! 2"), [K::Int, K::Int, K::Invalid]);
@@ -513,21 +668,51 @@ mod tests {
     fn quotes() {
         let default = LexMode::default();
         let text = r#"'a''b' 'a\'b' "x" `y``z` @a.b @'q' @@g"#;
-        assert_eq!(lex(text, default).iter().map(|t| t.1.as_str()).collect::<Vec<_>>(), [
-            "'a''b'", r"'a\'b'", "\"x\"", "`y``z`", "@a.b", "@'q'", "@@", "g"
-        ]);
-        let ansi = LexMode { ansi_quotes: true, no_backslash_escapes: true, ..default };
-        assert_eq!(lex(r#"'a\' "x""#, ansi), [(K::String, r"'a\'".into()), (K::QuotedIdent, "\"x\"".into())]);
+        assert_eq!(
+            lex(text, default)
+                .iter()
+                .map(|t| t.1.as_str())
+                .collect::<Vec<_>>(),
+            [
+                "'a''b'", r"'a\'b'", "\"x\"", "`y``z`", "@a.b", "@'q'", "@@", "g"
+            ]
+        );
+        let ansi = LexMode {
+            ansi_quotes: true,
+            no_backslash_escapes: true,
+            ..default
+        };
+        assert_eq!(
+            lex(r#"'a\' "x""#, ansi),
+            [
+                (K::String, r"'a\'".into()),
+                (K::QuotedIdent, "\"x\"".into())
+            ]
+        );
         assert_eq!(kinds("'abc"), [K::Invalid]);
         assert_eq!(kinds("``"), [K::Invalid]);
     }
 
     #[test]
     fn operators() {
-        assert_eq!(kinds("<=> <= <> != << >> >= && || := -> ->> \\N"), [
-            K::NullSafeEq, K::LessEq, K::NotEq, K::NotEq, K::ShiftLeft, K::ShiftRight, K::GreaterEq, K::AndAnd,
-            K::OrOr, K::Assign, K::Arrow, K::LongArrow, K::NullMark
-        ]);
+        assert_eq!(
+            kinds("<=> <= <> != << >> >= && || := -> ->> \\N"),
+            [
+                K::NullSafeEq,
+                K::LessEq,
+                K::NotEq,
+                K::NotEq,
+                K::ShiftLeft,
+                K::ShiftRight,
+                K::GreaterEq,
+                K::AndAnd,
+                K::OrOr,
+                K::Assign,
+                K::Arrow,
+                K::LongArrow,
+                K::NullMark
+            ]
+        );
     }
 
     #[test]

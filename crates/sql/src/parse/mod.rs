@@ -37,7 +37,10 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { depth: 1_000, nodes: 50_000_000 }
+        Limits {
+            depth: 1_000,
+            nodes: 50_000_000,
+        }
     }
 }
 
@@ -96,6 +99,10 @@ pub fn parse_one<'a>(
 ///
 /// # Errors
 /// As [`parse_one`].
-pub fn parse_expr<'a>(arena: &'a Bump, text: &'a [u8], options: &ParseOptions<'a>) -> Result<Expr<'a>, ParseError> {
+pub fn parse_expr<'a>(
+    arena: &'a Bump,
+    text: &'a [u8],
+    options: &ParseOptions<'a>,
+) -> Result<Expr<'a>, ParseError> {
     Parser::new(arena, text, 0, options).parse_whole_expr()
 }

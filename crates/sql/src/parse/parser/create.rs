@@ -1,8 +1,8 @@
 //! CREATE.
 
 use super::super::ast::{
-    CreateDatabase, CreateIndex, CreateTable, CreateView, DatabaseOption, Ident, IndexDef, IndexKind, IndexOption,
-    OnDuplicateRow, Statement, TableElement,
+    CreateDatabase, CreateIndex, CreateTable, CreateView, DatabaseOption, Ident, IndexDef,
+    IndexKind, IndexOption, OnDuplicateRow, Statement, TableElement,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
@@ -89,9 +89,23 @@ impl<'a> Parser<'a> {
             self.expect_kw(Kw::CHECK)?;
             self.expect_kw(Kw::OPTION)?;
         }
-        let CreatePrefix { or_replace, algorithm, definer, invoker } = prefix;
-        let view =
-            CreateView { alter, or_replace, algorithm, definer, invoker, name, columns, query, check_option };
+        let CreatePrefix {
+            or_replace,
+            algorithm,
+            definer,
+            invoker,
+        } = prefix;
+        let view = CreateView {
+            alter,
+            or_replace,
+            algorithm,
+            definer,
+            invoker,
+            name,
+            columns,
+            query,
+            check_option,
+        };
         Ok(Statement::CreateView(self.alloc(view)))
     }
 
@@ -100,7 +114,11 @@ impl<'a> Parser<'a> {
         let if_not_exists = self.if_not_exists()?;
         let name = self.ident()?;
         let options = self.database_options()?;
-        Ok(Statement::CreateDatabase(self.alloc(CreateDatabase { if_not_exists, name, options })))
+        Ok(Statement::CreateDatabase(self.alloc(CreateDatabase {
+            if_not_exists,
+            name,
+            options,
+        })))
     }
 
     pub(super) fn database_options(&mut self) -> PResult<&'a [DatabaseOption<'a>]> {
@@ -160,8 +178,19 @@ impl<'a> Parser<'a> {
             }
         }
         let options = options.into_bump_slice();
-        let index = IndexDef { kind, constraint: None, name: Some(name), parts, options };
-        Ok(Statement::CreateIndex(self.alloc(CreateIndex { table, index, algorithm, lock })))
+        let index = IndexDef {
+            kind,
+            constraint: None,
+            name: Some(name),
+            parts,
+            options,
+        };
+        Ok(Statement::CreateIndex(self.alloc(CreateIndex {
+            table,
+            index,
+            algorithm,
+            lock,
+        })))
     }
 
     /// `ALGORITHM [=] x` or `LOCK [=] x`; true if there was one.

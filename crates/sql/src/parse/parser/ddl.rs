@@ -1,8 +1,8 @@
 //! ALTER, DROP, RENAME, TRUNCATE.
 
 use super::super::ast::{
-    AlterAction, AlterDatabase, AlterTable, ColumnPosition, DropIndex, DropTables, Ident, PartitionMaintenance,
-    ProgramKind, Statement, TableElement,
+    AlterAction, AlterDatabase, AlterTable, ColumnPosition, DropIndex, DropTables, Ident,
+    PartitionMaintenance, ProgramKind, Statement, TableElement,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
@@ -20,19 +20,30 @@ impl<'a> Parser<'a> {
                 self.advance();
                 let options = matches!(
                     self.token.keyword,
-                    Kw::DEFAULT | Kw::CHARACTER | Kw::CHARSET | Kw::COLLATE | Kw::ENCRYPTION | Kw::READ
+                    Kw::DEFAULT
+                        | Kw::CHARACTER
+                        | Kw::CHARSET
+                        | Kw::COLLATE
+                        | Kw::ENCRYPTION
+                        | Kw::READ
                 );
                 let name = if options { None } else { Some(self.ident()?) };
                 let options = self.database_options()?;
                 if options.is_empty() {
                     return self.error();
                 }
-                Ok(Statement::AlterDatabase(self.alloc(AlterDatabase { name, options })))
+                Ok(Statement::AlterDatabase(
+                    self.alloc(AlterDatabase { name, options }),
+                ))
             }
             _ => {
                 let mut prefix = CreatePrefix::default();
                 self.view_prefix(&mut prefix)?;
-                if self.is_kw(Kw::VIEW) { self.view(true, prefix) } else { self.error() }
+                if self.is_kw(Kw::VIEW) {
+                    self.view(true, prefix)
+                } else {
+                    self.error()
+                }
             }
         }
     }
@@ -45,7 +56,8 @@ impl<'a> Parser<'a> {
             self.count_node()?;
             actions.push(self.alter_action()?);
             // PARTITION BY and REMOVE PARTITIONING may follow without a comma.
-            let partitioning = self.is_kw2(Kw::PARTITION, Kw::BY) || self.is_kw2(Kw::REMOVE, Kw::PARTITIONING);
+            let partitioning =
+                self.is_kw2(Kw::PARTITION, Kw::BY) || self.is_kw2(Kw::REMOVE, Kw::PARTITIONING);
             let option_follows = matches!(actions.last(), Some(AlterAction::Option(_)));
             if self.eat(K::Comma) {
                 if self.token.ends_statement() {
@@ -55,7 +67,10 @@ impl<'a> Parser<'a> {
                 return self.error();
             }
         }
-        Ok(Statement::AlterTable(self.alloc(AlterTable { name, actions: actions.into_bump_slice() })))
+        Ok(Statement::AlterTable(self.alloc(AlterTable {
+            name,
+            actions: actions.into_bump_slice(),
+        })))
     }
 
     fn alter_action(&mut self) -> PResult<AlterAction<'a>> {
@@ -73,7 +88,11 @@ impl<'a> Parser<'a> {
                 self.eat_kw(Kw::COLUMN);
                 let old = self.ident()?;
                 let column = self.column_def()?;
-                Ok(AlterAction::ChangeColumn(old, column, self.column_position()?))
+                Ok(AlterAction::ChangeColumn(
+                    old,
+                    column,
+                    self.column_position()?,
+                ))
             }
             Kw::ALTER => self.alter_alter(),
             Kw::RENAME => self.alter_rename(),
@@ -84,7 +103,11 @@ impl<'a> Parser<'a> {
                     return self.error();
                 }
                 let charset = self.name_or_default()?;
-                let collation = if self.eat_kw(Kw::COLLATE) { Some(self.ident_or_string()?) } else { None };
+                let collation = if self.eat_kw(Kw::COLLATE) {
+                    Some(self.ident_or_string()?)
+                } else {
+                    None
+                };
                 Ok(AlterAction::ConvertCharset(charset, collation))
             }
             Kw::ORDER => {
@@ -105,7 +128,11 @@ impl<'a> Parser<'a> {
                 let word = self.advance().keyword;
                 self.opt_eq();
                 let value = self.any_word()?;
-                Ok(if word == Kw::LOCK { AlterAction::Lock(value) } else { AlterAction::Algorithm(value) })
+                Ok(if word == Kw::LOCK {
+                    AlterAction::Lock(value)
+                } else {
+                    AlterAction::Algorithm(value)
+                })
             }
             Kw::WITH | Kw::WITHOUT => {
                 let with = self.advance().keyword == Kw::WITH;
@@ -132,7 +159,11 @@ impl<'a> Parser<'a> {
         if let Some(maintenance) = maintenance {
             self.advance();
             self.expect_kw(Kw::PARTITION)?;
-            let names = if self.eat_kw(Kw::ALL) { &[] } else { self.comma_list(Self::ident)? };
+            let names = if self.eat_kw(Kw::ALL) {
+                &[]
+            } else {
+                self.comma_list(Self::ident)?
+            };
             return Ok(AlterAction::MaintainPartitions(maintenance, names));
         }
         match (keyword, next) {
@@ -155,9 +186,16 @@ impl<'a> Parser<'a> {
             (Kw::REORGANIZE, Kw::PARTITION) => {
                 self.advance();
                 self.advance();
-                let names = if self.is_kw(Kw::INTO) { &[] } else { self.comma_list(Self::ident)? };
+                let names = if self.is_kw(Kw::INTO) {
+                    &[]
+                } else {
+                    self.comma_list(Self::ident)?
+                };
                 self.expect_kw(Kw::INTO)?;
-                Ok(AlterAction::ReorganizePartition(names, self.partition_defs()?))
+                Ok(AlterAction::ReorganizePartition(
+                    names,
+                    self.partition_defs()?,
+                ))
             }
             (Kw::EXCHANGE, Kw::PARTITION) => {
                 self.advance();
@@ -195,7 +233,9 @@ impl<'a> Parser<'a> {
                 TableElement::Index(index) => AlterAction::AddIndex(index),
                 TableElement::ForeignKey(key) => AlterAction::AddForeignKey(key),
                 TableElement::Check(check) => AlterAction::AddCheck(check),
-                TableElement::Column(column) => AlterAction::AddColumn(column, ColumnPosition::Default),
+                TableElement::Column(column) => {
+                    AlterAction::AddColumn(column, ColumnPosition::Default)
+                }
             });
         }
         self.eat_kw(Kw::COLUMN);
@@ -329,20 +369,37 @@ impl<'a> Parser<'a> {
                 let view = self.advance().keyword == Kw::VIEW;
                 let if_exists = self.if_exists()?;
                 let names = self.table_names()?;
-                let cascade = self.eat_any_kw(&[Kw::CASCADE, Kw::RESTRICT]).map(|word| word == Kw::CASCADE);
-                let drop = self.alloc(DropTables { temporary, if_exists, names, cascade });
-                Ok(if view { Statement::DropView(drop) } else { Statement::DropTable(drop) })
+                let cascade = self
+                    .eat_any_kw(&[Kw::CASCADE, Kw::RESTRICT])
+                    .map(|word| word == Kw::CASCADE);
+                let drop = self.alloc(DropTables {
+                    temporary,
+                    if_exists,
+                    names,
+                    cascade,
+                });
+                Ok(if view {
+                    Statement::DropView(drop)
+                } else {
+                    Statement::DropTable(drop)
+                })
             }
             _ if temporary => self.error(),
             Kw::DATABASE | Kw::SCHEMA => {
                 self.advance();
-                Ok(Statement::DropDatabase { if_exists: self.if_exists()?, name: self.ident()? })
+                Ok(Statement::DropDatabase {
+                    if_exists: self.if_exists()?,
+                    name: self.ident()?,
+                })
             }
             Kw::INDEX => self.drop_index(),
             Kw::USER => {
                 self.advance();
                 let if_exists = self.if_exists()?;
-                Ok(Statement::DropUser { if_exists, accounts: self.comma_list(Self::account)? })
+                Ok(Statement::DropUser {
+                    if_exists,
+                    accounts: self.comma_list(Self::account)?,
+                })
             }
             Kw::ROLE => self.role_statement(false),
             Kw::PREPARE => {
@@ -356,7 +413,11 @@ impl<'a> Parser<'a> {
                     Kw::TRIGGER => ProgramKind::Trigger,
                     _ => ProgramKind::Event,
                 };
-                Ok(Statement::DropProgram { kind, if_exists: self.if_exists()?, name: self.table_name()? })
+                Ok(Statement::DropProgram {
+                    kind,
+                    if_exists: self.if_exists()?,
+                    name: self.table_name()?,
+                })
             }
             _ => self.error(),
         }
@@ -369,7 +430,12 @@ impl<'a> Parser<'a> {
         let table = self.table_name()?;
         let (mut algorithm, mut lock) = (None, None);
         while self.opt_algorithm_lock(&mut algorithm, &mut lock)? {}
-        Ok(Statement::DropIndex(self.alloc(DropIndex { name, table, algorithm, lock })))
+        Ok(Statement::DropIndex(self.alloc(DropIndex {
+            name,
+            table,
+            algorithm,
+            lock,
+        })))
     }
 
     /// RENAME, at the word.

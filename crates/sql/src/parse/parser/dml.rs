@@ -1,8 +1,9 @@
 //! INSERT, REPLACE, UPDATE, DELETE, LOAD DATA, HANDLER, DO, CALL.
 
 use super::super::ast::{
-    Assignment, BinaryOp, Call, Delete, DeleteTarget, FileFormat, Handler, HandlerAction, HandlerStep, Insert,
-    InsertSource, IntoVar, LoadData, OnDuplicateRow, Priority, Statement, TableRef, Update, With,
+    Assignment, BinaryOp, Call, Delete, DeleteTarget, FileFormat, Handler, HandlerAction,
+    HandlerStep, Insert, InsertSource, IntoVar, LoadData, OnDuplicateRow, Priority, Statement,
+    TableRef, Update, With,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
@@ -88,7 +89,10 @@ impl<'a> Parser<'a> {
             if !p.eat(K::Assign) {
                 p.expect(K::Eq)?;
             }
-            Ok(Assignment { column, value: p.expr()? })
+            Ok(Assignment {
+                column,
+                value: p.expr()?,
+            })
         })
     }
 
@@ -100,10 +104,23 @@ impl<'a> Parser<'a> {
         let tables = self.table_refs()?;
         self.expect_kw(Kw::SET)?;
         let set = self.assignments()?;
-        let filter = if self.eat_kw(Kw::WHERE) { Some(self.expr()?) } else { None };
+        let filter = if self.eat_kw(Kw::WHERE) {
+            Some(self.expr()?)
+        } else {
+            None
+        };
         let order_by = self.opt_order_by()?;
         let limit = self.opt_limit()?;
-        let update = Update { with, low_priority, ignore, tables, set, filter, order_by, limit };
+        let update = Update {
+            with,
+            low_priority,
+            ignore,
+            tables,
+            set,
+            filter,
+            order_by,
+            limit,
+        };
         Ok(Statement::Update(self.alloc(update)))
     }
 
@@ -121,10 +138,23 @@ impl<'a> Parser<'a> {
             self.advance();
         }
         let (target, many) = self.delete_tables()?;
-        let filter = if self.eat_kw(Kw::WHERE) { Some(self.expr()?) } else { None };
+        let filter = if self.eat_kw(Kw::WHERE) {
+            Some(self.expr()?)
+        } else {
+            None
+        };
         let order_by = if many { &[] } else { self.opt_order_by()? };
         let limit = if many { None } else { self.opt_limit()? };
-        let delete = Delete { with, low_priority, quick, ignore, target, filter, order_by, limit };
+        let delete = Delete {
+            with,
+            low_priority,
+            quick,
+            ignore,
+            target,
+            filter,
+            order_by,
+            limit,
+        };
         Ok(Statement::Delete(self.alloc(delete)))
     }
 
@@ -145,7 +175,9 @@ impl<'a> Parser<'a> {
         }
         let mut targets = self.list();
         match source {
-            Some(source) if source.alias.is_none() && source.partitions.is_empty() => targets.push(source.name),
+            Some(source) if source.alias.is_none() && source.partitions.is_empty() => {
+                targets.push(source.name)
+            }
             Some(_) => return self.error(),
             None => {}
         }
@@ -157,7 +189,13 @@ impl<'a> Parser<'a> {
         }
         self.expect_kw(Kw::USING)?;
         let tables: &'a [TableRef<'a>] = self.table_refs()?;
-        Ok((DeleteTarget::Many { targets: targets.into_bump_slice(), tables }, true))
+        Ok((
+            DeleteTarget::Many {
+                targets: targets.into_bump_slice(),
+                tables,
+            },
+            true,
+        ))
     }
 
     /// A table with its alias; None without taking anything when the name ends in `.*`.
@@ -223,7 +261,11 @@ impl<'a> Parser<'a> {
             None => return self.error(),
         };
         let word = self.eat_any_kw(&[Kw::LOW_PRIORITY, Kw::CONCURRENT]);
-        let priority = if word == Some(Kw::LOW_PRIORITY) { Priority::Low } else { Priority::Default };
+        let priority = if word == Some(Kw::LOW_PRIORITY) {
+            Priority::Low
+        } else {
+            Priority::Default
+        };
         let concurrent = word == Some(Kw::CONCURRENT);
         let local = self.eat_kw(Kw::LOCAL);
         self.expect_kw(Kw::INFILE)?;
@@ -233,7 +275,11 @@ impl<'a> Parser<'a> {
         self.expect_kw(Kw::TABLE)?;
         let table = self.table_name()?;
         let partitions = self.opt_partitions()?;
-        let charset = if self.eat_charset_words() { Some(self.charset_name()?) } else { None };
+        let charset = if self.eat_charset_words() {
+            Some(self.charset_name()?)
+        } else {
+            None
+        };
         let rows_identified = if self.eat_kw2(Kw::ROWS, Kw::IDENTIFIED) {
             self.expect_kw(Kw::BY)?;
             Some(self.string()?)
@@ -248,8 +294,16 @@ impl<'a> Parser<'a> {
                 return self.error();
             }
         }
-        let fields: &[IntoVar<'a>] = if self.is(K::LeftParen) { self.paren_list(Self::into_var)? } else { &[] };
-        let set = if self.eat_kw(Kw::SET) { self.assignments()? } else { &[] };
+        let fields: &[IntoVar<'a>] = if self.is(K::LeftParen) {
+            self.paren_list(Self::into_var)?
+        } else {
+            &[]
+        };
+        let set = if self.eat_kw(Kw::SET) {
+            self.assignments()?
+        } else {
+            &[]
+        };
         let load = LoadData {
             xml,
             priority,
@@ -296,7 +350,11 @@ impl<'a> Parser<'a> {
         let next = self.peek();
         let natural = is_step(self.token.keyword)
             && (next.ends_statement() || matches!(next.keyword, Kw::WHERE | Kw::LIMIT));
-        let index = if natural { None } else { Some(self.index_name()?) };
+        let index = if natural {
+            None
+        } else {
+            Some(self.index_name()?)
+        };
         let step = match self.eat_any_kw(&[Kw::FIRST, Kw::NEXT, Kw::PREV, Kw::LAST]) {
             Some(Kw::FIRST) => HandlerStep::First,
             Some(Kw::NEXT) => HandlerStep::Next,
@@ -315,8 +373,17 @@ impl<'a> Parser<'a> {
                 HandlerStep::Key(op, self.paren_list(Self::expr)?)
             }
         };
-        let filter = if self.eat_kw(Kw::WHERE) { Some(self.expr()?) } else { None };
-        Ok(HandlerAction::Read { index, step, filter, limit: self.opt_limit()? })
+        let filter = if self.eat_kw(Kw::WHERE) {
+            Some(self.expr()?)
+        } else {
+            None
+        };
+        Ok(HandlerAction::Read {
+            index,
+            step,
+            filter,
+            limit: self.opt_limit()?,
+        })
     }
 
     /// DO, at the word.
@@ -329,7 +396,11 @@ impl<'a> Parser<'a> {
     pub(super) fn call_statement(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         let name = self.table_name()?;
-        let args = if self.is(K::LeftParen) { self.value_row()? } else { &[] };
+        let args = if self.is(K::LeftParen) {
+            self.value_row()?
+        } else {
+            &[]
+        };
         Ok(Statement::Call(self.alloc(Call { name, args })))
     }
 }

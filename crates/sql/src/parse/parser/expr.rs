@@ -7,8 +7,8 @@
 use bumpalo::collections::Vec as BumpVec;
 
 use super::super::ast::{
-    Between, Binary, BinaryOp, Chain, Collate, Expr, ExprKind, InList, InQuery, IntervalArith, Is, IsTest, Like,
-    LogicalOp, MemberOf, Quantified, Query, Regexp, UnaryOp,
+    Between, Binary, BinaryOp, Chain, Collate, Expr, ExprKind, InList, InQuery, IntervalArith, Is,
+    IsTest, Like, LogicalOp, MemberOf, Quantified, Query, Regexp, UnaryOp,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
@@ -64,7 +64,11 @@ impl<'a> Parser<'a> {
     /// A text that is one expression.
     pub(crate) fn parse_whole_expr(&mut self) -> PResult<Expr<'a>> {
         let expr = self.expr()?;
-        if self.is(K::End) { Ok(expr) } else { self.error() }
+        if self.is(K::End) {
+            Ok(expr)
+        } else {
+            self.error()
+        }
     }
 
     /// An operand without infix operators below addition: an index of MATCH, an amount.
@@ -115,7 +119,10 @@ impl<'a> Parser<'a> {
         self.advance();
         let operand = self.expr_at(operand)?;
         let span = Span::new(token.start, self.last_end);
-        Ok(Expr { kind: ExprKind::Unary(op, self.alloc(operand)), span })
+        Ok(Expr {
+            kind: ExprKind::Unary(op, self.alloc(operand)),
+            span,
+        })
     }
 
     /// Which infix operator the current token is.
@@ -150,7 +157,8 @@ impl<'a> Parser<'a> {
 
     fn infix_word(&mut self) -> Infix {
         use BinaryOp as B;
-        match self.token.keyword {
+        let keyword = self.token.keyword;
+        match keyword {
             Kw::AND => Infix::Logical(LogicalOp::And, level::AND),
             Kw::OR => Infix::Logical(LogicalOp::Or, level::OR),
             Kw::XOR => Infix::Logical(LogicalOp::Xor, level::XOR),
@@ -158,8 +166,10 @@ impl<'a> Parser<'a> {
             Kw::MOD => Infix::Binary(B::Mod, level::MUL),
             Kw::IS => Infix::Is,
             Kw::NOT | Kw::LIKE | Kw::REGEXP | Kw::RLIKE | Kw::IN | Kw::BETWEEN => Infix::Predicate,
-            Kw::SOUNDS if self.peek().keyword == Kw::LIKE => Infix::Binary(B::SoundsLike, level::PREDICATE),
-            Kw::MEMBER if matches!(self.peek().keyword, Kw::OF) || self.peek().kind == K::LeftParen => Infix::MemberOf,
+            Kw::SOUNDS if self.peek().keyword == Kw::LIKE => {
+                Infix::Binary(B::SoundsLike, level::PREDICATE)
+            }
+            Kw::MEMBER if self.peek().keyword == Kw::OF => Infix::MemberOf,
             Kw::COLLATE => Infix::Collate,
             _ => Infix::None,
         }
@@ -189,7 +199,9 @@ impl<'a> Parser<'a> {
                 Infix::Collate if fits(level::COLLATE, max) => {
                     self.advance();
                     let collation = self.ident_or_string()?;
-                    self.wrap(left, |p, expr| ExprKind::Collate(p.alloc(Collate { expr, collation })))
+                    self.wrap(left, |p, expr| {
+                        ExprKind::Collate(p.alloc(Collate { expr, collation }))
+                    })
                 }
                 _ => return Ok(left),
             };
@@ -198,9 +210,16 @@ impl<'a> Parser<'a> {
     }
 
     /// An expression around `inner` that ends with the last token taken.
-    fn wrap(&self, inner: Expr<'a>, kind: impl FnOnce(&Self, Expr<'a>) -> ExprKind<'a>) -> Expr<'a> {
+    fn wrap(
+        &self,
+        inner: Expr<'a>,
+        kind: impl FnOnce(&Self, Expr<'a>) -> ExprKind<'a>,
+    ) -> Expr<'a> {
         let span = Span::new(inner.span.start, self.last_end);
-        Expr { kind: kind(self, inner), span }
+        Expr {
+            kind: kind(self, inner),
+            span,
+        }
     }
 
     fn logical(&mut self, first: Expr<'a>, op: LogicalOp, level: u8) -> PResult<Expr<'a>> {
@@ -231,18 +250,27 @@ impl<'a> Parser<'a> {
         if at == level::ADD && self.at_interval() {
             return self.add_interval(first, op == BinaryOp::Sub);
         }
-        if at == level::COMPARE && self.is_any_kw(&[Kw::ALL, Kw::ANY, Kw::SOME]) && self.peek().kind == K::LeftParen {
+        if at == level::COMPARE
+            && self.is_any_kw(&[Kw::ALL, Kw::ANY, Kw::SOME])
+            && self.peek().kind == K::LeftParen
+        {
             return self.quantified(first, op);
         }
         let second = self.expr_at(at + 1)?;
         if !self.continues_chain(at) {
-            let node = self.alloc(Binary { op, left: first, right: second });
+            let node = self.alloc(Binary {
+                op,
+                left: first,
+                right: second,
+            });
             return Ok(self.wrap(first, |_, _| ExprKind::Binary(node)));
         }
         let mut rest: BumpVec<'a, (BinaryOp, Expr<'a>)> = self.list();
         rest.push((op, second));
         while self.continues_chain(at) {
-            let Infix::Binary(op, _) = self.infix() else { break };
+            let Infix::Binary(op, _) = self.infix() else {
+                break;
+            };
             self.advance();
             if op == BinaryOp::SoundsLike {
                 self.advance();
@@ -250,16 +278,25 @@ impl<'a> Parser<'a> {
             rest.push((op, self.expr_at(at + 1)?));
         }
         let node = if let [(op, right)] = rest.as_slice() {
-            ExprKind::Binary(self.alloc(Binary { op: *op, left: first, right: *right }))
+            ExprKind::Binary(self.alloc(Binary {
+                op: *op,
+                left: first,
+                right: *right,
+            }))
         } else {
-            ExprKind::Chain(self.alloc(Chain { first, rest: rest.into_bump_slice() }))
+            ExprKind::Chain(self.alloc(Chain {
+                first,
+                rest: rest.into_bump_slice(),
+            }))
         };
         Ok(self.wrap(first, |_, _| node))
     }
 
     /// True if an operator of this level with a plain right operand follows.
     fn continues_chain(&mut self, at: u8) -> bool {
-        let Infix::Binary(op, level) = self.infix() else { return false };
+        let Infix::Binary(op, level) = self.infix() else {
+            return false;
+        };
         if level != at {
             return false;
         }
@@ -285,14 +322,31 @@ impl<'a> Parser<'a> {
             && !self.at_unit()
         {
             // `1 + INTERVAL(a, b, c)`: the function after all.
-            let name = super::super::ast::Ident { name: "INTERVAL", span: Span::new(start, start + 8) };
+            let name = super::super::ast::Ident {
+                name: "INTERVAL",
+                span: Span::new(start, start + 8),
+            };
             let call = self.plain_call(name, args);
-            let right = Expr { kind: call, span: Span::new(start, self.last_end) };
-            let op = if subtract { BinaryOp::Sub } else { BinaryOp::Add };
-            return Ok(self.wrap(date, |p, left| ExprKind::Binary(p.alloc(Binary { op, left, right }))));
+            let right = Expr {
+                kind: call,
+                span: Span::new(start, self.last_end),
+            };
+            let op = if subtract {
+                BinaryOp::Sub
+            } else {
+                BinaryOp::Add
+            };
+            return Ok(self.wrap(date, |p, left| {
+                ExprKind::Binary(p.alloc(Binary { op, left, right }))
+            }));
         }
         let unit = self.interval_unit()?;
-        let node = IntervalArith { date, subtract, amount, unit };
+        let node = IntervalArith {
+            date,
+            subtract,
+            amount,
+            unit,
+        };
         Ok(self.wrap(date, |p, _| ExprKind::IntervalArith(p.alloc(node))))
     }
 
@@ -300,7 +354,14 @@ impl<'a> Parser<'a> {
         let all = self.is_kw(Kw::ALL);
         self.advance();
         let query = self.subquery()?;
-        Ok(self.wrap(left, |p, left| ExprKind::Quantified(p.alloc(Quantified { op, left, all, query }))))
+        Ok(self.wrap(left, |p, left| {
+            ExprKind::Quantified(p.alloc(Quantified {
+                op,
+                left,
+                all,
+                query,
+            }))
+        }))
     }
 
     fn is_test(&mut self, expr: Expr<'a>) -> PResult<Expr<'a>> {
@@ -315,33 +376,56 @@ impl<'a> Parser<'a> {
             _ => return self.error(),
         };
         self.advance();
-        Ok(self.wrap(expr, |p, expr| ExprKind::Is(p.alloc(Is { expr, test, not }))))
+        Ok(self.wrap(expr, |p, expr| {
+            ExprKind::Is(p.alloc(Is { expr, test, not }))
+        }))
     }
 
     /// `[NOT] LIKE`, REGEXP, IN, BETWEEN
     fn predicate(&mut self, expr: Expr<'a>) -> PResult<Expr<'a>> {
         let not = self.eat_kw(Kw::NOT);
         let keyword = self.token.keyword;
-        if !matches!(keyword, Kw::LIKE | Kw::REGEXP | Kw::RLIKE | Kw::IN | Kw::BETWEEN) {
+        if !matches!(
+            keyword,
+            Kw::LIKE | Kw::REGEXP | Kw::RLIKE | Kw::IN | Kw::BETWEEN
+        ) {
             return self.error();
         }
         self.advance();
         match keyword {
             Kw::LIKE => {
                 let pattern = self.expr_at(level::CONCAT)?;
-                let escape = if self.eat_kw(Kw::ESCAPE) { Some(self.simple_expr()?) } else { None };
-                let node = Like { expr, pattern, escape, not };
+                let escape = if self.eat_kw(Kw::ESCAPE) {
+                    Some(self.simple_expr()?)
+                } else {
+                    None
+                };
+                let node = Like {
+                    expr,
+                    pattern,
+                    escape,
+                    not,
+                };
                 Ok(self.wrap(expr, |p, _| ExprKind::Like(p.alloc(node))))
             }
             Kw::REGEXP | Kw::RLIKE => {
-                let node = Regexp { expr, pattern: self.bit_expr()?, not };
+                let node = Regexp {
+                    expr,
+                    pattern: self.bit_expr()?,
+                    not,
+                };
                 Ok(self.wrap(expr, |p, _| ExprKind::Regexp(p.alloc(node))))
             }
             Kw::BETWEEN => {
                 let low = self.bit_expr()?;
                 self.expect_kw(Kw::AND)?;
                 let high = self.expr_at(level::PREDICATE)?;
-                let node = Between { expr, low, high, not };
+                let node = Between {
+                    expr,
+                    low,
+                    high,
+                    not,
+                };
                 Ok(self.wrap(expr, |p, _| ExprKind::Between(p.alloc(node))))
             }
             _ => self.in_list(expr, not),
@@ -351,20 +435,24 @@ impl<'a> Parser<'a> {
     fn in_list(&mut self, expr: Expr<'a>, not: bool) -> PResult<Expr<'a>> {
         self.expect(K::LeftParen)?;
         match self.paren_rest()? {
-            Paren::Query(query) => {
-                Ok(self.wrap(expr, |p, expr| ExprKind::InQuery(p.alloc(InQuery { expr, query, not }))))
-            }
-            Paren::List(list) => Ok(self.wrap(expr, |p, expr| ExprKind::InList(p.alloc(InList { expr, list, not })))),
+            Paren::Query(query) => Ok(self.wrap(expr, |p, expr| {
+                ExprKind::InQuery(p.alloc(InQuery { expr, query, not }))
+            })),
+            Paren::List(list) => Ok(self.wrap(expr, |p, expr| {
+                ExprKind::InList(p.alloc(InList { expr, list, not }))
+            })),
         }
     }
 
     fn member_of(&mut self, expr: Expr<'a>) -> PResult<Expr<'a>> {
         self.advance();
-        self.eat_kw(Kw::OF);
+        self.expect_kw(Kw::OF)?;
         self.expect(K::LeftParen)?;
         let array = self.simple_expr()?;
         self.expect(K::RightParen)?;
-        Ok(self.wrap(expr, |p, expr| ExprKind::MemberOf(p.alloc(MemberOf { expr, array }))))
+        Ok(self.wrap(expr, |p, expr| {
+            ExprKind::MemberOf(p.alloc(MemberOf { expr, array }))
+        }))
     }
 
     /// What follows an opening parenthesis that has been taken, its closing one included.
@@ -389,7 +477,10 @@ impl<'a> Parser<'a> {
                 }
                 Paren::Query(query) => {
                     let span = Span::new(start, self.last_end);
-                    self.expr_after(Expr { kind: ExprKind::Subquery(query), span })?
+                    self.expr_after(Expr {
+                        kind: ExprKind::Subquery(query),
+                        span,
+                    })?
                 }
                 Paren::List(list) => {
                     let left = self.paren_value(list, start);
@@ -414,7 +505,10 @@ impl<'a> Parser<'a> {
     pub(super) fn paren_value(&self, list: &'a [Expr<'a>], start: u32) -> Expr<'a> {
         match list {
             [single] => *single,
-            _ => Expr { kind: ExprKind::Row(list), span: Span::new(start, self.last_end) },
+            _ => Expr {
+                kind: ExprKind::Row(list),
+                span: Span::new(start, self.last_end),
+            },
         }
     }
 

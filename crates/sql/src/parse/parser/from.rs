@@ -8,8 +8,8 @@
 use bumpalo::collections::Vec as BumpVec;
 
 use super::super::ast::{
-    Derived, Ident, IndexHint, IndexHintFor, IndexHintKind, Join, JoinCondition, JoinKind, JsonTable, JsonTableColumn,
-    Query, Sample, TableFactor, TableName, TableRef, TableSource,
+    Derived, Ident, IndexHint, IndexHintFor, IndexHintKind, Join, JoinCondition, JoinKind,
+    JsonTable, JsonTableColumn, Query, Sample, TableFactor, TableName, TableRef, TableSource,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
@@ -50,10 +50,17 @@ impl<'a> Parser<'a> {
                 self.join_condition(&mut joins)?;
                 continue;
             }
-            let Some((kind, natural)) = self.join_words()? else { break };
+            let Some((kind, natural)) = self.join_words()? else {
+                break;
+            };
             self.count_node()?;
             let right = self.table_factor()?;
-            joins.push(Join { kind, natural, right, condition: JoinCondition::None });
+            joins.push(Join {
+                kind,
+                natural,
+                right,
+                condition: JoinCondition::None,
+            });
         }
         let lacks = |join: &Join<'_>| {
             matches!(join.kind, JoinKind::Left | JoinKind::Right)
@@ -63,14 +70,19 @@ impl<'a> Parser<'a> {
         if joins.iter().any(lacks) {
             return self.error();
         }
-        Ok(TableRef { first, joins: joins.into_bump_slice() })
+        Ok(TableRef {
+            first,
+            joins: joins.into_bump_slice(),
+        })
     }
 
     /// ON or USING, for the latest join that lacks it.
     fn join_condition(&mut self, joins: &mut BumpVec<'a, Join<'a>>) -> PResult<()> {
         let open = |join: &Join<'_>| !join.natural && matches!(join.condition, JoinCondition::None);
         // Looking back over settled joins only: those in between move out of the list below.
-        let Some(index) = joins.iter().rposition(open) else { return self.error() };
+        let Some(index) = joins.iter().rposition(open) else {
+            return self.error();
+        };
         let condition = if self.eat_kw(Kw::ON) {
             JoinCondition::On(self.expr()?)
         } else {
@@ -79,10 +91,15 @@ impl<'a> Parser<'a> {
         };
         if index + 1 < joins.len() {
             self.grow()?;
-            let moved: &'a [Join<'a>] = self.arena.alloc_slice_copy(joins.get(index + 1..).unwrap_or_default());
+            let moved: &'a [Join<'a>] = self
+                .arena
+                .alloc_slice_copy(joins.get(index + 1..).unwrap_or_default());
             joins.truncate(index + 1);
             if let Some(join) = joins.last_mut() {
-                let inner = TableRef { first: join.right, joins: moved };
+                let inner = TableRef {
+                    first: join.right,
+                    joins: moved,
+                };
                 join.right = TableFactor::Nested(std::slice::from_ref(self.arena.alloc(inner)));
             }
         }
@@ -112,7 +129,11 @@ impl<'a> Parser<'a> {
             Kw::LEFT | Kw::RIGHT => {
                 let word = self.advance().keyword;
                 self.eat_kw(Kw::OUTER);
-                if word == Kw::LEFT { JoinKind::Left } else { JoinKind::Right }
+                if word == Kw::LEFT {
+                    JoinKind::Left
+                } else {
+                    JoinKind::Right
+                }
             }
             _ if natural => return self.error(),
             _ => return Ok(None),
@@ -162,7 +183,9 @@ impl<'a> Parser<'a> {
         }
         let start = self.advance().start;
         let first = match self.from_paren()? {
-            FromParen::Query(query) if self.is(K::RightParen) => return Ok(FromParen::Query(query)),
+            FromParen::Query(query) if self.is(K::RightParen) => {
+                return Ok(FromParen::Query(query));
+            }
             FromParen::Query(query) if self.continues_query() => {
                 return self.query_after(query, start).map(FromParen::Query);
             }
@@ -182,26 +205,41 @@ impl<'a> Parser<'a> {
         self.eat_kw(Kw::AS);
         let alias = self.ident()?;
         let columns = self.opt_paren_idents()?;
-        Ok(TableFactor::Derived(self.alloc(Derived { query, lateral, alias, columns })))
+        Ok(TableFactor::Derived(self.alloc(Derived {
+            query,
+            lateral,
+            alias,
+            columns,
+        })))
     }
 
     /// `name [PARTITION (..)] [[AS] alias] [hints]`
     pub(super) fn table_source(&mut self) -> PResult<TableSource<'a>> {
         let name = self.table_name()?;
         let partitions = self.opt_partitions()?;
-        let samples =
-            self.is_kw(Kw::TABLESAMPLE) && matches!(self.peek().keyword, Kw::SYSTEM | Kw::BERNOULLI);
+        let samples = self.is_kw(Kw::TABLESAMPLE)
+            && matches!(self.peek().keyword, Kw::SYSTEM | Kw::BERNOULLI);
         let alias = if samples { None } else { self.opt_alias()? };
         let mut sample = None;
-        if self.is_kw(Kw::TABLESAMPLE) && matches!(self.peek().keyword, Kw::SYSTEM | Kw::BERNOULLI) {
+        if self.is_kw(Kw::TABLESAMPLE) && matches!(self.peek().keyword, Kw::SYSTEM | Kw::BERNOULLI)
+        {
             self.advance();
             let bernoulli = self.advance().keyword == Kw::BERNOULLI;
             self.expect(K::LeftParen)?;
-            sample = Some(Sample { bernoulli, percent: self.expr()? });
+            sample = Some(Sample {
+                bernoulli,
+                percent: self.expr()?,
+            });
             self.expect(K::RightParen)?;
         }
         let hints = self.index_hints()?;
-        Ok(TableSource { name, alias, partitions, hints, sample })
+        Ok(TableSource {
+            name,
+            alias,
+            partitions,
+            hints,
+            sample,
+        })
     }
 
     fn index_hints(&mut self) -> PResult<&'a [IndexHint<'a>]> {
@@ -235,14 +273,22 @@ impl<'a> Parser<'a> {
                 self.comma_list(Self::index_name)?
             };
             self.expect(K::RightParen)?;
-            hints.push(IndexHint { kind, purpose, indexes });
+            hints.push(IndexHint {
+                kind,
+                purpose,
+                indexes,
+            });
         }
         Ok(hints.into_bump_slice())
     }
 
     /// The name of an index; PRIMARY needs no quotes.
     pub(super) fn index_name(&mut self) -> PResult<Ident<'a>> {
-        if self.is_kw(Kw::PRIMARY) { self.any_word() } else { self.ident() }
+        if self.is_kw(Kw::PRIMARY) {
+            self.any_word()
+        } else {
+            self.ident()
+        }
     }
 
     fn json_table(&mut self) -> PResult<TableFactor<'a>> {
@@ -255,7 +301,12 @@ impl<'a> Parser<'a> {
         self.expect(K::RightParen)?;
         self.eat_kw(Kw::AS);
         let alias = self.ident()?;
-        Ok(TableFactor::JsonTable(self.alloc(JsonTable { doc, path, columns, alias })))
+        Ok(TableFactor::JsonTable(self.alloc(JsonTable {
+            doc,
+            path,
+            columns,
+            alias,
+        })))
     }
 
     fn json_columns(&mut self) -> PResult<&'a [JsonTableColumn<'a>]> {
@@ -267,11 +318,16 @@ impl<'a> Parser<'a> {
     }
 
     fn json_column(&mut self) -> PResult<JsonTableColumn<'a>> {
-        if self.is_kw(Kw::NESTED) && (self.peek().keyword == Kw::PATH || self.peek().kind == K::String) {
+        if self.is_kw(Kw::NESTED)
+            && (self.peek().keyword == Kw::PATH || self.peek().kind == K::String)
+        {
             self.advance();
             self.eat_kw(Kw::PATH);
             let path = self.string()?;
-            return Ok(JsonTableColumn::Nested { path, columns: self.json_columns()? });
+            return Ok(JsonTableColumn::Nested {
+                path,
+                columns: self.json_columns()?,
+            });
         }
         let name = self.ident()?;
         if self.eat_kw(Kw::FOR) {
@@ -283,13 +339,23 @@ impl<'a> Parser<'a> {
         self.expect_kw(Kw::PATH)?;
         let path = self.string()?;
         let (on_empty, on_error) = self.json_responses()?;
-        Ok(JsonTableColumn::Path { name, ty, exists, path, on_empty, on_error })
+        Ok(JsonTableColumn::Path {
+            name,
+            ty,
+            exists,
+            path,
+            on_empty,
+            on_error,
+        })
     }
 
     /// A table's name for multi-table DELETE: `t`, `db.t`, with `.*` behind it or without.
     pub(super) fn delete_target(&mut self) -> PResult<TableName<'a>> {
         let first = self.ident()?;
-        let mut name = TableName { schema: None, name: first };
+        let mut name = TableName {
+            schema: None,
+            name: first,
+        };
         while self.eat(K::Period) {
             if self.eat(K::Star) {
                 return Ok(name);
@@ -297,7 +363,10 @@ impl<'a> Parser<'a> {
             if name.schema.is_some() {
                 return self.error();
             }
-            name = TableName { schema: Some(first), name: self.any_word()? };
+            name = TableName {
+                schema: Some(first),
+                name: self.any_word()?,
+            };
         }
         Ok(name)
     }

@@ -1,8 +1,8 @@
 //! Operands: literals, names, variables, calls, and the window clause behind a call.
 
 use super::super::ast::{
-    AssignUserVar, Case, Expr, ExprKind, Frame, FrameBound, Func, Ident, IntervalArith, IntervalUnit, JsonPath,
-    Literal, OrderItem, SystemVar, VarScope, Window, WindowSpec,
+    AssignUserVar, Case, Expr, ExprKind, Frame, FrameBound, Func, Ident, IntervalArith,
+    IntervalUnit, JsonPath, Literal, OrderItem, SystemVar, VarScope, Window, WindowSpec,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
@@ -12,21 +12,25 @@ impl<'a> Parser<'a> {
     /// An operand.
     pub(super) fn primary(&mut self) -> PResult<Expr<'a>> {
         let start = self.token.start;
-        match self.token.kind {
+        let kind = self.token.kind;
+        match kind {
             K::Word if self.token.keyword == Kw::NONE => self.name_or_call(),
             K::Word => self.keyword_operand(),
             K::QuotedIdent => self.name_or_call(),
-            K::Introducer if !matches!(
-                self.peek().kind,
-                K::String | K::HexString | K::HexNumber | K::BitString | K::BitNumber
-            ) =>
+            K::Introducer
+                if !matches!(
+                    self.peek().kind,
+                    K::String | K::HexString | K::HexNumber | K::BitString | K::BitNumber
+                ) =>
             {
                 self.name_or_call()
             }
             K::LeftParen => {
                 self.advance();
                 match self.paren_rest()? {
-                    super::expr::Paren::Query(query) => Ok(self.node(start, ExprKind::Subquery(query))),
+                    super::expr::Paren::Query(query) => {
+                        Ok(self.node(start, ExprKind::Subquery(query)))
+                    }
                     super::expr::Paren::List(list) => Ok(self.paren_value(list, start)),
                 }
             }
@@ -61,7 +65,10 @@ impl<'a> Parser<'a> {
 
     /// A node from `start` to the last token taken.
     pub(super) fn node(&self, start: u32, kind: ExprKind<'a>) -> Expr<'a> {
-        Expr { kind, span: Span::new(start, self.last_end) }
+        Expr {
+            kind,
+            span: Span::new(start, self.last_end),
+        }
     }
 
     /// A user variable, without its sign.
@@ -70,7 +77,10 @@ impl<'a> Parser<'a> {
         let span = Span::new(token.start + 1, token.end);
         Ok(match self.text.get(span.start as usize) {
             Some(b'\'' | b'"' | b'`') if token.end > span.start => self.unquote(span),
-            _ => self.text.get(span.start as usize..span.end as usize).unwrap_or_default(),
+            _ => self
+                .text
+                .get(span.start as usize..span.end as usize)
+                .unwrap_or_default(),
         })
     }
 
@@ -93,9 +103,17 @@ impl<'a> Parser<'a> {
         };
         let first = self.any_word()?;
         if self.eat(K::Period) {
-            return Ok(SystemVar { scope, component: Some(first), name: self.part_after_period()? });
+            return Ok(SystemVar {
+                scope,
+                component: Some(first),
+                name: self.part_after_period()?,
+            });
         }
-        Ok(SystemVar { scope, component: None, name: first })
+        Ok(SystemVar {
+            scope,
+            component: None,
+            name: first,
+        })
     }
 
     /// `{d '...'}` and the like; `{x expr}` is `expr`.
@@ -104,8 +122,12 @@ impl<'a> Parser<'a> {
         let word = self.any_word()?;
         let text_follows = self.is(K::String);
         let kind = match word.name.as_bytes() {
-            name if text_follows && name.eq_ignore_ascii_case(b"d") => ExprKind::Literal(Literal::Date(self.string()?)),
-            name if text_follows && name.eq_ignore_ascii_case(b"t") => ExprKind::Literal(Literal::Time(self.string()?)),
+            name if text_follows && name.eq_ignore_ascii_case(b"d") => {
+                ExprKind::Literal(Literal::Date(self.string()?))
+            }
+            name if text_follows && name.eq_ignore_ascii_case(b"t") => {
+                ExprKind::Literal(Literal::Time(self.string()?))
+            }
             name if text_follows && name.eq_ignore_ascii_case(b"ts") => {
                 ExprKind::Literal(Literal::Timestamp(self.string()?))
             }
@@ -134,7 +156,14 @@ impl<'a> Parser<'a> {
         if matches!(self.token.kind, K::Arrow | K::LongArrow) {
             let unquote = self.advance().kind == K::LongArrow;
             let path = self.string()?;
-            return Ok(self.node(start, ExprKind::JsonPath(self.alloc(JsonPath { column, path, unquote }))));
+            return Ok(self.node(
+                start,
+                ExprKind::JsonPath(self.alloc(JsonPath {
+                    column,
+                    path,
+                    unquote,
+                })),
+            ));
         }
         Ok(self.node(start, ExprKind::Column(column)))
     }
@@ -156,7 +185,12 @@ impl<'a> Parser<'a> {
     }
 
     /// At the parenthesis behind a function's name.
-    pub(super) fn call(&mut self, schema: Option<Ident<'a>>, name: Ident<'a>, start: u32) -> PResult<Expr<'a>> {
+    pub(super) fn call(
+        &mut self,
+        schema: Option<Ident<'a>>,
+        name: Ident<'a>,
+        start: u32,
+    ) -> PResult<Expr<'a>> {
         self.enter()?;
         self.expect(K::LeftParen)?;
         let mut func = Func {
@@ -198,7 +232,10 @@ impl<'a> Parser<'a> {
 
     /// `[FROM FIRST|LAST] [RESPECT|IGNORE NULLS] [OVER window]`
     fn call_suffix(&mut self, func: &mut Func<'a>) -> PResult<()> {
-        if self.is_kw(Kw::FROM) && matches!(self.peek().keyword, Kw::FIRST | Kw::LAST) && is_window_name(func.name) {
+        if self.is_kw(Kw::FROM)
+            && matches!(self.peek().keyword, Kw::FIRST | Kw::LAST)
+            && is_window_name(func.name)
+        {
             self.advance();
             func.from_last = self.is_kw(Kw::LAST);
             self.advance();
@@ -222,25 +259,49 @@ impl<'a> Parser<'a> {
     /// `([base] [PARTITION BY ...] [ORDER BY ...] [frame])`
     pub(super) fn window_spec(&mut self) -> PResult<WindowSpec<'a>> {
         self.expect(K::LeftParen)?;
-        let base = if self.is_ident() { Some(self.ident()?) } else { None };
-        let partition_by: &[Expr<'a>] =
-            if self.eat_kw2(Kw::PARTITION, Kw::BY) { self.comma_list(Self::expr)? } else { &[] };
-        let order_by: &[OrderItem<'a>] = if self.eat_kw2(Kw::ORDER, Kw::BY) { self.order_items()? } else { &[] };
+        let base = if self.is_ident() {
+            Some(self.ident()?)
+        } else {
+            None
+        };
+        let partition_by: &[Expr<'a>] = if self.eat_kw2(Kw::PARTITION, Kw::BY) {
+            self.comma_list(Self::expr)?
+        } else {
+            &[]
+        };
+        let order_by: &[OrderItem<'a>] = if self.eat_kw2(Kw::ORDER, Kw::BY) {
+            self.order_items()?
+        } else {
+            &[]
+        };
         let frame = match self.eat_any_kw(&[Kw::ROWS, Kw::RANGE]) {
             Some(word) => Some(self.frame(word == Kw::RANGE)?),
             None => None,
         };
         self.expect(K::RightParen)?;
-        Ok(WindowSpec { base, partition_by, order_by, frame })
+        Ok(WindowSpec {
+            base,
+            partition_by,
+            order_by,
+            frame,
+        })
     }
 
     fn frame(&mut self, range: bool) -> PResult<Frame<'a>> {
         if self.eat_kw(Kw::BETWEEN) {
             let start = self.frame_bound()?;
             self.expect_kw(Kw::AND)?;
-            return Ok(Frame { range, start, end: Some(self.frame_bound()?) });
+            return Ok(Frame {
+                range,
+                start,
+                end: Some(self.frame_bound()?),
+            });
         }
-        Ok(Frame { range, start: self.frame_bound()?, end: None })
+        Ok(Frame {
+            range,
+            start: self.frame_bound()?,
+            end: None,
+        })
     }
 
     fn frame_bound(&mut self) -> PResult<FrameBound<'a>> {
@@ -256,8 +317,16 @@ impl<'a> Parser<'a> {
             };
         }
         let interval = self.eat_kw(Kw::INTERVAL);
-        let amount = if interval { self.expr()? } else { self.simple_expr()? };
-        let unit = if interval { Some(self.interval_unit()?) } else { None };
+        let amount = if interval {
+            self.expr()?
+        } else {
+            self.simple_expr()?
+        };
+        let unit = if interval {
+            Some(self.interval_unit()?)
+        } else {
+            None
+        };
         match self.eat_any_kw(&[Kw::PRECEDING, Kw::FOLLOWING]) {
             Some(Kw::PRECEDING) => Ok(FrameBound::Preceding(amount, unit)),
             Some(_) => Ok(FrameBound::Following(amount, unit)),
@@ -268,7 +337,11 @@ impl<'a> Parser<'a> {
     /// CASE, at the word.
     pub(super) fn case(&mut self) -> PResult<Expr<'a>> {
         let start = self.advance().start;
-        let operand = if self.is_kw(Kw::WHEN) { None } else { Some(self.expr()?) };
+        let operand = if self.is_kw(Kw::WHEN) {
+            None
+        } else {
+            Some(self.expr()?)
+        };
         let mut arms = self.list();
         while self.eat_kw(Kw::WHEN) {
             let when = self.expr()?;
@@ -278,16 +351,27 @@ impl<'a> Parser<'a> {
         if arms.is_empty() {
             return self.error();
         }
-        let otherwise = if self.eat_kw(Kw::ELSE) { Some(self.expr()?) } else { None };
+        let otherwise = if self.eat_kw(Kw::ELSE) {
+            Some(self.expr()?)
+        } else {
+            None
+        };
         self.expect_kw(Kw::END)?;
-        let node = Case { operand, arms: arms.into_bump_slice(), otherwise };
+        let node = Case {
+            operand,
+            arms: arms.into_bump_slice(),
+            otherwise,
+        };
         Ok(self.node(start, ExprKind::Case(self.alloc(node))))
     }
 
     /// At INTERVAL as an operand: `INTERVAL a unit + date`, or the function of that name.
     pub(super) fn interval_operand(&mut self) -> PResult<Expr<'a>> {
         let start = self.advance().start;
-        let name = Ident { name: "INTERVAL", span: Span::new(start, self.last_end) };
+        let name = Ident {
+            name: "INTERVAL",
+            span: Span::new(start, self.last_end),
+        };
         let amount = self.expr()?;
         if !self.at_unit() {
             return match amount.kind {
@@ -298,7 +382,12 @@ impl<'a> Parser<'a> {
         let unit = self.interval_unit()?;
         self.expect(K::Plus)?;
         let date = self.expr()?;
-        let node = IntervalArith { date, subtract: false, amount, unit };
+        let node = IntervalArith {
+            date,
+            subtract: false,
+            amount,
+            unit,
+        };
         Ok(self.node(start, ExprKind::IntervalArith(self.alloc(node))))
     }
 
@@ -309,7 +398,11 @@ impl<'a> Parser<'a> {
 
     /// A unit of time.
     pub(super) fn interval_unit(&mut self) -> PResult<IntervalUnit> {
-        let keyword = if self.is(K::Word) { self.token.keyword } else { Kw::NONE };
+        let keyword = if self.is(K::Word) {
+            self.token.keyword
+        } else {
+            Kw::NONE
+        };
         let unit = match unit_of(keyword) {
             Some(unit) => unit,
             // SQL_TSI_DAY and its kin, for TIMESTAMPADD.
@@ -328,7 +421,8 @@ impl<'a> Parser<'a> {
         if !prefix.eq_ignore_ascii_case(b"SQL_TSI_") {
             return None;
         }
-        unit_of(Kw::of(name)).filter(|unit| !format!("{unit:?}").contains("Second") || *unit == IntervalUnit::Second)
+        unit_of(Kw::of(name))
+            .filter(|unit| !format!("{unit:?}").contains("Second") || *unit == IntervalUnit::Second)
     }
 }
 
@@ -364,11 +458,38 @@ fn unit_of(keyword: Kw) -> Option<IntervalUnit> {
 fn needs_adjacent_paren(keyword: Kw) -> bool {
     matches!(
         keyword,
-        Kw::ADDDATE | Kw::BIT_AND | Kw::BIT_OR | Kw::BIT_XOR | Kw::CAST | Kw::COUNT | Kw::CURDATE | Kw::CURTIME
-            | Kw::DATE_ADD | Kw::DATE_SUB | Kw::EXTRACT | Kw::GROUP_CONCAT | Kw::MAX | Kw::MID | Kw::MIN | Kw::NOW
-            | Kw::POSITION | Kw::SESSION_USER | Kw::STD | Kw::STDDEV | Kw::STDDEV_POP | Kw::STDDEV_SAMP | Kw::SUBDATE
-            | Kw::SUBSTR | Kw::SUBSTRING | Kw::SUM | Kw::SYSDATE | Kw::SYSTEM_USER | Kw::TRIM | Kw::VARIANCE
-            | Kw::VAR_POP | Kw::VAR_SAMP
+        Kw::ADDDATE
+            | Kw::BIT_AND
+            | Kw::BIT_OR
+            | Kw::BIT_XOR
+            | Kw::CAST
+            | Kw::COUNT
+            | Kw::CURDATE
+            | Kw::CURTIME
+            | Kw::DATE_ADD
+            | Kw::DATE_SUB
+            | Kw::EXTRACT
+            | Kw::GROUP_CONCAT
+            | Kw::MAX
+            | Kw::MID
+            | Kw::MIN
+            | Kw::NOW
+            | Kw::POSITION
+            | Kw::SESSION_USER
+            | Kw::STD
+            | Kw::STDDEV
+            | Kw::STDDEV_POP
+            | Kw::STDDEV_SAMP
+            | Kw::SUBDATE
+            | Kw::SUBSTR
+            | Kw::SUBSTRING
+            | Kw::SUM
+            | Kw::SYSDATE
+            | Kw::SYSTEM_USER
+            | Kw::TRIM
+            | Kw::VARIANCE
+            | Kw::VAR_POP
+            | Kw::VAR_SAMP
     )
 }
 

@@ -7,7 +7,10 @@ use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
     /// One or more items separated by commas.
-    pub(super) fn comma_list<T>(&mut self, mut item: impl FnMut(&mut Self) -> PResult<T>) -> PResult<&'a [T]> {
+    pub(super) fn comma_list<T>(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> PResult<T>,
+    ) -> PResult<&'a [T]> {
         let mut items = self.list();
         loop {
             self.count_node()?;
@@ -19,7 +22,10 @@ impl<'a> Parser<'a> {
     }
 
     /// One or more items separated by commas, in parentheses.
-    pub(super) fn paren_list<T>(&mut self, item: impl FnMut(&mut Self) -> PResult<T>) -> PResult<&'a [T]> {
+    pub(super) fn paren_list<T>(
+        &mut self,
+        item: impl FnMut(&mut Self) -> PResult<T>,
+    ) -> PResult<&'a [T]> {
         self.expect(K::LeftParen)?;
         let items = self.comma_list(item)?;
         self.expect(K::RightParen)?;
@@ -33,7 +39,11 @@ impl<'a> Parser<'a> {
 
     /// Identifiers in parentheses, or nothing.
     pub(super) fn opt_paren_idents(&mut self) -> PResult<&'a [Ident<'a>]> {
-        if self.is(K::LeftParen) { self.paren_idents() } else { Ok(&[]) }
+        if self.is(K::LeftParen) {
+            self.paren_idents()
+        } else {
+            Ok(&[])
+        }
     }
 
     /// Column names in parentheses; the list may be empty.
@@ -87,7 +97,9 @@ impl<'a> Parser<'a> {
 
     /// `CHARACTER SET` or `CHARSET`
     pub(super) fn eat_charset_words(&mut self) -> bool {
-        self.eat_kw(Kw::CHARSET) || self.eat_kw2(Kw::CHARACTER, Kw::SET) || self.eat_kw2(Kw::CHAR, Kw::SET)
+        self.eat_kw(Kw::CHARSET)
+            || self.eat_kw2(Kw::CHARACTER, Kw::SET)
+            || self.eat_kw2(Kw::CHAR, Kw::SET)
     }
 
     /// An alias: `AS name`, or a name alone when it can be none of what may follow.

@@ -35,10 +35,16 @@ impl<'a> Parser<'a> {
             let index = self.params;
             self.params += 1;
             self.advance();
-            return Ok(Expr { kind: ExprKind::Param(index), span: token.span() });
+            return Ok(Expr {
+                kind: ExprKind::Param(index),
+                span: token.span(),
+            });
         }
         let literal = self.literal()?;
-        Ok(Expr { kind: ExprKind::Literal(literal), span: Span::new(token.start, self.last_end) })
+        Ok(Expr {
+            kind: ExprKind::Literal(literal),
+            span: Span::new(token.start, self.last_end),
+        })
     }
 
     /// A literal other than the words TRUE, FALSE, NULL, DATE and so on.
@@ -48,7 +54,10 @@ impl<'a> Parser<'a> {
             K::String => return self.string().map(Literal::String),
             K::NationalString => {
                 let bytes = self.string()?;
-                return Ok(Literal::Introduced(self.alloc(IntroducedString { charset: "utf8mb3", bytes })));
+                return Ok(Literal::Introduced(self.alloc(IntroducedString {
+                    charset: "utf8mb3",
+                    bytes,
+                })));
             }
             K::Introducer => return self.introduced(),
             K::HexString | K::HexNumber => Literal::Hex(self.decode_hex(token)),
@@ -84,7 +93,9 @@ impl<'a> Parser<'a> {
             }
             _ => return self.error(),
         };
-        Ok(Literal::Introduced(self.alloc(IntroducedString { charset, bytes })))
+        Ok(Literal::Introduced(
+            self.alloc(IntroducedString { charset, bytes }),
+        ))
     }
 
     /// One or more string tokens, joined.
@@ -119,7 +130,9 @@ impl<'a> Parser<'a> {
                 if bytes.len() > 8 {
                     return self.error();
                 }
-                bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte))
+                bytes
+                    .iter()
+                    .fold(0, |value, &byte| value << 8 | u64::from(byte))
             }
             _ => return self.error(),
         };
@@ -137,7 +150,10 @@ impl<'a> Parser<'a> {
 
     /// The digits of `x'..'`, `0x..`, `b'..'`, `0b..`.
     fn digits(&self, token: Token) -> &'a [u8] {
-        let text = self.text.get(token.start as usize..token.end as usize).unwrap_or_default();
+        let text = self
+            .text
+            .get(token.start as usize..token.end as usize)
+            .unwrap_or_default();
         let end = match token.kind {
             K::HexString | K::BitString => text.len().saturating_sub(1),
             _ => text.len(),
@@ -151,7 +167,11 @@ impl<'a> Parser<'a> {
         let mut bytes = BumpVec::with_capacity_in(digits.len().div_ceil(2), self.arena);
         let (odd, pairs) = digits.split_at(digits.len() % 2);
         bytes.extend(odd.iter().map(|&digit| value(digit)));
-        bytes.extend(pairs.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, &digit| byte << 4 | value(digit))));
+        bytes.extend(
+            pairs
+                .chunks_exact(2)
+                .map(|pair| pair.iter().fold(0, |byte, &digit| byte << 4 | value(digit))),
+        );
         bytes.into_bump_slice()
     }
 
@@ -159,7 +179,11 @@ impl<'a> Parser<'a> {
         let digits = self.digits(token);
         let mut bytes = BumpVec::with_capacity_in(digits.len().div_ceil(8), self.arena);
         let (odd, bytes_of_digits) = digits.split_at(digits.len() % 8);
-        let value = |digits: &[u8]| digits.iter().fold(0_u8, |byte, &digit| byte << 1 | (digit & 1));
+        let value = |digits: &[u8]| {
+            digits
+                .iter()
+                .fold(0_u8, |byte, &digit| byte << 1 | (digit & 1))
+        };
         if !odd.is_empty() {
             bytes.push(value(odd));
         }
@@ -175,10 +199,19 @@ impl<'a> Parser<'a> {
 
     /// The bytes between quotes, decoded. In backticks there are no escapes but the doubled quote.
     pub(super) fn unquote(&self, span: Span) -> &'a [u8] {
-        let text = self.text.get(span.start as usize..span.end as usize).unwrap_or_default();
-        let [quote, inner @ .., _] = text else { return &[] };
+        let text = self
+            .text
+            .get(span.start as usize..span.end as usize)
+            .unwrap_or_default();
+        let [quote, inner @ .., _] = text else {
+            return &[];
+        };
         let escapes = *quote != b'`' && !self.mode.no_backslash_escapes;
-        let special = if escapes { memchr::memchr2(*quote, b'\\', inner) } else { memchr::memchr(*quote, inner) };
+        let special = if escapes {
+            memchr::memchr2(*quote, b'\\', inner)
+        } else {
+            memchr::memchr(*quote, inner)
+        };
         let Some(special) = special else { return inner };
         let mut out = BumpVec::with_capacity_in(inner.len(), self.arena);
         let (head, tail) = inner.split_at(special);

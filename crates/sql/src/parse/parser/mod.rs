@@ -16,8 +16,8 @@ mod create;
 mod ddl;
 mod dml;
 mod expr;
-mod func;
 mod from;
+mod func;
 mod lists;
 mod literal;
 mod partition;
@@ -77,7 +77,12 @@ pub(crate) struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     /// A parser that stands before the first token at or after `start`.
-    pub(crate) fn new(arena: &'a Bump, text: &'a [u8], start: usize, options: &ParseOptions<'a>) -> Parser<'a> {
+    pub(crate) fn new(
+        arena: &'a Bump,
+        text: &'a [u8],
+        start: usize,
+        options: &ParseOptions<'a>,
+    ) -> Parser<'a> {
         let mut lexer = Lexer::new(text, start, options.mode);
         let token = lexer.next_token();
         Parser {
@@ -160,7 +165,10 @@ impl<'a> Parser<'a> {
         self.depth += 1;
         let left = porpoise_base::stack::remaining();
         if self.depth > self.max_depth || left < STACK_RESERVE {
-            return Err(ParseError::new(ParseErrorKind::TooDeep { left }, self.token.span()));
+            return Err(ParseError::new(
+                ParseErrorKind::TooDeep { left },
+                self.token.span(),
+            ));
         }
         Ok(())
     }
@@ -176,7 +184,10 @@ impl<'a> Parser<'a> {
         self.height += 1;
         if self.height > self.max_depth {
             let left = porpoise_base::stack::remaining();
-            return Err(ParseError::new(ParseErrorKind::TooDeep { left }, self.token.span()));
+            return Err(ParseError::new(
+                ParseErrorKind::TooDeep { left },
+                self.token.span(),
+            ));
         }
         Ok(())
     }
@@ -266,12 +277,20 @@ impl<'a> Parser<'a> {
 
     #[inline]
     fn expect(&mut self, kind: TokenKind) -> PResult<Token> {
-        if self.token.kind == kind { Ok(self.advance()) } else { self.error() }
+        if self.token.kind == kind {
+            Ok(self.advance())
+        } else {
+            self.error()
+        }
     }
 
     #[inline]
     fn expect_kw(&mut self, keyword: Keyword) -> PResult<()> {
-        if self.eat_kw(keyword) { Ok(()) } else { self.error() }
+        if self.eat_kw(keyword) {
+            Ok(())
+        } else {
+            self.error()
+        }
     }
 
     /// Takes an unquoted word by its text, for the few words that are no keywords here.
@@ -285,13 +304,20 @@ impl<'a> Parser<'a> {
 
     fn is_word(&self, word: &str) -> bool {
         self.token.kind == TokenKind::Word
-            && self.token.span().slice(self.text).eq_ignore_ascii_case(word.as_bytes())
+            && self
+                .token
+                .span()
+                .slice(self.text)
+                .eq_ignore_ascii_case(word.as_bytes())
     }
 
     /// The text of a span that the lexer has found to be UTF-8.
     #[inline]
     fn str_of(&self, span: Span) -> PResult<&'a str> {
-        let bytes = self.text.get(span.start as usize..span.end as usize).unwrap_or_default();
+        let bytes = self
+            .text
+            .get(span.start as usize..span.end as usize)
+            .unwrap_or_default();
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(text),
             Err(_) => self.error_at(span),
@@ -302,7 +328,10 @@ impl<'a> Parser<'a> {
     fn name_of(&self, token: Token) -> PResult<Ident<'a>> {
         let span = token.span();
         if token.kind == TokenKind::Word {
-            return Ok(Ident { name: self.str_of(span)?, span });
+            return Ok(Ident {
+                name: self.str_of(span)?,
+                span,
+            });
         }
         let quote = self.text.get(span.start as usize).copied().unwrap_or(b'`') as char;
         let inner = self.str_of(Span::new(span.start + 1, span.end.saturating_sub(1)))?;
@@ -317,7 +346,10 @@ impl<'a> Parser<'a> {
                 chars.next();
             }
         }
-        Ok(Ident { name: name.into_bump_str(), span })
+        Ok(Ident {
+            name: name.into_bump_str(),
+            span,
+        })
     }
 
     /// True if the current token can be an identifier.
@@ -378,9 +410,15 @@ impl<'a> Parser<'a> {
         self.eat(TokenKind::Period);
         let first = self.ident()?;
         if self.eat(TokenKind::Period) {
-            return Ok(TableName { schema: Some(first), name: self.part_after_period()? });
+            return Ok(TableName {
+                schema: Some(first),
+                name: self.part_after_period()?,
+            });
         }
-        Ok(TableName { schema: None, name: first })
+        Ok(TableName {
+            schema: None,
+            name: first,
+        })
     }
 
     /// An identifier after a period, which may be any word.
@@ -397,13 +435,25 @@ impl<'a> Parser<'a> {
 
     fn column_name_after(&mut self, first: Ident<'a>) -> PResult<ColumnName<'a>> {
         if !self.eat(TokenKind::Period) {
-            return Ok(ColumnName { schema: None, table: None, name: first });
+            return Ok(ColumnName {
+                schema: None,
+                table: None,
+                name: first,
+            });
         }
         let second = self.part_after_period()?;
         if !self.eat(TokenKind::Period) {
-            return Ok(ColumnName { schema: None, table: Some(first), name: second });
+            return Ok(ColumnName {
+                schema: None,
+                table: Some(first),
+                name: second,
+            });
         }
         let third = self.part_after_period()?;
-        Ok(ColumnName { schema: Some(first), table: Some(second), name: third })
+        Ok(ColumnName {
+            schema: Some(first),
+            table: Some(second),
+            name: third,
+        })
     }
 }

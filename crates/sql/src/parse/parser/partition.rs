@@ -1,6 +1,8 @@
 //! PARTITION BY and the definitions of partitions.
 
-use super::super::ast::{Ident, PartitionBy, PartitionDef, PartitionScheme, PartitionValues, TableOption};
+use super::super::ast::{
+    Ident, PartitionBy, PartitionDef, PartitionScheme, PartitionValues, TableOption,
+};
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
@@ -11,14 +13,23 @@ impl<'a> Parser<'a> {
         self.advance();
         self.expect_kw(Kw::BY)?;
         let scheme = self.partition_scheme()?;
-        let mut by = PartitionBy { scheme, count: None, sub_scheme: None, sub_count: None, partitions: &[] };
+        let mut by = PartitionBy {
+            scheme,
+            count: None,
+            sub_scheme: None,
+            sub_count: None,
+            partitions: &[],
+        };
         if self.eat_kw(Kw::PARTITIONS) {
             by.count = Some(self.uint()?);
         }
         if self.eat_kw(Kw::SUBPARTITION) {
             self.expect_kw(Kw::BY)?;
             let sub = self.partition_scheme()?;
-            if !matches!(sub, PartitionScheme::Hash { .. } | PartitionScheme::Key { .. }) {
+            if !matches!(
+                sub,
+                PartitionScheme::Hash { .. } | PartitionScheme::Key { .. }
+            ) {
                 return self.error();
             }
             by.sub_scheme = Some(sub);
@@ -35,7 +46,10 @@ impl<'a> Parser<'a> {
     fn partition_scheme(&mut self) -> PResult<PartitionScheme<'a>> {
         let linear = self.eat_kw(Kw::LINEAR);
         match self.eat_any_kw(&[Kw::HASH, Kw::KEY, Kw::RANGE, Kw::LIST]) {
-            Some(Kw::HASH) => Ok(PartitionScheme::Hash { linear, expr: self.paren_expr()? }),
+            Some(Kw::HASH) => Ok(PartitionScheme::Hash {
+                linear,
+                expr: self.paren_expr()?,
+            }),
             Some(Kw::KEY) => {
                 let mut algorithm = None;
                 if self.eat_kw(Kw::ALGORITHM) {
@@ -43,10 +57,17 @@ impl<'a> Parser<'a> {
                     algorithm = Some(self.uint()?);
                 }
                 self.expect(K::LeftParen)?;
-                let columns: &[Ident<'a>] =
-                    if self.is(K::RightParen) { &[] } else { self.comma_list(Self::ident)? };
+                let columns: &[Ident<'a>] = if self.is(K::RightParen) {
+                    &[]
+                } else {
+                    self.comma_list(Self::ident)?
+                };
                 self.expect(K::RightParen)?;
-                Ok(PartitionScheme::Key { linear, algorithm, columns })
+                Ok(PartitionScheme::Key {
+                    linear,
+                    algorithm,
+                    columns,
+                })
             }
             Some(word) if !linear => {
                 let range = word == Kw::RANGE;
@@ -58,7 +79,11 @@ impl<'a> Parser<'a> {
                     });
                 }
                 let expr = self.paren_expr()?;
-                Ok(if range { PartitionScheme::Range(expr) } else { PartitionScheme::List(expr) })
+                Ok(if range {
+                    PartitionScheme::Range(expr)
+                } else {
+                    PartitionScheme::List(expr)
+                })
             }
             _ => self.error(),
         }
@@ -86,7 +111,12 @@ impl<'a> Parser<'a> {
             } else {
                 &[]
             };
-            Ok(PartitionDef { name, values, options, subpartitions })
+            Ok(PartitionDef {
+                name,
+                values,
+                options,
+                subpartitions,
+            })
         })
     }
 
@@ -103,7 +133,11 @@ impl<'a> Parser<'a> {
             return Ok(PartitionValues::LessThan(&[None]));
         }
         Ok(PartitionValues::LessThan(self.paren_list(|p| {
-            if p.eat_kw(Kw::MAXVALUE) { Ok(None) } else { p.expr().map(Some) }
+            if p.eat_kw(Kw::MAXVALUE) {
+                Ok(None)
+            } else {
+                p.expr().map(Some)
+            }
         })?))
     }
 

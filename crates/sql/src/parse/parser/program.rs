@@ -10,7 +10,10 @@ use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
     /// At PROCEDURE, FUNCTION, TRIGGER or EVENT.
-    pub(super) fn create_program(&mut self, definer: Option<Account<'a>>) -> PResult<Statement<'a>> {
+    pub(super) fn create_program(
+        &mut self,
+        definer: Option<Account<'a>>,
+    ) -> PResult<Statement<'a>> {
         let kind = match self.advance().keyword {
             Kw::PROCEDURE => ProgramKind::Procedure,
             Kw::FUNCTION => ProgramKind::Function,
@@ -35,8 +38,18 @@ impl<'a> Parser<'a> {
             self.advance();
         }
         let span = Span::new(start, self.last_end);
-        let rest = self.text.get(span.start as usize..span.end as usize).unwrap_or_default();
-        let program = CreateProgram { kind, definer, if_not_exists, name, rest, span };
+        let rest = self
+            .text
+            .get(span.start as usize..span.end as usize)
+            .unwrap_or_default();
+        let program = CreateProgram {
+            kind,
+            definer,
+            if_not_exists,
+            name,
+            rest,
+            span,
+        };
         Ok(Statement::CreateProgram(self.alloc(program)))
     }
 }

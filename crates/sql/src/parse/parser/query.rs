@@ -1,10 +1,10 @@
 //! Queries.
 
-use super::super::ast::{
-    ExprKind, Ident, Into, IntoVar, Limit, LockClause, LockWait, NamedWindow, OrderItem, Query, QueryBody, Select,
-    SelectItem, SelectOptions, SetChain, SetOp, SetTerm, TableName, With,
-};
 use super::super::ast::{Cte, Expr};
+use super::super::ast::{
+    ExprKind, Ident, Into, IntoVar, Limit, LockClause, LockWait, NamedWindow, OrderItem, Query,
+    QueryBody, Select, SelectItem, SelectOptions, SetChain, SetOp, SetTerm, TableName, With,
+};
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
 use super::{PResult, Parser};
@@ -36,7 +36,11 @@ impl<'a> Parser<'a> {
         let outer = std::mem::take(&mut self.height);
         self.grow()?;
         let start = self.token.start;
-        let with = if self.is_kw(Kw::WITH) { Some(self.with()?) } else { None };
+        let with = if self.is_kw(Kw::WITH) {
+            Some(self.with()?)
+        } else {
+            None
+        };
         let query = self.query_tail(with, None, start)?;
         self.grow()?;
         self.height = self.height.max(outer);
@@ -45,7 +49,11 @@ impl<'a> Parser<'a> {
     }
 
     /// Goes on with a query in parentheses that has been read.
-    pub(super) fn query_after(&mut self, first: &'a Query<'a>, start: u32) -> PResult<&'a Query<'a>> {
+    pub(super) fn query_after(
+        &mut self,
+        first: &'a Query<'a>,
+        start: u32,
+    ) -> PResult<&'a Query<'a>> {
         self.enter()?;
         self.grow()?;
         let query = self.query_tail(None, Some(nest(first)), start)?;
@@ -66,7 +74,11 @@ impl<'a> Parser<'a> {
     ) -> PResult<&'a Query<'a>> {
         let outer_into = self.into.take();
         let body = self.set_chain(first)?;
-        let order_by: &[OrderItem<'a>] = if self.eat_kw2(Kw::ORDER, Kw::BY) { self.order_items()? } else { &[] };
+        let order_by: &[OrderItem<'a>] = if self.eat_kw2(Kw::ORDER, Kw::BY) {
+            self.order_items()?
+        } else {
+            &[]
+        };
         let limit = self.opt_limit()?;
         let mut into = self.into.take();
         if into.is_none() && self.is_kw(Kw::INTO) {
@@ -78,7 +90,15 @@ impl<'a> Parser<'a> {
         }
         self.into = outer_into;
         let span = Span::new(start, self.last_end);
-        let query = Query { with, body, order_by, limit, locks, into, span };
+        let query = Query {
+            with,
+            body,
+            order_by,
+            limit,
+            locks,
+            into,
+            span,
+        };
         match body {
             QueryBody::Nested(inner) if is_bare(&query) => Ok(inner),
             _ => Ok(self.alloc(query)),
@@ -90,9 +110,17 @@ impl<'a> Parser<'a> {
         let first = self.intersect_chain(first)?;
         let mut rest = self.list();
         while let Some(word) = self.eat_any_kw(&[Kw::UNION, Kw::EXCEPT]) {
-            let op = if word == Kw::UNION { SetOp::Union } else { SetOp::Except };
+            let op = if word == Kw::UNION {
+                SetOp::Union
+            } else {
+                SetOp::Except
+            };
             let all = self.set_quantifier();
-            rest.push(SetTerm { op, all, body: self.intersect_chain(None)? });
+            rest.push(SetTerm {
+                op,
+                all,
+                body: self.intersect_chain(None)?,
+            });
         }
         self.chain_of(first, rest)
     }
@@ -106,7 +134,11 @@ impl<'a> Parser<'a> {
         let mut rest = self.list();
         while self.eat_kw(Kw::INTERSECT) {
             let all = self.set_quantifier();
-            rest.push(SetTerm { op: SetOp::Intersect, all, body: self.query_primary()? });
+            rest.push(SetTerm {
+                op: SetOp::Intersect,
+                all,
+                body: self.query_primary()?,
+            });
         }
         self.chain_of(first, rest)
     }
@@ -120,7 +152,10 @@ impl<'a> Parser<'a> {
             return Ok(first);
         }
         self.grow()?;
-        Ok(QueryBody::Set(self.alloc(SetChain { first, rest: rest.into_bump_slice() })))
+        Ok(QueryBody::Set(self.alloc(SetChain {
+            first,
+            rest: rest.into_bump_slice(),
+        })))
     }
 
     /// True for ALL.
@@ -178,7 +213,11 @@ impl<'a> Parser<'a> {
             let columns = p.opt_paren_idents()?;
             p.expect_kw(Kw::AS)?;
             let query = p.subquery()?;
-            Ok(Cte { name, columns, query })
+            Ok(Cte {
+                name,
+                columns,
+                query,
+            })
         })?;
         Ok(self.alloc(With { recursive, ctes }))
     }
@@ -223,7 +262,10 @@ impl<'a> Parser<'a> {
             select.windows = self.comma_list(|p| {
                 let name = p.ident()?;
                 p.expect_kw(Kw::AS)?;
-                Ok(NamedWindow { name, spec: p.window_spec()? })
+                Ok(NamedWindow {
+                    name,
+                    spec: p.window_spec()?,
+                })
             })?;
         }
         select.span = Span::new(start, self.last_end);
@@ -267,7 +309,11 @@ impl<'a> Parser<'a> {
     fn aliased(&mut self, expr: Expr<'a>, start: u32) -> PResult<SelectItem<'a>> {
         let span = Span::new(start, self.last_end);
         let alias = if self.eat_kw(Kw::AS) {
-            Some(if self.is(K::String) { self.ident_or_string()? } else { self.ident()? })
+            Some(if self.is(K::String) {
+                self.ident_or_string()?
+            } else {
+                self.ident()?
+            })
         } else if self.is(K::String) {
             Some(self.ident_or_string()?)
         } else if self.is_ident() {
@@ -283,13 +329,19 @@ impl<'a> Parser<'a> {
         let first = self.ident()?;
         self.advance();
         if self.eat(K::Star) {
-            return Ok(SelectItem::TableWildcard(TableName { schema: None, name: first }));
+            return Ok(SelectItem::TableWildcard(TableName {
+                schema: None,
+                name: first,
+            }));
         }
         let second = self.any_word()?;
         let mut third = None;
         if self.eat(K::Period) {
             if self.eat(K::Star) {
-                return Ok(SelectItem::TableWildcard(TableName { schema: Some(first), name: second }));
+                return Ok(SelectItem::TableWildcard(TableName {
+                    schema: Some(first),
+                    name: second,
+                }));
             }
             third = Some(self.any_word()?);
         }
@@ -312,13 +364,28 @@ impl<'a> Parser<'a> {
             return self.call(Some(first), second, start);
         }
         let column = self.alloc(match third {
-            Some(name) => ColumnName { schema: Some(first), table: Some(second), name },
-            None => ColumnName { schema: None, table: Some(first), name: second },
+            Some(name) => ColumnName {
+                schema: Some(first),
+                table: Some(second),
+                name,
+            },
+            None => ColumnName {
+                schema: None,
+                table: Some(first),
+                name: second,
+            },
         });
         if matches!(self.token.kind, K::Arrow | K::LongArrow) {
             let unquote = self.advance().kind == K::LongArrow;
             let path = self.string()?;
-            return Ok(self.node(start, ExprKind::JsonPath(self.alloc(JsonPath { column, path, unquote }))));
+            return Ok(self.node(
+                start,
+                ExprKind::JsonPath(self.alloc(JsonPath {
+                    column,
+                    path,
+                    unquote,
+                })),
+            ));
         }
         Ok(self.node(start, ExprKind::Column(column)))
     }
@@ -334,7 +401,11 @@ impl<'a> Parser<'a> {
 
     /// ORDER BY of UPDATE and DELETE, or nothing.
     pub(super) fn opt_order_by(&mut self) -> PResult<&'a [OrderItem<'a>]> {
-        if self.eat_kw2(Kw::ORDER, Kw::BY) { self.order_items() } else { Ok(&[]) }
+        if self.eat_kw2(Kw::ORDER, Kw::BY) {
+            self.order_items()
+        } else {
+            Ok(&[])
+        }
     }
 
     /// LIMIT, or nothing.
@@ -344,11 +415,20 @@ impl<'a> Parser<'a> {
         }
         let first = self.limit_number()?;
         let limit = if self.eat(K::Comma) {
-            Limit { count: self.limit_number()?, offset: Some(first) }
+            Limit {
+                count: self.limit_number()?,
+                offset: Some(first),
+            }
         } else if self.eat_kw(Kw::OFFSET) {
-            Limit { count: first, offset: Some(self.limit_number()?) }
+            Limit {
+                count: first,
+                offset: Some(self.limit_number()?),
+            }
         } else {
-            Limit { count: first, offset: None }
+            Limit {
+                count: first,
+                offset: None,
+            }
         };
         Ok(Some(self.alloc(limit)))
     }
@@ -374,7 +454,11 @@ impl<'a> Parser<'a> {
                 self.advance();
                 self.expect_kw(Kw::SHARE)?;
                 self.expect_kw(Kw::MODE)?;
-                locks.push(LockClause { exclusive: false, tables: &[], wait: LockWait::Wait });
+                locks.push(LockClause {
+                    exclusive: false,
+                    tables: &[],
+                    wait: LockWait::Wait,
+                });
                 continue;
             }
             if !(self.is_kw(Kw::FOR) && matches!(self.peek().keyword, Kw::UPDATE | Kw::SHARE)) {
@@ -382,7 +466,11 @@ impl<'a> Parser<'a> {
             }
             self.advance();
             let exclusive = self.advance().keyword == Kw::UPDATE;
-            let tables: &[TableName<'a>] = if self.eat_kw(Kw::OF) { self.table_names()? } else { &[] };
+            let tables: &[TableName<'a>] = if self.eat_kw(Kw::OF) {
+                self.table_names()?
+            } else {
+                &[]
+            };
             let wait = if self.eat_kw(Kw::NOWAIT) {
                 LockWait::NoWait
             } else if self.eat_kw2(Kw::SKIP, Kw::LOCKED) {
@@ -390,7 +478,11 @@ impl<'a> Parser<'a> {
             } else {
                 LockWait::Wait
             };
-            locks.push(LockClause { exclusive, tables, wait });
+            locks.push(LockClause {
+                exclusive,
+                tables,
+                wait,
+            });
         }
     }
 
@@ -399,8 +491,16 @@ impl<'a> Parser<'a> {
         self.advance();
         let into = if self.eat_kw(Kw::OUTFILE) {
             let path = self.string()?;
-            let charset = if self.eat_charset_words() { Some(self.charset_name()?) } else { None };
-            Into::Outfile { path, charset, format: self.file_format()? }
+            let charset = if self.eat_charset_words() {
+                Some(self.charset_name()?)
+            } else {
+                None
+            };
+            Into::Outfile {
+                path,
+                charset,
+                format: self.file_format()?,
+            }
         } else if self.eat_kw(Kw::DUMPFILE) {
             Into::Dumpfile(self.string()?)
         } else {
@@ -410,13 +510,21 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn into_var(&mut self) -> PResult<IntoVar<'a>> {
-        if self.is(K::UserVar) { self.user_var().map(IntoVar::User) } else { self.ident().map(IntoVar::Local) }
+        if self.is(K::UserVar) {
+            self.user_var().map(IntoVar::User)
+        } else {
+            self.ident().map(IntoVar::Local)
+        }
     }
 }
 
 /// A query in parentheses as a part of another: itself, or only its body when nothing is lost.
 fn nest<'a>(query: &'a Query<'a>) -> QueryBody<'a> {
-    if is_bare(query) && !matches!(query.body, QueryBody::Nested(_)) { query.body } else { QueryBody::Nested(query) }
+    if is_bare(query) && !matches!(query.body, QueryBody::Nested(_)) {
+        query.body
+    } else {
+        QueryBody::Nested(query)
+    }
 }
 
 /// True if a query is nothing but its body.

@@ -1,8 +1,8 @@
 //! SET in all its forms.
 
 use super::super::ast::{
-    Account, ColumnName, Expr, ExprKind, Isolation, Roles, SetItem, SetPassword, SetRole, SetTransaction, Statement,
-    SystemVar, VarScope,
+    Account, ColumnName, Expr, ExprKind, Isolation, Roles, SetItem, SetPassword, SetRole,
+    SetTransaction, Statement, SystemVar, VarScope,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
@@ -17,7 +17,11 @@ impl<'a> Parser<'a> {
         match self.token.keyword {
             Kw::TRANSACTION if !assigned => return self.set_transaction(VarScope::Default),
             Kw::GLOBAL | Kw::SESSION | Kw::LOCAL if next.keyword == Kw::TRANSACTION => {
-                let scope = if self.advance().keyword == Kw::GLOBAL { VarScope::Global } else { VarScope::Session };
+                let scope = if self.advance().keyword == Kw::GLOBAL {
+                    VarScope::Global
+                } else {
+                    VarScope::Session
+                };
                 return self.set_transaction(scope);
             }
             Kw::PASSWORD => return self.set_password(),
@@ -48,7 +52,8 @@ impl<'a> Parser<'a> {
             Kw::PERSIST_ONLY => VarScope::PersistOnly,
             _ => VarScope::Default,
         };
-        if scoped != VarScope::Default && !matches!(self.peek().kind, K::Eq | K::Assign | K::Period) {
+        if scoped != VarScope::Default && !matches!(self.peek().kind, K::Eq | K::Assign | K::Period)
+        {
             self.advance();
             return self.set_named(scoped);
         }
@@ -56,7 +61,11 @@ impl<'a> Parser<'a> {
         if self.is_kw(Kw::NAMES) && !assigned {
             self.advance();
             let charset = self.name_or_default()?;
-            let collation = if self.eat_kw(Kw::COLLATE) { Some(self.ident_or_string()?) } else { None };
+            let collation = if self.eat_kw(Kw::COLLATE) {
+                Some(self.ident_or_string()?)
+            } else {
+                None
+            };
             return Ok(SetItem::Names { charset, collation });
         }
         if !assigned && self.eat_charset_words() {
@@ -68,9 +77,17 @@ impl<'a> Parser<'a> {
     fn set_named(&mut self, scope: VarScope) -> PResult<SetItem<'a>> {
         let first = self.ident()?;
         let var = if self.eat(K::Period) {
-            SystemVar { scope, component: Some(first), name: self.part_after_period()? }
+            SystemVar {
+                scope,
+                component: Some(first),
+                name: self.part_after_period()?,
+            }
         } else {
-            SystemVar { scope, component: None, name: first }
+            SystemVar {
+                scope,
+                component: None,
+                name: first,
+            }
         };
         self.set_system(var)
     }
@@ -78,21 +95,39 @@ impl<'a> Parser<'a> {
     fn set_system(&mut self, var: SystemVar<'a>) -> PResult<SetItem<'a>> {
         self.assign()?;
         let value = self.set_value()?;
-        Ok(SetItem::System { scope: var.scope, component: var.component, name: var.name, value })
+        Ok(SetItem::System {
+            scope: var.scope,
+            component: var.component,
+            name: var.name,
+            value,
+        })
     }
 
     fn assign(&mut self) -> PResult<()> {
-        if self.eat(K::Eq) || self.eat(K::Assign) { Ok(()) } else { self.error() }
+        if self.eat(K::Eq) || self.eat(K::Assign) {
+            Ok(())
+        } else {
+            self.error()
+        }
     }
 
     /// A value, where some reserved words are values too.
     fn set_value(&mut self) -> PResult<Expr<'a>> {
         let next = self.peek();
         let alone = next.ends_statement() || next.kind == K::Comma;
-        if alone && matches!(self.token.keyword, Kw::ON | Kw::ALL | Kw::BINARY | Kw::ROW | Kw::SYSTEM) {
+        if alone
+            && matches!(
+                self.token.keyword,
+                Kw::ON | Kw::ALL | Kw::BINARY | Kw::ROW | Kw::SYSTEM
+            )
+        {
             let start = self.token.start;
             let name = self.any_word()?;
-            let column = self.alloc(ColumnName { schema: None, table: None, name });
+            let column = self.alloc(ColumnName {
+                schema: None,
+                table: None,
+                name,
+            });
             return Ok(self.node(start, ExprKind::Column(column)));
         }
         self.expr()
@@ -101,7 +136,11 @@ impl<'a> Parser<'a> {
     /// At TRANSACTION.
     fn set_transaction(&mut self, scope: VarScope) -> PResult<Statement<'a>> {
         self.advance();
-        let mut set = SetTransaction { scope, isolation: None, read_only: None };
+        let mut set = SetTransaction {
+            scope,
+            isolation: None,
+            read_only: None,
+        };
         loop {
             if self.eat_kw(Kw::ISOLATION) {
                 self.expect_kw(Kw::LEVEL)?;
@@ -143,8 +182,17 @@ impl<'a> Parser<'a> {
     /// At PASSWORD.
     fn set_password(&mut self) -> PResult<Statement<'a>> {
         self.advance();
-        let account: Option<Account<'a>> = if self.eat_kw(Kw::FOR) { Some(self.account()?) } else { None };
-        let mut set = SetPassword { account, password: None, current: None, retain: false };
+        let account: Option<Account<'a>> = if self.eat_kw(Kw::FOR) {
+            Some(self.account()?)
+        } else {
+            None
+        };
+        let mut set = SetPassword {
+            account,
+            password: None,
+            current: None,
+            retain: false,
+        };
         if self.eat_kw(Kw::TO) {
             self.expect_kw(Kw::RANDOM)?;
         } else {
@@ -180,15 +228,19 @@ impl<'a> Parser<'a> {
     fn set_role(&mut self) -> PResult<Statement<'a>> {
         let default = self.eat_kw(Kw::DEFAULT);
         self.advance();
-        let roles = match self.token.keyword {
+        let keyword = self.token.keyword;
+        let roles = match keyword {
             Kw::DEFAULT if !default => {
                 self.advance();
                 Roles::Default
             }
             Kw::ALL => {
                 self.advance();
-                let except =
-                    if !default && self.eat_kw(Kw::EXCEPT) { self.comma_list(Self::account)? } else { &[] };
+                let except = if !default && self.eat_kw(Kw::EXCEPT) {
+                    self.comma_list(Self::account)?
+                } else {
+                    &[]
+                };
                 Roles::AllExcept(except)
             }
             _ if self.eat_word("NONE") => Roles::None,
@@ -200,6 +252,8 @@ impl<'a> Parser<'a> {
         } else {
             &[]
         };
-        Ok(Statement::SetRole(self.alloc(SetRole { default_to, roles })))
+        Ok(Statement::SetRole(
+            self.alloc(SetRole { default_to, roles }),
+        ))
     }
 }

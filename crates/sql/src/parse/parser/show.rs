@@ -1,8 +1,8 @@
 //! SHOW, DESCRIBE, EXPLAIN.
 
 use super::super::ast::{
-    EngineReport, Explain, ExplainTarget, Ident, Limit, ProgramKind, Show, ShowFilter, ShowWhat, Statement, TableName,
-    VarScope,
+    EngineReport, Explain, ExplainTarget, Ident, Limit, ProgramKind, Show, ShowFilter, ShowWhat,
+    Statement, TableName, VarScope,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
@@ -18,7 +18,11 @@ impl<'a> Parser<'a> {
             Kw::WARNINGS | Kw::ERRORS => {
                 let warnings = self.advance().keyword == Kw::WARNINGS;
                 limit = self.opt_limit()?;
-                if warnings { ShowWhat::Warnings } else { ShowWhat::Errors }
+                if warnings {
+                    ShowWhat::Warnings
+                } else {
+                    ShowWhat::Errors
+                }
             }
             Kw::BINLOG => {
                 let what = self.show_binlog_events()?;
@@ -26,7 +30,9 @@ impl<'a> Parser<'a> {
                 what
             }
             Kw::EXTENDED | Kw::FULL => self.show_modified()?,
-            Kw::GLOBAL | Kw::SESSION | Kw::LOCAL | Kw::VARIABLES | Kw::STATUS => self.show_scoped()?,
+            Kw::GLOBAL | Kw::SESSION | Kw::LOCAL | Kw::VARIABLES | Kw::STATUS => {
+                self.show_scoped()?
+            }
             Kw::ENGINE => self.show_engine()?,
             _ => self.show_plain()?,
         };
@@ -37,12 +43,20 @@ impl<'a> Parser<'a> {
         } else {
             ShowFilter::None
         };
-        Ok(Statement::Show(self.alloc(Show { what, filter, limit })))
+        Ok(Statement::Show(self.alloc(Show {
+            what,
+            filter,
+            limit,
+        })))
     }
 
     /// `FROM db` or `IN db`, or nothing.
     fn opt_from_schema(&mut self) -> PResult<Option<Ident<'a>>> {
-        if self.eat_any_kw(&[Kw::FROM, Kw::IN]).is_some() { self.ident().map(Some) } else { Ok(None) }
+        if self.eat_any_kw(&[Kw::FROM, Kw::IN]).is_some() {
+            self.ident().map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     /// `FROM t [FROM db]`
@@ -74,14 +88,25 @@ impl<'a> Parser<'a> {
 
     fn show_tables_columns(&mut self, extended: bool, full: bool) -> PResult<ShowWhat<'a>> {
         if self.advance().keyword == Kw::TABLES {
-            return Ok(ShowWhat::Tables { extended, full, schema: self.opt_from_schema()? });
+            return Ok(ShowWhat::Tables {
+                extended,
+                full,
+                schema: self.opt_from_schema()?,
+            });
         }
-        Ok(ShowWhat::Columns { extended, full, table: self.from_table()? })
+        Ok(ShowWhat::Columns {
+            extended,
+            full,
+            table: self.from_table()?,
+        })
     }
 
     fn show_index(&mut self, extended: bool) -> PResult<ShowWhat<'a>> {
         self.advance();
-        Ok(ShowWhat::Index { extended, table: self.from_table()? })
+        Ok(ShowWhat::Index {
+            extended,
+            table: self.from_table()?,
+        })
     }
 
     /// VARIABLES and STATUS.
@@ -125,10 +150,16 @@ impl<'a> Parser<'a> {
             Kw::TABLES | Kw::COLUMNS | Kw::FIELDS => return self.show_tables_columns(false, false),
             Kw::INDEX | Kw::INDEXES | Kw::KEYS => return self.show_index(false),
             Kw::COUNT => return self.show_count(),
-            Kw::CHARACTER | Kw::CHARSET | Kw::CHAR if self.eat_charset_words() => return Ok(ShowWhat::Charset),
+            Kw::CHARACTER | Kw::CHARSET | Kw::CHAR if self.eat_charset_words() => {
+                return Ok(ShowWhat::Charset);
+            }
             Kw::GRANTS => {
                 self.advance();
-                let account = if self.eat_kw(Kw::FOR) { Some(self.account()?) } else { None };
+                let account = if self.eat_kw(Kw::FOR) {
+                    Some(self.account()?)
+                } else {
+                    None
+                };
                 return Ok(ShowWhat::Grants(account));
             }
             Kw::TRIGGERS => {
@@ -213,8 +244,16 @@ impl<'a> Parser<'a> {
     fn show_binlog_events(&mut self) -> PResult<ShowWhat<'a>> {
         self.advance();
         self.expect_kw(Kw::EVENTS)?;
-        let log = if self.eat_kw(Kw::IN) { Some(self.string()?) } else { None };
-        let position = if self.eat_kw(Kw::FROM) { Some(self.uint()?) } else { None };
+        let log = if self.eat_kw(Kw::IN) {
+            Some(self.string()?)
+        } else {
+            None
+        };
+        let position = if self.eat_kw(Kw::FROM) {
+            Some(self.uint()?)
+        } else {
+            None
+        };
         Ok(ShowWhat::BinlogEvents(log, position))
     }
 
@@ -225,9 +264,10 @@ impl<'a> Parser<'a> {
         Ok(match keyword {
             Kw::TABLE => ShowWhat::CreateTable(self.table_name()?),
             Kw::VIEW => ShowWhat::CreateView(self.table_name()?),
-            Kw::DATABASE | Kw::SCHEMA => {
-                ShowWhat::CreateDatabase { if_not_exists: self.if_not_exists()?, name: self.ident()? }
-            }
+            Kw::DATABASE | Kw::SCHEMA => ShowWhat::CreateDatabase {
+                if_not_exists: self.if_not_exists()?,
+                name: self.ident()?,
+            },
             Kw::PROCEDURE => ShowWhat::CreateProgram(ProgramKind::Procedure, self.table_name()?),
             Kw::FUNCTION => ShowWhat::CreateProgram(ProgramKind::Function, self.table_name()?),
             Kw::TRIGGER => ShowWhat::CreateProgram(ProgramKind::Trigger, self.table_name()?),
@@ -240,12 +280,19 @@ impl<'a> Parser<'a> {
     /// DESCRIBE, DESC or EXPLAIN, at the word.
     pub(super) fn explain(&mut self) -> PResult<Statement<'a>> {
         self.advance();
-        let mut explain = Explain { analyze: false, format: None, target: ExplainTarget::Connection(0) };
+        let mut explain = Explain {
+            analyze: false,
+            format: None,
+            target: ExplainTarget::Connection(0),
+        };
         let next = self.peek().keyword;
         let table_named = self.is_ident()
             && !self.is_kw(Kw::FORMAT)
             && !(self.is_any_kw(&[Kw::EXTENDED, Kw::PARTITIONS])
-                && matches!(next, Kw::SELECT | Kw::INSERT | Kw::UPDATE | Kw::DELETE | Kw::REPLACE));
+                && matches!(
+                    next,
+                    Kw::SELECT | Kw::INSERT | Kw::UPDATE | Kw::DELETE | Kw::REPLACE
+                ));
         if table_named {
             return self.describe();
         }

@@ -2,8 +2,9 @@
 //! reserved but call functions.
 
 use super::super::ast::{
-    Cast, CharUsing, ConvertUsing, DataType, Expr, ExprKind, Ident, IntervalArith, JsonOnResponse, JsonValue, Literal,
-    Match, MatchMode, TemporalKind, TimestampArith, Trim, TrimSide, TypeKind, WeightString,
+    Cast, CharUsing, ConvertUsing, DataType, Expr, ExprKind, Ident, IntervalArith, JsonOnResponse,
+    JsonValue, Literal, Match, MatchMode, TemporalKind, TimestampArith, Trim, TrimSide, TypeKind,
+    WeightString,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
@@ -55,8 +56,14 @@ impl<'a> Parser<'a> {
                 }
                 Ok(self.node(start, ExprKind::Row(items)))
             }
-            Kw::CURRENT_DATE | Kw::UTC_DATE | Kw::CURRENT_USER => self.call_without_parens(called, false),
-            Kw::CURRENT_TIME | Kw::CURRENT_TIMESTAMP | Kw::LOCALTIME | Kw::LOCALTIMESTAMP | Kw::UTC_TIME
+            Kw::CURRENT_DATE | Kw::UTC_DATE | Kw::CURRENT_USER => {
+                self.call_without_parens(called, false)
+            }
+            Kw::CURRENT_TIME
+            | Kw::CURRENT_TIMESTAMP
+            | Kw::LOCALTIME
+            | Kw::LOCALTIMESTAMP
+            | Kw::UTC_TIME
             | Kw::UTC_TIMESTAMP => self.call_without_parens(called, true),
             Kw::DEFAULT => {
                 self.advance();
@@ -74,14 +81,29 @@ impl<'a> Parser<'a> {
                 self.expect(K::RightParen)?;
                 Ok(self.node(start, ExprKind::ValuesOf(self.alloc(column))))
             }
-            Kw::CONVERT | Kw::CHAR | Kw::MATCH | Kw::WEIGHT_STRING | Kw::JSON_VALUE | Kw::TIMESTAMPADD
-            | Kw::TIMESTAMPDIFF | Kw::GET_FORMAT
+            Kw::CONVERT
+            | Kw::CHAR
+            | Kw::MATCH
+            | Kw::WEIGHT_STRING
+            | Kw::JSON_VALUE
+            | Kw::TIMESTAMPADD
+            | Kw::TIMESTAMPDIFF
+            | Kw::GET_FORMAT
                 if called =>
             {
                 self.nested(|p| p.special_call(keyword))
             }
-            Kw::CAST | Kw::EXTRACT | Kw::TRIM | Kw::SUBSTRING | Kw::SUBSTR | Kw::MID | Kw::POSITION | Kw::DATE_ADD
-            | Kw::DATE_SUB | Kw::ADDDATE | Kw::SUBDATE
+            Kw::CAST
+            | Kw::EXTRACT
+            | Kw::TRIM
+            | Kw::SUBSTRING
+            | Kw::SUBSTR
+            | Kw::MID
+            | Kw::POSITION
+            | Kw::DATE_ADD
+            | Kw::DATE_SUB
+            | Kw::ADDDATE
+            | Kw::SUBDATE
                 if adjacent =>
             {
                 self.nested(|p| p.special_call(keyword))
@@ -114,7 +136,9 @@ impl<'a> Parser<'a> {
             if digits && !self.is(K::RightParen) {
                 let arg_start = self.token.start;
                 let value = self.uint()?;
-                args = std::slice::from_ref(self.alloc(self.node(arg_start, ExprKind::Literal(Literal::Int(value)))));
+                args = std::slice::from_ref(
+                    self.alloc(self.node(arg_start, ExprKind::Literal(Literal::Int(value)))),
+                );
             }
             self.expect(K::RightParen)?;
         }
@@ -145,10 +169,15 @@ impl<'a> Parser<'a> {
                 let needle = self.bit_expr()?;
                 self.expect_kw(Kw::IN)?;
                 let hay = self.expr()?;
-                let locate = Ident { name: "LOCATE", span: name.span };
+                let locate = Ident {
+                    name: "LOCATE",
+                    span: name.span,
+                };
                 self.plain_call(locate, self.arena.alloc([needle, hay]))
             }
-            Kw::DATE_ADD | Kw::DATE_SUB | Kw::ADDDATE | Kw::SUBDATE => self.date_add(keyword, name)?,
+            Kw::DATE_ADD | Kw::DATE_SUB | Kw::ADDDATE | Kw::SUBDATE => {
+                self.date_add(keyword, name)?
+            }
             Kw::WEIGHT_STRING => self.weight_string()?,
             Kw::JSON_VALUE => self.json_value()?,
             Kw::TIMESTAMPADD | Kw::TIMESTAMPDIFF => {
@@ -157,11 +186,17 @@ impl<'a> Parser<'a> {
                 let a = self.expr()?;
                 self.expect(K::Comma)?;
                 let b = self.expr()?;
-                let node = TimestampArith { diff: keyword == Kw::TIMESTAMPDIFF, unit, a, b };
+                let node = TimestampArith {
+                    diff: keyword == Kw::TIMESTAMPDIFF,
+                    unit,
+                    a,
+                    b,
+                };
                 ExprKind::TimestampArith(self.alloc(node))
             }
             Kw::GET_FORMAT => {
-                let kind = match self.eat_any_kw(&[Kw::DATE, Kw::TIME, Kw::DATETIME, Kw::TIMESTAMP]) {
+                let kind = match self.eat_any_kw(&[Kw::DATE, Kw::TIME, Kw::DATETIME, Kw::TIMESTAMP])
+                {
                     Some(Kw::DATE) => TemporalKind::Date,
                     Some(Kw::TIME) => TemporalKind::Time,
                     Some(_) => TemporalKind::DateTime,
@@ -188,18 +223,30 @@ impl<'a> Parser<'a> {
         self.expect_kw(Kw::AS)?;
         let ty = self.cast_type()?;
         let array = self.eat_kw(Kw::ARRAY);
-        Ok(ExprKind::Cast(self.alloc(Cast { expr, ty, array, time_zone })))
+        Ok(ExprKind::Cast(self.alloc(Cast {
+            expr,
+            ty,
+            array,
+            time_zone,
+        })))
     }
 
     fn convert(&mut self) -> PResult<ExprKind<'a>> {
         let expr = self.expr()?;
         if self.eat_kw(Kw::USING) {
             let charset = self.charset_name()?;
-            return Ok(ExprKind::ConvertUsing(self.alloc(ConvertUsing { expr, charset })));
+            return Ok(ExprKind::ConvertUsing(
+                self.alloc(ConvertUsing { expr, charset }),
+            ));
         }
         self.expect(K::Comma)?;
         let ty = self.cast_type()?;
-        Ok(ExprKind::Cast(self.alloc(Cast { expr, ty, array: false, time_zone: None })))
+        Ok(ExprKind::Cast(self.alloc(Cast {
+            expr,
+            ty,
+            array: false,
+            time_zone: None,
+        })))
     }
 
     fn char_call(&mut self, name: Ident<'a>) -> PResult<ExprKind<'a>> {
@@ -220,15 +267,27 @@ impl<'a> Parser<'a> {
         };
         let default = side.unwrap_or(TrimSide::Both);
         let node = if side.is_some() && self.eat_kw(Kw::FROM) {
-            Trim { side: default, what: None, from: self.expr()? }
+            Trim {
+                side: default,
+                what: None,
+                from: self.expr()?,
+            }
         } else {
             let first = self.expr()?;
             if self.eat_kw(Kw::FROM) {
-                Trim { side: default, what: Some(first), from: self.expr()? }
+                Trim {
+                    side: default,
+                    what: Some(first),
+                    from: self.expr()?,
+                }
             } else if side.is_some() {
                 return self.error();
             } else {
-                Trim { side: default, what: None, from: first }
+                Trim {
+                    side: default,
+                    what: None,
+                    from: first,
+                }
             }
         };
         Ok(ExprKind::Trim(self.alloc(node)))
@@ -244,7 +303,11 @@ impl<'a> Parser<'a> {
             self.expect(K::Comma)?;
         }
         args.push(self.expr()?);
-        let more = if words { self.eat_kw(Kw::FOR) } else { self.eat(K::Comma) };
+        let more = if words {
+            self.eat_kw(Kw::FOR)
+        } else {
+            self.eat(K::Comma)
+        };
         if more {
             args.push(self.expr()?);
         }
@@ -260,7 +323,12 @@ impl<'a> Parser<'a> {
             let amount = self.expr()?;
             let unit = self.interval_unit()?;
             let subtract = matches!(keyword, Kw::DATE_SUB | Kw::SUBDATE);
-            return Ok(ExprKind::IntervalArith(self.alloc(IntervalArith { date, subtract, amount, unit })));
+            return Ok(ExprKind::IntervalArith(self.alloc(IntervalArith {
+                date,
+                subtract,
+                amount,
+                unit,
+            })));
         }
         if matches!(keyword, Kw::DATE_ADD | Kw::DATE_SUB) {
             return self.error();
@@ -271,7 +339,11 @@ impl<'a> Parser<'a> {
 
     fn weight_string(&mut self) -> PResult<ExprKind<'a>> {
         let expr = self.expr()?;
-        let mut node = WeightString { expr, binary: false, length: None };
+        let mut node = WeightString {
+            expr,
+            binary: false,
+            length: None,
+        };
         if self.eat_kw(Kw::AS) {
             node.binary = match self.eat_any_kw(&[Kw::BINARY, Kw::CHAR]) {
                 Some(word) => word == Kw::BINARY,
@@ -288,14 +360,26 @@ impl<'a> Parser<'a> {
         let doc = self.expr()?;
         self.expect(K::Comma)?;
         let path = self.string()?;
-        let returning = if self.eat_kw(Kw::RETURNING) { Some(self.cast_type()?) } else { None };
+        let returning = if self.eat_kw(Kw::RETURNING) {
+            Some(self.cast_type()?)
+        } else {
+            None
+        };
         let (on_empty, on_error) = self.json_responses()?;
-        Ok(ExprKind::JsonValue(self.alloc(JsonValue { doc, path, returning, on_empty, on_error })))
+        Ok(ExprKind::JsonValue(self.alloc(JsonValue {
+            doc,
+            path,
+            returning,
+            on_empty,
+            on_error,
+        })))
     }
 
     /// `[response ON EMPTY] [response ON ERROR]`
     #[expect(clippy::type_complexity, reason = "two optional clauses of one type")]
-    pub(super) fn json_responses(&mut self) -> PResult<(Option<JsonOnResponse<'a>>, Option<JsonOnResponse<'a>>)> {
+    pub(super) fn json_responses(
+        &mut self,
+    ) -> PResult<(Option<JsonOnResponse<'a>>, Option<JsonOnResponse<'a>>)> {
         let (mut on_empty, mut on_error) = (None, None);
         loop {
             let response = match self.eat_any_kw(&[Kw::ERROR, Kw::NULL, Kw::DEFAULT]) {
@@ -362,7 +446,14 @@ impl<'a> Parser<'a> {
             mode = MatchMode::QueryExpansion;
         }
         self.expect(K::RightParen)?;
-        Ok(self.node(start, ExprKind::Match(self.alloc(Match { columns, against, mode }))))
+        Ok(self.node(
+            start,
+            ExprKind::Match(self.alloc(Match {
+                columns,
+                against,
+                mode,
+            })),
+        ))
     }
 
     /// A type as CAST takes it.
@@ -383,8 +474,26 @@ impl<'a> Parser<'a> {
 fn calls_though_reserved(keyword: Kw) -> bool {
     matches!(
         keyword,
-        Kw::IF | Kw::LEFT | Kw::RIGHT | Kw::REPLACE | Kw::INSERT | Kw::REPEAT | Kw::MOD | Kw::DATABASE | Kw::SCHEMA
-            | Kw::CUME_DIST | Kw::DENSE_RANK | Kw::FIRST_VALUE | Kw::LAG | Kw::LAST_VALUE | Kw::LEAD | Kw::NTH_VALUE
-            | Kw::NTILE | Kw::PERCENT_RANK | Kw::RANK | Kw::ROW_NUMBER | Kw::GROUPING
+        Kw::IF
+            | Kw::LEFT
+            | Kw::RIGHT
+            | Kw::REPLACE
+            | Kw::INSERT
+            | Kw::REPEAT
+            | Kw::MOD
+            | Kw::DATABASE
+            | Kw::SCHEMA
+            | Kw::CUME_DIST
+            | Kw::DENSE_RANK
+            | Kw::FIRST_VALUE
+            | Kw::LAG
+            | Kw::LAST_VALUE
+            | Kw::LEAD
+            | Kw::NTH_VALUE
+            | Kw::NTILE
+            | Kw::PERCENT_RANK
+            | Kw::RANK
+            | Kw::ROW_NUMBER
+            | Kw::GROUPING
     )
 }

@@ -1,9 +1,9 @@
 //! The parts of a table's definition: columns, indexes, constraints, options.
 
 use super::super::ast::{
-    CheckDef, ColumnAttr, ColumnDef, ExprKind, ForeignKeyAction, ForeignKeyDef, ForeignKeyMatch, Ident,
-    IndexAlgorithm, IndexDef, IndexKind, IndexOption, IndexPart, IndexPartKey, OptionValue, References, TableElement,
-    TableOption, UnaryOp,
+    CheckDef, ColumnAttr, ColumnDef, ExprKind, ForeignKeyAction, ForeignKeyDef, ForeignKeyMatch,
+    Ident, IndexAlgorithm, IndexDef, IndexKind, IndexOption, IndexPart, IndexPartKey, OptionValue,
+    References, TableElement, TableOption, UnaryOp,
 };
 use super::super::ast::{Expr, Literal};
 use super::super::keyword::Keyword as Kw;
@@ -23,7 +23,14 @@ impl<'a> Parser<'a> {
     pub(super) fn opt_constraint_element(&mut self) -> PResult<Option<TableElement<'a>>> {
         let begins = matches!(
             self.token.keyword,
-            Kw::CONSTRAINT | Kw::PRIMARY | Kw::UNIQUE | Kw::KEY | Kw::INDEX | Kw::FULLTEXT | Kw::SPATIAL | Kw::FOREIGN
+            Kw::CONSTRAINT
+                | Kw::PRIMARY
+                | Kw::UNIQUE
+                | Kw::KEY
+                | Kw::INDEX
+                | Kw::FULLTEXT
+                | Kw::SPATIAL
+                | Kw::FOREIGN
                 | Kw::CHECK
         );
         if !begins {
@@ -58,10 +65,17 @@ impl<'a> Parser<'a> {
             Kw::SPATIAL => IndexKind::Spatial,
             _ => IndexKind::Plain,
         };
-        if matches!(kind, IndexKind::Unique | IndexKind::Fulltext | IndexKind::Spatial) {
+        if matches!(
+            kind,
+            IndexKind::Unique | IndexKind::Fulltext | IndexKind::Spatial
+        ) {
             self.eat_any_kw(&[Kw::KEY, Kw::INDEX]);
         }
-        let name = if self.is_ident() { Some(self.ident()?) } else { None };
+        let name = if self.is_ident() {
+            Some(self.ident()?)
+        } else {
+            None
+        };
         let mut options = self.list();
         if let Some(using) = self.opt_using()? {
             options.push(IndexOption::Using(using));
@@ -70,7 +84,13 @@ impl<'a> Parser<'a> {
         while let Some(option) = self.opt_index_option()? {
             options.push(option);
         }
-        Ok(IndexDef { kind, constraint, name, parts, options: options.into_bump_slice() })
+        Ok(IndexDef {
+            kind,
+            constraint,
+            name,
+            parts,
+            options: options.into_bump_slice(),
+        })
     }
 
     /// `column [(length)] [ASC|DESC]`, `(expr) [ASC|DESC]`
@@ -112,7 +132,8 @@ impl<'a> Parser<'a> {
         if let Some(using) = self.opt_using()? {
             return Ok(Some(IndexOption::Using(using)));
         }
-        let option = match self.token.keyword {
+        let keyword = self.token.keyword;
+        let option = match keyword {
             Kw::KEY_BLOCK_SIZE => {
                 self.advance();
                 self.opt_eq();
@@ -127,7 +148,9 @@ impl<'a> Parser<'a> {
                 self.advance();
                 IndexOption::Comment(self.string()?)
             }
-            Kw::VISIBLE | Kw::INVISIBLE => IndexOption::Visible(self.advance().keyword == Kw::VISIBLE),
+            Kw::VISIBLE | Kw::INVISIBLE => {
+                IndexOption::Visible(self.advance().keyword == Kw::VISIBLE)
+            }
             Kw::ENGINE_ATTRIBUTE => {
                 self.advance();
                 self.opt_eq();
@@ -146,10 +169,19 @@ impl<'a> Parser<'a> {
     fn foreign_key(&mut self, constraint: Option<Ident<'a>>) -> PResult<ForeignKeyDef<'a>> {
         self.advance();
         self.expect_kw(Kw::KEY)?;
-        let index_name = if self.is_ident() { Some(self.ident()?) } else { None };
+        let index_name = if self.is_ident() {
+            Some(self.ident()?)
+        } else {
+            None
+        };
         let columns = self.paren_idents()?;
         let references = self.references()?;
-        Ok(ForeignKeyDef { constraint, index_name, columns, references })
+        Ok(ForeignKeyDef {
+            constraint,
+            index_name,
+            columns,
+            references,
+        })
     }
 
     /// REFERENCES, at the word. The columns may be left out, as for a published NDB schema, when
@@ -158,20 +190,32 @@ impl<'a> Parser<'a> {
         self.expect_kw(Kw::REFERENCES)?;
         let table = self.table_name()?;
         let columns = self.opt_paren_idents()?;
-        let mut references = References { table, columns, matching: None, on_delete: None, on_update: None };
+        let mut references = References {
+            table,
+            columns,
+            matching: None,
+            on_delete: None,
+            on_update: None,
+        };
         if self.eat_kw(Kw::MATCH) {
-            references.matching = Some(match self.eat_any_kw(&[Kw::FULL, Kw::PARTIAL, Kw::SIMPLE]) {
-                Some(Kw::FULL) => ForeignKeyMatch::Full,
-                Some(Kw::PARTIAL) => ForeignKeyMatch::Partial,
-                Some(_) => ForeignKeyMatch::Simple,
-                None => return self.error(),
-            });
+            references.matching = Some(
+                match self.eat_any_kw(&[Kw::FULL, Kw::PARTIAL, Kw::SIMPLE]) {
+                    Some(Kw::FULL) => ForeignKeyMatch::Full,
+                    Some(Kw::PARTIAL) => ForeignKeyMatch::Partial,
+                    Some(_) => ForeignKeyMatch::Simple,
+                    None => return self.error(),
+                },
+            );
         }
         while self.is_kw(Kw::ON) && matches!(self.peek().keyword, Kw::DELETE | Kw::UPDATE) {
             self.advance();
             let delete = self.advance().keyword == Kw::DELETE;
             let action = self.foreign_key_action()?;
-            let slot = if delete { &mut references.on_delete } else { &mut references.on_update };
+            let slot = if delete {
+                &mut references.on_delete
+            } else {
+                &mut references.on_update
+            };
             if slot.replace(action).is_some() {
                 return self.error();
             }
@@ -202,7 +246,11 @@ impl<'a> Parser<'a> {
             self.eat_kw(Kw::ENFORCED);
             true
         };
-        Ok(CheckDef { constraint, expr, enforced })
+        Ok(CheckDef {
+            constraint,
+            expr,
+            enforced,
+        })
     }
 
     /// A column with its name.
@@ -213,7 +261,11 @@ impl<'a> Parser<'a> {
         while let Some(attr) = self.opt_column_attr()? {
             attrs.push(attr);
         }
-        Ok(ColumnDef { name, ty, attrs: attrs.into_bump_slice() })
+        Ok(ColumnDef {
+            name,
+            ty,
+            attrs: attrs.into_bump_slice(),
+        })
     }
 
     fn opt_column_attr(&mut self) -> PResult<Option<ColumnAttr<'a>>> {
@@ -263,7 +315,11 @@ impl<'a> Parser<'a> {
             Kw::CHECK => ColumnAttr::Check(self.check(None)?),
             Kw::CONSTRAINT => {
                 self.advance();
-                let name = if self.is_ident() { Some(self.ident()?) } else { None };
+                let name = if self.is_ident() {
+                    Some(self.ident()?)
+                } else {
+                    None
+                };
                 if !self.is_kw(Kw::CHECK) {
                     return self.error();
                 }
@@ -287,7 +343,11 @@ impl<'a> Parser<'a> {
         let keyword = self.token.keyword;
         if !matches!(
             keyword,
-            Kw::COLUMN_FORMAT | Kw::STORAGE | Kw::SRID | Kw::ENGINE_ATTRIBUTE | Kw::SECONDARY_ENGINE_ATTRIBUTE
+            Kw::COLUMN_FORMAT
+                | Kw::STORAGE
+                | Kw::SRID
+                | Kw::ENGINE_ATTRIBUTE
+                | Kw::SECONDARY_ENGINE_ATTRIBUTE
         ) {
             return Ok(None);
         }
@@ -329,13 +389,21 @@ impl<'a> Parser<'a> {
                 signed
                     && matches!(
                         inner.kind,
-                        ExprKind::Literal(Literal::Int(_) | Literal::Decimal(_) | Literal::Float(_))
+                        ExprKind::Literal(
+                            Literal::Int(_) | Literal::Decimal(_) | Literal::Float(_)
+                        )
                     )
             }
-            ExprKind::Func(func) => is_now(func.name.name) && func.schema.is_none() && func.over.is_none(),
+            ExprKind::Func(func) => {
+                is_now(func.name.name) && func.schema.is_none() && func.over.is_none()
+            }
             _ => false,
         };
-        if valid { Ok(expr) } else { self.error_at(expr.span) }
+        if valid {
+            Ok(expr)
+        } else {
+            self.error_at(expr.span)
+        }
     }
 
     /// A synonym of NOW with its fractional digits.
@@ -346,7 +414,12 @@ impl<'a> Parser<'a> {
         {
             return match func.args {
                 [] => Ok(0),
-                [Expr { kind: ExprKind::Literal(Literal::Int(digits)), .. }] => Ok(*digits),
+                [
+                    Expr {
+                        kind: ExprKind::Literal(Literal::Int(digits)),
+                        ..
+                    },
+                ] => Ok(*digits),
                 _ => self.error_at(expr.span),
             };
         }
@@ -412,7 +485,11 @@ impl<'a> Parser<'a> {
                 TableOption::Union(self.paren_list(Self::table_name)?)
             }
             Kw::DATA | Kw::INDEX if self.peek().keyword == Kw::DIRECTORY => {
-                let name = if keyword == Kw::DATA { "DATA DIRECTORY" } else { "INDEX DIRECTORY" };
+                let name = if keyword == Kw::DATA {
+                    "DATA DIRECTORY"
+                } else {
+                    "INDEX DIRECTORY"
+                };
                 self.advance();
                 self.advance();
                 self.opt_eq();
@@ -431,7 +508,10 @@ impl<'a> Parser<'a> {
     /// `[DEFAULT] CHARACTER SET [=] x`, `[DEFAULT] COLLATE [=] x`
     fn opt_charset_option(&mut self) -> PResult<Option<TableOption<'a>>> {
         let default = self.is_kw(Kw::DEFAULT)
-            && matches!(self.peek().keyword, Kw::CHARACTER | Kw::CHARSET | Kw::COLLATE | Kw::CHAR);
+            && matches!(
+                self.peek().keyword,
+                Kw::CHARACTER | Kw::CHARSET | Kw::COLLATE | Kw::CHAR
+            );
         if default {
             self.advance();
         }
@@ -456,16 +536,34 @@ impl<'a> Parser<'a> {
 }
 
 fn is_now(name: &str) -> bool {
-    ["CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"].iter().any(|now| now.eq_ignore_ascii_case(name))
+    ["CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"]
+        .iter()
+        .any(|now| now.eq_ignore_ascii_case(name))
 }
 
 fn is_other_option(keyword: Kw) -> bool {
     matches!(
         keyword,
-        Kw::AUTOEXTEND_SIZE | Kw::AVG_ROW_LENGTH | Kw::CHECKSUM | Kw::COMPRESSION | Kw::CONNECTION
-            | Kw::DELAY_KEY_WRITE | Kw::ENCRYPTION | Kw::ENGINE_ATTRIBUTE | Kw::INSERT_METHOD | Kw::KEY_BLOCK_SIZE
-            | Kw::MAX_ROWS | Kw::MIN_ROWS | Kw::PACK_KEYS | Kw::PASSWORD | Kw::SECONDARY_ENGINE
-            | Kw::SECONDARY_ENGINE_ATTRIBUTE | Kw::STATS_AUTO_RECALC | Kw::STATS_PERSISTENT
-            | Kw::STATS_SAMPLE_PAGES | Kw::TABLESPACE | Kw::STORAGE
+        Kw::AUTOEXTEND_SIZE
+            | Kw::AVG_ROW_LENGTH
+            | Kw::CHECKSUM
+            | Kw::COMPRESSION
+            | Kw::CONNECTION
+            | Kw::DELAY_KEY_WRITE
+            | Kw::ENCRYPTION
+            | Kw::ENGINE_ATTRIBUTE
+            | Kw::INSERT_METHOD
+            | Kw::KEY_BLOCK_SIZE
+            | Kw::MAX_ROWS
+            | Kw::MIN_ROWS
+            | Kw::PACK_KEYS
+            | Kw::PASSWORD
+            | Kw::SECONDARY_ENGINE
+            | Kw::SECONDARY_ENGINE_ATTRIBUTE
+            | Kw::STATS_AUTO_RECALC
+            | Kw::STATS_PERSISTENT
+            | Kw::STATS_SAMPLE_PAGES
+            | Kw::TABLESPACE
+            | Kw::STORAGE
     )
 }

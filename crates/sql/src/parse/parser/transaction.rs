@@ -1,6 +1,8 @@
 //! Transactions, savepoints, XA, LOCK TABLES.
 
-use super::super::ast::{Completion, LockTable, StartTransaction, Statement, TableLock, Xa, XaEnd, XaStart, Xid};
+use super::super::ast::{
+    Completion, LockTable, StartTransaction, Statement, TableLock, Xa, XaEnd, XaStart, Xid,
+};
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
@@ -124,7 +126,11 @@ impl<'a> Parser<'a> {
     }
 
     fn xid(&mut self) -> PResult<Xid<'a>> {
-        let mut xid = Xid { global: self.bytes()?, branch: &[], format: 1 };
+        let mut xid = Xid {
+            global: self.bytes()?,
+            branch: &[],
+            format: 1,
+        };
         if self.eat(K::Comma) {
             xid.branch = self.bytes()?;
             if self.eat(K::Comma) {

@@ -27,8 +27,14 @@ impl<'a> Parser<'a> {
     /// A type with its attributes.
     pub(super) fn data_type(&mut self) -> PResult<DataType<'a>> {
         let start = self.token.start;
-        let keyword = if self.is(K::Word) { self.token.keyword } else { Kw::NONE };
-        let Some(kind) = type_kind(keyword) else { return self.error() };
+        let keyword = if self.is(K::Word) {
+            self.token.keyword
+        } else {
+            Kw::NONE
+        };
+        let Some(kind) = type_kind(keyword) else {
+            return self.error();
+        };
         self.advance();
         let mut ty = DataType::plain(kind);
         match keyword {
@@ -55,18 +61,24 @@ impl<'a> Parser<'a> {
     /// `NATIONAL CHAR`, `NCHAR VARYING` and the like, which are in utf8mb3.
     fn national(&mut self, keyword: Kw, ty: &mut DataType<'a>) -> PResult<()> {
         if keyword == Kw::NATIONAL {
-            ty.kind = match self.eat_any_kw(&[Kw::CHAR, Kw::CHARACTER, Kw::VARCHAR, Kw::VARCHARACTER]) {
-                Some(Kw::CHAR | Kw::CHARACTER) => TypeKind::Char,
-                Some(_) => TypeKind::VarChar,
-                None => return self.error(),
-            };
-        } else if keyword == Kw::NCHAR && self.eat_any_kw(&[Kw::VARCHAR, Kw::VARCHARACTER]).is_some() {
+            ty.kind =
+                match self.eat_any_kw(&[Kw::CHAR, Kw::CHARACTER, Kw::VARCHAR, Kw::VARCHARACTER]) {
+                    Some(Kw::CHAR | Kw::CHARACTER) => TypeKind::Char,
+                    Some(_) => TypeKind::VarChar,
+                    None => return self.error(),
+                };
+        } else if keyword == Kw::NCHAR
+            && self.eat_any_kw(&[Kw::VARCHAR, Kw::VARCHARACTER]).is_some()
+        {
             ty.kind = TypeKind::VarChar;
         }
         if self.eat_kw(Kw::VARYING) {
             ty.kind = TypeKind::VarChar;
         }
-        ty.charset = Some(Ident { name: "utf8mb3", span: self.token.span() });
+        ty.charset = Some(Ident {
+            name: "utf8mb3",
+            span: self.token.span(),
+        });
         Ok(())
     }
 
@@ -100,12 +112,27 @@ impl<'a> Parser<'a> {
         use TypeKind as T;
         let numeric = matches!(
             ty.kind,
-            T::TinyInt | T::SmallInt | T::MediumInt | T::Int | T::BigInt | T::Float | T::Double | T::Real | T::Decimal
+            T::TinyInt
+                | T::SmallInt
+                | T::MediumInt
+                | T::Int
+                | T::BigInt
+                | T::Float
+                | T::Double
+                | T::Real
+                | T::Decimal
                 | T::Year
         );
         let text = matches!(
             ty.kind,
-            T::Char | T::VarChar | T::TinyText | T::Text | T::MediumText | T::LongText | T::Enum | T::Set
+            T::Char
+                | T::VarChar
+                | T::TinyText
+                | T::Text
+                | T::MediumText
+                | T::LongText
+                | T::Enum
+                | T::Set
         );
         loop {
             match self.token.keyword {
@@ -116,9 +143,24 @@ impl<'a> Parser<'a> {
                     ty.unsigned = true;
                 }
                 Kw::BINARY if text => ty.binary = true,
-                Kw::ASCII if text => ty.charset = Some(Ident { name: "latin1", span: self.token.span() }),
-                Kw::UNICODE if text => ty.charset = Some(Ident { name: "ucs2", span: self.token.span() }),
-                Kw::BYTE if text => ty.charset = Some(Ident { name: "binary", span: self.token.span() }),
+                Kw::ASCII if text => {
+                    ty.charset = Some(Ident {
+                        name: "latin1",
+                        span: self.token.span(),
+                    })
+                }
+                Kw::UNICODE if text => {
+                    ty.charset = Some(Ident {
+                        name: "ucs2",
+                        span: self.token.span(),
+                    })
+                }
+                Kw::BYTE if text => {
+                    ty.charset = Some(Ident {
+                        name: "binary",
+                        span: self.token.span(),
+                    })
+                }
                 Kw::CHARACTER | Kw::CHARSET | Kw::CHAR if text => {
                     if !self.eat_charset_words() {
                         return self.error();
