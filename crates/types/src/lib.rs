@@ -1,1 +1,53 @@
-//! Placeholder for the room `types`; filled by the commits that follow.
+//! MySQL values as pure functions: integers, DECIMAL, floats, strings and
+//! collations, dates and times, JSON text; casts, comparison, text output and
+//! the order-preserving key encoding.
+//!
+//! Nothing here reads a clock, a file or a setting: what a conversion depends
+//! on (SQL mode, session time zone, the current time) comes in through
+//! [`CastCx`]. Where to start:
+//!
+//! * [`value`]: what a value is, owned and borrowed.
+//! * [`column_type`]: what a column declares, and its persisted form.
+//! * [`cast`]: assignment to a column ([`store`]) and conversions in
+//!   expressions.
+//! * [`compare`], [`collation`]: order and equality.
+//! * [`key`]: bytes whose order is the order of the values.
+//! * [`text`]: what the text protocol shows.
+//!
+//! Invariants:
+//! 1. Every function is total: bytes that are no valid text of their
+//!    character set still compare, sort and print, in a fixed order.
+//! 2. `encode_key` orders exactly as `compare` of the same column type does.
+//! 3. Anything persisted (column types, keys, weights) carries a version.
+
+#![forbid(unsafe_code)]
+
+pub mod cast;
+pub mod collation;
+pub mod column_type;
+pub mod compare;
+pub mod decimal;
+pub mod error;
+pub mod json;
+pub mod key;
+pub mod sql_mode;
+pub mod temporal;
+pub mod text;
+pub mod time_zone;
+pub mod value;
+
+pub use cast::{
+    CastCx, storage_to_sql, store, to_bool, to_date, to_datetime, to_decimal, to_f64, to_i64,
+    to_text, to_time, to_u64,
+};
+pub use collation::{Charset, Collation};
+pub use column_type::{ColumnType, Kind};
+pub use compare::{CompareAs, compare, comparison_type};
+pub use decimal::{Decimal, DecimalError};
+pub use error::{Level, TypeError, Warning};
+pub use key::{KEY_FORMAT_VERSION, decode_key, encode_key, encode_key_prefix};
+pub use sql_mode::SqlMode;
+pub use temporal::{Date, DateTime, Time};
+pub use text::write_text;
+pub use time_zone::TimeZone;
+pub use value::{Value, ValueRef};

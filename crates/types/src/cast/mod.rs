@@ -1,0 +1,140 @@
+//! Conversions: in expressions, and to the storage value of a column.
+//!
+//! An expression never fails on a conversion: a bad value gives the nearest result
+//! (0 for text that is no number, NULL for text that is no date) and a warning, 1292.
+//! An assignment ([`store`]) fails in strict mode where the value would change, else
+//! it warns and stores the nearest value.
+//!
+//! Values handed in are SQL values: ENUM and SET may come as storage values with their type
+//! beside them; a TIMESTAMP is already in the session's time zone.
+//! [`store`] brings it back to UTC.
+
+mod expression;
+mod number;
+mod store;
+mod store_number;
+mod store_string;
+mod store_temporal;
+
+pub use expression::{
+    to_bool, to_date, to_datetime, to_decimal, to_f64, to_i64, to_text, to_time, to_u64,
+};
+pub use number::{NumberPrefix, double_prefix, round_to_i64};
+pub use store::store;
+
+use std::borrow::Cow;
+
+use crate::column_type::{ColumnType, Kind};
+use crate::error::{Level, TypeError, Warning};
+use crate::sql_mode::SqlMode;
+use crate::temporal::{DateRules, DateTime};
+use crate::text::write_text;
+use crate::time_zone::TimeZone;
+use crate::value::ValueRef;
+
+/// What a conversion needs to know, and where its warnings go.
+pub struct CastCx<'a> {
+    /// The SQL mode.
+    pub mode: SqlMode,
+    /// Whether a changed value is an error: a strict mode, and no IGNORE.
+    pub strict: bool,
+    /// Takes each warning as it arises.
+    pub warnings: &'a mut dyn FnMut(Warning),
+    /// The session's time zone.
+    pub tz: &'a TimeZone,
+    /// The statement's time, in the session's time zone.
+    pub now: DateTime,
+}
+
+impl CastCx<'_> {
+    /// Gives a warning.
+    pub fn warn(&mut self, code: u16, message: String) {
+        (self.warnings)(Warning {
+            level: Level::Warning,
+            code,
+            message,
+        });
+    }
+
+    /// Gives a note.
+    pub fn note(&mut self, code: u16, message: String) {
+        (self.warnings)(Warning {
+            level: Level::Note,
+            code,
+            message,
+        });
+    }
+
+    /// Warning 1292 of an expression: "Truncated incorrect {what} value: '{value}'".
+    pub fn truncated_incorrect(&mut self, what: &str, value: &[u8]) {
+        let message = format!("Truncated incorrect {what} value: '{}'", shown(value));
+        self.warn(crate::error::ER_TRUNCATED_WRONG_VALUE, message);
+    }
+
+    /// Warning 1292 of an expression: "Incorrect {what} value: '{value}'".
+    pub fn incorrect(&mut self, what: &str, value: &[u8]) {
+        let message = format!("Incorrect {what} value: '{}'", shown(value));
+        self.warn(crate::error::ER_TRUNCATED_WRONG_VALUE, message);
+    }
+
+    /// The rules for dates of the SQL mode, as assignments apply them: zero dates
+    /// are refused only together with strict mode, else merely warned of.
+    #[must_use]
+    pub fn date_rules(&self) -> DateRules {
+        DateRules::of(self.mode)
+    }
+
+    /// Whether fractions of the second are cut rather than rounded.
+    #[must_use]
+    pub fn truncate_fraction(&self) -> bool {
+        self.mode.contains(SqlMode::TIME_TRUNCATE_FRACTIONAL)
+    }
+}
+
+/// Ends a conversion with an error in strict mode, else warns of it.
+pub(crate) fn fail_or_warn(cx: &mut CastCx<'_>, error: TypeError) -> Result<(), TypeError> {
+    if cx.strict {
+        return Err(error);
+    }
+    cx.warn(error.code, error.message);
+    Ok(())
+}
+
+/// A value as messages show it: at most 128 bytes, bytes that are no UTF-8 as `\xNN`.
+pub(crate) fn shown(value: &[u8]) -> String {
+    let value = value.get(..128).unwrap_or(value);
+    let mut out = String::with_capacity(value.len());
+    for chunk in value.utf8_chunks() {
+        out.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            out.push_str(&format!("\\x{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// The value as SQL sees it: the index of an ENUM becomes its member's text ('' for 0); other
+/// kinds stay as they are. A SET has no such text at hand: print it with [`write_text`].
+#[must_use]
+pub fn storage_to_sql<'a>(v: ValueRef<'a>, ty: &'a ColumnType) -> ValueRef<'a> {
+    match (ty.kind, v) {
+        (Kind::Enum, ValueRef::UInt(index)) => {
+            let at = usize::try_from(index).ok().and_then(|i| i.checked_sub(1));
+            ValueRef::Bytes(at.and_then(|i| ty.members.get(i)).map_or(&[], |m| m))
+        }
+        _ => v,
+    }
+}
+
+/// The value's text, borrowed where it is text already; None for NULL.
+pub(crate) fn text_of<'a>(v: ValueRef<'a>, ty: &'a ColumnType) -> Option<Cow<'a, [u8]>> {
+    match storage_to_sql(v, ty) {
+        ValueRef::Null => None,
+        ValueRef::Bytes(b) => Some(Cow::Borrowed(b)),
+        other => {
+            let mut out = Vec::with_capacity(32);
+            write_text(other, ty, &mut out);
+            Some(Cow::Owned(out))
+        }
+    }
+}

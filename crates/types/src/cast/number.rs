@@ -1,0 +1,120 @@
+//! Numbers at the front of text.
+
+/// A number at the front of a text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NumberPrefix {
+    /// The number; 0 where there is none; the greatest double on overflow.
+    pub value: f64,
+    /// Bytes read, leading space included; 0 where there is no number.
+    pub read: usize,
+    /// The number lies outside the range of doubles.
+    pub overflow: bool,
+}
+
+fn count_digits(text: &[u8]) -> usize {
+    text.iter().take_while(|b| b.is_ascii_digit()).count()
+}
+
+fn spaces(text: &[u8]) -> usize {
+    text.iter().take_while(|b| b.is_ascii_whitespace()).count()
+}
+
+/// Reads the longest floating-point number at the front of a text, after spaces.
+#[must_use]
+pub fn double_prefix(text: &[u8]) -> NumberPrefix {
+    let none = NumberPrefix {
+        value: 0.0,
+        read: 0,
+        overflow: false,
+    };
+    let start = spaces(text);
+    let body = text.get(start..).unwrap_or_default();
+    let sign = usize::from(matches!(body.first(), Some(b'-' | b'+')));
+    let after_sign = body.get(sign..).unwrap_or_default();
+    let int = count_digits(after_sign);
+    let mut len = sign + int;
+    let mut digits = int;
+    if body.get(len) == Some(&b'.') {
+        let frac = count_digits(body.get(len + 1..).unwrap_or_default());
+        if int + frac > 0 {
+            len += 1 + frac;
+            digits += frac;
+        }
+    }
+    if digits == 0 {
+        return none;
+    }
+    if let Some([b'e' | b'E', exponent @ ..]) = body.get(len..) {
+        let sign = usize::from(matches!(exponent.first(), Some(b'-' | b'+')));
+        let exp = count_digits(exponent.get(sign..).unwrap_or_default());
+        if exp > 0 {
+            len += 1 + sign + exp;
+        }
+    }
+    let number = body.get(..len).and_then(|t| std::str::from_utf8(t).ok());
+    let value = number.and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
+    if value.is_infinite() {
+        let value = if value > 0.0 { f64::MAX } else { f64::MIN };
+        return NumberPrefix {
+            value,
+            read: start + len,
+            overflow: true,
+        };
+    }
+    NumberPrefix {
+        value,
+        read: start + len,
+        overflow: false,
+    }
+}
+
+/// An integer at the front of a text: its magnitude, sign and bytes read; None
+/// for the magnitude when it passes 64 bits.
+pub(crate) struct IntPrefix {
+    pub(crate) magnitude: Option<u64>,
+    pub(crate) negative: bool,
+    pub(crate) read: usize,
+}
+
+/// Reads the integer at the front of a text, after spaces.
+pub(crate) fn int_prefix(text: &[u8]) -> IntPrefix {
+    let start = spaces(text);
+    let body = text.get(start..).unwrap_or_default();
+    let sign = usize::from(matches!(body.first(), Some(b'-' | b'+')));
+    let after = body.get(sign..).unwrap_or_default();
+    let len = count_digits(after);
+    let magnitude = after.iter().take(len).try_fold(0u64, |v, b| {
+        v.checked_mul(10)?.checked_add(u64::from(b - b'0'))
+    });
+    IntPrefix {
+        magnitude,
+        negative: body.first() == Some(&b'-'),
+        read: if len == 0 { 0 } else { start + sign + len },
+    }
+}
+
+/// Whether there is nothing but spaces from `at` on.
+pub(crate) fn only_spaces_from(text: &[u8], at: usize) -> bool {
+    text.get(at..)
+        .unwrap_or_default()
+        .iter()
+        .all(u8::is_ascii_whitespace)
+}
+
+/// A double rounded half away from zero, and clamped to the range; whether it was.
+#[must_use]
+pub fn round_to_i64(v: f64) -> (i64, bool) {
+    let rounded = v.round();
+    // The conversion saturates; the bounds are the doubles next to the range.
+    let outside = !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded);
+    (rounded as i64, outside)
+}
+
+/// As [`round_to_i64`] for unsigned integers.
+pub(crate) fn round_to_u64(v: f64) -> (u64, bool) {
+    let rounded = v.round();
+    (
+        rounded as u64,
+        !(0.0..18_446_744_073_709_551_616.0).contains(&rounded),
+    )
+}

@@ -1,0 +1,210 @@
+//! Assignment to a column.
+
+use super::{CastCx, fail_or_warn, shown, store_number, store_string, store_temporal, text_of};
+use crate::collation::Charset;
+use crate::column_type::{ColumnType, Kind};
+use crate::error::{
+    ER_DATA_TOO_LONG, ER_INVALID_JSON_TEXT, ER_TRUNCATED_WRONG_VALUE,
+    ER_TRUNCATED_WRONG_VALUE_FOR_FIELD, ER_WARN_DATA_OUT_OF_RANGE, TypeError, WARN_DATA_TRUNCATED,
+};
+use crate::json;
+use crate::value::{Value, ValueRef};
+
+/// The column of an assignment, for conversions and messages.
+pub(super) struct Target<'a> {
+    pub(super) ty: &'a ColumnType,
+    pub(super) source: Option<&'a ColumnType>,
+    pub(super) column: &'a str,
+    pub(super) row: u64,
+}
+
+impl Target<'_> {
+    fn place(&self) -> String {
+        format!("for column '{}' at row {}", self.column, self.row)
+    }
+
+    /// 1264.
+    pub(super) fn out_of_range(&self, cx: &mut CastCx<'_>) -> Result<(), TypeError> {
+        let message = format!("Out of range value {}", self.place());
+        fail_or_warn(cx, TypeError::new(ER_WARN_DATA_OUT_OF_RANGE, message))
+    }
+
+    /// 1265.
+    pub(super) fn truncated(&self, cx: &mut CastCx<'_>) -> Result<(), TypeError> {
+        let message = format!("Data truncated {}", self.place());
+        fail_or_warn(cx, TypeError::new(WARN_DATA_TRUNCATED, message))
+    }
+
+    /// 1265 as a note, which strict mode lets pass.
+    pub(super) fn truncated_note(&self, cx: &mut CastCx<'_>) {
+        cx.note(
+            WARN_DATA_TRUNCATED,
+            format!("Data truncated {}", self.place()),
+        );
+    }
+
+    /// 1406 in strict mode, else 1265.
+    pub(super) fn too_long(&self, cx: &mut CastCx<'_>) -> Result<(), TypeError> {
+        if cx.strict {
+            let message = format!("Data too long {}", self.place());
+            return Err(TypeError::new(ER_DATA_TOO_LONG, message));
+        }
+        self.truncated(cx)
+    }
+
+    /// 1366: "Incorrect integer value: 'abc' for column ...".
+    pub(super) fn incorrect(
+        &self,
+        what: &str,
+        value: &[u8],
+        cx: &mut CastCx<'_>,
+    ) -> Result<(), TypeError> {
+        self.incorrect_shown(what, &shown(value), cx)
+    }
+
+    /// As [`Target::incorrect`], the value being ready to be shown.
+    pub(super) fn incorrect_shown(
+        &self,
+        what: &str,
+        value: &str,
+        cx: &mut CastCx<'_>,
+    ) -> Result<(), TypeError> {
+        let message = format!("Incorrect {what} value: '{value}' {}", self.place());
+        fail_or_warn(
+            cx,
+            TypeError::new(ER_TRUNCATED_WRONG_VALUE_FOR_FIELD, message),
+        )
+    }
+
+    /// 1292: "Incorrect datetime value: 'abc' for column ..."; in non-strict mode
+    /// the warning is 1265 where `cut`, else 1264.
+    pub(super) fn incorrect_temporal(
+        &self,
+        what: &str,
+        value: &[u8],
+        cut: bool,
+        cx: &mut CastCx<'_>,
+    ) -> Result<(), TypeError> {
+        if cx.strict {
+            let message = format!(
+                "Incorrect {what} value: '{}' {}",
+                shown(value),
+                self.place()
+            );
+            return Err(TypeError::new(ER_TRUNCATED_WRONG_VALUE, message));
+        }
+        if cut {
+            self.truncated(cx)
+        } else {
+            self.out_of_range(cx)
+        }
+    }
+
+    /// The character set of the value's text: the source's, else the target's.
+    pub(super) fn source_charset(&self) -> Charset {
+        let own = self.ty.collation.charset();
+        let Some(source) = self.source else {
+            return own;
+        };
+        if source.is_string() || matches!(source.kind, Kind::Enum | Kind::Set | Kind::Json) {
+            source.collation.charset()
+        } else {
+            // Numbers and dates print in ASCII.
+            Charset::Ascii
+        }
+    }
+}
+
+/// Converts any value to the storage value of a column, as INSERT and UPDATE do: range,
+/// length, character set, dates.
+///
+/// `source` is the type of the value where known: the character set of its text, and the members
+/// of ENUM and SET. Text of no known source is taken to be in the column's
+/// character set. `column` and `row` go into messages. NULL stays NULL:
+/// NOT NULL is the caller's.
+///
+/// # Errors
+/// In strict mode, where the value would change: 1264, 1265, 1292, 1366, 1406. In any mode,
+/// JSON that does not parse: 3140.
+pub fn store(
+    value: ValueRef<'_>,
+    source: Option<&ColumnType>,
+    target: &ColumnType,
+    column: &str,
+    row: u64,
+    cx: &mut CastCx<'_>,
+) -> Result<Value, TypeError> {
+    let to = Target {
+        ty: target,
+        source,
+        column,
+        row,
+    };
+    let value = sql_view(value, source, target);
+    if value.is_null() {
+        return Ok(Value::Null);
+    }
+    match target.kind {
+        Kind::TinyInt | Kind::SmallInt | Kind::MediumInt | Kind::Int | Kind::BigInt => {
+            store_number::store_int(value, &to, cx)
+        }
+        Kind::Float | Kind::Double => store_number::store_real(value, &to, cx),
+        Kind::Decimal => store_number::store_decimal(value, &to, cx),
+        Kind::Bit => store_number::store_bit(value, &to, cx),
+        Kind::Year => store_number::store_year(value, &to, cx),
+        Kind::Date => store_temporal::store_date(value, &to, cx),
+        Kind::DateTime => store_temporal::store_datetime(value, &to, cx),
+        Kind::Timestamp => store_temporal::store_timestamp(value, &to, cx),
+        Kind::Time => store_temporal::store_time(value, &to, cx),
+        Kind::Enum => store_string::store_enum(value, &to, cx),
+        Kind::Set => store_string::store_set(value, &to, cx),
+        Kind::Json => store_json(value, &to),
+        Kind::Null => Ok(Value::Null),
+        _ => store_string::store_string(value, &to, cx),
+    }
+}
+
+/// An ENUM's index as its member, unless a number is wanted.
+fn sql_view<'a>(
+    value: ValueRef<'a>,
+    source: Option<&'a ColumnType>,
+    target: &ColumnType,
+) -> ValueRef<'a> {
+    match source {
+        Some(source) if !target.is_numeric() => super::storage_to_sql(value, source),
+        _ => value,
+    }
+}
+
+fn store_json(value: ValueRef<'_>, to: &Target<'_>) -> Result<Value, TypeError> {
+    let (text, is_text) = match value {
+        ValueRef::Bytes(b) => (std::borrow::Cow::Borrowed(b), true),
+        other => {
+            let plain = ColumnType::double();
+            let text = text_of(other, to.source.unwrap_or(&plain)).unwrap_or_default();
+            let text = std::borrow::Cow::Owned(text.into_owned());
+            (text, to.source.is_some_and(|s| s.kind == Kind::Set))
+        }
+    };
+    if !is_text
+        && !matches!(
+            value,
+            ValueRef::Int(_) | ValueRef::UInt(_) | ValueRef::Double(_) | ValueRef::Decimal(_)
+        )
+    {
+        // Dates and times become strings of JSON.
+        return Ok(Value::Bytes([b"\"", text.as_ref(), b"\""].concat()));
+    }
+    let charset = match to.source {
+        Some(source) if source.is_string() => source.collation.charset(),
+        _ => Charset::Utf8mb4,
+    };
+    let (utf8, _) = charset.convert(Charset::Utf8mb4, &text);
+    json::normalize(&utf8).map(Value::Bytes).map_err(|reason| {
+        let message = format!(
+            "Invalid JSON text: {reason} in value for column '{}'.",
+            to.column
+        );
+        TypeError::new(ER_INVALID_JSON_TEXT, message)
+    })
+}

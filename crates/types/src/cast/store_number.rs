@@ -1,0 +1,237 @@
+//! Assignment to numbers.
+
+use super::CastCx;
+use super::expression::{to_decimal, to_f64};
+use super::number::{double_prefix, only_spaces_from};
+use super::store::Target;
+use crate::column_type::{ColumnType, Kind, NOT_FIXED_DECIMALS};
+use crate::decimal::Decimal;
+use crate::error::TypeError;
+use crate::value::{Value, ValueRef};
+
+/// The value as an integer of any size, rounded; beyond 128 bits clamped.
+fn wide_int(value: ValueRef<'_>, to: &Target<'_>, cx: &mut CastCx<'_>) -> Result<i128, TypeError> {
+    Ok(match value {
+        ValueRef::Int(v) => i128::from(v),
+        ValueRef::UInt(v) => i128::from(v),
+        // The conversion saturates, far beyond every column's range.
+        ValueRef::Double(v) => v.round() as i128,
+        ValueRef::Decimal(d) => decimal_to_wide(d),
+        ValueRef::Bytes(text) => {
+            let prefix = Decimal::parse_prefix(text);
+            if prefix.read == 0 {
+                to.incorrect("integer", text, cx)?;
+            } else if !only_spaces_from(text, prefix.read) {
+                to.truncated(cx)?;
+            }
+            decimal_to_wide(prefix.value)
+        }
+        temporal => {
+            let number = to_decimal(temporal, to.ty, cx).unwrap_or(Decimal::ZERO);
+            decimal_to_wide(number)
+        }
+    })
+}
+
+fn decimal_to_wide(d: Decimal) -> i128 {
+    let exact = d
+        .to_i64()
+        .map(i128::from)
+        .or_else(|| d.to_u64().map(i128::from));
+    exact.unwrap_or(if d.is_negative() {
+        i128::MIN
+    } else {
+        i128::MAX
+    })
+}
+
+pub(super) fn store_int(
+    value: ValueRef<'_>,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<Value, TypeError> {
+    let wide = wide_int(value, to, cx)?;
+    let (low, high) = to.ty.int_range();
+    if wide < low || wide > high {
+        to.out_of_range(cx)?;
+    }
+    let clamped = wide.clamp(low, high);
+    Ok(if to.ty.unsigned {
+        Value::UInt(clamped as u64)
+    } else {
+        Value::Int(clamped as i64)
+    })
+}
+
+/// The greatest value of FLOAT(M,D) and DOUBLE(M,D).
+fn fixed_max(ty: &ColumnType) -> f64 {
+    let digits = i32::try_from(ty.length).unwrap_or(255) - i32::from(ty.decimals);
+    10f64.powi(digits) - 10f64.powi(-i32::from(ty.decimals))
+}
+
+pub(super) fn store_real(
+    value: ValueRef<'_>,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<Value, TypeError> {
+    let mut v = match value {
+        ValueRef::Bytes(text) => {
+            let prefix = double_prefix(text);
+            if prefix.overflow {
+                to.out_of_range(cx)?;
+            } else if prefix.read == 0 || !only_spaces_from(text, prefix.read) {
+                to.truncated(cx)?;
+            }
+            prefix.value
+        }
+        other => to_f64(other, to.ty, cx).unwrap_or(0.0),
+    };
+    if v.is_nan() || (to.ty.unsigned && v < 0.0) {
+        to.out_of_range(cx)?;
+        v = 0.0;
+    }
+    let mut max = if to.ty.kind == Kind::Float {
+        f64::from(f32::MAX)
+    } else {
+        f64::MAX
+    };
+    if to.ty.decimals < NOT_FIXED_DECIMALS && to.ty.length > 0 {
+        max = max.min(fixed_max(to.ty));
+        let scale = 10f64.powi(i32::from(to.ty.decimals));
+        let rounded = (v * scale).round() / scale;
+        if rounded.is_finite() {
+            v = rounded;
+        }
+    }
+    if v.abs() > max {
+        to.out_of_range(cx)?;
+        v = max.copysign(v);
+    }
+    Ok(Value::Double(if to.ty.kind == Kind::Float {
+        f64::from(v as f32)
+    } else {
+        v
+    }))
+}
+
+pub(super) fn store_decimal(
+    value: ValueRef<'_>,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<Value, TypeError> {
+    let precision = u8::try_from(to.ty.length).unwrap_or(u8::MAX);
+    let scale = to.ty.decimals;
+    let mut overflow = false;
+    let d = match value {
+        ValueRef::Bytes(text) => {
+            let prefix = Decimal::parse_prefix(text);
+            if prefix.read == 0 {
+                to.incorrect("decimal", text, cx)?;
+            } else if !prefix.overflow && !only_spaces_from(text, prefix.read) {
+                to.truncated(cx)?;
+            }
+            overflow = prefix.overflow;
+            prefix.value
+        }
+        ValueRef::Double(v) => match Decimal::from_f64(v) {
+            Ok(d) => d,
+            Err(_) => {
+                overflow = true;
+                if v < 0.0 {
+                    Decimal::from_i64(-1)
+                } else {
+                    Decimal::ZERO
+                }
+            }
+        },
+        other => to_decimal(other, to.ty, cx).unwrap_or(Decimal::ZERO),
+    };
+    if to.ty.unsigned && d.is_negative() {
+        to.out_of_range(cx)?;
+        return Ok(Value::Decimal(
+            Decimal::ZERO.rescale(scale).unwrap_or(Decimal::ZERO),
+        ));
+    }
+    let rounded = d
+        .rescale(scale)
+        .ok()
+        .filter(|r| !overflow && r.fits(precision, scale));
+    let Some(rounded) = rounded else {
+        to.out_of_range(cx)?;
+        let max = Decimal::max_value(precision, scale);
+        return Ok(Value::Decimal(if d.is_negative() {
+            max.neg()
+        } else {
+            max
+        }));
+    };
+    if d.scale() > scale && rounded.cmp_value(&d).is_ne() {
+        to.truncated_note(cx);
+    }
+    Ok(Value::Decimal(rounded))
+}
+
+pub(super) fn store_bit(
+    value: ValueRef<'_>,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<Value, TypeError> {
+    let bits = to.ty.length.clamp(1, 64);
+    let max = u64::MAX >> (64 - bits);
+    let wide = match value {
+        ValueRef::Bytes(text) => {
+            let start = text.iter().take_while(|b| **b == 0).count();
+            let text = text.get(start..).unwrap_or_default();
+            if text.len() > 8 {
+                i128::MAX
+            } else {
+                i128::from(text.iter().fold(0u64, |v, b| v << 8 | u64::from(*b)))
+            }
+        }
+        // A negative number is its bits.
+        ValueRef::Int(v) => i128::from(v as u64),
+        other => wide_int(other, to, cx)?,
+    };
+    match u64::try_from(wide) {
+        Ok(v) if v <= max => Ok(Value::UInt(v)),
+        _ => {
+            if cx.strict {
+                to.too_long(cx)?;
+            }
+            to.out_of_range(cx)?;
+            Ok(Value::UInt(max))
+        }
+    }
+}
+
+pub(super) fn store_year(
+    value: ValueRef<'_>,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<Value, TypeError> {
+    let year = match value {
+        ValueRef::Date(d) => return Ok(Value::UInt(u64::from(d.year()))),
+        ValueRef::DateTime(d) => return Ok(Value::UInt(u64::from(d.year()))),
+        ValueRef::Time(_) => return Ok(Value::UInt(u64::from(cx.now.year()))),
+        ValueRef::Bytes(text) => {
+            let v = wide_int(value, to, cx)?;
+            // Text of one to three digits means a year of this century, '0' included.
+            if v == 0 && text.len() < 4 && text.first().is_some_and(u8::is_ascii_digit) {
+                2000
+            } else {
+                v
+            }
+        }
+        other => wide_int(other, to, cx)?,
+    };
+    let year = match year {
+        1..=69 => year + 2000,
+        70..=99 => year + 1900,
+        _ => year,
+    };
+    if year == 0 || (1901..=2155).contains(&year) {
+        return Ok(Value::UInt(year as u64));
+    }
+    to.out_of_range(cx)?;
+    Ok(Value::UInt(0))
+}

@@ -1,0 +1,268 @@
+//! Assignment to strings, ENUM and SET.
+
+use std::borrow::Cow;
+
+use super::number::{int_prefix, only_spaces_from};
+use super::store::Target;
+use super::{CastCx, text_of};
+use crate::collation::Charset;
+use crate::column_type::{ColumnType, Kind};
+use crate::error::TypeError;
+use crate::text::write_text;
+use crate::value::{Value, ValueRef};
+
+/// The value's text in the source's character set.
+fn source_text<'a>(value: ValueRef<'a>, to: &'a Target<'_>) -> Cow<'a, [u8]> {
+    if let ValueRef::Bytes(b) = value {
+        return Cow::Borrowed(b);
+    }
+    if let Some(source) = to.source {
+        return text_of(value, source).unwrap_or_default();
+    }
+    // Of no known type: numbers as they are, times with as many digits as they have.
+    let fsp = match value {
+        ValueRef::DateTime(d) if d.micros() != 0 => 6,
+        ValueRef::Time(t) if t.micros() != 0 => 6,
+        _ => 0,
+    };
+    let plain = match value {
+        ValueRef::DateTime(_) => ColumnType::datetime(fsp),
+        ValueRef::Time(_) => ColumnType::time(fsp),
+        ValueRef::Double(_) => ColumnType::double(),
+        _ => ColumnType::bigint(),
+    };
+    let mut out = Vec::with_capacity(32);
+    write_text(value, &plain, &mut out);
+    Cow::Owned(out)
+}
+
+/// The value's text in the column's character set, valid there: what is
+/// not valid is cut off, with an error in strict mode.
+fn target_text<'a>(
+    value: ValueRef<'a>,
+    to: &'a Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<Cow<'a, [u8]>, TypeError> {
+    let text = source_text(value, to);
+    let (from, charset) = (to.source_charset(), to.ty.collation.charset());
+    let mut text = match from.convert(charset, &text) {
+        (Cow::Borrowed(_), _) => text,
+        (Cow::Owned(converted), lossy) => {
+            if lossy {
+                to.incorrect_shown("string", &hex_shown(first_lost(from, charset, &text)), cx)?;
+            }
+            Cow::Owned(converted)
+        }
+    };
+    if let Err(at) = charset.validate(&text) {
+        to.incorrect_shown("string", &hex_shown(text.get(at..).unwrap_or_default()), cx)?;
+        match &mut text {
+            Cow::Borrowed(b) => *b = b.get(..at).unwrap_or_default(),
+            Cow::Owned(b) => b.truncate(at),
+        }
+    }
+    Ok(text)
+}
+
+/// The text from the first character on that `to` lacks.
+fn first_lost(from: Charset, to: Charset, text: &[u8]) -> &[u8] {
+    let mut rest = text;
+    while let Some((_, len)) = from.step(rest) {
+        let (char, after) = rest.split_at(len);
+        if from.convert(to, char).1 {
+            break;
+        }
+        rest = after;
+    }
+    rest
+}
+
+/// Bytes as "Incorrect string value" shows them: ASCII as it is, others as `\xNN`,
+/// six at most and then `...`.
+fn hex_shown(text: &[u8]) -> String {
+    let mut out = String::new();
+    for byte in text.iter().take(6) {
+        if (0x20..0x7F).contains(byte) {
+            out.push(char::from(*byte));
+        } else {
+            out.push_str(&format!("\\x{byte:02X}"));
+        }
+    }
+    if text.len() > 6 {
+        out.push_str("...");
+    }
+    out
+}
+
+pub(super) fn store_string(
+    value: ValueRef<'_>,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<Value, TypeError> {
+    let text = target_text(value, to, cx)?;
+    let ty = to.ty;
+    let charset = ty.collation.charset();
+    let limit = usize::try_from(ty.length).unwrap_or(usize::MAX);
+    let keep = match ty.kind {
+        Kind::Char | Kind::VarChar if text.len() <= limit => text.len(),
+        Kind::Char | Kind::VarChar => charset.prefix_len(&text, limit),
+        Kind::Binary | Kind::VarBinary => text.len().min(limit),
+        _ => {
+            let limit = usize::try_from(ty.max_bytes()).unwrap_or(usize::MAX);
+            whole_chars(charset, &text, limit)
+        }
+    };
+    let cut = text.get(keep..).unwrap_or_default();
+    if !cut.is_empty() {
+        let spaces = charset != Charset::Binary && cut.iter().all(|b| *b == b' ');
+        match (spaces, ty.kind) {
+            (true, Kind::Char) => {}
+            (true, _) => to.truncated_note(cx),
+            (false, _) => to.too_long(cx)?,
+        }
+    }
+    let mut out = text.into_owned();
+    out.truncate(keep);
+    match ty.kind {
+        Kind::Char => {
+            let len = out.iter().rposition(|b| *b != b' ').map_or(0, |at| at + 1);
+            out.truncate(len);
+        }
+        Kind::Binary => out.resize(limit, 0),
+        _ => {}
+    }
+    Ok(Value::Bytes(out))
+}
+
+/// The length of the longest prefix of whole characters within `limit` bytes.
+fn whole_chars(charset: Charset, text: &[u8], limit: usize) -> usize {
+    if text.len() <= limit {
+        return text.len();
+    }
+    let mut len = limit;
+    if charset.max_len() > 1 {
+        // Step back over continuation bytes to the start of a character.
+        while len > 0 && text.get(len).is_some_and(|b| b & 0xC0 == 0x80) {
+            len -= 1;
+        }
+    }
+    len
+}
+
+fn trim_end(text: &[u8]) -> &[u8] {
+    let len = text.iter().rposition(|b| *b != b' ').map_or(0, |at| at + 1);
+    text.get(..len).unwrap_or(text)
+}
+
+/// The 1-based index of a member that equals the text.
+fn find_member(ty: &ColumnType, text: &[u8]) -> Option<u64> {
+    let at = ty
+        .members
+        .iter()
+        .position(|m| ty.collation.equal(trim_end(m), text))?;
+    u64::try_from(at + 1).ok()
+}
+
+/// A number for ENUM and SET; None for text and for numbers out of range.
+fn small_number(value: ValueRef<'_>) -> Option<u64> {
+    match value {
+        ValueRef::Int(v) => u64::try_from(v).ok(),
+        ValueRef::UInt(v) => Some(v),
+        ValueRef::Double(v) if (0.0..1.9e19).contains(&v) => Some(v as u64),
+        ValueRef::Decimal(d) => d.truncate(0).to_u64(),
+        _ => None,
+    }
+}
+
+fn is_number(value: ValueRef<'_>) -> bool {
+    matches!(
+        value,
+        ValueRef::Int(_) | ValueRef::UInt(_) | ValueRef::Double(_) | ValueRef::Decimal(_)
+    )
+}
+
+/// Whether the value is the storage value of a SET or an ENUM.
+fn from_members(to: &Target<'_>) -> bool {
+    to.source
+        .is_some_and(|s| matches!(s.kind, Kind::Enum | Kind::Set))
+}
+
+pub(super) fn store_enum(
+    value: ValueRef<'_>,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<Value, TypeError> {
+    let count = u64::try_from(to.ty.members.len()).unwrap_or(0);
+    if is_number(value) && !from_members(to) {
+        if let Some(index @ 1..) = small_number(value)
+            && index <= count
+        {
+            return Ok(Value::UInt(index));
+        }
+        to.truncated(cx)?;
+        return Ok(Value::UInt(0));
+    }
+    let text = target_text(value, to, cx)?;
+    let text = trim_end(&text);
+    if let Some(index) = find_member(to.ty, text) {
+        return Ok(Value::UInt(index));
+    }
+    // Text of a number is an index where no member has it as its name.
+    let prefix = int_prefix(text);
+    if let Some(index @ 1..) = prefix.magnitude
+        && !prefix.negative
+        && prefix.read == text.len()
+        && index <= count
+    {
+        return Ok(Value::UInt(index));
+    }
+    to.truncated(cx)?;
+    Ok(Value::UInt(0))
+}
+
+pub(super) fn store_set(
+    value: ValueRef<'_>,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<Value, TypeError> {
+    let count = u32::try_from(to.ty.members.len()).unwrap_or(64).min(64);
+    let all = if count == 0 {
+        0
+    } else {
+        u64::MAX >> (64 - count)
+    };
+    if is_number(value) && !from_members(to) {
+        let bits = small_number(value);
+        if bits.is_none_or(|b| b & !all != 0) {
+            to.truncated(cx)?;
+        }
+        return Ok(Value::UInt(bits.unwrap_or(0) & all));
+    }
+    let text = target_text(value, to, cx)?;
+    if trim_end(&text).is_empty() {
+        return Ok(Value::UInt(0));
+    }
+    let mut bits = 0;
+    let mut unknown = false;
+    for name in text.split(|b| *b == b',') {
+        match find_member(to.ty, trim_end(name)) {
+            Some(index) => bits |= 1 << (index - 1),
+            None => unknown = true,
+        }
+    }
+    if unknown {
+        let prefix = int_prefix(&text);
+        match prefix.magnitude {
+            Some(number)
+                if prefix.read > 0
+                    && !prefix.negative
+                    && only_spaces_from(&text, prefix.read)
+                    && number & !all == 0 =>
+            {
+                return Ok(Value::UInt(number));
+            }
+            _ => to.truncated(cx)?,
+        }
+    }
+    Ok(Value::UInt(bits))
+}

@@ -1,0 +1,155 @@
+//! Assignment to dates and times.
+
+use super::expression::{read_datetime, split_number};
+use super::store::Target;
+use super::{CastCx, text_of};
+use crate::column_type::ColumnType;
+use crate::error::TypeError;
+use crate::temporal::{DateRules, DateTime, Time};
+use crate::value::{Value, ValueRef};
+
+/// The first moment that TIMESTAMP holds, one second after the epoch, in microseconds.
+const TIMESTAMP_MIN: i64 = 1_000_000;
+/// One past the last: 2038-01-19 03:14:08.
+const TIMESTAMP_END: i64 = (1 << 31) * 1_000_000;
+
+fn shown_text(value: ValueRef<'_>, to: &Target<'_>) -> Vec<u8> {
+    let plain = match value {
+        ValueRef::DateTime(d) => ColumnType::datetime(if d.micros() > 0 { 6 } else { 0 }),
+        ValueRef::Time(t) => ColumnType::time(if t.micros() > 0 { 6 } else { 0 }),
+        ValueRef::Double(_) => ColumnType::double(),
+        _ => ColumnType::bigint(),
+    };
+    let ty = match value {
+        ValueRef::Bytes(_) => to.ty,
+        _ => &plain,
+    };
+    text_of(value, ty).unwrap_or_default().into_owned()
+}
+
+/// The value as a date and time that the SQL mode lets pass; the zero date otherwise,
+/// with an error in strict mode.
+fn read(
+    value: ValueRef<'_>,
+    what: &str,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<DateTime, TypeError> {
+    let rules = cx.date_rules();
+    let parsed = read_datetime(value, rules, cx);
+    if let Some(parsed) = parsed {
+        if parsed.truncated {
+            to.incorrect_temporal(what, &shown_text(value, to), true, cx)?;
+        }
+        return Ok(parsed.value);
+    }
+    // Whether it is a date at all decides over the warning: text that is none is truncated, a
+    // date that does not pass is out of range.
+    let lenient = DateRules {
+        allow_invalid: true,
+        ..DateRules::LENIENT
+    };
+    let is_date = read_datetime(value, lenient, cx).is_some();
+    to.incorrect_temporal(what, &shown_text(value, to), !is_date, cx)?;
+    Ok(DateTime::ZERO)
+}
+
+pub(super) fn store_date(
+    value: ValueRef<'_>,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<Value, TypeError> {
+    let full = read(value, "date", to, cx)?;
+    if full.micros_of_day() != 0 {
+        to.truncated_note(cx);
+    }
+    Ok(Value::Date(full.date()))
+}
+
+/// Rounded to the column's fractional digits.
+fn rounded(
+    value: ValueRef<'_>,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<DateTime, TypeError> {
+    let full = read(value, "datetime", to, cx)?;
+    match full.round(to.ty.decimals, cx.truncate_fraction()) {
+        Some(rounded) => Ok(rounded),
+        None => {
+            to.incorrect_temporal("datetime", &shown_text(value, to), false, cx)?;
+            Ok(DateTime::ZERO)
+        }
+    }
+}
+
+pub(super) fn store_datetime(
+    value: ValueRef<'_>,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<Value, TypeError> {
+    rounded(value, to, cx).map(Value::DateTime)
+}
+
+pub(super) fn store_timestamp(
+    value: ValueRef<'_>,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<Value, TypeError> {
+    let local = rounded(value, to, cx)?;
+    if local == DateTime::ZERO {
+        return Ok(Value::DateTime(local));
+    }
+    let utc = cx.tz.local_to_utc(local).or_else(|| {
+        if cx.strict {
+            None
+        } else {
+            cx.tz.local_to_utc_lenient(local)
+        }
+    });
+    match utc {
+        Some(utc) if (TIMESTAMP_MIN..TIMESTAMP_END).contains(&utc.to_unix_micros()) => {
+            Ok(Value::DateTime(utc))
+        }
+        _ => {
+            to.incorrect_temporal("datetime", &shown_text(value, to), false, cx)?;
+            Ok(Value::DateTime(DateTime::ZERO))
+        }
+    }
+}
+
+pub(super) fn store_time(
+    value: ValueRef<'_>,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<Value, TypeError> {
+    let time = match value {
+        ValueRef::Time(t) => t,
+        ValueRef::Date(_) => Time::ZERO,
+        ValueRef::DateTime(d) => d.time(),
+        other => {
+            let parsed = match other {
+                ValueRef::Bytes(text) => Time::parse(text),
+                number => split_number(number).and_then(|(v, us)| Time::from_number(v, us)),
+            };
+            match parsed {
+                None => {
+                    to.incorrect_temporal("time", &shown_text(value, to), true, cx)?;
+                    Time::ZERO
+                }
+                Some(parsed) => {
+                    if parsed.truncated || parsed.clipped {
+                        let text = shown_text(value, to);
+                        to.incorrect_temporal("time", &text, !parsed.clipped, cx)?;
+                    }
+                    parsed.value
+                }
+            }
+        }
+    };
+    if matches!(value, ValueRef::Date(_) | ValueRef::DateTime(_)) {
+        to.truncated_note(cx);
+    }
+    Ok(Value::Time(
+        time.round(to.ty.decimals, cx.truncate_fraction()),
+    ))
+}

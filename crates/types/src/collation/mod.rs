@@ -1,0 +1,290 @@
+//! Character sets and collations: equality and order of text.
+//!
+//! A collation maps text to a sequence of weights; two texts compare as their
+//! sequences do. PAD SPACE collations compare as if the shorter text were
+//! followed by spaces without end; NO PAD collations do not.
+//!
+//! Sort keys ([`Collation::sort_key`]) are bytes whose order is the
+//! collation's. For PAD SPACE each weight becomes a symbol, and a run of spaces
+//! becomes one symbol per space that tells whether the next weight after the
+//! run is below or above a space; an end symbol lies between these two. So
+//! `'a\t' < 'a' = 'a  ' < 'a b'` holds bytewise, and keys end themselves.
+//!
+//! Invariants:
+//! 1. `compare(a, b)` equals the order of the sort keys, for any bytes.
+//! 2. Equal texts hash alike ([`Collation::hash_into`]).
+//! 3. Weights do not change without a new [`Collation::weight_version`]: indexes hold
+//!    them.
+//!
+//! Known limits of `utf8mb4_0900_ai_ci`: weights are those of DUCET 13 (order
+//! within 9.0's characters is the same but for a handful), and contractions
+//! are not formed. `utf8mb4_unicode_ci` needs UCA 4.0.0 and is not known,
+//! rather than wrong.
+
+mod charset;
+mod like;
+mod order;
+mod tables;
+mod uca;
+
+pub use charset::Charset;
+pub(crate) use order::{BINARY_END, escape_binary};
+
+use std::cmp::Ordering;
+use std::hash::Hasher;
+
+/// A collation, by MySQL's number. Numbers that are not known here behave as `binary`;
+/// [`Collation::from_id`] and [`Collation::by_name`] give known ones only.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Collation(pub u16);
+
+/// How a collation finds its weights.
+#[derive(Clone, Copy)]
+enum Scheme {
+    /// Bytes, NO PAD.
+    Bytes,
+    /// A weight per byte, PAD SPACE.
+    Table(&'static [u8; 256]),
+    /// utf8mb4_general_ci, PAD SPACE.
+    General,
+    /// Primary weights of the Unicode collation algorithm, NO PAD.
+    Uca,
+}
+
+const NAMES: [(&str, Collation); 13] = [
+    ("binary", Collation::BINARY),
+    ("utf8mb4_0900_ai_ci", Collation::UTF8MB4_0900_AI_CI),
+    ("utf8mb4_general_ci", Collation::UTF8MB4_GENERAL_CI),
+    ("utf8mb4_bin", Collation::UTF8MB4_BIN),
+    ("utf8mb4_0900_bin", Collation::UTF8MB4_0900_BIN),
+    ("utf8mb3_general_ci", Collation::UTF8MB3_GENERAL_CI),
+    ("utf8mb3_bin", Collation::UTF8MB3_BIN),
+    ("latin1_swedish_ci", Collation::LATIN1_SWEDISH_CI),
+    ("latin1_general_ci", Collation::LATIN1_GENERAL_CI),
+    ("latin1_bin", Collation::LATIN1_BIN),
+    ("ascii_general_ci", Collation::ASCII_GENERAL_CI),
+    ("ascii_bin", Collation::ASCII_BIN),
+    // Old name of the utf8mb3 collations.
+    ("utf8_general_ci", Collation::UTF8MB3_GENERAL_CI),
+];
+
+impl Collation {
+    /// Bytes.
+    pub const BINARY: Collation = Collation(63);
+    /// utf8mb4, case and some accents folded, by code point.
+    pub const UTF8MB4_GENERAL_CI: Collation = Collation(45);
+    /// utf8mb4 by code point, PAD SPACE.
+    pub const UTF8MB4_BIN: Collation = Collation(46);
+    /// utf8mb4 by the Unicode collation algorithm, accents and case folded, NO PAD.
+    pub const UTF8MB4_0900_AI_CI: Collation = Collation(255);
+    /// utf8mb4 by code point, NO PAD.
+    pub const UTF8MB4_0900_BIN: Collation = Collation(309);
+    /// As utf8mb4_general_ci.
+    pub const UTF8MB3_GENERAL_CI: Collation = Collation(33);
+    /// As utf8mb4_bin.
+    pub const UTF8MB3_BIN: Collation = Collation(83);
+    /// latin1's default: Swedish order, case and accents folded.
+    pub const LATIN1_SWEDISH_CI: Collation = Collation(8);
+    /// latin1 by byte.
+    pub const LATIN1_BIN: Collation = Collation(47);
+    /// latin1, case folded.
+    pub const LATIN1_GENERAL_CI: Collation = Collation(48);
+    /// ascii, case folded.
+    pub const ASCII_GENERAL_CI: Collation = Collation(11);
+    /// ascii by byte.
+    pub const ASCII_BIN: Collation = Collation(65);
+
+    /// The collation of MySQL's number, if known.
+    #[must_use]
+    pub fn from_id(id: u16) -> Option<Collation> {
+        NAMES.iter().find(|(_, c)| c.0 == id).map(|(_, c)| *c)
+    }
+
+    /// The collation of a name, in any case.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Collation> {
+        let found = |n: &str| {
+            NAMES
+                .iter()
+                .find(|(k, _)| k.eq_ignore_ascii_case(n))
+                .map(|(_, c)| *c)
+        };
+        found(name).or_else(|| {
+            name.eq_ignore_ascii_case("utf8_bin")
+                .then_some(Self::UTF8MB3_BIN)
+        })
+    }
+
+    /// All known collations, once each.
+    pub fn all() -> impl Iterator<Item = Collation> {
+        NAMES.iter().take(NAMES.len() - 1).map(|(_, c)| *c)
+    }
+
+    /// MySQL's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        NAMES
+            .iter()
+            .find(|(_, c)| *c == self)
+            .map_or("binary", |(n, _)| n)
+    }
+
+    /// The character set that the collation orders.
+    #[must_use]
+    pub fn charset(self) -> Charset {
+        match self {
+            Self::UTF8MB4_GENERAL_CI
+            | Self::UTF8MB4_BIN
+            | Self::UTF8MB4_0900_AI_CI
+            | Self::UTF8MB4_0900_BIN => Charset::Utf8mb4,
+            Self::UTF8MB3_GENERAL_CI | Self::UTF8MB3_BIN => Charset::Utf8mb3,
+            Self::LATIN1_SWEDISH_CI | Self::LATIN1_BIN | Self::LATIN1_GENERAL_CI => Charset::Latin1,
+            Self::ASCII_GENERAL_CI | Self::ASCII_BIN => Charset::Ascii,
+            _ => Charset::Binary,
+        }
+    }
+
+    /// MySQL 8's default collation of a character set.
+    #[must_use]
+    pub fn default_for(charset: Charset) -> Collation {
+        match charset {
+            Charset::Binary => Self::BINARY,
+            Charset::Utf8mb4 => Self::UTF8MB4_0900_AI_CI,
+            Charset::Utf8mb3 => Self::UTF8MB3_GENERAL_CI,
+            Charset::Latin1 => Self::LATIN1_SWEDISH_CI,
+            Charset::Ascii => Self::ASCII_GENERAL_CI,
+        }
+    }
+
+    /// The collation by code of a character set (`_bin`).
+    #[must_use]
+    pub fn bin_for(charset: Charset) -> Collation {
+        match charset {
+            Charset::Binary => Self::BINARY,
+            Charset::Utf8mb4 => Self::UTF8MB4_BIN,
+            Charset::Utf8mb3 => Self::UTF8MB3_BIN,
+            Charset::Latin1 => Self::LATIN1_BIN,
+            Charset::Ascii => Self::ASCII_BIN,
+        }
+    }
+
+    /// Whether case is folded.
+    #[must_use]
+    pub fn is_ci(self) -> bool {
+        self.name().ends_with("_ci")
+    }
+
+    /// Whether trailing spaces do not count.
+    #[must_use]
+    pub fn pad_space(self) -> bool {
+        matches!(self.scheme(), Scheme::Table(_) | Scheme::General)
+    }
+
+    /// Version of the weights that sort keys hold.
+    #[must_use]
+    pub fn weight_version(self) -> u16 {
+        1
+    }
+
+    fn scheme(self) -> Scheme {
+        match self {
+            Self::UTF8MB4_0900_AI_CI => Scheme::Uca,
+            Self::UTF8MB4_GENERAL_CI | Self::UTF8MB3_GENERAL_CI => Scheme::General,
+            Self::UTF8MB4_BIN | Self::UTF8MB3_BIN | Self::LATIN1_BIN | Self::ASCII_BIN => {
+                Scheme::Table(&tables::IDENTITY)
+            }
+            Self::LATIN1_SWEDISH_CI => Scheme::Table(&tables::LATIN1_SWEDISH_CI),
+            Self::LATIN1_GENERAL_CI => Scheme::Table(&tables::LATIN1_GENERAL_CI),
+            Self::ASCII_GENERAL_CI => Scheme::Table(&tables::ASCII_GENERAL_CI),
+            _ => Scheme::Bytes,
+        }
+    }
+
+    /// The order of two texts of the collation's character set.
+    #[must_use]
+    pub fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
+        match self.scheme() {
+            Scheme::Bytes => a.cmp(b),
+            Scheme::Table(table) => order::compare_table(table, a, b),
+            Scheme::General => order::compare_general(a, b),
+            Scheme::Uca => uca::compare(a, b),
+        }
+    }
+
+    /// Whether two texts are equal; as [`Collation::compare`], sooner where bytes are equal.
+    #[must_use]
+    pub fn equal(self, a: &[u8], b: &[u8]) -> bool {
+        a == b || self.compare(a, b).is_eq()
+    }
+
+    /// Appends the sort key: bytes whose order, of whole keys, is the order of the texts.
+    pub fn sort_key(self, text: &[u8], out: &mut Vec<u8>) {
+        match self.scheme() {
+            Scheme::Bytes => out.extend_from_slice(text),
+            Scheme::Table(table) => order::key_table(table, text, out),
+            Scheme::General => order::key_general(text, out),
+            Scheme::Uca => uca::sort_key(text, out),
+        }
+    }
+
+    /// Appends a sort key that ends itself, so that what follows it in a composite key
+    /// never compares with it.
+    pub(crate) fn self_delimiting_key(self, text: &[u8], out: &mut Vec<u8>) {
+        match self.scheme() {
+            Scheme::Bytes => escape_binary(text, out),
+            Scheme::Table(_) | Scheme::General => self.sort_key(text, out),
+            Scheme::Uca => {
+                uca::sort_key(text, out);
+                // Below the first byte of every weight.
+                out.push(0);
+            }
+        }
+    }
+
+    /// Feeds a hasher so that equal texts hash alike.
+    pub fn hash_into<H: Hasher>(self, text: &[u8], hasher: &mut H) {
+        match self.scheme() {
+            Scheme::Bytes => hasher.write(text),
+            Scheme::Table(table) => order::hash_table(table, text, hasher),
+            Scheme::General => order::hash_general(text, hasher),
+            Scheme::Uca => uca::hash(text, hasher),
+        }
+        hasher.write_u8(0xFF);
+    }
+
+    /// LIKE: `%` matches any characters, `_` one, and the character after
+    /// `escape` itself. Characters are compared one by one, so trailing
+    /// spaces count.
+    #[must_use]
+    pub fn like(self, text: &[u8], pattern: &[u8], escape: Option<char>) -> bool {
+        like::like(self, text, pattern, escape)
+    }
+
+    /// Whether two characters (codes of [`Charset::step`]) are equal.
+    fn same_char(self, a: u32, b: u32) -> bool {
+        if a == b {
+            return true;
+        }
+        match self.scheme() {
+            Scheme::Bytes => false,
+            Scheme::Table(table) => match (self.char_byte(a), self.char_byte(b)) {
+                (Some(a), Some(b)) => {
+                    order::table_weight(table, a) == order::table_weight(table, b)
+                }
+                _ => false,
+            },
+            Scheme::General => tables::general_weight(a) == tables::general_weight(b),
+            Scheme::Uca => uca::same_char(a, b),
+        }
+    }
+
+    /// The byte of a character of a one-byte character set.
+    fn char_byte(self, code: u32) -> Option<u8> {
+        match self.charset() {
+            Charset::Latin1 => charset::code_to_latin1(code),
+            Charset::Ascii => u8::try_from(code).ok(),
+            // The `_bin` collations of UTF-8: different codes differ.
+            _ => None,
+        }
+    }
+}

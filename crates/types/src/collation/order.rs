@@ -1,0 +1,227 @@
+//! Comparison, sort keys and hashing of all collations but the Unicode one.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "tables have 256 entries and are indexed by bytes; texts by counters below their length"
+)]
+
+use std::cmp::Ordering;
+use std::hash::Hasher;
+
+use super::charset::decode_utf8;
+use super::tables::general_weight;
+
+const SPACE: u32 = 0x20;
+/// A space in a run before a weight below the space's.
+const SPACE_BELOW: u32 = 0x20;
+/// The end of the text, as infinitely many spaces.
+const END: u8 = 0x21;
+/// A space in a run before a weight above the space's.
+const SPACE_ABOVE: u32 = 0x22;
+
+/// The two bytes that end an escaped binary string.
+pub(crate) const BINARY_END: [u8; 2] = [0, 0];
+
+/// Appends bytes so that they end themselves: 00 becomes 00 FF, the end is 00 00.
+pub(crate) fn escape_binary(text: &[u8], out: &mut Vec<u8>) {
+    let mut rest = text;
+    while let Some(at) = memchr::memchr(0, rest) {
+        out.extend_from_slice(&rest[..=at]);
+        out.push(0xFF);
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest);
+    out.extend_from_slice(&BINARY_END);
+}
+
+pub(super) fn table_weight(table: &[u8; 256], byte: u8) -> u8 {
+    table[usize::from(byte)]
+}
+
+fn trim_spaces(text: &[u8]) -> &[u8] {
+    let len = text.iter().rposition(|b| *b != b' ').map_or(0, |at| at + 1);
+    &text[..len]
+}
+
+pub(super) fn compare_table(table: &[u8; 256], a: &[u8], b: &[u8]) -> Ordering {
+    for (x, y) in a.iter().zip(b) {
+        if x != y {
+            let by_weight = table_weight(table, *x).cmp(&table_weight(table, *y));
+            if by_weight.is_ne() {
+                return by_weight;
+            }
+        }
+    }
+    let against_spaces = |rest: &[u8]| {
+        rest.iter()
+            .map(|b| table_weight(table, *b).cmp(&b' '))
+            .find(|o| o.is_ne())
+    };
+    if a.len() > b.len() {
+        against_spaces(&a[b.len()..]).unwrap_or(Ordering::Equal)
+    } else {
+        against_spaces(&b[a.len()..]).map_or(Ordering::Equal, Ordering::reverse)
+    }
+}
+
+/// The weight of the first character of utf8 text, and its length. Bytes that are no
+/// character weigh more than all characters.
+#[inline]
+fn general_step(text: &[u8]) -> Option<(u32, usize)> {
+    match decode_utf8(text) {
+        Some((code, len)) => Some((general_weight(code), len)),
+        None => text.first().map(|b| (0x11_0000 + u32::from(*b), 1)),
+    }
+}
+
+pub(super) fn compare_general(a: &[u8], b: &[u8]) -> Ordering {
+    let mut at = 0;
+    let shorter = a.len().min(b.len());
+    // Both are ASCII so far: positions are the same characters.
+    while at < shorter {
+        let (x, y) = (a[at], b[at]);
+        if (x | y) >= 0x80 {
+            break;
+        }
+        if x != y {
+            let (x, y) = (x.to_ascii_uppercase(), y.to_ascii_uppercase());
+            if x != y {
+                return x.cmp(&y);
+            }
+        }
+        at += 1;
+    }
+    let (mut a, mut b) = (&a[at..], &b[at..]);
+    loop {
+        let x = general_step(a);
+        let y = general_step(b);
+        if x.is_none() && y.is_none() {
+            return Ordering::Equal;
+        }
+        let (wx, lx) = x.unwrap_or((SPACE, 0));
+        let (wy, ly) = y.unwrap_or((SPACE, 0));
+        if wx != wy {
+            return wx.cmp(&wy);
+        }
+        (a, b) = (&a[lx..], &b[ly..]);
+    }
+}
+
+pub(super) fn key_table(table: &[u8; 256], text: &[u8], out: &mut Vec<u8>) {
+    let text = trim_spaces(text);
+    out.reserve(text.len() + 1);
+    let mut spaces = 0;
+    for byte in text {
+        let weight = table_weight(table, *byte);
+        if weight == b' ' {
+            spaces += 1;
+            continue;
+        }
+        let space = if weight < b' ' {
+            SPACE_BELOW
+        } else {
+            SPACE_ABOVE
+        } as u8;
+        for _ in 0..std::mem::take(&mut spaces) {
+            out.push(space);
+        }
+        match weight {
+            0..b' ' => out.push(weight),
+            b' '..=0xFC => out.push(weight + 2),
+            _ => out.extend_from_slice(&[0xFF, weight]),
+        }
+    }
+    out.push(END);
+}
+
+pub(super) fn key_general(text: &[u8], out: &mut Vec<u8>) {
+    let mut rest = trim_spaces(text);
+    out.reserve(rest.len() + 1);
+    let mut spaces = 0;
+    while let Some((weight, len)) = general_step(rest) {
+        rest = &rest[len..];
+        if weight == SPACE {
+            spaces += 1;
+            continue;
+        }
+        let space = if weight < SPACE {
+            SPACE_BELOW
+        } else {
+            SPACE_ABOVE
+        } as u8;
+        for _ in 0..std::mem::take(&mut spaces) {
+            out.push(space);
+        }
+        push_symbol(if weight < SPACE { weight } else { weight + 2 }, out);
+    }
+    out.push(END);
+}
+
+/// Appends a symbol below 0x20_0000 in one to four bytes, as UTF-8 does: the
+/// order is kept, and no symbol begins another.
+fn push_symbol(symbol: u32, out: &mut Vec<u8>) {
+    let low = |shift: u32| (symbol >> shift & 0x3F) as u8 | 0x80;
+    match symbol {
+        0..0x80 => out.push(symbol as u8),
+        0x80..0x800 => out.extend_from_slice(&[(symbol >> 6) as u8 | 0xC0, low(0)]),
+        0x800..0x1_0000 => {
+            out.extend_from_slice(&[(symbol >> 12) as u8 | 0xE0, low(6), low(0)]);
+        }
+        _ => {
+            out.extend_from_slice(&[(symbol >> 18) as u8 | 0xF0, low(12), low(6), low(0)]);
+        }
+    }
+}
+
+/// Bytes gathered for a hasher, so that it is called once in a while.
+pub(super) struct Chunk<'a, H: Hasher> {
+    bytes: [u8; 64],
+    len: usize,
+    hasher: &'a mut H,
+}
+
+impl<'a, H: Hasher> Chunk<'a, H> {
+    pub(super) fn new(hasher: &'a mut H) -> Chunk<'a, H> {
+        Chunk {
+            bytes: [0; 64],
+            len: 0,
+            hasher,
+        }
+    }
+
+    pub(super) fn push(&mut self, byte: u8) {
+        if self.len == self.bytes.len() {
+            self.hasher.write(&self.bytes);
+            self.len = 0;
+        }
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    pub(super) fn finish(self) {
+        self.hasher.write(&self.bytes[..self.len]);
+    }
+}
+
+pub(super) fn hash_table<H: Hasher>(table: &[u8; 256], text: &[u8], hasher: &mut H) {
+    let mut chunk = Chunk::new(hasher);
+    for byte in trim_spaces(text) {
+        chunk.push(table_weight(table, *byte));
+    }
+    chunk.finish();
+}
+
+pub(super) fn hash_general<H: Hasher>(text: &[u8], hasher: &mut H) {
+    let mut chunk = Chunk::new(hasher);
+    let mut rest = trim_spaces(text);
+    while let Some((weight, len)) = general_step(rest) {
+        rest = &rest[len..];
+        // ASCII weights in one byte; the others' first byte is none of theirs.
+        if weight >= 0x80 {
+            chunk.push(0x80 | (weight >> 16) as u8);
+            chunk.push((weight >> 8) as u8);
+        }
+        chunk.push(weight as u8);
+    }
+    chunk.finish();
+}

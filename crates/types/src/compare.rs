@@ -1,0 +1,205 @@
+//! Comparison of values.
+//!
+//! Two steps: [`comparison_type`] decides from the types alone, once per
+//! statement, as what two operands are compared (MySQL's "Type Conversion in
+//! Expression Evaluation"); [`compare`] compares two values so.
+//!
+//! | operands | compared as |
+//! |---|---|
+//! | strings, ENUM, SET, JSON | text of a collation |
+//! | integers | integers |
+//! | integers and DECIMAL | decimals |
+//! | DATE with DATE, TIME with TIME | themselves |
+//! | a date or datetime with anything but a floating-point number | date and time |
+//! | TIME with text or a number | time |
+//! | anything else | doubles |
+
+use std::cmp::Ordering;
+
+use crate::cast::{CastCx, to_date, to_datetime, to_decimal, to_f64, to_i64, to_time};
+use crate::collation::{Charset, Collation};
+use crate::column_type::{ColumnType, Kind};
+use crate::value::ValueRef;
+
+/// As what two values are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompareAs {
+    /// Integers, signed and unsigned by their values.
+    Int,
+    /// Decimals.
+    Decimal,
+    /// Doubles.
+    Double,
+    /// Text of a collation.
+    Bytes(Collation),
+    /// Dates with times.
+    DateTime,
+    /// Times.
+    Time,
+    /// Dates.
+    Date,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Class {
+    Null,
+    Int,
+    Decimal,
+    Real,
+    Text,
+    Date,
+    DateTime,
+    Time,
+}
+
+fn class(ty: &ColumnType) -> Class {
+    match ty.kind {
+        Kind::Null => Class::Null,
+        Kind::Float | Kind::Double => Class::Real,
+        Kind::Decimal => Class::Decimal,
+        Kind::Date => Class::Date,
+        Kind::DateTime | Kind::Timestamp => Class::DateTime,
+        Kind::Time => Class::Time,
+        _ if ty.is_integer() => Class::Int,
+        _ => Class::Text,
+    }
+}
+
+/// The collation in which two texts are compared where neither was given
+/// explicitly: `binary` if either is, else the `_bin` one, else Unicode's, else the first.
+#[must_use]
+pub fn common_collation(a: Collation, b: Collation) -> Collation {
+    let unicode = |c: Collation| matches!(c.charset(), Charset::Utf8mb4 | Charset::Utf8mb3);
+    if a == b {
+        a
+    } else if a == Collation::BINARY || b == Collation::BINARY {
+        Collation::BINARY
+    } else if a.charset() == b.charset() {
+        if b.is_ci() { a } else { b }
+    } else if a.charset() == Charset::Utf8mb4 || (unicode(a) && !unicode(b)) {
+        a
+    } else if unicode(b) || a.charset() == Charset::Ascii {
+        b
+    } else {
+        a
+    }
+}
+
+/// As what operands of these types are compared.
+#[must_use]
+pub fn comparison_type(a: &ColumnType, b: &ColumnType) -> CompareAs {
+    let text = || CompareAs::Bytes(common_collation(a.collation, b.collation));
+    match (class(a), class(b)) {
+        (Class::Null, Class::Null) => CompareAs::Int,
+        (Class::Null, _) => same_type(b),
+        (_, Class::Null) => same_type(a),
+        (Class::Text, Class::Text) => text(),
+        (Class::Int, Class::Int) => CompareAs::Int,
+        (Class::Int | Class::Decimal, Class::Int | Class::Decimal) => CompareAs::Decimal,
+        (Class::Real, _) | (_, Class::Real) => CompareAs::Double,
+        (Class::Date, Class::Date) => CompareAs::Date,
+        (Class::Date | Class::DateTime, _) | (_, Class::Date | Class::DateTime) => {
+            CompareAs::DateTime
+        }
+        (Class::Time, _) | (_, Class::Time) => CompareAs::Time,
+        _ => CompareAs::Double,
+    }
+}
+
+/// As what two values of one column compare: the order of its keys. ENUM and SET compare by
+/// their numbers here, as ORDER BY has it.
+#[must_use]
+pub fn same_type(ty: &ColumnType) -> CompareAs {
+    match class(ty) {
+        _ if matches!(ty.kind, Kind::Enum | Kind::Set) => CompareAs::Int,
+        Class::Null | Class::Int => CompareAs::Int,
+        Class::Decimal => CompareAs::Decimal,
+        Class::Real => CompareAs::Double,
+        Class::Text => CompareAs::Bytes(ty.collation),
+        Class::Date => CompareAs::Date,
+        Class::DateTime => CompareAs::DateTime,
+        Class::Time => CompareAs::Time,
+    }
+}
+
+/// Compares two values; None where one is NULL, or becomes NULL because it
+/// is no date or time. Text is in the character set of the collation, and ENUM values are
+/// members ([`crate::storage_to_sql`]), SET values text, unless numbers are wanted.
+pub fn compare(
+    a: ValueRef<'_>,
+    b: ValueRef<'_>,
+    how: CompareAs,
+    cx: &mut CastCx<'_>,
+) -> Option<Ordering> {
+    if a.is_null() || b.is_null() {
+        return None;
+    }
+    if let Some(order) = compare_direct(a, b, how) {
+        return Some(order);
+    }
+    let plain = ColumnType::double();
+    match how {
+        CompareAs::Int => Some(to_i64(a, &plain, cx)?.cmp(&to_i64(b, &plain, cx)?)),
+        CompareAs::Decimal => {
+            Some(to_decimal(a, &plain, cx)?.cmp_value(&to_decimal(b, &plain, cx)?))
+        }
+        CompareAs::Double => Some(compare_doubles(
+            to_f64(a, &plain, cx)?,
+            to_f64(b, &plain, cx)?,
+        )),
+        CompareAs::Bytes(collation) => {
+            let (a, b) = (printed(a), printed(b));
+            Some(collation.compare(&a, &b))
+        }
+        CompareAs::DateTime => Some(to_datetime(a, &plain, cx)?.cmp(&to_datetime(b, &plain, cx)?)),
+        CompareAs::Date => Some(to_date(a, &plain, cx)?.cmp(&to_date(b, &plain, cx)?)),
+        CompareAs::Time => Some(to_time(a, &plain, cx)?.cmp(&to_time(b, &plain, cx)?)),
+    }
+}
+
+fn printed(v: ValueRef<'_>) -> std::borrow::Cow<'_, [u8]> {
+    if let ValueRef::Bytes(b) = v {
+        return b.into();
+    }
+    let ty = match v {
+        ValueRef::DateTime(d) => ColumnType::datetime(if d.micros() > 0 { 6 } else { 0 }),
+        ValueRef::Time(t) => ColumnType::time(if t.micros() > 0 { 6 } else { 0 }),
+        _ => ColumnType::double(),
+    };
+    let mut out = Vec::with_capacity(32);
+    crate::text::write_text(v, &ty, &mut out);
+    out.into()
+}
+
+/// Compares two values that need no conversion to be compared so, without a
+/// context; None otherwise, and for NULL.
+#[inline]
+#[must_use]
+pub fn compare_direct(a: ValueRef<'_>, b: ValueRef<'_>, how: CompareAs) -> Option<Ordering> {
+    use ValueRef::{Bytes, Date, DateTime, Decimal, Double, Int, Time, UInt};
+    Some(match (how, a, b) {
+        (CompareAs::Int | CompareAs::Decimal, Int(a), Int(b)) => a.cmp(&b),
+        (CompareAs::Int | CompareAs::Decimal, UInt(a), UInt(b)) => a.cmp(&b),
+        (CompareAs::Int | CompareAs::Decimal, Int(a), UInt(b)) => {
+            u64::try_from(a).map_or(Ordering::Less, |a| a.cmp(&b))
+        }
+        (CompareAs::Int | CompareAs::Decimal, UInt(a), Int(b)) => {
+            u64::try_from(b).map_or(Ordering::Greater, |b| a.cmp(&b))
+        }
+        (CompareAs::Decimal, Decimal(a), Decimal(b)) => a.cmp_value(&b),
+        (CompareAs::Double, Double(a), Double(b)) => compare_doubles(a, b),
+        (CompareAs::Bytes(collation), Bytes(a), Bytes(b)) => collation.compare(a, b),
+        (CompareAs::DateTime, DateTime(a), DateTime(b)) => a.cmp(&b),
+        (CompareAs::DateTime, Date(a), DateTime(b)) => a.at_midnight().cmp(&b),
+        (CompareAs::DateTime, DateTime(a), Date(b)) => a.cmp(&b.at_midnight()),
+        (CompareAs::DateTime | CompareAs::Date, Date(a), Date(b)) => a.cmp(&b),
+        (CompareAs::Time, Time(a), Time(b)) => a.cmp(&b),
+        _ => return None,
+    })
+}
+
+/// -0 equals 0; NaN, which SQL does not have, is above all.
+fn compare_doubles(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b)
+        .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}

@@ -1,0 +1,326 @@
+//! Keys: bytes whose order is the order of the values.
+//!
+//! A composite key is the parts' bytes one after the other; each part ends
+//! itself, so that a later part never decides over an earlier one.
+//!
+//! | kind | bytes |
+//! |---|---|
+//! | NULL, where nullable | 00; any other value begins with 01 |
+//! | integers | big-endian at their own width, sign bit flipped if signed |
+//! | BIT, ENUM, SET, YEAR | big-endian at their storage width |
+//! | FLOAT, DOUBLE | IEEE bits; negative ones inverted, others sign bit flipped; -0 is 0 |
+//! | DECIMAL | see [`crate::Decimal::encode`] |
+//! | DATE, DATETIME, TIMESTAMP | packed form, big-endian |
+//! | TIME | microseconds, big-endian, sign bit flipped |
+//! | strings | sort key of the collation; `binary` escaped (00 as 00 FF, end 00 00) |
+//!
+//! A descending part is inverted, its flag byte too, so NULL comes last there.
+//! Invariants:
+//! 1. The order of keys is that of [`crate::compare()`] within the column's type, NULL below all.
+//! 2. Equal values (1.0 and 1.00, 'a' and 'A' where the collation says so) have equal keys.
+//! 3. The format is persisted: any change takes a new [`KEY_FORMAT_VERSION`].
+
+use crate::collation::{BINARY_END, Collation};
+use crate::column_type::{ColumnType, Kind};
+use crate::decimal::Decimal;
+use crate::temporal::{Date, DateTime, Time};
+use crate::value::{Value, ValueRef};
+
+/// Version of the key format.
+pub const KEY_FORMAT_VERSION: u16 = 1;
+
+const NULL_FLAG: u8 = 0;
+const VALUE_FLAG: u8 = 1;
+
+/// Appends the key of a storage value of a column of type `ty`. A value of another
+/// variant than the column's is brought to the nearest one, so that some key comes of it;
+/// callers convert beforehand.
+pub fn encode_key(v: ValueRef<'_>, ty: &ColumnType, nullable: bool, desc: bool, out: &mut Vec<u8>) {
+    let start = out.len();
+    if nullable {
+        out.push(if v.is_null() { NULL_FLAG } else { VALUE_FLAG });
+    }
+    if !(nullable && v.is_null()) {
+        encode_value(v, ty, out);
+    }
+    if desc {
+        invert(start, out);
+    }
+}
+
+/// As [`encode_key`] for a string column indexed by its first `chars` characters
+/// (bytes of binary columns); other kinds are encoded whole.
+pub fn encode_key_prefix(
+    v: ValueRef<'_>,
+    ty: &ColumnType,
+    chars: u32,
+    nullable: bool,
+    desc: bool,
+    out: &mut Vec<u8>,
+) {
+    match v {
+        ValueRef::Bytes(text) if ty.is_string() => {
+            let len = ty
+                .collation
+                .charset()
+                .prefix_len(text, usize::try_from(chars).unwrap_or(usize::MAX));
+            let text = text.get(..len).unwrap_or(text);
+            encode_key(ValueRef::Bytes(text), ty, nullable, desc, out);
+        }
+        _ => encode_key(v, ty, nullable, desc, out),
+    }
+}
+
+/// Bytes of a key of the type, flag byte included, where all its keys have the same number.
+#[must_use]
+pub fn key_width(ty: &ColumnType, nullable: bool) -> Option<usize> {
+    if ty.is_string() || matches!(ty.kind, Kind::Json | Kind::Null) {
+        return None;
+    }
+    // NULL is a flag byte alone.
+    if nullable { None } else { ty.fixed_width() }
+}
+
+/// Whether [`decode_key`] gives values of this type back.
+#[must_use]
+pub fn is_decodable(ty: &ColumnType) -> bool {
+    !ty.is_string() && ty.kind != Kind::Json
+        || ty.collation == Collation::BINARY
+        || ty.collation == Collation::UTF8MB4_0900_BIN
+}
+
+fn invert(start: usize, out: &mut [u8]) {
+    for byte in out.iter_mut().skip(start) {
+        *byte = !*byte;
+    }
+}
+
+/// Appends the low `width` bytes of `v`, big-endian, with the sign bit flipped if `signed`.
+fn push_int(v: u64, width: usize, signed: bool, out: &mut Vec<u8>) {
+    let width = width.clamp(1, 8);
+    let flip = if signed { 1u64 << (8 * width - 1) } else { 0 };
+    let bytes = (v ^ flip).to_be_bytes();
+    out.extend_from_slice(bytes.get(8 - width..).unwrap_or(&bytes));
+}
+
+fn encode_value(v: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
+    match ty.kind {
+        Kind::TinyInt | Kind::SmallInt | Kind::MediumInt | Kind::Int | Kind::BigInt => {
+            let width = ty.fixed_width().unwrap_or(8);
+            push_int(clamp_int(v, ty), width, !ty.unsigned, out);
+        }
+        Kind::Bit | Kind::Year | Kind::Enum | Kind::Set => {
+            push_int(unsigned(v), ty.fixed_width().unwrap_or(8), false, out);
+        }
+        Kind::Float => {
+            let bits = (number(v) as f32 + 0.0).to_bits();
+            let ordered = if bits >> 31 == 1 {
+                !bits
+            } else {
+                bits | 1 << 31
+            };
+            out.extend_from_slice(&ordered.to_be_bytes());
+        }
+        Kind::Double => {
+            let bits = (number(v) + 0.0).to_bits();
+            let ordered = if bits >> 63 == 1 {
+                !bits
+            } else {
+                bits | 1 << 63
+            };
+            out.extend_from_slice(&ordered.to_be_bytes());
+        }
+        Kind::Decimal => {
+            let precision = u8::try_from(ty.length).unwrap_or(u8::MAX);
+            decimal(v).encode(precision, ty.decimals, out);
+        }
+        Kind::Date => {
+            let date = match v {
+                ValueRef::Date(d) => d,
+                ValueRef::DateTime(d) => d.date(),
+                _ => Date::ZERO,
+            };
+            out.extend_from_slice(&date.packed().to_be_bytes());
+        }
+        Kind::DateTime | Kind::Timestamp => {
+            let value = match v {
+                ValueRef::Date(d) => d.at_midnight(),
+                ValueRef::DateTime(d) => d,
+                _ => DateTime::ZERO,
+            };
+            out.extend_from_slice(&value.packed().to_be_bytes());
+        }
+        Kind::Time => {
+            let time = if let ValueRef::Time(t) = v {
+                t
+            } else {
+                Time::ZERO
+            };
+            push_int(time.as_micros() as u64, 8, true, out);
+        }
+        _ => ty.collation.self_delimiting_key(bytes(v), out),
+    }
+}
+
+fn bytes(v: ValueRef<'_>) -> &[u8] {
+    if let ValueRef::Bytes(b) = v { b } else { &[] }
+}
+
+fn number(v: ValueRef<'_>) -> f64 {
+    match v {
+        ValueRef::Int(v) => v as f64,
+        ValueRef::UInt(v) => v as f64,
+        ValueRef::Double(v) => v,
+        ValueRef::Decimal(v) => v.to_f64(),
+        _ => 0.0,
+    }
+}
+
+fn decimal(v: ValueRef<'_>) -> Decimal {
+    match v {
+        ValueRef::Int(v) => Decimal::from_i64(v),
+        ValueRef::UInt(v) => Decimal::from_u64(v),
+        ValueRef::Double(v) => Decimal::from_f64(v).unwrap_or(Decimal::ZERO),
+        ValueRef::Decimal(v) => v,
+        _ => Decimal::ZERO,
+    }
+}
+
+fn unsigned(v: ValueRef<'_>) -> u64 {
+    match v {
+        ValueRef::UInt(v) => v,
+        ValueRef::Int(v) => u64::try_from(v).unwrap_or(0),
+        ValueRef::Double(v) => v as u64,
+        ValueRef::Decimal(v) => v.to_u64().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// The integer in two's complement, clamped to the column's range.
+fn clamp_int(v: ValueRef<'_>, ty: &ColumnType) -> u64 {
+    let (low, high) = ty.int_range();
+    let wide = match v {
+        ValueRef::Int(v) => i128::from(v),
+        ValueRef::UInt(v) => i128::from(v),
+        ValueRef::Double(v) => v.round() as i128,
+        ValueRef::Decimal(d) if d.is_negative() => d.to_i64().map_or(i128::MIN, i128::from),
+        ValueRef::Decimal(d) => d.to_u64().map_or(i128::MAX, i128::from),
+        _ => 0,
+    };
+    wide.clamp(low, high) as u64
+}
+
+/// Reads a key that [`encode_key`] wrote, ascending, from the front of `key`, which is
+/// advanced; None where the kind does not decode ([`is_decodable`]) or the bytes are no such key.
+#[must_use]
+pub fn decode_key(ty: &ColumnType, nullable: bool, key: &mut &[u8]) -> Option<Value> {
+    if nullable {
+        let (flag, rest) = key.split_first()?;
+        match *flag {
+            NULL_FLAG => {
+                *key = rest;
+                return Some(Value::Null);
+            }
+            VALUE_FLAG => *key = rest,
+            _ => return None,
+        }
+    }
+    if !is_decodable(ty) {
+        return None;
+    }
+    decode_value(ty, key)
+}
+
+/// As [`decode_key`], for a descending part as well.
+#[must_use]
+pub fn decode_key_part(
+    ty: &ColumnType,
+    nullable: bool,
+    desc: bool,
+    key: &mut &[u8],
+) -> Option<Value> {
+    if !desc {
+        return decode_key(ty, nullable, key);
+    }
+    let mut upright = key.to_vec();
+    invert(0, &mut upright);
+    let mut rest = upright.as_slice();
+    let value = decode_key(ty, nullable, &mut rest)?;
+    *key = key.get(key.len() - rest.len()..)?;
+    Some(value)
+}
+
+fn take_int(width: usize, signed: bool, key: &mut &[u8]) -> Option<u64> {
+    let (head, rest) = key.split_at_checked(width)?;
+    *key = rest;
+    let v = head.iter().fold(0u64, |v, b| v << 8 | u64::from(*b));
+    if !signed || width == 0 {
+        return Some(v);
+    }
+    // Flip the sign bit back and extend it.
+    let shift = 64 - 8 * u32::try_from(width).ok()?;
+    let flipped = (v ^ 1 << (8 * width - 1)) << shift;
+    Some((flipped as i64 >> shift) as u64)
+}
+
+fn decode_value(ty: &ColumnType, key: &mut &[u8]) -> Option<Value> {
+    let width = ty.fixed_width().unwrap_or(8);
+    Some(match ty.kind {
+        Kind::TinyInt | Kind::SmallInt | Kind::MediumInt | Kind::Int | Kind::BigInt => {
+            let v = take_int(width, !ty.unsigned, key)?;
+            if ty.unsigned {
+                Value::UInt(v)
+            } else {
+                Value::Int(v as i64)
+            }
+        }
+        Kind::Bit | Kind::Year | Kind::Enum | Kind::Set => {
+            Value::UInt(take_int(width, false, key)?)
+        }
+        Kind::Float => {
+            let v = take_int(4, false, key)? as u32;
+            let bits = if v >> 31 == 1 { v ^ 1 << 31 } else { !v };
+            Value::Double(f64::from(f32::from_bits(bits)))
+        }
+        Kind::Double => {
+            let v = take_int(8, false, key)?;
+            let bits = if v >> 63 == 1 { v ^ 1 << 63 } else { !v };
+            Value::Double(f64::from_bits(bits))
+        }
+        Kind::Decimal => Value::Decimal(Decimal::decode(
+            u8::try_from(ty.length).ok()?,
+            ty.decimals,
+            key,
+        )?),
+        Kind::Date => Value::Date(Date::from_packed(
+            u32::try_from(take_int(4, false, key)?).ok()?,
+        )?),
+        Kind::DateTime | Kind::Timestamp => {
+            Value::DateTime(DateTime::from_packed(take_int(8, false, key)?)?)
+        }
+        Kind::Time => Value::Time(Time::from_micros(take_int(8, true, key)? as i64)?),
+        Kind::Null => Value::Null,
+        _ => Value::Bytes(take_binary(key)?),
+    })
+}
+
+/// Undoes the escaping of binary strings.
+fn take_binary(key: &mut &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut rest = *key;
+    loop {
+        let at = memchr::memchr(0, rest)?;
+        let (text, zero) = rest.split_at_checked(at)?;
+        out.extend_from_slice(text);
+        let (mark, after) = zero.split_at_checked(2)?;
+        rest = after;
+        if mark == BINARY_END {
+            *key = rest;
+            return Some(out);
+        }
+        if mark != [0, 0xFF] {
+            return None;
+        }
+        out.push(0);
+    }
+}

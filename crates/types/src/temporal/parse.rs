@@ -1,0 +1,427 @@
+//! Dates and times from text and numbers, in all forms that MySQL takes.
+//!
+//! Text of a date begins with a digit (after spaces). Digits only, up to a `.`
+//! or the end, is the *internal* form: fixed two-digit fields after a year of
+//! four digits (4, 8 or 14 and more digits) or two. Otherwise the fields are
+//! separated by any punctuation; a space or `T` may stand between day and
+//! hour. Fractions of the second are rounded to microseconds. What follows
+//! the last field is reported as truncated, not refused. A time zone offset
+//! `+HH:MM` may follow the time.
+//!
+//! Text of a time is `[-][D ]HH:MM[:SS[.f]]` or `[-][D ]HHMMSS[.f]`, or a whole
+//! date and time, whose date is dropped.
+
+use super::{Date, DateRules, DateTime, MAX_TIME_MICROS, MICROS_PER_SECOND, Time};
+
+/// A date and time read from text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParsedDateTime {
+    /// The value, rounded to microseconds.
+    pub value: DateTime,
+    /// There was text after the value.
+    pub truncated: bool,
+    /// There was no time of day.
+    pub date_only: bool,
+    /// The time zone offset in seconds east of UTC, where one was given.
+    pub offset: Option<i32>,
+}
+
+/// A time read from text or a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParsedTime {
+    /// The value, rounded to microseconds and clipped to the range.
+    pub value: Time,
+    /// There was text after the value.
+    pub truncated: bool,
+    /// The value was clipped.
+    pub clipped: bool,
+}
+
+/// Bytes not yet read.
+struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl Cursor<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
+    fn skip(&mut self) {
+        self.rest = self.rest.get(1..).unwrap_or_default();
+    }
+
+    fn skip_spaces(&mut self) -> bool {
+        let before = self.rest.len();
+        while self.peek().is_some_and(|b| b.is_ascii_whitespace()) {
+            self.skip();
+        }
+        before != self.rest.len()
+    }
+
+    fn digits(&self) -> usize {
+        self.rest.iter().take_while(|b| b.is_ascii_digit()).count()
+    }
+
+    /// The number of up to `most` digits, and how many there were.
+    fn number(&mut self, most: usize) -> (u64, usize) {
+        let mut value = 0u64;
+        let mut len = 0;
+        while len < most
+            && let Some(b @ b'0'..=b'9') = self.peek()
+        {
+            value = value.saturating_mul(10).saturating_add(u64::from(b - b'0'));
+            len += 1;
+            self.skip();
+        }
+        (value, len)
+    }
+
+    /// Digits after a point, rounded to microseconds: up to 1,000,000.
+    fn fraction(&mut self) -> u32 {
+        let mut micros = 0;
+        let mut len = 0;
+        while let Some(b @ b'0'..=b'9') = self.peek() {
+            let digit = u32::from(b - b'0');
+            match len {
+                0..6 => micros = micros * 10 + digit,
+                6 if digit >= 5 => micros += 1,
+                _ => {}
+            }
+            len += 1;
+            self.skip();
+        }
+        while len < 6 {
+            micros *= 10;
+            len += 1;
+        }
+        micros
+    }
+
+    fn only_spaces_left(&mut self) -> bool {
+        self.skip_spaces();
+        self.rest.is_empty()
+    }
+}
+
+/// Fields of a date and time: year, month, day, hour, minute, second.
+type Fields = [u64; 6];
+
+impl DateTime {
+    /// Reads a date, or a date and time; None where the text is none, or the
+    /// date does not pass `rules`.
+    #[must_use]
+    pub fn parse(text: &[u8], rules: DateRules) -> Option<ParsedDateTime> {
+        let mut cursor = Cursor { rest: text };
+        cursor.skip_spaces();
+        let run = cursor
+            .rest
+            .iter()
+            .take_while(|b| b.is_ascii_digit() || **b == b'T')
+            .count();
+        if cursor.digits() == 0 {
+            return None;
+        }
+        let internal = matches!(cursor.rest.get(run), None | Some(b'.'));
+        let (fields, count, year_len, micros) = if internal {
+            internal_fields(&mut cursor, run)
+        } else {
+            delimited_fields(&mut cursor)
+        }?;
+        if count < 3 {
+            return None;
+        }
+        let offset = (count == 6).then(|| parse_offset(&mut cursor)).flatten();
+        let mut fields = fields;
+        let nonzero = micros > 0 || fields.iter().any(|f| *f != 0);
+        if year_len == 2
+            && nonzero
+            && let Some(year) = fields.first_mut()
+        {
+            *year += if *year < 70 { 2000 } else { 1900 };
+        }
+        let value = assemble(&fields, micros)?;
+        if !value.date().check(rules) {
+            return None;
+        }
+        let truncated = !cursor.only_spaces_left();
+        Some(ParsedDateTime {
+            value,
+            truncated,
+            date_only: count <= 3,
+            offset,
+        })
+    }
+
+    /// Reads the numbers `YYYYMMDD`, `YYMMDD`, `YYYYMMDDHHMMSS` and
+    /// `YYMMDDHHMMSS`, with a fraction in microseconds.
+    #[must_use]
+    pub fn from_number(number: i64, micros: u32, rules: DateRules) -> Option<DateTime> {
+        let full = match number {
+            0 => 0,
+            101..=691_231 => (number + 20_000_000) * 1_000_000,
+            700_101..=991_231 => (number + 19_000_000) * 1_000_000,
+            10_000_101..=99_991_231 | 991_232..10_000_101 => number * 1_000_000,
+            101_000_000..=691_231_235_959 => number + 20_000_000_000_000,
+            700_101_000_000..=991_231_235_959 => number + 19_000_000_000_000,
+            991_231_235_960..=99_991_231_235_959 => number,
+            _ => return None,
+        };
+        let part =
+            |unit: i64, modulus: i64| u64::try_from(full / unit % modulus).unwrap_or(u64::MAX);
+        let fields: Fields = [
+            part(10_000_000_000, 100_000),
+            part(100_000_000, 100),
+            part(1_000_000, 100),
+            part(10_000, 100),
+            part(100, 100),
+            part(1, 100),
+        ];
+        let value = assemble(&fields, micros)?;
+        value.date().check(rules).then_some(value)
+    }
+}
+
+fn assemble(fields: &Fields, micros: u32) -> Option<DateTime> {
+    let [year, month, day, hour, minute, second] = *fields;
+    let carry = micros >= 1_000_000;
+    let value = DateTime::from_parts(
+        u16::try_from(year).ok()?,
+        u8::try_from(month).ok()?,
+        u8::try_from(day).ok()?,
+        u8::try_from(hour).ok()?,
+        u8::try_from(minute).ok()?,
+        u8::try_from(second).ok()?,
+        if carry { 0 } else { micros },
+    )?;
+    if carry {
+        value.add_micros(MICROS_PER_SECOND)
+    } else {
+        Some(value)
+    }
+}
+
+/// Fields, their count, digits of the year, microseconds.
+type Found = (Fields, usize, usize, u32);
+
+/// The form of digits only; `run` is their number, `T` included.
+fn internal_fields(cursor: &mut Cursor<'_>, run: usize) -> Option<Found> {
+    let year_len = if run == 4 || run == 8 || run >= 14 {
+        4
+    } else {
+        2
+    };
+    let mut fields = [0; 6];
+    let mut count = 0;
+    for (i, field) in fields.iter_mut().enumerate() {
+        if i == 3 && cursor.peek() == Some(b'T') {
+            cursor.skip();
+        }
+        let (value, len) = cursor.number(if i == 0 { year_len } else { 2 });
+        if len == 0 {
+            break;
+        }
+        *field = value;
+        count += 1;
+    }
+    let mut micros = 0;
+    if cursor.peek() == Some(b'.') && count == 6 {
+        cursor.skip();
+        micros = cursor.fraction();
+    }
+    Some((fields, count, year_len, micros))
+}
+
+/// The form with separators.
+fn delimited_fields(cursor: &mut Cursor<'_>) -> Option<Found> {
+    let mut fields = [0; 6];
+    let mut count = 0;
+    let mut year_len = 0;
+    let mut micros = 0;
+    for (i, field) in fields.iter_mut().enumerate() {
+        let (value, len) = cursor.number(usize::MAX);
+        if len == 0 {
+            break;
+        }
+        if value > 999_999 {
+            return None;
+        }
+        if i == 0 {
+            year_len = len;
+        }
+        *field = value;
+        count += 1;
+        if i == 5 {
+            if cursor.peek() == Some(b'.') {
+                cursor.skip();
+                micros = cursor.fraction();
+            }
+            break;
+        }
+        let before = cursor.rest;
+        if i == 2 && cursor.peek() == Some(b'T') {
+            cursor.skip();
+        } else {
+            while cursor
+                .peek()
+                .is_some_and(|b| b.is_ascii_punctuation() || (i == 2 && b.is_ascii_whitespace()))
+            {
+                cursor.skip();
+            }
+        }
+        if cursor.digits() == 0 {
+            // What stood after the last field was no separator.
+            cursor.rest = before;
+            break;
+        }
+    }
+    Some((fields, count, year_len, micros))
+}
+
+/// `+HH:MM` or `-HH:MM`, between -13:59 and +14:00.
+fn parse_offset(cursor: &mut Cursor<'_>) -> Option<i32> {
+    let [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2, rest @ ..] = cursor.rest else {
+        return None;
+    };
+    let digit = |b: &u8| b.is_ascii_digit().then(|| i32::from(b - b'0'));
+    let hours = digit(h1)? * 10 + digit(h2)?;
+    let minutes = digit(m1)? * 10 + digit(m2)?;
+    if minutes > 59 || hours > 14 || (hours == 14 && (minutes > 0 || *sign == b'-')) {
+        return None;
+    }
+    cursor.rest = rest;
+    let seconds = hours * 3600 + minutes * 60;
+    Some(if *sign == b'-' { -seconds } else { seconds })
+}
+
+impl Time {
+    /// Reads a time; None where the text is none. A time beyond the range is clipped.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<ParsedTime> {
+        let mut cursor = Cursor { rest: text };
+        cursor.skip_spaces();
+        if cursor.rest.len() >= 12
+            && let Some(full) = DateTime::parse(cursor.rest, DateRules::LENIENT)
+            && !full.date_only
+        {
+            let value = full.value.time();
+            return Some(ParsedTime {
+                value,
+                truncated: full.truncated,
+                clipped: false,
+            });
+        }
+        let negative = cursor.peek() == Some(b'-');
+        if matches!(cursor.peek(), Some(b'-' | b'+')) {
+            cursor.skip();
+        }
+        if cursor.digits() == 0 && cursor.peek() != Some(b'.') {
+            return None;
+        }
+        let (first, _) = cursor.number(usize::MAX);
+        let (seconds, minute, second) = time_fields(&mut cursor, first)?;
+        if minute > 59 || second > 59 {
+            return None;
+        }
+        let mut micros = 0;
+        if cursor.peek() == Some(b'.') {
+            cursor.skip();
+            micros = cursor.fraction();
+        }
+        let seconds = i64::try_from(seconds.min(100_000_000)).unwrap_or(0);
+        let total = seconds * MICROS_PER_SECOND + i64::from(micros);
+        let (value, clipped) = Time::clip(if negative { -total } else { total });
+        Some(ParsedTime {
+            value,
+            truncated: !cursor.only_spaces_left(),
+            clipped,
+        })
+    }
+
+    /// Reads the number `HHMMSS`, signed, with a fraction in microseconds; or
+    /// one of `YYYYMMDDHHMMSS`, whose date is dropped. None where minutes or
+    /// seconds are out of range.
+    #[must_use]
+    pub fn from_number(number: i64, micros: u32) -> Option<ParsedTime> {
+        let size = number.unsigned_abs();
+        if number >= 10_000_000_000 {
+            let value = DateTime::from_number(number, micros, DateRules::LENIENT)?.time();
+            return Some(ParsedTime {
+                value,
+                truncated: false,
+                clipped: false,
+            });
+        }
+        let (hour, minute, second) = (size / 10_000, size / 100 % 100, size % 100);
+        if size > 8_385_959 {
+            let value = if number < 0 { Time::MIN } else { Time::MAX };
+            return Some(ParsedTime {
+                value,
+                truncated: false,
+                clipped: true,
+            });
+        }
+        if minute > 59 || second > 59 {
+            return None;
+        }
+        let seconds = i64::try_from(hour * 3600 + minute * 60 + second).ok()?;
+        let total = seconds * MICROS_PER_SECOND + i64::from(micros);
+        let (value, clipped) = Time::clip(if number < 0 { -total } else { total });
+        Some(ParsedTime {
+            value,
+            truncated: false,
+            clipped,
+        })
+    }
+}
+
+/// Whole seconds, and the minute and second to check, after the first number.
+fn time_fields(cursor: &mut Cursor<'_>, first: u64) -> Option<(u64, u64, u64)> {
+    let before = cursor.rest;
+    let spaces = cursor.skip_spaces();
+    if spaces && cursor.digits() > 0 {
+        // `D HH[:MM[:SS]]`
+        let (hour, _) = cursor.number(usize::MAX);
+        let (minute, second) = minutes_and_seconds(cursor);
+        let hours = first.saturating_mul(24).saturating_add(hour);
+        return Some((total(hours, minute, second), minute, second));
+    }
+    if spaces {
+        cursor.rest = before;
+    }
+    if cursor.peek() == Some(b':') && cursor.rest.get(1).is_some_and(u8::is_ascii_digit) {
+        let (minute, second) = minutes_and_seconds(cursor);
+        return Some((total(first, minute, second), minute, second));
+    }
+    let (hour, minute, second) = (first / 10_000, first / 100 % 100, first % 100);
+    Some((total(hour, minute, second), minute, second))
+}
+
+fn total(hours: u64, minute: u64, second: u64) -> u64 {
+    let most = u64::try_from(MAX_TIME_MICROS).unwrap_or(u64::MAX);
+    hours
+        .min(most)
+        .saturating_mul(3600)
+        .saturating_add(minute.min(60) * 60 + second.min(60))
+}
+
+/// `:MM[:SS]`, zero where absent.
+fn minutes_and_seconds(cursor: &mut Cursor<'_>) -> (u64, u64) {
+    let mut found = [0; 2];
+    for field in &mut found {
+        if cursor.peek() != Some(b':') || !cursor.rest.get(1).is_some_and(u8::is_ascii_digit) {
+            break;
+        }
+        cursor.skip();
+        *field = cursor.number(usize::MAX).0;
+    }
+    (found[0], found[1])
+}
+
+impl Date {
+    /// Reads a date, dropping a time of day.
+    #[must_use]
+    pub fn parse(text: &[u8], rules: DateRules) -> Option<Date> {
+        DateTime::parse(text, rules).map(|p| p.value.date())
+    }
+}

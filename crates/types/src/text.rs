@@ -1,0 +1,243 @@
+//! Values as the text protocol shows them.
+//!
+//! Floats are printed with the fewest digits that read back as the same number
+//! (FLOAT with at most six), without an exponent while the decimal point lies
+//! within 15 digits of the first, as MySQL's `my_gcvt` does.
+
+use crate::cast::storage_to_sql;
+use crate::column_type::{ColumnType, Kind, NOT_FIXED_DECIMALS};
+use crate::decimal::Decimal;
+use crate::value::ValueRef;
+
+/// Appends the text of a value of type `ty`. NULL appends nothing: the protocol shows
+/// it otherwise.
+///
+/// ENUM and SET take their storage values (or text already) and print members;
+/// BIT prints its bytes; TIMESTAMP is printed as it is, so the caller has brought it
+/// into the session's time zone.
+pub fn write_text(v: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
+    match storage_to_sql(v, ty) {
+        ValueRef::Null => {}
+        ValueRef::Int(v) => {
+            let start = out.len();
+            out.extend_from_slice(itoa::Buffer::new().format(v).as_bytes());
+            zerofill(ty, start, out);
+        }
+        ValueRef::UInt(v) => write_uint(v, ty, out),
+        ValueRef::Double(v) => write_real(v, ty, out),
+        ValueRef::Decimal(v) => write_decimal(v, ty, out),
+        ValueRef::Bytes(v) => out.extend_from_slice(v),
+        ValueRef::Date(v) if ty.kind == Kind::DateTime || ty.kind == Kind::Timestamp => {
+            v.at_midnight().write_text(ty.decimals, out);
+        }
+        ValueRef::Date(v) => v.write_text(out),
+        ValueRef::DateTime(v) if ty.kind == Kind::Date => v.date().write_text(out),
+        ValueRef::DateTime(v) => v.write_text(ty.decimals.min(6), out),
+        ValueRef::Time(v) => v.write_text(ty.decimals.min(6), out),
+    }
+}
+
+fn zerofill(ty: &ColumnType, start: usize, out: &mut Vec<u8>) {
+    if !ty.zerofill {
+        return;
+    }
+    let width = usize::try_from(ty.length).unwrap_or(0).min(255);
+    let len = out.len() - start;
+    if len < width {
+        out.splice(start..start, std::iter::repeat_n(b'0', width - len));
+    }
+}
+
+fn write_uint(v: u64, ty: &ColumnType, out: &mut Vec<u8>) {
+    match ty.kind {
+        Kind::Bit => {
+            let len = usize::try_from(ty.length.div_ceil(8))
+                .unwrap_or(8)
+                .clamp(1, 8);
+            let bytes = v.to_be_bytes();
+            out.extend_from_slice(bytes.get(8 - len..).unwrap_or(&bytes));
+        }
+        Kind::Year => {
+            let text = [1000, 100, 10, 1].map(|unit| b'0' + (v / unit % 10) as u8);
+            out.extend_from_slice(&text);
+        }
+        Kind::Set => write_set(v, ty, out),
+        _ => {
+            let start = out.len();
+            out.extend_from_slice(itoa::Buffer::new().format(v).as_bytes());
+            zerofill(ty, start, out);
+        }
+    }
+}
+
+/// Appends the members of a SET's bits, joined by commas.
+fn write_set(bits: u64, ty: &ColumnType, out: &mut Vec<u8>) {
+    let mut first = true;
+    for (i, member) in ty.members.iter().enumerate().take(64) {
+        if bits >> i & 1 == 1 {
+            if !first {
+                out.push(b',');
+            }
+            out.extend_from_slice(member);
+            first = false;
+        }
+    }
+}
+
+fn write_decimal(v: Decimal, ty: &ColumnType, out: &mut Vec<u8>) {
+    let start = out.len();
+    if ty.kind == Kind::Decimal {
+        v.rescale(ty.decimals).unwrap_or(v).write_text(out);
+        // The point takes a place of its own.
+        if ty.zerofill {
+            let width = usize::try_from(ty.length).unwrap_or(0) + usize::from(ty.decimals > 0);
+            let len = out.len() - start;
+            if len < width {
+                out.splice(start..start, std::iter::repeat_n(b'0', width - len));
+            }
+        }
+    } else {
+        v.write_text(out);
+    }
+}
+
+fn write_real(v: f64, ty: &ColumnType, out: &mut Vec<u8>) {
+    let start = out.len();
+    if matches!(ty.kind, Kind::Float | Kind::Double) && ty.decimals < NOT_FIXED_DECIMALS {
+        write_fixed(v, ty.decimals, out);
+    } else if ty.kind == Kind::Float {
+        write_float(v as f32, out);
+    } else {
+        write_double(v, out);
+    }
+    zerofill(ty, start, out);
+}
+
+/// Appends a double with exactly `decimals` digits after the point.
+pub fn write_fixed(v: f64, decimals: u8, out: &mut Vec<u8>) {
+    if !v.is_finite() {
+        return write_double(v, out);
+    }
+    // The shortest digits are what is rounded, half away from zero.
+    match Decimal::from_f64(v).and_then(|d| d.rescale(decimals)) {
+        Ok(d) => {
+            if d.is_zero() && v.is_sign_negative() {
+                out.push(b'-');
+            }
+            d.write_text(out);
+        }
+        Err(_) => {
+            let text = format!("{v:.*}", usize::from(decimals));
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+}
+
+/// Appends a double with its shortest digits.
+pub fn write_double(v: f64, out: &mut Vec<u8>) {
+    if !v.is_finite() {
+        // No operation of MySQL gives these; a total function still says something.
+        out.extend_from_slice(if v.is_nan() {
+            b"nan"
+        } else if v > 0.0 {
+            b"inf"
+        } else {
+            b"-inf"
+        });
+        return;
+    }
+    let mut buffer = zmij::Buffer::new();
+    layout(buffer.format_finite(v).as_bytes(), out);
+}
+
+/// Appends a float with at most six digits.
+pub fn write_float(v: f32, out: &mut Vec<u8>) {
+    if !v.is_finite() {
+        return write_double(f64::from(v), out);
+    }
+    let mut buffer = zmij::Buffer::new();
+    let shortest = buffer.format_finite(v);
+    if shortest.bytes().filter(u8::is_ascii_digit).count() <= 6 {
+        return layout(shortest.as_bytes(), out);
+    }
+    layout(format!("{v:.5e}").as_bytes(), out);
+}
+
+/// Lays out digits, given as any decimal text of a number, as `my_gcvt` does.
+fn layout(text: &[u8], out: &mut Vec<u8>) {
+    let (text, negative) = match text.split_first() {
+        Some((b'-', rest)) => (rest, true),
+        _ => (text, false),
+    };
+    let mut digits = smallvec::SmallVec::<[u8; 32]>::new();
+    // The point's place, counted from before the first digit kept.
+    let mut point = 0i32;
+    let mut exponent = 0i32;
+    let mut after_point = false;
+    for (i, byte) in text.iter().enumerate() {
+        match byte {
+            b'0'..=b'9' => {
+                if digits.is_empty() && *byte == b'0' {
+                    point -= i32::from(after_point);
+                    continue;
+                }
+                digits.push(*byte);
+                point += i32::from(!after_point);
+            }
+            b'.' => after_point = true,
+            b'e' | b'E' => {
+                let rest = text.get(i + 1..).unwrap_or_default();
+                exponent = std::str::from_utf8(rest)
+                    .ok()
+                    .and_then(|t| t.parse().ok())
+                    .unwrap_or(0);
+                break;
+            }
+            _ => {}
+        }
+    }
+    while digits.last() == Some(&b'0') {
+        digits.pop();
+    }
+    if negative {
+        out.push(b'-');
+    }
+    if digits.is_empty() {
+        out.push(b'0');
+        return;
+    }
+    write_digits(&digits, point + exponent, out);
+}
+
+/// Appends `0.DIGITS * 10^point`.
+fn write_digits(digits: &[u8], point: i32, out: &mut Vec<u8>) {
+    let len = i32::try_from(digits.len()).unwrap_or(i32::MAX);
+    if !(-14..=15).contains(&point) {
+        let (first, rest) = digits.split_at(1);
+        out.extend_from_slice(first);
+        if !rest.is_empty() {
+            out.push(b'.');
+            out.extend_from_slice(rest);
+        }
+        out.push(b'e');
+        out.extend_from_slice(itoa::Buffer::new().format(point - 1).as_bytes());
+    } else if point <= 0 {
+        out.extend_from_slice(b"0.");
+        out.extend(std::iter::repeat_n(
+            b'0',
+            usize::try_from(-point).unwrap_or(0),
+        ));
+        out.extend_from_slice(digits);
+    } else if point >= len {
+        out.extend_from_slice(digits);
+        out.extend(std::iter::repeat_n(
+            b'0',
+            usize::try_from(point - len).unwrap_or(0),
+        ));
+    } else {
+        let (int, frac) = digits.split_at(usize::try_from(point).unwrap_or(0));
+        out.extend_from_slice(int);
+        out.push(b'.');
+        out.extend_from_slice(frac);
+    }
+}
