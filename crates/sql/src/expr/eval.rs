@@ -212,7 +212,7 @@ fn eval_nested<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Val
             let pattern = convert::text(eval(pattern, row, cx)?, &pattern.ty, cx)?;
             let found = text
                 .zip(pattern)
-                .map(|(text, pattern)| collation.like(text, pattern, *escape) != *negated);
+                .map(|(text, pattern)| collation.like(text, pattern, escape.map(char::from)) != *negated);
             Ok(logic::value(found))
         }
         ExprKind::Case { whens, otherwise } => {

@@ -199,8 +199,8 @@ pub enum ExprKind {
     Like {
         /// arg, pattern.
         args: Box<[Expr; 2]>,
-        /// The escape character; 0 is none.
-        escape: u8,
+        /// The escape character, if there is one.
+        escape: Option<u8>,
         /// Decides about equal characters.
         collation: Collation,
         /// NOT LIKE.
