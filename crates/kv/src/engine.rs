@@ -207,7 +207,9 @@ pub struct Locked<'a> {
 pub enum Check {
     /// Nothing: the caller holds a lock on this key (update or exclusive).
     Locked,
-    /// The key must not have changed since the view.
+    /// The key must not have changed since the view. The commit itself takes
+    /// an exclusive lock on the key first, and waits for who holds one; without
+    /// a view there is nothing to compare.
     FirstCommitter,
     /// Nothing: the key is covered by the lock of another key (an entry of a
     /// non-unique index, a part of a blob).

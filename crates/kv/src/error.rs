@@ -15,6 +15,8 @@ pub enum Full {
     Disk,
     /// The limit of one transaction's write set.
     Transaction,
+    /// The numbers of a counter.
+    Ids,
 }
 
 /// An engine's refusal or failure.

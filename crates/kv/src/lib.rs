@@ -18,12 +18,16 @@
 //!    transaction's own writes below the given [`Mark`].
 //! 3. **Current reads** ([`View::Current`], [`Txn::lock`]) see the newest
 //!    committed state plus own writes, never an uncommitted write of others.
+//!    Each key is newest at the moment it is read: several keys agree with
+//!    each other only as far as held locks keep them still.
 //! 4. **Linearizable begin.** A view taken after a commit was reported (its
 //!    ticket durable) sees it.
 //! 5. **No lost update.** A write with [`Check::FirstCommitter`] to a key
 //!    whose newest committed version is newer than the view is refused at
 //!    commit with [`Error::Conflict`]; a write under a held lock cannot
-//!    collide, because the lock keeps others out until the commit point.
+//!    collide, because the lock keeps others out until the commit point. A
+//!    transaction without a view has read nothing that could be lost: its
+//!    writes are not compared.
 //! 6. **Locks** exclude as [`LockMode::compatible`] says (an engine may grant
 //!    a stronger one), work on absent keys as on present ones, are reentrant,
 //!    upgrade, and are held to the end of the transaction. A grant returns
@@ -57,6 +61,7 @@ mod error;
 mod key;
 
 pub mod contract;
+pub mod model;
 
 pub use engine::{
     Capabilities, Check, Commit, CounterId, Durability, DurableListener, Engine, Isolation, Limits,

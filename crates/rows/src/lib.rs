@@ -1,1 +1,35 @@
-//! Placeholder for the room `rows`; filled by the commits that follow.
+//! Rows and constraints: the only place from which a row changes.
+//!
+//! SQL, the memcached protocol and the native API are doors to the functions
+//! of this crate. It knows no SQL text and no protocol; it asks the engine
+//! for everything in batches.
+//!
+//! * [`Db`]: an engine, its catalog, its counters.
+//! * [`Txn`]: reads, locks and writes of rows; constraints and cascades.
+//! * [`catalog`]: what is defined. [`row`]: how a row lies in the engine.
+//! * [`Error`]: everything that is refused, as MySQL says it.
+
+#![forbid(unsafe_code)]
+
+pub mod autoinc;
+pub mod catalog;
+pub mod db;
+pub mod error;
+pub(crate) mod fk;
+pub mod keys;
+pub(crate) mod layout;
+pub mod row;
+pub mod txn;
+pub mod version;
+
+pub use autoinc::AutoIncOptions;
+pub use db::{Db, DbOptions};
+pub use error::{Error, Result};
+pub use layout::DerivedCell;
+pub use row::{RowBuf, RowRef, RowStamp};
+pub use txn::delete::DeleteDone;
+pub use txn::insert::{InsertDone, InsertMode, Inserted};
+pub use txn::lock::LockedRow;
+pub use txn::read::{KeyRange, ScanPosition, ScanSpec};
+pub use txn::update::{RowChange, UpdateDone, UpdateMode};
+pub use txn::{BeginOptions, Txn};

@@ -1,0 +1,356 @@
+//! Guarantees 6 and 7: locks exclude, grants tell the truth, deadlocks end.
+
+use super::{Bed, Found, New, PATIENCE, PAUSE, Rng, lock_one, lock_until};
+use crate::{Check, Error, LockMode, LockRequest, TxnOptions, Wait};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+const MODES: [LockMode; 4] = [
+    LockMode::KeyShare,
+    LockMode::Share,
+    LockMode::Update,
+    LockMode::Exclusive,
+];
+
+/// All sixteen pairs, on a present key.
+pub fn guarantee_6_modes_exclude_as_stated(new: New<'_>) {
+    let bed = Bed::new(new);
+    bed.set("a", "1");
+    let share_locks = bed.engine.capabilities().share_locks;
+    for held in MODES {
+        for asked in MODES {
+            let mut holder = bed.begin();
+            lock_one(&mut *holder, bed.key("a"), held).unwrap();
+            let mut other = bed.begin();
+            let granted = bed.try_lock(&mut *other, "a", asked);
+            if !held.compatible(asked) {
+                assert!(!granted, "{asked:?} beside {held:?}");
+            } else if share_locks {
+                assert!(granted, "{asked:?} beside {held:?}");
+            }
+        }
+    }
+}
+
+/// Locking what does not exist keeps others from creating it.
+pub fn guarantee_6_absent_keys_are_locked(new: New<'_>) {
+    let bed = Bed::new(new);
+    let mut one = bed.begin();
+    let found = lock_one(&mut *one, bed.key("a"), LockMode::Exclusive).unwrap();
+    assert_eq!((found.granted, found.value), (true, None));
+    let mut two = bed.begin();
+    assert!(!bed.try_lock(&mut *two, "a", LockMode::Exclusive));
+    assert!(bed.try_lock(&mut *two, "b", LockMode::Exclusive));
+    drop(one);
+    assert!(bed.try_lock(&mut *two, "a", LockMode::Exclusive));
+    drop(two);
+    assert_eq!(bed.get("a"), None);
+    let mut reader = bed.begin();
+    assert!(super::dump(&mut *reader, crate::Read::CURRENT, bed.space).is_empty());
+}
+
+/// Weaker, equal and stronger modes on a key already held.
+pub fn guarantee_6_reentrant_and_upgrades(new: New<'_>) {
+    let bed = Bed::new(new);
+    bed.set("a", "1");
+    for first in MODES {
+        for second in MODES {
+            let mut txn = bed.begin();
+            lock_one(&mut *txn, bed.key("a"), first).unwrap();
+            lock_one(&mut *txn, bed.key("a"), second).unwrap();
+            lock_one(&mut *txn, bed.key("a"), first).unwrap();
+            let mut other = bed.begin();
+            for asked in MODES {
+                if !asked.compatible(first) || !asked.compatible(second) {
+                    assert!(
+                        !bed.try_lock(&mut *other, "a", asked),
+                        "{asked:?} beside {first:?} and {second:?}"
+                    );
+                    break;
+                }
+            }
+            drop(txn);
+            assert!(bed.try_lock(&mut *other, "a", LockMode::Exclusive));
+        }
+    }
+}
+
+/// The value at the grant, not at the call; and the own write before it.
+pub fn guarantee_6_a_grant_shows_the_newest_value(new: New<'_>) {
+    let bed = Bed::new(new);
+    bed.set("a", "old");
+    let mut holder = bed.begin();
+    lock_one(&mut *holder, bed.key("a"), LockMode::Update).unwrap();
+    holder.put(bed.key("a"), b"new", Check::Locked).unwrap();
+    let own = lock_one(&mut *holder, bed.key("a"), LockMode::Exclusive).unwrap();
+    assert_eq!((own.value.as_deref(), own.own), (Some("new"), true));
+    let (send, receive) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let bed = &bed;
+        scope.spawn(move || {
+            let mut txn = bed.begin();
+            send.send(lock_one(&mut *txn, bed.key("a"), LockMode::Update))
+                .unwrap();
+        });
+        assert!(receive.recv_timeout(PAUSE).is_err());
+        bed.commit(holder);
+        let found = receive.recv().unwrap().unwrap();
+        assert_eq!((found.value.as_deref(), found.own), (Some("new"), false));
+    });
+    let mut txn = bed.begin();
+    lock_one(&mut *txn, bed.key("a"), LockMode::Exclusive).unwrap();
+    txn.delete(bed.key("a"), Check::Locked).unwrap();
+    let own = lock_one(&mut *txn, bed.key("a"), LockMode::Exclusive).unwrap();
+    assert_eq!((own.value, own.own), (None, true));
+}
+
+/// `newer` speaks of the view: false without one, true for deletions.
+pub fn guarantee_6_a_grant_tells_what_is_newer_than_the_view(new: New<'_>) {
+    let bed = Bed::new(new);
+    for key in ["same", "changed", "gone"] {
+        bed.set(key, "0");
+    }
+    let mut txn = bed.begin();
+    txn.pin().unwrap();
+    bed.set("changed", "1");
+    bed.set("came", "1");
+    bed.delete("gone");
+    let mut newer = |key: &str| {
+        let found = lock_one(&mut *txn, bed.key(key), LockMode::Exclusive).unwrap();
+        (found.value, found.newer)
+    };
+    assert_eq!(newer("same"), (Some("0".to_owned()), false));
+    assert_eq!(newer("changed"), (Some("1".to_owned()), true));
+    assert_eq!(newer("came"), (Some("1".to_owned()), true));
+    assert_eq!(newer("gone"), (None, true));
+    assert_eq!(newer("absent"), (None, false));
+    drop(txn);
+    let mut fresh = bed.begin();
+    bed.set("changed", "2");
+    let found = lock_one(&mut *fresh, bed.key("changed"), LockMode::Update).unwrap();
+    assert_eq!((found.value.as_deref(), found.newer), (Some("2"), false));
+}
+
+/// Whatever ends the transaction frees the key.
+pub fn guarantee_6_released_by_commit_rollback_and_drop(new: New<'_>) {
+    let bed = Bed::new(new);
+    for end in 0..3 {
+        let mut txn = bed.begin();
+        lock_one(&mut *txn, bed.key("a"), LockMode::Exclusive).unwrap();
+        match end {
+            0 => {
+                txn.commit().unwrap();
+            }
+            1 => txn.rollback(),
+            _ => drop(txn),
+        }
+        let mut other = bed.begin();
+        assert!(bed.try_lock(&mut *other, "a", LockMode::Exclusive), "{end}");
+    }
+}
+
+/// Nobody is passed over: waiters are served in the order of their coming.
+pub fn guarantee_6_waiters_get_the_lock_one_after_the_other(new: New<'_>) {
+    let bed = Bed::new(new);
+    let mut holder = bed.begin();
+    lock_one(&mut *holder, bed.key("a"), LockMode::Exclusive).unwrap();
+    let inside = AtomicU32::new(0);
+    let (send, receive) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for n in 0..4 {
+            let (bed, inside, send) = (&bed, &inside, send.clone());
+            scope.spawn(move || {
+                let mut txn = bed.begin();
+                lock_one(&mut *txn, bed.key("a"), LockMode::Exclusive).unwrap();
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two inside");
+                send.send(n).unwrap();
+                std::thread::sleep(Duration::from_millis(5));
+                inside.fetch_sub(1, Ordering::SeqCst);
+            });
+            std::thread::sleep(PAUSE);
+        }
+        assert!(receive.try_recv().is_err());
+        drop(holder);
+        let order: Vec<i32> = receive.iter().take(4).collect();
+        if bed.engine.capabilities().share_locks {
+            assert_eq!(order, [0, 1, 2, 3]);
+        }
+    });
+}
+
+/// Else a stream of foreign-key checks starves a delete.
+pub fn guarantee_6_a_waiting_exclusive_holds_off_later_key_shares(new: New<'_>) {
+    let bed = Bed::new(new);
+    if !bed.engine.capabilities().share_locks {
+        return guarantee_6_waiters_get_the_lock_one_after_the_other(new);
+    }
+    let mut holder = bed.begin();
+    lock_one(&mut *holder, bed.key("a"), LockMode::KeyShare).unwrap();
+    let (send, receive) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let (bed, late) = (&bed, send.clone());
+        scope.spawn(move || {
+            let mut txn = bed.begin();
+            lock_one(&mut *txn, bed.key("a"), LockMode::Exclusive).unwrap();
+            send.send("exclusive").unwrap();
+            std::thread::sleep(PAUSE);
+        });
+        std::thread::sleep(PAUSE);
+        scope.spawn(move || {
+            let mut txn = bed.begin();
+            lock_one(&mut *txn, bed.key("a"), LockMode::KeyShare).unwrap();
+            late.send("key share").unwrap();
+        });
+        assert!(receive.recv_timeout(PAUSE).is_err());
+        drop(holder);
+        assert_eq!(receive.recv().unwrap(), "exclusive");
+        assert_eq!(receive.recv().unwrap(), "key share");
+    });
+}
+
+/// Where the engine has them; else their absence is named.
+pub fn guarantee_6_skip_and_nowait(new: New<'_>) {
+    let bed = Bed::new(new);
+    bed.set("a", "1");
+    bed.set("b", "2");
+    let mut holder = bed.begin();
+    lock_one(&mut *holder, bed.key("a"), LockMode::Exclusive).unwrap();
+    let mut txn = bed.begin();
+    let requests = ["a", "b"].map(|key| LockRequest {
+        key: bed.key(key),
+        mode: LockMode::Exclusive,
+    });
+    let capabilities = bed.engine.capabilities();
+    let mut found = vec![Found::default(); 2];
+    let outcome = txn.lock(&requests, Wait::Skip, &mut |index, locked| {
+        found[index] = Found::of(locked);
+    });
+    if capabilities.skip_locked {
+        outcome.unwrap();
+        assert!(!found[0].granted);
+        assert_eq!(
+            (found[1].granted, found[1].value.as_deref()),
+            (true, Some("2"))
+        );
+    } else {
+        assert!(matches!(outcome, Err(Error::Unsupported(_))), "{outcome:?}");
+    }
+    let outcome = txn.lock(&requests, Wait::NoWait, &mut |_, _| {});
+    if capabilities.nowait {
+        assert!(matches!(outcome, Err(Error::LockBusy)), "{outcome:?}");
+    } else {
+        assert!(matches!(outcome, Err(Error::Unsupported(_))), "{outcome:?}");
+    }
+    drop(holder);
+    lock_one(&mut *txn, bed.key("a"), LockMode::Exclusive).unwrap();
+}
+
+/// Batches given crosswise do not deadlock.
+pub fn guarantee_6_a_batch_is_locked_in_key_order(new: New<'_>) {
+    let bed = Bed::new(new);
+    std::thread::scope(|scope| {
+        for n in 0..3usize {
+            let bed = &bed;
+            scope.spawn(move || {
+                let mut keys = ["a", "b", "c", "d"];
+                keys.rotate_left(n);
+                if n == 1 {
+                    keys.reverse();
+                }
+                for _ in 0..30 {
+                    let mut txn = bed.begin();
+                    let requests = keys.map(|key| LockRequest {
+                        key: bed.key(key),
+                        mode: LockMode::Exclusive,
+                    });
+                    let mut shown = [0; 4];
+                    let wait = Wait::Until(Instant::now() + PATIENCE);
+                    txn.lock(&requests, wait, &mut |index, _| shown[index] += 1)
+                        .unwrap();
+                    assert_eq!(shown, [1; 4]);
+                }
+            });
+        }
+    });
+}
+
+/// Ends a wait in a circle: who is told may be either, but not nobody.
+fn crosswise(bed: &Bed, first: LockMode, keys: [&str; 2]) {
+    let deadline = Instant::now() + Duration::from_secs(3);
+    let mut one = bed.begin();
+    let mut two = bed.begin();
+    lock_one(&mut *one, bed.key(keys[0]), first).unwrap();
+    lock_one(&mut *two, bed.key(keys[1]), first).unwrap();
+    let (left, right) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let outcome = lock_until(&mut *two, bed.key(keys[0]), LockMode::Exclusive, deadline);
+            drop(two);
+            outcome
+        });
+        let mine = lock_until(&mut *one, bed.key(keys[1]), LockMode::Exclusive, deadline);
+        drop(one);
+        (mine, other.join().unwrap())
+    });
+    let ended = |outcome: &Result<Found, Error>| {
+        matches!(outcome, Err(Error::Deadlock | Error::LockTimeout))
+    };
+    assert!(ended(&left) || ended(&right), "{left:?} {right:?}");
+    assert!(!matches!(
+        (&left, &right),
+        (Err(Error::Deadlock), Err(Error::Deadlock))
+    ));
+    let mut after = bed.begin();
+    for key in keys {
+        assert!(bed.try_lock(&mut *after, key, LockMode::Exclusive));
+    }
+}
+
+/// The classical circle.
+pub fn guarantee_7_two_transactions_crosswise(new: New<'_>) {
+    let bed = Bed::new(new);
+    crosswise(&bed, LockMode::Exclusive, ["a", "b"]);
+    crosswise(&bed, LockMode::Update, ["c", "d"]);
+}
+
+/// Two holders of a weak lock that both want the strong one.
+pub fn guarantee_7_two_upgrades_of_one_key(new: New<'_>) {
+    let bed = Bed::new(new);
+    if bed.engine.capabilities().share_locks {
+        crosswise(&bed, LockMode::KeyShare, ["a", "a"]);
+        crosswise(&bed, LockMode::Share, ["b", "b"]);
+    } else {
+        crosswise(&bed, LockMode::KeyShare, ["a", "b"]);
+    }
+}
+
+/// Random modes in random order: everybody ends, and everything is free after.
+pub fn guarantee_7_many_random_lockers_all_end(new: New<'_>) {
+    let bed = Bed::new(new);
+    let names = ["a", "b", "c", "d", "e"];
+    std::thread::scope(|scope| {
+        for seed in 0..6 {
+            let bed = &bed;
+            scope.spawn(move || {
+                let mut rng = Rng::new(seed + 11);
+                for _ in 0..30 {
+                    let mut txn = bed.engine.begin(TxnOptions::default()).unwrap();
+                    for _ in 0..3 {
+                        let key = bed.key(names[rng.below(5) as usize]);
+                        let mode = MODES[rng.below(4) as usize];
+                        let deadline = Instant::now() + Duration::from_secs(2);
+                        match lock_until(&mut *txn, key, mode, deadline) {
+                            Ok(_) | Err(Error::LockTimeout) => {}
+                            Err(Error::Deadlock) => break,
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let mut after = bed.begin();
+    for key in names {
+        assert!(bed.try_lock(&mut *after, key, LockMode::Exclusive));
+    }
+}

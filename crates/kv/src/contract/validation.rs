@@ -1,0 +1,115 @@
+//! Declared capabilities: validated reads and SERIALIZABLE.
+
+use super::{Bed, New, scan_all};
+use crate::{Check, Error, Isolation, Read, ScanRange, TxnOptions, View};
+use std::ops::ControlFlow;
+
+fn validated(view: View) -> Read {
+    Read {
+        view,
+        validate: true,
+        ..Read::SNAPSHOT
+    }
+}
+
+/// A key that appears in a range that was scanned with validation.
+pub fn capability_validated_ranges_refuse_phantoms(new: New<'_>) {
+    let bed = Bed::new(new);
+    bed.set("b", "1");
+    let range = ScanRange {
+        space: bed.space,
+        start: b"a",
+        end: Some(b"m"),
+        reverse: false,
+    };
+    if !bed.engine.capabilities().range_validation {
+        let outcome = bed
+            .begin()
+            .scan(validated(View::Snapshot), &[range], 10, &mut |_, _, _| {
+                ControlFlow::Continue(())
+            });
+        assert!(matches!(outcome, Err(Error::Unsupported(_))), "{outcome:?}");
+        return;
+    }
+    for view in [View::Snapshot, View::Current] {
+        for (key, refused) in [("c", true), ("z", false)] {
+            let mut txn = bed.begin();
+            assert_eq!(scan_all(&mut *txn, validated(view), range, 10).len(), 1);
+            bed.set(key, "new");
+            txn.put(bed.key("result"), b"1", Check::Blind).unwrap();
+            let outcome = txn.commit();
+            if refused {
+                assert!(matches!(outcome, Err(Error::Conflict)), "{outcome:?}");
+                bed.delete(key);
+            } else {
+                outcome.unwrap();
+            }
+        }
+    }
+    // A scan that stopped early has read no more than it showed.
+    bed.set("c", "2");
+    let mut txn = bed.begin();
+    txn.scan(validated(View::Snapshot), &[range], 1, &mut |_, _, _| {
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    bed.set("d", "3");
+    txn.put(bed.key("result"), b"2", Check::Blind).unwrap();
+    txn.commit().unwrap();
+}
+
+/// Present and absent keys.
+pub fn capability_validated_keys_refuse_changes(new: New<'_>) {
+    let bed = Bed::new(new);
+    bed.set("a", "1");
+    if !bed.engine.capabilities().range_validation {
+        let outcome = bed
+            .begin()
+            .get(validated(View::Snapshot), &[bed.key("a")], &mut |_, _| {});
+        assert!(matches!(outcome, Err(Error::Unsupported(_))), "{outcome:?}");
+        return;
+    }
+    for key in ["a", "absent"] {
+        let mut txn = bed.begin();
+        super::read(&mut *txn, validated(View::Snapshot), bed.key(key));
+        bed.set(key, "2");
+        txn.put(bed.key("result"), b"1", Check::Blind).unwrap();
+        let outcome = txn.commit();
+        assert!(matches!(outcome, Err(Error::Conflict)), "{key} {outcome:?}");
+    }
+    assert_eq!(bed.get("result"), None);
+    let mut txn = bed.begin();
+    super::read(&mut *txn, validated(View::Snapshot), bed.key("a"));
+    txn.put(bed.key("a"), b"3", Check::FirstCommitter).unwrap();
+    bed.commit(txn);
+}
+
+/// Two that each read what the other writes.
+pub fn capability_serializable_refuses_write_skew(new: New<'_>) {
+    let bed = Bed::new(new);
+    let options = || TxnOptions {
+        isolation: Isolation::Serializable,
+        ..TxnOptions::default()
+    };
+    if !bed.engine.capabilities().serializable {
+        let outcome = bed.engine.begin(options()).map(|_| ());
+        assert!(matches!(outcome, Err(Error::Unsupported(_))), "{outcome:?}");
+        return;
+    }
+    bed.set("x", "1");
+    bed.set("y", "1");
+    let mut one = bed.engine.begin(options()).unwrap();
+    let mut two = bed.engine.begin(options()).unwrap();
+    let mut reader = bed.engine.begin(options()).unwrap();
+    for txn in [&mut one, &mut two, &mut reader] {
+        assert_eq!(bed.at_view(&mut **txn, "x").as_deref(), Some("1"));
+        assert_eq!(bed.at_view(&mut **txn, "y").as_deref(), Some("1"));
+    }
+    one.put(bed.key("x"), b"0", Check::FirstCommitter).unwrap();
+    two.put(bed.key("y"), b"0", Check::FirstCommitter).unwrap();
+    bed.commit(one);
+    let outcome = two.commit();
+    assert!(matches!(outcome, Err(Error::Conflict)), "{outcome:?}");
+    bed.commit(reader);
+    assert_eq!(bed.get("y").as_deref(), Some("1"));
+}

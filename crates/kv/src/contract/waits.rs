@@ -1,0 +1,126 @@
+//! Guarantee 12: waits end at their deadline and on cancellation.
+
+use super::{Bed, New, PATIENCE, PAUSE, lock_one, lock_until};
+use crate::{Error, LockMode, TxnOptions};
+use porpoise_base::cancel::{Cancel, Reason};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Not before it, not long after it; the transaction and its locks go on.
+pub fn guarantee_12_a_wait_ends_at_its_deadline(new: New<'_>) {
+    let bed = Bed::new(new);
+    let mut holder = bed.begin();
+    lock_one(&mut *holder, bed.key("a"), LockMode::Exclusive).unwrap();
+    let mut txn = bed.begin();
+    lock_one(&mut *txn, bed.key("mine"), LockMode::Exclusive).unwrap();
+    let began = Instant::now();
+    let deadline = began + Duration::from_millis(200);
+    let outcome = lock_until(&mut *txn, bed.key("a"), LockMode::Exclusive, deadline);
+    assert!(matches!(outcome, Err(Error::LockTimeout)), "{outcome:?}");
+    assert!(Instant::now() >= deadline);
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(!bed.try_lock(&mut *holder, "mine", LockMode::Exclusive));
+    lock_one(&mut *txn, bed.key("b"), LockMode::Exclusive).unwrap();
+    txn.put(bed.key("b"), b"1", crate::Check::Locked).unwrap();
+    bed.commit(txn);
+    assert_eq!(bed.get("b").as_deref(), Some("1"));
+}
+
+/// A cancellation before and one during the wait.
+pub fn guarantee_12_a_wait_ends_on_cancel(new: New<'_>) {
+    let bed = Bed::new(new);
+    let mut holder = bed.begin();
+    lock_one(&mut *holder, bed.key("a"), LockMode::Exclusive).unwrap();
+    for early in [true, false] {
+        let cancel = Cancel::new();
+        let (send, receive) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let (bed, cancel) = (&bed, &cancel);
+            if early {
+                cancel.cancel(Reason::Query);
+            }
+            scope.spawn(move || {
+                let options = TxnOptions {
+                    cancel: cancel.clone(),
+                    ..TxnOptions::default()
+                };
+                let mut txn = bed.engine.begin(options).unwrap();
+                let deadline = Instant::now() + PATIENCE;
+                send.send(lock_until(
+                    &mut *txn,
+                    bed.key("a"),
+                    LockMode::Update,
+                    deadline,
+                ))
+                .unwrap();
+            });
+            if !early {
+                assert!(receive.recv_timeout(PAUSE).is_err());
+                cancel.cancel(Reason::Query);
+            }
+            let outcome = receive.recv_timeout(Duration::from_secs(10)).unwrap();
+            assert!(
+                matches!(outcome, Err(Error::Cancelled(Reason::Query))),
+                "{outcome:?}"
+            );
+        });
+    }
+}
+
+/// Who gave up does not stand in the way of those behind.
+pub fn guarantee_12_a_timed_out_waiter_leaves_the_queue(new: New<'_>) {
+    let bed = Bed::new(new);
+    let mut holder = bed.begin();
+    lock_one(&mut *holder, bed.key("a"), LockMode::KeyShare).unwrap();
+    let mut impatient = bed.begin();
+    let deadline = Instant::now() + Duration::from_millis(300);
+    let (send, receive) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let bed = &bed;
+        scope.spawn(move || {
+            std::thread::sleep(PAUSE);
+            let mut txn = bed.begin();
+            let outcome = lock_one(&mut *txn, bed.key("a"), LockMode::KeyShare);
+            drop(txn);
+            send.send(outcome).unwrap();
+        });
+        let outcome = lock_until(&mut *impatient, bed.key("a"), LockMode::Exclusive, deadline);
+        assert!(matches!(outcome, Err(Error::LockTimeout)), "{outcome:?}");
+        if bed.engine.capabilities().share_locks {
+            receive.recv_timeout(PATIENCE).unwrap().unwrap();
+            drop(holder);
+        } else {
+            drop(holder);
+            receive.recv_timeout(PATIENCE).unwrap().unwrap();
+        }
+    });
+    let mut after = bed.begin();
+    assert!(bed.try_lock(&mut *after, "a", LockMode::Exclusive));
+}
+
+/// Reads, other locks and commits go on while somebody waits.
+pub fn guarantee_12_waiting_does_not_stop_others(new: New<'_>) {
+    let bed = Bed::new(new);
+    bed.set("a", "0");
+    let mut holder = bed.begin();
+    lock_one(&mut *holder, bed.key("a"), LockMode::Exclusive).unwrap();
+    let (send, receive) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let bed = &bed;
+        scope.spawn(move || {
+            let mut txn = bed.begin();
+            let outcome = lock_one(&mut *txn, bed.key("a"), LockMode::Exclusive);
+            send.send(outcome.map(|_| ())).unwrap();
+        });
+        std::thread::sleep(PAUSE);
+        for n in 0..20 {
+            let key = format!("k{n}");
+            bed.set(&key, "1");
+            assert_eq!(bed.get(&key).as_deref(), Some("1"));
+            assert_eq!(bed.get("a").as_deref(), Some("0"));
+        }
+        assert!(receive.try_recv().is_err());
+        drop(holder);
+        receive.recv().unwrap().unwrap();
+    });
+}

@@ -1,0 +1,238 @@
+//! The reference model: the contract in its plainest form.
+//!
+//! One mutex around a sorted map that keeps every version ever committed, a
+//! table of locks, and one condition variable on which everybody waits who
+//! must. Slow, unbounded in memory, meant to be seen to be right; engines are
+//! compared with it.
+//!
+//! Invariants:
+//! 1. Versions of a key are in ascending commit order; a commit is a number
+//!    one above the last, and durable at once.
+//! 2. A transaction is in at most one queue, and never waits while a circle of
+//!    waits leads back to it.
+//! 3. Every change of a lock wakes all waiters; each looks for itself whether
+//!    it is its turn.
+//!
+//! Rejected: sharing the write set with the embedded engine, which would hide
+//! a fault common to both.
+
+mod locks;
+mod txn;
+
+use crate::{
+    Capabilities, CounterId, DurableListener, Engine, Error, Full, Isolation, Limits, Result,
+    SpaceId, SpaceSpec, Stat, Ticket, Txn, TxnOptions,
+};
+use locks::Locks;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use txn::ModelTxn;
+
+/// A key that owns its bytes.
+type FullKey = (SpaceId, Vec<u8>);
+
+/// Commit number and value (`None`: deleted), oldest first.
+type Versions = Vec<(u64, Option<Vec<u8>>)>;
+
+#[derive(Default)]
+struct State {
+    last_commit: u64,
+    last_txn: u64,
+    last_space: u64,
+    data: BTreeMap<FullKey, Versions>,
+    spaces: BTreeMap<SpaceId, SpaceSpec>,
+    counters: BTreeMap<CounterId, u64>,
+    locks: Locks,
+    listeners: Vec<Arc<dyn DurableListener>>,
+}
+
+impl State {
+    fn check_space(&self, space: SpaceId) -> Result<()> {
+        if space < SpaceId::FIRST_FREE || self.spaces.contains_key(&space) {
+            Ok(())
+        } else {
+            Err(Error::NoSuchSpace(space))
+        }
+    }
+
+    /// The newest version of a key.
+    fn newest(&self, key: &FullKey) -> Option<&(u64, Option<Vec<u8>>)> {
+        self.data.get(key).and_then(|versions| versions.last())
+    }
+
+    /// The number of the newest version; 0 for a key that never was.
+    fn newest_commit(&self, key: &FullKey) -> u64 {
+        self.newest(key).map_or(0, |(commit, _)| *commit)
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The reference engine.
+#[derive(Default)]
+pub struct Model {
+    shared: Arc<Shared>,
+    closed: Arc<AtomicBool>,
+}
+
+impl Model {
+    /// An empty store.
+    pub fn new() -> Model {
+        Model::default()
+    }
+
+    /// Another engine on the same store, as after a restart.
+    pub fn reopen(&self) -> Model {
+        Model {
+            shared: self.shared.clone(),
+            closed: Arc::default(),
+        }
+    }
+
+    fn open_state(&self) -> Result<MutexGuard<'_, State>> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Unavailable("the engine is shut down".to_owned()));
+        }
+        Ok(self.shared.state())
+    }
+}
+
+impl Engine for Model {
+    fn name(&self) -> &'static str {
+        "model"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            serializable: true,
+            range_validation: true,
+            share_locks: true,
+            nowait: true,
+            skip_locked: true,
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            key: 8192,
+            value: 1 << 30,
+            transaction: usize::MAX,
+        }
+    }
+
+    fn begin(&self, options: TxnOptions) -> Result<Box<dyn Txn>> {
+        let mut state = self.open_state()?;
+        state.last_txn += 1;
+        let serializable = options.isolation == Isolation::Serializable;
+        Ok(Box::new(ModelTxn::new(
+            self.shared.clone(),
+            state.last_txn,
+            serializable,
+            options.cancel,
+        )))
+    }
+
+    fn create_spaces(&self, specs: &[SpaceSpec]) -> Result<Vec<SpaceId>> {
+        let mut state = self.open_state()?;
+        let mut ids = Vec::with_capacity(specs.len());
+        for spec in specs {
+            state.last_space = (state.last_space + 1).max(SpaceId::FIRST_FREE.0);
+            let id = SpaceId(state.last_space);
+            state.spaces.insert(id, spec.clone());
+            ids.push(id);
+        }
+        Ok(ids)
+    }
+
+    fn drop_spaces(&self, spaces: &[SpaceId]) -> Result<()> {
+        let mut state = self.open_state()?;
+        for space in spaces {
+            if state.spaces.remove(space).is_some() {
+                state.data.retain(|(of, _), _| of != space);
+            }
+        }
+        Ok(())
+    }
+
+    fn spaces(&self) -> Result<Vec<(SpaceId, SpaceSpec)>> {
+        let state = self.open_state()?;
+        Ok(state
+            .spaces
+            .iter()
+            .map(|(id, s)| (*id, s.clone()))
+            .collect())
+    }
+
+    fn reserve_ids(&self, counter: CounterId, count: u64, at_least: u64) -> Result<Range<u64>> {
+        let mut state = self.open_state()?;
+        let next = state.counters.entry(counter).or_insert(1);
+        let start = (*next).max(at_least);
+        let end = start
+            .checked_add(count.max(1))
+            .ok_or(Error::Full(Full::Ids))?;
+        *next = end;
+        Ok(start..end)
+    }
+
+    fn return_ids(&self, counter: CounterId, unused: Range<u64>) -> Result<bool> {
+        let mut state = self.open_state()?;
+        let next = state.counters.entry(counter).or_insert(1);
+        if *next != unused.end || unused.is_empty() {
+            return Ok(false);
+        }
+        *next = unused.start;
+        Ok(true)
+    }
+
+    fn next_id(&self, counter: CounterId) -> Result<u64> {
+        Ok(self
+            .open_state()?
+            .counters
+            .get(&counter)
+            .copied()
+            .unwrap_or(1))
+    }
+
+    fn set_next_id(&self, counter: CounterId, next: u64) -> Result<()> {
+        self.open_state()?.counters.insert(counter, next.max(1));
+        Ok(())
+    }
+
+    fn durable_mark(&self) -> Ticket {
+        Ticket(self.shared.state().last_commit)
+    }
+
+    fn wait_durable(&self, _ticket: Ticket) -> Result<()> {
+        Ok(())
+    }
+
+    fn subscribe(&self, listener: Arc<dyn DurableListener>) {
+        self.shared.state().listeners.push(listener);
+    }
+
+    fn stats(&self) -> Vec<Stat> {
+        vec![Stat {
+            name: "commits_total",
+            help: "Transactions committed with writes.",
+            counter: true,
+            value: self.shared.state().last_commit,
+        }]
+    }
+
+    fn shutdown(&self) -> Result<()> {
+        self.closed.store(true, Ordering::Release);
+        Ok(())
+    }
+}

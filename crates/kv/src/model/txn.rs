@@ -1,0 +1,479 @@
+//! The model's transaction.
+
+use super::{FullKey, Shared, State};
+use crate::{
+    Check, Commit, Error, Key, LockMode, LockRequest, Locked, Mark, Read, Result, ScanEnd,
+    ScanRange, ScanVisitor, SpaceId, Ticket, Txn, View, Wait,
+};
+use porpoise_base::blocking::blocking;
+use porpoise_base::cancel::Cancel;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a commit waits for the holders of locks on keys it checks.
+const COMMIT_WAIT: Duration = Duration::from_secs(50);
+
+struct Write {
+    key: FullKey,
+    value: Option<Vec<u8>>,
+    check: Check,
+}
+
+/// Something read that must not have changed after commit `since`.
+struct Tracked {
+    space: SpaceId,
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+    since: u64,
+}
+
+pub(super) struct ModelTxn {
+    shared: Arc<Shared>,
+    id: u64,
+    serializable: bool,
+    cancel: Cancel,
+    view: Option<u64>,
+    pinned: bool,
+    writes: Vec<Write>,
+    tracked: Vec<Tracked>,
+    seen: u64,
+    ended: bool,
+}
+
+impl ModelTxn {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        id: u64,
+        serializable: bool,
+        cancel: Cancel,
+    ) -> ModelTxn {
+        ModelTxn {
+            shared,
+            id,
+            serializable,
+            cancel,
+            view: None,
+            pinned: false,
+            writes: Vec::new(),
+            tracked: Vec::new(),
+            seen: 0,
+            ended: false,
+        }
+    }
+
+    fn alive(&self) -> Result<()> {
+        if self.ended {
+            Err(Error::Ended)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The commit up to which a read sees.
+    fn upto(&mut self, view: View, state: &State) -> u64 {
+        match view {
+            View::Current => state.last_commit,
+            View::Snapshot => {
+                self.pinned |= self.serializable;
+                *self.view.get_or_insert(state.last_commit)
+            }
+        }
+    }
+
+    /// The newest own write to a key below a mark.
+    fn own(&self, key: &FullKey, mark: Mark) -> Option<&Option<Vec<u8>>> {
+        let below = usize::try_from(mark.0).unwrap_or(usize::MAX);
+        self.writes
+            .iter()
+            .take(below)
+            .rev()
+            .find(|w| w.key == *key)
+            .map(|w| &w.value)
+    }
+
+    fn track(&mut self, read: Read, tracked: Tracked) {
+        if read.validate || self.serializable {
+            self.tracked.push(tracked);
+        }
+    }
+
+    /// Everything a read sees in the bounds of a range.
+    fn visible(
+        &mut self,
+        state: &State,
+        read: Read,
+        range: &ScanRange<'_>,
+        upto: u64,
+    ) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let inside = |key: &FullKey| {
+            key.0 == range.space
+                && key.1.as_slice() >= range.start
+                && range.end.is_none_or(|end| key.1.as_slice() < end)
+        };
+        let mut all = BTreeMap::new();
+        for (key, versions) in state.data.iter().filter(|(key, _)| inside(key)) {
+            let Some((commit, value)) = versions.iter().rev().find(|(c, _)| *c <= upto) else {
+                continue;
+            };
+            if read.view == View::Current {
+                self.seen = self.seen.max(*commit);
+            }
+            if let Some(value) = value {
+                all.insert(key.1.clone(), value.clone());
+            }
+        }
+        let below = usize::try_from(read.mark.0).unwrap_or(usize::MAX);
+        for write in self.writes.iter().take(below).filter(|w| inside(&w.key)) {
+            match &write.value {
+                Some(value) => all.insert(write.key.1.clone(), value.clone()),
+                None => all.remove(&write.key.1),
+            };
+        }
+        all
+    }
+
+    /// Gets one lock; false when it was skipped.
+    fn acquire<'s>(
+        &mut self,
+        shared: &'s Shared,
+        mut state: MutexGuard<'s, State>,
+        key: &FullKey,
+        mode: LockMode,
+        wait: Wait,
+    ) -> (MutexGuard<'s, State>, Result<bool>) {
+        if state.locks.try_grant(self.id, key, mode) {
+            return (state, Ok(true));
+        }
+        let deadline = match wait {
+            Wait::Skip => return (state, Ok(false)),
+            Wait::NoWait => return (state, Err(Error::LockBusy)),
+            Wait::Until(deadline) => deadline,
+        };
+        state.locks.join(self.id, key, mode);
+        loop {
+            if state.locks.try_grant(self.id, key, mode) {
+                shared.changed.notify_all();
+                return (state, Ok(true));
+            }
+            let failed = if let Some(reason) = self.cancel.reason() {
+                Some(Error::Cancelled(reason))
+            } else if state.locks.deadlocked(self.id) {
+                Some(Error::Deadlock)
+            } else if Instant::now() >= deadline {
+                Some(Error::LockTimeout)
+            } else {
+                None
+            };
+            if let Some(error) = failed {
+                state.locks.leave(self.id, key);
+                shared.changed.notify_all();
+                if error.ends_transaction() {
+                    self.ended = true;
+                    state.locks.release(self.id);
+                }
+                return (state, Err(error));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            state = shared
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// Runs `work` with a waker registered, so that a cancellation ends waits.
+    fn waiting<T>(&mut self, work: impl FnOnce(&mut ModelTxn, &Shared) -> T) -> T {
+        let shared = self.shared.clone();
+        let cancel = self.cancel.clone();
+        let wake = self.shared.clone();
+        let _registered = cancel.register(Arc::new(move || {
+            let _state = wake.state();
+            wake.changed.notify_all();
+        }));
+        blocking(|| work(self, &shared))
+    }
+
+    fn check_and_install(&mut self, shared: &Shared) -> Result<Commit> {
+        let mut last: BTreeMap<FullKey, (Option<Vec<u8>>, Check)> = BTreeMap::new();
+        for write in self.writes.drain(..) {
+            last.insert(write.key, (write.value, write.check));
+        }
+        if last.is_empty() {
+            return Ok(Commit {
+                ticket: Ticket(self.seen),
+            });
+        }
+        let mut state = shared.state();
+        for (key, (_, check)) in &last {
+            state.check_space(key.0)?;
+            if *check != Check::FirstCommitter {
+                continue;
+            }
+            let wait = Wait::Until(Instant::now() + COMMIT_WAIT);
+            let (after, granted) = self.acquire(shared, state, key, LockMode::Exclusive, wait);
+            state = after;
+            granted?;
+            if self
+                .view
+                .is_some_and(|view| state.newest_commit(key) > view)
+            {
+                return Err(Error::Conflict);
+            }
+        }
+        let changed = |t: &Tracked| {
+            state.data.iter().any(|(key, versions)| {
+                key.0 == t.space
+                    && key.1 >= t.start
+                    && t.end.as_ref().is_none_or(|end| key.1 < *end)
+                    && versions.last().is_some_and(|(c, _)| *c > t.since)
+            })
+        };
+        if self.tracked.iter().any(changed) {
+            return Err(Error::Conflict);
+        }
+        for key in last.keys() {
+            state.check_space(key.0)?;
+        }
+        state.last_commit += 1;
+        let commit = state.last_commit;
+        for (key, (value, _)) in last {
+            state.data.entry(key).or_default().push((commit, value));
+        }
+        for listener in &state.listeners {
+            listener.durable(Ticket(commit));
+        }
+        Ok(Commit {
+            ticket: Ticket(commit.max(self.seen)),
+        })
+    }
+
+    fn write(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) -> Result<()> {
+        self.alive()?;
+        let state = self.shared.state();
+        state.check_space(key.space)?;
+        if key.bytes.len() > 8192 {
+            return Err(Error::TooLarge {
+                what: "key",
+                size: key.bytes.len(),
+                limit: 8192,
+            });
+        }
+        drop(state);
+        self.writes.push(Write {
+            key: (key.space, key.bytes.to_vec()),
+            value: value.map(<[u8]>::to_vec),
+            check,
+        });
+        Ok(())
+    }
+}
+
+impl Txn for ModelTxn {
+    fn refresh(&mut self) -> Result<()> {
+        self.alive()?;
+        let fixed = self.pinned || (self.serializable && self.view.is_some());
+        if !fixed {
+            self.view = Some(self.shared.state().last_commit);
+        }
+        Ok(())
+    }
+
+    fn pin(&mut self) -> Result<()> {
+        self.alive()?;
+        let last = self.shared.state().last_commit;
+        self.view.get_or_insert(last);
+        self.pinned = true;
+        Ok(())
+    }
+
+    fn pinned(&self) -> bool {
+        self.pinned
+    }
+
+    fn get(
+        &mut self,
+        read: Read,
+        keys: &[Key<'_>],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        self.alive()?;
+        let shared = self.shared.clone();
+        let state = shared.state();
+        let upto = self.upto(read.view, &state);
+        for (index, key) in keys.iter().enumerate() {
+            state.check_space(key.space)?;
+            let full = (key.space, key.bytes.to_vec());
+            let mut end = key.bytes.to_vec();
+            end.push(0);
+            self.track(
+                read,
+                Tracked {
+                    space: key.space,
+                    start: key.bytes.to_vec(),
+                    end: Some(end),
+                    since: upto,
+                },
+            );
+            if let Some(own) = self.own(&full, read.mark) {
+                visit(index, own.as_deref());
+                continue;
+            }
+            let versions = state.data.get(&full);
+            let found = versions.and_then(|all| all.iter().rev().find(|(c, _)| *c <= upto));
+            if let (View::Current, Some((commit, _))) = (read.view, found) {
+                self.seen = self.seen.max(*commit);
+            }
+            visit(index, found.and_then(|(_, value)| value.as_deref()));
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        read: Read,
+        ranges: &[ScanRange<'_>],
+        limit: usize,
+        visit: &mut ScanVisitor<'_>,
+    ) -> Result<ScanEnd> {
+        self.alive()?;
+        let shared = self.shared.clone();
+        let state = shared.state();
+        let upto = self.upto(read.view, &state);
+        let mut left = limit;
+        for (index, range) in ranges.iter().enumerate() {
+            state.check_space(range.space)?;
+            let all = self.visible(&state, read, range, upto);
+            let mut entries: Vec<_> = all.into_iter().collect();
+            if range.reverse {
+                entries.reverse();
+            }
+            let mut stopped = None;
+            for (key, value) in entries {
+                let flow = visit(index, &key, &value);
+                left = left.saturating_sub(1);
+                if left == 0 || flow == ControlFlow::Break(()) {
+                    stopped = Some(key);
+                    break;
+                }
+            }
+            let (mut start, mut end) = (range.start.to_vec(), range.end.map(<[u8]>::to_vec));
+            match &stopped {
+                Some(key) if range.reverse => start = key.clone(),
+                Some(key) => end = Some([key, &[0][..]].concat()),
+                None => {}
+            }
+            let (space, since) = (range.space, upto);
+            self.track(
+                read,
+                Tracked {
+                    space,
+                    start,
+                    end,
+                    since,
+                },
+            );
+            if let Some(key) = stopped {
+                return Ok(ScanEnd::Stopped { range: index, key });
+            }
+        }
+        Ok(ScanEnd::Done)
+    }
+
+    fn lock(
+        &mut self,
+        requests: &[LockRequest<'_>],
+        wait: Wait,
+        visit: &mut dyn FnMut(usize, Locked<'_>),
+    ) -> Result<()> {
+        self.alive()?;
+        let mut order: Vec<(usize, &LockRequest<'_>)> = requests.iter().enumerate().collect();
+        order.sort_by_key(|(_, request)| request.key);
+        self.waiting(|txn, shared| {
+            let mut state = shared.state();
+            for (index, request) in order {
+                state.check_space(request.key.space)?;
+                let key = (request.key.space, request.key.bytes.to_vec());
+                let (after, granted) = txn.acquire(shared, state, &key, request.mode, wait);
+                state = after;
+                if !granted? {
+                    let nothing = Locked {
+                        granted: false,
+                        value: None,
+                        newer: false,
+                        own: false,
+                    };
+                    visit(index, nothing);
+                    continue;
+                }
+                let newest = state.newest(&key);
+                txn.seen = txn.seen.max(newest.map_or(0, |(c, _)| *c));
+                let own = txn.own(&key, Mark::ALL);
+                let value = match own {
+                    Some(own) => own.as_deref(),
+                    None => newest.and_then(|(_, value)| value.as_deref()),
+                };
+                let newer = txn
+                    .view
+                    .is_some_and(|view| newest.is_some_and(|(c, _)| *c > view));
+                visit(
+                    index,
+                    Locked {
+                        granted: true,
+                        value,
+                        newer,
+                        own: own.is_some(),
+                    },
+                );
+            }
+            Ok(())
+        })
+    }
+
+    fn unlock(&mut self, _keys: &[Key<'_>], _since: Mark) {}
+
+    fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()> {
+        self.write(key, Some(value), check)
+    }
+
+    fn delete(&mut self, key: Key<'_>, check: Check) -> Result<()> {
+        self.write(key, None, check)
+    }
+
+    fn mark(&self) -> Mark {
+        Mark(self.writes.len() as u64)
+    }
+
+    fn rollback_to(&mut self, mark: Mark) {
+        self.writes
+            .truncate(usize::try_from(mark.0).unwrap_or(usize::MAX));
+    }
+
+    fn has_writes(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
+    fn seen(&self) -> Ticket {
+        Ticket(self.seen)
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<Commit> {
+        self.alive()?;
+        debug_assert!(self.writes.iter().all(|w| {
+            let held = |mode| self.shared.state().locks.covered(self.id, &w.key, mode);
+            w.check != Check::Locked || held(LockMode::Update)
+        }));
+        self.waiting(|txn, shared| txn.check_and_install(shared))
+    }
+
+    fn rollback(self: Box<Self>) {}
+}
+
+impl Drop for ModelTxn {
+    fn drop(&mut self) {
+        self.shared.state().locks.release(self.id);
+        self.shared.changed.notify_all();
+    }
+}

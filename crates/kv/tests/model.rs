@@ -1,0 +1,23 @@
+//! The contract suite on the reference model.
+
+use porpoise_kv::model::Model;
+use porpoise_kv::{Engine, contract};
+use std::sync::Arc;
+
+fn new_engine() -> Arc<dyn Engine> {
+    Arc::new(Model::new())
+}
+
+porpoise_kv::contract_suite!(new_engine);
+
+#[test]
+fn what_a_restart_keeps() {
+    for function in [
+        contract::restart::guarantee_11_commits_and_spaces_survive,
+        contract::restart::guarantee_10_counters_are_exact_after_a_clean_shutdown,
+        contract::restart::guarantee_10_ids_never_repeat_without_a_shutdown,
+    ] {
+        let store = Model::new();
+        function(&|| Arc::new(store.reopen()));
+    }
+}

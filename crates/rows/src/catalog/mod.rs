@@ -1,0 +1,311 @@
+//! The catalog: what databases, tables, columns, indexes and constraints exist.
+//!
+//! A [`Catalog`] is an immutable value; a change makes a new one. Statements
+//! work on the `Arc<Catalog>` they started with, protected by metadata locks,
+//! so that nothing they use is dropped under them. On disk the catalog is rows
+//! of the catalog spaces (docs/formats.md, "Catalog"): one row a database, one
+//! row a table with all its columns, indexes and foreign keys, written in one
+//! transaction by DDL, so that DDL is atomic because commits are.
+//!
+//! Invariants:
+//! 1. Every [`Table`] has a primary [`Index`] at position 0; a table declared
+//!    without a primary key has one over a hidden row id
+//!    ([`Table::hidden_key`]).
+//! 2. [`Table::referenced_by`] and [`ForeignKey::parent`] are derived when a
+//!    catalog is built, never stored: they cannot disagree with the
+//!    definitions.
+//! 3. Column positions are stable within one table version; [`ColumnId`]s are
+//!    stable for ever, and rows name columns by id, through the layouts.
+
+use crate::layout::DerivedCell;
+use porpoise_kv::{CounterId, SpaceId};
+use porpoise_types::{Collation, ColumnType, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A table's number; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableId(pub u64);
+
+/// A column's number within its table; never used again in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ColumnId(pub u32);
+
+/// Everything that is defined, at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    /// Grows with every change.
+    pub version: u64,
+    /// By name, as given (names of databases and tables are case-sensitive,
+    /// as on MySQL under Linux).
+    pub databases: BTreeMap<String, Arc<Database>>,
+    /// By number.
+    pub tables: BTreeMap<TableId, Arc<Table>>,
+}
+
+/// A database (schema).
+#[derive(Clone, Debug)]
+pub struct Database {
+    /// The name.
+    pub name: String,
+    /// Default collation of its tables (and with it the character set).
+    pub collation: Collation,
+    /// Its tables by name.
+    pub tables: BTreeMap<String, TableId>,
+}
+
+/// A table, as of one version of its definition.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// The number.
+    pub id: TableId,
+    /// The database's name.
+    pub database: String,
+    /// The name.
+    pub name: String,
+    /// Grows with every change of this table's definition; rows carry the
+    /// version they were written under.
+    pub version: u32,
+    /// Catalog version of the last change after which older snapshots cannot
+    /// read this table any more (error 1412).
+    pub incompatible_since: u64,
+    /// The columns in order.
+    pub columns: Vec<Column>,
+    /// The next column id.
+    pub next_column: u32,
+    /// The indexes; the primary one first.
+    pub indexes: Vec<Index>,
+    /// Constraints whose child this table is.
+    pub foreign_keys: Vec<ForeignKey>,
+    /// Constraints whose parent this table is (self references included):
+    /// child table and position in its `foreign_keys`. Derived.
+    pub referenced_by: Vec<(TableId, usize)>,
+    /// No primary key was declared: the key is a hidden row id.
+    pub hidden_key: bool,
+    /// Where auto-increment ids come from; hidden row ids come from the same
+    /// number with the top bit set, so that neither disturbs the other.
+    pub counter: CounterId,
+    /// Layouts of rows by table version, oldest first: which column ids a row
+    /// of that version holds, and their storage kinds. The last is current.
+    pub layouts: Vec<LayoutDef>,
+    /// Table options.
+    pub options: TableOptions,
+    /// Worked out from the rest at first use; `Default::default()` for
+    /// whoever builds a table.
+    pub derived: DerivedCell,
+}
+
+/// Which columns rows of one table version hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayoutDef {
+    /// The first table version with this layout.
+    pub version: u32,
+    /// Column ids in storage order, with the type they are stored as.
+    pub columns: Vec<(ColumnId, ColumnType)>,
+}
+
+/// Options of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableOptions {
+    /// The engine name given, for SHOW CREATE TABLE ("InnoDB" otherwise).
+    pub engine: String,
+    /// Default collation of its columns.
+    pub collation: Collation,
+    /// COMMENT.
+    pub comment: String,
+    /// Rows are never logged.
+    pub memory: bool,
+    /// Options that are kept and shown, and mean nothing here
+    /// (ROW_FORMAT, KEY_BLOCK_SIZE, ...), as name and text.
+    pub other: Vec<(String, String)>,
+    /// Creation time, microseconds since 1970 UTC.
+    pub created: i64,
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// The number.
+    pub id: ColumnId,
+    /// The name as given; compared without regard to case.
+    pub name: String,
+    /// The type.
+    pub ty: ColumnType,
+    /// Whether NULL is allowed.
+    pub nullable: bool,
+    /// The default.
+    pub default: ColumnDefault,
+    /// ON UPDATE CURRENT_TIMESTAMP.
+    pub on_update_now: bool,
+    /// AUTO_INCREMENT.
+    pub auto_increment: bool,
+    /// COMMENT.
+    pub comment: String,
+    /// What older rows, which lack the column, hold in it (ADD COLUMN).
+    pub backfill: Value,
+    /// The character set was named in the definition (SHOW CREATE TABLE).
+    pub explicit_collation: bool,
+}
+
+/// A column's DEFAULT.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ColumnDefault {
+    /// No default: 1364 in strict mode when no value is given.
+    None,
+    /// NULL.
+    Null,
+    /// A constant, already in the column's type.
+    Literal(Value),
+    /// CURRENT_TIMESTAMP with the column's fractional digits.
+    Now,
+}
+
+/// Column, prefix and direction of one part of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexPart {
+    /// Position in [`Table::columns`].
+    pub column: usize,
+    /// Only so many characters (bytes of binary types).
+    pub prefix: Option<u32>,
+    /// Descending.
+    pub desc: bool,
+}
+
+/// What an index promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexKind {
+    /// The rows themselves.
+    Primary,
+    /// No two rows with equal, wholly non-NULL values.
+    Unique,
+    /// Just order.
+    Plain,
+}
+
+/// How far an index is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexState {
+    /// Maintained by writers, not used by readers yet.
+    Building,
+    /// Usable by snapshots taken at this catalog version or later.
+    Public,
+}
+
+/// An index. Its entries lie in one space a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// Number within the table; never used again in it.
+    pub id: u32,
+    /// The name ("PRIMARY" for the primary one).
+    pub name: String,
+    /// What it promises.
+    pub kind: IndexKind,
+    /// Its parts. Empty for a hidden primary key.
+    pub parts: Vec<IndexPart>,
+    /// One space a partition.
+    pub spaces: Vec<SpaceId>,
+    /// How far it is built.
+    pub state: IndexState,
+    /// USING HASH was given: shown, and not used for ranges or order.
+    pub using_hash: bool,
+    /// Made for a foreign key that had none; goes when a better one comes.
+    pub implicit: bool,
+    /// COMMENT.
+    pub comment: String,
+    /// INVISIBLE.
+    pub invisible: bool,
+}
+
+/// What happens to children.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FkAction {
+    /// Refused (NO ACTION is the default and means the same).
+    #[default]
+    NoAction,
+    /// Refused.
+    Restrict,
+    /// Children follow.
+    Cascade,
+    /// Children's columns become NULL.
+    SetNull,
+}
+
+/// A foreign key, seen from the child.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignKey {
+    /// The constraint's name, unique in the child's database.
+    pub name: String,
+    /// Positions of the child's columns.
+    pub columns: Vec<usize>,
+    /// The parent's database.
+    pub parent_database: String,
+    /// The parent's name.
+    pub parent_table: String,
+    /// The parent's columns by name.
+    pub parent_columns: Vec<String>,
+    /// ON DELETE.
+    pub on_delete: FkAction,
+    /// ON UPDATE.
+    pub on_update: FkAction,
+    /// Child index (position) whose first parts are `columns`. Derived.
+    pub child_index: usize,
+    /// The parent, when it exists (it may not, under
+    /// `foreign_key_checks = 0`). Derived.
+    pub parent: Option<FkParent>,
+}
+
+/// The parent's side of a foreign key, resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FkParent {
+    /// The table.
+    pub table: TableId,
+    /// Its primary or unique index that is referenced (position), whose parts
+    /// are exactly the referenced columns.
+    pub index: usize,
+    /// For each part of that index: position in [`ForeignKey::columns`].
+    pub order: Vec<usize>,
+}
+
+impl Catalog {
+    /// The database of that name.
+    pub fn database(&self, name: &str) -> Option<&Arc<Database>> {
+        self.databases.get(name)
+    }
+
+    /// The table of that name.
+    pub fn table(&self, database: &str, name: &str) -> Option<&Arc<Table>> {
+        let id = self.databases.get(database)?.tables.get(name)?;
+        self.tables.get(id)
+    }
+
+    /// The table of that number.
+    pub fn table_by_id(&self, id: TableId) -> Option<&Arc<Table>> {
+        self.tables.get(&id)
+    }
+}
+
+impl Table {
+    /// The position of the column of that name, without regard to case.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns
+            .iter()
+            .position(|c| c.name.eq_ignore_ascii_case(name))
+    }
+
+    /// The position of the index of that name, without regard to case.
+    pub fn index(&self, name: &str) -> Option<usize> {
+        self.indexes
+            .iter()
+            .position(|i| i.name.eq_ignore_ascii_case(name))
+    }
+
+    /// The position of the auto-increment column.
+    pub fn auto_increment(&self) -> Option<usize> {
+        self.columns.iter().position(|c| c.auto_increment)
+    }
+
+    /// `` `database`.`name` ``, as messages have it.
+    pub fn quoted_name(&self) -> String {
+        format!("`{}`.`{}`", self.database, self.name)
+    }
+}

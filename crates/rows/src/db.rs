@@ -1,0 +1,124 @@
+//! The database: an engine, its catalog, and the ids handed out over it.
+//!
+//! Invariants:
+//! 1. The catalog is replaced as a whole; who loaded one keeps it as long as
+//!    it likes. Metadata locks, not this module, keep a definition from
+//!    changing under a transaction.
+//! 2. Counters are handed out here and nowhere else: auto-increment ids,
+//!    hidden row ids and row versions.
+
+use crate::Result;
+use crate::autoinc::Counters;
+use crate::catalog::{Catalog, Table};
+use crate::txn::{BeginOptions, Txn};
+use crate::version::Versions;
+use arc_swap::ArcSwap;
+use porpoise_base::clock::Clock;
+use porpoise_kv::{Engine, TxnOptions};
+use std::sync::Arc;
+
+/// Settings of a [`Db`].
+#[derive(Clone, Debug, Default)]
+pub struct DbOptions {}
+
+/// An open database: what SQL, memcached and the native API work on.
+pub struct Db {
+    engine: Arc<dyn Engine>,
+    clock: Arc<dyn Clock>,
+    catalog: ArcSwap<Catalog>,
+    pub(crate) versions: Versions,
+    pub(crate) counters: Counters,
+    /// Greatest encoded row, in bytes.
+    pub(crate) row_limit: usize,
+}
+
+impl Db {
+    /// A database over an engine with a catalog already at hand.
+    pub fn with_catalog(
+        engine: Arc<dyn Engine>,
+        clock: Arc<dyn Clock>,
+        _options: DbOptions,
+        catalog: Catalog,
+    ) -> Arc<Db> {
+        let row_limit = engine.limits().value;
+        Arc::new(Db {
+            engine,
+            clock,
+            catalog: ArcSwap::from_pointee(catalog),
+            versions: Versions::new(),
+            counters: Counters::default(),
+            row_limit,
+        })
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// The newest catalog.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.load_full()
+    }
+
+    /// The newest catalog for the time of a statement: cheaper than
+    /// [`Db::catalog`] where several threads ask.
+    pub(crate) fn catalog_guard(&self) -> arc_swap::Guard<Arc<Catalog>> {
+        self.catalog.load()
+    }
+
+    /// Makes a catalog the newest one. For definitions only, under their
+    /// metadata locks.
+    pub(crate) fn publish(&self, catalog: Arc<Catalog>) {
+        self.catalog.store(catalog);
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn begin(self: &Arc<Self>, options: BeginOptions) -> Result<Txn> {
+        let kv = self.engine.begin(TxnOptions {
+            isolation: options.isolation,
+            sync: options.sync,
+            cancel: options.cancel.clone(),
+        })?;
+        Ok(Txn::new(self.clone(), kv, &options))
+    }
+
+    /// The id that the table's next row would be given (SHOW CREATE TABLE,
+    /// information_schema).
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn next_auto_increment(&self, table: &Table) -> Result<u64> {
+        self.counters.peek(self.engine.as_ref(), table)
+    }
+
+    /// ALTER TABLE ... AUTO_INCREMENT: the next id, upwards or downwards.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn set_auto_increment(&self, table: &Table, next: u64) -> Result<()> {
+        self.counters
+            .set_next(self.engine.as_ref(), table.counter, next)
+    }
+
+    /// Drops what is kept in memory about the counters of a table that is
+    /// dropped or truncated.
+    pub fn forget_counters(&self, table: &Table) {
+        self.counters.forget(table);
+    }
+
+    /// Gives unused ids back to the engine. Called at a clean shutdown, before
+    /// the engine's own; ids handed out later are lost at the next start,
+    /// nothing worse.
+    pub fn return_ids(&self) {
+        self.counters.return_all(self.engine.as_ref());
+    }
+}

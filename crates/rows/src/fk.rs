@@ -1,0 +1,177 @@
+//! Foreign keys: keys from one side to the other, and their text.
+//!
+//! A child's values become the key of the parent's referenced index (to probe
+//! it), a parent's values the prefix of the child's index (to find children).
+//!
+//! Invariants:
+//! 1. MATCH SIMPLE: a child with a NULL in any column of the constraint refers
+//!    to nothing; a parent with a NULL in a referenced column has no children.
+//! 2. Both sides of a comparison are encoded with the *parent's* column types,
+//!    so that CHAR(10) and VARCHAR(20) of one collation agree.
+
+use crate::catalog::{Catalog, FkAction, FkParent, ForeignKey, Table};
+use crate::keys::Columns;
+use porpoise_types::{ValueRef, encode_key};
+use std::sync::Arc;
+
+/// Appends the key of the parent's referenced index that a child row names;
+/// true when it names none because a column is NULL.
+pub(crate) fn append_parent_key<C: Columns + ?Sized>(
+    parent: &Table,
+    fk: &ForeignKey,
+    at: &FkParent,
+    child: &C,
+    out: &mut Vec<u8>,
+) -> bool {
+    let mut null = false;
+    let parts = parent.indexes.get(at.index).map_or(&[][..], |i| &i.parts);
+    for (part, order) in parts.iter().zip(&at.order) {
+        let value = match fk.columns.get(*order) {
+            Some(position) => child.column(*position),
+            None => ValueRef::Null,
+        };
+        null |= value.is_null();
+        if let Some(column) = parent.columns.get(part.column) {
+            encode_key(value, &column.ty, column.nullable, part.desc, out);
+        }
+    }
+    null
+}
+
+/// The child index's key prefix of all children of a parent row; `None` when
+/// it can have none.
+pub(crate) fn child_prefix<C: Columns + ?Sized>(
+    child: &Table,
+    fk: &ForeignKey,
+    parent: &Table,
+    at: &FkParent,
+    row: &C,
+) -> Option<Vec<u8>> {
+    let index = child.indexes.get(fk.child_index)?;
+    let mut out = Vec::with_capacity(16);
+    for part in index.parts.iter().take(fk.columns.len()) {
+        let column = child.columns.get(part.column)?;
+        let value = row.column(parent_column(fk, parent, at, part.column)?);
+        if value.is_null() {
+            return None;
+        }
+        encode_key(value, &column.ty, column.nullable, part.desc, &mut out);
+    }
+    Some(out)
+}
+
+/// The parent's column that a child's column refers to.
+pub(crate) fn parent_column(
+    fk: &ForeignKey,
+    parent: &Table,
+    at: &FkParent,
+    child_column: usize,
+) -> Option<usize> {
+    let place = fk.columns.iter().position(|c| *c == child_column)?;
+    let part = at.order.iter().position(|o| *o == place)?;
+    let index = parent.indexes.get(at.index)?;
+    index.parts.get(part).map(|p| p.column)
+}
+
+/// A constraint whose parent a table is.
+pub(crate) struct Referrer {
+    /// The child.
+    pub(crate) child: Arc<Table>,
+    /// Position in the child's constraints.
+    pub(crate) fk: usize,
+}
+
+impl Referrer {
+    fn name(&self) -> (&str, &str) {
+        let fk = self.child.foreign_keys.get(self.fk);
+        (&self.child.database, fk.map_or("", |fk| &fk.name))
+    }
+
+    /// The constraint and its parent's side.
+    pub(crate) fn parts(&self) -> Option<(&ForeignKey, &FkParent)> {
+        let fk = self.child.foreign_keys.get(self.fk)?;
+        Some((fk, fk.parent.as_ref()?))
+    }
+}
+
+/// The constraints that refer to a table, in order of their names (the order
+/// in which InnoDB looks at them). `table` itself stands for its own version.
+pub(crate) fn referrers(catalog: &Catalog, table: &Arc<Table>) -> Vec<Referrer> {
+    let mut all: Vec<Referrer> = table
+        .referenced_by
+        .iter()
+        .filter_map(|(id, fk)| {
+            let child = if *id == table.id {
+                table.clone()
+            } else {
+                catalog.table_by_id(*id)?.clone()
+            };
+            Some(Referrer { child, fk: *fk })
+        })
+        .collect();
+    all.sort_by(|a, b| a.name().cmp(&b.name()));
+    all
+}
+
+/// The parent of a constraint, when it exists.
+pub(crate) fn parent_table<'a>(
+    catalog: &'a Catalog,
+    child: &'a Arc<Table>,
+    at: &FkParent,
+) -> Option<&'a Arc<Table>> {
+    if at.table == child.id {
+        Some(child)
+    } else {
+        catalog.table_by_id(at.table)
+    }
+}
+
+/// An identifier between backticks.
+pub(crate) fn quote(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+fn action(keyword: &str, action: FkAction) -> String {
+    let action = match action {
+        FkAction::NoAction => return String::new(),
+        FkAction::Restrict => "RESTRICT",
+        FkAction::Cascade => "CASCADE",
+        FkAction::SetNull => "SET NULL",
+    };
+    format!(" ON {keyword} {action}")
+}
+
+/// `` CONSTRAINT `c` FOREIGN KEY (`a`) REFERENCES `p` (`id`) ON DELETE CASCADE ``,
+/// as SHOW CREATE TABLE and messages have it.
+pub(crate) fn definition(child: &Table, fk: &ForeignKey) -> String {
+    let columns: Vec<String> = fk
+        .columns
+        .iter()
+        .filter_map(|c| child.columns.get(*c))
+        .map(|c| quote(&c.name))
+        .collect();
+    let referenced: Vec<String> = fk.parent_columns.iter().map(|c| quote(c)).collect();
+    let parent = if fk.parent_database == child.database {
+        quote(&fk.parent_table)
+    } else {
+        format!("{}.{}", quote(&fk.parent_database), quote(&fk.parent_table))
+    };
+    format!(
+        "CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {parent} ({}){}{}",
+        quote(&fk.name),
+        columns.join(", "),
+        referenced.join(", "),
+        action("DELETE", fk.on_delete),
+        action("UPDATE", fk.on_update),
+    )
+}
+
+/// What 1451 and 1452 print between their parentheses.
+pub(crate) fn constraint_text(child: &Table, fk: &ForeignKey) -> String {
+    format!(
+        "{}.{}, {}",
+        quote(&child.database),
+        quote(&child.name),
+        definition(child, fk)
+    )
+}

@@ -1,0 +1,221 @@
+//! Keys of rows and index entries (docs/formats.md, "Index entries").
+//!
+//! * Row: the primary key's parts, encoded; a hidden key is the row id as a
+//!   big-endian `u64`. Value: the row.
+//! * Entry of a unique index without a NULL part: the parts. Value: the
+//!   primary key.
+//! * Entry of a unique index with a NULL part: the parts, then the primary
+//!   key. Value: the primary key.
+//! * Entry of a plain index: the parts, then the primary key. Value: the
+//!   primary key's length, so that it can be cut off the key's end: one byte
+//!   up to 127, else two with the top bit of the first set (big-endian).
+//!
+//! Invariants:
+//! 1. Encoded parts delimit themselves: the keys that start with the encoding
+//!    of some values are exactly those whose first parts are equal to them.
+//! 2. All places that turn table, index and key into a space go through
+//!    [`Table::space`].
+//!
+//! Rejected: repeating the primary key as value of plain entries (doubles the
+//! memory of an index over short columns).
+
+use crate::catalog::{Index, IndexKind, IndexPart, Table};
+use crate::row::RowRef;
+use crate::{Error, Result};
+use porpoise_kv::SpaceId;
+use porpoise_types::{Value, ValueRef, encode_key, encode_key_prefix};
+
+/// Longest encoded key that is accepted, in bytes (MySQL's 3,072 and what the
+/// encoding adds are checked by definition; this is the last guard).
+pub const MAX_KEY: usize = 16 * 1024;
+
+/// Values by column position: a row in the engine or one about to be written.
+pub(crate) trait Columns {
+    /// The value at a column position.
+    fn column(&self, position: usize) -> ValueRef<'_>;
+}
+
+impl Columns for RowRef<'_> {
+    fn column(&self, position: usize) -> ValueRef<'_> {
+        self.get(position)
+    }
+}
+
+impl Columns for [Value] {
+    fn column(&self, position: usize) -> ValueRef<'_> {
+        self.get(position).map_or(ValueRef::Null, Value::as_ref)
+    }
+}
+
+/// Appends one part of an index.
+fn append_part(table: &Table, part: &IndexPart, value: ValueRef<'_>, out: &mut Vec<u8>) {
+    let Some(column) = table.columns.get(part.column) else {
+        return;
+    };
+    match part.prefix {
+        None => encode_key(value, &column.ty, column.nullable, part.desc, out),
+        Some(chars) => {
+            encode_key_prefix(value, &column.ty, chars, column.nullable, part.desc, out);
+        }
+    }
+}
+
+impl Index {
+    /// Appends the encoded parts; true when one of them is NULL.
+    pub(crate) fn append_parts<C: Columns + ?Sized>(
+        &self,
+        table: &Table,
+        row: &C,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let mut null = false;
+        for part in &self.parts {
+            let value = row.column(part.column);
+            null |= value.is_null();
+            append_part(table, part, value, out);
+        }
+        null
+    }
+
+    /// Appends the key of a row's entry in this secondary index; true when it
+    /// is one that excludes others (unique, no NULL).
+    pub(crate) fn append_entry<C: Columns + ?Sized>(
+        &self,
+        table: &Table,
+        row: &C,
+        primary: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let null = self.append_parts(table, row, out);
+        let exclusive = self.kind != IndexKind::Plain && !null;
+        if !exclusive {
+            out.extend_from_slice(primary);
+        }
+        exclusive
+    }
+
+    /// Appends the value of an entry.
+    pub(crate) fn append_entry_value(&self, primary: &[u8], out: &mut Vec<u8>) {
+        if self.kind != IndexKind::Plain {
+            out.extend_from_slice(primary);
+        } else if let Ok(len @ 0..=0x7f) = u8::try_from(primary.len()) {
+            out.push(len);
+        } else {
+            // Keys are at most MAX_KEY long, so the top bit is free.
+            let len = u16::try_from(primary.len()).unwrap_or(u16::MAX) | 0x8000;
+            out.extend_from_slice(&len.to_be_bytes());
+        }
+    }
+
+    /// The primary key in an entry.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the entry does not hold one.
+    pub(crate) fn primary_of<'a>(&self, key: &'a [u8], value: &'a [u8]) -> Result<&'a [u8]> {
+        if self.kind != IndexKind::Plain {
+            return Ok(value);
+        }
+        let len = match value {
+            [len] => Some(usize::from(*len)),
+            [a, b] => Some(usize::from(u16::from_be_bytes([a & 0x7f, *b]))),
+            _ => None,
+        };
+        len.and_then(|len| key.get(key.len().checked_sub(len)?..))
+            .ok_or_else(|| Error::Corrupt(format!("an entry of index {}", self.name)))
+    }
+}
+
+impl Table {
+    /// The space that holds `key` of the index at a position: the one place
+    /// where partitions are told apart.
+    pub fn space(&self, index: usize, _key: &[u8]) -> SpaceId {
+        self.indexes
+            .get(index)
+            .and_then(|i| i.spaces.first())
+            .copied()
+            .unwrap_or(SpaceId(u64::MAX))
+    }
+
+    /// The spaces that ranges of an index may lie in, in order.
+    pub fn index_spaces(&self, index: usize) -> &[SpaceId] {
+        self.indexes.get(index).map_or(&[], |i| &i.spaces)
+    }
+
+    /// The key of a row given as storage values in column order. Empty for a
+    /// hidden key, which is not in the values.
+    pub fn primary_key(&self, values: &[Value]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(16);
+        self.append_primary_key(values, &mut out);
+        out
+    }
+
+    /// As [`Table::primary_key`], appending.
+    pub(crate) fn append_primary_key<C: Columns + ?Sized>(&self, row: &C, out: &mut Vec<u8>) {
+        if let Some(primary) = self.indexes.first() {
+            primary.append_parts(self, row, out);
+        }
+    }
+
+    /// The encoded parts of a row in the index at a position; `None` when a
+    /// part is NULL (no look-up by it finds a unique row).
+    pub fn index_key(&self, index: usize, values: &[Value]) -> Option<Vec<u8>> {
+        let mut out = Vec::with_capacity(16);
+        let null = self
+            .indexes
+            .get(index)?
+            .append_parts(self, values, &mut out);
+        (!null).then_some(out)
+    }
+
+    /// The encoding of values for the first parts of an index: the start of
+    /// all keys whose first parts are equal to them. NULL is a value like
+    /// others here. With a value for every part of a unique index it is the
+    /// whole key.
+    pub fn key_prefix(&self, index: usize, values: &[ValueRef<'_>]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(16);
+        if let Some(index) = self.indexes.get(index) {
+            for (part, value) in index.parts.iter().zip(values) {
+                append_part(self, part, *value, &mut out);
+            }
+        }
+        out
+    }
+
+    /// A row's values of an index joined by `-`, as duplicate-key messages
+    /// have it, cut at 64 characters.
+    pub(crate) fn entry_text<C: Columns + ?Sized>(&self, index: usize, row: &C) -> String {
+        let mut out = Vec::new();
+        let parts = self.indexes.get(index).map_or(&[][..], |i| &i.parts);
+        for (n, part) in parts.iter().enumerate() {
+            if n > 0 {
+                out.push(b'-');
+            }
+            let Some(column) = self.columns.get(part.column) else {
+                continue;
+            };
+            match row.column(part.column) {
+                ValueRef::Null => out.extend_from_slice(b"NULL"),
+                value => {
+                    let start = out.len();
+                    porpoise_types::write_text(value, &column.ty, &mut out);
+                    if let Some(chars) = part.prefix {
+                        let text = String::from_utf8_lossy(out.get(start..).unwrap_or(&[]));
+                        let cut: String = text.chars().take(chars as usize).collect();
+                        out.truncate(start);
+                        out.extend_from_slice(cut.as_bytes());
+                    }
+                }
+            }
+        }
+        String::from_utf8_lossy(&out).chars().take(64).collect()
+    }
+
+    /// The error for a row whose value in a unique index is taken.
+    pub(crate) fn duplicate<C: Columns + ?Sized>(&self, index: usize, row: &C) -> Error {
+        let name = self.indexes.get(index).map_or("", |i| &i.name);
+        Error::Duplicate {
+            entry: self.entry_text(index, row),
+            key: format!("{}.{name}", self.name),
+        }
+    }
+}

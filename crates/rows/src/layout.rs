@@ -1,0 +1,263 @@
+//! Where each column of a row lies: the resolved form of [`LayoutDef`].
+//!
+//! A row names no columns; its table version says under which layout it was
+//! written. A [`Layout`] answers for a column *position of the present table
+//! definition* where its value lies in rows of that layout: in a slot, or
+//! nowhere, because the column is younger (then its backfill holds).
+//!
+//! Invariants:
+//! 1. A layout depends on nothing but the `LayoutDef` and the table's columns;
+//!    it is worked out once per `Table` value, at first use.
+//! 2. Cloning a `Table` drops the resolved layouts, so a changed copy works
+//!    out its own.
+//! 3. The widths in [`Storage::of`] are a disk format (docs/formats.md,
+//!    "Rows"): a kind's storage never changes within one row format.
+//!
+//! Rejected: self-describing rows (a type byte and id a column cost a byte or
+//! more of memory a value and a search a read).
+
+use crate::catalog::{IndexKind, LayoutDef, Table};
+use porpoise_types::{ColumnType, Kind};
+use std::sync::OnceLock;
+
+/// How values of one column are laid down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// Little-endian two's complement of so many bytes.
+    Int(u8),
+    /// Little-endian, so many bytes.
+    UInt(u8),
+    /// IEEE single.
+    Float,
+    /// IEEE double.
+    Double,
+    /// The packed form, 4 bytes.
+    Date,
+    /// The packed form, 8 bytes.
+    DateTime,
+    /// Microseconds, 8 bytes.
+    Time,
+    /// Memory-comparable bytes of precision and scale; width given.
+    Decimal {
+        /// Digits.
+        precision: u8,
+        /// Digits after the point.
+        scale: u8,
+        /// Bytes.
+        width: u8,
+    },
+    /// Bytes of any length, in the variable section.
+    Bytes,
+}
+
+impl Storage {
+    /// The storage of a column type.
+    pub(crate) fn of(ty: &ColumnType) -> Storage {
+        let int = |width| {
+            if ty.unsigned {
+                Storage::UInt(width)
+            } else {
+                Storage::Int(width)
+            }
+        };
+        match ty.kind {
+            Kind::TinyInt => int(1),
+            Kind::SmallInt => int(2),
+            Kind::MediumInt => int(3),
+            Kind::Int => int(4),
+            Kind::BigInt => int(8),
+            Kind::Float => Storage::Float,
+            Kind::Double => Storage::Double,
+            Kind::Decimal => {
+                let precision = u8::try_from(ty.length.min(65)).unwrap_or(65);
+                let width = porpoise_types::Decimal::encoded_len(precision);
+                Storage::Decimal {
+                    precision,
+                    scale: ty.decimals,
+                    width: u8::try_from(width).unwrap_or(u8::MAX),
+                }
+            }
+            Kind::Bit | Kind::Set => Storage::UInt(8),
+            Kind::Year | Kind::Enum => Storage::UInt(2),
+            Kind::Date => Storage::Date,
+            Kind::DateTime | Kind::Timestamp => Storage::DateTime,
+            Kind::Time => Storage::Time,
+            Kind::Char
+            | Kind::VarChar
+            | Kind::TinyText
+            | Kind::Text
+            | Kind::MediumText
+            | Kind::LongText
+            | Kind::Binary
+            | Kind::VarBinary
+            | Kind::TinyBlob
+            | Kind::Blob
+            | Kind::MediumBlob
+            | Kind::LongBlob
+            | Kind::Json
+            | Kind::Null => Storage::Bytes,
+        }
+    }
+
+    /// Bytes in the fixed section; none for variable ones.
+    pub(crate) fn width(self) -> usize {
+        match self {
+            Storage::Int(w) | Storage::UInt(w) => usize::from(w),
+            Storage::Float | Storage::Date => 4,
+            Storage::Double | Storage::DateTime | Storage::Time => 8,
+            Storage::Decimal { width, .. } => usize::from(width),
+            Storage::Bytes => 0,
+        }
+    }
+}
+
+/// Where a column's value lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    /// Number in storage order: its bit in the null bitmap.
+    pub(crate) number: usize,
+    /// How.
+    pub(crate) storage: Storage,
+    /// Fixed: offset from the body's start. Variable: its number among the
+    /// variable columns.
+    pub(crate) at: usize,
+}
+
+/// A resolved layout.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    /// The first table version with it.
+    pub(crate) version: u32,
+    /// By column position of the present definition; `None`: not in rows of
+    /// this layout.
+    pub(crate) by_position: Vec<Option<Slot>>,
+    /// Bytes of null bitmap and fixed section.
+    pub(crate) fixed: usize,
+    /// Number of variable columns.
+    pub(crate) variable: usize,
+    /// Position of each variable column, in storage order; `None` for a
+    /// column that the present definition no longer has.
+    pub(crate) variable_positions: Vec<Option<usize>>,
+}
+
+impl Layout {
+    fn resolve(table: &Table, def: &LayoutDef) -> Layout {
+        let bitmap = def.columns.len().div_ceil(8);
+        let mut fixed = bitmap;
+        let mut by_position = vec![None; table.columns.len()];
+        let mut variable_positions = Vec::new();
+        for (number, (id, ty)) in def.columns.iter().enumerate() {
+            let position = table.columns.iter().position(|c| c.id == *id);
+            let storage = Storage::of(ty);
+            let at = if storage == Storage::Bytes {
+                variable_positions.push(position);
+                variable_positions.len() - 1
+            } else {
+                fixed += storage.width();
+                fixed - storage.width()
+            };
+            let slot = Slot {
+                number,
+                storage,
+                at,
+            };
+            if let Some(place) = position.and_then(|p| by_position.get_mut(p)) {
+                *place = Some(slot);
+            }
+        }
+        Layout {
+            version: def.version,
+            by_position,
+            fixed,
+            variable: variable_positions.len(),
+            variable_positions,
+        }
+    }
+
+    /// The slot of a column position.
+    #[inline]
+    pub(crate) fn slot(&self, position: usize) -> Option<&Slot> {
+        self.by_position.get(position)?.as_ref()
+    }
+}
+
+/// What is worked out once from a table's definition.
+#[derive(Clone, Debug)]
+pub(crate) struct Derived {
+    /// The layout rows are written in.
+    current: Layout,
+    /// Older ones, in order of version.
+    older: Vec<Layout>,
+    /// Positions of the unique indexes, the primary one excluded.
+    pub(crate) uniques: Vec<usize>,
+    /// Positions of NOT NULL columns.
+    pub(crate) not_null: Vec<usize>,
+}
+
+impl Derived {
+    fn new(table: &Table) -> Derived {
+        let mut layouts: Vec<Layout> = table
+            .layouts
+            .iter()
+            .map(|def| Layout::resolve(table, def))
+            .collect();
+        let current = layouts.pop().unwrap_or_else(|| {
+            let columns = table.columns.iter().map(|c| (c.id, c.ty.clone()));
+            let def = LayoutDef {
+                version: 0,
+                columns: columns.collect(),
+            };
+            Layout::resolve(table, &def)
+        });
+        Derived {
+            current,
+            older: layouts,
+            uniques: (0..table.indexes.len())
+                .filter(|i| {
+                    table
+                        .indexes
+                        .get(*i)
+                        .is_some_and(|x| x.kind == IndexKind::Unique)
+                })
+                .collect(),
+            not_null: (0..table.columns.len())
+                .filter(|i| table.columns.get(*i).is_some_and(|c| !c.nullable))
+                .collect(),
+        }
+    }
+
+    /// The layout rows are written in.
+    #[inline]
+    pub(crate) fn current(&self) -> &Layout {
+        &self.current
+    }
+
+    /// The layout of rows of a table version.
+    #[inline]
+    pub(crate) fn of_version(&self, version: u32) -> Option<&Layout> {
+        if self.current.version <= version {
+            return Some(&self.current);
+        }
+        self.older.iter().rev().find(|l| l.version <= version)
+    }
+}
+
+/// The derived parts of a [`Table`], worked out at first use. A clone starts
+/// empty, so that a copy that is then changed does not inherit what no longer
+/// holds. `Default` for whoever builds a `Table`.
+#[derive(Debug, Default)]
+pub struct DerivedCell(OnceLock<Box<Derived>>);
+
+impl Clone for DerivedCell {
+    fn clone(&self) -> DerivedCell {
+        DerivedCell::default()
+    }
+}
+
+impl Table {
+    /// Layouts and lists worked out from the definition.
+    #[inline]
+    pub(crate) fn derived(&self) -> &Derived {
+        self.derived.0.get_or_init(|| Box::new(Derived::new(self)))
+    }
+}

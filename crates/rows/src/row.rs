@@ -1,0 +1,429 @@
+//! The row format (docs/formats.md, "Rows").
+//!
+//! ```text
+//! u8   format << 4 | flags        flags: 1 wide, 2 expiry, 4 parts
+//! u24  table version
+//! u64  row version
+//! u64  expiry, when flagged (microseconds since 1970 UTC)
+//! ...  null bitmap, a bit a column in storage order
+//! ...  fixed-width columns
+//! ...  u16 (wide: u32) end of each variable column, from the data's start
+//! ...  data of the variable columns
+//! ```
+//!
+//! Integers are little-endian. A column is read without looking at any other:
+//! its place follows from the layout of the row's table version and at most
+//! two offsets.
+//!
+//! Invariants:
+//! 1. Every column is in the row, those of the keys included: keys hold
+//!    weights, which do not turn back into values.
+//! 2. The row version is never 0 and below 2^53.
+//! 3. The bytes of a column that is NULL are zeros, or no bytes.
+//! 4. [`RowRef::new`] has checked the length against the last offset; a column
+//!    whose own offsets contradict reads as empty, never as another's bytes.
+//!
+//! Rejected: offsets for all columns (two bytes a fixed column for nothing);
+//! omitting primary-key columns (see 1).
+
+use crate::catalog::Table;
+use crate::layout::{Layout, Slot, Storage};
+use crate::{Error, Result};
+use porpoise_types::{Date, DateTime, Decimal, Time, Value, ValueRef};
+
+/// Version of the row format.
+pub const ROW_FORMAT: u8 = 1;
+/// Variable offsets have four bytes.
+const WIDE: u8 = 1;
+/// An expiry follows the row version.
+const EXPIRY: u8 = 2;
+/// Some variable column is kept in parts. Not written yet; refused when read.
+const PARTS: u8 = 4;
+/// Bytes before the body without an expiry.
+const HEADER: usize = 12;
+/// Greatest table version a row can name.
+pub const MAX_TABLE_VERSION: u32 = (1 << 24) - 1;
+
+/// A row as it lies in the engine. Cheap to copy.
+#[derive(Clone, Copy)]
+pub struct RowRef<'a> {
+    table: &'a Table,
+    layout: &'a Layout,
+    bytes: &'a [u8],
+    /// Start of the null bitmap.
+    body: usize,
+}
+
+/// A row that owns its bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowBuf(Vec<u8>);
+
+impl RowBuf {
+    /// The row, to be read by the definition given.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] and [`Error::DefinitionChanged`], as [`RowRef::new`].
+    pub fn row<'a>(&'a self, table: &'a Table) -> Result<RowRef<'a>> {
+        RowRef::new(table, &self.0)
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<Vec<u8>> for RowBuf {
+    fn from(bytes: Vec<u8>) -> RowBuf {
+        RowBuf(bytes)
+    }
+}
+
+impl std::fmt::Debug for RowRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list()
+            .entries((0..self.table.columns.len()).map(|i| self.get(i)))
+            .finish()
+    }
+}
+
+fn little<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk::<N>().copied()
+}
+
+/// A little-endian unsigned number of up to eight bytes.
+#[inline]
+fn read_uint(bytes: &[u8]) -> u64 {
+    let mut full = [0u8; 8];
+    for (to, from) in full.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    u64::from_le_bytes(full)
+}
+
+impl<'a> RowRef<'a> {
+    /// Reads the header of a row's bytes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the bytes are no row of this format or too
+    /// short; [`Error::DefinitionChanged`] when the row was written under a
+    /// definition younger than `table`.
+    #[inline]
+    pub fn new(table: &'a Table, bytes: &'a [u8]) -> Result<RowRef<'a>> {
+        let bad = || Error::Corrupt(format!("a row of {}", table.quoted_name()));
+        let first = *bytes.first().ok_or_else(bad)?;
+        if first >> 4 != ROW_FORMAT || first & PARTS != 0 {
+            return Err(bad());
+        }
+        let version = little::<4>(bytes, 0).ok_or_else(bad)?;
+        let version = u32::from_le_bytes(version) >> 8;
+        if version > table.version {
+            return Err(Error::DefinitionChanged);
+        }
+        let layout = table.derived().of_version(version).ok_or_else(bad)?;
+        let body = if first & EXPIRY == 0 {
+            HEADER
+        } else {
+            HEADER + 8
+        };
+        let row = RowRef {
+            table,
+            layout,
+            bytes,
+            body,
+        };
+        let data = row.data_start();
+        let end = match layout.variable.checked_sub(1) {
+            None => Some(data),
+            Some(last) => row.offset(last).map(|end| data + end),
+        };
+        if end != Some(bytes.len()) {
+            return Err(bad());
+        }
+        Ok(row)
+    }
+
+    /// A row of which nothing is known: all columns read as NULL.
+    pub(crate) fn without_columns(table: &'a Table) -> RowRef<'a> {
+        RowRef {
+            table,
+            layout: table.derived().current(),
+            bytes: &[],
+            body: HEADER,
+        }
+    }
+
+    #[inline]
+    fn offset_width(&self) -> usize {
+        match self.bytes.first() {
+            Some(first) if first & WIDE != 0 => 4,
+            _ => 2,
+        }
+    }
+
+    #[inline]
+    fn data_start(&self) -> usize {
+        self.body + self.layout.fixed + self.layout.variable * self.offset_width()
+    }
+
+    /// End of a variable column, from the data's start.
+    #[inline]
+    fn offset(&self, number: usize) -> Option<usize> {
+        let at = self.body + self.layout.fixed + number * self.offset_width();
+        if self.offset_width() == 4 {
+            let end = u32::from_le_bytes(little::<4>(self.bytes, at)?);
+            usize::try_from(end).ok()
+        } else {
+            let end = u16::from_le_bytes(little::<2>(self.bytes, at)?);
+            Some(usize::from(end))
+        }
+    }
+
+    #[inline]
+    fn variable(&self, number: usize) -> Option<&'a [u8]> {
+        let start = match number.checked_sub(1) {
+            None => 0,
+            Some(before) => self.offset(before)?,
+        };
+        let end = self.offset(number)?;
+        let data = self.data_start();
+        self.bytes.get(data + start..data + end)
+    }
+
+    /// The value of the column at `position` of the table's definition. A
+    /// column younger than the row reads as its backfill; a position that does
+    /// not exist as NULL.
+    #[inline]
+    pub fn get(&self, position: usize) -> ValueRef<'a> {
+        let Some(slot) = self.layout.slot(position) else {
+            return match self.table.columns.get(position) {
+                Some(column) => column.backfill.as_ref(),
+                None => ValueRef::Null,
+            };
+        };
+        let null = self.bytes.get(self.body + slot.number / 8);
+        if null.is_none_or(|b| b & (1 << (slot.number % 8)) != 0) {
+            return ValueRef::Null;
+        }
+        self.read(slot).unwrap_or(ValueRef::Null)
+    }
+
+    #[inline]
+    fn read(&self, slot: &Slot) -> Option<ValueRef<'a>> {
+        if slot.storage == Storage::Bytes {
+            return Some(ValueRef::Bytes(self.variable(slot.at).unwrap_or(&[])));
+        }
+        let at = self.body + slot.at;
+        let mut bytes = self.bytes.get(at..at + slot.storage.width())?;
+        Some(match slot.storage {
+            Storage::Int(width) => {
+                let unused = 64 - 8 * u32::from(width);
+                let raw = read_uint(bytes) << unused;
+                ValueRef::Int(raw.cast_signed() >> unused)
+            }
+            Storage::UInt(_) => ValueRef::UInt(read_uint(bytes)),
+            Storage::Float => {
+                ValueRef::Double(f64::from(f32::from_le_bytes(little::<4>(bytes, 0)?)))
+            }
+            Storage::Double => ValueRef::Double(f64::from_le_bytes(little::<8>(bytes, 0)?)),
+            Storage::Date => ValueRef::Date(Date::from_packed(u32::from_le_bytes(little::<4>(
+                bytes, 0,
+            )?))?),
+            Storage::DateTime => ValueRef::DateTime(DateTime::from_packed(read_uint(bytes))?),
+            Storage::Time => ValueRef::Time(Time::from_micros(read_uint(bytes).cast_signed())?),
+            Storage::Decimal {
+                precision, scale, ..
+            } => ValueRef::Decimal(Decimal::decode(precision, scale, &mut bytes)?),
+            Storage::Bytes => return None,
+        })
+    }
+
+    /// All values in column order.
+    pub fn values(&self) -> Vec<Value> {
+        (0..self.table.columns.len())
+            .map(|i| self.get(i).to_owned())
+            .collect()
+    }
+
+    /// The row version: changes with every change of the row; memcached's CAS.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        little::<8>(self.bytes, 4).map_or(0, u64::from_le_bytes)
+    }
+
+    /// When the row expires, in microseconds since 1970 UTC; 0: never.
+    #[inline]
+    pub fn expiry(&self) -> u64 {
+        if self.body == HEADER {
+            return 0;
+        }
+        little::<8>(self.bytes, HEADER).map_or(0, u64::from_le_bytes)
+    }
+
+    /// The table.
+    pub fn table(&self) -> &'a Table {
+        self.table
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// An owned copy.
+    pub fn to_buf(&self) -> RowBuf {
+        RowBuf(self.bytes.to_vec())
+    }
+}
+
+/// What a row carries beside its columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowStamp {
+    /// The row version, 1 to 2^53 - 1.
+    pub version: u64,
+    /// Microseconds since 1970 UTC; 0: never.
+    pub expiry: u64,
+}
+
+/// Appends a row of storage values in column order to `out` (normally empty)
+/// in the table's current layout.
+///
+/// # Errors
+/// [`Error::BadValue`] for a value that is not of its column's storage kind.
+pub fn encode(table: &Table, values: &[Value], stamp: RowStamp, out: &mut Vec<u8>) -> Result<()> {
+    let layout = table.derived().current();
+    let mut data = 0usize;
+    for position in layout.variable_positions.iter().flatten() {
+        if let Some(Value::Bytes(b)) = values.get(*position) {
+            data = data.saturating_add(b.len());
+        }
+    }
+    let wide = data > usize::from(u16::MAX);
+    if u32::try_from(data).is_err() {
+        return Err(Error::RowTooBig {
+            size: data,
+            limit: u32::MAX as usize,
+        });
+    }
+    let mut flags = ROW_FORMAT << 4;
+    if wide {
+        flags |= WIDE;
+    }
+    if stamp.expiry != 0 {
+        flags |= EXPIRY;
+    }
+    let offsets = layout.variable * if wide { 4 } else { 2 };
+    out.reserve(HEADER + 8 + layout.fixed + offsets + data);
+    let head = (table.version.min(MAX_TABLE_VERSION) << 8) | u32::from(flags);
+    out.extend_from_slice(&head.to_le_bytes());
+    out.extend_from_slice(&stamp.version.to_le_bytes());
+    if stamp.expiry != 0 {
+        out.extend_from_slice(&stamp.expiry.to_le_bytes());
+    }
+    let body = out.len();
+    out.resize(body + layout.fixed, 0);
+    for (position, slot) in layout.by_position.iter().enumerate() {
+        let Some(slot) = slot else { continue };
+        let value = values.get(position).unwrap_or(&Value::Null);
+        if value.is_null() {
+            if let Some(byte) = out.get_mut(body + slot.number / 8) {
+                *byte |= 1 << (slot.number % 8);
+            }
+        } else if slot.storage != Storage::Bytes {
+            let start = body + slot.at;
+            let place = out.get_mut(start..start + slot.storage.width());
+            place
+                .and_then(|place| write_fixed(slot.storage, value, place))
+                .ok_or_else(|| bad_value(table, position))?;
+        }
+    }
+    let mut end = 0usize;
+    for position in &layout.variable_positions {
+        if let Some(position) = position {
+            match values.get(*position) {
+                Some(Value::Bytes(b)) => end += b.len(),
+                None | Some(Value::Null) => {}
+                Some(_) => return Err(bad_value(table, *position)),
+            }
+        }
+        // Checked above: `end` fits the width chosen.
+        let end = u32::try_from(end).unwrap_or(u32::MAX).to_le_bytes();
+        out.extend_from_slice(if wide {
+            &end
+        } else {
+            end.first_chunk::<2>().map_or(&[], |e| e)
+        });
+    }
+    for position in layout.variable_positions.iter().flatten() {
+        if let Some(Value::Bytes(b)) = values.get(*position) {
+            out.extend_from_slice(b);
+        }
+    }
+    Ok(())
+}
+
+fn bad_value(table: &Table, position: usize) -> Error {
+    Error::BadValue {
+        column: table
+            .columns
+            .get(position)
+            .map(|c| c.name.clone())
+            .unwrap_or_default(),
+    }
+}
+
+/// Writes a value into its place of `storage.width()` bytes; `None` when it is
+/// not of that storage or does not fit.
+fn write_fixed(storage: Storage, value: &Value, place: &mut [u8]) -> Option<()> {
+    let put = |place: &mut [u8], bytes: &[u8]| {
+        for (to, from) in place.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+    };
+    match (storage, value) {
+        (Storage::Int(width), Value::Int(_) | Value::UInt(_)) => {
+            let v = match value {
+                Value::Int(v) => *v,
+                Value::UInt(v) => i64::try_from(*v).ok()?,
+                _ => return None,
+            };
+            let unused = 64 - 8 * u32::from(width);
+            if (v << unused) >> unused != v {
+                return None;
+            }
+            put(place, &v.to_le_bytes());
+        }
+        (Storage::UInt(width), Value::Int(_) | Value::UInt(_)) => {
+            let v = match value {
+                Value::UInt(v) => *v,
+                Value::Int(v) => u64::try_from(*v).ok()?,
+                _ => return None,
+            };
+            if width < 8 && v >> (8 * u32::from(width)) != 0 {
+                return None;
+            }
+            put(place, &v.to_le_bytes());
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a FLOAT's value was rounded to single precision when it was stored"
+        )]
+        (Storage::Float, Value::Double(v)) => put(place, &(*v as f32).to_le_bytes()),
+        (Storage::Double, Value::Double(v)) => put(place, &v.to_le_bytes()),
+        (Storage::Date, Value::Date(v)) => put(place, &v.packed().to_le_bytes()),
+        (Storage::DateTime, Value::DateTime(v)) => put(place, &v.packed().to_le_bytes()),
+        (Storage::Time, Value::Time(v)) => put(place, &v.as_micros().to_le_bytes()),
+        (
+            Storage::Decimal {
+                precision, scale, ..
+            },
+            Value::Decimal(v),
+        ) => {
+            let mut bytes = Vec::with_capacity(place.len());
+            v.encode(precision, scale, &mut bytes);
+            put(place, &bytes);
+        }
+        _ => return None,
+    }
+    Some(())
+}

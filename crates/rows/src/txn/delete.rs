@@ -1,0 +1,92 @@
+//! DELETE of rows that the caller has locked and read.
+//!
+//! Rows and the unique entries they remove are locked exclusively in one call
+//! *before* children are looked for, so that no child's check can be granted
+//! any more (transactions.md, rule 12). Then come the children, by levels
+//! ([`super::cascade`]), the judgement, and last the writes.
+
+use super::Txn;
+use super::cascade::Effects;
+use super::keyset::{KeyId, KeySet};
+use crate::Result;
+use crate::catalog::Table;
+use crate::row::{RowBuf, RowRef};
+use porpoise_kv::LockMode;
+use std::sync::Arc;
+
+/// What a DELETE did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeleteDone {
+    /// Rows of the call that were deleted, without those that a cascade from
+    /// an earlier one had taken away already (MySQL counts so).
+    pub deleted: u64,
+    /// Rows that cascades deleted or changed.
+    pub cascaded: u64,
+}
+
+/// Adds the unique entries of a row to the keys to lock exclusively.
+pub(crate) fn gather_gone(
+    table: &Table,
+    primary: &[u8],
+    old: &RowRef<'_>,
+    keys: &mut KeySet,
+) -> KeyId {
+    let id = keys.add(table.space(0, primary), primary, LockMode::Exclusive);
+    for position in &table.derived().uniques {
+        if let Some(index) = table.indexes.get(*position) {
+            keys.add_with(LockMode::Exclusive, |out| {
+                let start = out.len();
+                if index.append_parts(table, old, out) {
+                    return None;
+                }
+                Some(table.space(*position, out.get(start..).unwrap_or(&[])))
+            });
+        }
+    }
+    id
+}
+
+impl Txn {
+    /// Deletes rows that this transaction holds locked, in order, with what
+    /// their foreign keys take along.
+    ///
+    /// # Errors
+    /// [`crate::Error::RowIsReferenced`]; [`crate::Error::CascadeDuplicate`]
+    /// and [`crate::Error::NoReferencedRow`] of cascades; the engine's.
+    /// Nothing is written then.
+    pub fn delete(
+        &mut self,
+        table: &Arc<Table>,
+        rows: Vec<(Vec<u8>, RowBuf)>,
+    ) -> Result<DeleteDone> {
+        self.statement(table, |txn, keys| txn.delete_rows(table, rows, keys))
+    }
+
+    pub(crate) fn delete_rows(
+        &mut self,
+        table: &Arc<Table>,
+        rows: Vec<(Vec<u8>, RowBuf)>,
+        keys: &mut KeySet,
+    ) -> Result<DeleteDone> {
+        for (primary, old) in &rows {
+            gather_gone(table, primary, &old.row(table)?, keys);
+        }
+        let wait = self.wait();
+        keys.lock(self.kv.as_mut(), wait)?;
+        if !self.foreign_key_checks || table.referenced_by.is_empty() {
+            for (primary, old) in &rows {
+                self.write_gone(table, primary, old.row(table)?, keys)?;
+            }
+            return Ok(DeleteDone {
+                deleted: rows.len() as u64,
+                cascaded: 0,
+            });
+        }
+        let mut fx = Effects::of_delete(table, rows);
+        self.expand(&mut fx, keys)?;
+        let deleted = fx.judge()?;
+        let roots = fx.roots() as u64;
+        let cascaded = self.apply(fx, keys)? + (roots - deleted);
+        Ok(DeleteDone { deleted, cascaded })
+    }
+}

@@ -1,0 +1,281 @@
+//! The keys that a statement locks and judges by: gathered, made distinct,
+//! locked in one batch, then kept up to date with the statement's own writes.
+//!
+//! Invariants:
+//! 1. Once locked, [`KeySet::present`] tells for each key whether it exists
+//!    now: in the newest committed state, changed by all own writes, those of
+//!    the running statement included. Nobody else can change it.
+//! 2. A key is locked at most once a mode; asking for a stronger one later
+//!    locks it again.
+//! 3. The set is reused by the statements of a transaction: its buffers keep
+//!    their sizes, so that a small statement allocates nothing here.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use porpoise_kv::{self as kv, Key, LockMode, LockRequest, SpaceId, Wait};
+use smallvec::SmallVec;
+use std::hash::{BuildHasher, Hash, Hasher};
+
+/// Number of a key in its set.
+pub(crate) type KeyId = usize;
+
+struct Item {
+    space: SpaceId,
+    start: usize,
+    end: usize,
+    /// What is wanted.
+    mode: LockMode,
+    /// What is held by this statement's calls.
+    locked: Option<LockMode>,
+    present: bool,
+    newer: bool,
+    /// Value as of the lock, when values are kept.
+    value: Option<(usize, usize)>,
+}
+
+/// A set of keys; see the module.
+#[derive(Default)]
+pub(crate) struct KeySet {
+    bytes: Vec<u8>,
+    items: Vec<Item>,
+    index: HashTable<KeyId>,
+    values: Vec<u8>,
+    /// Whether the next lock call keeps the values it is shown.
+    pub(crate) keep_values: bool,
+    /// Presences overwritten, for [`KeySet::undo_to`].
+    journal: Vec<(KeyId, bool)>,
+}
+
+fn hash(space: SpaceId, key: &[u8]) -> u64 {
+    let mut h = FixedState::with_seed(0x9e37_79b9).build_hasher();
+    space.hash(&mut h);
+    h.write(key);
+    h.finish()
+}
+
+fn stronger(a: LockMode, b: LockMode) -> LockMode {
+    if a.covers(b) {
+        a
+    } else if b.covers(a) {
+        b
+    } else {
+        LockMode::Exclusive
+    }
+}
+
+impl KeySet {
+    /// Empties the set and keeps its buffers, unless they have grown large.
+    pub(crate) fn clear(&mut self) {
+        const LARGE: usize = 1 << 20;
+        if self.bytes.capacity() > LARGE || self.values.capacity() > LARGE {
+            *self = KeySet::default();
+            return;
+        }
+        self.bytes.clear();
+        self.items.clear();
+        self.index.clear();
+        self.values.clear();
+        self.journal.clear();
+        self.keep_values = false;
+    }
+
+    /// The bytes of a key.
+    pub(crate) fn key(&self, id: KeyId) -> &[u8] {
+        self.items
+            .get(id)
+            .and_then(|i| self.bytes.get(i.start..i.end))
+            .unwrap_or(&[])
+    }
+
+    /// The number of a key, if it is in the set.
+    pub(crate) fn find(&self, space: SpaceId, key: &[u8]) -> Option<KeyId> {
+        self.index
+            .find(hash(space, key), |id| {
+                self.items.get(*id).is_some_and(|i| i.space == space) && self.key(*id) == key
+            })
+            .copied()
+    }
+
+    /// Adds a key built by `build` straight into the set's buffer; `build`
+    /// returns false to drop what it wrote and add nothing.
+    pub(crate) fn add_with(
+        &mut self,
+        mode: LockMode,
+        build: impl FnOnce(&mut Vec<u8>) -> Option<SpaceId>,
+    ) -> Option<KeyId> {
+        let start = self.bytes.len();
+        let space = build(&mut self.bytes);
+        let Some(space) = space else {
+            self.bytes.truncate(start);
+            return None;
+        };
+        let end = self.bytes.len();
+        let known = self
+            .bytes
+            .get(start..end)
+            .and_then(|key| self.find(space, key));
+        if let Some(id) = known {
+            self.bytes.truncate(start);
+            if let Some(item) = self.items.get_mut(id) {
+                item.mode = stronger(item.mode, mode);
+            }
+            return Some(id);
+        }
+        let id = self.items.len();
+        self.items.push(Item {
+            space,
+            start,
+            end,
+            mode,
+            locked: None,
+            present: false,
+            newer: false,
+            value: None,
+        });
+        let (items, bytes) = (&self.items, &self.bytes);
+        let rehash = |id: &KeyId| {
+            items.get(*id).map_or(0, |i| {
+                hash(i.space, bytes.get(i.start..i.end).unwrap_or(&[]))
+            })
+        };
+        let h = rehash(&id);
+        self.index.insert_unique(h, id, rehash);
+        Some(id)
+    }
+
+    /// Adds a key.
+    pub(crate) fn add(&mut self, space: SpaceId, key: &[u8], mode: LockMode) -> KeyId {
+        self.add_with(mode, |out| {
+            out.extend_from_slice(key);
+            Some(space)
+        })
+        .unwrap_or(usize::MAX)
+    }
+
+    /// Lets the next lock call show the key's value again, held or not.
+    pub(crate) fn ask_again(&mut self, id: KeyId) {
+        if let Some(item) = self.items.get_mut(id) {
+            item.locked = None;
+        }
+    }
+
+    /// Locks what is not locked strongly enough yet, in one call; none when
+    /// there is nothing to lock.
+    pub(crate) fn lock(&mut self, txn: &mut dyn kv::Txn, wait: Wait) -> kv::Result<()> {
+        let bytes = &self.bytes;
+        let mut ids: SmallVec<[KeyId; 8]> = SmallVec::new();
+        let mut requests: SmallVec<[LockRequest<'_>; 8]> = SmallVec::new();
+        for (id, item) in self.items.iter().enumerate() {
+            if item.locked.is_some_and(|l| l.covers(item.mode)) {
+                continue;
+            }
+            ids.push(id);
+            requests.push(LockRequest {
+                key: Key::new(item.space, bytes.get(item.start..item.end).unwrap_or(&[])),
+                mode: item.mode,
+            });
+        }
+        if requests.is_empty() {
+            return Ok(());
+        }
+        let (items, values, keep) = (&mut self.items, &mut self.values, self.keep_values);
+        txn.lock(&requests, wait, &mut |n, found| {
+            let Some(item) = ids.get(n).and_then(|id| items.get_mut(*id)) else {
+                return;
+            };
+            item.locked = Some(item.mode);
+            item.present = found.value.is_some();
+            item.newer = found.newer;
+            item.value = None;
+            if let (true, Some(value)) = (keep, found.value) {
+                let start = values.len();
+                values.extend_from_slice(value);
+                item.value = Some((start, values.len()));
+            }
+        })
+    }
+
+    /// Whether the key exists now.
+    pub(crate) fn present(&self, id: KeyId) -> bool {
+        self.items.get(id).is_some_and(|i| i.present)
+    }
+
+    /// Whether the key's newest committed version is newer than the view.
+    pub(crate) fn newer(&self, id: KeyId) -> bool {
+        self.items.get(id).is_some_and(|i| i.newer)
+    }
+
+    /// The value the lock call showed, if values were kept.
+    pub(crate) fn value(&self, id: KeyId) -> Option<&[u8]> {
+        let (start, end) = self.items.get(id)?.value?;
+        self.values.get(start..end)
+    }
+
+    /// Notes an own write of a key by number.
+    pub(crate) fn set_present(&mut self, id: KeyId, present: bool) {
+        if let Some(item) = self.items.get_mut(id) {
+            self.journal.push((id, item.present));
+            item.present = present;
+        }
+    }
+
+    /// Notes an own write, if the key is in the set.
+    pub(crate) fn note(&mut self, space: SpaceId, key: &[u8], present: bool) {
+        if self.items.is_empty() {
+            return;
+        }
+        if let Some(id) = self.find(space, key) {
+            self.set_present(id, present);
+        }
+    }
+
+    /// A position for [`KeySet::undo_to`].
+    pub(crate) fn journal(&self) -> usize {
+        self.journal.len()
+    }
+
+    /// Takes back the notes since a position.
+    pub(crate) fn undo_to(&mut self, position: usize) {
+        while self.journal.len() > position {
+            if let Some((id, present)) = self.journal.pop()
+                && let Some(item) = self.items.get_mut(id)
+            {
+                item.present = present;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_keys_are_one_and_keep_the_stronger_mode() {
+        let mut set = KeySet::default();
+        let a = set.add(SpaceId(1), b"a", LockMode::KeyShare);
+        let b = set.add(SpaceId(2), b"a", LockMode::KeyShare);
+        assert_ne!(a, b);
+        assert_eq!(set.add(SpaceId(1), b"a", LockMode::Exclusive), a);
+        assert_eq!(set.items[a].mode, LockMode::Exclusive);
+        assert_eq!(set.items[b].mode, LockMode::KeyShare);
+        for n in 0..1000u32 {
+            set.add(SpaceId(3), &n.to_be_bytes(), LockMode::Update);
+        }
+        assert_eq!(set.find(SpaceId(3), &7u32.to_be_bytes()), Some(9));
+        assert_eq!(set.find(SpaceId(3), b"no"), None);
+    }
+
+    #[test]
+    fn undo_takes_back_notes_in_reverse() {
+        let mut set = KeySet::default();
+        let a = set.add(SpaceId(1), b"a", LockMode::Exclusive);
+        let at = set.journal();
+        set.note(SpaceId(1), b"a", true);
+        set.note(SpaceId(1), b"a", false);
+        set.note(SpaceId(1), b"a", true);
+        assert!(set.present(a));
+        set.undo_to(at);
+        assert!(!set.present(a));
+    }
+}

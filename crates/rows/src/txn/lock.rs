@@ -1,0 +1,148 @@
+//! Locking rows.
+//!
+//! Invariants:
+//! 1. A row is locked by its primary key, present or absent. Locking by a
+//!    unique key locks the entry first, present or absent, then the row: under
+//!    the entry's lock no row of that value appears or goes.
+//! 2. What is shown is the newest value, never the snapshot's.
+
+use super::Txn;
+use super::read::Arena;
+use crate::Result;
+use crate::catalog::Table;
+use crate::row::RowRef;
+use porpoise_kv::{Key, LockMode, LockRequest, Mark, Wait};
+use smallvec::SmallVec;
+
+/// What locking a row found.
+#[derive(Clone, Copy, Debug)]
+pub struct LockedRow<'a> {
+    /// False only with [`Wait::Skip`]; then the rest says nothing.
+    pub granted: bool,
+    /// The newest committed version is newer than the transaction's view.
+    pub newer: bool,
+    /// The row shown is an own write.
+    pub own: bool,
+    /// The row, `None` when there is none.
+    pub row: Option<RowRef<'a>>,
+}
+
+/// A visitor of locked rows by number.
+pub type LockedVisitor<'v> = dyn FnMut(usize, LockedRow<'_>) + 'v;
+/// A visitor of rows locked by a unique key: number, primary key, row.
+pub type LockedUniqueVisitor<'v> = dyn FnMut(usize, Option<&[u8]>, LockedRow<'_>) + 'v;
+
+impl Txn {
+    /// Locks rows by primary key, in one call, and shows the newest version of
+    /// each, in any order.
+    ///
+    /// # Errors
+    /// The engine's (locks granted by a failed call may stay held);
+    /// [`crate::Error::Corrupt`], [`crate::Error::DefinitionChanged`].
+    pub fn lock_rows(
+        &mut self,
+        table: &Table,
+        keys: &[&[u8]],
+        mode: LockMode,
+        wait: Wait,
+        visit: &mut LockedVisitor<'_>,
+    ) -> Result<()> {
+        let requests: SmallVec<[LockRequest<'_>; 16]> = keys
+            .iter()
+            .map(|k| LockRequest {
+                key: Key::new(table.space(0, k), k),
+                mode,
+            })
+            .collect();
+        let mut failure = None;
+        self.kv.lock(&requests, wait, &mut |n, found| {
+            let row = match found.value {
+                Some(bytes) if found.granted => match RowRef::new(table, bytes) {
+                    Ok(row) => Some(row),
+                    Err(e) => {
+                        failure = Some(e);
+                        return;
+                    }
+                },
+                _ => None,
+            };
+            visit(
+                n,
+                LockedRow {
+                    granted: found.granted,
+                    newer: found.newer,
+                    own: found.own,
+                    row,
+                },
+            );
+        })?;
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Locks rows by whole keys of a unique index: the entries in one call,
+    /// the rows they name in another. `newer` holds when entry or row is.
+    ///
+    /// # Errors
+    /// As [`Txn::lock_rows`].
+    pub fn lock_unique(
+        &mut self,
+        table: &Table,
+        index: usize,
+        keys: &[&[u8]],
+        mode: LockMode,
+        wait: Wait,
+        visit: &mut LockedUniqueVisitor<'_>,
+    ) -> Result<()> {
+        if index == 0 {
+            return self.lock_rows(table, keys, mode, wait, &mut |n, row| {
+                visit(n, keys.get(n).copied(), row);
+            });
+        }
+        let requests: SmallVec<[LockRequest<'_>; 16]> = keys
+            .iter()
+            .map(|k| LockRequest {
+                key: Key::new(table.space(index, k), k),
+                mode,
+            })
+            .collect();
+        let mut primaries = Arena::default();
+        let mut entries: SmallVec<[(usize, bool); 16]> = SmallVec::new();
+        self.kv.lock(&requests, wait, &mut |n, found| {
+            if let (true, Some(primary)) = (found.granted, found.value) {
+                primaries.push(primary);
+                entries.push((n, found.newer));
+            } else {
+                visit(
+                    n,
+                    None,
+                    LockedRow {
+                        granted: found.granted,
+                        newer: found.newer,
+                        own: found.own,
+                        row: None,
+                    },
+                );
+            }
+        })?;
+        if primaries.len() == 0 {
+            return Ok(());
+        }
+        let rows: SmallVec<[&[u8]; 16]> = primaries.iter().collect();
+        self.lock_rows(table, &rows, mode, wait, &mut |m, row| {
+            if let Some((n, newer)) = entries.get(m) {
+                let newer = row.newer || *newer;
+                visit(*n, rows.get(m).copied(), LockedRow { newer, ..row });
+            }
+        })
+    }
+
+    /// Lets go of rows locked since `since` that turned out not to match and
+    /// were not written. An engine may ignore it.
+    pub fn unlock_rows(&mut self, table: &Table, keys: &[&[u8]], since: Mark) {
+        let keys: SmallVec<[Key<'_>; 16]> = keys
+            .iter()
+            .map(|k| Key::new(table.space(0, k), k))
+            .collect();
+        self.kv.unlock(&keys, since);
+    }
+}

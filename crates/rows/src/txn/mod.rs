@@ -1,0 +1,255 @@
+//! A transaction on rows.
+//!
+//! A thin layer over the engine's transaction: views, marks and savepoints are
+//! the engine's; what is added is tables. [`read`], [`lock`] look rows up;
+//! [`insert`], [`update`], [`delete`] and [`cascade`] are the only code that
+//! writes rows.
+//!
+//! Invariants:
+//! 1. Every function that writes is atomic: on an error it takes back what it
+//!    wrote (down to its mark) and keeps its locks (transactions.md, rule 9).
+//! 2. A row and its entries change together: whoever puts or deletes a row
+//!    puts and deletes all its entries in the same call.
+//! 3. All constraint checks read the newest state under a lock, never the
+//!    snapshot (rule 4), and see every own write.
+//! 4. All rows written by one transaction carry one row version (rule 31).
+
+pub(crate) mod cascade;
+pub(crate) mod delete;
+pub(crate) mod insert;
+pub(crate) mod keyset;
+pub(crate) mod lock;
+pub(crate) mod read;
+pub(crate) mod update;
+pub(crate) mod write;
+
+use crate::catalog::Table;
+use crate::db::Db;
+use crate::{AutoIncOptions, Error, Result};
+use keyset::KeySet;
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::{self as kv, Isolation, Mark, Ticket, Wait};
+use porpoise_types::Value;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How a transaction begins.
+#[derive(Clone, Debug)]
+pub struct BeginOptions {
+    /// The engine's isolation.
+    pub isolation: Isolation,
+    /// The commit is synced in `interval` mode, too (definitions).
+    pub sync: bool,
+    /// Ends its waits from outside.
+    pub cancel: Cancel,
+    /// `innodb_lock_wait_timeout`.
+    pub lock_wait: Duration,
+    /// `foreign_key_checks`.
+    pub foreign_key_checks: bool,
+    /// `innodb_snapshot_isolation`: REPLACE of a row newer than a pinned
+    /// snapshot is a conflict.
+    pub snapshot_conflicts: bool,
+}
+
+impl Default for BeginOptions {
+    fn default() -> BeginOptions {
+        BeginOptions {
+            isolation: Isolation::Snapshot,
+            sync: false,
+            cancel: Cancel::default(),
+            lock_wait: Duration::from_secs(50),
+            foreign_key_checks: true,
+            snapshot_conflicts: true,
+        }
+    }
+}
+
+/// A transaction on rows; dropped, it is rolled back.
+pub struct Txn {
+    pub(crate) db: Arc<Db>,
+    pub(crate) kv: Box<dyn kv::Txn>,
+    row_version: u64,
+    lock_wait: Duration,
+    foreign_key_checks: bool,
+    snapshot_conflicts: bool,
+    /// Taken by a writing statement for its time.
+    keys: KeySet,
+    /// Encoded row.
+    row: Vec<u8>,
+    /// Encoded entry.
+    entry: Vec<u8>,
+}
+
+impl Txn {
+    pub(crate) fn new(db: Arc<Db>, kv: Box<dyn kv::Txn>, options: &BeginOptions) -> Txn {
+        Txn {
+            db,
+            kv,
+            row_version: 0,
+            lock_wait: options.lock_wait,
+            foreign_key_checks: options.foreign_key_checks,
+            snapshot_conflicts: options.snapshot_conflicts,
+            keys: KeySet::default(),
+            row: Vec::new(),
+            entry: Vec::new(),
+        }
+    }
+
+    /// The database.
+    pub fn db(&self) -> &Arc<Db> {
+        &self.db
+    }
+
+    /// Moves the view to now, unless it is pinned.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn refresh(&mut self) -> Result<()> {
+        Ok(self.kv.refresh()?)
+    }
+
+    /// Keeps the present view to the end of the transaction.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn pin(&mut self) -> Result<()> {
+        Ok(self.kv.pin()?)
+    }
+
+    /// Whether the view is pinned.
+    pub fn pinned(&self) -> bool {
+        self.kv.pinned()
+    }
+
+    /// The present end of the write set: statement mark and savepoint.
+    pub fn mark(&self) -> Mark {
+        self.kv.mark()
+    }
+
+    /// Takes back the writes from `mark` on; keeps locks.
+    pub fn rollback_to(&mut self, mark: Mark) {
+        self.kv.rollback_to(mark);
+    }
+
+    /// Whether anything was written and not taken back.
+    pub fn has_writes(&self) -> bool {
+        self.kv.has_writes()
+    }
+
+    /// The newest commit that current reads and lock grants have shown: a
+    /// reply made from them waits for it.
+    pub fn seen(&self) -> Ticket {
+        self.kv.seen()
+    }
+
+    /// `foreign_key_checks` from now on; validates nothing.
+    pub fn set_foreign_key_checks(&mut self, on: bool) {
+        self.foreign_key_checks = on;
+    }
+
+    /// Whether foreign keys are checked.
+    pub fn foreign_key_checks(&self) -> bool {
+        self.foreign_key_checks
+    }
+
+    /// `innodb_lock_wait_timeout` from now on.
+    pub fn set_lock_wait(&mut self, wait: Duration) {
+        self.lock_wait = wait;
+    }
+
+    /// The wait policy of a lock asked for now.
+    pub fn wait(&self) -> Wait {
+        let now = self.db.clock().now();
+        Wait::Until(
+            now.checked_add(self.lock_wait)
+                .unwrap_or_else(|| now + Duration::from_secs(86_400)),
+        )
+    }
+
+    /// The deadline of a wait that begins now.
+    pub fn lock_deadline(&self) -> Instant {
+        match self.wait() {
+            Wait::Until(at) => at,
+            Wait::NoWait | Wait::Skip => self.db.clock().now(),
+        }
+    }
+
+    /// The version that rows written by this transaction carry; reserved at
+    /// first use.
+    ///
+    /// # Errors
+    /// The engine's, when a range must be reserved and cannot be.
+    pub fn row_version(&mut self) -> Result<u64> {
+        if self.row_version == 0 {
+            self.row_version = self.db.versions.next(self.db.engine().as_ref())?;
+        }
+        Ok(self.row_version)
+    }
+
+    /// Fills the auto-increment column of rows about to be inserted: NULL and
+    /// 0 are replaced by generated ids, consecutive within the call; explicit
+    /// values push the counter. Returns the first id generated.
+    ///
+    /// # Errors
+    /// [`Error::AutoIncrementExhausted`]; the engine's.
+    pub fn assign_auto_increment(
+        &mut self,
+        table: &Table,
+        rows: &mut [Vec<Value>],
+        options: AutoIncOptions,
+    ) -> Result<Option<u64>> {
+        let engine = self.db.engine().as_ref();
+        self.db.counters.assign(engine, table, rows, options)
+    }
+
+    /// Commits. No reply that tells of it may leave before the ticket is
+    /// durable.
+    ///
+    /// # Errors
+    /// The engine's; nothing has changed then, unless it is
+    /// [`kv::Error::Unknown`].
+    pub fn commit(self) -> Result<kv::Commit> {
+        Ok(self.kv.commit()?)
+    }
+
+    /// Ends the transaction without a trace.
+    pub fn rollback(self) {
+        self.kv.rollback();
+    }
+
+    /// Fails with [`Error::SnapshotConflict`] when a row that is newer than
+    /// the view may not be written (rule 3).
+    ///
+    /// # Errors
+    /// See above.
+    pub fn check_newer(&self, newer: bool) -> Result<()> {
+        if newer && self.snapshot_conflicts && self.kv.pinned() {
+            Err(Error::SnapshotConflict)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Runs a writing statement with a cleared key set; takes its writes back
+    /// when it fails.
+    fn statement<T>(
+        &mut self,
+        table: &Table,
+        run: impl FnOnce(&mut Txn, &mut KeySet) -> Result<T>,
+    ) -> Result<T> {
+        let mark = self.kv.mark();
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.clear();
+        let done = run(self, &mut keys);
+        self.keys = keys;
+        if done.is_err() {
+            self.kv.rollback_to(mark);
+        }
+        done.map_err(|e| match e {
+            Error::Kv(kv::Error::Full(kv::Full::Memory | kv::Full::Disk)) => Error::Full {
+                table: table.name.clone(),
+            },
+            e => e,
+        })
+    }
+}

@@ -1,0 +1,456 @@
+//! UPDATE of rows that the caller has locked and read.
+//!
+//! The keys of all rows are gathered and locked in one call: old and new
+//! values of unique keys that change (exclusive), a moved row's old and new
+//! place (exclusive), parents newly named (key-share). Rows are then judged
+//! and written in the statement's order: `SET id = id + 1` meets the next row
+//! unless the statement runs downwards (transactions.md, rule 13).
+//!
+//! Invariants:
+//! 1. A row whose values are all the same is not written and keeps its
+//!    version.
+//! 2. A row whose keys keep their values needs no lock but the caller's: an
+//!    UPDATE of other columns makes no engine call except its put.
+//! 3. A referenced value that changes is looked after row by row, because an
+//!    earlier row of the statement may have moved the children; rows without
+//!    children are told apart by one scan call for all.
+//!
+//! Rejected: judging unique keys at the end of the statement (accepts what
+//! MySQL refuses).
+
+use super::Txn;
+use super::cascade::Effects;
+use super::insert::{Constraint, NO_KEY, check_not_null, constraints};
+use super::keyset::{KeyId, KeySet};
+use crate::catalog::{IndexPart, Table};
+use crate::fk::{self, Referrer};
+use crate::row::{RowBuf, RowRef};
+use crate::{Error, Result};
+use porpoise_kv::{LockMode, Read, ScanEnd, ScanRange, prefix_end};
+use porpoise_types::Value;
+use smallvec::SmallVec;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// One row to change.
+#[derive(Clone, Debug)]
+pub struct RowChange {
+    /// Its primary key.
+    pub key: Vec<u8>,
+    /// The row as locked.
+    pub old: RowBuf,
+    /// All columns' new storage values, in column order.
+    pub new: Vec<Value>,
+}
+
+/// What to do with a row that violates a constraint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateMode {
+    /// Fail.
+    Plain,
+    /// Skip it.
+    Ignore,
+}
+
+/// What an UPDATE did.
+#[derive(Clone, Debug, Default)]
+pub struct UpdateDone {
+    /// Rows whose values changed.
+    pub changed: u64,
+    /// Rows that cascades changed or deleted.
+    pub cascaded: u64,
+    /// Rows skipped by IGNORE, by position in the call, and why.
+    pub skipped: Vec<(usize, Error)>,
+}
+
+/// The keys that a row's change takes away and makes.
+#[derive(Default)]
+pub(crate) struct KeyChanges {
+    /// Keys that go.
+    pub(crate) removed: SmallVec<[KeyId; 4]>,
+    /// Keys that come, with the position of their index.
+    pub(crate) created: SmallVec<[(usize, KeyId); 4]>,
+    /// Parents newly named, with the position of the constraint.
+    pub(crate) parents: SmallVec<[(usize, KeyId); 4]>,
+}
+
+impl KeyChanges {
+    /// The index whose new value is taken.
+    pub(crate) fn taken(&self, keys: &KeySet) -> Option<usize> {
+        self.created
+            .iter()
+            .find(|(_, id)| keys.present(*id))
+            .map(|(index, _)| *index)
+    }
+
+    /// The constraint whose parent is missing.
+    pub(crate) fn orphaned(&self, keys: &KeySet) -> Option<usize> {
+        self.parents
+            .iter()
+            .find(|(_, id)| {
+                let made = self.created.iter().any(|(_, c)| c == id);
+                *id != NO_KEY && !made && (!keys.present(*id) || self.removed.contains(id))
+            })
+            .map(|(fk, _)| *fk)
+    }
+}
+
+/// A row to be changed, its keys gathered.
+struct Planned {
+    primary: Vec<u8>,
+    keys: KeyChanges,
+    /// A referenced value changes.
+    referenced: bool,
+    /// ... and rows refer to it, or may by now.
+    followed: bool,
+}
+
+/// What there is to do for a row.
+enum Step {
+    Same,
+    Refuse(Error),
+    Change(Box<Planned>),
+}
+
+/// Whether a column of an index changes by value.
+pub(crate) fn touched(parts: &[IndexPart], old: &RowRef<'_>, new: &[Value]) -> bool {
+    parts
+        .iter()
+        .any(|p| new.get(p.column).map(Value::as_ref) != Some(old.get(p.column)))
+}
+
+/// Gathers the keys that change when `old` becomes `new`.
+pub(crate) fn gather_change(
+    table: &Table,
+    primary: &[u8],
+    old: &RowRef<'_>,
+    new_primary: &[u8],
+    new: &[Value],
+    constraints: &[Constraint<'_>],
+    keys: &mut KeySet,
+) -> KeyChanges {
+    let mut changes = KeyChanges::default();
+    let moved = primary != new_primary;
+    if moved {
+        let space = table.space(0, primary);
+        changes
+            .removed
+            .push(keys.add(space, primary, LockMode::Exclusive));
+        let space = table.space(0, new_primary);
+        let id = keys.add(space, new_primary, LockMode::Exclusive);
+        changes.created.push((0, id));
+    }
+    for position in &table.derived().uniques {
+        let Some(index) = table.indexes.get(*position) else {
+            continue;
+        };
+        if !moved && !touched(&index.parts, old, new) {
+            continue;
+        }
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        let had = !index.append_parts(table, old, &mut before);
+        let has = !index.append_parts(table, new, &mut after);
+        let same = had == has && before == after;
+        if same && moved && has {
+            // The entry stays and names another place.
+            keys.add(table.space(*position, &after), &after, LockMode::Exclusive);
+        }
+        if same {
+            continue;
+        }
+        if had {
+            let space = table.space(*position, &before);
+            changes
+                .removed
+                .push(keys.add(space, &before, LockMode::Exclusive));
+        }
+        if has {
+            let space = table.space(*position, &after);
+            let id = keys.add(space, &after, LockMode::Exclusive);
+            changes.created.push((*position, id));
+        }
+    }
+    for (n, constraint) in constraints.iter().enumerate() {
+        let differs = |c: &usize| new.get(*c).map(Value::as_ref) != Some(old.get(*c));
+        if constraint.fk.columns.iter().any(differs) {
+            changes.parents.push((n, constraint.gather(new, keys)));
+        }
+    }
+    changes
+}
+
+/// Whether a referenced column of `referrer` changes by value.
+pub(crate) fn referenced_change(
+    referrer: &Referrer,
+    parent: &Table,
+    old: &RowRef<'_>,
+    new: &[Value],
+) -> bool {
+    let Some((_, at)) = referrer.parts() else {
+        return false;
+    };
+    let parts = parent.indexes.get(at.index).map_or(&[][..], |i| &i.parts);
+    touched(parts, old, new)
+}
+
+impl Txn {
+    /// Changes rows that this transaction holds locked (update mode or
+    /// stronger), in order. Where a key changes by value the lock is upgraded.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`], [`Error::NoReferencedRow`],
+    /// [`Error::RowIsReferenced`], [`Error::CascadeDuplicate`],
+    /// [`Error::NotNull`] of the first row that fails (skipped with
+    /// [`UpdateMode::Ignore`]); the engine's. Nothing is written then.
+    pub fn update(
+        &mut self,
+        table: &Arc<Table>,
+        changes: Vec<RowChange>,
+        mode: UpdateMode,
+    ) -> Result<UpdateDone> {
+        self.statement(table, |txn, keys| {
+            txn.update_rows(table, &changes, mode, keys)
+        })
+    }
+
+    fn update_rows(
+        &mut self,
+        table: &Arc<Table>,
+        changes: &[RowChange],
+        mode: UpdateMode,
+        keys: &mut KeySet,
+    ) -> Result<UpdateDone> {
+        let catalog = self.db.catalog_guard();
+        let (constraints, referrers) = if self.foreign_key_checks {
+            (constraints(&catalog, table), fk::referrers(&catalog, table))
+        } else {
+            (SmallVec::new(), Vec::new())
+        };
+        let mut steps = Vec::with_capacity(changes.len());
+        for change in changes {
+            let step = plan_change(table, change, &constraints, &referrers, keys)?;
+            let stop = matches!(step, Step::Refuse(_)) && mode == UpdateMode::Plain;
+            steps.push(step);
+            if stop {
+                break;
+            }
+        }
+        let wait = self.wait();
+        keys.lock(self.kv.as_mut(), wait)?;
+        self.find_followed(table, changes, &referrers, &mut steps)?;
+        let mut done = UpdateDone::default();
+        for (n, (step, change)) in steps.into_iter().zip(changes).enumerate() {
+            let (mark, journal) = (self.kv.mark(), keys.journal());
+            let result = match step {
+                Step::Same => continue,
+                Step::Refuse(e) => Err(e),
+                Step::Change(planned) => {
+                    self.change_row(table, change, &planned, &constraints, keys)
+                }
+            };
+            match result {
+                Ok(cascaded) => {
+                    done.changed += 1;
+                    done.cascaded += cascaded;
+                }
+                Err(e) if mode == UpdateMode::Ignore && e.ignorable() => {
+                    self.kv.rollback_to(mark);
+                    keys.undo_to(journal);
+                    done.skipped.push((n, e));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        self.push_counter(table, changes)?;
+        Ok(done)
+    }
+
+    /// Judges and writes one row, and what follows from it.
+    fn change_row(
+        &mut self,
+        table: &Arc<Table>,
+        change: &RowChange,
+        planned: &Planned,
+        constraints: &[Constraint<'_>],
+        keys: &mut KeySet,
+    ) -> Result<u64> {
+        let old = change.old.row(table)?;
+        if let Some(index) = planned.keys.taken(keys) {
+            return Err(table.duplicate(index, change.new.as_slice()));
+        }
+        if let Some(fk) = planned.keys.orphaned(keys)
+            && let Some(constraint) = constraints.get(fk)
+        {
+            return Err(Error::NoReferencedRow {
+                constraint: fk::constraint_text(table, constraint.fk),
+            });
+        }
+        let mut cascaded = 0;
+        let mut effects = None;
+        if planned.followed {
+            let mut fx = Effects::of_update(table, change);
+            self.expand(&mut fx, keys)?;
+            fx.judge()?;
+            effects = Some(fx);
+        }
+        self.write_changed(table, &change.key, old, &planned.primary, &change.new, keys)?;
+        if let Some(fx) = effects {
+            cascaded = self.apply(fx, keys)?;
+        }
+        Ok(cascaded)
+    }
+
+    /// Tells apart rows whose referenced value changes and which nothing
+    /// refers to, by one scan call (more only as children are found).
+    fn find_followed(
+        &mut self,
+        table: &Arc<Table>,
+        changes: &[RowChange],
+        referrers: &[Referrer],
+        steps: &mut [Step],
+    ) -> Result<()> {
+        let mut probes = Vec::new();
+        for (n, (step, change)) in steps.iter_mut().zip(changes).enumerate() {
+            let Step::Change(planned) = step else {
+                continue;
+            };
+            if !planned.referenced {
+                continue;
+            }
+            let old = change.old.row(table)?;
+            for referrer in referrers {
+                let Some((fk, at)) = referrer.parts() else {
+                    continue;
+                };
+                if !referenced_change(referrer, table, &old, &change.new) {
+                    continue;
+                }
+                if referrer.child.id == table.id {
+                    planned.followed = true;
+                    continue;
+                }
+                if let Some(prefix) = fk::child_prefix(&referrer.child, fk, table, at, &old) {
+                    let space = referrer.child.space(fk.child_index, &prefix);
+                    probes.push((n, space, prefix_end(&prefix), prefix));
+                }
+            }
+        }
+        let ranges: Vec<ScanRange<'_>> = probes
+            .iter()
+            .map(|(_, space, end, start)| ScanRange {
+                space: *space,
+                start,
+                end: end.as_deref(),
+                reverse: false,
+            })
+            .collect();
+        let mut from = 0;
+        while let Some(rest @ [_, ..]) = ranges.get(from..) {
+            let end = self.kv.scan(
+                Read::CURRENT,
+                rest,
+                1,
+                &mut |_, _, _| ControlFlow::Break(()),
+            )?;
+            let ScanEnd::Stopped { range, .. } = end else {
+                break;
+            };
+            if let Some((n, ..)) = probes.get(from + range)
+                && let Some(Step::Change(planned)) = steps.get_mut(*n)
+            {
+                planned.followed = true;
+            }
+            from += range + 1;
+        }
+        Ok(())
+    }
+
+    /// Keeps the auto-increment counter above what the UPDATE stored.
+    fn push_counter(&mut self, table: &Table, changes: &[RowChange]) -> Result<()> {
+        let Some(position) = table.auto_increment() else {
+            return Ok(());
+        };
+        for change in changes {
+            let old = change.old.row(table)?;
+            if let Some(new) = change.new.get(position)
+                && new.as_ref() != old.get(position)
+            {
+                self.db
+                    .counters
+                    .push(self.db.engine().as_ref(), table, new)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn plan_change(
+    table: &Table,
+    change: &RowChange,
+    constraints: &[Constraint<'_>],
+    referrers: &[Referrer],
+    keys: &mut KeySet,
+) -> Result<Step> {
+    let old = change.old.row(table)?;
+    let same = |(n, v): (usize, &Value)| v.as_ref() == old.get(n);
+    if change.new.iter().enumerate().all(same) {
+        return Ok(Step::Same);
+    }
+    if let Err(e) = check_not_null(table, &change.new) {
+        return Ok(Step::Refuse(e));
+    }
+    let primary = if table.hidden_key {
+        change.key.clone()
+    } else {
+        table.primary_key(&change.new)
+    };
+    let gathered = gather_change(
+        table,
+        &change.key,
+        &old,
+        &primary,
+        &change.new,
+        constraints,
+        keys,
+    );
+    let mut referenced = false;
+    for referrer in referrers {
+        if referenced_change(referrer, table, &old, &change.new) {
+            referenced = true;
+            // A change that leaves the key's weights alone ('a' to 'A') locks
+            // the key all the same: its value changes.
+            lock_referenced(table, referrer, &change.key, &old, keys);
+        }
+    }
+    Ok(Step::Change(Box::new(Planned {
+        primary,
+        keys: gathered,
+        referenced,
+        followed: false,
+    })))
+}
+
+/// Adds the referenced key of a row to the keys to lock exclusively.
+pub(crate) fn lock_referenced(
+    table: &Table,
+    referrer: &Referrer,
+    primary: &[u8],
+    row: &RowRef<'_>,
+    keys: &mut KeySet,
+) {
+    let Some((_, at)) = referrer.parts() else {
+        return;
+    };
+    if at.index == 0 {
+        keys.add(table.space(0, primary), primary, LockMode::Exclusive);
+        return;
+    }
+    keys.add_with(LockMode::Exclusive, |out| {
+        let start = out.len();
+        let index = table.indexes.get(at.index)?;
+        if index.append_parts(table, row, out) {
+            return None;
+        }
+        Some(table.space(at.index, out.get(start..).unwrap_or(&[])))
+    });
+}

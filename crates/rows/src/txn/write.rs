@@ -1,0 +1,178 @@
+//! Putting and deleting rows with their entries.
+//!
+//! Nothing here judges: callers have locked every key that excludes others and
+//! have checked the constraints. What is written is noted in the statement's
+//! key set, so that the checks of the rows that follow see it.
+
+use super::Txn;
+use super::keyset::KeySet;
+use super::update::touched;
+use crate::catalog::Table;
+use crate::row::{RowRef, RowStamp, encode};
+use crate::{Error, Result};
+use porpoise_kv::{Check, Key};
+use porpoise_types::Value;
+
+impl Txn {
+    /// Puts a row's bytes under its primary key.
+    fn put_row(
+        &mut self,
+        table: &Table,
+        primary: &[u8],
+        values: &[Value],
+        expiry: u64,
+        keys: &mut KeySet,
+    ) -> Result<()> {
+        let version = self.row_version()?;
+        let mut row = std::mem::take(&mut self.row);
+        row.clear();
+        let done = encode(table, values, RowStamp { version, expiry }, &mut row).and_then(|()| {
+            if row.len() > self.db.row_limit {
+                return Err(Error::RowTooBig {
+                    size: row.len(),
+                    limit: self.db.row_limit,
+                });
+            }
+            let space = table.space(0, primary);
+            self.kv.put(Key::new(space, primary), &row, Check::Locked)?;
+            keys.note(space, primary, true);
+            Ok(())
+        });
+        if row.capacity() <= 1 << 20 {
+            self.row = row;
+        }
+        done
+    }
+
+    /// Writes a row that was not there.
+    pub(crate) fn write_new(
+        &mut self,
+        table: &Table,
+        primary: &[u8],
+        values: &[Value],
+        keys: &mut KeySet,
+    ) -> Result<()> {
+        self.put_row(table, primary, values, 0, keys)?;
+        let mut entry = std::mem::take(&mut self.entry);
+        for (n, index) in table.indexes.iter().enumerate().skip(1) {
+            entry.clear();
+            let exclusive = index.append_entry(table, values, primary, &mut entry);
+            let end = entry.len();
+            index.append_entry_value(primary, &mut entry);
+            let (key, value) = entry.split_at(end);
+            self.put_entry(table, n, key, value, exclusive, keys)?;
+        }
+        self.entry = entry;
+        Ok(())
+    }
+
+    fn put_entry(
+        &mut self,
+        table: &Table,
+        index: usize,
+        key: &[u8],
+        value: &[u8],
+        exclusive: bool,
+        keys: &mut KeySet,
+    ) -> Result<()> {
+        let space = table.space(index, key);
+        let check = if exclusive {
+            Check::Locked
+        } else {
+            Check::Blind
+        };
+        self.kv.put(Key::new(space, key), value, check)?;
+        if exclusive {
+            keys.note(space, key, true);
+        }
+        Ok(())
+    }
+
+    fn delete_entry(
+        &mut self,
+        table: &Table,
+        index: usize,
+        key: &[u8],
+        exclusive: bool,
+        keys: &mut KeySet,
+    ) -> Result<()> {
+        let space = table.space(index, key);
+        let check = if exclusive {
+            Check::Locked
+        } else {
+            Check::Blind
+        };
+        self.kv.delete(Key::new(space, key), check)?;
+        if exclusive {
+            keys.note(space, key, false);
+        }
+        Ok(())
+    }
+
+    /// Deletes a row and its entries.
+    pub(crate) fn write_gone(
+        &mut self,
+        table: &Table,
+        primary: &[u8],
+        old: RowRef<'_>,
+        keys: &mut KeySet,
+    ) -> Result<()> {
+        let space = table.space(0, primary);
+        self.kv.delete(Key::new(space, primary), Check::Locked)?;
+        keys.note(space, primary, false);
+        let mut entry = std::mem::take(&mut self.entry);
+        for (n, index) in table.indexes.iter().enumerate().skip(1) {
+            entry.clear();
+            let exclusive = index.append_entry(table, &old, primary, &mut entry);
+            self.delete_entry(table, n, &entry, exclusive, keys)?;
+        }
+        self.entry = entry;
+        Ok(())
+    }
+
+    /// Replaces a row, which moves when its primary key changes.
+    pub(crate) fn write_changed(
+        &mut self,
+        table: &Table,
+        primary: &[u8],
+        old: RowRef<'_>,
+        new_primary: &[u8],
+        new: &[Value],
+        keys: &mut KeySet,
+    ) -> Result<()> {
+        let moved = primary != new_primary;
+        if moved {
+            let space = table.space(0, primary);
+            self.kv.delete(Key::new(space, primary), Check::Locked)?;
+            keys.note(space, primary, false);
+        }
+        self.put_row(table, new_primary, new, old.expiry(), keys)?;
+        let mut entry = std::mem::take(&mut self.entry);
+        for (n, index) in table.indexes.iter().enumerate().skip(1) {
+            if !moved && !touched(&index.parts, &old, new) {
+                continue;
+            }
+            entry.clear();
+            let had_exclusive = index.append_entry(table, &old, primary, &mut entry);
+            let middle = entry.len();
+            let exclusive = index.append_entry(table, new, new_primary, &mut entry);
+            let end = entry.len();
+            let (before, rest) = entry.split_at(middle);
+            let same = before == rest;
+            // Equal keys of an entry that does not name the primary key in its
+            // key still have another value when the row has moved.
+            if same && !(moved && exclusive) {
+                continue;
+            }
+            if !same {
+                self.delete_entry(table, n, before, had_exclusive, keys)?;
+            }
+            index.append_entry_value(new_primary, &mut entry);
+            let (key, value) = entry.split_at(end);
+            let key = key.get(middle..).unwrap_or(&[]);
+            self.put_entry(table, n, key, value, exclusive, keys)?;
+        }
+        self.entry = entry;
+        Ok(())
+    }
+}

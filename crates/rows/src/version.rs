@@ -1,0 +1,125 @@
+//! Row versions: ids of writing transactions, memcached's CAS values.
+//!
+//! Ranges are reserved in the engine, from one counter for all tables, and
+//! handed out without a round trip. The ranges are spread over a few slots so
+//! that transactions on different threads do not contend.
+//!
+//! Invariants:
+//! 1. No version is handed out twice, by no server of the cluster, also after
+//!    a crash: the engine's counters guarantee it; what was reserved and not
+//!    used is lost.
+//! 2. A version is never 0 and below 2^53, because clients keep CAS values in
+//!    doubles. At a million a second and a restart a minute that lasts for
+//!    centuries; at the end writes are refused, nothing wraps.
+
+use crate::{Error, Result};
+use parking_lot::Mutex;
+use porpoise_kv::{self as kv, CounterId, Engine};
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The counter of row versions.
+pub const ROW_VERSIONS: CounterId = CounterId(1);
+/// First number that is too great.
+const END: u64 = 1 << 53;
+/// Reserved in the engine at a time.
+const RESERVE: u64 = 1 << 18;
+/// Given to a slot at a time.
+const CHUNK: u64 = 256;
+const SLOTS: usize = 16;
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Slot(Mutex<Range<u64>>);
+
+/// Hands out row versions.
+pub(crate) struct Versions {
+    pool: Mutex<Range<u64>>,
+    slots: [Slot; SLOTS],
+}
+
+thread_local! {
+    static SLOT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// The slot of the current thread.
+fn slot_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    SLOT.with(|s| {
+        s.get().unwrap_or_else(|| {
+            let n = NEXT.fetch_add(1, Ordering::Relaxed) % SLOTS;
+            s.set(Some(n));
+            n
+        })
+    })
+}
+
+impl Versions {
+    pub(crate) fn new() -> Versions {
+        Versions {
+            pool: Mutex::new(0..0),
+            slots: Default::default(),
+        }
+    }
+
+    /// The next version.
+    ///
+    /// # Errors
+    /// The engine's, when a range must be reserved and cannot be.
+    pub(crate) fn next(&self, engine: &dyn Engine) -> Result<u64> {
+        let Some(slot) = self.slots.get(slot_number()) else {
+            return self.chunk(engine, 1).map(|r| r.start);
+        };
+        let mut range = slot.0.lock();
+        if range.is_empty() {
+            *range = self.chunk(engine, CHUNK)?;
+        }
+        let version = range.start;
+        range.start += 1;
+        Ok(version)
+    }
+
+    fn chunk(&self, engine: &dyn Engine, size: u64) -> Result<Range<u64>> {
+        let mut pool = self.pool.lock();
+        if pool.end - pool.start < size {
+            let fresh = engine.reserve_ids(ROW_VERSIONS, RESERVE, 1)?;
+            if fresh.end > END {
+                return Err(Error::Kv(kv::Error::Full(kv::Full::Ids)));
+            }
+            *pool = fresh;
+        }
+        let start = pool.start;
+        pool.start += size;
+        Ok(start..start + size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use porpoise_kv::model::Model;
+    use std::collections::HashSet;
+
+    #[test]
+    fn versions_of_many_threads_and_of_a_second_start_are_distinct_and_not_zero() {
+        let model = Model::new();
+        let mut all = HashSet::new();
+        for _ in 0..2 {
+            let versions = Versions::new();
+            let got: Vec<u64> = std::thread::scope(|s| {
+                let threads: Vec<_> = (0..4)
+                    .map(|_| s.spawn(|| (0..700).map(|_| versions.next(&model).unwrap()).collect()))
+                    .collect();
+                threads
+                    .into_iter()
+                    .flat_map(|t: std::thread::ScopedJoinHandle<'_, Vec<u64>>| t.join().unwrap())
+                    .collect()
+            });
+            for v in got {
+                assert!(v > 0 && v < END);
+                assert!(all.insert(v), "{v} came twice");
+            }
+        }
+    }
+}
