@@ -1,1 +1,3 @@
-//! Placeholder for the room `sql`; filled by the commits that follow.
+//! The room `sql`: from statement text to rows.
+
+pub mod parse;

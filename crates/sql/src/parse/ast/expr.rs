@@ -1,0 +1,629 @@
+//! Expressions.
+//!
+//! Invariants
+//! 1. Parentheses leave no node: grouping is in the shape of the tree.
+//! 2. Operators of one precedence level that follow each other make one flat [`ExprKind::Chain`]
+//!    or [`ExprKind::Logical`]; so the height of a tree is bounded by the parser's depth limit,
+//!    however long the text, and whoever walks it may recurse.
+//! 3. `span` covers the expression's text without parentheses around it.
+//!
+//! Rejected: a deep left tree for `1 + 1 + ...`; at 50,000 terms every walk over it would overflow
+//! the stack.
+
+use super::super::token::Span;
+use super::{ColumnName, DataType, Ident, OrderItem, Query, Window};
+
+/// An expression with its place in the text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expr<'a> {
+    /// What it is.
+    pub kind: ExprKind<'a>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// A constant written in the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Literal<'a> {
+    /// `NULL` or `\N`.
+    Null,
+    /// `TRUE` or `FALSE`: the integer 1 or 0.
+    Bool(bool),
+    /// A whole number up to 18446744073709551615.
+    Int(u64),
+    /// A number with a period, or a whole number too large for 64 bits: its text.
+    Decimal(&'a str),
+    /// A number with an exponent: its text.
+    Float(&'a str),
+    /// A string, unescaped; adjacent strings are joined.
+    String(&'a [u8]),
+    /// A string with a character set of its own: `_latin1'x'`, `N'x'` (which is utf8mb3), `_binary X'00'`.
+    Introduced(&'a IntroducedString<'a>),
+    /// `x'4D'` or `0x4D`, decoded.
+    Hex(&'a [u8]),
+    /// `b'101'` or `0b101`, decoded, padded with zero bits on the left to whole bytes.
+    Bit(&'a [u8]),
+    /// `DATE '...'`, also `{d '...'}`.
+    Date(&'a [u8]),
+    /// `TIME '...'`, also `{t '...'}`.
+    Time(&'a [u8]),
+    /// `TIMESTAMP '...'`, also `{ts '...'}`.
+    Timestamp(&'a [u8]),
+}
+
+/// A string literal behind an introducer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IntroducedString<'a> {
+    /// Name of the character set in lower case, without the underscore.
+    pub charset: &'a str,
+    /// The bytes, unescaped or decoded.
+    pub bytes: &'a [u8],
+}
+
+/// What an expression is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ExprKind<'a> {
+    /// A constant.
+    Literal(Literal<'a>),
+    /// A parameter, numbered from 0 in the order of the text: `?`, or a literal when the text was
+    /// parsed with its literals taken for parameters.
+    Param(u32),
+    /// A column, perhaps qualified.
+    Column(&'a ColumnName<'a>),
+    /// `@name`, without the sign.
+    UserVar(&'a [u8]),
+    /// `@name := value`
+    AssignUserVar(&'a AssignUserVar<'a>),
+    /// `@@name`, `@@global.name`
+    SystemVar(&'a SystemVar<'a>),
+    /// A prefix operator.
+    Unary(UnaryOp, &'a Expr<'a>),
+    /// One infix operator.
+    Binary(&'a Binary<'a>),
+    /// Two or more infix operators of one precedence level, applied from left to right.
+    Chain(&'a Chain<'a>),
+    /// Two or more terms joined by AND, OR or XOR, from left to right.
+    Logical(LogicalOp, &'a [Expr<'a>]),
+    /// `IS [NOT] NULL`, TRUE, FALSE, UNKNOWN.
+    Is(&'a Is<'a>),
+    /// `[NOT] LIKE`
+    Like(&'a Like<'a>),
+    /// `[NOT] REGEXP`, `[NOT] RLIKE`
+    Regexp(&'a Regexp<'a>),
+    /// `[NOT] BETWEEN`
+    Between(&'a Between<'a>),
+    /// `[NOT] IN (a, b)`
+    InList(&'a InList<'a>),
+    /// `[NOT] IN (SELECT ...)`
+    InQuery(&'a InQuery<'a>),
+    /// `a MEMBER OF (b)`
+    MemberOf(&'a MemberOf<'a>),
+    /// `EXISTS (SELECT ...)`
+    Exists(&'a Query<'a>),
+    /// A query in parentheses, used as a value or as a row.
+    Subquery(&'a Query<'a>),
+    /// `a > ALL (SELECT ...)`, `a = ANY (SELECT ...)`
+    Quantified(&'a Quantified<'a>),
+    /// `(a, b)` or `ROW(a, b)`, two or more values.
+    Row(&'a [Expr<'a>]),
+    /// `CASE`
+    Case(&'a Case<'a>),
+    /// `d + INTERVAL 1 DAY` and the functions of the same meaning.
+    IntervalArith(&'a IntervalArith<'a>),
+    /// `CAST(a AS type)`, `CONVERT(a, type)`
+    Cast(&'a Cast<'a>),
+    /// `CONVERT(a USING charset)`
+    ConvertUsing(&'a ConvertUsing<'a>),
+    /// `a COLLATE name`
+    Collate(&'a Collate<'a>),
+    /// A call in ordinary form, aggregates and window functions included.
+    Func(&'a Func<'a>),
+    /// `EXTRACT(unit FROM a)`
+    Extract(IntervalUnit, &'a Expr<'a>),
+    /// `TRIM([BOTH|LEADING|TRAILING] [x] FROM a)`, `TRIM(a)`
+    Trim(&'a Trim<'a>),
+    /// `CHAR(a, b USING charset)`
+    CharUsing(&'a CharUsing<'a>),
+    /// `WEIGHT_STRING(a AS CHAR(n))`
+    WeightString(&'a WeightString<'a>),
+    /// `JSON_VALUE(...)`
+    JsonValue(&'a JsonValue<'a>),
+    /// `column -> 'path'`, `column ->> 'path'`
+    JsonPath(&'a JsonPath<'a>),
+    /// `TIMESTAMPADD(unit, n, d)`, `TIMESTAMPDIFF(unit, a, b)`
+    TimestampArith(&'a TimestampArith<'a>),
+    /// `GET_FORMAT(DATE, 'USA')`
+    GetFormat(TemporalKind, &'a Expr<'a>),
+    /// `MATCH (a, b) AGAINST ('x')`
+    Match(&'a Match<'a>),
+    /// `DEFAULT(column)`
+    DefaultOf(&'a ColumnName<'a>),
+    /// The bare word DEFAULT where a value is assigned.
+    Default,
+    /// `VALUES(column)` in ON DUPLICATE KEY UPDATE.
+    ValuesOf(&'a ColumnName<'a>),
+}
+
+/// A prefix operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnaryOp {
+    /// `-a`
+    Neg,
+    /// `+a`, which is `a`; kept because of column names.
+    Plus,
+    /// `~a`
+    BitNot,
+    /// `NOT a`, `!a`
+    Not,
+    /// `BINARY a`
+    Binary,
+}
+
+/// An infix operator with two values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BinaryOp {
+    /// `+`
+    Add,
+    /// `-`
+    Sub,
+    /// `*`
+    Mul,
+    /// `/`
+    Div,
+    /// `DIV`
+    IntDiv,
+    /// `%`, `MOD`
+    Mod,
+    /// `&`
+    BitAnd,
+    /// `|`
+    BitOr,
+    /// `^`
+    BitXor,
+    /// `<<`
+    ShiftLeft,
+    /// `>>`
+    ShiftRight,
+    /// `=`
+    Eq,
+    /// `<=>`
+    NullSafeEq,
+    /// `<>`, `!=`
+    NotEq,
+    /// `<`
+    Less,
+    /// `<=`
+    LessEq,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterEq,
+    /// `||` under PIPES_AS_CONCAT.
+    Concat,
+    /// `SOUNDS LIKE`
+    SoundsLike,
+}
+
+/// How the terms of [`ExprKind::Logical`] are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogicalOp {
+    /// `AND`, `&&`
+    And,
+    /// `OR`, `||`
+    Or,
+    /// `XOR`
+    Xor,
+}
+
+/// One infix operator.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Binary<'a> {
+    /// The operator.
+    pub op: BinaryOp,
+    /// Its left operand.
+    pub left: Expr<'a>,
+    /// Its right operand.
+    pub right: Expr<'a>,
+}
+
+/// `first op1 e1 op2 e2 ...`, meaning `((first op1 e1) op2 e2) ...`; never fewer than two operators.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chain<'a> {
+    /// The leftmost operand.
+    pub first: Expr<'a>,
+    /// The operators with their right operands.
+    pub rest: &'a [(BinaryOp, Expr<'a>)],
+}
+
+/// `@name := value`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AssignUserVar<'a> {
+    /// The variable without the sign.
+    pub name: &'a [u8],
+    /// What it is set to.
+    pub value: Expr<'a>,
+}
+
+/// Which value of a system variable is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VarScope {
+    /// Not stated: the session's, or the global one where there is no other.
+    Default,
+    /// `GLOBAL`
+    Global,
+    /// `SESSION`, `LOCAL`
+    Session,
+    /// `PERSIST`, in SET only.
+    Persist,
+    /// `PERSIST_ONLY`, in SET only.
+    PersistOnly,
+}
+
+/// `@@scope.component.name`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SystemVar<'a> {
+    /// Which value.
+    pub scope: VarScope,
+    /// The part before the last period, as in `@@default.key_buffer_size`.
+    pub component: Option<Ident<'a>>,
+    /// The variable.
+    pub name: Ident<'a>,
+}
+
+/// What IS tests for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IsTest {
+    /// `IS NULL`
+    Null,
+    /// `IS TRUE`
+    True,
+    /// `IS FALSE`
+    False,
+    /// `IS UNKNOWN`
+    Unknown,
+}
+
+/// `expr IS [NOT] test`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Is<'a> {
+    /// What is tested.
+    pub expr: Expr<'a>,
+    /// For what.
+    pub test: IsTest,
+    /// IS NOT
+    pub not: bool,
+}
+
+/// `expr [NOT] LIKE pattern [ESCAPE escape]`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Like<'a> {
+    /// The text.
+    pub expr: Expr<'a>,
+    /// The pattern.
+    pub pattern: Expr<'a>,
+    /// The escape character, where given.
+    pub escape: Option<Expr<'a>>,
+    /// NOT LIKE
+    pub not: bool,
+}
+
+/// `expr [NOT] REGEXP pattern`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Regexp<'a> {
+    /// The text.
+    pub expr: Expr<'a>,
+    /// The pattern.
+    pub pattern: Expr<'a>,
+    /// NOT REGEXP
+    pub not: bool,
+}
+
+/// `expr [NOT] BETWEEN low AND high`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Between<'a> {
+    /// What is tested.
+    pub expr: Expr<'a>,
+    /// Lower bound, included.
+    pub low: Expr<'a>,
+    /// Upper bound, included.
+    pub high: Expr<'a>,
+    /// NOT BETWEEN
+    pub not: bool,
+}
+
+/// `expr [NOT] IN (list)`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InList<'a> {
+    /// What is looked for.
+    pub expr: Expr<'a>,
+    /// Among these, one or more.
+    pub list: &'a [Expr<'a>],
+    /// NOT IN
+    pub not: bool,
+}
+
+/// `expr [NOT] IN (query)`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InQuery<'a> {
+    /// What is looked for.
+    pub expr: Expr<'a>,
+    /// Among its rows.
+    pub query: &'a Query<'a>,
+    /// NOT IN
+    pub not: bool,
+}
+
+/// `expr MEMBER OF (array)`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemberOf<'a> {
+    /// What is looked for.
+    pub expr: Expr<'a>,
+    /// The JSON array.
+    pub array: Expr<'a>,
+}
+
+/// `left op ALL (query)` or `left op ANY (query)`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quantified<'a> {
+    /// A comparison.
+    pub op: BinaryOp,
+    /// The left operand.
+    pub left: Expr<'a>,
+    /// ALL; otherwise ANY or SOME.
+    pub all: bool,
+    /// The rows compared with.
+    pub query: &'a Query<'a>,
+}
+
+/// `CASE [operand] WHEN a THEN b ... [ELSE c] END`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Case<'a> {
+    /// What the arms are compared with, where given.
+    pub operand: Option<Expr<'a>>,
+    /// Pairs of WHEN and THEN.
+    pub arms: &'a [(Expr<'a>, Expr<'a>)],
+    /// ELSE
+    pub otherwise: Option<Expr<'a>>,
+}
+
+/// A unit of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IntervalUnit {
+    /// MICROSECOND
+    Microsecond,
+    /// SECOND
+    Second,
+    /// MINUTE
+    Minute,
+    /// HOUR
+    Hour,
+    /// DAY
+    Day,
+    /// WEEK
+    Week,
+    /// MONTH
+    Month,
+    /// QUARTER
+    Quarter,
+    /// YEAR
+    Year,
+    /// SECOND_MICROSECOND
+    SecondMicrosecond,
+    /// MINUTE_MICROSECOND
+    MinuteMicrosecond,
+    /// MINUTE_SECOND
+    MinuteSecond,
+    /// HOUR_MICROSECOND
+    HourMicrosecond,
+    /// HOUR_SECOND
+    HourSecond,
+    /// HOUR_MINUTE
+    HourMinute,
+    /// DAY_MICROSECOND
+    DayMicrosecond,
+    /// DAY_SECOND
+    DaySecond,
+    /// DAY_MINUTE
+    DayMinute,
+    /// DAY_HOUR
+    DayHour,
+    /// YEAR_MONTH
+    YearMonth,
+}
+
+/// `date + INTERVAL amount unit`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct IntervalArith<'a> {
+    /// The date.
+    pub date: Expr<'a>,
+    /// Taken off instead of added.
+    pub subtract: bool,
+    /// How much.
+    pub amount: Expr<'a>,
+    /// Of what.
+    pub unit: IntervalUnit,
+}
+
+/// `CAST(expr [AT TIME ZONE zone] AS ty [ARRAY])`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cast<'a> {
+    /// What is converted.
+    pub expr: Expr<'a>,
+    /// The type, one of those that CAST takes; SIGNED is `BigInt`, UNSIGNED the same with `unsigned`.
+    pub ty: DataType<'a>,
+    /// `ARRAY`, for multi-valued indexes.
+    pub array: bool,
+    /// `AT TIME ZONE`
+    pub time_zone: Option<&'a [u8]>,
+}
+
+/// `CONVERT(expr USING charset)`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ConvertUsing<'a> {
+    /// What is converted.
+    pub expr: Expr<'a>,
+    /// To which character set.
+    pub charset: Ident<'a>,
+}
+
+/// `expr COLLATE collation`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Collate<'a> {
+    /// The text.
+    pub expr: Expr<'a>,
+    /// The collation's name.
+    pub collation: Ident<'a>,
+}
+
+/// A call of a function.
+///
+/// `POSITION(a IN b)` is `LOCATE(a, b)`, `SUBSTRING(a FROM b FOR c)` is `SUBSTRING(a, b, c)`, and
+/// words that call without parentheses, as `CURRENT_DATE`, have no arguments.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Func<'a> {
+    /// Schema of a stored function, where given.
+    pub schema: Option<Ident<'a>>,
+    /// The name as written.
+    pub name: Ident<'a>,
+    /// The arguments.
+    pub args: &'a [Expr<'a>],
+    /// `COUNT(*)`
+    pub star: bool,
+    /// `DISTINCT` before the arguments.
+    pub distinct: bool,
+    /// `ORDER BY` inside GROUP_CONCAT.
+    pub order_by: &'a [OrderItem<'a>],
+    /// `SEPARATOR` inside GROUP_CONCAT.
+    pub separator: Option<&'a [u8]>,
+    /// `FROM LAST` of NTH_VALUE.
+    pub from_last: bool,
+    /// `IGNORE NULLS`
+    pub ignore_nulls: bool,
+    /// `OVER ...`
+    pub over: Option<&'a Window<'a>>,
+}
+
+/// Where TRIM trims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrimSide {
+    /// On both sides.
+    Both,
+    /// At the start.
+    Leading,
+    /// At the end.
+    Trailing,
+}
+
+/// `TRIM`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Trim<'a> {
+    /// Where.
+    pub side: TrimSide,
+    /// What is trimmed off, spaces if not given.
+    pub what: Option<Expr<'a>>,
+    /// From which text.
+    pub from: Expr<'a>,
+}
+
+/// `CHAR(args USING charset)`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CharUsing<'a> {
+    /// The codes.
+    pub args: &'a [Expr<'a>],
+    /// The character set of the result.
+    pub charset: Ident<'a>,
+}
+
+/// `WEIGHT_STRING(expr [AS CHAR(n) | AS BINARY(n)])`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WeightString<'a> {
+    /// The text.
+    pub expr: Expr<'a>,
+    /// `AS BINARY(n)`: n bytes; otherwise `AS CHAR(n)`: n characters.
+    pub binary: bool,
+    /// n, where given.
+    pub length: Option<u64>,
+}
+
+/// What JSON functions answer on EMPTY or ON ERROR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JsonOnResponse<'a> {
+    /// `ERROR`
+    Error,
+    /// `NULL`
+    Null,
+    /// `DEFAULT literal`
+    Default(Literal<'a>),
+}
+
+/// `JSON_VALUE(doc, path [RETURNING ty] [on_empty ON EMPTY] [on_error ON ERROR])`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JsonValue<'a> {
+    /// The document.
+    pub doc: Expr<'a>,
+    /// The path.
+    pub path: &'a [u8],
+    /// The result's type.
+    pub returning: Option<DataType<'a>>,
+    /// When nothing is found.
+    pub on_empty: Option<JsonOnResponse<'a>>,
+    /// When it cannot be converted.
+    pub on_error: Option<JsonOnResponse<'a>>,
+}
+
+/// `column -> path`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JsonPath<'a> {
+    /// The column.
+    pub column: &'a ColumnName<'a>,
+    /// The path.
+    pub path: &'a [u8],
+    /// `->>`
+    pub unquote: bool,
+}
+
+/// `TIMESTAMPADD(unit, a, b)` or `TIMESTAMPDIFF(unit, a, b)`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimestampArith<'a> {
+    /// TIMESTAMPDIFF
+    pub diff: bool,
+    /// In which unit.
+    pub unit: IntervalUnit,
+    /// The first argument after the unit.
+    pub a: Expr<'a>,
+    /// The second.
+    pub b: Expr<'a>,
+}
+
+/// A temporal type, as GET_FORMAT names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TemporalKind {
+    /// DATE
+    Date,
+    /// TIME
+    Time,
+    /// DATETIME or TIMESTAMP
+    DateTime,
+}
+
+/// How MATCH searches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatchMode {
+    /// IN NATURAL LANGUAGE MODE
+    NaturalLanguage,
+    /// IN NATURAL LANGUAGE MODE WITH QUERY EXPANSION
+    QueryExpansion,
+    /// IN BOOLEAN MODE
+    Boolean,
+}
+
+/// `MATCH (columns) AGAINST (against mode)`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Match<'a> {
+    /// The columns searched.
+    pub columns: &'a [ColumnName<'a>],
+    /// What for.
+    pub against: Expr<'a>,
+    /// How.
+    pub mode: MatchMode,
+}

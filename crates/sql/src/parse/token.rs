@@ -1,0 +1,188 @@
+//! Tokens: what the lexer yields, by kind and place.
+//!
+//! A token carries no decoded value. The text between its offsets is decoded when a parser
+//! consumes it, so that a statement that is refused, or only hashed, decodes nothing.
+//!
+//! Invariants
+//! 1. `start <= end`, both are offsets into the text that was lexed.
+//! 2. `keyword` is [`Keyword::NONE`] for everything but an unquoted word that is not preceded
+//!    by a name and a period.
+
+use super::keyword::Keyword;
+
+/// A range of bytes in the statement text, which is at most 4 GiB long.
+///
+/// Two spans always compare equal: where something stood does not make syntax trees different,
+/// and it is what lets trees be compared with `==`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Span {
+    /// Offset of the first byte.
+    pub start: u32,
+    /// Offset just past the last byte.
+    pub end: u32,
+}
+
+impl Span {
+    /// The span from `start` up to `end`.
+    #[must_use]
+    pub const fn new(start: u32, end: u32) -> Span {
+        Span { start, end }
+    }
+
+    /// From the start of `self` to the end of `end`.
+    #[must_use]
+    pub const fn to(self, end: Span) -> Span {
+        Span {
+            start: self.start,
+            end: end.end,
+        }
+    }
+
+    /// The bytes of `text` that this span covers, empty when out of range.
+    #[must_use]
+    pub fn slice(self, text: &[u8]) -> &[u8] {
+        text.get(self.start as usize..self.end as usize)
+            .unwrap_or_default()
+    }
+}
+
+impl PartialEq for Span {
+    fn eq(&self, _: &Span) -> bool {
+        true
+    }
+}
+
+impl Eq for Span {}
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum TokenKind {
+    /// End of the text.
+    End,
+    /// `;`
+    Semicolon,
+    /// A keyword or an unquoted identifier.
+    Word,
+    /// An identifier in backticks, or in double quotes under ANSI_QUOTES.
+    QuotedIdent,
+    /// A string in quotes.
+    String,
+    /// `N'...'`, text in the national character set.
+    NationalString,
+    /// `_utf8mb4` and other names of character sets ahead of a literal.
+    Introducer,
+    /// `x'...'`
+    HexString,
+    /// `0x...`
+    HexNumber,
+    /// `b'...'`
+    BitString,
+    /// `0b...`
+    BitNumber,
+    /// Digits only.
+    Int,
+    /// Digits with a period.
+    Decimal,
+    /// A number with an exponent.
+    Float,
+    /// `?`
+    Param,
+    /// `@name`, also quoted.
+    UserVar,
+    /// `@@`
+    AtAt,
+    /// `\N`
+    NullMark,
+    /// `(`
+    LeftParen,
+    /// `)`
+    RightParen,
+    /// `{`
+    LeftBrace,
+    /// `}`
+    RightBrace,
+    /// `,`
+    Comma,
+    /// `.`
+    Period,
+    /// `:`
+    Colon,
+    /// `:=`
+    Assign,
+    /// `+`
+    Plus,
+    /// `-`
+    Minus,
+    /// `*`
+    Star,
+    /// `/`
+    Slash,
+    /// `%`
+    Percent,
+    /// `=`
+    Eq,
+    /// `<=>`
+    NullSafeEq,
+    /// `<>` or `!=`
+    NotEq,
+    /// `<`
+    Less,
+    /// `<=`
+    LessEq,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterEq,
+    /// `<<`
+    ShiftLeft,
+    /// `>>`
+    ShiftRight,
+    /// `&`
+    BitAnd,
+    /// `&&`
+    AndAnd,
+    /// `|`
+    BitOr,
+    /// `||`
+    OrOr,
+    /// `^`
+    Caret,
+    /// `~`
+    Tilde,
+    /// `!`
+    Bang,
+    /// `->`
+    Arrow,
+    /// `->>`
+    LongArrow,
+    /// Something that is no token: an unterminated string, a stray byte.
+    Invalid,
+}
+
+/// A token with its place.
+#[derive(Clone, Copy, Debug)]
+pub struct Token {
+    /// What it is.
+    pub kind: TokenKind,
+    /// Which keyword an unquoted word is.
+    pub keyword: Keyword,
+    /// Offset of its first byte.
+    pub start: u32,
+    /// Offset just past its last byte.
+    pub end: u32,
+}
+
+impl Token {
+    /// Where the token stands.
+    #[must_use]
+    pub const fn span(self) -> Span {
+        Span::new(self.start, self.end)
+    }
+
+    /// True for the end of the statement.
+    #[must_use]
+    pub const fn ends_statement(self) -> bool {
+        matches!(self.kind, TokenKind::End | TokenKind::Semicolon)
+    }
+}
