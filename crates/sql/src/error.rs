@@ -154,3 +154,23 @@ impl From<TypeError> for SqlError {
         }
     }
 }
+
+impl From<porpoise_rows::Error> for SqlError {
+    fn from(e: porpoise_rows::Error) -> SqlError {
+        let mut error = SqlError::new(e.code(), e.sqlstate(), e.to_string());
+        error.rolled_back = e.ends_transaction();
+        error.fatal = e.ends_session();
+        error
+    }
+}
+
+impl From<porpoise_kv::Error> for SqlError {
+    fn from(e: porpoise_kv::Error) -> SqlError {
+        SqlError::from(porpoise_rows::Error::from(e))
+    }
+}
+
+/// The error of a statement that was ended from outside.
+pub fn cancelled(reason: porpoise_base::cancel::Reason) -> SqlError {
+    SqlError::from(porpoise_kv::Error::Cancelled(reason))
+}
