@@ -199,7 +199,11 @@ impl ModelTxn {
     fn check_and_install(&mut self, shared: &Shared) -> Result<Commit> {
         let mut last: BTreeMap<FullKey, (Option<Vec<u8>>, Check)> = BTreeMap::new();
         for write in self.writes.drain(..) {
-            last.insert(write.key, (write.value, write.check));
+            let check = match last.get(&write.key) {
+                Some((_, Check::FirstCommitter)) => Check::FirstCommitter,
+                _ => write.check,
+            };
+            last.insert(write.key, (write.value, check));
         }
         if last.is_empty() {
             return Ok(Commit {
