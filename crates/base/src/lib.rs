@@ -6,7 +6,9 @@
 //! * [`cancel`]: ending a wait from outside (KILL, a client gone, shutdown).
 //! * [`blocking`]: announcing that the current thread may stand still.
 //! * [`clock`]: wall and monotonic time, replaceable.
+//! * [`stack`]: how much stack is left, for whatever recurses on input.
 
 pub mod blocking;
 pub mod cancel;
 pub mod clock;
+pub mod stack;

@@ -32,7 +32,7 @@ use crate::{Error, Result};
 use porpoise_types::{Date, DateTime, Decimal, Time, Value, ValueRef};
 
 /// Version of the row format.
-pub const ROW_FORMAT: u8 = 1;
+pub const ROW_FORMAT_VERSION: u8 = 1;
 /// Variable offsets have four bytes.
 const WIDE: u8 = 1;
 /// An expiry follows the row version.
@@ -112,7 +112,7 @@ impl<'a> RowRef<'a> {
     pub fn new(table: &'a Table, bytes: &'a [u8]) -> Result<RowRef<'a>> {
         let bad = || Error::Corrupt(format!("a row of {}", table.quoted_name()));
         let first = *bytes.first().ok_or_else(bad)?;
-        if first >> 4 != ROW_FORMAT || first & PARTS != 0 {
+        if first >> 4 != ROW_FORMAT_VERSION || first & PARTS != 0 {
             return Err(bad());
         }
         let version = little::<4>(bytes, 0).ok_or_else(bad)?;
@@ -305,7 +305,7 @@ pub fn encode(table: &Table, values: &[Value], stamp: RowStamp, out: &mut Vec<u8
             limit: u32::MAX as usize,
         });
     }
-    let mut flags = ROW_FORMAT << 4;
+    let mut flags = ROW_FORMAT_VERSION << 4;
     if wide {
         flags |= WIDE;
     }

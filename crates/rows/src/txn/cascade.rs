@@ -323,6 +323,7 @@ impl Effects {
         let mut walk = Walk {
             deleted: vec![Deleted::No; self.list.len()],
             changed: HashSet::new(),
+            followed: HashSet::new(),
         };
         let mut counted = 0;
         for root in 0..self.roots {
@@ -361,7 +362,8 @@ impl Effects {
                     }
                 }
                 Child::Update(child) => {
-                    let first = walk.changed.insert((*child, edge.referrer.fk));
+                    self.note_changed(*child, edge, walk)?;
+                    let first = walk.followed.insert((*child, edge.referrer.fk));
                     if first && walk.deleted.get(*child) == Some(&Deleted::No) {
                         stack.push((*child, false, 0));
                     }
@@ -371,19 +373,38 @@ impl Effects {
         Ok(())
     }
 
+    /// Notes the columns of a child that its constraint changes.
+    fn note_changed(&self, child: usize, edge: &Edge, walk: &mut Walk) -> Result<()> {
+        let (Some(change), Some((fk, _))) = (self.list.get(child), edge.referrer.parts()) else {
+            return Ok(());
+        };
+        let old = change.old.row(&change.table)?;
+        for column in &fk.columns {
+            let same = change
+                .new
+                .as_ref()
+                .and_then(|new| new.get(*column))
+                .is_some_and(|new| new.as_ref() == old.get(*column));
+            if !same {
+                walk.changed.insert((child, *column));
+            }
+        }
+        Ok(())
+    }
+
     fn walk_restrict(&self, edge: &Edge, primary: &[u8], walk: &Walk) -> Result<()> {
         let child = &edge.referrer.child;
         let known = self.by_row.get(&(child.id, primary.to_vec()));
+        let Some(fk) = child.foreign_keys.get(edge.referrer.fk) else {
+            return Ok(());
+        };
         let out_of_the_way = known.is_some_and(|at| {
-            walk.deleted.get(*at) == Some(&Deleted::Done)
-                || walk.changed.contains(&(*at, edge.referrer.fk))
+            let changed = |c: &usize| walk.changed.contains(&(*at, *c));
+            walk.deleted.get(*at) == Some(&Deleted::Done) || fk.columns.iter().any(changed)
         });
         if out_of_the_way {
             return Ok(());
         }
-        let Some(fk) = child.foreign_keys.get(edge.referrer.fk) else {
-            return Ok(());
-        };
         Err(Error::RowIsReferenced {
             constraint: fk::constraint_text(child, fk),
         })
@@ -401,8 +422,10 @@ enum Deleted {
 
 struct Walk {
     deleted: Vec<Deleted>,
-    /// Rows whose columns of a constraint were changed.
+    /// Columns of rows that were changed, and edges that were walked, the
+    /// latter by constraint.
     changed: HashSet<(usize, usize)>,
+    followed: HashSet<(usize, usize)>,
 }
 
 impl Walk {

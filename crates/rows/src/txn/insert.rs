@@ -345,13 +345,17 @@ impl Txn {
         if primaries.is_empty() {
             return Ok(0);
         }
-        primaries.sort();
-        primaries.dedup();
+        // In the order of the indexes, as MySQL deletes them, each once.
+        let mut wanted: SmallVec<[&[u8]; 4]> = SmallVec::new();
+        for primary in &primaries {
+            if !wanted.contains(&primary.as_slice()) {
+                wanted.push(primary);
+            }
+        }
         let mut rows = Vec::new();
-        let wanted: Vec<&[u8]> = primaries.iter().map(Vec::as_slice).collect();
-        self.get_rows(table, &wanted, Read::CURRENT, &mut |n, row| {
-            if let (Some(row), Some(primary)) = (row, primaries.get(n)) {
-                rows.push((primary.clone(), row.to_buf()));
+        self.get_rows_in_order(table, &wanted, Read::CURRENT, &mut |n, row| {
+            if let (Some(row), Some(primary)) = (row, wanted.get(n)) {
+                rows.push((primary.to_vec(), row.to_buf()));
             }
         })?;
         Ok(self.delete_rows(table, rows, keys)?.deleted)
