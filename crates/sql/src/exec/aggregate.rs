@@ -13,9 +13,7 @@ use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{ExprKind, convert, logic};
 use crate::plan::SelectPlan;
 use bumpalo::Bump;
-use porpoise_types::{
-    ColumnType, CompareAs, Decimal, Kind, Value, ValueRef, compare, encode_key,
-};
+use porpoise_types::{ColumnType, CompareAs, Decimal, Kind, Value, ValueRef, compare, encode_key};
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
@@ -74,7 +72,10 @@ fn accumulator(aggregate: &Aggregate) -> Accumulator {
         AggregateKind::CountRows | AggregateKind::Count => State::Count(0),
         AggregateKind::Min | AggregateKind::Max => State::Best(Value::Null),
         _ if aggregate.ty.kind == Kind::Double => State::Double { sum: 0.0, count: 0 },
-        _ => State::Exact { sum: None, count: 0 },
+        _ => State::Exact {
+            sum: None,
+            count: 0,
+        },
     };
     Accumulator {
         state,
@@ -272,10 +273,19 @@ fn result(aggregate: &Aggregate, accumulator: Accumulator, exec: &Exec<'_>) -> R
         (State::Double { sum, count }, AggregateKind::Avg) => Value::Double(sum / count as f64),
         (State::Double { sum, .. }, _) => Value::Double(sum),
         (State::Exact { sum: None, .. }, _) => Value::Null,
-        (State::Exact { sum: Some(sum), count }, AggregateKind::Avg) => {
+        (
+            State::Exact {
+                sum: Some(sum),
+                count,
+            },
+            AggregateKind::Avg,
+        ) => {
             let count = Decimal::from_u64(count);
             let mean = sum.div(count, exec.env.div_precision).map_err(range)?;
-            let rounded = mean.map(|m| m.round(aggregate.ty.decimals)).transpose().map_err(range)?;
+            let rounded = mean
+                .map(|m| m.round(aggregate.ty.decimals))
+                .transpose()
+                .map_err(range)?;
             rounded.map_or(Value::Null, Value::Decimal)
         }
         (State::Exact { sum: Some(sum), .. }, _) => Value::Decimal(sum),

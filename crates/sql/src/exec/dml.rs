@@ -9,9 +9,9 @@
 //! strict mode makes an error of what would lose something, IGNORE and the
 //! lax modes a warning.
 
+use super::fetch::Cursor;
 use super::join::fetch_step;
 use super::select::{all_true, cx_of};
-use super::fetch::Cursor;
 use super::{Changes, Exec, Newer, ResultSink, Run, Stop};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
@@ -66,7 +66,14 @@ impl<'x> Storer<'x> {
             tz: &self.env.time_zone,
             now: self.env.now(),
         };
-        Ok(store(value, Some(from), &column.ty, &column.name, row, &mut cx)?)
+        Ok(store(
+            value,
+            Some(from),
+            &column.ty,
+            &column.name,
+            row,
+            &mut cx,
+        )?)
     }
 
     /// NULL, or what stands for it.
@@ -111,7 +118,11 @@ fn now_for(column: &Column, env: &crate::expr::eval::Env) -> Value {
         Kind::Timestamp => env.now_utc,
         _ => env.now(),
     };
-    Value::DateTime(moment.round(column.ty.decimals.min(6), true).unwrap_or(moment))
+    Value::DateTime(
+        moment
+            .round(column.ty.decimals.min(6), true)
+            .unwrap_or(moment),
+    )
 }
 
 /// MySQL's implicit default of a type (manual, "Data Type Default Values").
@@ -141,7 +152,9 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
         None => value_rows(plan, exec)?,
     };
     let records = rows.len() as u64;
-    let insert_id = exec.txn.assign_auto_increment(&plan.table, &mut rows, ids)?;
+    let insert_id = exec
+        .txn
+        .assign_auto_increment(&plan.table, &mut rows, ids)?;
     let mut changes = Changes {
         records,
         insert_id,
@@ -245,7 +258,8 @@ impl ResultSink for Collect {
     }
 
     fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
-        self.rows.push(values.iter().map(|v| v.to_owned()).collect());
+        self.rows
+            .push(values.iter().map(|v| ValueRef::to_owned(*v)).collect());
         Ok(())
     }
 }
@@ -310,7 +324,14 @@ fn insert_or_update(
     };
     let before = old.row(&plan.table)?.values();
     let storer = Storer::new(exec, plan.mode == InsertMode::Ignore, 1);
-    let new = assign(&plan.table, &plan.on_duplicate, before, &storer, number, &cx)?;
+    let new = assign(
+        &plan.table,
+        &plan.on_duplicate,
+        before,
+        &storer,
+        number,
+        &cx,
+    )?;
     let change = RowChange { key, old, new };
     let mode = match plan.mode {
         InsertMode::Ignore => UpdateMode::Ignore,
@@ -350,7 +371,8 @@ fn assign(
     if row != before {
         for (position, column) in table.columns.iter().enumerate() {
             let given = set.iter().any(|(p, _)| *p == position);
-            if let (true, false, Some(place)) = (column.on_update_now, given, row.get_mut(position)) {
+            if let (true, false, Some(place)) = (column.on_update_now, given, row.get_mut(position))
+            {
                 *place = now_for(column, storer.env);
             }
         }
@@ -373,7 +395,12 @@ fn targets(target: &Target, exec: &mut Exec<'_>) -> Run<Vec<(Vec<u8>, RowBuf)>> 
         },
     };
     let sorts = !target.order_by.is_empty();
-    let mut cursor = Cursor::open(&target.table, &target.step.access, &[], &cx_of(exec, &arena))?;
+    let mut cursor = Cursor::open(
+        &target.table,
+        &target.step.access,
+        &[],
+        &cx_of(exec, &arena),
+    )?;
     let mut found: Vec<(Vec<Value>, Vec<u8>, RowBuf)> = Vec::new();
     while sorts || found.len() < limit {
         exec.check_cancelled()?;
@@ -384,7 +411,15 @@ fn targets(target: &Target, exec: &mut Exec<'_>) -> Run<Vec<(Vec<u8>, RowBuf)>> 
         };
         let empty: &[Slot<'_>] = &[Slot::Null];
         let step = &target.step;
-        let batch = fetch_step(step, &target.table, &mut cursor, empty, wanted, exec, &arena)?;
+        let batch = fetch_step(
+            step,
+            &target.table,
+            &mut cursor,
+            empty,
+            wanted,
+            exec,
+            &arena,
+        )?;
         let Some(batch) = batch else {
             break;
         };

@@ -136,14 +136,16 @@ impl Cursor {
                         _ => {}
                     }
                 };
-                exec.txn.get_by_unique(table, *index, &wanted, read, visit)?;
+                exec.txn
+                    .get_by_unique(table, *index, &wanted, read, visit)?;
                 out.extend(found.into_iter().flatten());
             }
             Cursor::Scan { spec, position } => {
                 if position.done() || spec.ranges.is_empty() {
                     return Ok(None);
                 }
-                exec.txn.scan(table, spec, read, position, limit.max(1), &mut keep)?;
+                exec.txn
+                    .scan(table, spec, read, position, limit.max(1), &mut keep)?;
             }
         }
         match bad {
@@ -255,17 +257,24 @@ fn lock_keys<'a>(
     let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
     let mut newer = false;
     let mut bad = None;
-    exec.txn.lock_unique(table, index, wanted, lock.mode, wait, &mut |at, key, locked| {
-        newer |= locked.granted && locked.newer;
-        let Some((key, row)) = key.zip(locked.row) else {
-            return;
-        };
-        match (copied(table, key, row, arena), found.get_mut(at)) {
-            (Ok(row), Some(place)) => *place = Some(row),
-            (Err(error), _) => bad = Some(error),
-            _ => {}
-        }
-    })?;
+    exec.txn.lock_unique(
+        table,
+        index,
+        wanted,
+        lock.mode,
+        wait,
+        &mut |at, key, locked| {
+            newer |= locked.granted && locked.newer;
+            let Some((key, row)) = key.zip(locked.row) else {
+                return;
+            };
+            match (copied(table, key, row, arena), found.get_mut(at)) {
+                (Ok(row), Some(place)) => *place = Some(row),
+                (Err(error), _) => bad = Some(error),
+                _ => {}
+            }
+        },
+    )?;
     if let Some(error) = bad {
         return Err(Stop::Error(error));
     }
@@ -284,17 +293,18 @@ fn lock_rows<'a>(
     let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
     let mut newer = false;
     let mut bad = None;
-    exec.txn.lock_rows(table, wanted, lock.mode, wait, &mut |at, locked| {
-        newer |= locked.granted && locked.newer;
-        let (Some(row), Some(key)) = (locked.row, wanted.get(at)) else {
-            return;
-        };
-        match (copied(table, key, row, arena), found.get_mut(at)) {
-            (Ok(row), Some(place)) => *place = Some(row),
-            (Err(error), _) => bad = Some(error),
-            _ => {}
-        }
-    })?;
+    exec.txn
+        .lock_rows(table, wanted, lock.mode, wait, &mut |at, locked| {
+            newer |= locked.granted && locked.newer;
+            let (Some(row), Some(key)) = (locked.row, wanted.get(at)) else {
+                return;
+            };
+            match (copied(table, key, row, arena), found.get_mut(at)) {
+                (Ok(row), Some(place)) => *place = Some(row),
+                (Err(error), _) => bad = Some(error),
+                _ => {}
+            }
+        })?;
     if let Some(error) = bad {
         return Err(Stop::Error(error));
     }

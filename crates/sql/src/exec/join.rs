@@ -188,17 +188,17 @@ pub fn fetch_step<'a, 'x: 'a>(
 }
 
 /// The steps after the first.
-struct Inner<'p, 'h> {
-    plan: &'p SelectPlan,
+struct Inner<'h> {
+    plan: &'h SelectPlan,
     held: &'h Bump,
     /// Rows of steps without an index, by step.
     full: HashMap<usize, Vec<RowRef<'h>>>,
 }
 
-impl<'p: 'h, 'h> Inner<'p, 'h> {
+impl<'h> Inner<'h> {
     /// Extends the batch by the steps from `at` on; false when the consumer
     /// has enough.
-    fn go_on<'a, 'x: 'a>(
+    fn go_on<'a, 'x: 'a + 'h>(
         &mut self,
         at: usize,
         tuples: Vec<Tuple<'a>>,
@@ -228,19 +228,18 @@ impl<'p: 'h, 'h> Inner<'p, 'h> {
         Ok(true)
     }
 
-    fn extend<'a, 'x: 'a>(
+    fn extend<'a, 'x: 'a + 'h>(
         &mut self,
         at: usize,
-        step: &'a Step,
+        step: &'h Step,
         tuples: &[Tuple<'a>],
         exec: &mut Exec<'x>,
         arena: &'a Bump,
     ) -> Run<Vec<Tuple<'a>>>
     where
         'h: 'a,
-        'p: 'a,
     {
-        let plan: &'p SelectPlan = self.plan;
+        let plan: &'h SelectPlan = self.plan;
         let Some(source) = plan.sources.get(step.slot) else {
             return Ok(Vec::new());
         };
@@ -294,8 +293,8 @@ impl<'p: 'h, 'h> Inner<'p, 'h> {
     fn read_once<'x>(
         &mut self,
         at: usize,
-        step: &'p Step,
-        table: &'p Table,
+        step: &'h Step,
+        table: &'h Table,
         exec: &mut Exec<'x>,
     ) -> Run<()>
     where
@@ -305,8 +304,7 @@ impl<'p: 'h, 'h> Inner<'p, 'h> {
             return Ok(());
         }
         let held: &'h Bump = self.held;
-        let empty: Tuple<'h> =
-            held.alloc_slice_fill_copy(self.plan.sources.len(), Slot::Null);
+        let empty: Tuple<'h> = held.alloc_slice_fill_copy(self.plan.sources.len(), Slot::Null);
         let mut cursor = Cursor::open(table, &step.access, empty, &cx_of(exec, held))?;
         let mut rows: Vec<RowRef<'h>> = Vec::new();
         // Conditions that need other tables are checked when those are there.

@@ -6,7 +6,7 @@
 //! without locks takes a short way: the row is encoded where it lies.
 
 use super::aggregate::Groups;
-use super::join::{Consumer, join};
+use super::join::join;
 use super::{Exec, ResultSink, Run, Stop};
 use crate::error::SqlError;
 use crate::expr::Expr;
@@ -21,9 +21,11 @@ use std::collections::HashSet;
 
 /// LIMIT and OFFSET as numbers.
 #[derive(Clone, Copy)]
-struct Window {
-    offset: u64,
-    count: u64,
+pub struct Window {
+    /// Rows left out.
+    pub offset: u64,
+    /// Rows sent at most.
+    pub count: u64,
 }
 
 /// Runs the query; returns the number of rows sent.
@@ -158,11 +160,12 @@ fn by_one_key<'p>(
             }
         })?;
     } else {
-        exec.txn.get_by_unique(table, *index, &[&key], read, &mut |_, found| {
-            if let Some((_, row)) = found {
-                show(row);
-            }
-        })?;
+        exec.txn
+            .get_by_unique(table, *index, &[&key], read, &mut |_, found| {
+                if let Some((_, row)) = found {
+                    show(row);
+                }
+            })?;
     }
     sent.map(Some)
 }
@@ -255,7 +258,11 @@ pub struct SortRow {
 /// Evaluates select list and sort keys of one row.
 pub fn sort_row(plan: &SelectPlan, row: &[Slot<'_>], cx: &EvalCx<'_>) -> Run<SortRow> {
     let owned = |e: &Expr| -> Run<Value> { Ok(eval_short(e, row, cx)?.to_owned()) };
-    let keys = plan.order_by.iter().map(|k| owned(&k.expr)).collect::<Run<Vec<_>>>()?;
+    let keys = plan
+        .order_by
+        .iter()
+        .map(|k| owned(&k.expr))
+        .collect::<Run<Vec<_>>>()?;
     let values = plan.items.iter().map(owned).collect::<Run<Vec<_>>>()?;
     Ok(SortRow { keys, values })
 }

@@ -90,7 +90,11 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
     let (columns, rows, source) = match &insert.source {
         InsertSource::Values(rows) => {
             let columns = given_columns(insert, &table)?;
-            (columns.clone(), value_rows(rows, &columns, &table, &scope, cx)?, None)
+            (
+                columns.clone(),
+                value_rows(rows, &columns, &table, &scope, cx)?,
+                None,
+            )
         }
         InsertSource::Set(assignments) => {
             let set = assigned(assignments, &table, &scope, cx, false)?;
@@ -234,7 +238,13 @@ pub fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<UpdatePlan> {
     if update.with.is_some() {
         return Err(SqlError::not_supported("WITH"));
     }
-    let [TableRef { first: TableFactor::Table(source), joins: [] }] = update.tables else {
+    let [
+        TableRef {
+            first: TableFactor::Table(source),
+            joins: [],
+        },
+    ] = update.tables
+    else {
         return Err(SqlError::not_supported("UPDATE of several tables"));
     };
     let table = cx.table(&source.name)?;
@@ -300,7 +310,10 @@ fn target(
     scope.add(source.clone())?;
     let mut conditions = Vec::new();
     if let Some(filter) = filter {
-        split(cx.binder(&scope, "where clause").expr(filter)?, &mut conditions);
+        split(
+            cx.binder(&scope, "where clause").expr(filter)?,
+            &mut conditions,
+        );
     }
     let mut keys = Vec::with_capacity(order.len());
     for item in order {

@@ -9,9 +9,7 @@
 //!    STRAIGHT_JOIN keep the order of the text.
 
 use super::access::choose;
-use super::{
-    Access, Busy, LockSpec, OrderKey, ResultColumn, SelectPlan, Step, flags,
-};
+use super::{Access, Busy, LockSpec, OrderKey, ResultColumn, SelectPlan, Step, flags};
 use crate::bind::expr::{compare, conjunction};
 use crate::bind::{Aggregates, BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
@@ -124,7 +122,9 @@ pub fn plan_query(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
         QueryBody::Nested(inner) if query.order_by.is_empty() && query.limit.is_none() => {
             plan_query(inner, cx)
         }
-        QueryBody::Nested(_) => Err(SqlError::not_supported("nested query with ORDER BY or LIMIT")),
+        QueryBody::Nested(_) => Err(SqlError::not_supported(
+            "nested query with ORDER BY or LIMIT",
+        )),
         QueryBody::Table(name) => plan_table(name, query, cx),
         QueryBody::Values(_) => Err(SqlError::not_supported("VALUES statement")),
         QueryBody::Set(_) => Err(SqlError::not_supported("UNION, EXCEPT and INTERSECT")),
@@ -267,8 +267,10 @@ fn finish_with(
         let filter = cx.binder(&from.scope, "where clause").expr(filter)?;
         split(filter, &mut from.conditions);
     }
-    let aliases: Vec<(String, Expr)> =
-        items.iter().map(|i| (i.name.clone(), i.expr.clone())).collect();
+    let aliases: Vec<(String, Expr)> = items
+        .iter()
+        .map(|i| (i.name.clone(), i.expr.clone()))
+        .collect();
     let group_by = group_keys(&from.scope, &aliases, clauses.group_by, cx)?;
     let having = match clauses.having {
         None => None,
@@ -283,7 +285,10 @@ fn finish_with(
     let grouped = !group_by.is_empty() || !aggregates.list.is_empty() || having.is_some();
     let (limit, offset) = limits(clauses.limit, cx)?;
     let lock = lock_specs(&from.scope, clauses.locks)?;
-    let columns = items.iter().map(|i| result_column(&from.scope, i)).collect();
+    let columns = items
+        .iter()
+        .map(|i| result_column(&from.scope, i))
+        .collect();
     let wanted_order: &[OrderKey] = match grouped || clauses.distinct {
         true => &[],
         false => &order_by,
@@ -434,7 +439,10 @@ fn bind_join(join: &Join<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<()> {
 }
 
 fn common_names(from: &From, before: usize) -> Vec<String> {
-    let (left, right) = from.scope.sources.split_at(before.min(from.scope.sources.len()));
+    let (left, right) = from
+        .scope
+        .sources
+        .split_at(before.min(from.scope.sources.len()));
     let there = |name: &str| {
         left.iter()
             .flat_map(|s| &s.columns)
@@ -458,7 +466,10 @@ fn using(
     for name in names {
         let mut places = Vec::new();
         for (slot, source) in from.scope.sources.iter().enumerate() {
-            let position = source.columns.iter().position(|c| c.name.eq_ignore_ascii_case(name));
+            let position = source
+                .columns
+                .iter()
+                .position(|c| c.name.eq_ignore_ascii_case(name));
             if let Some(position) = position.filter(|p| !from.hidden.contains(&(slot, *p))) {
                 places.push((slot, position));
             }
@@ -469,7 +480,10 @@ fn using(
             return Err(SqlError::unknown_column(name, "from clause"));
         };
         let binder = cx.binder(&from.scope, "from clause");
-        let (a, b) = (binder.column_at(left.0, left.1), binder.column_at(right.0, right.1));
+        let (a, b) = (
+            binder.column_at(left.0, left.1),
+            binder.column_at(right.0, right.1),
+        );
         conditions.push(compare(CmpOp::Eq, a, b)?);
         from.hidden.push(*right);
     }
@@ -590,8 +604,14 @@ fn lock_specs(scope: &Scope, clauses: &[LockClause<'_>]) -> Result<Vec<Option<Lo
         };
         for name in clause.tables {
             let known = scope.sources.iter();
-            if !known.into_iter().any(|s| s.alias.eq_ignore_ascii_case(name.name.name)) {
-                let text = format!("Unresolved table name `{}` in locking clause.", name.name.name);
+            if !known
+                .into_iter()
+                .any(|s| s.alias.eq_ignore_ascii_case(name.name.name))
+            {
+                let text = format!(
+                    "Unresolved table name `{}` in locking clause.",
+                    name.name.name
+                );
                 return Err(SqlError::new(3568, "HY000", text));
             }
         }
@@ -669,7 +689,9 @@ fn best_next(from: &From, left: &[usize], joined: u64) -> usize {
         let conditions: Vec<&Expr> = from.conditions.iter().collect();
         let source = from.scope.sources.get(slot).and_then(Source::table);
         match source.map(|table| choose(table, slot, &conditions, joined, &[], false).0) {
-            Some(Access::Lookup { whole: true, keys, .. }) => 1_000_000 - keys.len().min(10_000),
+            Some(Access::Lookup {
+                whole: true, keys, ..
+            }) => 1_000_000 - keys.len().min(10_000),
             Some(Access::Lookup { .. }) => 100_000,
             Some(Access::Range { .. }) => 10_000,
             Some(Access::Virtual) => 1000,
@@ -677,7 +699,9 @@ fn best_next(from: &From, left: &[usize], joined: u64) -> usize {
         }
     };
     let ranked = left.iter().enumerate().map(|(at, slot)| (rank(*slot), at));
-    ranked.max_by_key(|(rank, at)| (*rank, usize::MAX - at)).map_or(0, |(_, at)| at)
+    ranked
+        .max_by_key(|(rank, at)| (*rank, usize::MAX - at))
+        .map_or(0, |(_, at)| at)
 }
 
 fn result_column(scope: &Scope, item: &Item) -> ResultColumn {
@@ -694,7 +718,10 @@ fn result_column(scope: &Scope, item: &Item) -> ResultColumn {
     if !e.nullable {
         column.flags |= flags::NOT_NULL;
     }
-    let ExprKind::Column { slot, column: at, .. } = &e.kind else {
+    let ExprKind::Column {
+        slot, column: at, ..
+    } = &e.kind
+    else {
         return column;
     };
     let Some(source) = scope.sources.get(*slot) else {
@@ -770,7 +797,9 @@ impl SelectPlan {
 
     /// Whether it looks at more than whole unique keys.
     pub fn scans_ranges(&self) -> bool {
-        self.steps.iter().any(|s| !matches!(s.access, Access::Lookup { whole: true, .. }))
+        self.steps
+            .iter()
+            .any(|s| !matches!(s.access, Access::Lookup { whole: true, .. }))
     }
 }
 
