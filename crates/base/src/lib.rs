@@ -7,8 +7,10 @@
 //! * [`blocking`]: announcing that the current thread may stand still.
 //! * [`clock`]: wall and monotonic time, replaceable.
 //! * [`stack`]: how much stack is left, for whatever recurses on input.
+//! * [`disk`]: files and their durability, replaceable by disks with faults.
 
 pub mod blocking;
 pub mod cancel;
 pub mod clock;
+pub mod disk;
 pub mod stack;

@@ -33,7 +33,9 @@ pub fn remaining() -> usize {
 
 #[cold]
 fn find_low(here: usize) -> usize {
-    let low = bounds::lowest_address().unwrap_or_else(|| here.saturating_sub(ASSUMED)).max(1);
+    let low = bounds::lowest_address()
+        .unwrap_or_else(|| here.saturating_sub(ASSUMED))
+        .max(1);
     LOW.with(|cell| cell.set(low));
     low
 }
@@ -54,7 +56,8 @@ mod bounds {
             if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
                 return None;
             }
-            let stack = libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut address, &raw mut size);
+            let stack =
+                libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut address, &raw mut size);
             let guards = libc::pthread_attr_getguardsize(attributes.as_ptr(), &raw mut guard);
             libc::pthread_attr_destroy(attributes.as_mut_ptr());
             stack == 0 && guards == 0
@@ -87,10 +90,18 @@ mod tests {
     fn the_figure_follows_the_thread_and_the_frame() {
         let check = || {
             let here = remaining();
-            assert!(here > 400 * 1024 && here <= 512 * 1024 + 64 * 1024, "{here}");
+            assert!(
+                here > 400 * 1024 && here <= 512 * 1024 + 64 * 1024,
+                "{here}"
+            );
             let deeper = use_stack();
             assert!(deeper + 16 * 1024 <= here, "{deeper} {here}");
         };
-        std::thread::Builder::new().stack_size(512 * 1024).spawn(check).unwrap().join().unwrap();
+        std::thread::Builder::new()
+            .stack_size(512 * 1024)
+            .spawn(check)
+            .unwrap()
+            .join()
+            .unwrap();
     }
 }

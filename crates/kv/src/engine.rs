@@ -422,7 +422,8 @@ pub trait Txn: Send {
     /// Buffers a write.
     fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()>;
 
-    /// Buffers a deletion.
+    /// Buffers a deletion. Deleting what is not there is checked like any
+    /// write, and changes nothing.
     fn delete(&mut self, key: Key<'_>, check: Check) -> Result<()>;
 
     /// The present end of the write set.

@@ -14,6 +14,8 @@
 //! 2. Nothing can fail after the commit point but the disk.
 //! 3. Locks are released after the versions are installed.
 
+use crate::log::Log;
+use crate::log::format::{Record as LogRecord, put_write, stamp};
 use crate::reclaim::Item;
 use crate::record::Record;
 use crate::shared::{Sequencer, Shared};
@@ -30,6 +32,9 @@ use std::sync::atomic::Ordering;
 
 /// Up to so many versions are installed under the sequencer.
 const SMALL: usize = 64;
+
+/// A write set goes to the log in pieces of about so many bytes.
+const CHUNK: usize = 1 << 20;
 
 /// A version to be installed.
 struct Install<'s> {
@@ -51,14 +56,19 @@ impl MemTxn {
         if writes.iter().any(|w| w.value.is_some()) && !shared.room_for(grows) {
             return Err(Error::Full(Full::Memory));
         }
-        let guard_free = self.resolve(&shared, writes)?;
-        if guard_free.is_empty() {
+        let installs = self.resolve(&shared, writes)?;
+        if installs.is_empty() {
             return Ok(self.only_read());
         }
-        let guard = crossbeam_epoch::pin();
-        let ts = self.sequence(&shared, guard_free, &guard)?;
-        drop(guard);
+        let mut logged = Logged::encode(&shared, &installs)?;
+        let (ts, position) = self.sequence(&shared, installs, &mut logged)?;
+        drop(logged);
         shared.tell_if_asked();
+        if let (true, Some(log)) = (self.options.sync, &shared.log)
+            && log.rows()
+        {
+            log.wait_synced(&shared, position)?;
+        }
         let ticket = Ticket(ts.max(self.seen));
         shared.interested_in(ticket.0);
         Ok(Commit { ticket })
@@ -122,17 +132,26 @@ impl MemTxn {
         self.shared.spaces.find(key.space)?.index.get(key.bytes)
     }
 
-    /// The commit point.
+    /// The commit point: the timestamp, and the position behind the record.
     fn sequence(
         &mut self,
         shared: &Shared,
         mut installs: Vec<Install<'_>>,
-        guard: &Guard,
-    ) -> Result<u64> {
+        logged: &mut Logged<'_>,
+    ) -> Result<(u64, u64)> {
         let mut seq = shared.seq.lock();
-        if !self.tracked.is_empty() {
+        loop {
+            if let Some(log) = &shared.log {
+                seq = log.reserve(shared, seq, logged.record.len())?;
+            }
+            if self.tracked.is_empty() || seq.inflight.is_empty() {
+                break;
+            }
             seq = quiet(shared, seq);
-            validate(&shared.spaces, &self.tracked, guard)?;
+        }
+        let guard = crossbeam_epoch::pin();
+        if !self.tracked.is_empty() {
+            validate(&shared.spaces, &self.tracked, &guard)?;
         }
         for install in &installs {
             if install.space.dropped() {
@@ -141,6 +160,7 @@ impl MemTxn {
         }
         shared.writable()?;
         let ts = seq.last_ts + 1;
+        let position = logged.append(&mut seq, ts);
         seq.last_ts = ts;
         shared.counts.commits.add(1);
         shared.counts.versions.add(installs.len() as u64);
@@ -149,23 +169,103 @@ impl MemTxn {
         }
         let small = installs.len() <= SMALL;
         if small && seq.inflight.is_empty() {
-            install_all(shared, &mut installs, ts, guard);
+            install_all(shared, &mut installs, ts, &guard);
             shared.installed.store(ts, Ordering::Release);
         } else {
             seq.inflight.push_back((ts, false));
             drop(seq);
-            install_all(shared, &mut installs, ts, guard);
+            install_all(shared, &mut installs, ts, &guard);
             seq = shared.seq.lock();
             settle(shared, &mut seq, ts);
         }
-        shared.publish(&seq, true);
-        Ok(ts)
+        shared.publish(&seq, shared.immediate());
+        Ok((ts, position))
     }
 }
 
-/// Waits until no commit is in flight. The epoch stays pinned, for as long as
-/// the installing of one large write set takes.
-fn quiet<'s>(shared: &'s Shared, mut seq: MutexGuard<'s, Sequencer>) -> MutexGuard<'s, Sequencer> {
+/// The record of a commit, encoded but for its timestamp.
+struct Logged<'s> {
+    shared: &'s Shared,
+    log: Option<&'s Log>,
+    /// Empty when nothing of the commit is logged.
+    record: Vec<u8>,
+    /// The tag of its chunks, or 0.
+    tag: u64,
+}
+
+impl<'s> Logged<'s> {
+    /// Encodes what is to be logged; a large write set goes ahead in chunks.
+    fn encode(shared: &'s Shared, installs: &[Install<'_>]) -> Result<Logged<'s>> {
+        let mut logged = Logged {
+            shared,
+            log: shared.log.as_ref(),
+            record: Vec::new(),
+            tag: 0,
+        };
+        let Some(log) = logged.log.filter(|log| log.rows()) else {
+            return Ok(logged);
+        };
+        let mut writes = Vec::new();
+        for install in installs.iter().filter(|install| install.space.logged()) {
+            let (key, value) = (install.record.key(), install.value.as_deref());
+            put_write(&mut writes, install.space.id, key, value);
+            if writes.len() >= CHUNK {
+                logged.tag = log.append_chunk(shared, logged.tag, &writes)?;
+                writes.clear();
+            }
+        }
+        let tag = logged.tag;
+        let record = match tag {
+            0 if writes.is_empty() => return Ok(logged),
+            0 => LogRecord::Commit {
+                ts: 0,
+                writes: &writes,
+            },
+            _ => LogRecord::ChunkedCommit {
+                ts: 0,
+                tag,
+                writes: &writes,
+            },
+        };
+        logged.record.reserve(writes.len() + 32);
+        record.encode(&mut logged.record);
+        Ok(logged)
+    }
+
+    /// Appends the record; the position behind it.
+    fn append(&mut self, seq: &mut Sequencer, ts: u64) -> u64 {
+        let Some(log) = self.log else {
+            return 0;
+        };
+        if self.record.is_empty() {
+            // The mark has to pass it all the same.
+            log.nudge(seq);
+            return seq.log.appended;
+        }
+        stamp(&mut self.record, ts);
+        seq.log.commits += 1;
+        let position = log.append(seq, &self.record);
+        if self.tag > 0 {
+            log.forget_chunks(seq, self.tag);
+            self.tag = 0;
+        }
+        position
+    }
+}
+
+impl Drop for Logged<'_> {
+    fn drop(&mut self) {
+        if let (Some(log), 1..) = (self.log, self.tag) {
+            log.forget_chunks(&mut self.shared.seq.lock(), self.tag);
+        }
+    }
+}
+
+/// Waits until no commit is in flight.
+pub(crate) fn quiet<'s>(
+    shared: &'s Shared,
+    mut seq: MutexGuard<'s, Sequencer>,
+) -> MutexGuard<'s, Sequencer> {
     if !seq.inflight.is_empty() {
         blocking(|| {
             while !seq.inflight.is_empty() {
@@ -199,7 +299,7 @@ fn install_all(shared: &Shared, installs: &mut [Install<'_>], ts: u64, guard: &G
         let mut latch = install.record.latch();
         while latch.dead {
             drop(latch);
-            install.space.index.remove(&install.record);
+            shared.unlink(install.space, &install.record);
             install.record = shared.record_of(install.space, install.record.key());
             latch = install.record.latch();
         }

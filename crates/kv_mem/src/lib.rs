@@ -9,13 +9,18 @@
 //!
 //! The rules behind it are the numbered ones of transactions.md.
 
+mod checkpoint;
+mod codec;
 mod commit;
 mod counters;
 mod engine;
 mod index;
 mod lock;
+mod log;
+mod manifest;
 mod reclaim;
 mod record;
+mod recovery;
 mod scan;
 mod shared;
 mod snapshots;

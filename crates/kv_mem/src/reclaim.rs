@@ -12,14 +12,13 @@
 //!    in its chain; it is declared dead under the latch first.
 
 use crate::record::Record;
-use crate::shared::Shared;
+use crate::shared::{Count, Shared};
 use crate::snapshots::Horizon;
 use crossbeam_epoch::Guard;
 use parking_lot::Mutex;
 use porpoise_kv::SpaceId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A record that may have something to reclaim.
 pub(crate) struct Item {
@@ -40,8 +39,8 @@ struct Waiting {
 pub(crate) struct Reclaimer {
     queue: Mutex<Vec<Item>>,
     waiting: Mutex<Waiting>,
-    pub(crate) versions: AtomicU64,
-    pub(crate) keys: AtomicU64,
+    pub(crate) versions: Count,
+    pub(crate) keys: Count,
 }
 
 enum Verdict {
@@ -92,11 +91,8 @@ impl Reclaimer {
                 Verdict::Pending => waiting.pending.push(item),
                 Verdict::Held(ts) => waiting.held.entry(ts).or_default().push(item),
                 Verdict::Unlink => {
-                    if let Some(space) = shared.spaces.find(item.space)
-                        && space.index.remove(&item.record)
-                    {
-                        shared.forget_record(&item.record);
-                        self.keys.fetch_add(1, Ordering::Relaxed);
+                    if let Some(space) = shared.spaces.find(item.space) {
+                        shared.unlink(space, &item.record);
                     }
                 }
             }
@@ -124,8 +120,7 @@ impl Reclaimer {
             return Verdict::Nothing;
         }
         let pruned = latch.prune(horizon.mark, &horizon.active, guard);
-        self.versions
-            .fetch_add(pruned.versions as u64, Ordering::Relaxed);
+        self.versions.add(pruned.versions as u64);
         shared.weigh(-(pruned.bytes as i64));
         latch.queued = false;
         let verdict = match (pruned.left, pruned.newest) {

@@ -9,6 +9,7 @@
 //!    with one of the others held.
 
 use crate::lock::WaitGraph;
+use crate::log::{Log, LogBuffer};
 use crate::reclaim::Reclaimer;
 use crate::record::{RECORD_BYTES, Record};
 use crate::snapshots::Snapshots;
@@ -63,6 +64,8 @@ pub(crate) struct Sequencer {
     pub(crate) inflight: VecDeque<(u64, bool)>,
     /// Up to here commits are on disk, or need not be.
     pub(crate) durable_ts: u64,
+    /// Records that wait for the disk.
+    pub(crate) log: LogBuffer,
 }
 
 /// What all parts share.
@@ -90,6 +93,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) closed: AtomicBool,
     pub(crate) failed: OnceLock<Error>,
+    /// `None`: nothing is kept.
+    pub(crate) log: Option<Log>,
 }
 
 impl Shared {
@@ -98,6 +103,7 @@ impl Shared {
         memory_limit: Option<usize>,
         lock_wait: Duration,
         clock: Arc<dyn Clock>,
+        log: Option<Log>,
     ) -> Shared {
         let first = Sequencer {
             last_ts: 1,
@@ -126,7 +132,20 @@ impl Shared {
             clock,
             closed: AtomicBool::new(false),
             failed: OnceLock::new(),
+            log,
         }
+    }
+
+    /// Whether commits are seen by snapshots before they are on disk.
+    pub(crate) fn immediate(&self) -> bool {
+        self.log.as_ref().is_none_or(Log::immediate)
+    }
+
+    /// Begins to count commits from here; everything below is recovered.
+    pub(crate) fn start_at(&self, seq: &mut Sequencer, last_ts: u64) {
+        (seq.last_ts, seq.durable_ts) = (last_ts, last_ts);
+        self.installed.store(last_ts, Ordering::SeqCst);
+        self.mark.store(last_ts, Ordering::SeqCst);
     }
 
     /// Refuses when the engine was shut down.
@@ -170,11 +189,20 @@ impl Shared {
         record
     }
 
-    /// A record left the index.
+    /// A record left the index, with the versions it had.
     pub(crate) fn forget_record(&self, record: &Record) {
         let guard = crossbeam_epoch::pin();
-        let versions = record.check(&guard).map_or(0, |(_, bytes)| bytes);
-        self.weigh(-((RECORD_BYTES + record.key().len() + versions) as i64));
+        let (versions, bytes) = record.check(&guard).unwrap_or_default();
+        self.weigh(-((RECORD_BYTES + record.key().len() + bytes) as i64));
+        self.reclaimer.versions.add(versions as u64);
+        self.reclaimer.keys.add(1);
+    }
+
+    /// Takes a dead record out of the index, if nobody did before.
+    pub(crate) fn unlink(&self, space: &Space, record: &Arc<Record>) {
+        if space.index.remove(record) {
+            self.forget_record(record);
+        }
     }
 
     /// After a lock was released: a record that nothing is in goes.
@@ -188,10 +216,8 @@ impl Shared {
         }
         latch.dead = true;
         drop(latch);
-        if let Some(space) = self.spaces.find(space)
-            && space.index.remove(record)
-        {
-            self.forget_record(record);
+        if let Some(space) = self.spaces.find(space) {
+            self.unlink(space, record);
         }
     }
 

@@ -2,7 +2,6 @@
 
 use crate::shared::Shared;
 use porpoise_kv::Stat;
-use std::sync::atomic::Ordering;
 
 /// All figures, now.
 pub(crate) fn collect(shared: &Shared) -> Vec<Stat> {
@@ -59,13 +58,13 @@ pub(crate) fn collect(shared: &Shared) -> Vec<Stat> {
         ),
         counter(
             "versions_reclaimed_total",
-            "Superseded versions freed.",
-            reclaimer.versions.load(Ordering::Relaxed),
+            "Versions freed.",
+            reclaimer.versions.get(),
         ),
         counter(
             "keys_reclaimed_total",
-            "Deleted keys freed.",
-            reclaimer.keys.load(Ordering::Relaxed),
+            "Keys that held nothing any more, freed.",
+            reclaimer.keys.get(),
         ),
         counter(
             "log_bytes_total",

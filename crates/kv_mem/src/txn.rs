@@ -4,7 +4,9 @@
 //! 1. Every lock that the transaction holds is in `held`, once, from the grant
 //!    until the end; dropping the transaction releases them all.
 //! 2. No epoch is pinned across a lock wait.
-//! 3. A snapshot slot is claimed as long as `view` is set.
+//! 3. A snapshot slot is claimed as long as `view` is set. As long as anything
+//!    is tracked, some slot (the view's or `anchor`) is at or below all that is
+//!    tracked, so that no deletion that validation must find is unlinked.
 
 use crate::lock::{Request, TxnId, Waited};
 use crate::record::{InlineKey, Record};
@@ -63,6 +65,8 @@ pub(crate) struct MemTxn {
     pub(crate) options: TxnOptions,
     id: TxnId,
     view: Option<TakenView>,
+    /// Keeps deletions findable when there is no view as old.
+    anchor: Option<Slot>,
     pinned: bool,
     pub(crate) writes: WriteSet,
     pub(crate) held: Vec<Held>,
@@ -78,6 +82,7 @@ impl MemTxn {
             options,
             id: 0,
             view: None,
+            anchor: None,
             pinned: false,
             writes: WriteSet::default(),
             held: Vec::new(),
@@ -119,6 +124,12 @@ impl MemTxn {
         }
     }
 
+    fn end_anchor(&mut self) {
+        if let Some(slot) = self.anchor.take() {
+            self.shared.snapshots.end(slot);
+        }
+    }
+
     /// Up to where a read sees, and since when what it read must not change.
     fn bounds(&mut self, read: Read) -> (u64, Option<u64>) {
         let validate = read.validate || self.serializable();
@@ -128,6 +139,9 @@ impl MemTxn {
                 (ts, validate.then_some(ts))
             }
             View::Current => {
+                if validate && self.view.is_none() && self.anchor.is_none() {
+                    self.anchor = Some(self.shared.snapshots.take(&self.shared.mark).1);
+                }
                 let installed = || self.shared.installed.load(Ordering::Acquire);
                 (u64::MAX, validate.then(installed))
             }
@@ -139,6 +153,7 @@ impl MemTxn {
         self.ended = true;
         self.release_all();
         self.end_view();
+        self.end_anchor();
     }
 
     fn release_all(&mut self) {
@@ -177,7 +192,7 @@ impl MemTxn {
             let mut latch = record.latch();
             if latch.dead {
                 drop(latch);
-                space.index.remove(&record);
+                self.shared.unlink(space, &record);
                 continue;
             }
             let fresh = match latch.lock.request(self.id, mode) {
@@ -283,7 +298,11 @@ impl Txn for MemTxn {
         if self.pinned {
             return Ok(());
         }
-        self.end_view();
+        if self.tracked.is_empty() || self.anchor.is_some() {
+            self.end_view();
+        } else {
+            self.anchor = self.view.take().map(|view| view.slot);
+        }
         self.take_view();
         Ok(())
     }
@@ -492,5 +511,6 @@ impl Drop for MemTxn {
     fn drop(&mut self) {
         self.release_all();
         self.end_view();
+        self.end_anchor();
     }
 }

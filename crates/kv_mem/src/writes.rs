@@ -13,8 +13,9 @@ use std::ops::Bound;
 /// Up to so many writes a look-up walks the list.
 const SMALL: usize = 12;
 
-/// What a write weighs beside key and value, in bytes.
-const WRITE_BYTES: usize = 96;
+/// What a write weighs beside key and value, in bytes: as much as what it may
+/// become.
+const WRITE_BYTES: usize = crate::record::RECORD_BYTES + crate::record::VERSION_BYTES;
 
 pub(crate) struct Write {
     pub(crate) space: SpaceId,

@@ -1,5 +1,9 @@
 //! The contract suite on an engine without a disk.
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
 
 use porpoise_kv::Engine;
 use porpoise_kv_mem::{KvMem, KvMemOptions};

@@ -104,6 +104,11 @@ fn an_insert_is_one_lock_call_with_no_one_or_two_foreign_keys_and_any_number_of_
     assert_eq!((found.scans, found.gets), (1, 0));
     assert_eq!(found.locks, 2);
     assert_eq!(calls.take(), no_call);
+    // Nothing refers to this one: the caller's lock is all.
+    insert(&mut txn, &get(&db, "none"), &[&[1, 1], &[2, 1]]).unwrap();
+    calls.take();
+    delete(&mut txn, &get(&db, "none"), &[1, 2]).unwrap();
+    assert_eq!(calls.take(), one_lock);
 }
 
 #[test]

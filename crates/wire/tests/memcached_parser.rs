@@ -1,4 +1,9 @@
 //! Properties of the parser of memcached's ASCII dialect.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it does not expect"
+)]
 
 mod support;
 

@@ -2,6 +2,11 @@
 //! played against the parser and the reply writers, in one piece and byte by
 //! byte. `record.py` beside them plays them against a real memcached and
 //! describes their form.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it does not expect"
+)]
 
 mod support;
 

@@ -12,9 +12,6 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a commit waits for the holders of locks on keys it checks.
-const COMMIT_WAIT: Duration = Duration::from_secs(50);
-
 struct Write {
     key: FullKey,
     value: Option<Vec<u8>>,
@@ -40,6 +37,7 @@ pub(super) struct ModelTxn {
     tracked: Vec<Tracked>,
     seen: u64,
     ended: bool,
+    commit_wait: Duration,
 }
 
 impl ModelTxn {
@@ -48,6 +46,7 @@ impl ModelTxn {
         id: u64,
         serializable: bool,
         cancel: Cancel,
+        commit_wait: Duration,
     ) -> ModelTxn {
         ModelTxn {
             shared,
@@ -60,6 +59,7 @@ impl ModelTxn {
             tracked: Vec::new(),
             seen: 0,
             ended: false,
+            commit_wait,
         }
     }
 
@@ -216,7 +216,7 @@ impl ModelTxn {
             if *check != Check::FirstCommitter {
                 continue;
             }
-            let wait = Wait::Until(Instant::now() + COMMIT_WAIT);
+            let wait = Wait::Until(Instant::now() + self.commit_wait);
             let (after, granted) = self.acquire(shared, state, key, LockMode::Exclusive, wait);
             state = after;
             granted?;
@@ -226,6 +226,15 @@ impl ModelTxn {
             {
                 return Err(Error::Conflict);
             }
+        }
+        // Deleting what is not there changes nothing.
+        last.retain(|key, (value, _)| {
+            value.is_some() || state.newest(key).is_some_and(|(_, value)| value.is_some())
+        });
+        if last.is_empty() {
+            return Ok(Commit {
+                ticket: Ticket(self.seen),
+            });
         }
         let changed = |t: &Tracked| {
             state.data.iter().any(|(key, versions)| {

@@ -177,15 +177,23 @@ impl Naive {
                 return refuse(1452, false);
             }
         }
-        for fk in self.referrers(table) {
-            let key = pick(&old, &fk.parent_columns);
-            let itself = fk.child == table && pick(&old, &fk.columns) == key;
-            if key.is_some() && itself && changed(&fk.parent_columns) {
-                return refuse(1451, false);
-            }
-        }
+        self.refuse_itself(table, &old, &new, false)?;
         self.follow_key(table, old, new, &[table], false)?;
         Ok(true)
+    }
+
+    /// A row that names itself cannot change the key it is named by: its
+    /// table is being updated already.
+    fn refuse_itself(&self, table: usize, old: &Row, new: &Row, deep: bool) -> Result<(), Refused> {
+        for fk in self.referrers(table) {
+            let key = pick(old, &fk.parent_columns);
+            let itself = fk.child == table && pick(old, &fk.columns) == key;
+            let changed = fk.parent_columns.iter().any(|c| old[*c] != new[*c]);
+            if key.is_some() && itself && changed {
+                return refuse(1451, deep);
+            }
+        }
+        Ok(())
     }
 
     /// Does to the children what a changed key asks for.
@@ -246,6 +254,7 @@ impl Naive {
                 return refuse(1452, true);
             }
         }
+        self.refuse_itself(table, &now, &after, true)?;
         let mut chain = chain.to_vec();
         chain.push(table);
         self.follow_key(table, now, after, &chain, true)

@@ -11,6 +11,7 @@
 
 pub mod ascii;
 pub mod client;
+mod line;
 mod number;
 pub mod reply;
 mod tokens;

@@ -120,10 +120,10 @@ pub fn describe(ty: &ColumnType, results: Option<Collation>) -> Description {
     let code = code_of(ty);
     let (length, decimals) = extent(ty);
     let mut flags = 0;
-    if ty.unsigned {
+    if ty.is_numeric() && ty.unsigned {
         flags |= flag::UNSIGNED;
     }
-    if ty.zerofill {
+    if ty.is_numeric() && ty.zerofill {
         flags |= flag::ZEROFILL;
     }
     flags |= match ty.kind {

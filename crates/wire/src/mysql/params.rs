@@ -137,6 +137,22 @@ pub fn parse_execute<'a>(
         .ok_or(ProtocolError::Malformed("parameters of an execution"))
 }
 
+/// Empties a list of parameters for use with another packet, keeping its
+/// memory: the values in it borrow from the packet, so that the list itself
+/// cannot outlive it.
+pub fn recycle<'to>(mut params: Vec<Param<'_>>) -> Vec<Param<'to>> {
+    params.clear();
+    // The list is empty; collecting it in place changes its lifetime only.
+    params
+        .into_iter()
+        .map(|param| Param {
+            value: ValueRef::Null,
+            type_code: param.type_code,
+            unsigned: param.unsigned,
+        })
+        .collect()
+}
+
 /// Flag of an execution: a number of parameters stands in the packet even
 /// where the statement has none.
 const COUNT_AVAILABLE: u8 = 8;

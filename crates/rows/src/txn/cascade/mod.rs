@@ -1,0 +1,401 @@
+//! What follows from deleting rows or changing referenced values.
+//!
+//! Three steps. *Expand* finds, level by level, the children of all rows of
+//! the level in one scan call over the child indexes, in the newest committed
+//! state; those that CASCADE or SET NULL touch are locked and read again in a
+//! second call, and left alone if they refer to another parent by now; the
+//! keys they give up or take are locked in a third. *Judge* walks the graph in
+//! memory the way InnoDB walks it on its pages: depth first, the statement's
+//! rows in their order, constraints in order of their names, children in order
+//! of the child index; so what RESTRICT refuses is what MySQL refuses. *Apply*
+//! writes, deletions first.
+//!
+//! Invariants:
+//! 1. A row is in [`Effects`] at most once, by (table, primary key): cycles
+//!    end, two paths to one row are handled once, and DELETE wins over SET
+//!    NULL and over updates.
+//! 2. When a level's children are scanned, every referenced key that the level
+//!    removes is locked exclusively; a child that is not committed then cannot
+//!    get its check granted any more, so it is not waited for.
+//! 3. A cascade of updates that comes back to a table it is already updating
+//!    is refused, as MySQL documents; so chains of updates are finite.
+//! 4. Depth is bounded by memory only; no recursion on the stack.
+//!
+//! Rejected: cascading row by row, depth first, with engine calls (a round
+//! trip a row); judging RESTRICT only at the end (accepts what MySQL refuses).
+
+mod expand;
+mod judge;
+
+use super::Txn;
+use super::keyset::KeySet;
+use super::update::{KeyChanges, RowChange, referenced_change};
+use crate::catalog::{Catalog, FkAction, FkParent, ForeignKey, Table, TableId};
+use crate::fk::{self, Referrer};
+use crate::row::{RowBuf, RowRef};
+use crate::{Error, Result};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use porpoise_kv::{SpaceId, prefix_end};
+use porpoise_types::Value;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A row that goes or changes.
+struct Change {
+    table: Arc<Table>,
+    primary: Vec<u8>,
+    old: RowBuf,
+    /// `None`: it goes.
+    new: Option<Vec<Value>>,
+    /// Tables updated on the way here.
+    chain: SmallVec<[TableId; 2]>,
+    /// Constraints (position in the table) by which a cascade changed it.
+    via: SmallVec<[usize; 2]>,
+    /// What the statement itself names.
+    root: bool,
+    /// In the level to be expanded next.
+    queued: bool,
+    keys: KeyChanges,
+    new_primary: Vec<u8>,
+    /// What follows, in order; of its deletion and of its change.
+    edges: Vec<Edge>,
+}
+
+/// What a constraint makes of a child.
+struct Edge {
+    /// It follows from the parent's deletion, not from its change.
+    by_delete: bool,
+    referrer: Arc<Referrer>,
+    child: Child,
+}
+
+enum Child {
+    /// Must be gone, or refer to something else, when the edge is walked.
+    Restrict(Vec<u8>),
+    /// Goes along; position in the list.
+    Delete(usize),
+    /// Its columns follow or become NULL; position in the list.
+    Update(usize),
+}
+
+/// The rows that a statement's rows take along.
+pub(crate) struct Effects {
+    list: Vec<Change>,
+    by_row: HashMap<(TableId, Vec<u8>), usize>,
+    roots: usize,
+    referrers: HashMap<TableId, Vec<Arc<Referrer>>>,
+    /// Tables whose rows may change; worked out at the first RESTRICT.
+    touchable: Option<HashSet<TableId>>,
+}
+
+/// A range of a child index to be looked through.
+struct Probe {
+    parent: usize,
+    referrer: Arc<Referrer>,
+    action: FkAction,
+    by_delete: bool,
+    space: SpaceId,
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+    /// One child is enough to refuse.
+    fatal: bool,
+}
+
+impl Change {
+    fn new(table: &Arc<Table>, primary: Vec<u8>, old: RowBuf) -> Change {
+        Change {
+            table: table.clone(),
+            new_primary: primary.clone(),
+            primary,
+            old,
+            new: None,
+            chain: SmallVec::new(),
+            via: SmallVec::new(),
+            root: false,
+            queued: false,
+            keys: KeyChanges::default(),
+            edges: Vec::new(),
+        }
+    }
+}
+
+impl Effects {
+    fn of(changes: Vec<Change>) -> Effects {
+        let mut by_row = HashMap::with_capacity(changes.len());
+        let mut list: Vec<Change> = Vec::with_capacity(changes.len());
+        for mut change in changes {
+            change.root = true;
+            let row = (change.table.id, change.primary.clone());
+            if by_row.try_insert_new(row, list.len()) {
+                list.push(change);
+            }
+        }
+        Effects {
+            roots: list.len(),
+            list,
+            by_row,
+            referrers: HashMap::new(),
+            touchable: None,
+        }
+    }
+
+    /// The effects of deleting rows of a table, in that order.
+    pub(crate) fn of_delete(table: &Arc<Table>, rows: Vec<(Vec<u8>, RowBuf)>) -> Effects {
+        let rows = rows.into_iter();
+        Effects::of(rows.map(|(p, old)| Change::new(table, p, old)).collect())
+    }
+
+    /// The effects of changing one row.
+    pub(crate) fn of_update(table: &Arc<Table>, change: &RowChange) -> Effects {
+        let mut root = Change::new(table, change.key.clone(), change.old.clone());
+        root.new = Some(change.new.clone());
+        root.chain.push(table.id);
+        Effects::of(vec![root])
+    }
+
+    /// Number of distinct rows that the statement names.
+    pub(crate) fn roots(&self) -> usize {
+        self.roots
+    }
+
+    fn referrers_of(&mut self, catalog: &Catalog, table: &Arc<Table>) -> &[Arc<Referrer>] {
+        self.referrers.entry(table.id).or_insert_with(|| {
+            let all = fk::referrers(catalog, table);
+            all.into_iter().map(Arc::new).collect()
+        })
+    }
+
+    /// Whether rows of a table may go or change in this statement.
+    fn touchable(&mut self, catalog: &Catalog, table: TableId) -> bool {
+        if self.touchable.is_none() {
+            let mut seen: HashSet<TableId> = HashSet::new();
+            let mut todo: Vec<TableId> = self.list.iter().map(|c| c.table.id).collect();
+            while let Some(id) = todo.pop() {
+                if !seen.insert(id) {
+                    continue;
+                }
+                let Some(parent) = catalog.table_by_id(id) else {
+                    continue;
+                };
+                for referrer in fk::referrers(catalog, parent) {
+                    let follows = |a| matches!(a, FkAction::Cascade | FkAction::SetNull);
+                    if let Some((fk, _)) = referrer.parts()
+                        && (follows(fk.on_delete) || follows(fk.on_update))
+                    {
+                        todo.push(referrer.child.id);
+                    }
+                }
+            }
+            self.touchable = Some(seen);
+        }
+        self.touchable.as_ref().is_some_and(|t| t.contains(&table))
+    }
+
+    /// The ranges in which the children of one change lie.
+    fn probes_of(&mut self, catalog: &Catalog, parent: usize, out: &mut Vec<Probe>) -> Result<()> {
+        let Some(change) = self.list.get(parent) else {
+            return Ok(());
+        };
+        let table = change.table.clone();
+        let referrers: SmallVec<[Arc<Referrer>; 4]> =
+            self.referrers_of(catalog, &table).iter().cloned().collect();
+        for referrer in referrers {
+            let (Some((fk, at)), Some(change)) = (referrer.parts(), self.list.get(parent)) else {
+                continue;
+            };
+            let old = change.old.row(&change.table)?;
+            let mut action = fk.on_delete;
+            if let Some(new) = &change.new {
+                if !referenced_change(&referrer, &change.table, &old, new) {
+                    continue;
+                }
+                action = fk.on_update;
+                if change.chain.contains(&referrer.child.id) {
+                    action = FkAction::Restrict;
+                }
+            }
+            let by_delete = change.new.is_none();
+            let prefix = fk::child_prefix(&referrer.child, fk, &change.table, at, &old);
+            let Some(start) = prefix else { continue };
+            let space = referrer.child.space(fk.child_index, &start);
+            let restrict = matches!(action, FkAction::NoAction | FkAction::Restrict);
+            let fatal = restrict && !self.touchable(catalog, referrer.child.id);
+            out.push(Probe {
+                parent,
+                action,
+                by_delete,
+                space,
+                end: prefix_end(&start),
+                start,
+                fatal,
+                referrer,
+            });
+        }
+        Ok(())
+    }
+
+    /// Lets a locked child follow its parent; its position in the list when
+    /// there is something new to expand.
+    fn follow(
+        &mut self,
+        probe: &Probe,
+        primary: &[u8],
+        row: &RowRef<'_>,
+        bytes: &[u8],
+    ) -> Option<usize> {
+        let (fk, at) = probe.referrer.parts()?;
+        let child = &probe.referrer.child;
+        let parent = self.list.get(probe.parent)?;
+        let mut chain = parent.chain.clone();
+        let by_row = (child.id, primary.to_vec());
+        let known = self.by_row.get(&by_row).copied();
+        let deletes = probe.by_delete && probe.action == FkAction::Cascade;
+        let news = if deletes {
+            SmallVec::new()
+        } else {
+            chain.push(child.id);
+            follow_values(probe, fk, at, parent)?
+        };
+        let at = known.unwrap_or(self.list.len());
+        if known.is_none() {
+            let mut change = Change::new(child, primary.to_vec(), RowBuf::from(bytes.to_vec()));
+            change.new = Some(row.values());
+            self.list.push(change);
+            self.by_row.insert(by_row, at);
+        }
+        let change = self.list.get_mut(at)?;
+        let mut again = known.is_none();
+        match &mut change.new {
+            None => {}
+            Some(_) if deletes => {
+                change.new = None;
+                again = true;
+            }
+            Some(new) => {
+                for (column, value) in news {
+                    if let Some(place) = new.get_mut(column)
+                        && *place != value
+                    {
+                        *place = value;
+                        again = true;
+                    }
+                }
+                for table in chain {
+                    if !change.chain.contains(&table) {
+                        change.chain.push(table);
+                    }
+                }
+                if !change.via.contains(&probe.referrer.fk) {
+                    change.via.push(probe.referrer.fk);
+                }
+            }
+        }
+        let edge = Edge {
+            by_delete: probe.by_delete,
+            referrer: probe.referrer.clone(),
+            child: if deletes {
+                Child::Delete(at)
+            } else {
+                Child::Update(at)
+            },
+        };
+        self.list.get_mut(probe.parent)?.edges.push(edge);
+        let change = self.list.get_mut(at)?;
+        let queue = again && !change.queued;
+        change.queued |= queue;
+        queue.then_some(at)
+    }
+}
+
+/// What the columns of a constraint become in a child that is updated.
+fn follow_values(
+    probe: &Probe,
+    fk: &ForeignKey,
+    at: &FkParent,
+    parent: &Change,
+) -> Option<SmallVec<[(usize, Value); 4]>> {
+    let mut news = SmallVec::new();
+    for column in &fk.columns {
+        let value = match probe.action {
+            FkAction::Cascade => {
+                let from = fk::parent_column(fk, &parent.table, at, *column)?;
+                parent.new.as_ref()?.get(from)?.clone()
+            }
+            _ => Value::Null,
+        };
+        news.push((*column, value));
+    }
+    Some(news)
+}
+
+/// `insert` that keeps what is there.
+trait TryInsert<K, V> {
+    fn try_insert_new(&mut self, key: K, value: V) -> bool;
+}
+
+impl<K: Eq + std::hash::Hash, V> TryInsert<K, V> for HashMap<K, V> {
+    fn try_insert_new(&mut self, key: K, value: V) -> bool {
+        match self.entry(key) {
+            std::collections::hash_map::Entry::Occupied(_) => false,
+            std::collections::hash_map::Entry::Vacant(place) => {
+                place.insert(value);
+                true
+            }
+        }
+    }
+}
+
+impl Txn {
+    /// Writes everything but an updated root, which its statement writes;
+    /// returns how many rows beside the roots.
+    pub(crate) fn apply(&mut self, fx: Effects, keys: &mut KeySet) -> Result<u64> {
+        let mut beside = 0;
+        for change in &fx.list {
+            if change.new.is_none() {
+                let old = change.old.row(&change.table)?;
+                self.write_gone(&change.table, &change.primary, old, keys)?;
+                beside += u64::from(!change.root);
+            }
+        }
+        for change in &fx.list {
+            let (Some(new), false) = (&change.new, change.root) else {
+                continue;
+            };
+            let table = &change.table;
+            let old = change.old.row(table)?;
+            if let Some(index) = change.keys.taken(keys) {
+                return Err(cascade_duplicate(&fx, change, index));
+            }
+            let orphaned = change.keys.parents.iter().find(|(fk, id)| {
+                !change.via.contains(fk)
+                    && *id != super::insert::NO_KEY
+                    && !keys.present(*id)
+                    && !change.keys.created.iter().any(|(_, c)| c == id)
+            });
+            if let Some((fk, _)) = orphaned
+                && let Some(fk) = table.foreign_keys.get(*fk)
+            {
+                return Err(Error::NoReferencedRow {
+                    constraint: fk::constraint_text(table, fk),
+                });
+            }
+            self.write_changed(table, &change.primary, old, &change.new_primary, new, keys)?;
+            beside += 1;
+        }
+        Ok(beside)
+    }
+}
+
+fn cascade_duplicate(fx: &Effects, change: &Change, index: usize) -> Error {
+    let root = fx.list.first();
+    let key = change.table.indexes.get(index);
+    Error::CascadeDuplicate {
+        parent: root.map(|r| r.table.name.clone()).unwrap_or_default(),
+        entry: root
+            .and_then(|r| Some((r.old.row(&r.table).ok()?, &r.table)))
+            .map(|(old, table)| table.entry_text(0, &old))
+            .unwrap_or_default(),
+        child: change.table.name.clone(),
+        key: key.map(|k| k.name.clone()).unwrap_or_default(),
+    }
+}
