@@ -1,0 +1,827 @@
+//! Binding of expressions, node by node.
+
+use super::types::{arithmetic, collation_of_two, comparison, is_text, merged, number_like};
+use super::{Aggregate, AggregateKind, Binder, Origin, literal};
+use crate::error::{Result, SqlError};
+use crate::expr::{
+    ArithOp, BitOp, CmpOp, Coercibility, Expr, ExprKind, Load, Truth, Unit, When, load_of,
+};
+use crate::functions::{self, Function, Nullable, text_of};
+use crate::parse::ast::{
+    self, Binary, BinaryOp, Cast, Chain, ColumnName, Func, IntervalUnit, IsTest, LogicalOp,
+    TypeKind, UnaryOp,
+};
+use porpoise_types::{Charset, Collation, ColumnType, Kind, Value};
+
+impl Binder<'_> {
+    /// Binds one expression.
+    pub fn expr(&mut self, e: &ast::Expr<'_>) -> Result<Expr> {
+        use ast::ExprKind as A;
+        match &e.kind {
+            A::Literal(lit) => literal::literal(lit, self.env.collation, self.env.mode),
+            A::Param(at) => Ok(self.param(*at as usize)),
+            A::Column(name) => self.column(name),
+            A::Unary(op, arg) => self.unary(*op, arg),
+            A::Binary(binary) => self.binary(binary),
+            A::Chain(chain) => self.chain(chain),
+            A::Logical(op, args) => self.logical(*op, args),
+            A::Is(is) => {
+                let arg = Box::new(self.expr(&is.expr)?);
+                let truth = match is.test {
+                    IsTest::Null | IsTest::Unknown => Truth::Null,
+                    IsTest::True => Truth::True,
+                    IsTest::False => Truth::False,
+                };
+                let negated = is.not;
+                Ok(Expr::boolean(
+                    ExprKind::Is {
+                        arg,
+                        truth,
+                        negated,
+                    },
+                    false,
+                ))
+            }
+            A::Like(like) => self.like(like),
+            A::Between(between) => {
+                let arg = self.expr(&between.expr)?;
+                let (low, high) = (self.expr(&between.low)?, self.expr(&between.high)?);
+                let how = [
+                    comparison(&arg, &low, "between")?,
+                    comparison(&arg, &high, "between")?,
+                ];
+                let nullable = arg.nullable || low.nullable || high.nullable;
+                let kind = ExprKind::Between {
+                    args: Box::new([arg, low, high]),
+                    how,
+                    negated: between.not,
+                };
+                Ok(Expr::boolean(kind, nullable))
+            }
+            A::InList(list) => self.in_list(&list.expr, list.list, list.not),
+            A::Case(case) => self.case(case),
+            A::IntervalArith(i) => self.interval(&i.date, &i.amount, unit_of(i.unit), i.subtract),
+            A::Cast(cast) => self.cast(cast),
+            A::ConvertUsing(convert) => {
+                let arg = self.expr(&convert.expr)?;
+                let charset = charset_named(convert.charset.name)?;
+                let chars = functions::width(&arg);
+                let ty = match charset {
+                    Charset::Binary => ColumnType::varbinary(arg.ty.max_bytes()),
+                    _ => text_of(chars, charset.default_collation()),
+                };
+                Ok(cast_to(arg, ty))
+            }
+            A::Collate(collate) => self.collate(&collate.expr, collate.collation.name),
+            A::Extract(unit, arg) => {
+                let arg = Box::new(self.expr(arg)?);
+                let kind = ExprKind::Extract(unit_of(*unit), arg);
+                Ok(node(kind, ColumnType::bigint(), true))
+            }
+            A::Trim(trim) => {
+                let name = match trim.side {
+                    ast::TrimSide::Both => "TRIM",
+                    ast::TrimSide::Leading => "TRIM_LEADING",
+                    ast::TrimSide::Trailing => "TRIM_TRAILING",
+                };
+                let mut args = vec![self.expr(&trim.from)?];
+                if let Some(what) = &trim.what {
+                    args.push(self.expr(what)?);
+                }
+                self.call(name, args)
+            }
+            A::UserVar(name) => Ok(self.user_variable(name)),
+            A::AssignUserVar(assign) => {
+                let value = self.expr(&assign.value)?;
+                let (ty, nullable) = (value.ty.clone(), value.nullable);
+                let kind = ExprKind::AssignVariable(variable_name(assign.name), Box::new(value));
+                Ok(node(kind, ty, nullable))
+            }
+            A::SystemVar(variable) => {
+                let global = variable.scope == ast::VarScope::Global;
+                let name = match &variable.component {
+                    Some(component) => format!("{}.{}", component.name, variable.name.name),
+                    None => variable.name.name.to_owned(),
+                };
+                self.system.get(global, &name)
+            }
+            A::Func(func) => self.function(func),
+            A::ValuesOf(name) => self.values_of(name),
+            A::Row(_) => Err(SqlError::operand_columns(1)),
+            A::Default => Err(SqlError::not_supported("DEFAULT in an expression")),
+            other => Err(SqlError::not_supported(construct_name(other))),
+        }
+    }
+
+    /// Binds a list of expressions.
+    pub fn list(&mut self, list: &[ast::Expr<'_>]) -> Result<Vec<Expr>> {
+        list.iter().map(|e| self.expr(e)).collect()
+    }
+
+    fn param(&self, at: usize) -> Expr {
+        let unknown = || ColumnType::varchar(255, self.env.collation);
+        let ty = self.env.params.get(at).cloned().unwrap_or_else(unknown);
+        let coercibility = match is_text(&ty) {
+            true => Coercibility::Literal,
+            false => Coercibility::Numeric,
+        };
+        Expr {
+            kind: ExprKind::Param(at),
+            ty,
+            nullable: true,
+            coercibility,
+        }
+    }
+
+    fn user_variable(&self, name: &[u8]) -> Expr {
+        let mut e = node(
+            ExprKind::UserVariable(variable_name(name)),
+            ColumnType::text(Kind::LongText, self.env.collation),
+            true,
+        );
+        e.coercibility = Coercibility::Implicit;
+        e
+    }
+
+    /// A column by name; aliases of the select list serve where allowed.
+    pub fn column(&mut self, name: &ColumnName<'_>) -> Result<Expr> {
+        let database = name.schema.map(|i| i.name);
+        let table = name.table.map(|i| i.name);
+        let column = name.name.name;
+        match self.scope.resolve(database, table, column, self.place) {
+            Ok((slot, position)) => Ok(self.column_at(slot, position)),
+            Err(error) => {
+                let alias = self
+                    .aliases
+                    .iter()
+                    .find(|(alias, _)| table.is_none() && alias.eq_ignore_ascii_case(column));
+                alias.map(|(_, e)| e.clone()).ok_or(error)
+            }
+        }
+    }
+
+    /// The column at a slot and position.
+    pub fn column_at(&self, slot: usize, position: usize) -> Expr {
+        let Some(column) = self.scope.column(slot, position) else {
+            return Expr::null();
+        };
+        let stored = self
+            .scope
+            .sources
+            .get(slot)
+            .is_some_and(|s| matches!(s.origin, Origin::Stored(_)));
+        let load = if stored {
+            load_of(&column.ty)
+        } else {
+            Load::Plain
+        };
+        Expr {
+            kind: ExprKind::Column {
+                slot,
+                column: position,
+                load,
+            },
+            ty: column.ty.clone(),
+            nullable: column.nullable,
+            coercibility: Coercibility::Implicit,
+        }
+    }
+
+    fn values_of(&mut self, name: &ColumnName<'_>) -> Result<Expr> {
+        let table = name.table.map(|i| i.name);
+        let (slot, position) = self
+            .scope
+            .resolve(None, table, name.name.name, self.place)?;
+        let column = self.column_at(slot, position);
+        if !self.values_allowed {
+            return Ok(Expr::null());
+        }
+        Ok(Expr {
+            kind: ExprKind::NewValue {
+                column: position,
+                load: load_of(&column.ty),
+            },
+            nullable: true,
+            ..column
+        })
+    }
+
+    fn unary(&mut self, op: UnaryOp, arg: &ast::Expr<'_>) -> Result<Expr> {
+        // -9223372036854775808 is one literal.
+        if let (UnaryOp::Neg, ast::ExprKind::Literal(ast::Literal::Int(n))) = (op, &arg.kind)
+            && let Some(v) = i64::try_from(-i128::from(*n)).ok()
+        {
+            return Ok(Expr::constant(Value::Int(v), ColumnType::bigint()));
+        }
+        let arg = self.expr(arg)?;
+        Ok(match op {
+            UnaryOp::Plus => arg,
+            UnaryOp::Not => {
+                let nullable = arg.nullable;
+                Expr::boolean(ExprKind::Not(Box::new(arg)), nullable)
+            }
+            UnaryOp::Neg => {
+                let mut ty = number_like(&numeric_operand(&arg).ty);
+                ty.unsigned = false;
+                let nullable = arg.nullable;
+                fold_negation(numeric_operand(&arg), ty, nullable)
+            }
+            UnaryOp::BitNot => {
+                let nullable = arg.nullable;
+                node(
+                    ExprKind::BitNot(Box::new(numeric_operand(&arg))),
+                    ColumnType::bigint_unsigned(),
+                    nullable,
+                )
+            }
+            UnaryOp::Binary => {
+                let length = arg.ty.max_bytes();
+                cast_to(arg, ColumnType::varbinary(length))
+            }
+        })
+    }
+
+    fn binary(&mut self, b: &Binary<'_>) -> Result<Expr> {
+        if let (ast::ExprKind::Row(left), ast::ExprKind::Row(right)) = (&b.left.kind, &b.right.kind)
+        {
+            return self.row_comparison(b.op, left, right);
+        }
+        let (left, right) = (self.expr(&b.left)?, self.expr(&b.right)?);
+        self.operator(b.op, left, right)
+    }
+
+    fn chain(&mut self, chain: &Chain<'_>) -> Result<Expr> {
+        let mut left = self.expr(&chain.first)?;
+        for (op, right) in chain.rest {
+            let right = self.expr(right)?;
+            left = self.operator(*op, left, right)?;
+        }
+        Ok(left)
+    }
+
+    /// `(a, b) = (c, d)` and `<>`: column by column.
+    fn row_comparison(
+        &mut self,
+        op: BinaryOp,
+        left: &[ast::Expr<'_>],
+        right: &[ast::Expr<'_>],
+    ) -> Result<Expr> {
+        if left.len() != right.len() {
+            return Err(SqlError::operand_columns(left.len()));
+        }
+        let one = match op {
+            BinaryOp::Eq | BinaryOp::NotEq => BinaryOp::Eq,
+            BinaryOp::NullSafeEq => BinaryOp::NullSafeEq,
+            _ => return Err(SqlError::not_supported("ordering comparison of rows")),
+        };
+        let mut parts = Vec::with_capacity(left.len());
+        for (a, b) in left.iter().zip(right) {
+            let (a, b) = (self.expr(a)?, self.expr(b)?);
+            parts.push(self.operator(one, a, b)?);
+        }
+        let all = conjunction(parts);
+        Ok(match op {
+            BinaryOp::NotEq => {
+                let nullable = all.nullable;
+                Expr::boolean(ExprKind::Not(Box::new(all)), nullable)
+            }
+            _ => all,
+        })
+    }
+
+    fn operator(&mut self, op: BinaryOp, a: Expr, b: Expr) -> Result<Expr> {
+        let nullable = a.nullable || b.nullable;
+        let arith = match op {
+            BinaryOp::Add => Some(ArithOp::Add),
+            BinaryOp::Sub => Some(ArithOp::Sub),
+            BinaryOp::Mul => Some(ArithOp::Mul),
+            BinaryOp::Div => Some(ArithOp::Div),
+            BinaryOp::IntDiv => Some(ArithOp::IntDiv),
+            BinaryOp::Mod => Some(ArithOp::Mod),
+            _ => None,
+        };
+        if let Some(op) = arith {
+            let (a, b) = (numeric_operand(&a), numeric_operand(&b));
+            let mut ty = arithmetic(op, &a.ty, &b.ty, self.env.div_precision);
+            let signed = porpoise_types::SqlMode::NO_UNSIGNED_SUBTRACTION;
+            if op == ArithOp::Sub && ty.is_integer() && self.env.mode.contains(signed) {
+                ty.unsigned = false;
+            }
+            let divides = matches!(op, ArithOp::Div | ArithOp::IntDiv | ArithOp::Mod);
+            return Ok(node(
+                ExprKind::Arith(op, Box::new([a, b])),
+                ty,
+                nullable || divides,
+            ));
+        }
+        let bit = match op {
+            BinaryOp::BitAnd => Some(BitOp::And),
+            BinaryOp::BitOr => Some(BitOp::Or),
+            BinaryOp::BitXor => Some(BitOp::Xor),
+            BinaryOp::ShiftLeft => Some(BitOp::Shl),
+            BinaryOp::ShiftRight => Some(BitOp::Shr),
+            _ => None,
+        };
+        if let Some(op) = bit {
+            let args = Box::new([numeric_operand(&a), numeric_operand(&b)]);
+            return Ok(node(
+                ExprKind::Bit(op, args),
+                ColumnType::bigint_unsigned(),
+                nullable,
+            ));
+        }
+        let cmp = match op {
+            BinaryOp::Eq => CmpOp::Eq,
+            BinaryOp::NullSafeEq => CmpOp::NullSafe,
+            BinaryOp::NotEq => CmpOp::Ne,
+            BinaryOp::Less => CmpOp::Lt,
+            BinaryOp::LessEq => CmpOp::Le,
+            BinaryOp::Greater => CmpOp::Gt,
+            BinaryOp::GreaterEq => CmpOp::Ge,
+            BinaryOp::Concat => return self.call("CONCAT", vec![a, b]),
+            _ => return Err(SqlError::not_supported("SOUNDS LIKE")),
+        };
+        compare(cmp, a, b)
+    }
+
+    fn logical(&mut self, op: LogicalOp, args: &[ast::Expr<'_>]) -> Result<Expr> {
+        let args = self.list(args)?;
+        let nullable = args.iter().any(|a| a.nullable);
+        Ok(match op {
+            LogicalOp::And => Expr::boolean(ExprKind::And(args), nullable),
+            LogicalOp::Or => Expr::boolean(ExprKind::Or(args), nullable),
+            LogicalOp::Xor => {
+                let mut args = args.into_iter();
+                let Some(mut left) = args.next() else {
+                    return Ok(Expr::null());
+                };
+                for right in args {
+                    left = Expr::boolean(ExprKind::Xor(Box::new([left, right])), nullable);
+                }
+                left
+            }
+        })
+    }
+
+    fn like(&mut self, like: &ast::Like<'_>) -> Result<Expr> {
+        let (arg, pattern) = (self.expr(&like.expr)?, self.expr(&like.pattern)?);
+        let escape = match &like.escape {
+            None => Some(b'\\'),
+            Some(e) => match self.expr(e)?.as_const() {
+                Some(Value::Bytes(text)) if text.len() <= 1 => text.first().copied(),
+                _ => return Err(SqlError::wrong_arguments("ESCAPE")),
+            },
+        };
+        let (collation, _) = collation_of_two(&arg, &pattern, "like")?;
+        let nullable = arg.nullable || pattern.nullable;
+        let kind = ExprKind::Like {
+            args: Box::new([arg, pattern]),
+            escape,
+            collation,
+            negated: like.not,
+        };
+        Ok(Expr::boolean(kind, nullable))
+    }
+
+    fn in_list(
+        &mut self,
+        arg: &ast::Expr<'_>,
+        list: &[ast::Expr<'_>],
+        negated: bool,
+    ) -> Result<Expr> {
+        if let ast::ExprKind::Row(left) = &arg.kind {
+            return self.row_in_list(left, list, negated);
+        }
+        let arg = self.expr(arg)?;
+        let mut items = Vec::with_capacity(list.len());
+        for item in list {
+            let item = self.expr(item)?;
+            items.push((comparison(&arg, &item, "IN")?, item));
+        }
+        let nullable = arg.nullable || items.iter().any(|(_, e)| e.nullable);
+        let kind = ExprKind::In {
+            arg: Box::new(arg),
+            list: items,
+            negated,
+        };
+        Ok(Expr::boolean(kind, nullable))
+    }
+
+    /// `(a, b) IN ((1, 2), (3, 4))`: an OR of row comparisons.
+    fn row_in_list(
+        &mut self,
+        left: &[ast::Expr<'_>],
+        list: &[ast::Expr<'_>],
+        negated: bool,
+    ) -> Result<Expr> {
+        let mut any = Vec::with_capacity(list.len());
+        for item in list {
+            let ast::ExprKind::Row(right) = &item.kind else {
+                return Err(SqlError::operand_columns(left.len()));
+            };
+            any.push(self.row_comparison(BinaryOp::Eq, left, right)?);
+        }
+        let nullable = any.iter().any(|e| e.nullable);
+        let found = Expr::boolean(ExprKind::Or(any), nullable);
+        Ok(match negated {
+            true => Expr::boolean(ExprKind::Not(Box::new(found)), nullable),
+            false => found,
+        })
+    }
+
+    fn case(&mut self, case: &ast::Case<'_>) -> Result<Expr> {
+        let mut whens = Vec::with_capacity(case.arms.len());
+        for (when, then) in case.arms {
+            let mut condition = self.expr(when)?;
+            if let Some(operand) = &case.operand {
+                condition = compare(CmpOp::Eq, self.expr(operand)?, condition)?;
+            }
+            let result = self.expr(then)?;
+            whens.push(When { condition, result });
+        }
+        let otherwise = case.otherwise.as_ref().map(|e| self.expr(e)).transpose()?;
+        Ok(self.cases(whens, otherwise))
+    }
+
+    fn cases(&self, whens: Vec<When>, otherwise: Option<Expr>) -> Expr {
+        let mut branches: Vec<&Expr> = whens.iter().map(|w| &w.result).collect();
+        branches.extend(otherwise.as_ref());
+        let ty = merged(&branches, self.env.collation);
+        let nullable = otherwise.is_none() || branches.iter().any(|b| b.nullable);
+        let coercibility = branches.iter().map(|b| b.coercibility).min();
+        let otherwise = otherwise.map(Box::new);
+        let mut e = node(ExprKind::Case { whens, otherwise }, ty, nullable);
+        e.coercibility = coercibility.unwrap_or(Coercibility::Literal);
+        e
+    }
+
+    fn interval(
+        &mut self,
+        date: &ast::Expr<'_>,
+        amount: &ast::Expr<'_>,
+        unit: Unit,
+        negative: bool,
+    ) -> Result<Expr> {
+        let (date, amount) = (self.expr(date)?, self.expr(amount)?);
+        let clock = !matches!(
+            unit,
+            Unit::Day | Unit::Week | Unit::Month | Unit::Quarter | Unit::Year | Unit::YearMonth
+        );
+        let fraction = matches!(
+            unit,
+            Unit::Microsecond
+                | Unit::SecondMicrosecond
+                | Unit::MinuteMicrosecond
+                | Unit::HourMicrosecond
+                | Unit::DayMicrosecond
+        ) || (unit == Unit::Second && amount.ty.kind == Kind::Decimal);
+        let fsp = if fraction { 6 } else { date.ty.decimals.min(6) };
+        let ty = match date.ty.kind {
+            Kind::Date if !clock => ColumnType::date(),
+            Kind::Date => ColumnType::datetime(if fraction { 6 } else { 0 }),
+            Kind::DateTime | Kind::Timestamp => ColumnType::datetime(fsp),
+            Kind::Time => ColumnType::time(fsp),
+            _ => ColumnType::varchar(29, self.env.collation),
+        };
+        let kind = ExprKind::DateAdd {
+            args: Box::new([date, amount]),
+            unit,
+            negative,
+        };
+        Ok(node(kind, ty, true))
+    }
+
+    fn cast(&mut self, cast: &Cast<'_>) -> Result<Expr> {
+        let arg = self.expr(&cast.expr)?;
+        let ty = cast_type(&cast.ty, &arg, self.env.collation)?;
+        Ok(cast_to(arg, ty))
+    }
+
+    fn collate(&mut self, arg: &ast::Expr<'_>, name: &str) -> Result<Expr> {
+        let mut arg = self.expr(arg)?;
+        let unknown = || SqlError::new(1273, "HY000", format!("Unknown collation: '{name}'"));
+        let collation = Collation::by_name(name).ok_or_else(unknown)?;
+        if !is_text(&arg.ty) {
+            let chars = functions::width(&arg);
+            arg = cast_to(arg, text_of(chars, collation));
+        } else if arg.ty.collation.charset() != collation.charset() {
+            let text = format!(
+                "COLLATION '{name}' is not valid for CHARACTER SET '{}'",
+                arg.ty.collation.charset().name()
+            );
+            return Err(SqlError::new(1253, "42000", text));
+        }
+        // A node of its own: the column beneath keeps its declared collation.
+        let mut ty = match arg.ty.kind {
+            Kind::Enum | Kind::Set => text_of(functions::width(&arg), collation),
+            _ => arg.ty.clone(),
+        };
+        ty.collation = collation;
+        let mut e = cast_to(arg, ty);
+        e.coercibility = Coercibility::Explicit;
+        Ok(e)
+    }
+
+    fn function(&mut self, f: &Func<'_>) -> Result<Expr> {
+        let name = f.name.name;
+        if f.over.is_some() {
+            return Err(SqlError::not_supported("window functions"));
+        }
+        if let Some(kind) = aggregate_kind(name, f.star) {
+            return self.aggregate(kind, f);
+        }
+        if f.distinct || f.star {
+            return Err(SqlError::wrong_arguments(name));
+        }
+        let args = f.args;
+        let upper = name.to_ascii_uppercase();
+        match (upper.as_str(), args) {
+            ("IF", [condition, then, otherwise]) => {
+                let condition = self.expr(condition)?;
+                let result = self.expr(then)?;
+                let otherwise = self.expr(otherwise)?;
+                Ok(self.cases(vec![When { condition, result }], Some(otherwise)))
+            }
+            ("IFNULL", [_, _]) | ("COALESCE", [_, ..]) => {
+                let args = self.list(args)?;
+                let branches: Vec<&Expr> = args.iter().collect();
+                let ty = merged(&branches, self.env.collation);
+                let nullable = args.iter().all(|a| a.nullable);
+                let coercibility = args.iter().map(|a| a.coercibility).min();
+                let mut e = node(ExprKind::Coalesce(args), ty, nullable);
+                e.coercibility = coercibility.unwrap_or(Coercibility::Literal);
+                Ok(e)
+            }
+            ("NULLIF", [a, b]) => {
+                let (a, b) = (self.expr(a)?, self.expr(b)?);
+                let how = comparison(&a, &b, "nullif")?;
+                let ty = a.ty.clone();
+                Ok(node(ExprKind::NullIf(how, Box::new([a, b])), ty, true))
+            }
+            ("ISNULL", [arg]) => {
+                let kind = ExprKind::Is {
+                    arg: Box::new(self.expr(arg)?),
+                    truth: Truth::Null,
+                    negated: false,
+                };
+                Ok(Expr::boolean(kind, false))
+            }
+            ("MOD", [a, b]) => {
+                let (a, b) = (self.expr(a)?, self.expr(b)?);
+                self.operator(BinaryOp::Mod, a, b)
+            }
+            ("ADDDATE", [date, days]) => self.interval(date, days, Unit::Day, false),
+            ("SUBDATE", [date, days]) => self.interval(date, days, Unit::Day, true),
+            _ => {
+                let args = self.list(args)?;
+                self.call(name, args)
+            }
+        }
+    }
+
+    /// A call of a registered function.
+    pub fn call(&self, name: &str, args: Vec<Expr>) -> Result<Expr> {
+        let function: &'static Function =
+            functions::find(name).ok_or_else(|| SqlError::unknown_function(name))?;
+        let (least, most) = function.args;
+        if args.len() < least || args.len() > most {
+            return Err(SqlError::argument_count(name));
+        }
+        let ty = (function.ty)(&args, self.env.collation);
+        let nullable = match function.nullable {
+            Nullable::IfArgument => args.iter().any(|a| a.nullable),
+            Nullable::Always => true,
+            Nullable::Never => false,
+        };
+        let textual = args.iter().filter(|a| is_text(&a.ty));
+        let coercibility = match (is_text(&ty), args.is_empty()) {
+            (true, true) => Coercibility::System,
+            (true, false) => textual
+                .map(|a| a.coercibility)
+                .min()
+                .unwrap_or(Coercibility::Literal),
+            (false, _) => Coercibility::Numeric,
+        };
+        Ok(Expr {
+            kind: ExprKind::Call(function, args),
+            ty,
+            nullable,
+            coercibility,
+        })
+    }
+
+    fn aggregate(&mut self, kind: AggregateKind, f: &Func<'_>) -> Result<Expr> {
+        let Some(found) = self.aggregates.take() else {
+            return Err(SqlError::new(
+                1111,
+                "HY000",
+                "Invalid use of group function",
+            ));
+        };
+        // Arguments of an aggregate cannot hold another one.
+        let arg = match f.args {
+            [] if kind == AggregateKind::CountRows => Ok(None),
+            [arg] => self.expr(arg).map(Some),
+            _ => Err(SqlError::argument_count(f.name.name)),
+        };
+        let aggregates = self.aggregates.insert(found);
+        let arg = arg?;
+        let ty = aggregate_type(kind, arg.as_ref());
+        aggregates.list.push(Aggregate {
+            kind,
+            arg,
+            distinct: f.distinct,
+            ty: ty.clone(),
+        });
+        let at = aggregates.list.len() - 1;
+        let counts = matches!(kind, AggregateKind::CountRows | AggregateKind::Count);
+        let mut e = node(ExprKind::Aggregate(at), ty, !counts);
+        e.coercibility = Coercibility::Implicit;
+        Ok(e)
+    }
+}
+
+/// A node that is neither column nor literal.
+pub fn node(kind: ExprKind, ty: ColumnType, nullable: bool) -> Expr {
+    Expr {
+        kind,
+        ty,
+        nullable,
+        coercibility: Coercibility::Literal,
+    }
+}
+
+/// A comparison of two bound expressions.
+pub fn compare(op: CmpOp, a: Expr, b: Expr) -> Result<Expr> {
+    let how = comparison(&a, &b, "=")?;
+    let nullable = op != CmpOp::NullSafe && (a.nullable || b.nullable);
+    Ok(Expr::boolean(
+        ExprKind::Compare(op, how, Box::new([a, b])),
+        nullable,
+    ))
+}
+
+/// AND of conditions.
+pub fn conjunction(mut parts: Vec<Expr>) -> Expr {
+    if parts.len() == 1 {
+        return parts.pop().unwrap_or_else(Expr::null);
+    }
+    let nullable = parts.iter().any(|p| p.nullable);
+    Expr::boolean(ExprKind::And(parts), nullable)
+}
+
+/// A conversion to `ty`.
+pub fn cast_to(arg: Expr, ty: ColumnType) -> Expr {
+    let coercibility = match arg.coercibility {
+        Coercibility::Numeric | Coercibility::Ignorable => Coercibility::Literal,
+        other => other,
+    };
+    Expr {
+        kind: ExprKind::Cast(Box::new(arg)),
+        ty,
+        nullable: true,
+        coercibility,
+    }
+}
+
+/// An operand where a number is wanted: ENUM and SET give their numbers.
+fn numeric_operand(e: &Expr) -> Expr {
+    let mut e = e.clone();
+    if let (ExprKind::Column { load, .. }, Kind::Enum | Kind::Set) = (&mut e.kind, e.ty.kind) {
+        *load = Load::Plain;
+        e.ty = ColumnType::bigint_unsigned();
+    }
+    e
+}
+
+/// The negation of a constant is a constant.
+fn fold_negation(arg: Expr, ty: ColumnType, nullable: bool) -> Expr {
+    let folded = match arg.as_const() {
+        Some(Value::Decimal(d)) => Some(Value::Decimal(d.neg())),
+        Some(Value::Double(d)) => Some(Value::Double(-d)),
+        _ => None,
+    };
+    match folded {
+        Some(value) => Expr::constant(value, arg.ty),
+        None => node(ExprKind::Negate(Box::new(arg)), ty, nullable),
+    }
+}
+
+fn variable_name(name: &[u8]) -> std::sync::Arc<str> {
+    String::from_utf8_lossy(name).to_lowercase().into()
+}
+
+fn aggregate_kind(name: &str, star: bool) -> Option<AggregateKind> {
+    let is = |n: &str| name.eq_ignore_ascii_case(n);
+    Some(match () {
+        () if is("COUNT") && star => AggregateKind::CountRows,
+        () if is("COUNT") => AggregateKind::Count,
+        () if is("SUM") => AggregateKind::Sum,
+        () if is("AVG") => AggregateKind::Avg,
+        () if is("MIN") => AggregateKind::Min,
+        () if is("MAX") => AggregateKind::Max,
+        () => return None,
+    })
+}
+
+fn aggregate_type(kind: AggregateKind, arg: Option<&Expr>) -> ColumnType {
+    let arg = arg.map_or_else(ColumnType::bigint, |e| e.ty.clone());
+    let number = number_like(&arg);
+    match kind {
+        AggregateKind::CountRows | AggregateKind::Count => ColumnType::bigint(),
+        AggregateKind::Min | AggregateKind::Max => arg,
+        _ if number.kind == Kind::Double => ColumnType::double(),
+        AggregateKind::Sum => {
+            let (precision, scale) = super::types::precision(&number);
+            ColumnType::decimal(precision.saturating_add(22).min(65), scale)
+        }
+        AggregateKind::Avg => {
+            let (precision, scale) = super::types::precision(&number);
+            let scale = scale.saturating_add(4).min(30);
+            ColumnType::decimal(precision.saturating_add(4).min(65), scale)
+        }
+    }
+}
+
+/// The character set of that name; 1115 when there is none.
+pub fn charset_named(name: &str) -> Result<Charset> {
+    let unknown = || SqlError::new(1115, "42000", format!("Unknown character set: '{name}'"));
+    Charset::by_name(name).ok_or_else(unknown)
+}
+
+fn cast_type(ty: &ast::DataType<'_>, arg: &Expr, connection: Collation) -> Result<ColumnType> {
+    let length = ty.length.map(|l| u32::try_from(l).unwrap_or(u32::MAX));
+    let fsp = u8::try_from(ty.length.unwrap_or(0).min(6)).unwrap_or(0);
+    Ok(match ty.kind {
+        TypeKind::Int | TypeKind::BigInt if ty.unsigned => ColumnType::bigint_unsigned(),
+        TypeKind::Int | TypeKind::BigInt => ColumnType::bigint(),
+        TypeKind::Decimal => {
+            let precision = u8::try_from(ty.length.unwrap_or(10).min(65)).unwrap_or(65);
+            let scale = u8::try_from(ty.decimals.unwrap_or(0).min(30)).unwrap_or(30);
+            ColumnType::decimal(precision.max(1), scale)
+        }
+        TypeKind::Double | TypeKind::Real => ColumnType::double(),
+        TypeKind::Float => ColumnType::float(),
+        TypeKind::Date => ColumnType::date(),
+        TypeKind::DateTime => ColumnType::datetime(fsp),
+        TypeKind::Time => ColumnType::time(fsp),
+        TypeKind::Year => ColumnType::year(),
+        TypeKind::Json => ColumnType::json(),
+        TypeKind::Binary => match length {
+            Some(length) => ColumnType::binary(length),
+            None => ColumnType::varbinary(arg.ty.max_bytes()),
+        },
+        TypeKind::Char => {
+            let collation = match &ty.charset {
+                Some(charset) => charset_named(charset.name)?.default_collation(),
+                None => connection,
+            };
+            match length {
+                Some(length) => ColumnType::varchar(length, collation),
+                None => text_of(functions::width(arg), collation),
+            }
+        }
+        _ => return Err(SqlError::not_supported("this target type of CAST")),
+    })
+}
+
+fn unit_of(unit: IntervalUnit) -> Unit {
+    match unit {
+        IntervalUnit::Microsecond => Unit::Microsecond,
+        IntervalUnit::Second => Unit::Second,
+        IntervalUnit::Minute => Unit::Minute,
+        IntervalUnit::Hour => Unit::Hour,
+        IntervalUnit::Day => Unit::Day,
+        IntervalUnit::Week => Unit::Week,
+        IntervalUnit::Month => Unit::Month,
+        IntervalUnit::Quarter => Unit::Quarter,
+        IntervalUnit::Year => Unit::Year,
+        IntervalUnit::SecondMicrosecond => Unit::SecondMicrosecond,
+        IntervalUnit::MinuteMicrosecond => Unit::MinuteMicrosecond,
+        IntervalUnit::MinuteSecond => Unit::MinuteSecond,
+        IntervalUnit::HourMicrosecond => Unit::HourMicrosecond,
+        IntervalUnit::HourSecond => Unit::HourSecond,
+        IntervalUnit::HourMinute => Unit::HourMinute,
+        IntervalUnit::DayMicrosecond => Unit::DayMicrosecond,
+        IntervalUnit::DaySecond => Unit::DaySecond,
+        IntervalUnit::DayMinute => Unit::DayMinute,
+        IntervalUnit::DayHour => Unit::DayHour,
+        IntervalUnit::YearMonth => Unit::YearMonth,
+    }
+}
+
+fn construct_name(kind: &ast::ExprKind<'_>) -> &'static str {
+    use ast::ExprKind as A;
+    match kind {
+        A::Regexp(_) => "REGEXP",
+        A::InQuery(_) | A::Exists(_) | A::Subquery(_) | A::Quantified(_) => "subqueries",
+        A::MemberOf(_) | A::JsonValue(_) | A::JsonPath(_) => "JSON expressions",
+        A::Match(_) => "MATCH ... AGAINST",
+        A::CharUsing(_) => "CHAR()",
+        A::WeightString(_) => "WEIGHT_STRING()",
+        A::TimestampArith(_) => "TIMESTAMPADD and TIMESTAMPDIFF",
+        A::GetFormat(..) => "GET_FORMAT()",
+        A::DefaultOf(_) => "DEFAULT()",
+        _ => "this expression",
+    }
+}

@@ -1,0 +1,165 @@
+//! Literals: their values and natural types (manual, "Literal Values").
+
+use crate::error::{Result, SqlError};
+use crate::expr::{Coercibility, Expr};
+use crate::parse::ast::Literal;
+use porpoise_types::temporal::DateRules;
+use porpoise_types::{
+    Charset, Collation, ColumnType, Date, DateTime, Decimal, Kind, SqlMode, Time, Value,
+};
+
+/// The value of a literal with its type.
+pub fn literal(lit: &Literal<'_>, connection: Collation, mode: SqlMode) -> Result<Expr> {
+    Ok(match lit {
+        Literal::Null => Expr::null(),
+        Literal::Bool(b) => boolean(*b),
+        Literal::Int(n) => integer(*n),
+        Literal::Decimal(text) => decimal(text),
+        Literal::Float(text) => {
+            let value: f64 = text.parse().unwrap_or(f64::INFINITY);
+            if !value.is_finite() {
+                let message = format!("Illegal double '{text}' value found during parsing");
+                return Err(SqlError::new(1367, "22007", message));
+            }
+            Expr::constant(Value::Double(value), ColumnType::double())
+        }
+        Literal::String(bytes) => string(bytes, connection),
+        Literal::Introduced(s) => introduced(s.charset, s.bytes)?,
+        Literal::Hex(bytes) | Literal::Bit(bytes) => string(bytes, Collation::BINARY),
+        Literal::Date(text) => date(text, mode)?,
+        Literal::Time(text) => time(text)?,
+        Literal::Timestamp(text) => timestamp(text, mode)?,
+    })
+}
+
+fn boolean(b: bool) -> Expr {
+    let mut ty = ColumnType::bigint();
+    ty.length = 1;
+    Expr::constant(Value::Int(i64::from(b)), ty)
+}
+
+/// An unsigned literal is signed where it fits.
+pub fn integer(n: u64) -> Expr {
+    match i64::try_from(n) {
+        Ok(v) => Expr::constant(Value::Int(v), ColumnType::bigint()),
+        Err(_) => Expr::constant(Value::UInt(n), ColumnType::bigint_unsigned()),
+    }
+}
+
+fn decimal(text: &str) -> Expr {
+    match Decimal::parse(text.as_bytes()) {
+        Ok(value) => {
+            let precision = value.precision().max(value.scale()).max(1);
+            Expr::constant(
+                Value::Decimal(value),
+                ColumnType::decimal(precision, value.scale()),
+            )
+        }
+        Err(_) => {
+            // More digits than a decimal holds: MySQL takes the nearest it has.
+            let value = text.parse::<f64>().unwrap_or(0.0);
+            Expr::constant(Value::Double(value), ColumnType::double())
+        }
+    }
+}
+
+/// A string of a collation; its type is as long as its text.
+pub fn string(bytes: &[u8], collation: Collation) -> Expr {
+    let chars = collation.charset().char_count(bytes);
+    let length = u32::try_from(chars).unwrap_or(u32::MAX);
+    let ty = if collation == Collation::BINARY {
+        ColumnType::varbinary(length)
+    } else {
+        ColumnType::varchar(length, collation)
+    };
+    Expr::constant(Value::Bytes(bytes.to_vec()), ty)
+}
+
+fn introduced(charset: &str, bytes: &[u8]) -> Result<Expr> {
+    let unknown = || {
+        let text = format!("Unknown character set: '{charset}'");
+        SqlError::new(1115, "42000", text)
+    };
+    let charset = Charset::by_name(charset).ok_or_else(unknown)?;
+    if charset.validate(bytes).is_err() {
+        let shown = bytes.iter().take(6).map(|b| format!("{b:02X}"));
+        let text = format!(
+            "Invalid {} character string: '{}'",
+            charset.name(),
+            shown.collect::<String>()
+        );
+        return Err(SqlError::new(1300, "HY000", text));
+    }
+    Ok(string(bytes, charset.default_collation()))
+}
+
+fn incorrect(kind: &str, text: &[u8]) -> SqlError {
+    let text = String::from_utf8_lossy(text);
+    SqlError::new(1525, "HY000", format!("Incorrect {kind} value: '{text}'"))
+}
+
+fn date(text: &[u8], mode: SqlMode) -> Result<Expr> {
+    let value = Date::parse(text, DateRules::of(mode)).ok_or_else(|| incorrect("DATE", text))?;
+    Ok(temporal(Value::Date(value), ColumnType::date()))
+}
+
+fn fsp_of(text: &[u8]) -> u8 {
+    let digits = text.rsplit(|b| *b == b'.').next().unwrap_or_default();
+    match text.contains(&b'.') {
+        true => u8::try_from(digits.len().min(6)).unwrap_or(6),
+        false => 0,
+    }
+}
+
+fn time(text: &[u8]) -> Result<Expr> {
+    let parsed = Time::parse(text).ok_or_else(|| incorrect("TIME", text))?;
+    Ok(temporal(
+        Value::Time(parsed.value),
+        ColumnType::time(fsp_of(text)),
+    ))
+}
+
+fn timestamp(text: &[u8], mode: SqlMode) -> Result<Expr> {
+    let parsed = DateTime::parse(text, DateRules::of(mode));
+    let parsed = parsed.ok_or_else(|| incorrect("DATETIME", text))?;
+    Ok(temporal(
+        Value::DateTime(parsed.value),
+        ColumnType::datetime(fsp_of(text)),
+    ))
+}
+
+fn temporal(value: Value, ty: ColumnType) -> Expr {
+    Expr {
+        kind: crate::expr::ExprKind::Const(value),
+        ty,
+        nullable: false,
+        coercibility: Coercibility::Numeric,
+    }
+}
+
+/// The type that a parameter of a value's kind has, before a statement says
+/// what it wants.
+pub fn natural_type(value: &Value, collation: Collation) -> ColumnType {
+    match value {
+        Value::Null => ColumnType::null(),
+        Value::Int(_) => ColumnType::bigint(),
+        Value::UInt(_) => ColumnType::bigint_unsigned(),
+        Value::Double(_) => ColumnType::double(),
+        Value::Decimal(d) => ColumnType::decimal(d.precision().max(d.scale()).max(1), d.scale()),
+        Value::Bytes(b) => {
+            let length = u32::try_from(b.len()).unwrap_or(u32::MAX);
+            match collation == Collation::BINARY {
+                true => ColumnType::varbinary(length),
+                false => ColumnType::varchar(length, collation),
+            }
+        }
+        Value::Date(_) => ColumnType::date(),
+        Value::DateTime(d) => ColumnType::datetime(if d.micros() == 0 { 0 } else { 6 }),
+        Value::Time(t) => ColumnType::time(if t.micros() == 0 { 0 } else { 6 }),
+    }
+}
+
+/// Whether a type is a fixed kind of text that a literal may stand in for.
+pub fn is_character(ty: &ColumnType) -> bool {
+    matches!(ty.kind, Kind::Char | Kind::VarChar) && ty.collation != Collation::BINARY
+}

@@ -1,0 +1,223 @@
+//! From the parser's tree to bound expressions and plans.
+//!
+//! Binding resolves names against the tables of a statement, works out every
+//! expression's type, collation and way of comparison by MySQL's rules, and
+//! folds what is constant. What comes out owns all it needs.
+//!
+//! Invariants:
+//! 1. A name that fits two tables is 1052, one that fits none 1054, and the
+//!    message says in which clause.
+//! 2. Nothing here reads a row or takes a lock.
+
+pub mod expr;
+pub mod literal;
+pub mod types;
+
+use crate::error::{Result, SqlError};
+use crate::virtual_tables::VirtualTable;
+use porpoise_rows::catalog::Table;
+use porpoise_types::{Collation, ColumnType, SqlMode};
+use std::sync::Arc;
+
+/// Where the rows of a table of the statement come from.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// A stored table.
+    Stored(Arc<Table>),
+    /// Rows made when they are asked for.
+    Virtual(&'static VirtualTable),
+}
+
+/// A column as names see it.
+#[derive(Clone, Debug)]
+pub struct ScopeColumn {
+    /// The name.
+    pub name: String,
+    /// The type.
+    pub ty: ColumnType,
+    /// Whether it can be NULL.
+    pub nullable: bool,
+}
+
+/// A table of the statement.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The name in the statement: alias, or table name.
+    pub alias: String,
+    /// The database's name; empty where an alias was given.
+    pub database: String,
+    /// Its rows.
+    pub origin: Origin,
+    /// Its columns.
+    pub columns: Vec<ScopeColumn>,
+}
+
+impl Source {
+    /// A stored table under a name.
+    pub fn stored(table: Arc<Table>, alias: Option<&str>) -> Source {
+        let columns = table.columns.iter().map(|c| ScopeColumn {
+            name: c.name.clone(),
+            ty: c.ty.clone(),
+            nullable: c.nullable,
+        });
+        Source {
+            alias: alias.unwrap_or(&table.name).to_owned(),
+            database: table.database.clone(),
+            columns: columns.collect(),
+            origin: Origin::Stored(table),
+        }
+    }
+
+    /// The stored table, if it is one.
+    pub fn table(&self) -> Option<&Arc<Table>> {
+        match &self.origin {
+            Origin::Stored(table) => Some(table),
+            Origin::Virtual(_) => None,
+        }
+    }
+}
+
+/// The tables whose columns an expression may name.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    /// The tables; the position is the slot in a row.
+    pub sources: Vec<Source>,
+}
+
+/// Tables of one statement at most (MySQL's own limit is 61).
+pub const MAX_TABLES: usize = 61;
+
+impl Scope {
+    /// Adds a table; 1066 when its name is taken.
+    pub fn add(&mut self, source: Source) -> Result<usize> {
+        let same = |s: &Source| {
+            s.alias.eq_ignore_ascii_case(&source.alias) && s.database == source.database
+        };
+        if self.sources.iter().any(same) {
+            let text = format!("Not unique table/alias: '{}'", source.alias);
+            return Err(SqlError::new(1066, "42000", text));
+        }
+        if self.sources.len() >= MAX_TABLES {
+            let text = "Too many tables; MySQL can only use 61 tables in a join";
+            return Err(SqlError::new(1116, "HY000", text));
+        }
+        self.sources.push(source);
+        Ok(self.sources.len() - 1)
+    }
+
+    /// Slot and position of a column; `place` goes into messages.
+    pub fn resolve(
+        &self,
+        database: Option<&str>,
+        table: Option<&str>,
+        column: &str,
+        place: &str,
+    ) -> Result<(usize, usize)> {
+        let mut found = None;
+        for (slot, source) in self.sources.iter().enumerate() {
+            if table.is_some_and(|t| !t.eq_ignore_ascii_case(&source.alias))
+                || database.is_some_and(|d| d != source.database)
+            {
+                continue;
+            }
+            let position = source
+                .columns
+                .iter()
+                .position(|c| c.name.eq_ignore_ascii_case(column));
+            if let Some(position) = position {
+                if found.is_some() {
+                    return Err(SqlError::ambiguous(column, place));
+                }
+                found = Some((slot, position));
+            }
+        }
+        found.ok_or_else(|| {
+            let parts = [database, table, Some(column)];
+            let name: Vec<&str> = parts.into_iter().flatten().collect();
+            SqlError::unknown_column(&name.join("."), place)
+        })
+    }
+
+    /// The column at a slot and position.
+    pub fn column(&self, slot: usize, position: usize) -> Option<&ScopeColumn> {
+        self.sources.get(slot)?.columns.get(position)
+    }
+}
+
+/// An aggregate function of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AggregateKind {
+    /// COUNT(*).
+    CountRows,
+    /// COUNT(e).
+    Count,
+    /// SUM(e).
+    Sum,
+    /// AVG(e).
+    Avg,
+    /// MIN(e).
+    Min,
+    /// MAX(e).
+    Max,
+}
+
+/// One aggregate of a query.
+#[derive(Clone, Debug)]
+pub struct Aggregate {
+    /// Which.
+    pub kind: AggregateKind,
+    /// Its argument; absent for COUNT(*).
+    pub arg: Option<crate::expr::Expr>,
+    /// DISTINCT.
+    pub distinct: bool,
+    /// The type of the result.
+    pub ty: ColumnType,
+}
+
+/// What binding depends on besides names.
+#[derive(Clone, Debug)]
+pub struct BindEnv {
+    /// The session's SQL mode.
+    pub mode: SqlMode,
+    /// `collation_connection`.
+    pub collation: Collation,
+    /// Types of the parameters, in order; fewer than there are when they are
+    /// not known yet (PREPARE): the rest are text.
+    pub params: Vec<ColumnType>,
+    /// The default database.
+    pub database: Option<String>,
+    /// `div_precision_increment`.
+    pub div_precision: u8,
+}
+
+/// Where aggregates met while binding go.
+#[derive(Clone, Debug, Default)]
+pub struct Aggregates {
+    /// Those found, in order.
+    pub list: Vec<Aggregate>,
+}
+
+/// Binds expressions of one clause.
+pub struct Binder<'s> {
+    /// The tables.
+    pub scope: &'s Scope,
+    /// The rest.
+    pub env: &'s BindEnv,
+    /// The clause, for messages ("field list", "where clause", ...).
+    pub place: &'static str,
+    /// Where aggregates go; `None` where they are not allowed (1111).
+    pub aggregates: Option<&'s mut Aggregates>,
+    /// VALUES(col) means the row to be inserted: columns of slot 0.
+    pub values_allowed: bool,
+    /// Values of system variables, by scope and name.
+    pub system: &'s dyn SystemVariables,
+    /// Select-list names that HAVING and ORDER BY may use: name and
+    /// expression.
+    pub aliases: &'s [(String, crate::expr::Expr)],
+}
+
+/// Looks up `@@name` while binding.
+pub trait SystemVariables {
+    /// The value and type of a variable; 1193 when there is none.
+    fn get(&self, global: bool, name: &str) -> Result<crate::expr::Expr>;
+}

@@ -1,0 +1,177 @@
+//! Types and collations of compound expressions (manual, "Type Conversion in
+//! Expression Evaluation", "Collation Coercibility in Expressions").
+
+use crate::error::{Result, SqlError};
+use crate::expr::{ArithOp, Coercibility, Expr};
+use crate::functions::{common_collation, text_of, width};
+use porpoise_types::{Collation, ColumnType, CompareAs, Kind, comparison_type};
+
+/// Whether a value of this type is text in some character set or bytes.
+pub fn is_text(ty: &ColumnType) -> bool {
+    ty.is_string() || ty.is_binary() || ty.is_blob() || matches!(ty.kind, Kind::Enum | Kind::Set)
+}
+
+/// The collation on which two operands agree; 1267 when they cannot.
+pub fn collation_of_two(a: &Expr, b: &Expr, operation: &str) -> Result<(Collation, Coercibility)> {
+    if !is_text(&b.ty) || a.ty.collation == b.ty.collation {
+        return Ok((a.ty.collation, a.coercibility.min(b.coercibility)));
+    }
+    if !is_text(&a.ty) {
+        return Ok((b.ty.collation, b.coercibility));
+    }
+    match a.coercibility.cmp(&b.coercibility) {
+        std::cmp::Ordering::Less => return Ok((a.ty.collation, a.coercibility)),
+        std::cmp::Ordering::Greater => return Ok((b.ty.collation, b.coercibility)),
+        std::cmp::Ordering::Equal => {}
+    }
+    for (one, other) in [(a, b), (b, a)] {
+        if one.ty.collation == Collation::BINARY {
+            return Ok((Collation::BINARY, one.coercibility));
+        }
+        // Unicode wins over a smaller character set, `_bin` over its sibling.
+        let same_set = one.ty.collation.charset() == other.ty.collation.charset();
+        if !same_set
+            && one.ty.collation.charset().max_len() > other.ty.collation.charset().max_len()
+        {
+            return Ok((one.ty.collation, one.coercibility));
+        }
+        if same_set
+            && one.coercibility != Coercibility::Explicit
+            && one.ty.collation.name().ends_with("_bin")
+        {
+            return Ok((one.ty.collation, one.coercibility));
+        }
+    }
+    let describe = |e: &Expr| {
+        let level = match e.coercibility {
+            Coercibility::Explicit => "EXPLICIT",
+            Coercibility::None => "NONE",
+            Coercibility::Implicit => "IMPLICIT",
+            Coercibility::System => "SYSCONST",
+            Coercibility::Literal => "COERCIBLE",
+            Coercibility::Numeric => "NUMERIC",
+            Coercibility::Ignorable => "IGNORABLE",
+        };
+        format!("({},{level})", e.ty.collation.name())
+    };
+    let text = format!(
+        "Illegal mix of collations {} and {} for operation '{operation}'",
+        describe(a),
+        describe(b)
+    );
+    Err(SqlError::new(1267, "HY000", text))
+}
+
+/// How two operands compare.
+pub fn comparison(a: &Expr, b: &Expr, operation: &str) -> Result<CompareAs> {
+    let how = comparison_type(&a.ty, &b.ty);
+    if !matches!(how, CompareAs::Bytes(_)) {
+        return Ok(how);
+    }
+    let (collation, _) = collation_of_two(a, b, operation)?;
+    Ok(CompareAs::Bytes(collation))
+}
+
+/// The type of `a op b` (manual, "Arithmetic Operators").
+pub fn arithmetic(op: ArithOp, a: &ColumnType, b: &ColumnType, increment: u8) -> ColumnType {
+    let (a, b) = (number_like(a), number_like(b));
+    let unsigned = a.unsigned || b.unsigned;
+    if op == ArithOp::IntDiv {
+        let mut ty = ColumnType::bigint();
+        ty.unsigned = unsigned;
+        return ty;
+    }
+    if a.kind == Kind::Double || b.kind == Kind::Double {
+        return ColumnType::double();
+    }
+    if a.is_integer() && b.is_integer() && op != ArithOp::Div {
+        let mut ty = ColumnType::bigint();
+        ty.unsigned = unsigned;
+        return ty;
+    }
+    let (pa, sa) = precision(&a);
+    let (pb, sb) = precision(&b);
+    let (whole, scale) = match op {
+        ArithOp::Add | ArithOp::Sub => ((pa - sa).max(pb - sb) + 1, sa.max(sb)),
+        ArithOp::Mul => (pa - sa + pb - sb, sa + sb),
+        ArithOp::Div => (pa - sa + sb, sa + increment),
+        ArithOp::IntDiv | ArithOp::Mod => ((pa - sa).max(pb - sb), sa.max(sb)),
+    };
+    let scale = scale.min(30);
+    ColumnType::decimal(whole.saturating_add(scale).clamp(1, 65), scale)
+}
+
+/// The numeric type that an operand counts as.
+pub fn number_like(ty: &ColumnType) -> ColumnType {
+    match ty.kind {
+        Kind::Decimal => ty.clone(),
+        Kind::Float | Kind::Double => ColumnType::double(),
+        Kind::Null => ColumnType::bigint(),
+        Kind::Year | Kind::Bit => ColumnType::bigint_unsigned(),
+        Kind::Date => ColumnType::bigint(),
+        Kind::DateTime | Kind::Timestamp | Kind::Time if ty.decimals > 0 => {
+            ColumnType::decimal(20, ty.decimals)
+        }
+        Kind::DateTime | Kind::Timestamp | Kind::Time => ColumnType::bigint(),
+        _ if ty.is_integer() => {
+            let mut number = ColumnType::bigint();
+            number.unsigned = ty.unsigned;
+            number.length = ty.length;
+            number
+        }
+        _ => ColumnType::double(),
+    }
+}
+
+/// Precision and scale that a number has as a decimal.
+pub fn precision(ty: &ColumnType) -> (u8, u8) {
+    match ty.kind {
+        Kind::Decimal => (u8::try_from(ty.length).unwrap_or(65), ty.decimals),
+        _ => (20, 0),
+    }
+}
+
+/// The type in which the results of several branches meet (CASE, IF,
+/// COALESCE, UNION).
+pub fn merged(branches: &[&Expr], collation: Collation) -> ColumnType {
+    let mut known = branches.iter().filter(|e| e.ty.kind != Kind::Null);
+    let Some(first) = known.next() else {
+        return ColumnType::null();
+    };
+    if known.clone().all(|e| e.ty == first.ty) {
+        return first.ty.clone();
+    }
+    let all = |test: fn(&ColumnType) -> bool| {
+        let real = branches.iter().filter(|e| e.ty.kind != Kind::Null);
+        real.into_iter().all(|e| test(&e.ty))
+    };
+    if all(|t| t.is_integer() || matches!(t.kind, Kind::Year | Kind::Bit)) {
+        let mut ty = ColumnType::bigint();
+        ty.unsigned = all(|t| t.unsigned);
+        return ty;
+    }
+    if all(|t| t.is_integer() || t.kind == Kind::Decimal) {
+        let parts: Vec<(u8, u8)> = branches
+            .iter()
+            .filter(|e| e.ty.kind != Kind::Null)
+            .map(|e| precision(&e.ty))
+            .collect();
+        let whole = parts.iter().map(|(p, s)| p - s).max().unwrap_or(0);
+        let scale = parts.iter().map(|(_, s)| *s).max().unwrap_or(0);
+        return ColumnType::decimal(whole.saturating_add(scale).clamp(1, 65), scale);
+    }
+    if all(ColumnType::is_numeric) {
+        return ColumnType::double();
+    }
+    if all(|t| matches!(t.kind, Kind::Date | Kind::DateTime | Kind::Timestamp)) {
+        let fsp = branches
+            .iter()
+            .map(|e| e.ty.decimals.min(6))
+            .max()
+            .unwrap_or(0);
+        return ColumnType::datetime(fsp);
+    }
+    let owned: Vec<Expr> = branches.iter().map(|e| (*e).clone()).collect();
+    let chars = branches.iter().map(|e| width(e)).max().unwrap_or(0);
+    text_of(chars, common_collation(&owned, collation))
+}

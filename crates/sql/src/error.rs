@@ -1,0 +1,176 @@
+//! Statement errors: MySQL's number, SQLSTATE and text.
+//!
+//! Every layer below has its own error type; here they become what a client
+//! is told. One constructor for each condition that this crate itself finds.
+
+use porpoise_kv::Ticket;
+use porpoise_types::TypeError;
+
+/// The result of a statement or a part of one.
+pub type Result<T> = std::result::Result<T, SqlError>;
+
+/// An error as a client sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqlError {
+    /// MySQL's error number.
+    pub code: u16,
+    /// The SQLSTATE.
+    pub sqlstate: [u8; 5],
+    /// MySQL's text.
+    pub message: String,
+    /// The connection ends after it (KILL, shutdown, a broken invariant).
+    pub fatal: bool,
+    /// The transaction was rolled back with it (deadlock, conflict).
+    pub rolled_back: bool,
+    /// What the message tells of rows may leave only when this is durable.
+    pub ticket: Ticket,
+}
+
+impl std::fmt::Display for SqlError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = String::from_utf8_lossy(&self.sqlstate);
+        write!(f, "ERROR {} ({state}): {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for SqlError {}
+
+impl SqlError {
+    /// An error with these parts.
+    pub fn new(code: u16, sqlstate: &str, message: impl Into<String>) -> SqlError {
+        let mut state = *b"HY000";
+        for (to, from) in state.iter_mut().zip(sqlstate.bytes()) {
+            *to = from;
+        }
+        SqlError {
+            code,
+            sqlstate: state,
+            message: message.into(),
+            fatal: false,
+            rolled_back: false,
+            ticket: Ticket::NONE,
+        }
+    }
+
+    /// 1054: `name` is no column in `place` ("field list", "where clause", ...).
+    pub fn unknown_column(name: &str, place: &str) -> SqlError {
+        let text = format!("Unknown column '{name}' in '{place}'");
+        SqlError::new(1054, "42S22", text)
+    }
+
+    /// 1052: `name` could be a column of several tables.
+    pub fn ambiguous(name: &str, place: &str) -> SqlError {
+        let text = format!("Column '{name}' in {place} is ambiguous");
+        SqlError::new(1052, "23000", text)
+    }
+
+    /// 1146: the table is not there.
+    pub fn no_table(database: &str, name: &str) -> SqlError {
+        let text = format!("Table '{database}.{name}' doesn't exist");
+        SqlError::new(1146, "42S02", text)
+    }
+
+    /// 1109: a qualifier that names no table of the statement.
+    pub fn unknown_table(name: &str, place: &str) -> SqlError {
+        SqlError::new(1109, "42S02", format!("Unknown table '{name}' in {place}"))
+    }
+
+    /// 1046: no default database.
+    pub fn no_database_selected() -> SqlError {
+        SqlError::new(1046, "3D000", "No database selected")
+    }
+
+    /// 1049: the database is not there.
+    pub fn unknown_database(name: &str) -> SqlError {
+        SqlError::new(1049, "42000", format!("Unknown database '{name}'"))
+    }
+
+    /// 1305: no such function.
+    pub fn unknown_function(name: &str) -> SqlError {
+        SqlError::new(1305, "42000", format!("FUNCTION {name} does not exist"))
+    }
+
+    /// 1582: wrong number of arguments.
+    pub fn argument_count(name: &str) -> SqlError {
+        let text = format!("Incorrect parameter count in the call to native function '{name}'");
+        SqlError::new(1582, "42000", text)
+    }
+
+    /// 1210: a wrong argument.
+    pub fn wrong_arguments(name: &str) -> SqlError {
+        SqlError::new(1210, "HY000", format!("Incorrect arguments to {name}"))
+    }
+
+    /// 1690: a value left its type's range in an expression.
+    pub fn out_of_range(ty: &str, expression: &str) -> SqlError {
+        let text = format!("{ty} value is out of range in '{expression}'");
+        SqlError::new(1690, "22003", text)
+    }
+
+    /// 1235: MySQL has it, and this server does not.
+    pub fn not_supported(what: &str) -> SqlError {
+        let text = format!("This version of Porpoise doesn't yet support '{what}'");
+        SqlError::new(1235, "42000", text)
+    }
+
+    /// 1241: a row where one value is wanted, or the other way round.
+    pub fn operand_columns(n: usize) -> SqlError {
+        let text = format!("Operand should contain {n} column(s)");
+        SqlError::new(1241, "21000", text)
+    }
+
+    /// 1193: no such system variable.
+    pub fn unknown_variable(name: &str) -> SqlError {
+        SqlError::new(1193, "HY000", format!("Unknown system variable '{name}'"))
+    }
+
+    /// 1231: a value that the variable does not take.
+    pub fn wrong_variable_value(name: &str, value: &str) -> SqlError {
+        let text = format!("Variable '{name}' can't be set to the value of '{value}'");
+        SqlError::new(1231, "42000", text)
+    }
+
+    /// 1232: a value of the wrong type for the variable.
+    pub fn wrong_variable_type(name: &str) -> SqlError {
+        let text = format!("Incorrect argument type to variable '{name}'");
+        SqlError::new(1232, "42000", text)
+    }
+
+    /// 1815: an invariant of this server does not hold.
+    pub fn internal(what: &str) -> SqlError {
+        SqlError::new(1815, "HY000", format!("Internal error: {what}"))
+    }
+}
+
+impl From<TypeError> for SqlError {
+    fn from(e: TypeError) -> SqlError {
+        SqlError {
+            code: e.code,
+            sqlstate: e.sqlstate,
+            message: e.message,
+            fatal: false,
+            rolled_back: false,
+            ticket: Ticket::NONE,
+        }
+    }
+}
+
+impl From<porpoise_rows::Error> for SqlError {
+    fn from(e: porpoise_rows::Error) -> SqlError {
+        let mut error = SqlError::new(e.code(), e.sqlstate(), e.to_string());
+        error.rolled_back = e.ends_transaction();
+        error.fatal = e.ends_session();
+        error
+    }
+}
+
+impl From<porpoise_kv::Error> for SqlError {
+    fn from(e: porpoise_kv::Error) -> SqlError {
+        SqlError::from(porpoise_rows::Error::from(e))
+    }
+}
+
+/// The error of a statement that was ended from outside.
+pub fn cancelled(reason: porpoise_base::cancel::Reason) -> SqlError {
+    SqlError::from(porpoise_kv::Error::Cancelled(reason))
+}

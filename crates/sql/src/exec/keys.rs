@@ -1,0 +1,210 @@
+//! From values to index keys.
+//!
+//! A value is turned into the type of its index column first. Where that
+//! loses nothing the key is exact; where the value can equal no value of the
+//! column (5.5 in an integer column, text that is no number) there is no key
+//! and no row; a range bound that does not fit is dropped, and the condition
+//! decides.
+
+use super::Run;
+use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::expr::{Expr, convert};
+use crate::plan::Bound;
+use porpoise_rows::KeyRange;
+use porpoise_rows::catalog::Table;
+use porpoise_types::{CastCx, ColumnType, Decimal, Kind, Value, ValueRef, store};
+
+/// What a value is in the terms of a column.
+enum KeyValue {
+    /// Exactly this.
+    Exact(Value),
+    /// Nothing that the column can hold.
+    Nothing,
+}
+
+fn in_column(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<'_>) -> KeyValue {
+    match (value, to.kind) {
+        (ValueRef::Null, _) => KeyValue::Nothing,
+        (ValueRef::Int(v), _) if to.is_integer() && !to.unsigned && in_range(v.into(), to) => {
+            KeyValue::Exact(Value::Int(v))
+        }
+        _ if to.is_integer() || to.kind == Kind::Year => integer(value, from, to, cx),
+        (ValueRef::Bytes(text), Kind::Char | Kind::VarChar | Kind::Binary | Kind::VarBinary) => {
+            // Longer than the column: no row has it, but the key is harmless.
+            let text = convert::recoded(text, from, to.collation.charset());
+            KeyValue::Exact(Value::Bytes(text.into_owned()))
+        }
+        _ => stored(value, from, to, cx),
+    }
+}
+
+fn in_range(v: i128, ty: &ColumnType) -> bool {
+    let (least, most) = ty.int_range();
+    (least..=most).contains(&v)
+}
+
+fn integer(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<'_>) -> KeyValue {
+    let exact = match value {
+        ValueRef::Int(v) => Some(i128::from(v)),
+        ValueRef::UInt(v) => Some(i128::from(v)),
+        ValueRef::Decimal(d) => whole(d),
+        _ => match convert::double(value, from, cx) {
+            Ok(d) if d.fract() == 0.0 && d.abs() < 9_007_199_254_740_992.0 => Some(d as i128),
+            _ => None,
+        },
+    };
+    let Some(exact) = exact.filter(|v| in_range(*v, to)) else {
+        return KeyValue::Nothing;
+    };
+    let value = match (to.unsigned, u64::try_from(exact), i64::try_from(exact)) {
+        (true, Ok(v), _) => Value::UInt(v),
+        (false, _, Ok(v)) => Value::Int(v),
+        _ => return KeyValue::Nothing,
+    };
+    KeyValue::Exact(value)
+}
+
+fn whole(d: Decimal) -> Option<i128> {
+    let cut = d.truncate(0);
+    if cut.cmp_value(&d).is_ne() {
+        return None;
+    }
+    match (cut.to_i64(), cut.to_u64()) {
+        (Some(v), _) => Some(i128::from(v)),
+        (None, Some(v)) => Some(i128::from(v)),
+        (None, None) => None,
+    }
+}
+
+/// By way of an assignment that must not change anything.
+fn stored(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<'_>) -> KeyValue {
+    let mut changed = false;
+    let mut note = |_| changed = true;
+    let mut cast = CastCx {
+        mode: cx.env.mode,
+        strict: true,
+        warnings: &mut note,
+        tz: &cx.env.time_zone,
+        now: cx.env.now(),
+    };
+    match store(value, Some(from), to, "", 0, &mut cast) {
+        Ok(Value::Null) | Err(_) => KeyValue::Nothing,
+        Ok(value) if changed => {
+            drop(value);
+            KeyValue::Nothing
+        }
+        Ok(value) => KeyValue::Exact(value),
+    }
+}
+
+/// The encoded key prefix of these expressions over the leading parts of an
+/// index; `None` when no row can have it.
+pub fn prefix<'a>(
+    table: &Table,
+    index: usize,
+    parts: &'a [Expr],
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Run<Option<Vec<u8>>> {
+    let mut values: smallvec::SmallVec<[Value; 4]> = smallvec::SmallVec::new();
+    let Some(definition) = table.indexes.get(index) else {
+        return Ok(None);
+    };
+    for (part, e) in definition.parts.iter().zip(parts) {
+        let Some(column) = table.columns.get(part.column) else {
+            return Ok(None);
+        };
+        match in_column(eval(e, row, cx)?, &e.ty, &column.ty, cx) {
+            KeyValue::Exact(value) => values.push(value),
+            KeyValue::Nothing => return Ok(None),
+        }
+    }
+    let refs: smallvec::SmallVec<[ValueRef<'_>; 4]> = values.iter().map(Value::as_ref).collect();
+    Ok(Some(table.key_prefix(index, &refs)))
+}
+
+/// The range of an index with equal leading parts and bounds on the next;
+/// `None` when it is empty.
+pub fn range<'a>(
+    table: &Table,
+    index: usize,
+    equal: &'a [Expr],
+    bounds: (Option<&'a Bound>, Option<&'a Bound>),
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Run<Option<KeyRange>> {
+    let Some(base) = prefix(table, index, equal, row, cx)? else {
+        return Ok(None);
+    };
+    let whole = KeyRange::prefix(base.clone());
+    let mut out = whole;
+    if let Some(bound) = bounds.0 {
+        match bounded(table, index, equal, bound, row, cx)? {
+            Edge::Never => return Ok(None),
+            Edge::Open => {}
+            Edge::Key(key) if bound.inclusive => out.start = key,
+            Edge::Key(key) => match porpoise_kv::prefix_end(&key) {
+                Some(start) => out.start = start,
+                None => return Ok(None),
+            },
+        }
+    }
+    if let Some(bound) = bounds.1 {
+        match bounded(table, index, equal, bound, row, cx)? {
+            Edge::Never => return Ok(None),
+            Edge::Open => {}
+            Edge::Key(key) if bound.inclusive => out.end = porpoise_kv::prefix_end(&key),
+            Edge::Key(key) => out.end = Some(key),
+        }
+    }
+    Ok(Some(out))
+}
+
+enum Edge {
+    /// NULL: nothing compares with it.
+    Never,
+    /// The value does not fit the column: no bound from it.
+    Open,
+    /// Up to here.
+    Key(Vec<u8>),
+}
+
+fn bounded<'a>(
+    table: &Table,
+    index: usize,
+    equal: &'a [Expr],
+    bound: &'a Bound,
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Run<Edge> {
+    let part = table
+        .indexes
+        .get(index)
+        .and_then(|i| i.parts.get(equal.len()));
+    let column = part.and_then(|p| table.columns.get(p.column));
+    let Some(column) = column else {
+        return Ok(Edge::Open);
+    };
+    let value = eval(&bound.value, row, cx)?;
+    if value.is_null() {
+        return Ok(Edge::Never);
+    }
+    let KeyValue::Exact(value) = in_column(value, &bound.value.ty, &column.ty, cx) else {
+        return Ok(Edge::Open);
+    };
+    let mut values: smallvec::SmallVec<[Value; 4]> = smallvec::SmallVec::new();
+    if let Some(definition) = table.indexes.get(index) {
+        for (part, e) in definition.parts.iter().zip(equal) {
+            let Some(column) = table.columns.get(part.column) else {
+                return Ok(Edge::Open);
+            };
+            match in_column(eval(e, row, cx)?, &e.ty, &column.ty, cx) {
+                KeyValue::Exact(value) => values.push(value),
+                KeyValue::Nothing => return Ok(Edge::Never),
+            }
+        }
+    }
+    values.push(value);
+    let refs: smallvec::SmallVec<[ValueRef<'_>; 4]> = values.iter().map(Value::as_ref).collect();
+    Ok(Edge::Key(table.key_prefix(index, &refs)))
+}

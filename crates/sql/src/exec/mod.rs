@@ -1,0 +1,121 @@
+//! Executing plans against a transaction on rows.
+//!
+//! Rows flow in batches: the first table of a join yields a batch, each
+//! further step looks up what belongs to the whole batch in one call, and
+//! what is left is projected into the client's sink, an aggregate or a sort.
+//! A batch lives in an arena that is emptied before the next one.
+//!
+//! Invariants:
+//! 1. Keys known beforehand are asked for in one engine call.
+//! 2. A locked row is judged by its newest version; the version that a scan
+//!    showed only made it a candidate (transactions.md, rules 1 to 4).
+//! 3. Nothing is sent to the client before the statement can no longer be
+//!    restarted: only plain reads stream.
+
+pub mod aggregate;
+pub mod dml;
+pub mod fetch;
+pub mod join;
+pub mod keys;
+pub mod select;
+
+use crate::error::SqlError;
+use crate::expr::eval::Env;
+use crate::plan::ResultColumn;
+use porpoise_kv::{Mark, Read, Ticket, View};
+use porpoise_rows::Txn;
+use porpoise_types::ValueRef;
+use std::time::Duration;
+
+/// Why execution stopped.
+#[derive(Debug)]
+pub enum Stop {
+    /// With an error.
+    Error(SqlError),
+    /// A locked row is newer than the statement's view: run it again at a new
+    /// one (transactions.md, rule 2).
+    Restart,
+}
+
+impl<E: Into<SqlError>> From<E> for Stop {
+    fn from(e: E) -> Stop {
+        Stop::Error(e.into())
+    }
+}
+
+/// The result of execution.
+pub type Run<T> = std::result::Result<T, Stop>;
+
+/// Where the rows of a result go.
+pub trait ResultSink {
+    /// Announces a result set.
+    fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError>;
+    /// One row; values are SQL values of the columns' types.
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError>;
+}
+
+/// What is done about rows newer than the view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Newer {
+    /// Snapshot isolation with a pinned view: a conflict.
+    Conflict,
+    /// No view is pinned: the statement is run again at a new view.
+    Restart,
+    /// READ COMMITTED, or `innodb_snapshot_isolation = OFF`: go on with the
+    /// newest version.
+    Take,
+}
+
+/// What an execution works with.
+pub struct Exec<'x> {
+    /// The transaction.
+    pub txn: &'x mut Txn,
+    /// The session and the statement.
+    pub env: &'x Env,
+    /// Parameters and extracted literals.
+    pub params: &'x [ValueRef<'x>],
+    /// Own writes below this are seen (rule 7).
+    pub mark: Mark,
+    /// What is done about newer rows.
+    pub newer: Newer,
+    /// `innodb_lock_wait_timeout`.
+    pub lock_wait: Duration,
+    /// What virtual tables show.
+    pub server: &'x dyn crate::virtual_tables::Facts,
+}
+
+impl Exec<'_> {
+    /// Reads at the statement's view.
+    pub fn read(&self) -> Read {
+        Read {
+            view: View::Snapshot,
+            mark: self.mark,
+            validate: false,
+        }
+    }
+
+    /// The error when the statement was ended from outside.
+    pub fn check_cancelled(&self) -> Result<(), SqlError> {
+        match self.env.cancel.reason() {
+            None => Ok(()),
+            Some(reason) => Err(crate::error::cancelled(reason)),
+        }
+    }
+}
+
+/// What a changing statement did.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// Rows that the WHERE matched.
+    pub matched: u64,
+    /// Rows changed; REPLACE and ON DUPLICATE KEY count as MySQL does.
+    pub affected: u64,
+    /// Rows given to INSERT.
+    pub records: u64,
+    /// Rows that met a duplicate.
+    pub duplicates: u64,
+    /// The first generated id.
+    pub insert_id: Option<u64>,
+    /// What the reply must wait for.
+    pub seen: Ticket,
+}

@@ -1,0 +1,326 @@
+//! Conversions of values while evaluating: thin over `types`, with the
+//! session's settings and the arena filled in.
+
+use super::eval::EvalCx;
+use super::{Expr, ExprKind};
+use crate::error::{Result, SqlError};
+use porpoise_types::ColumnType;
+use porpoise_types::{
+    CastCx, Charset, CompareAs, Date, DateTime, Decimal, Kind, SqlMode, Time, ValueRef, Warning,
+    cast, compare,
+};
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+/// Runs `f` with a conversion context of this evaluation. Under a strict
+/// assignment the first warning becomes the statement's error.
+fn with<T>(cx: &EvalCx<'_>, f: impl FnOnce(&mut CastCx<'_>) -> T) -> Result<T> {
+    let mut failed: Option<Warning> = None;
+    let strict = cx.env.strict.get();
+    let mut take = |warning: Warning| {
+        if strict && failed.is_none() {
+            failed = Some(warning.clone());
+        }
+        cx.env.warn(warning);
+    };
+    let mut cast = CastCx {
+        mode: cx.env.mode,
+        strict: false,
+        warnings: &mut take,
+        tz: &cx.env.time_zone,
+        now: cx.env.now(),
+    };
+    let value = f(&mut cast);
+    match failed {
+        Some(w) => Err(SqlError::new(w.code, state_of(w.code), w.message)),
+        None => Ok(value),
+    }
+}
+
+fn state_of(code: u16) -> &'static str {
+    match code {
+        1292 => "22007",
+        1366 | 1265 => "HY000",
+        _ => "22000",
+    }
+}
+
+/// As a truth value; NULL is unknown.
+pub fn truth(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<bool>> {
+    match v {
+        ValueRef::Null => Ok(None),
+        ValueRef::Int(v) => Ok(Some(v != 0)),
+        ValueRef::UInt(v) => Ok(Some(v != 0)),
+        _ => with(cx, |c| cast::to_bool(v, ty, c)),
+    }
+}
+
+/// As a signed integer, rounded, clipped with a warning.
+pub fn int(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<i64> {
+    match v {
+        ValueRef::Int(v) => Ok(v),
+        _ => Ok(with(cx, |c| cast::to_i64(v, ty, c))?.unwrap_or(0)),
+    }
+}
+
+/// As an integer of either sign, for integer arithmetic.
+pub fn wide(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<i128> {
+    match v {
+        ValueRef::Int(v) => Ok(i128::from(v)),
+        ValueRef::UInt(v) => Ok(i128::from(v)),
+        _ if ty.unsigned => Ok(i128::from(
+            with(cx, |c| cast::to_u64(v, ty, c))?.unwrap_or(0),
+        )),
+        _ => Ok(i128::from(int(v, ty, cx)?)),
+    }
+}
+
+/// As 64 bits; NULL stays NULL.
+pub fn bits(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<u64>> {
+    match v {
+        ValueRef::Null => Ok(None),
+        ValueRef::UInt(v) => Ok(Some(v)),
+        ValueRef::Int(v) => Ok(Some(v as u64)),
+        _ => {
+            let number = int(v, ty, cx)?;
+            Ok(Some(number as u64))
+        }
+    }
+}
+
+/// As a double.
+pub fn double(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<f64> {
+    match v {
+        ValueRef::Double(v) => Ok(v),
+        ValueRef::Int(v) => Ok(v as f64),
+        _ => Ok(with(cx, |c| cast::to_f64(v, ty, c))?.unwrap_or(0.0)),
+    }
+}
+
+/// As a decimal.
+pub fn decimal(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Decimal> {
+    match v {
+        ValueRef::Decimal(v) => Ok(v),
+        ValueRef::Int(v) => Ok(Decimal::from_i64(v)),
+        _ => {
+            let zero = Decimal::from_i64(0);
+            Ok(with(cx, |c| cast::to_decimal(v, ty, c))?.unwrap_or(zero))
+        }
+    }
+}
+
+/// As a date and time; `None` with a warning when it is none.
+pub fn datetime(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<DateTime>> {
+    match v {
+        ValueRef::DateTime(v) => Ok(Some(v)),
+        _ => with(cx, |c| cast::to_datetime(v, ty, c)),
+    }
+}
+
+/// As a date; `None` with a warning when it is none.
+pub fn date(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<Date>> {
+    with(cx, |c| cast::to_date(v, ty, c))
+}
+
+/// As a time; `None` with a warning when it is none.
+pub fn time(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<Time>> {
+    with(cx, |c| cast::to_time(v, ty, c))
+}
+
+/// As text; NULL stays NULL. Numbers and dates print as they are sent.
+pub fn text<'a>(v: ValueRef<'a>, ty: &ColumnType, cx: &EvalCx<'a>) -> Result<Option<&'a [u8]>> {
+    match v {
+        ValueRef::Null => Ok(None),
+        ValueRef::Bytes(text) => Ok(Some(text)),
+        _ => {
+            let mut out = Vec::with_capacity(32);
+            cast::to_text(v, ty, &mut out);
+            Ok(Some(cx.arena.alloc_slice_copy(&out)))
+        }
+    }
+}
+
+/// A copy of an owned value that lives as long as the evaluation.
+pub fn keep<'a>(v: &porpoise_types::Value, cx: &EvalCx<'a>) -> ValueRef<'a> {
+    match v.as_ref() {
+        ValueRef::Null => ValueRef::Null,
+        ValueRef::Int(v) => ValueRef::Int(v),
+        ValueRef::UInt(v) => ValueRef::UInt(v),
+        ValueRef::Double(v) => ValueRef::Double(v),
+        ValueRef::Decimal(v) => ValueRef::Decimal(v),
+        ValueRef::Bytes(v) => ValueRef::Bytes(cx.arena.alloc_slice_copy(v)),
+        ValueRef::Date(v) => ValueRef::Date(v),
+        ValueRef::DateTime(v) => ValueRef::DateTime(v),
+        ValueRef::Time(v) => ValueRef::Time(v),
+    }
+}
+
+/// The order of two values of the given types; `None` when one is NULL.
+pub fn order(
+    how: CompareAs,
+    a: ValueRef<'_>,
+    a_ty: &ColumnType,
+    b: ValueRef<'_>,
+    b_ty: &ColumnType,
+    cx: &EvalCx<'_>,
+) -> Result<Option<Ordering>> {
+    if let Some(order) = fast_order(how, a, a_ty, b, b_ty) {
+        return Ok(Some(order));
+    }
+    if a.is_null() || b.is_null() {
+        return Ok(None);
+    }
+    if let (CompareAs::Bytes(collation), ValueRef::Bytes(x), ValueRef::Bytes(y)) = (how, a, b) {
+        let x = recoded(x, a_ty, collation.charset());
+        let y = recoded(y, b_ty, collation.charset());
+        return Ok(Some(collation.compare(&x, &y)));
+    }
+    with(cx, |c| compare::compare(a, b, how, c))
+}
+
+fn fast_order(
+    how: CompareAs,
+    a: ValueRef<'_>,
+    a_ty: &ColumnType,
+    b: ValueRef<'_>,
+    b_ty: &ColumnType,
+) -> Option<Ordering> {
+    match (how, a, b) {
+        (CompareAs::Bytes(_), ..) if a_ty.collation.charset() != b_ty.collation.charset() => None,
+        _ => compare::compare_direct(a, b, how),
+    }
+}
+
+/// Text in another character set, where that makes a difference.
+pub fn recoded<'t>(text: &'t [u8], ty: &ColumnType, to: Charset) -> Cow<'t, [u8]> {
+    let from = ty.collation.charset();
+    if from == to || from == Charset::Binary || to == Charset::Binary || text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    from.convert(to, text).0
+}
+
+/// A branch's value in the type of the whole.
+pub fn to_type<'a>(
+    v: ValueRef<'a>,
+    from: &Expr,
+    whole: &Expr,
+    cx: &EvalCx<'a>,
+) -> Result<ValueRef<'a>> {
+    if from.ty == whole.ty {
+        return Ok(v);
+    }
+    cast(v, &from.ty, &whole.ty, cx)
+}
+
+/// CAST to a type.
+pub fn cast<'a>(
+    v: ValueRef<'a>,
+    from: &ColumnType,
+    to: &ColumnType,
+    cx: &EvalCx<'a>,
+) -> Result<ValueRef<'a>> {
+    if v.is_null() {
+        return Ok(v);
+    }
+    match to.kind {
+        Kind::BigInt | Kind::Int | Kind::Year | Kind::Bit => cast_int(v, from, to, cx),
+        Kind::Double => Ok(ValueRef::Double(double(v, from, cx)?)),
+        Kind::Float => Ok(ValueRef::Double(f64::from(double(v, from, cx)? as f32))),
+        Kind::Decimal => cast_decimal(v, from, to, cx),
+        Kind::Date => Ok(date(v, from, cx)?.map_or(ValueRef::Null, ValueRef::Date)),
+        Kind::DateTime | Kind::Timestamp => {
+            let cut = cx.env.mode.contains(SqlMode::TIME_TRUNCATE_FRACTIONAL);
+            let moment = datetime(v, from, cx)?.and_then(|m| m.round(to.decimals.min(6), cut));
+            Ok(moment.map_or(ValueRef::Null, ValueRef::DateTime))
+        }
+        Kind::Time => {
+            let cut = cx.env.mode.contains(SqlMode::TIME_TRUNCATE_FRACTIONAL);
+            let time = time(v, from, cx)?.map(|t| t.round(to.decimals.min(6), cut));
+            Ok(time.map_or(ValueRef::Null, ValueRef::Time))
+        }
+        Kind::Null => Ok(v),
+        _ => cast_text(v, from, to, cx),
+    }
+}
+
+fn cast_int<'a>(
+    v: ValueRef<'a>,
+    from: &ColumnType,
+    to: &ColumnType,
+    cx: &EvalCx<'a>,
+) -> Result<ValueRef<'a>> {
+    Ok(match (to.unsigned, v) {
+        (true, ValueRef::Int(v)) => ValueRef::UInt(v as u64),
+        (true, v @ ValueRef::UInt(_)) | (false, v @ ValueRef::Int(_)) => v,
+        (false, ValueRef::UInt(v)) => ValueRef::Int(v as i64),
+        (true, v) => ValueRef::UInt(with(cx, |c| cast::to_u64(v, from, c))?.unwrap_or(0)),
+        (false, v) => ValueRef::Int(int(v, from, cx)?),
+    })
+}
+
+fn cast_decimal<'a>(
+    v: ValueRef<'a>,
+    from: &ColumnType,
+    to: &ColumnType,
+    cx: &EvalCx<'a>,
+) -> Result<ValueRef<'a>> {
+    let precision = u8::try_from(to.length).unwrap_or(65);
+    let exact = decimal(v, from, cx)?.rescale(to.decimals);
+    let fitting = exact.ok().filter(|d| d.fits(precision, to.decimals));
+    if let Some(value) = fitting {
+        return Ok(ValueRef::Decimal(value));
+    }
+    cx.env.warn(Warning {
+        level: porpoise_types::Level::Warning,
+        code: 1264,
+        message: "Out of range value for column 'cast' at row 1".to_owned(),
+    });
+    let most = Decimal::max_value(precision, to.decimals);
+    let negative = decimal(v, from, cx)?.is_negative();
+    Ok(ValueRef::Decimal(if negative { most.neg() } else { most }))
+}
+
+fn cast_text<'a>(
+    v: ValueRef<'a>,
+    from: &ColumnType,
+    to: &ColumnType,
+    cx: &EvalCx<'a>,
+) -> Result<ValueRef<'a>> {
+    let Some(plain) = text(v, from, cx)? else {
+        return Ok(ValueRef::Null);
+    };
+    let charset = to.collation.charset();
+    let text = match recoded(plain, from, charset) {
+        Cow::Borrowed(_) => plain,
+        Cow::Owned(text) => cx.arena.alloc_slice_copy(&text),
+    };
+    let limited = matches!(
+        to.kind,
+        Kind::Char | Kind::Binary | Kind::VarChar | Kind::VarBinary
+    );
+    if !limited || to.length == u32::MAX {
+        return Ok(ValueRef::Bytes(text));
+    }
+    let keep = charset.prefix_len(text, to.length as usize);
+    let cut = text.get(..keep).unwrap_or(text);
+    if to.kind == Kind::Binary && cut.len() < to.length as usize {
+        let mut padded = cut.to_vec();
+        padded.resize((to.length as usize).min(1 << 24), 0);
+        return Ok(ValueRef::Bytes(cx.arena.alloc_slice_copy(&padded)));
+    }
+    Ok(ValueRef::Bytes(cut))
+}
+
+/// A short text of an expression for messages.
+pub fn describe(e: &Expr) -> String {
+    match &e.kind {
+        ExprKind::Const(value) => {
+            let mut out = Vec::new();
+            porpoise_types::write_text(value.as_ref(), &e.ty, &mut out);
+            String::from_utf8_lossy(&out).into_owned()
+        }
+        ExprKind::Call(function, _) => format!("{}(...)", function.name.to_lowercase()),
+        _ => "...".to_owned(),
+    }
+}

@@ -1,0 +1,341 @@
+//! Evaluation of bound expressions.
+//!
+//! One function over the tree. Values borrow from rows, parameters and the
+//! statement's arena; nothing is freed before the batch is done. Depth is
+//! bounded by the parser's limits; [`eval`] checks the remaining stack at
+//! nodes that can nest, so that a deep expression is an error, never an abort.
+
+use super::{Expr, ExprKind, Load, arith, convert, logic};
+use crate::error::{Result, SqlError};
+use crate::functions;
+use bumpalo::Bump;
+use parking_lot::{Condvar, Mutex};
+use porpoise_base::cancel::Cancel;
+use porpoise_rows::RowRef;
+use porpoise_types::{ColumnType, DateTime, SqlMode, TimeZone, Value, ValueRef, Warning};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Facts of the session and of the statement that expressions can ask for.
+#[derive(Debug)]
+pub struct Env {
+    /// The session's SQL mode.
+    pub mode: SqlMode,
+    /// Warnings are errors now: a strict assignment is being evaluated.
+    pub strict: Cell<bool>,
+    /// The session's time zone.
+    pub time_zone: TimeZone,
+    /// The statement's time, UTC, with microseconds.
+    pub now_utc: DateTime,
+    /// CONNECTION_ID().
+    pub connection_id: u64,
+    /// USER(): as the client named itself, with its host.
+    pub user: String,
+    /// CURRENT_USER(): the account that matched.
+    pub account: String,
+    /// DATABASE().
+    pub database: Option<String>,
+    /// LAST_INSERT_ID() as of the start of the statement.
+    pub last_insert_id: Cell<u64>,
+    /// ROW_COUNT() of the statement before.
+    pub row_count: i64,
+    /// FOUND_ROWS() of the statement before.
+    pub found_rows: u64,
+    /// `@variables`, with their types.
+    pub user_variables: RefCell<HashMap<Arc<str>, (Value, ColumnType)>>,
+    /// Conditions of this statement.
+    pub warnings: RefCell<Vec<Warning>>,
+    /// Conditions that did not fit into the list any more.
+    pub warnings_dropped: Cell<u64>,
+    /// State of RAND().
+    pub random: Cell<u64>,
+    /// `max_allowed_packet`: longer strings become NULL with 1301.
+    pub max_allowed_packet: u64,
+    /// `div_precision_increment`.
+    pub div_precision: u8,
+    /// `group_concat_max_len`.
+    pub group_concat_max_len: u64,
+    /// `character_set_connection`'s collation.
+    pub collation: porpoise_types::Collation,
+    /// Ends waits from outside.
+    pub cancel: Cancel,
+}
+
+/// Conditions kept at most (`max_error_count`).
+const MAX_WARNINGS: usize = 1024;
+
+impl Env {
+    /// Adds a condition to the statement's list.
+    pub fn warn(&self, warning: Warning) {
+        let mut list = self.warnings.borrow_mut();
+        if list.len() < MAX_WARNINGS {
+            list.push(warning);
+        } else {
+            self.warnings_dropped.set(self.warnings_dropped.get() + 1);
+        }
+    }
+
+    /// Waits; true when the wait was ended from outside.
+    pub fn sleep(&self, time: Duration) -> bool {
+        let state = Arc::new((Mutex::new(()), Condvar::new()));
+        let other = state.clone();
+        let _registration = self.cancel.register(Arc::new(move || {
+            let _held = other.0.lock();
+            other.1.notify_all();
+        }));
+        let deadline = Instant::now() + time;
+        porpoise_base::blocking::blocking(|| {
+            let mut held = state.0.lock();
+            while self.cancel.reason().is_none() {
+                if state.1.wait_until(&mut held, deadline).timed_out() {
+                    return false;
+                }
+            }
+            true
+        })
+    }
+
+    /// The statement's time in the session's time zone.
+    pub fn now(&self) -> DateTime {
+        self.time_zone.utc_to_local(self.now_utc)
+    }
+}
+
+/// One table's part of the current row.
+#[derive(Clone, Copy, Debug)]
+pub enum Slot<'a> {
+    /// No row (the null-complemented side of an outer join, or not read yet).
+    Null,
+    /// A stored row.
+    Row(RowRef<'a>),
+    /// Computed values, already SQL values.
+    Values(&'a [ValueRef<'a>]),
+}
+
+impl<'a> Slot<'a> {
+    /// The storage value of a column.
+    pub fn get(&self, column: usize) -> ValueRef<'a> {
+        match self {
+            Slot::Null => ValueRef::Null,
+            Slot::Row(row) => row.get(column),
+            Slot::Values(values) => values.get(column).copied().unwrap_or(ValueRef::Null),
+        }
+    }
+}
+
+/// What an evaluation works with.
+#[derive(Clone, Copy)]
+pub struct EvalCx<'a> {
+    /// Where computed strings live.
+    pub arena: &'a Bump,
+    /// The session and the statement.
+    pub env: &'a Env,
+    /// Parameters and extracted literals.
+    pub params: &'a [ValueRef<'a>],
+    /// Results of this query's aggregates.
+    pub aggregates: &'a [ValueRef<'a>],
+    /// The row to be inserted, for VALUES(column).
+    pub new_row: &'a [ValueRef<'a>],
+}
+
+/// Stack that must be left to go deeper, in bytes.
+const STACK_RESERVE: usize = 64 * 1024;
+
+/// The value of `e` for `row`.
+///
+/// # Errors
+/// MySQL's conditions: 1690 out of range, 1292 and others where strict, 1436
+/// when the stack runs out.
+pub fn eval<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
+    match &e.kind {
+        ExprKind::Column { slot, column, load } => {
+            let stored = row.get(*slot).map_or(ValueRef::Null, |s| s.get(*column));
+            load_value(stored, *load, &e.ty, cx)
+        }
+        ExprKind::Const(value) => Ok(value.as_ref()),
+        ExprKind::Param(at) => Ok(cx.params.get(*at).copied().unwrap_or(ValueRef::Null)),
+        ExprKind::Compare(op, how, args) => {
+            let [a, b] = args.as_ref();
+            let left = (eval(a, row, cx)?, a);
+            let right = (eval(b, row, cx)?, b);
+            Ok(logic::value(logic::compare(*op, *how, left, right, cx)?))
+        }
+        ExprKind::And(args) => Ok(logic::value(logic::and(args, row, cx)?)),
+        ExprKind::Or(args) => Ok(logic::value(logic::or(args, row, cx)?)),
+        _ => {
+            if porpoise_base::stack::remaining() < STACK_RESERVE {
+                let text = "Thread stack overrun: the expression is nested too deeply";
+                return Err(SqlError::new(1436, "HY000", text));
+            }
+            eval_nested(e, row, cx)
+        }
+    }
+}
+
+fn eval_nested<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
+    match &e.kind {
+        ExprKind::Not(arg) => {
+            let truth = logic::truth(arg, row, cx)?;
+            Ok(logic::value(truth.map(|t| !t)))
+        }
+        ExprKind::Xor(args) => {
+            let [a, b] = args.as_ref();
+            let (a, b) = (logic::truth(a, row, cx)?, logic::truth(b, row, cx)?);
+            Ok(logic::value(a.zip(b).map(|(a, b)| a != b)))
+        }
+        ExprKind::Is {
+            arg,
+            truth,
+            negated,
+        } => {
+            let found = logic::is(arg, *truth, *negated, row, cx)?;
+            Ok(logic::value(Some(found)))
+        }
+        ExprKind::In { arg, list, negated } => {
+            let found = logic::is_in(arg, list, row, cx)?;
+            Ok(logic::value(found.map(|f| f != *negated)))
+        }
+        ExprKind::Between { args, how, negated } => {
+            let found = logic::between(args, *how, row, cx)?;
+            Ok(logic::value(found.map(|f| f != *negated)))
+        }
+        ExprKind::Like {
+            args,
+            escape,
+            collation,
+            negated,
+        } => {
+            let [arg, pattern] = args.as_ref();
+            let text = convert::text(eval(arg, row, cx)?, &arg.ty, cx)?;
+            let pattern = convert::text(eval(pattern, row, cx)?, &pattern.ty, cx)?;
+            let found = text.zip(pattern).map(|(text, pattern)| {
+                collation.like(text, pattern, escape.map(char::from)) != *negated
+            });
+            Ok(logic::value(found))
+        }
+        ExprKind::Case { whens, otherwise } => {
+            for when in whens {
+                if logic::truth(&when.condition, row, cx)? == Some(true) {
+                    return convert::to_type(eval(&when.result, row, cx)?, &when.result, e, cx);
+                }
+            }
+            match otherwise {
+                Some(result) => convert::to_type(eval(result, row, cx)?, result, e, cx),
+                None => Ok(ValueRef::Null),
+            }
+        }
+        ExprKind::Coalesce(args) => {
+            for arg in args {
+                let value = eval(arg, row, cx)?;
+                if !value.is_null() {
+                    return convert::to_type(value, arg, e, cx);
+                }
+            }
+            Ok(ValueRef::Null)
+        }
+        _ => eval_computed(e, row, cx),
+    }
+}
+
+fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
+    match &e.kind {
+        ExprKind::NullIf(how, args) => {
+            let [a, b] = args.as_ref();
+            let left = eval(a, row, cx)?;
+            let right = eval(b, row, cx)?;
+            let equal = logic::order(*how, (left, a), (right, b), cx)?;
+            if equal == Some(std::cmp::Ordering::Equal) {
+                return Ok(ValueRef::Null);
+            }
+            convert::to_type(left, a, e, cx)
+        }
+        ExprKind::Arith(op, args) => {
+            let [a, b] = args.as_ref();
+            let left = eval(a, row, cx)?;
+            let right = eval(b, row, cx)?;
+            arith::arithmetic(*op, (left, a), (right, b), e, cx)
+        }
+        ExprKind::Negate(arg) => arith::negate(eval(arg, row, cx)?, arg, e, cx),
+        ExprKind::Bit(op, args) => {
+            let [a, b] = args.as_ref();
+            let left = convert::bits(eval(a, row, cx)?, &a.ty, cx)?;
+            let right = convert::bits(eval(b, row, cx)?, &b.ty, cx)?;
+            Ok(arith::bits(*op, left, right))
+        }
+        ExprKind::BitNot(arg) => {
+            let bits = convert::bits(eval(arg, row, cx)?, &arg.ty, cx)?;
+            Ok(bits.map_or(ValueRef::Null, |b| ValueRef::UInt(!b)))
+        }
+        ExprKind::Cast(arg) => convert::cast(eval(arg, row, cx)?, &arg.ty, &e.ty, cx),
+        ExprKind::Call(function, args) => {
+            let mut values = bumpalo::collections::Vec::with_capacity_in(args.len(), cx.arena);
+            for arg in args {
+                values.push(eval(arg, row, cx)?);
+            }
+            let call = functions::Call {
+                args,
+                values: values.into_bump_slice(),
+                ty: &e.ty,
+                cx,
+            };
+            (function.run)(&call)
+        }
+        ExprKind::DateAdd {
+            args,
+            unit,
+            negative,
+        } => {
+            let [date, amount] = args.as_ref();
+            let left = eval(date, row, cx)?;
+            let right = eval(amount, row, cx)?;
+            functions::interval::date_add((left, date), (right, amount), *unit, *negative, e, cx)
+        }
+        ExprKind::Extract(unit, arg) => {
+            functions::interval::extract(*unit, eval(arg, row, cx)?, &arg.ty, cx)
+        }
+        ExprKind::Aggregate(at) => Ok(cx.aggregates.get(*at).copied().unwrap_or(ValueRef::Null)),
+        ExprKind::UserVariable(name) => {
+            let variables = cx.env.user_variables.borrow();
+            let value = variables.get(name).map_or(Value::Null, |(v, _)| v.clone());
+            Ok(convert::keep(&value, cx))
+        }
+        ExprKind::AssignVariable(name, arg) => {
+            let value = eval(arg, row, cx)?;
+            let entry = (value.to_owned(), arg.ty.clone());
+            cx.env
+                .user_variables
+                .borrow_mut()
+                .insert(name.clone(), entry);
+            Ok(value)
+        }
+        ExprKind::NewValue { column, load } => {
+            let value = cx.new_row.get(*column).copied().unwrap_or(ValueRef::Null);
+            load_value(value, *load, &e.ty, cx)
+        }
+        _ => Err(SqlError::internal("an expression of unexpected kind")),
+    }
+}
+
+/// A storage value as SQL sees it.
+pub fn load_value<'a>(
+    stored: ValueRef<'a>,
+    load: Load,
+    ty: &'a ColumnType,
+    cx: &EvalCx<'a>,
+) -> Result<ValueRef<'a>> {
+    Ok(match (load, stored) {
+        (Load::Plain, value) | (_, value @ ValueRef::Null) => value,
+        (Load::Timestamp, ValueRef::DateTime(utc)) => {
+            ValueRef::DateTime(cx.env.time_zone.utc_to_local(utc))
+        }
+        (Load::Enum, value) => porpoise_types::storage_to_sql(value, ty),
+        (Load::Set, value) => {
+            let mut text = Vec::new();
+            porpoise_types::write_text(value, ty, &mut text);
+            ValueRef::Bytes(cx.arena.alloc_slice_copy(&text))
+        }
+        (Load::Timestamp, value) => value,
+    })
+}

@@ -1,0 +1,148 @@
+//! Three-valued logic.
+//!
+//! True, false, unknown (NULL): manual, "Logical Operators". AND and OR stop
+//! at the first operand that decides.
+
+use super::eval::{EvalCx, Slot, eval};
+use super::{CmpOp, Expr, Truth};
+use crate::error::Result;
+use crate::expr::convert;
+use porpoise_types::{CompareAs, ValueRef};
+use std::cmp::Ordering;
+
+/// A truth value as SQL has it: 1, 0 or NULL.
+pub fn value<'a>(truth: Option<bool>) -> ValueRef<'a> {
+    match truth {
+        Some(truth) => ValueRef::Int(i64::from(truth)),
+        None => ValueRef::Null,
+    }
+}
+
+/// The truth of an expression.
+pub fn truth<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Option<bool>> {
+    convert::truth(eval(e, row, cx)?, &e.ty, cx)
+}
+
+/// AND over all operands.
+pub fn and<'a>(args: &'a [Expr], row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Option<bool>> {
+    let mut result = Some(true);
+    for arg in args {
+        match truth(arg, row, cx)? {
+            Some(false) => return Ok(Some(false)),
+            None => result = None,
+            Some(true) => {}
+        }
+    }
+    Ok(result)
+}
+
+/// OR over all operands.
+pub fn or<'a>(args: &'a [Expr], row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Option<bool>> {
+    let mut result = Some(false);
+    for arg in args {
+        match truth(arg, row, cx)? {
+            Some(true) => return Ok(Some(true)),
+            None => result = None,
+            Some(false) => {}
+        }
+    }
+    Ok(result)
+}
+
+/// IS [NOT] NULL / TRUE / FALSE.
+pub fn is<'a>(
+    arg: &'a Expr,
+    wanted: Truth,
+    negated: bool,
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Result<bool> {
+    let found = match wanted {
+        Truth::Null => eval(arg, row, cx)?.is_null(),
+        Truth::True => truth(arg, row, cx)? == Some(true),
+        Truth::False => truth(arg, row, cx)? == Some(false),
+    };
+    Ok(found != negated)
+}
+
+/// One comparison operator on two values.
+pub fn compare(
+    op: CmpOp,
+    how: CompareAs,
+    a: (ValueRef<'_>, &Expr),
+    b: (ValueRef<'_>, &Expr),
+    cx: &EvalCx<'_>,
+) -> Result<Option<bool>> {
+    if op == CmpOp::NullSafe {
+        return Ok(Some(match (a.0.is_null(), b.0.is_null()) {
+            (true, true) => true,
+            (true, false) | (false, true) => false,
+            (false, false) => order(how, a, b, cx)? == Some(Ordering::Equal),
+        }));
+    }
+    Ok(order(how, a, b, cx)?.map(|order| match op {
+        CmpOp::Eq | CmpOp::NullSafe => order == Ordering::Equal,
+        CmpOp::Ne => order != Ordering::Equal,
+        CmpOp::Lt => order == Ordering::Less,
+        CmpOp::Le => order != Ordering::Greater,
+        CmpOp::Gt => order == Ordering::Greater,
+        CmpOp::Ge => order != Ordering::Less,
+    }))
+}
+
+/// The order of two values; `None` when one is NULL.
+pub fn order(
+    how: CompareAs,
+    a: (ValueRef<'_>, &Expr),
+    b: (ValueRef<'_>, &Expr),
+    cx: &EvalCx<'_>,
+) -> Result<Option<Ordering>> {
+    if let (CompareAs::Int, ValueRef::Int(x), ValueRef::Int(y)) = (how, a.0, b.0) {
+        return Ok(Some(x.cmp(&y)));
+    }
+    convert::order(how, a.0, &a.1.ty, b.0, &b.1.ty, cx)
+}
+
+/// IN: true when one item is equal; unknown when none is and one is NULL.
+pub fn is_in<'a>(
+    arg: &'a Expr,
+    list: &'a [(CompareAs, Expr)],
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Result<Option<bool>> {
+    let value = eval(arg, row, cx)?;
+    if value.is_null() {
+        return Ok(None);
+    }
+    let mut result = Some(false);
+    for (how, item) in list {
+        let candidate = eval(item, row, cx)?;
+        match order(*how, (value, arg), (candidate, item), cx)? {
+            Some(Ordering::Equal) => return Ok(Some(true)),
+            Some(_) => {}
+            None => result = None,
+        }
+    }
+    Ok(result)
+}
+
+/// BETWEEN: `low <= arg AND arg <= high`, `arg` evaluated once.
+pub fn between<'a>(
+    args: &'a [Expr; 3],
+    how: [CompareAs; 2],
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Result<Option<bool>> {
+    let [arg, low, high] = args;
+    let value = (eval(arg, row, cx)?, arg);
+    let low = (eval(low, row, cx)?, low);
+    let high = (eval(high, row, cx)?, high);
+    let [how_low, how_high] = how;
+    let above = compare(CmpOp::Ge, how_low, value, low, cx)?;
+    let below = compare(CmpOp::Le, how_high, value, high, cx)?;
+    Ok(match (above, below) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    })
+}

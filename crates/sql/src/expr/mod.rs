@@ -1,0 +1,412 @@
+//! Bound expressions: names resolved, types known, ready to be evaluated.
+//!
+//! The binder makes them from the parser's tree; a plan owns them and keeps
+//! no reference to the statement's text. Evaluation ([`eval`]) yields borrowed
+//! values: columns point into row bytes, computed strings into the
+//! statement's arena, so that filtering a row costs no heap allocation.
+//!
+//! Invariants:
+//! 1. Every node knows its static type; the type decides how the value is
+//!    compared, converted and sent, and never changes with the data.
+//! 2. A column node says how its storage value becomes an SQL value
+//!    ([`Load`]); nothing above it knows about storage.
+//! 3. Children are evaluated at most once for each evaluation of the parent.
+
+pub mod arith;
+pub mod convert;
+pub mod eval;
+pub mod logic;
+
+use crate::functions::Function;
+use porpoise_types::{Collation, ColumnType, CompareAs, Kind, Value};
+use std::sync::Arc;
+
+/// How strongly an expression insists on its collation (manual, "Collation
+/// Coercibility in Expressions"); the lower wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Coercibility {
+    /// COLLATE clause.
+    Explicit,
+    /// Two implicit collations that disagree.
+    None,
+    /// A column.
+    Implicit,
+    /// USER(), VERSION() and the like, and system variables.
+    System,
+    /// A literal.
+    Literal,
+    /// A number or date turned into text.
+    Numeric,
+    /// NULL.
+    Ignorable,
+}
+
+/// A bound expression.
+#[derive(Clone, Debug)]
+pub struct Expr {
+    /// What it is.
+    pub kind: ExprKind,
+    /// The type of its value.
+    pub ty: ColumnType,
+    /// Whether it can be NULL.
+    pub nullable: bool,
+    /// How strongly it insists on `ty.collation`.
+    pub coercibility: Coercibility,
+}
+
+/// How a column's storage value becomes an SQL value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// As it is.
+    Plain,
+    /// UTC to the session's time zone.
+    Timestamp,
+    /// Index to member text.
+    Enum,
+    /// Bits to the list of member texts.
+    Set,
+}
+
+/// Comparison operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CmpOp {
+    /// `=`
+    Eq,
+    /// `<>`
+    Ne,
+    /// `<`
+    Lt,
+    /// `<=`
+    Le,
+    /// `>`
+    Gt,
+    /// `>=`
+    Ge,
+    /// `<=>`
+    NullSafe,
+}
+
+/// Arithmetic operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArithOp {
+    /// `+`
+    Add,
+    /// `-`
+    Sub,
+    /// `*`
+    Mul,
+    /// `/`
+    Div,
+    /// `DIV`
+    IntDiv,
+    /// `%`
+    Mod,
+}
+
+/// Bit operators, on unsigned 64-bit integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BitOp {
+    /// `&`
+    And,
+    /// `|`
+    Or,
+    /// `^`
+    Xor,
+    /// `<<`
+    Shl,
+    /// `>>`
+    Shr,
+}
+
+/// What IS tests for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Truth {
+    /// IS NULL, IS UNKNOWN.
+    Null,
+    /// IS TRUE.
+    True,
+    /// IS FALSE.
+    False,
+}
+
+/// One WHEN of a CASE.
+#[derive(Clone, Debug)]
+pub struct When {
+    /// The condition, already a comparison where CASE has an operand.
+    pub condition: Expr,
+    /// The result.
+    pub result: Expr,
+}
+
+/// The kinds of expressions.
+#[derive(Clone, Debug)]
+pub enum ExprKind {
+    /// A constant.
+    Const(Value),
+    /// A literal of a normalised text, or a `?`: index into the parameters.
+    Param(usize),
+    /// A column of the table in a slot of the row.
+    Column {
+        /// Which table of the statement.
+        slot: usize,
+        /// Position of the column in it.
+        column: usize,
+        /// From storage to SQL.
+        load: Load,
+    },
+    /// The result of an aggregate of this query, by number.
+    Aggregate(usize),
+    /// A call of a registered function.
+    Call(&'static Function, Vec<Expr>),
+    /// A comparison.
+    Compare(CmpOp, CompareAs, Box<[Expr; 2]>),
+    /// All true.
+    And(Vec<Expr>),
+    /// One true.
+    Or(Vec<Expr>),
+    /// Exactly one true.
+    Xor(Box<[Expr; 2]>),
+    /// Not.
+    Not(Box<Expr>),
+    /// IS [NOT] NULL, TRUE, FALSE.
+    Is {
+        /// What is tested.
+        arg: Box<Expr>,
+        /// For what.
+        truth: Truth,
+        /// IS NOT.
+        negated: bool,
+    },
+    /// `arg [NOT] IN (list)`; each item with its own way to compare.
+    In {
+        /// What is looked for.
+        arg: Box<Expr>,
+        /// Where.
+        list: Vec<(CompareAs, Expr)>,
+        /// NOT IN.
+        negated: bool,
+    },
+    /// `arg [NOT] BETWEEN low AND high`.
+    Between {
+        /// arg, low, high.
+        args: Box<[Expr; 3]>,
+        /// How arg compares with low and with high.
+        how: [CompareAs; 2],
+        /// NOT BETWEEN.
+        negated: bool,
+    },
+    /// `arg [NOT] LIKE pattern ESCAPE c`.
+    Like {
+        /// arg, pattern.
+        args: Box<[Expr; 2]>,
+        /// The escape character, if there is one.
+        escape: Option<u8>,
+        /// Decides about equal characters.
+        collation: Collation,
+        /// NOT LIKE.
+        negated: bool,
+    },
+    /// CASE, and IF with one branch.
+    Case {
+        /// The branches.
+        whens: Vec<When>,
+        /// ELSE; NULL when absent.
+        otherwise: Option<Box<Expr>>,
+    },
+    /// COALESCE, IFNULL.
+    Coalesce(Vec<Expr>),
+    /// NULLIF.
+    NullIf(CompareAs, Box<[Expr; 2]>),
+    /// Arithmetic in the domain of the node's type.
+    Arith(ArithOp, Box<[Expr; 2]>),
+    /// Unary minus.
+    Negate(Box<Expr>),
+    /// Bit arithmetic.
+    Bit(BitOp, Box<[Expr; 2]>),
+    /// `~`.
+    BitNot(Box<Expr>),
+    /// CAST, CONVERT, BINARY: to the node's type.
+    Cast(Box<Expr>),
+    /// `expr + INTERVAL n unit` (or minus).
+    DateAdd {
+        /// The date and the amount.
+        args: Box<[Expr; 2]>,
+        /// The unit.
+        unit: Unit,
+        /// Subtract.
+        negative: bool,
+    },
+    /// EXTRACT(unit FROM arg).
+    Extract(Unit, Box<Expr>),
+    /// `@name`.
+    UserVariable(Arc<str>),
+    /// `@name := value`.
+    AssignVariable(Arc<str>, Box<Expr>),
+    /// VALUES(column) of ON DUPLICATE KEY UPDATE: the row to be inserted.
+    NewValue {
+        /// Position of the column.
+        column: usize,
+        /// From storage to SQL.
+        load: Load,
+    },
+}
+
+/// Units of INTERVAL and EXTRACT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are MySQL's keywords")]
+pub enum Unit {
+    Microsecond,
+    Second,
+    Minute,
+    Hour,
+    Day,
+    Week,
+    Month,
+    Quarter,
+    Year,
+    SecondMicrosecond,
+    MinuteMicrosecond,
+    MinuteSecond,
+    HourMicrosecond,
+    HourSecond,
+    HourMinute,
+    DayMicrosecond,
+    DaySecond,
+    DayMinute,
+    DayHour,
+    YearMonth,
+}
+
+impl Expr {
+    /// A constant of its natural type.
+    pub fn constant(value: Value, ty: ColumnType) -> Expr {
+        let coercibility = match &value {
+            Value::Null => Coercibility::Ignorable,
+            Value::Bytes(_) => Coercibility::Literal,
+            _ => Coercibility::Numeric,
+        };
+        Expr {
+            nullable: value.is_null(),
+            kind: ExprKind::Const(value),
+            ty,
+            coercibility,
+        }
+    }
+
+    /// NULL.
+    pub fn null() -> Expr {
+        Expr::constant(Value::Null, ColumnType::null())
+    }
+
+    /// A node of `kind` with an integer truth value.
+    pub fn boolean(kind: ExprKind, nullable: bool) -> Expr {
+        let mut ty = ColumnType::bigint();
+        ty.length = 1;
+        Expr {
+            kind,
+            ty,
+            nullable,
+            coercibility: Coercibility::Numeric,
+        }
+    }
+
+    /// The constant value, if it is one.
+    pub fn as_const(&self) -> Option<&Value> {
+        match &self.kind {
+            ExprKind::Const(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Whether the value is the same for every row of one execution.
+    pub fn is_constant(&self) -> bool {
+        let mut constant = true;
+        self.walk(&mut |e| match &e.kind {
+            ExprKind::Column { .. }
+            | ExprKind::Aggregate(_)
+            | ExprKind::NewValue { .. }
+            | ExprKind::UserVariable(_)
+            | ExprKind::AssignVariable(..) => constant = false,
+            ExprKind::Call(f, _) if !f.constant => constant = false,
+            _ => {}
+        });
+        constant
+    }
+
+    /// The slots whose columns it reads, as a bit set.
+    pub fn slots(&self) -> u64 {
+        let mut slots = 0u64;
+        self.walk(&mut |e| {
+            if let ExprKind::Column { slot, .. } = &e.kind {
+                slots |= 1 << (slot & 63);
+            }
+        });
+        slots
+    }
+
+    /// Whether it contains an aggregate.
+    pub fn has_aggregate(&self) -> bool {
+        let mut found = false;
+        self.walk(&mut |e| found |= matches!(e.kind, ExprKind::Aggregate(_)));
+        found
+    }
+
+    /// Visits this node and all beneath it.
+    pub fn walk(&self, visit: &mut impl FnMut(&Expr)) {
+        visit(self);
+        self.each_child(&mut |child| child.walk(visit));
+    }
+
+    fn each_child(&self, f: &mut impl FnMut(&Expr)) {
+        match &self.kind {
+            ExprKind::Const(_)
+            | ExprKind::Param(_)
+            | ExprKind::Column { .. }
+            | ExprKind::Aggregate(_)
+            | ExprKind::UserVariable(_)
+            | ExprKind::NewValue { .. } => {}
+            ExprKind::Call(_, args)
+            | ExprKind::And(args)
+            | ExprKind::Or(args)
+            | ExprKind::Coalesce(args) => args.iter().for_each(f),
+            ExprKind::Compare(_, _, args)
+            | ExprKind::Xor(args)
+            | ExprKind::NullIf(_, args)
+            | ExprKind::Arith(_, args)
+            | ExprKind::Bit(_, args)
+            | ExprKind::Like { args, .. }
+            | ExprKind::DateAdd { args, .. } => args.iter().for_each(f),
+            ExprKind::Between { args, .. } => args.iter().for_each(f),
+            ExprKind::Not(arg)
+            | ExprKind::Is { arg, .. }
+            | ExprKind::Negate(arg)
+            | ExprKind::BitNot(arg)
+            | ExprKind::Cast(arg)
+            | ExprKind::Extract(_, arg)
+            | ExprKind::AssignVariable(_, arg) => f(arg),
+            ExprKind::In { arg, list, .. } => {
+                f(arg);
+                list.iter().for_each(|(_, item)| f(item));
+            }
+            ExprKind::Case { whens, otherwise } => {
+                for when in whens {
+                    f(&when.condition);
+                    f(&when.result);
+                }
+                if let Some(otherwise) = otherwise {
+                    f(otherwise);
+                }
+            }
+        }
+    }
+}
+
+/// How the storage value of a column of this type becomes an SQL value.
+pub fn load_of(ty: &ColumnType) -> Load {
+    match ty.kind {
+        Kind::Timestamp => Load::Timestamp,
+        Kind::Enum => Load::Enum,
+        Kind::Set => Load::Set,
+        _ => Load::Plain,
+    }
+}

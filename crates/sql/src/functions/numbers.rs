@@ -1,0 +1,302 @@
+//! Mathematical functions (manual, "Mathematical Functions").
+
+use super::{Call, Function, Nullable, bigint, common_collation, double, joined};
+use crate::error::{Result, SqlError};
+use crate::expr::{Expr, convert};
+use porpoise_types::{Collation, ColumnType, CompareAs, Kind, ValueRef, comparison_type};
+use std::cmp::Ordering;
+
+fn exact_or_double(args: &[Expr], _: Collation) -> ColumnType {
+    match args.first().map(|e| &e.ty) {
+        Some(ty) if ty.is_integer() => {
+            let mut result = ColumnType::bigint();
+            result.unsigned = ty.unsigned;
+            result
+        }
+        Some(ty) if ty.kind == Kind::Decimal => ty.clone(),
+        _ => ColumnType::double(),
+    }
+}
+
+fn whole(args: &[Expr], collation: Collation) -> ColumnType {
+    match exact_or_double(args, collation) {
+        ty if ty.kind == Kind::Double => ty,
+        _ => ColumnType::bigint(),
+    }
+}
+
+fn rounded(args: &[Expr], collation: Collation) -> ColumnType {
+    let mut ty = exact_or_double(args, collation);
+    if ty.kind == Kind::Decimal {
+        let places = args.get(1).map_or(Some(0), |e| match e.as_const() {
+            Some(porpoise_types::Value::Int(n)) => u8::try_from((*n).clamp(0, 30)).ok(),
+            _ => None,
+        });
+        ty.decimals = places.map_or(ty.decimals, |p| p.min(ty.decimals));
+    }
+    ty
+}
+
+fn finite<'a>(value: f64, name: &str) -> Result<ValueRef<'a>> {
+    match value.is_finite() {
+        true => Ok(ValueRef::Double(value)),
+        false => Err(SqlError::out_of_range("DOUBLE", name)),
+    }
+}
+
+/// A function of one double; outside its domain the result is NULL.
+fn of_double<'a>(c: &Call<'_, 'a>, f: fn(f64) -> f64) -> Result<ValueRef<'a>> {
+    let value = c.double(0)?.map(f).filter(|v| v.is_finite());
+    Ok(value.map_or(ValueRef::Null, ValueRef::Double))
+}
+
+fn abs<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    Ok(match c.values.first() {
+        Some(ValueRef::Int(v)) => {
+            let positive = v.checked_abs().map(ValueRef::Int);
+            positive.ok_or_else(|| SqlError::out_of_range("BIGINT", &format!("abs({v})")))?
+        }
+        Some(v @ ValueRef::UInt(_)) => *v,
+        Some(ValueRef::Decimal(v)) => ValueRef::Decimal(v.abs()),
+        _ => c
+            .double(0)?
+            .map_or(ValueRef::Null, |v| ValueRef::Double(v.abs())),
+    })
+}
+
+fn sign<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let sign = c
+        .double(0)?
+        .map(|v| v.partial_cmp(&0.0).map_or(0, |o| o as i64));
+    Ok(sign.map_or(ValueRef::Null, ValueRef::Int))
+}
+
+fn to_whole<'a>(c: &Call<'_, 'a>, up: bool) -> Result<ValueRef<'a>> {
+    Ok(match c.values.first() {
+        Some(v @ (ValueRef::Int(_) | ValueRef::UInt(_))) => *v,
+        Some(ValueRef::Decimal(v)) => {
+            let whole = if up { v.ceil() } else { v.floor() };
+            let number = whole.ok().and_then(|w| w.to_i64());
+            let range = || SqlError::out_of_range("BIGINT", if up { "ceiling" } else { "floor" });
+            ValueRef::Int(number.ok_or_else(range)?)
+        }
+        _ => {
+            let value = c.double(0)?;
+            value.map_or(ValueRef::Null, |v| {
+                ValueRef::Double(if up { v.ceil() } else { v.floor() })
+            })
+        }
+    })
+}
+
+fn round<'a>(c: &Call<'_, 'a>, cut: bool) -> Result<ValueRef<'a>> {
+    let places = match c.len() {
+        2 => match c.int(1)? {
+            Some(places) => places.clamp(-70, 30),
+            None => return Ok(ValueRef::Null),
+        },
+        _ => 0,
+    };
+    let range = |_| SqlError::out_of_range("DECIMAL", "round");
+    Ok(match c.values.first() {
+        Some(v @ (ValueRef::Int(_) | ValueRef::UInt(_))) if places >= 0 => *v,
+        Some(ValueRef::Int(v)) => ValueRef::Int(round_integer(*v, places, cut)),
+        Some(ValueRef::UInt(v)) => {
+            let signed = i64::try_from(*v).unwrap_or(i64::MAX);
+            ValueRef::UInt(round_integer(signed, places, cut).unsigned_abs())
+        }
+        Some(ValueRef::Decimal(v)) => {
+            let scale = u8::try_from(places).unwrap_or(0);
+            ValueRef::Decimal(match (cut, places < 0) {
+                (true, false) => v.truncate(scale),
+                (true, true) => v.truncate(0),
+                (false, false) => v.round(scale.min(v.scale())).map_err(range)?,
+                (false, true) => {
+                    let places = u32::try_from(-places).unwrap_or(0);
+                    v.round_integer(places).map_err(range)?
+                }
+            })
+        }
+        _ => match c.double(0)? {
+            None => ValueRef::Null,
+            Some(v) => ValueRef::Double(round_double(v, places, cut)),
+        },
+    })
+}
+
+fn round_integer(v: i64, places: i64, cut: bool) -> i64 {
+    let Some(unit) = u32::try_from(-places)
+        .ok()
+        .and_then(|p| 10i128.checked_pow(p))
+    else {
+        return 0;
+    };
+    let wide = i128::from(v);
+    let rest = wide % unit;
+    let mut result = wide - rest;
+    if !cut && rest.abs() * 2 >= unit {
+        result += unit * rest.signum();
+    }
+    i64::try_from(result).unwrap_or(if v < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// As MySQL rounds doubles: to the nearest even on ties of the scaled value.
+fn round_double(v: f64, places: i64, cut: bool) -> f64 {
+    let unit = 10f64.powi(i32::try_from(places.abs()).unwrap_or(0));
+    let scaled = if places < 0 { v / unit } else { v * unit };
+    if !scaled.is_finite() {
+        return v;
+    }
+    let whole = if cut {
+        scaled.trunc()
+    } else {
+        scaled.round_ties_even()
+    };
+    if places < 0 {
+        whole * unit
+    } else {
+        whole / unit
+    }
+}
+
+fn power<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    match (c.double(0)?, c.double(1)?) {
+        (Some(base), Some(exponent)) => finite(base.powf(exponent), "pow"),
+        _ => Ok(ValueRef::Null),
+    }
+}
+
+fn log<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let value = match (c.len(), c.double(0)?, c.double(1)?) {
+        (1, Some(v), _) if v > 0.0 => Some(v.ln()),
+        (2, Some(base), Some(v)) if base > 0.0 && base != 1.0 && v > 0.0 => {
+            Some(v.ln() / base.ln())
+        }
+        _ => None,
+    };
+    Ok(value.map_or(ValueRef::Null, ValueRef::Double))
+}
+
+fn modulo<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(a), Some(b)) = (c.double(0)?, c.double(1)?) else {
+        return Ok(ValueRef::Null);
+    };
+    Ok(if b == 0.0 {
+        ValueRef::Null
+    } else {
+        ValueRef::Double(a % b)
+    })
+}
+
+/// RAND(): xorshift from the session's state; RAND(n) repeats itself.
+fn rand<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let mut state = match c.int(0)? {
+        Some(seed) => (seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+        None => c.cx.env.random.get() | 1,
+    };
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    if c.is_empty() {
+        c.cx.env.random.set(state);
+    }
+    Ok(ValueRef::Double((state >> 11) as f64 / (1u64 << 53) as f64))
+}
+
+fn common_type(args: &[Expr], collation: Collation) -> ColumnType {
+    let numeric = |e: &Expr| e.ty.is_numeric() || e.ty.kind == Kind::Null;
+    if args
+        .iter()
+        .all(|e| e.ty.is_integer() || e.ty.kind == Kind::Null)
+    {
+        return ColumnType::bigint();
+    }
+    if args.iter().all(numeric) {
+        let exact = |e: &Expr| e.ty.kind != Kind::Double && e.ty.kind != Kind::Float;
+        return match args.iter().all(exact) {
+            true => ColumnType::decimal(65, 30),
+            false => ColumnType::double(),
+        };
+    }
+    let mut ty = joined(args, collation);
+    ty.collation = common_collation(args, collation);
+    ty
+}
+
+fn extreme<'a>(c: &Call<'_, 'a>, wanted: Ordering) -> Result<ValueRef<'a>> {
+    let mut best: Option<(ValueRef<'a>, &Expr)> = None;
+    for (value, arg) in c.values.iter().copied().zip(c.args) {
+        if value.is_null() {
+            return Ok(ValueRef::Null);
+        }
+        best = match best {
+            None => Some((value, arg)),
+            Some((least, from)) => {
+                let how = match c.ty.is_string() {
+                    true => CompareAs::Bytes(c.ty.collation),
+                    false => comparison_type(&from.ty, &arg.ty),
+                };
+                let order = convert::order(how, value, &arg.ty, least, &from.ty, c.cx)?;
+                match order == Some(wanted) {
+                    true => Some((value, arg)),
+                    false => Some((least, from)),
+                }
+            }
+        };
+    }
+    match best {
+        Some((value, arg)) => convert::cast(value, &arg.ty, c.ty, c.cx),
+        None => Ok(ValueRef::Null),
+    }
+}
+
+macro_rules! f {
+    ($name:literal, $args:expr, $ty:expr, $null:ident, $run:expr, $doc:literal, $call:literal => $result:literal) => {
+        Function {
+            name: $name,
+            args: $args,
+            constant: true,
+            nullable: Nullable::$null,
+            ty: $ty,
+            run: $run,
+            doc: $doc,
+            example: ($call, $result),
+        }
+    };
+}
+
+/// The entries.
+pub const FUNCTIONS: &[Function] = &[
+    f!("ABS", (1, 1), exact_or_double, IfArgument, abs, "The absolute value.", "ABS(-5)" => "5"),
+    f!("SIGN", (1, 1), bigint, IfArgument, sign, "-1, 0 or 1.", "SIGN(-2.5)" => "-1"),
+    f!("FLOOR", (1, 1), whole, IfArgument, |c| to_whole(c, false), "The next integer below.", "FLOOR(-1.5)" => "-2"),
+    f!("CEIL", (1, 1), whole, IfArgument, |c| to_whole(c, true), "The next integer above.", "CEIL(1.2)" => "2"),
+    f!("CEILING", (1, 1), whole, IfArgument, |c| to_whole(c, true), "The next integer above.", "CEILING(-1.2)" => "-1"),
+    f!("ROUND", (1, 2), rounded, IfArgument, |c| round(c, false), "Rounded to so many places.", "ROUND(2.345, 2)" => "2.35"),
+    f!("TRUNCATE", (2, 2), rounded, IfArgument, |c| round(c, true), "Cut to so many places.", "TRUNCATE(2.349, 2)" => "2.34"),
+    f!("POW", (2, 2), double, IfArgument, power, "A power.", "POW(2, 10)" => "1024"),
+    f!("POWER", (2, 2), double, IfArgument, power, "A power.", "POWER(2, -1)" => "0.5"),
+    f!("SQRT", (1, 1), double, Always, |c| of_double(c, f64::sqrt), "The square root.", "SQRT(16)" => "4"),
+    f!("EXP", (1, 1), double, Always, |c| of_double(c, f64::exp), "e to the power.", "EXP(0)" => "1"),
+    f!("LN", (1, 1), double, Always, |c| of_double(c, f64::ln), "The natural logarithm.", "LN(1)" => "0"),
+    f!("LOG", (1, 2), double, Always, log, "A logarithm, natural or to the base given first.", "LOG(2, 8)" => "3"),
+    f!("LOG2", (1, 1), double, Always, |c| of_double(c, f64::log2), "The logarithm to base 2.", "LOG2(8)" => "3"),
+    f!("LOG10", (1, 1), double, Always, |c| of_double(c, f64::log10), "The logarithm to base 10.", "LOG10(100)" => "2"),
+    f!("SIN", (1, 1), double, IfArgument, |c| of_double(c, f64::sin), "The sine.", "SIN(0)" => "0"),
+    f!("COS", (1, 1), double, IfArgument, |c| of_double(c, f64::cos), "The cosine.", "COS(0)" => "1"),
+    f!("TAN", (1, 1), double, IfArgument, |c| of_double(c, f64::tan), "The tangent.", "TAN(0)" => "0"),
+    f!("FMOD", (2, 2), double, Always, modulo, "The rest of a division of doubles.", "FMOD(5.5, 2)" => "1.5"),
+    f!("PI", (0, 0), double, Never, |_| Ok(ValueRef::Double(std::f64::consts::PI)), "Pi.", "ROUND(PI(), 4)" => "3.1416"),
+    Function {
+        name: "RAND",
+        args: (0, 1),
+        constant: false,
+        nullable: Nullable::Never,
+        ty: double,
+        run: rand,
+        doc: "A random number from 0 to below 1; with a seed, always the same.",
+        example: ("RAND(3) < 1", "1"),
+    },
+    f!("GREATEST", (2, 65_535), common_type, IfArgument, |c| extreme(c, Ordering::Greater), "The greatest argument.", "GREATEST(3, 12, 5)" => "12"),
+    f!("LEAST", (2, 65_535), common_type, IfArgument, |c| extreme(c, Ordering::Less), "The least argument.", "LEAST('b', 'a')" => "a"),
+];

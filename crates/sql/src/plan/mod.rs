@@ -1,0 +1,235 @@
+//! Plans: what to read, in which order, by which index.
+//!
+//! A plan is made from a bound statement and owns everything it needs; it is
+//! executed any number of times with different parameters. Access paths are
+//! chosen by rule: a whole unique key, then the longest run of equal leading
+//! index parts, then a range, then the rows in key order. Every condition is
+//! checked again on the row it is about, so that an access path only ever
+//! narrows what is looked at and never decides what is true.
+//!
+//! Invariants:
+//! 1. A condition stands at the first step after which all its tables are
+//!    joined, and nowhere else.
+//! 2. Steps of outer joins keep the order of the FROM clause.
+
+pub mod access;
+pub mod dml;
+pub mod select;
+
+use crate::bind::{Aggregate, Source};
+use crate::expr::Expr;
+use porpoise_kv::LockMode;
+use porpoise_types::ColumnType;
+
+/// A bound of a range on one index part.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// The value.
+    pub value: Expr,
+    /// Whether it belongs to the range.
+    pub inclusive: bool,
+}
+
+/// How the rows of a table are found.
+#[derive(Clone, Debug)]
+pub enum Access {
+    /// Leading index parts equal to one of these lists of values.
+    Lookup {
+        /// Position of the index.
+        index: usize,
+        /// One list of expressions a key; constants, or columns of tables
+        /// joined before.
+        keys: Vec<Vec<Expr>>,
+        /// The keys are whole keys of a unique index: one row each at most.
+        whole: bool,
+        /// Entries from the end.
+        reverse: bool,
+    },
+    /// Leading parts equal, and a range on the next one.
+    Range {
+        /// Position of the index.
+        index: usize,
+        /// Values of the parts before.
+        equal: Vec<Expr>,
+        /// From here.
+        low: Option<Bound>,
+        /// To here.
+        high: Option<Bound>,
+        /// From the end.
+        reverse: bool,
+    },
+    /// All entries of an index in order.
+    Full {
+        /// Position of the index.
+        index: usize,
+        /// From the end.
+        reverse: bool,
+    },
+    /// A virtual table.
+    Virtual,
+}
+
+impl Access {
+    /// EXPLAIN's join type (manual, "EXPLAIN Join Types").
+    pub fn kind(&self, depends: bool) -> &'static str {
+        match self {
+            Access::Lookup { keys, whole, .. } => match (whole, depends, keys.len()) {
+                (true, true, _) => "eq_ref",
+                (true, false, 1) => "const",
+                (true, false, _) => "range",
+                (false, _, 1) => "ref",
+                (false, ..) => "range",
+            },
+            Access::Range { .. } => "range",
+            Access::Full { index: 0, .. } => "ALL",
+            Access::Full { .. } => "index",
+            Access::Virtual => "ALL",
+        }
+    }
+
+    /// The index used, if it narrows or orders anything.
+    pub fn index(&self) -> Option<usize> {
+        match self {
+            Access::Lookup { index, .. } | Access::Range { index, .. } => Some(*index),
+            Access::Full { index, .. } if *index != 0 => Some(*index),
+            _ => None,
+        }
+    }
+}
+
+/// One table of a join.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The slot that it fills.
+    pub slot: usize,
+    /// How.
+    pub access: Access,
+    /// The right side of a LEFT JOIN: without a match the slot stays empty.
+    pub outer: bool,
+    /// The conditions of an outer join's ON: they decide what matches.
+    pub on: Vec<Expr>,
+    /// Conditions that can be checked once this slot is filled.
+    pub filter: Vec<Expr>,
+    /// FOR UPDATE, FOR SHARE, or the lock of a changing statement.
+    pub lock: Option<LockSpec>,
+}
+
+/// What a locking statement does when a row is locked by somebody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Busy {
+    /// Wait until `innodb_lock_wait_timeout`.
+    Wait,
+    /// Error 3572 at once.
+    NoWait,
+    /// Leave the row out.
+    Skip,
+}
+
+/// A lock to take on the rows of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockSpec {
+    /// The strength.
+    pub mode: LockMode,
+    /// When it is not free.
+    pub busy: Busy,
+}
+
+/// A key to sort by.
+#[derive(Clone, Debug)]
+pub struct OrderKey {
+    /// The value.
+    pub expr: Expr,
+    /// Descending.
+    pub desc: bool,
+}
+
+/// A column of a result, as clients are told.
+#[derive(Clone, Debug)]
+pub struct ResultColumn {
+    /// Database of the table.
+    pub schema: String,
+    /// Alias of the table.
+    pub table: String,
+    /// The table.
+    pub org_table: String,
+    /// Alias of the column.
+    pub name: String,
+    /// The column.
+    pub org_name: String,
+    /// The type.
+    pub ty: ColumnType,
+    /// MySQL's column flags.
+    pub flags: u16,
+}
+
+/// Column flags of the protocol.
+pub mod flags {
+    /// NOT NULL.
+    pub const NOT_NULL: u16 = 1;
+    /// Part of the primary key.
+    pub const PRIMARY_KEY: u16 = 2;
+    /// Part of a unique key.
+    pub const UNIQUE_KEY: u16 = 4;
+    /// Part of another key.
+    pub const MULTIPLE_KEY: u16 = 8;
+    /// A BLOB or TEXT.
+    pub const BLOB: u16 = 16;
+    /// UNSIGNED.
+    pub const UNSIGNED: u16 = 32;
+    /// ZEROFILL.
+    pub const ZEROFILL: u16 = 64;
+    /// Of binary collation.
+    pub const BINARY: u16 = 128;
+    /// ENUM.
+    pub const ENUM: u16 = 256;
+    /// AUTO_INCREMENT.
+    pub const AUTO_INCREMENT: u16 = 512;
+    /// TIMESTAMP.
+    pub const TIMESTAMP: u16 = 1024;
+    /// SET.
+    pub const SET: u16 = 2048;
+    /// No default.
+    pub const NO_DEFAULT: u16 = 4096;
+    /// ON UPDATE CURRENT_TIMESTAMP.
+    pub const ON_UPDATE_NOW: u16 = 8192;
+    /// A number.
+    pub const NUMERIC: u16 = 32768;
+}
+
+/// A query without set operations.
+#[derive(Clone, Debug)]
+pub struct SelectPlan {
+    /// The tables; the position is the slot.
+    pub sources: Vec<Source>,
+    /// In the order in which they are joined.
+    pub steps: Vec<Step>,
+    /// Conditions on no table: checked once.
+    pub constant: Vec<Expr>,
+    /// The select list.
+    pub items: Vec<Expr>,
+    /// Its metadata.
+    pub columns: Vec<ResultColumn>,
+    /// Aggregates in select list, HAVING and ORDER BY.
+    pub aggregates: Vec<Aggregate>,
+    /// GROUP BY.
+    pub group_by: Vec<Expr>,
+    /// There is a GROUP BY or an aggregate.
+    pub grouped: bool,
+    /// HAVING.
+    pub having: Option<Expr>,
+    /// DISTINCT.
+    pub distinct: bool,
+    /// ORDER BY; empty when the access path gives the order.
+    pub order_by: Vec<OrderKey>,
+    /// LIMIT.
+    pub limit: Option<Expr>,
+    /// OFFSET.
+    pub offset: Option<Expr>,
+}
+
+impl SelectPlan {
+    /// Whether rows are locked.
+    pub fn locks(&self) -> bool {
+        self.steps.iter().any(|s| s.lock.is_some())
+    }
+}
