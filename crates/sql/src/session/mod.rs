@@ -19,7 +19,7 @@
 //!    the ticket that it must wait for (rule 19).
 //! 4. Passwords reach no log, no error text and no process list.
 
-mod define;
+pub(crate) mod define;
 mod diagnostics;
 mod dispatch;
 mod prepared;
@@ -50,6 +50,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
+use define::TableLocks;
 use transaction::{NextTxn, OpenTxn};
 
 pub use prepared::{Param, PreparedInfo};
@@ -116,6 +117,10 @@ pub struct SqlSession {
     next_statement: u32,
     process: Arc<Process>,
     arena: Bump,
+    /// A plan made since this was cleared holds the value of a variable.
+    pub(crate) volatile: Cell<bool>,
+    /// LOCK TABLES.
+    pub(crate) table_locks: Option<TableLocks>,
     pub(crate) last_insert_id: u64,
 }
 
@@ -160,6 +165,8 @@ impl SqlSession {
             next_statement: 1,
             process,
             arena: Bump::new(),
+            volatile: Cell::new(false),
+            table_locks: None,
             last_insert_id: 0,
             server,
             client,
