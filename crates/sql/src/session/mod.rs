@@ -24,7 +24,7 @@ mod diagnostics;
 mod dispatch;
 mod prepared;
 pub mod processes;
-mod results;
+pub(crate) mod results;
 mod run;
 pub mod server;
 mod set;
