@@ -21,11 +21,11 @@
 
 pub(crate) mod define;
 mod diagnostics;
-mod dispatch;
+pub(crate) mod dispatch;
 mod prepared;
 pub mod processes;
 pub(crate) mod results;
-mod run;
+pub(crate) mod run;
 pub mod server;
 mod set;
 mod system;
