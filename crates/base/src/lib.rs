@@ -6,7 +6,9 @@
 //! * [`cancel`]: ending a wait from outside (KILL, a client gone, shutdown).
 //! * [`blocking`]: announcing that the current thread may stand still.
 //! * [`clock`]: wall and monotonic time, replaceable.
+//! * [`password`]: the forms in which passwords are stored.
 
 pub mod blocking;
 pub mod cancel;
 pub mod clock;
+pub mod password;
