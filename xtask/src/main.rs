@@ -1,3 +1,71 @@
-//! House checks.
+//! House-keeping commands: `cargo xtask check`, `ratchet`, `loc` and `soak`.
+//!
+//! `check` reads the whole tree once into a [`tree::Tree`] and hands it to one function per rule
+//! (module [`rules`]). A rule is a pure function from a tree to violations, so that each can be
+//! shown a planted violation in memory.
+//!
+//! Invariants:
+//! 1. A rule never reads the disk: all it judges is in the tree that it is given.
+//! 2. `check` prints every violation it finds, not only the first, one a line, with file and line.
+//! 3. Lists (banned words, lengths on record, ignored tests) are data files, not code.
+//!
+//! Rejected: a full Rust parser. It would cost more to build than everything else here, and the
+//! rules ask only for comments, strings, braces and names.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod loc;
+mod ratchet;
+mod rules;
+mod scan;
+mod soak;
+mod tree;
+
+use std::process::ExitCode;
+
+use tree::Tree;
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+
+  check             check the house rules; exit status 1 and one line per violation
+  ratchet           lower the recorded lengths of long files and functions to what they are now
+  ratchet --init    record all lengths as they are now, longer ones too
+  loc               print lines per crate
+  soak              print the long tests, one `PACKAGE TEST` a line, as `make soak` runs them";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        ["check"] => check(),
+        ["ratchet"] => ratchet::rewrite(false),
+        ["ratchet", "--init"] => ratchet::rewrite(true),
+        ["loc"] => Tree::read().map(|tree| print!("{}", loc::table(&tree))),
+        ["soak"] => soak::print_list(),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => Err(USAGE.to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check() -> Result<(), String> {
+    let tree = Tree::read()?;
+    let violations = rules::run_all(&tree)?;
+    for violation in &violations {
+        println!("{violation}");
+    }
+    if violations.is_empty() {
+        println!("house rules: {} files in order", tree.files.len());
+        return Ok(());
+    }
+    Err(format!("house rules: {} violations", violations.len()))
+}

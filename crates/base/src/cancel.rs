@@ -9,14 +9,17 @@
 //! 1. The first reason wins until [`Cancel::clear_query`] takes back a
 //!    statement-level one; [`Reason::Connection`] and [`Reason::Shutdown`] are
 //!    never taken back.
-//! 2. A waiter registers a wake function *before* it checks the state for the
+//! 2. The owner's function (see [`Cancel::owned`]) hears of every reason that
+//!    ends the session, whether or not somebody waits: an idle session has no
+//!    waiter, and its connection must close all the same.
+//! 3. A waiter registers a wake function *before* it checks the state for the
 //!    last time, so that no cancellation is lost between check and sleep.
 //!
 //! Rejected: polling in short sleeps (adds latency to every lock hand-over).
 
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Why a wait or a statement was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,7 @@ pub type Waker = Arc<dyn Fn() + Send + Sync>;
 struct Inner {
     state: AtomicU8,
     waker: Mutex<Option<Waker>>,
+    owner: OnceLock<Waker>,
 }
 
 /// A shared handle by which a session's waits can be ended.
@@ -74,6 +78,14 @@ impl Cancel {
         Cancel::default()
     }
 
+    /// A handle whose owner hears of every reason that ends the session, also
+    /// while nobody waits. `owner` is called from any thread and must not wait.
+    pub fn owned(owner: Waker) -> Cancel {
+        let inner = Inner::default();
+        let _ = inner.owner.set(owner);
+        Cancel(Arc::new(inner))
+    }
+
     /// Asks the session to stop for `reason` and wakes its waiter, if any.
     pub fn cancel(&self, reason: Reason) {
         let _ = self
@@ -85,6 +97,11 @@ impl Cancel {
         let waker = self.0.waker.lock().clone();
         if let Some(waker) = waker {
             waker();
+        }
+        if reason.ends_session()
+            && let Some(owner) = self.0.owner.get()
+        {
+            owner();
         }
     }
 
@@ -139,6 +156,20 @@ mod tests {
         c.cancel(Reason::Query);
         c.clear_query();
         assert_eq!(c.reason(), Some(Reason::Connection));
+    }
+
+    #[test]
+    fn the_owner_hears_of_reasons_that_end_the_session_only() {
+        let told = Arc::new(AtomicUsize::new(0));
+        let t = told.clone();
+        let c = Cancel::owned(Arc::new(move || {
+            t.fetch_add(1, Ordering::SeqCst);
+        }));
+        c.cancel(Reason::Query);
+        c.cancel(Reason::Timeout);
+        assert_eq!(told.load(Ordering::SeqCst), 0);
+        c.cancel(Reason::Connection);
+        assert_eq!(told.load(Ordering::SeqCst), 1);
     }
 
     #[test]

@@ -202,7 +202,8 @@ pub struct Locked<'a> {
     pub own: bool,
 }
 
-/// What the engine checks about a write at commit.
+/// What the engine checks about a write at commit. Of several writes to one
+/// key, [`Check::FirstCommitter`] of any holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     /// Nothing: the caller holds a lock on this key (update or exclusive).
@@ -391,7 +392,8 @@ pub trait Txn: Send {
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<()>;
 
-    /// Walks the ranges one after the other, at most `limit` entries in all.
+    /// Walks the ranges one after the other, at most `limit` (at least 1)
+    /// entries in all.
     /// The visitor gets range index, key and value and may break off.
     fn scan(
         &mut self,
@@ -412,13 +414,16 @@ pub trait Txn: Send {
     ) -> Result<()>;
 
     /// Lets go of locks first taken since `since`, on keys that turned out
-    /// not to matter and were not written. An engine may ignore it.
+    /// not to matter and were not written: takes back one [`Txn::lock`] call
+    /// per key, and the lock goes when no other call asked for it. An engine
+    /// may ignore it.
     fn unlock(&mut self, keys: &[Key<'_>], since: Mark);
 
     /// Buffers a write.
     fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()>;
 
-    /// Buffers a deletion.
+    /// Buffers a deletion. Deleting what is not there is checked like any
+    /// write, and changes nothing.
     fn delete(&mut self, key: Key<'_>, check: Check) -> Result<()>;
 
     /// The present end of the write set.

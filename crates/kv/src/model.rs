@@ -28,6 +28,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use txn::ModelTxn;
 
 /// A key that owns its bytes.
@@ -81,10 +82,23 @@ impl Shared {
 }
 
 /// The reference engine.
-#[derive(Default)]
 pub struct Model {
     shared: Arc<Shared>,
     closed: Arc<AtomicBool>,
+    commit_wait: Duration,
+}
+
+/// How long a commit waits for the holders of locks on keys it compares.
+const COMMIT_WAIT: Duration = Duration::from_secs(50);
+
+impl Default for Model {
+    fn default() -> Model {
+        Model {
+            shared: Arc::default(),
+            closed: Arc::default(),
+            commit_wait: COMMIT_WAIT,
+        }
+    }
 }
 
 impl Model {
@@ -98,7 +112,14 @@ impl Model {
         Model {
             shared: self.shared.clone(),
             closed: Arc::default(),
+            commit_wait: self.commit_wait,
         }
+    }
+
+    /// Lets commits wait for locks of others for so long.
+    pub fn with_commit_wait(mut self, wait: Duration) -> Model {
+        self.commit_wait = wait;
+        self
     }
 
     fn open_state(&self) -> Result<MutexGuard<'_, State>> {
@@ -141,6 +162,7 @@ impl Engine for Model {
             state.last_txn,
             serializable,
             options.cancel,
+            self.commit_wait,
         )))
     }
 

@@ -1,1 +1,33 @@
-//! Placeholder for the room `kv_mem`; filled by the commits that follow.
+//! The embedded engine: rows in memory under multi-version concurrency
+//! control.
+//!
+//! A space is an index from keys to records; a record is a key, a chain of
+//! versions, and a lock word. Readers walk chains under an epoch pin; writers
+//! contend on the records they share, and for a moment on the sequencer, which
+//! orders commits. What the modules do stands at their heads; read them in the
+//! order `record`, `index`, `lock`, `txn`, `commit`, `reclaim`.
+//!
+//! The rules behind it are the numbered ones of transactions.md.
+
+mod checkpoint;
+mod codec;
+mod commit;
+mod counters;
+mod engine;
+mod index;
+mod lock;
+mod log;
+mod manifest;
+mod reclaim;
+mod record;
+mod recovery;
+mod scan;
+mod shared;
+mod snapshots;
+mod space;
+mod stats;
+mod txn;
+mod validate;
+mod writes;
+
+pub use engine::{KvMem, KvMemOptions};

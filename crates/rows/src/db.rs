@@ -9,12 +9,16 @@
 
 use crate::Result;
 use crate::autoinc::Counters;
+use crate::catalog::persist;
 use crate::catalog::{Catalog, Table};
+use crate::mdl::Mdl;
 use crate::txn::{BeginOptions, Txn};
 use crate::version::Versions;
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
-use porpoise_kv::{Engine, TxnOptions};
+use porpoise_kv::{Engine, SpaceId, TxnOptions};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Settings of a [`Db`].
@@ -28,6 +32,9 @@ pub struct Db {
     catalog: ArcSwap<Catalog>,
     pub(crate) versions: Versions,
     pub(crate) counters: Counters,
+    pub(crate) mdl: Arc<Mdl>,
+    /// Held while a change of the catalog is made and published.
+    pub(crate) catalog_change: Mutex<()>,
     /// Greatest encoded row, in bytes.
     pub(crate) row_limit: usize,
 }
@@ -47,8 +54,47 @@ impl Db {
             catalog: ArcSwap::from_pointee(catalog),
             versions: Versions::new(),
             counters: Counters::default(),
+            mdl: Mdl::new(),
+            catalog_change: Mutex::new(()),
             row_limit,
         })
+    }
+
+    /// Opens the database in an engine: reads the catalog, and drops spaces
+    /// that it does not name (left by a crash in the middle of a definition).
+    ///
+    /// # Errors
+    /// The engine's; [`crate::Error::Corrupt`] for a catalog that cannot be
+    /// read.
+    pub fn open(
+        engine: Arc<dyn Engine>,
+        clock: Arc<dyn Clock>,
+        options: DbOptions,
+    ) -> Result<Arc<Db>> {
+        let mut txn = engine.begin(TxnOptions::default())?;
+        let catalog = persist::load(txn.as_mut())?;
+        txn.rollback();
+        let named: HashSet<SpaceId> = catalog
+            .tables
+            .values()
+            .flat_map(|t| &t.indexes)
+            .flat_map(|i| i.spaces.iter().copied())
+            .collect();
+        let orphans: Vec<SpaceId> = engine
+            .spaces()?
+            .into_iter()
+            .map(|(id, _)| id)
+            .filter(|id| !named.contains(id))
+            .collect();
+        if !orphans.is_empty() {
+            engine.drop_spaces(&orphans)?;
+        }
+        Ok(Db::with_catalog(engine, clock, options, catalog))
+    }
+
+    /// The metadata locks.
+    pub fn mdl(&self) -> &Arc<Mdl> {
+        &self.mdl
     }
 
     /// The engine.

@@ -140,6 +140,11 @@ impl From<TypeError> for Error {
 }
 
 impl Error {
+    /// What is stored contradicts itself.
+    pub(crate) fn corrupt(what: &str) -> Error {
+        Error::Corrupt(what.to_owned())
+    }
+
     /// A refusal by number, state and text.
     pub fn refused(code: u16, sqlstate: &'static str, message: impl Into<String>) -> Error {
         Error::Refused {

@@ -25,9 +25,9 @@ use crate::{Error, Result};
 use porpoise_kv::SpaceId;
 use porpoise_types::{Value, ValueRef, encode_key, encode_key_prefix};
 
-/// Longest encoded key that is accepted, in bytes (MySQL's 3,072 and what the
-/// encoding adds are checked by definition; this is the last guard).
-pub const MAX_KEY: usize = 16 * 1024;
+/// Version of the entries' keys and values, beside the encoding of the parts
+/// ([`porpoise_types::KEY_FORMAT_VERSION`]).
+pub const ENTRY_FORMAT_VERSION: u8 = 1;
 
 /// Values by column position: a row in the engine or one about to be written.
 pub(crate) trait Columns {
@@ -101,7 +101,7 @@ impl Index {
         } else if let Ok(len @ 0..=0x7f) = u8::try_from(primary.len()) {
             out.push(len);
         } else {
-            // Keys are at most MAX_KEY long, so the top bit is free.
+            // Engines take keys of a few kilobytes: the top bit is free.
             let len = u16::try_from(primary.len()).unwrap_or(u16::MAX) | 0x8000;
             out.extend_from_slice(&len.to_be_bytes());
         }

@@ -12,13 +12,18 @@
 #![forbid(unsafe_code)]
 
 pub mod autoinc;
+mod bytes;
 pub mod catalog;
+pub mod check;
 pub mod db;
+pub mod ddl;
 pub mod error;
 pub(crate) mod fk;
 pub mod keys;
 pub(crate) mod layout;
+pub mod mdl;
 pub mod row;
+pub mod show;
 pub mod txn;
 pub mod version;
 

@@ -32,7 +32,7 @@ use crate::{Error, Result};
 use porpoise_types::{Date, DateTime, Decimal, Time, Value, ValueRef};
 
 /// Version of the row format.
-pub const ROW_FORMAT: u8 = 1;
+pub const ROW_FORMAT_VERSION: u8 = 1;
 /// Variable offsets have four bytes.
 const WIDE: u8 = 1;
 /// An expiry follows the row version.
@@ -112,7 +112,7 @@ impl<'a> RowRef<'a> {
     pub fn new(table: &'a Table, bytes: &'a [u8]) -> Result<RowRef<'a>> {
         let bad = || Error::Corrupt(format!("a row of {}", table.quoted_name()));
         let first = *bytes.first().ok_or_else(bad)?;
-        if first >> 4 != ROW_FORMAT || first & PARTS != 0 {
+        if first >> 4 != ROW_FORMAT_VERSION || first & PARTS != 0 {
             return Err(bad());
         }
         let version = little::<4>(bytes, 0).ok_or_else(bad)?;
@@ -292,12 +292,13 @@ pub struct RowStamp {
 /// [`Error::BadValue`] for a value that is not of its column's storage kind.
 pub fn encode(table: &Table, values: &[Value], stamp: RowStamp, out: &mut Vec<u8>) -> Result<()> {
     let layout = table.derived().current();
-    let mut data = 0usize;
-    for position in layout.variable_positions.iter().flatten() {
-        if let Some(Value::Bytes(b)) = values.get(*position) {
-            data = data.saturating_add(b.len());
-        }
-    }
+    let variable = layout.variable_positions.iter().flatten();
+    let data: usize = variable
+        .map(|position| match values.get(*position) {
+            Some(Value::Bytes(b)) => b.len(),
+            _ => 0,
+        })
+        .sum();
     let wide = data > usize::from(u16::MAX);
     if u32::try_from(data).is_err() {
         return Err(Error::RowTooBig {
@@ -305,13 +306,9 @@ pub fn encode(table: &Table, values: &[Value], stamp: RowStamp, out: &mut Vec<u8
             limit: u32::MAX as usize,
         });
     }
-    let mut flags = ROW_FORMAT << 4;
-    if wide {
-        flags |= WIDE;
-    }
-    if stamp.expiry != 0 {
-        flags |= EXPIRY;
-    }
+    let flags = ROW_FORMAT_VERSION << 4
+        | if wide { WIDE } else { 0 }
+        | if stamp.expiry != 0 { EXPIRY } else { 0 };
     let offsets = layout.variable * if wide { 4 } else { 2 };
     out.reserve(HEADER + 8 + layout.fixed + offsets + data);
     let head = (table.version.min(MAX_TABLE_VERSION) << 8) | u32::from(flags);

@@ -1,3 +1,52 @@
 //! Porpoise: the server binary.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+use porpoise_server::cli::{self, Asked};
+use porpoise_server::config::{Config, StartError};
+use porpoise_server::serve;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    match start() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("porpoise: {error}");
+            ExitCode::from(error.status)
+        }
+    }
+}
+
+fn start() -> Result<(), StartError> {
+    match cli::parse(std::env::args_os(), &|name| std::env::var(name).ok())? {
+        Asked::Print(text) => {
+            print!("{text}");
+            Ok(())
+        }
+        Asked::Serve(config) => {
+            start_logging(&config)?;
+            serve::run(&config)
+        }
+    }
+}
+
+/// Log lines go to stderr; a panic is one of them.
+fn start_logging(config: &Config) -> Result<(), StartError> {
+    let filter = EnvFilter::try_new(&config.log).map_err(|e| {
+        let message = format!("log: {:?} is not a filter: {e}", config.log);
+        StartError::usage(message)
+    })?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        tracing::error!(thread = thread.name(), "{panic}");
+    }));
+    Ok(())
+}

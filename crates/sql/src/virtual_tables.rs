@@ -85,9 +85,9 @@ pub const TABLES: &[VirtualTable] = &[
 
 /// The virtual table of that name, in any case.
 pub fn find(database: &str, name: &str) -> Option<&'static VirtualTable> {
-    TABLES.iter().find(|t| {
-        t.database.eq_ignore_ascii_case(database) && t.name.eq_ignore_ascii_case(name)
-    })
+    TABLES
+        .iter()
+        .find(|t| t.database.eq_ignore_ascii_case(database) && t.name.eq_ignore_ascii_case(name))
 }
 
 /// Whether there is a database of that name that holds virtual tables only.

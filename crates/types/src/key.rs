@@ -16,7 +16,7 @@
 //!
 //! A descending part is inverted, its flag byte too, so NULL comes last there.
 //! Invariants:
-//! 1. The order of keys is that of [`crate::compare()`] within the column's type, NULL below all.
+//! 1. The order of keys is that of [`fn@crate::compare`] within the column's type, NULL below all.
 //! 2. Equal values (1.0 and 1.00, 'a' and 'A' where the collation says so) have equal keys.
 //! 3. The format is persisted: any change takes a new [`KEY_FORMAT_VERSION`].
 
@@ -202,7 +202,7 @@ fn clamp_int(v: ValueRef<'_>, ty: &ColumnType) -> u64 {
     let wide = match v {
         ValueRef::Int(v) => i128::from(v),
         ValueRef::UInt(v) => i128::from(v),
-        ValueRef::Double(v) => v.round() as i128,
+        ValueRef::Double(v) => v.round_ties_even() as i128,
         ValueRef::Decimal(d) if d.is_negative() => d.to_i64().map_or(i128::MIN, i128::from),
         ValueRef::Decimal(d) => d.to_u64().map_or(i128::MAX, i128::from),
         _ => 0,

@@ -10,7 +10,7 @@
 //! * [`column_type`]: what a column declares, and its persisted form.
 //! * [`cast`]: assignment to a column ([`store`]) and conversions in
 //!   expressions.
-//! * [`compare`], [`collation`]: order and equality.
+//! * [`mod@compare`], [`collation`]: order and equality.
 //! * [`key`]: bytes whose order is the order of the values.
 //! * [`text`]: what the text protocol shows.
 //!

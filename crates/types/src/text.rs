@@ -118,19 +118,9 @@ pub fn write_fixed(v: f64, decimals: u8, out: &mut Vec<u8>) {
     if !v.is_finite() {
         return write_double(v, out);
     }
-    // The shortest digits are what is rounded, half away from zero.
-    match Decimal::from_f64(v).and_then(|d| d.rescale(decimals)) {
-        Ok(d) => {
-            if d.is_zero() && v.is_sign_negative() {
-                out.push(b'-');
-            }
-            d.write_text(out);
-        }
-        Err(_) => {
-            let text = format!("{v:.*}", usize::from(decimals));
-            out.extend_from_slice(text.as_bytes());
-        }
-    }
+    // The exact value is what is rounded: 1.005 lies below its text.
+    let text = format!("{v:.*}", usize::from(decimals));
+    out.extend_from_slice(text.as_bytes());
 }
 
 /// Appends a double with its shortest digits.

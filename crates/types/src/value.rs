@@ -12,7 +12,7 @@
 //! has lost its trailing spaces.
 //!
 //! `PartialEq` is identity (same variant, same contents), for tests and
-//! caches; what SQL calls equal is [`crate::compare()`]'s business.
+//! caches; what SQL calls equal is [`fn@crate::compare`]'s business.
 
 use crate::decimal::Decimal;
 use crate::temporal::{Date, DateTime, Time};

@@ -12,9 +12,6 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a commit waits for the holders of locks on keys it checks.
-const COMMIT_WAIT: Duration = Duration::from_secs(50);
-
 struct Write {
     key: FullKey,
     value: Option<Vec<u8>>,
@@ -40,6 +37,7 @@ pub(super) struct ModelTxn {
     tracked: Vec<Tracked>,
     seen: u64,
     ended: bool,
+    commit_wait: Duration,
 }
 
 impl ModelTxn {
@@ -48,6 +46,7 @@ impl ModelTxn {
         id: u64,
         serializable: bool,
         cancel: Cancel,
+        commit_wait: Duration,
     ) -> ModelTxn {
         ModelTxn {
             shared,
@@ -60,6 +59,7 @@ impl ModelTxn {
             tracked: Vec::new(),
             seen: 0,
             ended: false,
+            commit_wait,
         }
     }
 
@@ -199,7 +199,11 @@ impl ModelTxn {
     fn check_and_install(&mut self, shared: &Shared) -> Result<Commit> {
         let mut last: BTreeMap<FullKey, (Option<Vec<u8>>, Check)> = BTreeMap::new();
         for write in self.writes.drain(..) {
-            last.insert(write.key, (write.value, write.check));
+            let check = match last.get(&write.key) {
+                Some((_, Check::FirstCommitter)) => Check::FirstCommitter,
+                _ => write.check,
+            };
+            last.insert(write.key, (write.value, check));
         }
         if last.is_empty() {
             return Ok(Commit {
@@ -212,7 +216,7 @@ impl ModelTxn {
             if *check != Check::FirstCommitter {
                 continue;
             }
-            let wait = Wait::Until(Instant::now() + COMMIT_WAIT);
+            let wait = Wait::Until(Instant::now() + self.commit_wait);
             let (after, granted) = self.acquire(shared, state, key, LockMode::Exclusive, wait);
             state = after;
             granted?;
@@ -222,6 +226,15 @@ impl ModelTxn {
             {
                 return Err(Error::Conflict);
             }
+        }
+        // Deleting what is not there changes nothing.
+        last.retain(|key, (value, _)| {
+            value.is_some() || state.newest(key).is_some_and(|(_, value)| value.is_some())
+        });
+        if last.is_empty() {
+            return Ok(Commit {
+                ticket: Ticket(self.seen),
+            });
         }
         let changed = |t: &Tracked| {
             state.data.iter().any(|(key, versions)| {

@@ -17,6 +17,9 @@
 //! 3. Column positions are stable within one table version; [`ColumnId`]s are
 //!    stable for ever, and rows name columns by id, through the layouts.
 
+pub mod derive;
+pub mod persist;
+
 use crate::layout::DerivedCell;
 use porpoise_kv::{CounterId, SpaceId};
 use porpoise_types::{Collation, ColumnType, Value};
@@ -80,6 +83,10 @@ pub struct Table {
     /// Constraints whose parent this table is (self references included):
     /// child table and position in its `foreign_keys`. Derived.
     pub referenced_by: Vec<(TableId, usize)>,
+    /// The tables that a write to this one may read or change (parents,
+    /// children, and further along cascades), itself first: what a writing
+    /// statement publishes as used. Derived.
+    pub write_set: Arc<[TableId]>,
     /// No primary key was declared: the key is a hidden row id.
     pub hidden_key: bool,
     /// Where auto-increment ids come from; hidden row ids come from the same

@@ -7,7 +7,7 @@
 
 use super::Txn;
 use super::cascade::Effects;
-use super::keyset::{KeyId, KeySet};
+use super::keyset::KeySet;
 use crate::Result;
 use crate::catalog::Table;
 use crate::row::{RowBuf, RowRef};
@@ -24,14 +24,8 @@ pub struct DeleteDone {
     pub cascaded: u64,
 }
 
-/// Adds the unique entries of a row to the keys to lock exclusively.
-pub(crate) fn gather_gone(
-    table: &Table,
-    primary: &[u8],
-    old: &RowRef<'_>,
-    keys: &mut KeySet,
-) -> KeyId {
-    let id = keys.add(table.space(0, primary), primary, LockMode::Exclusive);
+/// Adds the unique entries of a row that goes to the keys to lock exclusively.
+pub(crate) fn gather_gone(table: &Table, old: &RowRef<'_>, keys: &mut KeySet) {
     for position in &table.derived().uniques {
         if let Some(index) = table.indexes.get(*position) {
             keys.add_with(LockMode::Exclusive, |out| {
@@ -43,7 +37,6 @@ pub(crate) fn gather_gone(
             });
         }
     }
-    id
 }
 
 impl Txn {
@@ -69,7 +62,11 @@ impl Txn {
         keys: &mut KeySet,
     ) -> Result<DeleteDone> {
         for (primary, old) in &rows {
-            gather_gone(table, primary, &old.row(table)?, keys);
+            // Where nothing refers to the table the caller's lock will do.
+            if !table.referenced_by.is_empty() {
+                keys.add(table.space(0, primary), primary, LockMode::Exclusive);
+            }
+            gather_gone(table, &old.row(table)?, keys);
         }
         let wait = self.wait();
         keys.lock(self.kv.as_mut(), wait)?;

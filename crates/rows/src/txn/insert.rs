@@ -235,27 +235,8 @@ impl Txn {
             uniques,
         };
         keys.keep_values = mode == InsertMode::Replace;
-        let mut nulls: Vec<Option<Error>> = Vec::new();
-        let mut usable = rows.len();
-        for (n, row) in rows.iter().enumerate() {
-            if let Err(e) = check_not_null(table, row) {
-                nulls.resize_with(n + 1, || None);
-                if let Some(place) = nulls.last_mut() {
-                    *place = Some(e);
-                }
-                if mode != InsertMode::Ignore {
-                    // The rows before are judged first.
-                    usable = n;
-                    break;
-                }
-                plan.ids.extend(std::iter::repeat_n(NO_KEY, plan.stride));
-                continue;
-            }
-            self.gather_own(table, row, hidden + n as u64, keys, &mut plan.ids);
-            for constraint in &constraints {
-                plan.ids.push(constraint.gather(row, keys));
-            }
-        }
+        let (mut nulls, usable) =
+            self.gather_rows(table, rows, mode, hidden, &constraints, &mut plan, keys);
         let wait = self.wait();
         keys.lock(self.kv.as_mut(), wait)?;
         if mode == InsertMode::Replace {
@@ -289,6 +270,44 @@ impl Txn {
             return Err(e);
         }
         Ok(done)
+    }
+
+    /// Gathers the keys of all rows; the errors of rows with a NULL where none
+    /// may be, by row, and how many rows can be judged before one of them ends
+    /// the statement.
+    #[expect(clippy::too_many_arguments, reason = "one half of insert_rows")]
+    fn gather_rows(
+        &mut self,
+        table: &Table,
+        rows: &[Vec<Value>],
+        mode: InsertMode,
+        hidden: u64,
+        constraints: &[Constraint<'_>],
+        plan: &mut Plan,
+        keys: &mut KeySet,
+    ) -> (Vec<Option<Error>>, usize) {
+        let mut nulls: Vec<Option<Error>> = Vec::new();
+        let mut usable = rows.len();
+        for (n, row) in rows.iter().enumerate() {
+            if let Err(e) = check_not_null(table, row) {
+                nulls.resize_with(n + 1, || None);
+                if let Some(place) = nulls.last_mut() {
+                    *place = Some(e);
+                }
+                if mode != InsertMode::Ignore {
+                    // The rows before are judged first.
+                    usable = n;
+                    break;
+                }
+                plan.ids.extend(std::iter::repeat_n(NO_KEY, plan.stride));
+                continue;
+            }
+            self.gather_own(table, row, hidden + n as u64, keys, &mut plan.ids);
+            for constraint in constraints {
+                plan.ids.push(constraint.gather(row, keys));
+            }
+        }
+        (nulls, usable)
     }
 
     /// Locks, in one call, the rows that REPLACE will find in its way by the
@@ -345,13 +364,17 @@ impl Txn {
         if primaries.is_empty() {
             return Ok(0);
         }
-        primaries.sort();
-        primaries.dedup();
+        // In the order of the indexes, as MySQL deletes them, each once.
+        let mut wanted: SmallVec<[&[u8]; 4]> = SmallVec::new();
+        for primary in &primaries {
+            if !wanted.contains(&primary.as_slice()) {
+                wanted.push(primary);
+            }
+        }
         let mut rows = Vec::new();
-        let wanted: Vec<&[u8]> = primaries.iter().map(Vec::as_slice).collect();
-        self.get_rows(table, &wanted, Read::CURRENT, &mut |n, row| {
-            if let (Some(row), Some(primary)) = (row, primaries.get(n)) {
-                rows.push((primary.clone(), row.to_buf()));
+        self.get_rows_in_order(table, &wanted, Read::CURRENT, &mut |n, row| {
+            if let (Some(row), Some(primary)) = (row, wanted.get(n)) {
+                rows.push((primary.to_vec(), row.to_buf()));
             }
         })?;
         Ok(self.delete_rows(table, rows, keys)?.deleted)

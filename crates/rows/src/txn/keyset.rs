@@ -16,6 +16,9 @@ use porpoise_kv::{self as kv, Key, LockMode, LockRequest, SpaceId, Wait};
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hash, Hasher};
 
+/// Up to so many keys are looked through one by one.
+const FEW: usize = 8;
+
 /// Number of a key in its set.
 pub(crate) type KeyId = usize;
 
@@ -89,11 +92,31 @@ impl KeySet {
 
     /// The number of a key, if it is in the set.
     pub(crate) fn find(&self, space: SpaceId, key: &[u8]) -> Option<KeyId> {
+        let is =
+            |item: &Item| item.space == space && self.bytes.get(item.start..item.end) == Some(key);
+        if self.items.len() <= FEW {
+            return self.items.iter().position(is);
+        }
         self.index
-            .find(hash(space, key), |id| {
-                self.items.get(*id).is_some_and(|i| i.space == space) && self.key(*id) == key
-            })
+            .find(hash(space, key), |id| self.items.get(*id).is_some_and(is))
             .copied()
+    }
+
+    /// Indexes a new key, and all before it when they are no longer few.
+    fn index(&mut self, id: KeyId) {
+        let (items, bytes) = (&self.items, &self.bytes);
+        if items.len() <= FEW {
+            return;
+        }
+        let rehash = |id: &KeyId| {
+            items.get(*id).map_or(0, |i| {
+                hash(i.space, bytes.get(i.start..i.end).unwrap_or(&[]))
+            })
+        };
+        let from = if self.index.is_empty() { 0 } else { id };
+        for id in from..=id {
+            self.index.insert_unique(rehash(&id), id, rehash);
+        }
     }
 
     /// Adds a key built by `build` straight into the set's buffer; `build`
@@ -132,14 +155,7 @@ impl KeySet {
             newer: false,
             value: None,
         });
-        let (items, bytes) = (&self.items, &self.bytes);
-        let rehash = |id: &KeyId| {
-            items.get(*id).map_or(0, |i| {
-                hash(i.space, bytes.get(i.start..i.end).unwrap_or(&[]))
-            })
-        };
-        let h = rehash(&id);
-        self.index.insert_unique(h, id, rehash);
+        self.index(id);
         Some(id)
     }
 

@@ -30,6 +30,7 @@ use keyset::KeySet;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{self as kv, Isolation, Mark, Ticket, Wait};
 use porpoise_types::Value;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -72,12 +73,56 @@ pub struct Txn {
     lock_wait: Duration,
     foreign_key_checks: bool,
     snapshot_conflicts: bool,
+    scratch: Scratch,
+}
+
+/// Buffers of writing statements. They outlive their transaction in a pool of
+/// the thread, so that a small statement allocates next to nothing.
+#[derive(Default)]
+struct Scratch {
     /// Taken by a writing statement for its time.
     keys: KeySet,
     /// Encoded row.
     row: Vec<u8>,
     /// Encoded entry.
     entry: Vec<u8>,
+}
+
+thread_local! {
+    static POOL: RefCell<Vec<Scratch>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Scratch {
+    fn take() -> Scratch {
+        POOL.try_with(|pool| pool.try_borrow_mut().ok()?.pop())
+            .ok()
+            .flatten()
+            .unwrap_or_default()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        const KEPT: usize = 8;
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.clear();
+        let (row, entry) = (
+            std::mem::take(&mut self.row),
+            std::mem::take(&mut self.entry),
+        );
+        if row.capacity() > 1 << 20 || row.capacity() + entry.capacity() == 0 {
+            return;
+        }
+        // A thread that ends has no pool any more; its buffers just go.
+        let _ = POOL.try_with(|pool| {
+            if let Ok(mut pool) = pool.try_borrow_mut()
+                && pool.len() < KEPT
+            {
+                // Its own drop finds nothing to keep once the pool drops it.
+                pool.push(Scratch { keys, row, entry });
+            }
+        });
+    }
 }
 
 impl Txn {
@@ -89,9 +134,7 @@ impl Txn {
             lock_wait: options.lock_wait,
             foreign_key_checks: options.foreign_key_checks,
             snapshot_conflicts: options.snapshot_conflicts,
-            keys: KeySet::default(),
-            row: Vec::new(),
-            entry: Vec::new(),
+            scratch: Scratch::take(),
         }
     }
 
@@ -238,10 +281,10 @@ impl Txn {
         run: impl FnOnce(&mut Txn, &mut KeySet) -> Result<T>,
     ) -> Result<T> {
         let mark = self.kv.mark();
-        let mut keys = std::mem::take(&mut self.keys);
+        let mut keys = std::mem::take(&mut self.scratch.keys);
         keys.clear();
         let done = run(self, &mut keys);
-        self.keys = keys;
+        self.scratch.keys = keys;
         if done.is_err() {
             self.kv.rollback_to(mark);
         }

@@ -24,7 +24,7 @@ impl Txn {
         keys: &mut KeySet,
     ) -> Result<()> {
         let version = self.row_version()?;
-        let mut row = std::mem::take(&mut self.row);
+        let mut row = std::mem::take(&mut self.scratch.row);
         row.clear();
         let done = encode(table, values, RowStamp { version, expiry }, &mut row).and_then(|()| {
             if row.len() > self.db.row_limit {
@@ -39,7 +39,7 @@ impl Txn {
             Ok(())
         });
         if row.capacity() <= 1 << 20 {
-            self.row = row;
+            self.scratch.row = row;
         }
         done
     }
@@ -53,7 +53,7 @@ impl Txn {
         keys: &mut KeySet,
     ) -> Result<()> {
         self.put_row(table, primary, values, 0, keys)?;
-        let mut entry = std::mem::take(&mut self.entry);
+        let mut entry = std::mem::take(&mut self.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             entry.clear();
             let exclusive = index.append_entry(table, values, primary, &mut entry);
@@ -62,7 +62,7 @@ impl Txn {
             let (key, value) = entry.split_at(end);
             self.put_entry(table, n, key, value, exclusive, keys)?;
         }
-        self.entry = entry;
+        self.scratch.entry = entry;
         Ok(())
     }
 
@@ -120,13 +120,13 @@ impl Txn {
         let space = table.space(0, primary);
         self.kv.delete(Key::new(space, primary), Check::Locked)?;
         keys.note(space, primary, false);
-        let mut entry = std::mem::take(&mut self.entry);
+        let mut entry = std::mem::take(&mut self.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             entry.clear();
             let exclusive = index.append_entry(table, &old, primary, &mut entry);
             self.delete_entry(table, n, &entry, exclusive, keys)?;
         }
-        self.entry = entry;
+        self.scratch.entry = entry;
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl Txn {
             keys.note(space, primary, false);
         }
         self.put_row(table, new_primary, new, old.expiry(), keys)?;
-        let mut entry = std::mem::take(&mut self.entry);
+        let mut entry = std::mem::take(&mut self.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             if !moved && !touched(&index.parts, &old, new) {
                 continue;
@@ -172,7 +172,7 @@ impl Txn {
             let key = key.get(middle..).unwrap_or(&[]);
             self.put_entry(table, n, key, value, exclusive, keys)?;
         }
-        self.entry = entry;
+        self.scratch.entry = entry;
         Ok(())
     }
 }

@@ -33,7 +33,14 @@ impl Binder<'_> {
                     IsTest::False => Truth::False,
                 };
                 let negated = is.not;
-                Ok(Expr::boolean(ExprKind::Is { arg, truth, negated }, false))
+                Ok(Expr::boolean(
+                    ExprKind::Is {
+                        arg,
+                        truth,
+                        negated,
+                    },
+                    false,
+                ))
             }
             A::Like(like) => self.like(like),
             A::Between(between) => {
@@ -53,9 +60,7 @@ impl Binder<'_> {
             }
             A::InList(list) => self.in_list(&list.expr, list.list, list.not),
             A::Case(case) => self.case(case),
-            A::IntervalArith(i) => {
-                self.interval(&i.date, &i.amount, unit_of(i.unit), i.subtract)
-            }
+            A::IntervalArith(i) => self.interval(&i.date, &i.amount, unit_of(i.unit), i.subtract),
             A::Cast(cast) => self.cast(cast),
             A::ConvertUsing(convert) => {
                 let arg = self.expr(&convert.expr)?;
@@ -146,9 +151,10 @@ impl Binder<'_> {
         match self.scope.resolve(database, table, column, self.place) {
             Ok((slot, position)) => Ok(self.column_at(slot, position)),
             Err(error) => {
-                let alias = self.aliases.iter().find(|(alias, _)| {
-                    table.is_none() && alias.eq_ignore_ascii_case(column)
-                });
+                let alias = self
+                    .aliases
+                    .iter()
+                    .find(|(alias, _)| table.is_none() && alias.eq_ignore_ascii_case(column));
                 alias.map(|(_, e)| e.clone()).ok_or(error)
             }
         }
@@ -159,10 +165,16 @@ impl Binder<'_> {
         let Some(column) = self.scope.column(slot, position) else {
             return Expr::null();
         };
-        let stored = self.scope.sources.get(slot).is_some_and(|s| {
-            matches!(s.origin, Origin::Stored(_))
-        });
-        let load = if stored { load_of(&column.ty) } else { Load::Plain };
+        let stored = self
+            .scope
+            .sources
+            .get(slot)
+            .is_some_and(|s| matches!(s.origin, Origin::Stored(_)));
+        let load = if stored {
+            load_of(&column.ty)
+        } else {
+            Load::Plain
+        };
         Expr {
             kind: ExprKind::Column {
                 slot,
@@ -177,7 +189,9 @@ impl Binder<'_> {
 
     fn values_of(&mut self, name: &ColumnName<'_>) -> Result<Expr> {
         let table = name.table.map(|i| i.name);
-        let (slot, position) = self.scope.resolve(None, table, name.name.name, self.place)?;
+        let (slot, position) = self
+            .scope
+            .resolve(None, table, name.name.name, self.place)?;
         let column = self.column_at(slot, position);
         if !self.values_allowed {
             return Ok(Expr::null());
@@ -294,7 +308,11 @@ impl Binder<'_> {
                 ty.unsigned = false;
             }
             let divides = matches!(op, ArithOp::Div | ArithOp::IntDiv | ArithOp::Mod);
-            return Ok(node(ExprKind::Arith(op, Box::new([a, b])), ty, nullable || divides));
+            return Ok(node(
+                ExprKind::Arith(op, Box::new([a, b])),
+                ty,
+                nullable || divides,
+            ));
         }
         let bit = match op {
             BinaryOp::BitAnd => Some(BitOp::And),
@@ -306,7 +324,11 @@ impl Binder<'_> {
         };
         if let Some(op) = bit {
             let args = Box::new([numeric_operand(&a), numeric_operand(&b)]);
-            return Ok(node(ExprKind::Bit(op, args), ColumnType::bigint_unsigned(), nullable));
+            return Ok(node(
+                ExprKind::Bit(op, args),
+                ColumnType::bigint_unsigned(),
+                nullable,
+            ));
         }
         let cmp = match op {
             BinaryOp::Eq => CmpOp::Eq,
@@ -574,7 +596,10 @@ impl Binder<'_> {
         let textual = args.iter().filter(|a| is_text(&a.ty));
         let coercibility = match (is_text(&ty), args.is_empty()) {
             (true, true) => Coercibility::System,
-            (true, false) => textual.map(|a| a.coercibility).min().unwrap_or(Coercibility::Literal),
+            (true, false) => textual
+                .map(|a| a.coercibility)
+                .min()
+                .unwrap_or(Coercibility::Literal),
             (false, _) => Coercibility::Numeric,
         };
         Ok(Expr {
@@ -587,7 +612,11 @@ impl Binder<'_> {
 
     fn aggregate(&mut self, kind: AggregateKind, f: &Func<'_>) -> Result<Expr> {
         let Some(found) = self.aggregates.take() else {
-            return Err(SqlError::new(1111, "HY000", "Invalid use of group function"));
+            return Err(SqlError::new(
+                1111,
+                "HY000",
+                "Invalid use of group function",
+            ));
         };
         // Arguments of an aggregate cannot hold another one.
         let arg = match f.args {
@@ -626,7 +655,10 @@ pub fn node(kind: ExprKind, ty: ColumnType, nullable: bool) -> Expr {
 pub fn compare(op: CmpOp, a: Expr, b: Expr) -> Result<Expr> {
     let how = comparison(&a, &b, "=")?;
     let nullable = op != CmpOp::NullSafe && (a.nullable || b.nullable);
-    Ok(Expr::boolean(ExprKind::Compare(op, how, Box::new([a, b])), nullable))
+    Ok(Expr::boolean(
+        ExprKind::Compare(op, how, Box::new([a, b])),
+        nullable,
+    ))
 }
 
 /// AND of conditions.

@@ -50,7 +50,10 @@ fn decimal(text: &str) -> Expr {
     match Decimal::parse(text.as_bytes()) {
         Ok(value) => {
             let precision = value.precision().max(value.scale()).max(1);
-            Expr::constant(Value::Decimal(value), ColumnType::decimal(precision, value.scale()))
+            Expr::constant(
+                Value::Decimal(value),
+                ColumnType::decimal(precision, value.scale()),
+            )
         }
         Err(_) => {
             // More digits than a decimal holds: MySQL takes the nearest it has.
@@ -110,13 +113,19 @@ fn fsp_of(text: &[u8]) -> u8 {
 
 fn time(text: &[u8]) -> Result<Expr> {
     let parsed = Time::parse(text).ok_or_else(|| incorrect("TIME", text))?;
-    Ok(temporal(Value::Time(parsed.value), ColumnType::time(fsp_of(text))))
+    Ok(temporal(
+        Value::Time(parsed.value),
+        ColumnType::time(fsp_of(text)),
+    ))
 }
 
 fn timestamp(text: &[u8], mode: SqlMode) -> Result<Expr> {
     let parsed = DateTime::parse(text, DateRules::of(mode));
     let parsed = parsed.ok_or_else(|| incorrect("DATETIME", text))?;
-    Ok(temporal(Value::DateTime(parsed.value), ColumnType::datetime(fsp_of(text))))
+    Ok(temporal(
+        Value::DateTime(parsed.value),
+        ColumnType::datetime(fsp_of(text)),
+    ))
 }
 
 fn temporal(value: Value, ty: ColumnType) -> Expr {

@@ -30,10 +30,15 @@ pub fn collation_of_two(a: &Expr, b: &Expr, operation: &str) -> Result<(Collatio
         }
         // Unicode wins over a smaller character set, `_bin` over its sibling.
         let same_set = one.ty.collation.charset() == other.ty.collation.charset();
-        if !same_set && one.ty.collation.charset().max_len() > other.ty.collation.charset().max_len() {
+        if !same_set
+            && one.ty.collation.charset().max_len() > other.ty.collation.charset().max_len()
+        {
             return Ok((one.ty.collation, one.coercibility));
         }
-        if same_set && one.coercibility != Coercibility::Explicit && one.ty.collation.name().ends_with("_bin") {
+        if same_set
+            && one.coercibility != Coercibility::Explicit
+            && one.ty.collation.name().ends_with("_bin")
+        {
             return Ok((one.ty.collation, one.coercibility));
         }
     }
@@ -159,7 +164,11 @@ pub fn merged(branches: &[&Expr], collation: Collation) -> ColumnType {
         return ColumnType::double();
     }
     if all(|t| matches!(t.kind, Kind::Date | Kind::DateTime | Kind::Timestamp)) {
-        let fsp = branches.iter().map(|e| e.ty.decimals.min(6)).max().unwrap_or(0);
+        let fsp = branches
+            .iter()
+            .map(|e| e.ty.decimals.min(6))
+            .max()
+            .unwrap_or(0);
         return ColumnType::datetime(fsp);
     }
     let owned: Vec<Expr> = branches.iter().map(|e| (*e).clone()).collect();

@@ -177,7 +177,10 @@ fn bounded<'a>(
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
 ) -> Run<Edge> {
-    let part = table.indexes.get(index).and_then(|i| i.parts.get(equal.len()));
+    let part = table
+        .indexes
+        .get(index)
+        .and_then(|i| i.parts.get(equal.len()));
     let column = part.and_then(|p| table.columns.get(p.column));
     let Some(column) = column else {
         return Ok(Edge::Open);

@@ -15,6 +15,7 @@
 pub mod aggregate;
 pub mod dml;
 pub mod fetch;
+pub mod join;
 pub mod keys;
 pub mod select;
 

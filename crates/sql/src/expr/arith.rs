@@ -83,7 +83,10 @@ fn integers<'a>(
     if op == ArithOp::IntDiv && !(a.1.ty.is_integer() && b.1.ty.is_integer()) {
         return divide_whole(a, b, e, cx);
     }
-    let (x, y) = (convert::wide(a.0, &a.1.ty, cx)?, convert::wide(b.0, &b.1.ty, cx)?);
+    let (x, y) = (
+        convert::wide(a.0, &a.1.ty, cx)?,
+        convert::wide(b.0, &b.1.ty, cx)?,
+    );
     let result = match op {
         ArithOp::Add => x.checked_add(y),
         ArithOp::Sub => x.checked_sub(y),
@@ -96,7 +99,11 @@ fn integers<'a>(
 }
 
 fn integer_name(e: &Expr) -> &'static str {
-    if e.ty.unsigned { "BIGINT UNSIGNED" } else { "BIGINT" }
+    if e.ty.unsigned {
+        "BIGINT UNSIGNED"
+    } else {
+        "BIGINT"
+    }
 }
 
 fn narrow<'a>(wide: Option<i128>, e: &Expr) -> Option<ValueRef<'a>> {
@@ -115,7 +122,10 @@ fn divide_whole<'a>(
     e: &Expr,
     cx: &EvalCx<'a>,
 ) -> Result<ValueRef<'a>> {
-    let (x, y) = (convert::decimal(a.0, &a.1.ty, cx)?, convert::decimal(b.0, &b.1.ty, cx)?);
+    let (x, y) = (
+        convert::decimal(a.0, &a.1.ty, cx)?,
+        convert::decimal(b.0, &b.1.ty, cx)?,
+    );
     let range = |_: DecimalError| out_of_range(integer_name(e), ArithOp::IntDiv, a.1, b.1);
     let Some(quotient) = x.div_int(y).map_err(range)? else {
         return division_by_zero(cx);
@@ -135,18 +145,19 @@ fn decimals<'a>(
     e: &Expr,
     cx: &EvalCx<'a>,
 ) -> Result<ValueRef<'a>> {
-    let (x, y) = (convert::decimal(a.0, &a.1.ty, cx)?, convert::decimal(b.0, &b.1.ty, cx)?);
+    let (x, y) = (
+        convert::decimal(a.0, &a.1.ty, cx)?,
+        convert::decimal(b.0, &b.1.ty, cx)?,
+    );
     let range = |_: DecimalError| out_of_range("DECIMAL", op, a.1, b.1);
     let value = match op {
         ArithOp::Add => x.add(y).map_err(range)?,
         ArithOp::Sub => x.sub(y).map_err(range)?,
         ArithOp::Mul => x.mul(y).map_err(range)?,
-        ArithOp::Div | ArithOp::IntDiv => {
-            match x.div(y, cx.env.div_precision).map_err(range)? {
-                Some(quotient) => quotient.round(e.ty.decimals).map_err(range)?,
-                None => return division_by_zero(cx),
-            }
-        }
+        ArithOp::Div | ArithOp::IntDiv => match x.div(y, cx.env.div_precision).map_err(range)? {
+            Some(quotient) => quotient.round(e.ty.decimals).map_err(range)?,
+            None => return division_by_zero(cx),
+        },
         ArithOp::Mod => match x.rem(y).map_err(range)? {
             Some(rest) => rest,
             None => return division_by_zero(cx),
@@ -161,7 +172,10 @@ fn doubles<'a>(
     b: Arg<'_, 'a>,
     cx: &EvalCx<'a>,
 ) -> Result<ValueRef<'a>> {
-    let (x, y) = (convert::double(a.0, &a.1.ty, cx)?, convert::double(b.0, &b.1.ty, cx)?);
+    let (x, y) = (
+        convert::double(a.0, &a.1.ty, cx)?,
+        convert::double(b.0, &b.1.ty, cx)?,
+    );
     let value = match op {
         ArithOp::Add => x + y,
         ArithOp::Sub => x - y,

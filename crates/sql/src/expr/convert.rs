@@ -4,11 +4,11 @@
 use super::eval::EvalCx;
 use super::{Expr, ExprKind};
 use crate::error::{Result, SqlError};
+use porpoise_types::ColumnType;
 use porpoise_types::{
     CastCx, Charset, CompareAs, Date, DateTime, Decimal, Kind, SqlMode, Time, ValueRef, Warning,
     cast, compare,
 };
-use porpoise_types::ColumnType;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
@@ -68,7 +68,9 @@ pub fn wide(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<i128> {
     match v {
         ValueRef::Int(v) => Ok(i128::from(v)),
         ValueRef::UInt(v) => Ok(i128::from(v)),
-        _ if ty.unsigned => Ok(i128::from(with(cx, |c| cast::to_u64(v, ty, c))?.unwrap_or(0))),
+        _ if ty.unsigned => Ok(i128::from(
+            with(cx, |c| cast::to_u64(v, ty, c))?.unwrap_or(0),
+        )),
         _ => Ok(i128::from(int(v, ty, cx)?)),
     }
 }
@@ -126,11 +128,7 @@ pub fn time(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<
 }
 
 /// As text; NULL stays NULL. Numbers and dates print as they are sent.
-pub fn text<'a>(
-    v: ValueRef<'a>,
-    ty: &ColumnType,
-    cx: &EvalCx<'a>,
-) -> Result<Option<&'a [u8]>> {
+pub fn text<'a>(v: ValueRef<'a>, ty: &ColumnType, cx: &EvalCx<'a>) -> Result<Option<&'a [u8]>> {
     match v {
         ValueRef::Null => Ok(None),
         ValueRef::Bytes(text) => Ok(Some(text)),
@@ -297,7 +295,10 @@ fn cast_text<'a>(
         Cow::Borrowed(_) => plain,
         Cow::Owned(text) => cx.arena.alloc_slice_copy(&text),
     };
-    let limited = matches!(to.kind, Kind::Char | Kind::Binary | Kind::VarChar | Kind::VarBinary);
+    let limited = matches!(
+        to.kind,
+        Kind::Char | Kind::Binary | Kind::VarChar | Kind::VarBinary
+    );
     if !limited || to.length == u32::MAX {
         return Ok(ValueRef::Bytes(text));
     }

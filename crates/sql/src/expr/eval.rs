@@ -210,9 +210,9 @@ fn eval_nested<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Val
             let [arg, pattern] = args.as_ref();
             let text = convert::text(eval(arg, row, cx)?, &arg.ty, cx)?;
             let pattern = convert::text(eval(pattern, row, cx)?, &pattern.ty, cx)?;
-            let found = text
-                .zip(pattern)
-                .map(|(text, pattern)| collation.like(text, pattern, escape.map(char::from)) != *negated);
+            let found = text.zip(pattern).map(|(text, pattern)| {
+                collation.like(text, pattern, escape.map(char::from)) != *negated
+            });
             Ok(logic::value(found))
         }
         ExprKind::Case { whens, otherwise } => {
@@ -304,7 +304,10 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
         ExprKind::AssignVariable(name, arg) => {
             let value = eval(arg, row, cx)?;
             let entry = (value.to_owned(), arg.ty.clone());
-            cx.env.user_variables.borrow_mut().insert(name.clone(), entry);
+            cx.env
+                .user_variables
+                .borrow_mut()
+                .insert(name.clone(), entry);
             Ok(value)
         }
         ExprKind::NewValue { column, load } => {

@@ -62,20 +62,58 @@ fn uuid<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 
 /// The entries.
 pub const FUNCTIONS: &[Function] = &[
-    Function { name: "SHA1", args: (1, 1), constant: true, nullable: Nullable::IfArgument,
-        ty: |_, c| text_of(40, c), run: |c| digest_of(c, &digest::SHA1_FOR_LEGACY_USE_ONLY),
+    Function {
+        name: "SHA1",
+        args: (1, 1),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: |_, c| text_of(40, c),
+        run: |c| digest_of(c, &digest::SHA1_FOR_LEGACY_USE_ONLY),
         doc: "The SHA-1 digest, as hexadecimal digits.",
-        example: ("SHA1('abc')", "a9993e364706816aba3e25717850c26c9cd0d89d") },
-    Function { name: "SHA", args: (1, 1), constant: true, nullable: Nullable::IfArgument,
-        ty: |_, c| text_of(40, c), run: |c| digest_of(c, &digest::SHA1_FOR_LEGACY_USE_ONLY),
-        doc: "As SHA1.", example: ("LEFT(SHA('abc'), 4)", "a999") },
-    Function { name: "SHA2", args: (2, 2), constant: true, nullable: Nullable::Always,
-        ty: |_, c| text_of(128, c), run: sha2, doc: "An SHA-2 digest of 224, 256, 384 or 512 bits.",
-        example: ("LEFT(SHA2('abc', 256), 8)", "ba7816bf") },
-    Function { name: "CRC32", args: (1, 1), constant: true, nullable: Nullable::IfArgument,
-        ty: |a, c| { let mut ty = bigint(a, c); ty.unsigned = true; ty }, run: crc32,
-        doc: "The cyclic redundancy check.", example: ("CRC32('MySQL')", "3259397556") },
-    Function { name: "UUID", args: (0, 0), constant: false, nullable: Nullable::Never,
-        ty: |_, _: Collation| text_of(36, Collation::UTF8MB4_GENERAL_CI), run: uuid,
-        doc: "A new universally unique identifier.", example: ("LENGTH(UUID())", "36") },
+        example: ("SHA1('abc')", "a9993e364706816aba3e25717850c26c9cd0d89d"),
+    },
+    Function {
+        name: "SHA",
+        args: (1, 1),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: |_, c| text_of(40, c),
+        run: |c| digest_of(c, &digest::SHA1_FOR_LEGACY_USE_ONLY),
+        doc: "As SHA1.",
+        example: ("LEFT(SHA('abc'), 4)", "a999"),
+    },
+    Function {
+        name: "SHA2",
+        args: (2, 2),
+        constant: true,
+        nullable: Nullable::Always,
+        ty: |_, c| text_of(128, c),
+        run: sha2,
+        doc: "An SHA-2 digest of 224, 256, 384 or 512 bits.",
+        example: ("LEFT(SHA2('abc', 256), 8)", "ba7816bf"),
+    },
+    Function {
+        name: "CRC32",
+        args: (1, 1),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: |a, c| {
+            let mut ty = bigint(a, c);
+            ty.unsigned = true;
+            ty
+        },
+        run: crc32,
+        doc: "The cyclic redundancy check.",
+        example: ("CRC32('MySQL')", "3259397556"),
+    },
+    Function {
+        name: "UUID",
+        args: (0, 0),
+        constant: false,
+        nullable: Nullable::Never,
+        ty: |_, _: Collation| text_of(36, Collation::UTF8MB4_GENERAL_CI),
+        run: uuid,
+        doc: "A new universally unique identifier.",
+        example: ("LENGTH(UUID())", "36"),
+    },
 ];

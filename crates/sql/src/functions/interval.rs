@@ -56,13 +56,27 @@ fn fields(unit: Unit) -> &'static [Field] {
 }
 
 /// The interval that `amount` means in `unit`.
-fn interval(amount: ValueRef<'_>, ty: &ColumnType, unit: Unit, cx: &EvalCx<'_>) -> Result<Option<Interval>> {
+fn interval(
+    amount: ValueRef<'_>,
+    ty: &ColumnType,
+    unit: Unit,
+    cx: &EvalCx<'_>,
+) -> Result<Option<Interval>> {
     let fields = fields(unit);
     if fields.len() == 1 {
         if unit == Unit::Second {
             let seconds = convert::decimal(amount, ty, cx)?.round(6).ok();
-            let micros = seconds.and_then(|s| (s.to_f64() * SECOND as f64).round().to_string().parse().ok());
-            return Ok(micros.map(|micros| Interval { micros, ..Interval::default() }));
+            let micros = seconds.and_then(|s| {
+                (s.to_f64() * SECOND as f64)
+                    .round()
+                    .to_string()
+                    .parse()
+                    .ok()
+            });
+            return Ok(micros.map(|micros| Interval {
+                micros,
+                ..Interval::default()
+            }));
         }
         let number = convert::int(amount, ty, cx)?;
         return Ok(fields.first().and_then(|f| of_fields(&[(*f, number)])));
@@ -82,7 +96,11 @@ fn interval(amount: ValueRef<'_>, ty: &ColumnType, unit: Unit, cx: &EvalCx<'_>) 
         .map(|(field, digits)| (*field, number(*field, digits)))
         .collect();
     let whole = of_fields(&pairs);
-    Ok(if negative { whole.and_then(Interval::checked_neg) } else { whole })
+    Ok(if negative {
+        whole.and_then(Interval::checked_neg)
+    } else {
+        whole
+    })
 }
 
 fn number(field: Field, digits: &[u8]) -> i64 {
@@ -103,9 +121,13 @@ fn of_fields(pairs: &[(Field, i64)]) -> Option<Interval> {
     let mut whole = Interval::default();
     for (field, n) in pairs {
         match field {
-            Field::Months(unit) => whole.months = whole.months.checked_add(n.checked_mul(*unit)?)?,
+            Field::Months(unit) => {
+                whole.months = whole.months.checked_add(n.checked_mul(*unit)?)?
+            }
             Field::Days(unit) => whole.days = whole.days.checked_add(n.checked_mul(*unit)?)?,
-            Field::Micros(unit) => whole.micros = whole.micros.checked_add(n.checked_mul(*unit)?)?,
+            Field::Micros(unit) => {
+                whole.micros = whole.micros.checked_add(n.checked_mul(*unit)?)?
+            }
             Field::Fraction => whole.micros = whole.micros.checked_add(*n)?,
         }
     }
@@ -126,7 +148,11 @@ pub fn date_add<'a>(
         return Ok(ValueRef::Null);
     }
     let whole = interval(amount.0, &amount.1.ty, unit, cx)?;
-    let whole = if negative { whole.and_then(Interval::checked_neg) } else { whole };
+    let whole = if negative {
+        whole.and_then(Interval::checked_neg)
+    } else {
+        whole
+    };
     if e.ty.kind == Kind::Time {
         let time = convert::time(date.0, &date.1.ty, cx)?;
         let moved = time.zip(whole).and_then(|(time, whole)| {
@@ -143,7 +169,11 @@ pub fn date_add<'a>(
         if cx.env.strict.get() {
             return Err(SqlError::new(1441, "22008", message));
         }
-        cx.env.warn(Warning { level: Level::Warning, code: 1441, message });
+        cx.env.warn(Warning {
+            level: Level::Warning,
+            code: 1441,
+            message,
+        });
         return Ok(ValueRef::Null);
     };
     Ok(match e.ty.kind {
@@ -187,7 +217,16 @@ pub fn extract<'a>(
     let time = convert::time(value, ty, cx)?;
     Ok(time.map_or(ValueRef::Null, |t| {
         let sign = if t.is_negative() { -1 } else { 1 };
-        ValueRef::Int(sign * of_clock(unit, 0, i64::from(t.hour()), t.minute(), t.second(), t.micros()))
+        ValueRef::Int(
+            sign * of_clock(
+                unit,
+                0,
+                i64::from(t.hour()),
+                t.minute(),
+                t.second(),
+                t.micros(),
+            ),
+        )
     }))
 }
 
@@ -199,7 +238,14 @@ fn of_datetime(unit: Unit, m: DateTime) -> i64 {
         Unit::Week => i64::from(m.date().week(0).1),
         Unit::Day => i64::from(m.day()),
         Unit::YearMonth => i64::from(m.year()) * 100 + i64::from(m.month()),
-        _ => of_clock(unit, i64::from(m.day()), i64::from(m.hour()), m.minute(), m.second(), m.micros()),
+        _ => of_clock(
+            unit,
+            i64::from(m.day()),
+            i64::from(m.hour()),
+            m.minute(),
+            m.second(),
+            m.micros(),
+        ),
     }
 }
 
@@ -219,7 +265,9 @@ fn of_clock(unit: Unit, day: i64, hour: i64, minute: u8, second: u8, micros: u32
         Unit::DayHour => day * 100 + hour,
         Unit::DayMinute => (day * 100 + hour) * 100 + minute,
         Unit::DaySecond => ((day * 100 + hour) * 100 + minute) * 100 + second,
-        Unit::DayMicrosecond => (((day * 100 + hour) * 100 + minute) * 100 + second) * SECOND + micros,
+        Unit::DayMicrosecond => {
+            (((day * 100 + hour) * 100 + minute) * 100 + second) * SECOND + micros
+        }
         _ => 0,
     }
 }

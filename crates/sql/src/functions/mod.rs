@@ -225,7 +225,11 @@ pub fn like_first(args: &[Expr], collation: Collation) -> ColumnType {
 /// The collation of the argument that insists most; binary wins over text.
 pub fn common_collation(args: &[Expr], otherwise: Collation) -> Collation {
     let textual = |e: &&Expr| e.ty.is_string() || e.ty.is_binary() || e.ty.is_blob();
-    if args.iter().filter(textual).any(|e| e.ty.collation == Collation::BINARY) {
+    if args
+        .iter()
+        .filter(textual)
+        .any(|e| e.ty.collation == Collation::BINARY)
+    {
         return Collation::BINARY;
     }
     args.iter()

@@ -58,12 +58,16 @@ fn abs<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         }
         Some(v @ ValueRef::UInt(_)) => *v,
         Some(ValueRef::Decimal(v)) => ValueRef::Decimal(v.abs()),
-        _ => c.double(0)?.map_or(ValueRef::Null, |v| ValueRef::Double(v.abs())),
+        _ => c
+            .double(0)?
+            .map_or(ValueRef::Null, |v| ValueRef::Double(v.abs())),
     })
 }
 
 fn sign<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let sign = c.double(0)?.map(|v| v.partial_cmp(&0.0).map_or(0, |o| o as i64));
+    let sign = c
+        .double(0)?
+        .map(|v| v.partial_cmp(&0.0).map_or(0, |o| o as i64));
     Ok(sign.map_or(ValueRef::Null, ValueRef::Int))
 }
 
@@ -78,7 +82,9 @@ fn to_whole<'a>(c: &Call<'_, 'a>, up: bool) -> Result<ValueRef<'a>> {
         }
         _ => {
             let value = c.double(0)?;
-            value.map_or(ValueRef::Null, |v| ValueRef::Double(if up { v.ceil() } else { v.floor() }))
+            value.map_or(ValueRef::Null, |v| {
+                ValueRef::Double(if up { v.ceil() } else { v.floor() })
+            })
         }
     })
 }
@@ -119,7 +125,10 @@ fn round<'a>(c: &Call<'_, 'a>, cut: bool) -> Result<ValueRef<'a>> {
 }
 
 fn round_integer(v: i64, places: i64, cut: bool) -> i64 {
-    let Some(unit) = u32::try_from(-places).ok().and_then(|p| 10i128.checked_pow(p)) else {
+    let Some(unit) = u32::try_from(-places)
+        .ok()
+        .and_then(|p| 10i128.checked_pow(p))
+    else {
         return 0;
     };
     let wide = i128::from(v);
@@ -138,8 +147,16 @@ fn round_double(v: f64, places: i64, cut: bool) -> f64 {
     if !scaled.is_finite() {
         return v;
     }
-    let whole = if cut { scaled.trunc() } else { scaled.round_ties_even() };
-    if places < 0 { whole * unit } else { whole / unit }
+    let whole = if cut {
+        scaled.trunc()
+    } else {
+        scaled.round_ties_even()
+    };
+    if places < 0 {
+        whole * unit
+    } else {
+        whole / unit
+    }
 }
 
 fn power<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -152,7 +169,9 @@ fn power<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 fn log<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let value = match (c.len(), c.double(0)?, c.double(1)?) {
         (1, Some(v), _) if v > 0.0 => Some(v.ln()),
-        (2, Some(base), Some(v)) if base > 0.0 && base != 1.0 && v > 0.0 => Some(v.ln() / base.ln()),
+        (2, Some(base), Some(v)) if base > 0.0 && base != 1.0 && v > 0.0 => {
+            Some(v.ln() / base.ln())
+        }
         _ => None,
     };
     Ok(value.map_or(ValueRef::Null, ValueRef::Double))
@@ -162,7 +181,11 @@ fn modulo<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (Some(a), Some(b)) = (c.double(0)?, c.double(1)?) else {
         return Ok(ValueRef::Null);
     };
-    Ok(if b == 0.0 { ValueRef::Null } else { ValueRef::Double(a % b) })
+    Ok(if b == 0.0 {
+        ValueRef::Null
+    } else {
+        ValueRef::Double(a % b)
+    })
 }
 
 /// RAND(): xorshift from the session's state; RAND(n) repeats itself.
@@ -182,7 +205,10 @@ fn rand<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 
 fn common_type(args: &[Expr], collation: Collation) -> ColumnType {
     let numeric = |e: &Expr| e.ty.is_numeric() || e.ty.kind == Kind::Null;
-    if args.iter().all(|e| e.ty.is_integer() || e.ty.kind == Kind::Null) {
+    if args
+        .iter()
+        .all(|e| e.ty.is_integer() || e.ty.kind == Kind::Null)
+    {
         return ColumnType::bigint();
     }
     if args.iter().all(numeric) {
@@ -261,8 +287,16 @@ pub const FUNCTIONS: &[Function] = &[
     f!("TAN", (1, 1), double, IfArgument, |c| of_double(c, f64::tan), "The tangent.", "TAN(0)" => "0"),
     f!("FMOD", (2, 2), double, Always, modulo, "The rest of a division of doubles.", "FMOD(5.5, 2)" => "1.5"),
     f!("PI", (0, 0), double, Never, |_| Ok(ValueRef::Double(std::f64::consts::PI)), "Pi.", "ROUND(PI(), 4)" => "3.1416"),
-    Function { name: "RAND", args: (0, 1), constant: false, nullable: Nullable::Never, ty: double, run: rand,
-        doc: "A random number from 0 to below 1; with a seed, always the same.", example: ("RAND(3) < 1", "1") },
+    Function {
+        name: "RAND",
+        args: (0, 1),
+        constant: false,
+        nullable: Nullable::Never,
+        ty: double,
+        run: rand,
+        doc: "A random number from 0 to below 1; with a seed, always the same.",
+        example: ("RAND(3) < 1", "1"),
+    },
     f!("GREATEST", (2, 65_535), common_type, IfArgument, |c| extreme(c, Ordering::Greater), "The greatest argument.", "GREATEST(3, 12, 5)" => "12"),
     f!("LEAST", (2, 65_535), common_type, IfArgument, |c| extreme(c, Ordering::Less), "The least argument.", "LEAST('b', 'a')" => "a"),
 ];

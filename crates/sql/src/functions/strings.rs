@@ -2,7 +2,9 @@
 //! count characters of the argument's character set; binary strings count
 //! bytes.
 
-use super::{Call, Function, Nullable, bigint, common_collation, joined, like_first, text_of, width};
+use super::{
+    Call, Function, Nullable, bigint, common_collation, joined, like_first, text_of, width,
+};
 use crate::error::Result;
 use crate::expr::Expr;
 use porpoise_types::{Collation, ColumnType, Kind, Level, ValueRef, Warning};
@@ -12,7 +14,10 @@ fn binary(_: &[Expr], _: Collation) -> ColumnType {
 }
 
 fn long_text(args: &[Expr], collation: Collation) -> ColumnType {
-    ColumnType::text(Kind::LongText, common_collation(args.get(..1).unwrap_or(&[]), collation))
+    ColumnType::text(
+        Kind::LongText,
+        common_collation(args.get(..1).unwrap_or(&[]), collation),
+    )
 }
 
 /// The characters of `text` as byte strings.
@@ -129,11 +134,13 @@ fn repeat<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 }
 
 fn length<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    Ok(c.text(0)?.map_or(ValueRef::Null, |t| ValueRef::Int(t.len() as i64)))
+    Ok(c.text(0)?
+        .map_or(ValueRef::Null, |t| ValueRef::Int(t.len() as i64)))
 }
 
 fn bit_length<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    Ok(c.text(0)?.map_or(ValueRef::Null, |t| ValueRef::Int(t.len() as i64 * 8)))
+    Ok(c.text(0)?
+        .map_or(ValueRef::Null, |t| ValueRef::Int(t.len() as i64 * 8)))
 }
 
 fn char_length<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -281,7 +288,11 @@ fn pad<'a>(c: &Call<'_, 'a>, at_left: bool) -> Result<ValueRef<'a>> {
     let filling = unit.iter().cycle().take(count - have).copied();
     let out: Vec<u8> = match at_left {
         true => filling.chain([text]).flatten().copied().collect(),
-        false => std::iter::once(text).chain(filling).flatten().copied().collect(),
+        false => std::iter::once(text)
+            .chain(filling)
+            .flatten()
+            .copied()
+            .collect(),
     };
     Ok(c.keep(&out))
 }
@@ -345,21 +356,35 @@ fn locate<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         3 => c.int(2)?.unwrap_or(0),
         _ => 1,
     };
-    Ok(position(text, part, from, common_collation(c.args, Collation::BINARY)))
+    Ok(position(
+        text,
+        part,
+        from,
+        common_collation(c.args, Collation::BINARY),
+    ))
 }
 
 fn instr<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (Some(text), Some(part)) = (c.text(0)?, c.text(1)?) else {
         return Ok(ValueRef::Null);
     };
-    Ok(position(text, part, 1, common_collation(c.args, Collation::BINARY)))
+    Ok(position(
+        text,
+        part,
+        1,
+        common_collation(c.args, Collation::BINARY),
+    ))
 }
 
 fn reverse<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(text) = c.text(0)? else {
         return Ok(ValueRef::Null);
     };
-    let out: Vec<u8> = chars(text, c.collation(0)).rev().flatten().copied().collect();
+    let out: Vec<u8> = chars(text, c.collation(0))
+        .rev()
+        .flatten()
+        .copied()
+        .collect();
     Ok(c.keep(&out))
 }
 

@@ -136,11 +136,27 @@ fn date_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 }
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September",
-    "October", "November", "December",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 ];
 const WEEKDAYS: [&str; 7] = [
-    "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+    "Sunday",
 ];
 
 fn month_name(month: u8) -> &'static str {
@@ -149,7 +165,10 @@ fn month_name(month: u8) -> &'static str {
 }
 
 fn weekday_name(date: Date) -> &'static str {
-    WEEKDAYS.get(usize::from(date.weekday())).copied().unwrap_or("")
+    WEEKDAYS
+        .get(usize::from(date.weekday()))
+        .copied()
+        .unwrap_or("")
 }
 
 /// DATE_FORMAT's specifiers.
@@ -222,7 +241,10 @@ fn specifier(m: DateTime, spec: u8) -> Option<String> {
 }
 
 fn datediff<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let days = c.date(0)?.zip(c.date(1)?).map(|(a, b)| a.to_days() - b.to_days());
+    let days = c
+        .date(0)?
+        .zip(c.date(1)?)
+        .map(|(a, b)| a.to_days() - b.to_days());
     Ok(days.map_or(ValueRef::Null, ValueRef::Int))
 }
 
@@ -232,11 +254,15 @@ fn last_day<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 }
 
 fn dayname<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    Ok(c.date(0)?.map_or(ValueRef::Null, |d| ValueRef::Bytes(weekday_name(d).as_bytes())))
+    Ok(c.date(0)?.map_or(ValueRef::Null, |d| {
+        ValueRef::Bytes(weekday_name(d).as_bytes())
+    }))
 }
 
 fn monthname<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    Ok(c.date(0)?.map_or(ValueRef::Null, |d| ValueRef::Bytes(month_name(d.month()).as_bytes())))
+    Ok(c.date(0)?.map_or(ValueRef::Null, |d| {
+        ValueRef::Bytes(month_name(d.month()).as_bytes())
+    }))
 }
 
 fn seconds(t: Time) -> i64 {
@@ -264,8 +290,16 @@ pub const FUNCTIONS: &[Function] = &[
     f!("CURRENT_TIMESTAMP", (0, 1), datetime_type, Never, now, "As NOW().", "LENGTH(CURRENT_TIMESTAMP(3))" => "23"),
     f!("LOCALTIME", (0, 1), datetime_type, Never, now, "As NOW().", "LOCALTIME() = NOW()" => "1"),
     f!("LOCALTIMESTAMP", (0, 1), datetime_type, Never, now, "As NOW().", "LOCALTIMESTAMP() = NOW()" => "1"),
-    Function { name: "SYSDATE", args: (0, 1), constant: false, nullable: Nullable::Never, ty: datetime_type,
-        run: sysdate, doc: "The time now.", example: ("SYSDATE() >= NOW()", "1") },
+    Function {
+        name: "SYSDATE",
+        args: (0, 1),
+        constant: false,
+        nullable: Nullable::Never,
+        ty: datetime_type,
+        run: sysdate,
+        doc: "The time now.",
+        example: ("SYSDATE() >= NOW()", "1"),
+    },
     f!("UTC_TIMESTAMP", (0, 1), datetime_type, Never, utc_now, "The statement's time in UTC.", "LENGTH(UTC_TIMESTAMP())" => "19"),
     f!("CURDATE", (0, 0), date_type, Never, |c| Ok(ValueRef::Date(c.cx.env.now().date())), "The statement's date.", "CURDATE() = DATE(NOW())" => "1"),
     f!("CURRENT_DATE", (0, 0), date_type, Never, |c| Ok(ValueRef::Date(c.cx.env.now().date())), "The statement's date.", "CURRENT_DATE() = CURDATE()" => "1"),

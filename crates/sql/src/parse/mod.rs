@@ -1,14 +1,108 @@
 //! From text to syntax tree and back.
+//!
+//! * [`lexer`] turns bytes into tokens ([`token`], [`keyword`]).
+//! * [`parse_one`] turns the tokens of one statement into a tree ([`ast`]) in an arena.
+//! * [`print`] turns a tree into canonical text: `parse(print(parse(s))) == parse(s)`.
+//! * [`digest`] normalises a text for the plan cache without parsing it.
+//!
+//! Nothing here knows of sessions, schemas or types of columns. Text arrives in UTF-8; string
+//! literals may hold any bytes.
 
 pub mod ast;
+pub mod digest;
+mod error;
 pub mod keyword;
+pub mod lexer;
+mod parser;
+pub mod print;
 pub mod token;
+
+use bumpalo::Bump;
+
+pub use error::{ParseError, ParseErrorKind};
+pub use lexer::LexMode;
+
+use ast::{Expr, Statement};
+use digest::LiteralToken;
+use parser::Parser;
 
 /// How large a statement may be.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The tallest tree, in nodes.
+    /// The tallest tree and the deepest nesting of the text.
     pub depth: u32,
-    /// The most nodes.
+    /// The most nodes: expressions, list items.
     pub nodes: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            depth: 1_000,
+            nodes: 50_000_000,
+        }
+    }
+}
+
+/// What becomes of literals.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Literals<'a> {
+    /// They stay literals.
+    #[default]
+    Keep,
+    /// Those of the list become parameters, numbered in its order: [`digest::Digest::literals`] of
+    /// the same text. When one of them stands where no expression does, the parse fails with
+    /// [`ParseErrorKind::NotParametric`], and the statement is to be parsed without the list.
+    Params(&'a [LiteralToken]),
+}
+
+/// How to parse.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ParseOptions<'a> {
+    /// The flags of sql_mode that matter.
+    pub mode: LexMode,
+    /// How large a statement may be.
+    pub limits: Limits,
+    /// What becomes of literals.
+    pub literals: Literals<'a>,
+}
+
+/// A statement and what surrounds it in the text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parsed<'a> {
+    /// The statement.
+    pub statement: Statement<'a>,
+    /// How many parameters it has.
+    pub params: u32,
+    /// Offset of its first byte.
+    pub start: usize,
+    /// Offset just past its last token, before any semicolon.
+    pub end: usize,
+    /// Offset behind its semicolon when more than white space and comments follows there.
+    pub rest: Option<usize>,
+}
+
+/// Parses the statement of `text` that begins at offset `start`.
+///
+/// # Errors
+/// 1064 when the text is no statement, 1065 when there is none, 1436 when it nests too deeply.
+pub fn parse_one<'a>(
+    arena: &'a Bump,
+    text: &'a [u8],
+    start: usize,
+    options: &ParseOptions<'a>,
+) -> Result<Parsed<'a>, ParseError> {
+    Parser::new(arena, text, start, options).parse_one()
+}
+
+/// Parses a text that is one expression: defaults and checks that the catalog stores as text.
+///
+/// # Errors
+/// As [`parse_one`].
+pub fn parse_expr<'a>(
+    arena: &'a Bump,
+    text: &'a [u8],
+    options: &ParseOptions<'a>,
+) -> Result<Expr<'a>, ParseError> {
+    Parser::new(arena, text, 0, options).parse_whole_expr()
 }

@@ -86,7 +86,10 @@ fn gives_order(
     }
     let mut direction = None;
     for (key, part) in order.iter().zip(index.parts.iter().skip(skip)) {
-        let ExprKind::Column { slot: s, column, .. } = &key.expr.kind else {
+        let ExprKind::Column {
+            slot: s, column, ..
+        } = &key.expr.kind
+        else {
             return None;
         };
         // ENUM and SET sort by number in the index as in ORDER BY.
@@ -150,7 +153,9 @@ fn candidate(
         return None;
     }
     let next = index.parts.get(equal);
-    let range = next.filter(|p| p.prefix.is_none()).and_then(|p| facts.get(p.column));
+    let range = next
+        .filter(|p| p.prefix.is_none())
+        .and_then(|p| facts.get(p.column));
     let bounded = range.filter(|f| (f.low.is_some() || f.high.is_some()) && keys.len() == 1);
     if let (Some(fact), Some(part)) = (bounded, next) {
         let single = keys.into_iter().next().unwrap_or_default();
@@ -240,7 +245,9 @@ fn flipped(op: CmpOp) -> CmpOp {
 
 fn bare_column(e: &Expr, slot: usize) -> Option<usize> {
     match &e.kind {
-        ExprKind::Column { slot: s, column, .. } if *s == slot => Some(*column),
+        ExprKind::Column {
+            slot: s, column, ..
+        } if *s == slot => Some(*column),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use super::{CastCx, shown, storage_to_sql, text_of};
 use crate::column_type::{ColumnType, Kind};
 use crate::decimal::{Decimal, DecimalError};
 use crate::error::{ER_TRUNCATED_WRONG_VALUE, ER_UNKNOWN_ERROR};
-use crate::temporal::{Date, DateRules, DateTime, ParsedDateTime, Time};
+use crate::temporal::{Date, DateRules, DateTime, ParsedDateTime, ParsedTime, Time};
 use crate::text::{write_double, write_text};
 use crate::value::ValueRef;
 
@@ -51,7 +51,7 @@ fn numeric_view<'a>(v: ValueRef<'a>, ty: &ColumnType) -> ValueRef<'a> {
     }
 }
 
-/// CAST AS SIGNED: numbers are rounded half away from zero, text gives the
+/// CAST AS SIGNED: decimals are rounded half away from zero, doubles half to even, text gives the
 /// integer at its front.
 pub fn to_i64(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<i64> {
     Some(match numeric_view(v, ty) {
@@ -229,7 +229,7 @@ pub fn to_text(v: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) -> bool {
 }
 
 /// A number of the form `YYYYMMDD...` split into its integer and microseconds.
-pub(super) fn split_number(v: ValueRef<'_>) -> Option<(i64, u32)> {
+fn split_number(v: ValueRef<'_>) -> Option<(i64, u32)> {
     let d = match v {
         ValueRef::Int(v) => return Some((v, 0)),
         ValueRef::UInt(v) => return i64::try_from(v).ok().map(|v| (v, 0)),
@@ -247,6 +247,36 @@ pub(super) fn split_number(v: ValueRef<'_>) -> Option<(i64, u32)> {
         .ok()?
         .to_i64()?;
     Some((whole.to_i64()?, u32::try_from(micros).ok()?))
+}
+
+/// A number as a time; beyond 64 bits it is clipped as other numbers out of range are.
+pub(super) fn read_time_number(v: ValueRef<'_>) -> Option<ParsedTime> {
+    let Some((whole, micros)) = split_number(v) else {
+        let negative = match v {
+            ValueRef::Double(v) => v < 0.0,
+            ValueRef::Decimal(d) => d.is_negative(),
+            _ => false,
+        };
+        let value = if negative { Time::MIN } else { Time::MAX };
+        return Some(ParsedTime {
+            value,
+            truncated: false,
+            clipped: true,
+        });
+    };
+    Time::from_number(whole, micros).map(|parsed| match v {
+        // The sign of a fraction alone.
+        ValueRef::Double(v) if whole == 0 && v < 0.0 => negated(parsed),
+        ValueRef::Decimal(d) if whole == 0 && d.is_negative() => negated(parsed),
+        _ => parsed,
+    })
+}
+
+fn negated(parsed: ParsedTime) -> ParsedTime {
+    ParsedTime {
+        value: Time::clip(-parsed.value.as_micros()).0,
+        ..parsed
+    }
 }
 
 /// Reads text or a number as a date and time; None where it is none. Warns of nothing.
@@ -290,10 +320,11 @@ pub(super) fn read_datetime(
     }
 }
 
-/// Rules of dates in expressions: what assignments refuse only by mode passes.
+/// Rules of dates in expressions: a zero month or day passes, for date
+/// functions give parts of such dates; a zero date by the SQL mode.
 fn expression_rules(cx: &CastCx<'_>) -> DateRules {
     DateRules {
-        no_zero_date: cx.date_rules().no_zero_date,
+        no_zero_in_date: false,
         ..cx.date_rules()
     }
 }
@@ -356,7 +387,7 @@ pub fn to_time(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<
         ValueRef::Date(_) => return Some(Time::ZERO),
         ValueRef::DateTime(d) => return Some(d.time()),
         ValueRef::Bytes(text) => Time::parse(text),
-        number => split_number(number).and_then(|(whole, micros)| Time::from_number(whole, micros)),
+        number => read_time_number(number),
     };
     let text = || text_of(sql, ty).unwrap_or_default();
     match parsed {

@@ -101,10 +101,11 @@ pub(crate) fn only_spaces_from(text: &[u8], at: usize) -> bool {
         .all(u8::is_ascii_whitespace)
 }
 
-/// A double rounded half away from zero, and clamped to the range; whether it was.
+/// A double rounded half to even (as the C library's `rint`, which MySQL uses for
+/// doubles, other than for decimals), and clamped to the range; whether it was.
 #[must_use]
 pub fn round_to_i64(v: f64) -> (i64, bool) {
-    let rounded = v.round();
+    let rounded = v.round_ties_even();
     // The conversion saturates; the bounds are the doubles next to the range.
     let outside = !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded);
     (rounded as i64, outside)
@@ -112,9 +113,58 @@ pub fn round_to_i64(v: f64) -> (i64, bool) {
 
 /// As [`round_to_i64`] for unsigned integers.
 pub(crate) fn round_to_u64(v: f64) -> (u64, bool) {
-    let rounded = v.round();
+    let rounded = v.round_ties_even();
     (
         rounded as u64,
         !(0.0..18_446_744_073_709_551_616.0).contains(&rounded),
     )
+}
+
+/// ROUND and, with `truncate`, TRUNCATE of a double: to `places` digits after the
+/// point, before it where negative; halves go to even, as the C library's `rint` has it.
+#[must_use]
+pub fn round_f64(v: f64, places: i32, truncate: bool) -> f64 {
+    let unit = 10f64.powi(places.saturating_abs());
+    if places < 0 && unit.is_infinite() {
+        return 0.0;
+    }
+    let scaled = if places < 0 { v / unit } else { v * unit };
+    if !scaled.is_finite() {
+        return v;
+    }
+    let whole = if truncate {
+        scaled.trunc()
+    } else {
+        scaled.round_ties_even()
+    };
+    if places < 0 {
+        whole * unit
+    } else {
+        whole / unit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_round_to_even() {
+        assert_eq!(round_f64(2.5, 0, false), 2.0);
+        assert_eq!(round_f64(1.005, 2, false), 1.0);
+        assert_eq!(round_f64(0.35, 1, false), 0.4);
+        assert_eq!(round_f64(-1.29, 1, true), -1.2);
+        assert_eq!(round_f64(15.0, -1, false), 20.0);
+        assert_eq!(round_f64(1e300, 300, false), 1e300);
+        assert_eq!(round_f64(5.0, -400, false), 0.0);
+    }
+
+    #[test]
+    fn prefixes_of_text() {
+        let read = |t: &str| double_prefix(t.as_bytes());
+        assert_eq!((read(" -1.5e2x").value, read(" -1.5e2x").read), (-150.0, 7));
+        assert_eq!((read("1e").value, read("1e").read), (1.0, 1));
+        assert_eq!((read(".").read, read("-").read, read("").read), (0, 0, 0));
+        assert!(read("1e999").overflow && read("-1e999").value == f64::MIN);
+    }
 }

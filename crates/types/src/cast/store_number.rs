@@ -2,28 +2,51 @@
 
 use super::CastCx;
 use super::expression::{to_decimal, to_f64};
-use super::number::{double_prefix, only_spaces_from};
+use super::number::{double_prefix, only_spaces_from, round_f64, round_to_i64};
 use super::store::Target;
 use crate::column_type::{ColumnType, Kind, NOT_FIXED_DECIMALS};
 use crate::decimal::Decimal;
 use crate::error::TypeError;
 use crate::value::{Value, ValueRef};
 
-/// The value as an integer of any size, rounded; beyond 128 bits clamped.
-fn wide_int(value: ValueRef<'_>, to: &Target<'_>, cx: &mut CastCx<'_>) -> Result<i128, TypeError> {
+/// The value as an integer within `low..=high`, rounded, else an error or the nearest one.
+fn int_within(
+    value: ValueRef<'_>,
+    low: i128,
+    high: i128,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<i128, TypeError> {
+    let mut garbage = false;
+    let wide = wide_int(value, &mut garbage, to, cx)?;
+    if wide < low || wide > high {
+        to.out_of_range(cx)?;
+    } else if garbage {
+        to.truncated(cx)?;
+    }
+    Ok(wide.clamp(low, high))
+}
+
+/// The value as an integer of any size, rounded; beyond 64 bits clamped to 128. `garbage` tells
+/// whether other text follows the number.
+fn wide_int(
+    value: ValueRef<'_>,
+    garbage: &mut bool,
+    to: &Target<'_>,
+    cx: &mut CastCx<'_>,
+) -> Result<i128, TypeError> {
     Ok(match value {
         ValueRef::Int(v) => i128::from(v),
         ValueRef::UInt(v) => i128::from(v),
         // The conversion saturates, far beyond every column's range.
-        ValueRef::Double(v) => v.round() as i128,
+        ValueRef::Double(v) => v.round_ties_even() as i128,
         ValueRef::Decimal(d) => decimal_to_wide(d),
         ValueRef::Bytes(text) => {
             let prefix = Decimal::parse_prefix(text);
             if prefix.read == 0 {
                 to.incorrect("integer", text, cx)?;
-            } else if !only_spaces_from(text, prefix.read) {
-                to.truncated(cx)?;
             }
+            *garbage = prefix.read > 0 && !only_spaces_from(text, prefix.read);
             decimal_to_wide(prefix.value)
         }
         temporal => {
@@ -50,12 +73,8 @@ pub(super) fn store_int(
     to: &Target<'_>,
     cx: &mut CastCx<'_>,
 ) -> Result<Value, TypeError> {
-    let wide = wide_int(value, to, cx)?;
     let (low, high) = to.ty.int_range();
-    if wide < low || wide > high {
-        to.out_of_range(cx)?;
-    }
-    let clamped = wide.clamp(low, high);
+    let clamped = int_within(value, low, high, to, cx)?;
     Ok(if to.ty.unsigned {
         Value::UInt(clamped as u64)
     } else {
@@ -97,11 +116,7 @@ pub(super) fn store_real(
     };
     if to.ty.decimals < NOT_FIXED_DECIMALS && to.ty.length > 0 {
         max = max.min(fixed_max(to.ty));
-        let scale = 10f64.powi(i32::from(to.ty.decimals));
-        let rounded = (v * scale).round() / scale;
-        if rounded.is_finite() {
-            v = rounded;
-        }
+        v = round_f64(v, i32::from(to.ty.decimals), false);
     }
     if v.abs() > max {
         to.out_of_range(cx)?;
@@ -190,7 +205,8 @@ pub(super) fn store_bit(
         }
         // A negative number is its bits.
         ValueRef::Int(v) => i128::from(v as u64),
-        other => wide_int(other, to, cx)?,
+        ValueRef::Double(v) => i128::from(round_to_i64(v.trunc()).0 as u64),
+        other => int_within(other, 0, i128::from(u64::MAX), to, cx)?,
     };
     match u64::try_from(wide) {
         Ok(v) if v <= max => Ok(Value::UInt(v)),
@@ -209,20 +225,21 @@ pub(super) fn store_year(
     to: &Target<'_>,
     cx: &mut CastCx<'_>,
 ) -> Result<Value, TypeError> {
+    let mut garbage = false;
     let year = match value {
-        ValueRef::Date(d) => return Ok(Value::UInt(u64::from(d.year()))),
-        ValueRef::DateTime(d) => return Ok(Value::UInt(u64::from(d.year()))),
-        ValueRef::Time(_) => return Ok(Value::UInt(u64::from(cx.now.year()))),
+        ValueRef::Date(d) => i128::from(d.year()),
+        ValueRef::DateTime(d) => i128::from(d.year()),
+        ValueRef::Time(_) => i128::from(cx.now.year()),
         ValueRef::Bytes(text) => {
-            let v = wide_int(value, to, cx)?;
-            // Text of one to three digits means a year of this century, '0' included.
-            if v == 0 && text.len() < 4 && text.first().is_some_and(u8::is_ascii_digit) {
+            let v = wide_int(value, &mut garbage, to, cx)?;
+            // Zero, other than of four digits, is the year 2000 as text.
+            if v == 0 && text.len() != 4 && text.first().is_some_and(u8::is_ascii_digit) {
                 2000
             } else {
                 v
             }
         }
-        other => wide_int(other, to, cx)?,
+        other => wide_int(other, &mut garbage, to, cx)?,
     };
     let year = match year {
         1..=69 => year + 2000,
@@ -230,6 +247,9 @@ pub(super) fn store_year(
         _ => year,
     };
     if year == 0 || (1901..=2155).contains(&year) {
+        if garbage {
+            to.truncated(cx)?;
+        }
         return Ok(Value::UInt(year as u64));
     }
     to.out_of_range(cx)?;

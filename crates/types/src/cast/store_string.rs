@@ -163,7 +163,18 @@ fn find_member(ty: &ColumnType, text: &[u8]) -> Option<u64> {
     u64::try_from(at + 1).ok()
 }
 
-/// A number for ENUM and SET; None for text and for numbers out of range.
+/// A number's bits for a SET: fractions cut, two's complement.
+fn set_bits(value: ValueRef<'_>) -> Option<u64> {
+    match value {
+        ValueRef::Int(v) => Some(v as u64),
+        ValueRef::Double(v) if v.abs() < 9.2e18 => Some(v as i64 as u64),
+        ValueRef::Double(_) => None,
+        ValueRef::Decimal(d) if d.is_negative() => d.truncate(0).to_i64().map(|v| v as u64),
+        other => small_number(other),
+    }
+}
+
+/// A number for an ENUM; None for text and for numbers out of range.
 fn small_number(value: ValueRef<'_>) -> Option<u64> {
     match value {
         ValueRef::Int(v) => u64::try_from(v).ok(),
@@ -232,7 +243,7 @@ pub(super) fn store_set(
         u64::MAX >> (64 - count)
     };
     if is_number(value) && !from_members(to) {
-        let bits = small_number(value);
+        let bits = set_bits(value);
         if bits.is_none_or(|b| b & !all != 0) {
             to.truncated(cx)?;
         }
@@ -254,12 +265,17 @@ pub(super) fn store_set(
         let prefix = int_prefix(&text);
         match prefix.magnitude {
             Some(number)
-                if prefix.read > 0
-                    && !prefix.negative
-                    && only_spaces_from(&text, prefix.read)
-                    && number & !all == 0 =>
+                if bits == 0 && prefix.read > 0 && only_spaces_from(&text, prefix.read) =>
             {
-                return Ok(Value::UInt(number));
+                let number = if prefix.negative {
+                    number.wrapping_neg()
+                } else {
+                    number
+                };
+                if number & !all != 0 {
+                    to.truncated(cx)?;
+                }
+                return Ok(Value::UInt(number & all));
             }
             _ => to.truncated(cx)?,
         }

@@ -1,6 +1,6 @@
 //! Assignment to dates and times.
 
-use super::expression::{read_datetime, split_number};
+use super::expression::{read_datetime, read_time_number};
 use super::store::Target;
 use super::{CastCx, text_of};
 use crate::column_type::ColumnType;
@@ -129,7 +129,7 @@ pub(super) fn store_time(
         other => {
             let parsed = match other {
                 ValueRef::Bytes(text) => Time::parse(text),
-                number => split_number(number).and_then(|(v, us)| Time::from_number(v, us)),
+                number => read_time_number(number),
             };
             match parsed {
                 None => {

@@ -138,7 +138,13 @@ pub(super) fn key_general(text: &[u8], out: &mut Vec<u8>) {
     let mut rest = trim_spaces(text);
     out.reserve(rest.len() + 1);
     let mut spaces = 0;
-    while let Some((weight, len)) = general_step(rest) {
+    while let Some(first) = rest.first() {
+        // ASCII, the common case, takes no table: letters are folded to upper case.
+        let (weight, len) = if first.is_ascii() {
+            (u32::from(first.to_ascii_uppercase()), 1)
+        } else {
+            general_step(rest).unwrap_or((SPACE, 1))
+        };
         rest = &rest[len..];
         if weight == SPACE {
             spaces += 1;

@@ -238,12 +238,20 @@ impl Iterator for Scanner<'_> {
 }
 
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
-    // Equal bytes have equal weights; step back to where both have a character's start.
-    let same = a
-        .iter()
-        .zip(b)
-        .take_while(|(x, y)| x == y && x.is_ascii())
-        .count();
+    // While both are ASCII with a weight, weights stand side by side.
+    let mut same = 0;
+    for (x, y) in a.iter().zip(b) {
+        if x != y || !x.is_ascii() {
+            let weights = (ASCII.get(usize::from(*x)), ASCII.get(usize::from(*y)));
+            let (Some(x @ 1..), Some(y @ 1..)) = weights else {
+                break;
+            };
+            if x != y {
+                return x.cmp(y);
+            }
+        }
+        same += 1;
+    }
     let a = a.get(same..).unwrap_or_default();
     let b = b.get(same..).unwrap_or_default();
     Scanner::new(a).cmp(Scanner::new(b))

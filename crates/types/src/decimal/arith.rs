@@ -7,6 +7,10 @@ use super::{Decimal, DecimalError, MAX_DIGITS, MAX_SCALE};
 /// are rounded up.
 const GROUP: u32 = 9;
 
+#[expect(
+    clippy::should_implement_trait,
+    reason = "the operators return no error; these names are the field's"
+)]
 impl Decimal {
     /// The number with its sign changed.
     #[must_use]
@@ -228,6 +232,13 @@ fn align(a: Decimal, b: Decimal) -> Result<(Wide, Wide, u8), DecimalError> {
         return Ok((a.magnitude, b.magnitude, a.scale));
     }
     let scale = a.scale.max(b.scale);
+    let narrow = |d: Decimal| {
+        let unit = 10u128.checked_pow(u32::from(scale - d.scale))?;
+        d.magnitude.small()?.checked_mul(unit).map(Wide::from)
+    };
+    if let (Some(a), Some(b)) = (narrow(a), narrow(b)) {
+        return Ok((a, b, scale));
+    }
     let integer = u32::from(a.integer_digits().max(b.integer_digits()));
     // A digit is kept for the carry; 76 digits fit 256 bits with it.
     let scale = scale.min(u8::try_from(76u32.saturating_sub(integer)).unwrap_or(scale));
@@ -247,14 +258,9 @@ fn divide(a: Decimal, b: Decimal) -> (Product, Wide, u8) {
     // The divisor scaled may pass 256 bits; then it exceeds any dividend of
     // this many integer digits.
     let up = u32::from(scale - b.scale);
-    if b.magnitude.digits() + up > 77 {
-        if a.abs().cmp_value(&b.abs()).is_lt() {
-            return (
-                Product::from_wide(&Wide::ZERO),
-                a.magnitude.times_pow10(u32::from(scale - a.scale)),
-                scale,
-            );
-        }
+    if b.magnitude.digits() + up > 77 && a.abs().cmp_value(&b.abs()).is_lt() {
+        let rest = a.magnitude.times_pow10(u32::from(scale - a.scale));
+        return (Product::from_wide(&Wide::ZERO), rest, scale);
     }
     let divisor = b.magnitude.times_pow10(up);
     let dividend = a

@@ -87,6 +87,10 @@ impl Decimal {
     /// Brings a magnitude of any size under the invariants: cuts the fraction
     /// (rule 4) or overflows.
     fn fit(magnitude: Wide, negative: bool, scale: u8) -> Result<Decimal, DecimalError> {
+        // 2^252 is below 10^76.
+        if magnitude.bits() <= 252 && scale <= MAX_SCALE {
+            return Ok(Decimal::raw(magnitude, negative, scale));
+        }
         let mut magnitude = magnitude;
         let mut scale = scale;
         let over = magnitude.digits().saturating_sub(u32::from(MAX_DIGITS));

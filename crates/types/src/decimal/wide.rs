@@ -4,6 +4,10 @@
 //! bits ([`Wide::times_wide`]) and cut down before they come back.
 
 #![expect(
+    clippy::needless_range_loop,
+    reason = "words of several numbers are walked side by side, with a carry"
+)]
+#![expect(
     clippy::indexing_slicing,
     reason = "all indices are loop counters over the bounds of fixed-size arrays"
 )]

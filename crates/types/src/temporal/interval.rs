@@ -60,6 +60,10 @@ impl DateTime {
     /// The date and time an interval on: months first, then days, then time.
     /// None where the result leaves the range of the type.
     #[must_use]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the operator cannot fail; this can"
+    )]
     pub fn add(self, interval: Interval) -> Option<DateTime> {
         let mut date = self.date();
         if interval.months != 0 {

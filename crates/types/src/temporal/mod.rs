@@ -176,10 +176,6 @@ impl DateTime {
 
     /// A date and time of all its parts; None where one is out of range.
     #[must_use]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "they are the fields of a date and time"
-    )]
     pub fn from_parts(
         year: u16,
         month: u8,

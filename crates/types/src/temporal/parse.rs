@@ -123,11 +123,12 @@ impl DateTime {
             return None;
         }
         let internal = matches!(cursor.rest.get(run), None | Some(b'.'));
-        let (fields, count, year_len, micros) = if internal {
-            internal_fields(&mut cursor, run)
+        let fixed = internal.then_some(if run == 4 || run == 8 || run >= 14 {
+            4
         } else {
-            delimited_fields(&mut cursor)
-        }?;
+            2
+        });
+        let (fields, count, year_len, micros) = fields(&mut cursor, fixed)?;
         if count < 3 {
             return None;
         }
@@ -161,7 +162,7 @@ impl DateTime {
             0 => 0,
             101..=691_231 => (number + 20_000_000) * 1_000_000,
             700_101..=991_231 => (number + 19_000_000) * 1_000_000,
-            10_000_101..=99_991_231 | 991_232..10_000_101 => number * 1_000_000,
+            991_232..=99_991_231 => number * 1_000_000,
             101_000_000..=691_231_235_959 => number + 20_000_000_000_000,
             700_101_000_000..=991_231_235_959 => number + 19_000_000_000_000,
             991_231_235_960..=99_991_231_235_959 => number,
@@ -177,7 +178,9 @@ impl DateTime {
             part(100, 100),
             part(1, 100),
         ];
-        let value = assemble(&fields, micros)?;
+        // A date alone has no fraction of the second.
+        let date_only = (101..=99_991_231).contains(&number);
+        let value = assemble(&fields, if date_only { 0 } else { micros })?;
         value.date().check(rules).then_some(value)
     }
 }
@@ -204,42 +207,21 @@ fn assemble(fields: &Fields, micros: u32) -> Option<DateTime> {
 /// Fields, their count, digits of the year, microseconds.
 type Found = (Fields, usize, usize, u32);
 
-/// The form of digits only; `run` is their number, `T` included.
-fn internal_fields(cursor: &mut Cursor<'_>, run: usize) -> Option<Found> {
-    let year_len = if run == 4 || run == 8 || run >= 14 {
-        4
-    } else {
-        2
-    };
-    let mut fields = [0; 6];
-    let mut count = 0;
-    for (i, field) in fields.iter_mut().enumerate() {
-        if i == 3 && cursor.peek() == Some(b'T') {
-            cursor.skip();
-        }
-        let (value, len) = cursor.number(if i == 0 { year_len } else { 2 });
-        if len == 0 {
-            break;
-        }
-        *field = value;
-        count += 1;
-    }
-    let mut micros = 0;
-    if cursor.peek() == Some(b'.') && count == 6 {
-        cursor.skip();
-        micros = cursor.fraction();
-    }
-    Some((fields, count, year_len, micros))
-}
-
-/// The form with separators.
-fn delimited_fields(cursor: &mut Cursor<'_>) -> Option<Found> {
+/// The fields of both forms. In the internal form `fixed` is the width of the year, and every
+/// other field has two digits; in the other form fields are as long as their digits.
+/// Punctuation between fields is skipped in both.
+fn fields(cursor: &mut Cursor<'_>, fixed: Option<usize>) -> Option<Found> {
     let mut fields = [0; 6];
     let mut count = 0;
     let mut year_len = 0;
     let mut micros = 0;
     for (i, field) in fields.iter_mut().enumerate() {
-        let (value, len) = cursor.number(usize::MAX);
+        let most = match fixed {
+            Some(year) if i == 0 => year,
+            Some(_) => 2,
+            None => usize::MAX,
+        };
+        let (value, len) = cursor.number(most);
         if len == 0 {
             break;
         }
@@ -247,7 +229,7 @@ fn delimited_fields(cursor: &mut Cursor<'_>) -> Option<Found> {
             return None;
         }
         if i == 0 {
-            year_len = len;
+            year_len = fixed.unwrap_or(len);
         }
         *field = value;
         count += 1;
@@ -379,7 +361,7 @@ impl Time {
 fn time_fields(cursor: &mut Cursor<'_>, first: u64) -> Option<(u64, u64, u64)> {
     let before = cursor.rest;
     let spaces = cursor.skip_spaces();
-    if spaces && cursor.digits() > 0 {
+    if spaces && cursor.digits() > 0 && cursor.rest.len() > 1 {
         // `D HH[:MM[:SS]]`
         let (hour, _) = cursor.number(usize::MAX);
         let (minute, second) = minutes_and_seconds(cursor);

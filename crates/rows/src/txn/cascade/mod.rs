@@ -24,24 +24,21 @@
 //! Rejected: cascading row by row, depth first, with engine calls (a round
 //! trip a row); judging RESTRICT only at the end (accepts what MySQL refuses).
 
+mod expand;
+mod judge;
+
 use super::Txn;
-use super::delete::gather_gone;
-use super::insert::constraints;
-use super::keyset::{KeyId, KeySet};
-use super::update::{KeyChanges, RowChange, gather_change, lock_referenced, referenced_change};
-use crate::catalog::{Catalog, FkAction, Table, TableId};
+use super::keyset::KeySet;
+use super::update::{KeyChanges, RowChange, referenced_change};
+use crate::catalog::{Catalog, FkAction, FkParent, ForeignKey, Table, TableId};
 use crate::fk::{self, Referrer};
 use crate::row::{RowBuf, RowRef};
 use crate::{Error, Result};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
-use porpoise_kv::{LockMode, Read, ScanEnd, ScanRange, SpaceId, prefix_end};
+use porpoise_kv::{SpaceId, prefix_end};
 use porpoise_types::Value;
 use smallvec::SmallVec;
-use std::ops::ControlFlow;
 use std::sync::Arc;
-
-/// Children taken from one scan call.
-const BATCH: usize = 4096;
 
 /// A row that goes or changes.
 struct Change {
@@ -253,20 +250,12 @@ impl Effects {
         let by_row = (child.id, primary.to_vec());
         let known = self.by_row.get(&by_row).copied();
         let deletes = probe.by_delete && probe.action == FkAction::Cascade;
-        let mut news: SmallVec<[(usize, Value); 4]> = SmallVec::new();
-        if !deletes {
-            for column in &fk.columns {
-                let value = match probe.action {
-                    FkAction::Cascade => {
-                        let from = fk::parent_column(fk, &parent.table, at, *column)?;
-                        parent.new.as_ref()?.get(from)?.clone()
-                    }
-                    _ => Value::Null,
-                };
-                news.push((*column, value));
-            }
+        let news = if deletes {
+            SmallVec::new()
+        } else {
             chain.push(child.id);
-        }
+            follow_values(probe, fk, at, parent)?
+        };
         let at = known.unwrap_or(self.list.len());
         if known.is_none() {
             let mut change = Change::new(child, primary.to_vec(), RowBuf::from(bytes.to_vec()));
@@ -316,113 +305,27 @@ impl Effects {
         change.queued |= queue;
         queue.then_some(at)
     }
+}
 
-    /// Walks the graph as InnoDB does; refuses what it refuses. Returns how
-    /// many of the statement's rows were still there when their turn came.
-    pub(crate) fn judge(&self) -> Result<u64> {
-        let mut walk = Walk {
-            deleted: vec![Deleted::No; self.list.len()],
-            changed: HashSet::new(),
+/// What the columns of a constraint become in a child that is updated.
+fn follow_values(
+    probe: &Probe,
+    fk: &ForeignKey,
+    at: &FkParent,
+    parent: &Change,
+) -> Option<SmallVec<[(usize, Value); 4]>> {
+    let mut news = SmallVec::new();
+    for column in &fk.columns {
+        let value = match probe.action {
+            FkAction::Cascade => {
+                let from = fk::parent_column(fk, &parent.table, at, *column)?;
+                parent.new.as_ref()?.get(from)?.clone()
+            }
+            _ => Value::Null,
         };
-        let mut counted = 0;
-        for root in 0..self.roots {
-            let deletes = self.list.get(root).is_some_and(|c| c.new.is_none());
-            if walk.deleted.get(root) != Some(&Deleted::No) {
-                continue;
-            }
-            counted += 1;
-            self.walk(root, deletes, &mut walk)?;
-        }
-        Ok(counted)
+        news.push((*column, value));
     }
-
-    fn walk(&self, root: usize, deletes: bool, walk: &mut Walk) -> Result<()> {
-        let mut stack = vec![(root, deletes, 0usize)];
-        walk.enter(root, deletes);
-        while let Some((node, by_delete, next)) = stack.last_mut() {
-            let Some(change) = self.list.get(*node) else {
-                break;
-            };
-            let Some(edge) = change.edges.get(*next) else {
-                walk.leave(*node, *by_delete);
-                stack.pop();
-                continue;
-            };
-            *next += 1;
-            if edge.by_delete != *by_delete {
-                continue;
-            }
-            match &edge.child {
-                Child::Restrict(primary) => self.walk_restrict(edge, primary, walk)?,
-                Child::Delete(child) => {
-                    if walk.deleted.get(*child) == Some(&Deleted::No) {
-                        walk.enter(*child, true);
-                        stack.push((*child, true, 0));
-                    }
-                }
-                Child::Update(child) => {
-                    let first = walk.changed.insert((*child, edge.referrer.fk));
-                    if first && walk.deleted.get(*child) == Some(&Deleted::No) {
-                        stack.push((*child, false, 0));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn walk_restrict(&self, edge: &Edge, primary: &[u8], walk: &Walk) -> Result<()> {
-        let child = &edge.referrer.child;
-        let known = self.by_row.get(&(child.id, primary.to_vec()));
-        let out_of_the_way = known.is_some_and(|at| {
-            walk.deleted.get(*at) == Some(&Deleted::Done)
-                || walk.changed.contains(&(*at, edge.referrer.fk))
-        });
-        if out_of_the_way {
-            return Ok(());
-        }
-        let Some(fk) = child.foreign_keys.get(edge.referrer.fk) else {
-            return Ok(());
-        };
-        Err(Error::RowIsReferenced {
-            constraint: fk::constraint_text(child, fk),
-        })
-    }
-}
-
-/// How far a row's deletion has come. While under way it still counts as a
-/// child: InnoDB refuses to delete a row that names itself under RESTRICT.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Deleted {
-    No,
-    UnderWay,
-    Done,
-}
-
-struct Walk {
-    deleted: Vec<Deleted>,
-    /// Rows whose columns of a constraint were changed.
-    changed: HashSet<(usize, usize)>,
-}
-
-impl Walk {
-    fn set(&mut self, node: usize, state: Deleted) {
-        if let Some(place) = self.deleted.get_mut(node) {
-            *place = state;
-        }
-    }
-
-    fn enter(&mut self, node: usize, deletes: bool) {
-        if deletes {
-            self.set(node, Deleted::UnderWay);
-        }
-    }
-
-    fn leave(&mut self, node: usize, deletes: bool) {
-        if deletes {
-            self.set(node, Deleted::Done);
-        }
-    }
+    Some(news)
 }
 
 /// `insert` that keeps what is there.
@@ -443,197 +346,6 @@ impl<K: Eq + std::hash::Hash, V> TryInsert<K, V> for HashMap<K, V> {
 }
 
 impl Txn {
-    /// Finds and locks all that follows from the changes in `fx`, whose own
-    /// keys are locked already.
-    pub(crate) fn expand(&mut self, fx: &mut Effects, keys: &mut KeySet) -> Result<()> {
-        let catalog = self.db.catalog_guard();
-        let mut level: Vec<usize> = (0..fx.list.len()).collect();
-        while !level.is_empty() {
-            let mut probes = Vec::new();
-            for parent in &level {
-                if let Some(change) = fx.list.get_mut(*parent) {
-                    change.queued = false;
-                }
-                fx.probes_of(&catalog, *parent, &mut probes)?;
-            }
-            let found = self.scan_children(&probes)?;
-            level = self.take_children(fx, &probes, found, keys)?;
-            self.lock_changes(fx, &level, &catalog, keys)?;
-        }
-        Ok(())
-    }
-
-    /// The children in all ranges: probe and primary key, in order.
-    fn scan_children(&mut self, probes: &[Probe]) -> Result<Vec<(usize, Vec<u8>)>> {
-        let mut found: Vec<(usize, Vec<u8>)> = Vec::new();
-        let mut from = 0;
-        let mut resume: Option<Vec<u8>> = None;
-        while let Some(rest @ [_, ..]) = probes.get(from..) {
-            let ranges: Vec<ScanRange<'_>> = rest
-                .iter()
-                .enumerate()
-                .map(|(n, p)| ScanRange {
-                    space: p.space,
-                    start: resume.as_deref().filter(|_| n == 0).unwrap_or(&p.start),
-                    end: p.end.as_deref(),
-                    reverse: false,
-                })
-                .collect();
-            let mut failure = None;
-            let end = self
-                .kv
-                .scan(Read::CURRENT, &ranges, BATCH, &mut |n, key, value| {
-                    let Some(probe) = rest.get(n) else {
-                        return ControlFlow::Break(());
-                    };
-                    match child_primary(probe, key, value) {
-                        Ok(primary) => found.push((from + n, primary.to_vec())),
-                        Err(e) => {
-                            failure = Some(e);
-                            return ControlFlow::Break(());
-                        }
-                    }
-                    if probe.fatal {
-                        ControlFlow::Break(())
-                    } else {
-                        ControlFlow::Continue(())
-                    }
-                })?;
-            if let Some(e) = failure {
-                return Err(e);
-            }
-            let ScanEnd::Stopped { range, mut key } = end else {
-                break;
-            };
-            if rest.get(range).is_some_and(|p| p.fatal) {
-                from += range + 1;
-                resume = None;
-            } else {
-                from += range;
-                key.push(0);
-                resume = Some(key);
-            }
-        }
-        Ok(found)
-    }
-
-    /// Locks the children that follow, reads them again, and adds those that
-    /// still refer to their parent; the positions to expand next.
-    fn take_children(
-        &mut self,
-        fx: &mut Effects,
-        probes: &[Probe],
-        found: Vec<(usize, Vec<u8>)>,
-        keys: &mut KeySet,
-    ) -> Result<Vec<usize>> {
-        keys.keep_values = true;
-        let mut ids: Vec<KeyId> = Vec::with_capacity(found.len());
-        for (n, primary) in &found {
-            let id = probes.get(*n).and_then(|probe| {
-                let mode = child_lock(probe)?;
-                let child = &probe.referrer.child;
-                let id = keys.add(child.space(0, primary), primary, mode);
-                // An earlier row of the statement may have changed it since.
-                keys.ask_again(id);
-                Some(id)
-            });
-            ids.push(id.unwrap_or(KeyId::MAX));
-        }
-        let wait = self.wait();
-        keys.lock(self.kv.as_mut(), wait)?;
-        let mut next = Vec::new();
-        let (mut named, mut named_by_parent) = (Vec::new(), Vec::new());
-        for ((n, primary), id) in found.into_iter().zip(ids) {
-            let Some(probe) = probes.get(n) else { continue };
-            if id == KeyId::MAX {
-                let edge = Edge {
-                    by_delete: probe.by_delete,
-                    referrer: probe.referrer.clone(),
-                    child: Child::Restrict(primary),
-                };
-                if let Some(parent) = fx.list.get_mut(probe.parent) {
-                    parent.edges.push(edge);
-                }
-                continue;
-            }
-            let child = &probe.referrer.child;
-            // What this cascade knows already it has not written yet.
-            let known = fx.by_row.get(&(child.id, primary.clone())).copied();
-            let bytes: Vec<u8> = match known.and_then(|at| fx.list.get(at)) {
-                Some(change) => change.old.bytes().to_vec(),
-                None => match keys.value(id) {
-                    Some(bytes) => bytes.to_vec(),
-                    None => continue,
-                },
-            };
-            let row = RowRef::new(child, &bytes)?;
-            let (Some((fk, at)), Some(parent)) =
-                (probe.referrer.parts(), fx.list.get(probe.parent))
-            else {
-                continue;
-            };
-            named.clear();
-            named_by_parent.clear();
-            let null = fk::append_parent_key(&parent.table, fk, at, &row, &mut named);
-            if let Some(index) = parent.table.indexes.get(at.index) {
-                let old = parent.old.row(&parent.table)?;
-                index.append_parts(&parent.table, &old, &mut named_by_parent);
-            }
-            if null || named != named_by_parent {
-                continue;
-            }
-            next.extend(fx.follow(probe, &primary, &row, &bytes));
-        }
-        Ok(next)
-    }
-
-    /// Locks the keys that changes give up or take, and the parents of the
-    /// other constraints they now name.
-    fn lock_changes(
-        &mut self,
-        fx: &mut Effects,
-        level: &[usize],
-        catalog: &Catalog,
-        keys: &mut KeySet,
-    ) -> Result<()> {
-        for at in level {
-            let Some(table) = fx.list.get(*at).map(|c| c.table.clone()) else {
-                continue;
-            };
-            let referrers: SmallVec<[Arc<Referrer>; 4]> =
-                fx.referrers_of(catalog, &table).iter().cloned().collect();
-            let Some(change) = fx.list.get_mut(*at) else {
-                continue;
-            };
-            let old = change.old.row(&table)?;
-            let Some(new) = &change.new else {
-                gather_gone(&table, &change.primary, &old, keys);
-                continue;
-            };
-            let constraints = constraints(catalog, &table);
-            if !table.hidden_key {
-                change.new_primary = table.primary_key(new);
-            }
-            change.keys = gather_change(
-                &table,
-                &change.primary,
-                &old,
-                &change.new_primary,
-                new,
-                &constraints,
-                keys,
-            );
-            for referrer in referrers {
-                if referenced_change(&referrer, &table, &old, new) {
-                    lock_referenced(&table, &referrer, &change.primary, &old, keys);
-                }
-            }
-        }
-        let wait = self.wait();
-        keys.lock(self.kv.as_mut(), wait)?;
-        Ok(())
-    }
-
     /// Writes everything but an updated root, which its statement writes;
     /// returns how many rows beside the roots.
     pub(crate) fn apply(&mut self, fx: Effects, keys: &mut KeySet) -> Result<u64> {
@@ -685,34 +397,5 @@ fn cascade_duplicate(fx: &Effects, change: &Change, index: usize) -> Error {
             .unwrap_or_default(),
         child: change.table.name.clone(),
         key: key.map(|k| k.name.clone()).unwrap_or_default(),
-    }
-}
-
-/// The primary key of the child in an entry of its index.
-fn child_primary<'a>(probe: &Probe, key: &'a [u8], value: &'a [u8]) -> Result<&'a [u8]> {
-    let child = &probe.referrer.child;
-    let position = child.foreign_keys.get(probe.referrer.fk);
-    let position = position.map_or(0, |fk| fk.child_index);
-    match child.indexes.get(position) {
-        Some(index) if position > 0 => index.primary_of(key, value),
-        _ => Ok(key),
-    }
-}
-
-/// How strongly a child is locked; not at all when it is only in the way.
-fn child_lock(probe: &Probe) -> Option<LockMode> {
-    let (fk, _) = probe.referrer.parts()?;
-    match (probe.action, probe.by_delete) {
-        (FkAction::NoAction | FkAction::Restrict, _) => None,
-        (FkAction::Cascade, true) => Some(LockMode::Exclusive),
-        _ => {
-            let primary = probe.referrer.child.indexes.first()?;
-            let moves = primary.parts.iter().any(|p| fk.columns.contains(&p.column));
-            Some(if moves {
-                LockMode::Exclusive
-            } else {
-                LockMode::Update
-            })
-        }
     }
 }

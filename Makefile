@@ -1,0 +1,39 @@
+# What people and CI run. Everything that a command needs is installed by it (scripts/need.sh).
+
+.PHONY: help serve test soak bench needs fmt check clean
+
+help:
+	@echo "make serve   build the server and run it on ./data; ARGS='...' adds options"
+	@echo "make test    formatting, house rules, clippy, all tests, client drivers: what CI runs"
+	@echo "make soak    the long tests"
+	@echo "make bench   load against the server and its peers; ARGS='...' adds options"
+	@echo "make needs   install what the others need, and nothing else"
+	@echo "make fmt     format the code"
+	@echo "make check   formatting, house rules and clippy only"
+	@echo "make clean   remove what was built"
+
+serve:
+	@scripts/serve.sh $(ARGS)
+
+test:
+	@scripts/test.sh
+
+soak:
+	@scripts/soak.sh
+
+bench:
+	@scripts/bench.sh $(ARGS)
+
+needs:
+	@scripts/need.sh rust cc mariadb memcached netcat strace memcached-tools go python
+
+fmt:
+	@cargo fmt
+
+check:
+	@cargo fmt --check
+	@cargo xtask check
+	@cargo clippy --locked --workspace --all-targets -- -D warnings
+
+clean:
+	@cargo clean

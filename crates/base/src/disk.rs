@@ -1,0 +1,220 @@
+//! The disk seam: the few file operations that durability rests on.
+//!
+//! The engine reaches its files only through [`Disk`] and [`File`], so that
+//! tests can put a disk beneath it that loses power: [`MemDisk`] in memory, for
+//! tests inside one process, and [`FaultyDisk`] around the real one, for the
+//! real binary.
+//!
+//! What an implementation promises, as POSIX file systems do:
+//! 1. What was written is on disk for sure only after [`File::sync_data`] of
+//!    that file; before that any part of it, in units of 512 bytes, may be.
+//! 2. A name (created, renamed, removed) is on disk for sure only after
+//!    [`Disk::sync_dir`] of its directory; renames are atomic.
+//! 3. After a failed sync nothing is known about what was unsynced, and a
+//!    later successful one proves nothing about it.
+//!
+//! Rejected: `fallocate` for preallocation: its blocks are marked unwritten,
+//! and the first sync over each of them writes metadata, too. Zeroes are
+//! written instead, ahead of need.
+
+mod faulty;
+mod mem;
+
+pub use faulty::{Faults, FaultyDisk};
+pub use mem::MemDisk;
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// An open file.
+pub trait File: Send + Sync {
+    /// Reads from an offset until the buffer or the file ends; the bytes read.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Writes all bytes at an offset, growing the file if need be.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// The length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether it has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Makes written bytes and the length durable.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// Fills the file with zeroes from its end up to a length, so that later
+    /// writes below it need no new blocks. Not synced.
+    fn preallocate(&self, len: u64) -> io::Result<()> {
+        let zeroes = vec![0; 1 << 18];
+        let mut at = self.len()?;
+        while at < len {
+            let step = usize::try_from(len - at).unwrap_or(usize::MAX);
+            let part = zeroes.get(..step).unwrap_or(&zeroes);
+            self.write_at(at, part)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// All bytes of the file.
+    fn read_all(&self) -> io::Result<Vec<u8>> {
+        let len = usize::try_from(self.len()?)
+            .map_err(|_| io::Error::new(io::ErrorKind::FileTooLarge, "file too large"))?;
+        let mut bytes = vec![0; len];
+        let read = self.read_at(0, &mut bytes)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+}
+
+/// Keeps a lock file locked until dropped.
+pub trait DiskLock: Send + Sync {}
+
+/// A disk.
+pub trait Disk: Send + Sync {
+    /// Makes a new file; refused when the name is taken.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>>;
+    /// Opens a file for reading and writing.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>>;
+    /// Gives a file another name, in place of whatever had it.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// The names of the files in a directory, sorted.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+    /// Makes a directory with those above it; no error when it is there.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Locks a lock file against other processes (and other holders in this
+    /// one); [`io::ErrorKind::WouldBlock`] when somebody holds it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
+}
+
+/// The operating system's disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+impl File for std::fs::File {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while let Some(rest) = buffer.get_mut(done..)
+            && !rest.is_empty()
+        {
+            match FileExt::read_at(self, rest, offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        FileExt::write_all_at(self, bytes, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        std::fs::File::sync_data(self)
+    }
+}
+
+struct RealLock {
+    _file: std::fs::File,
+}
+
+impl DiskLock for RealLock {}
+
+impl Disk for RealDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let mut options = std::fs::File::options();
+        let file = options.read(true).write(true).create_new(true).open(path)?;
+        Ok(Box::new(file))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let file = std::fs::File::options().read(true).write(true).open(path)?;
+        Ok(Box::new(file))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        std::fs::File::open(dir)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        let mut options = std::fs::File::options();
+        let file = options.read(true).write(true).create(true).truncate(false);
+        let file = file.open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(RealLock { _file: file })),
+            Err(std::fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(std::fs::TryLockError::Error(e)) => Err(e),
+        }
+    }
+}
+
+/// The operating system's disk as a shared handle.
+pub fn real() -> Arc<dyn Disk> {
+    Arc::new(RealDisk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_written_read_renamed_listed_and_locked() {
+        let dir = std::env::temp_dir().join(format!("porpoise-disk-{}", std::process::id()));
+        let disk = RealDisk;
+        disk.create_dir(&dir).unwrap();
+        let (a, b) = (dir.join("a"), dir.join("b"));
+        let file = disk.create(&a).unwrap();
+        assert!(disk.create(&a).is_err());
+        file.preallocate(600_000).unwrap();
+        file.write_at(10, b"hello").unwrap();
+        file.sync_data().unwrap();
+        assert_eq!(file.len().unwrap(), 600_000);
+        disk.rename(&a, &b).unwrap();
+        disk.sync_dir(&dir).unwrap();
+        let mut found = [1; 7];
+        let read = disk.open(&b).unwrap().read_at(9, &mut found).unwrap();
+        assert_eq!((read, &found), (7, b"\0hello\0"));
+        assert_eq!(disk.list(&dir).unwrap(), ["b"]);
+        let lock = disk.lock(&dir.join("lock")).unwrap();
+        let second = disk.lock(&dir.join("lock")).err().unwrap();
+        assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
+        drop(lock);
+        disk.lock(&dir.join("lock")).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

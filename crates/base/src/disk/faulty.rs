@@ -1,0 +1,394 @@
+//! Faults on the real disk, for the real binary.
+//!
+//! kill -9 proves nothing about durability, for the page cache survives it.
+//! This wrapper keeps for each unsynced write what it overwrote, and for each
+//! unsynced name operation how to undo it. [`FaultyDisk::power_cut`] takes back
+//! what was not synced, all of it or by a seed some of it, and aborts the
+//! process: the next start finds what a machine would have found.
+//!
+//! Invariants:
+//! 1. What a sync reported done is never taken back.
+//! 2. A removed or replaced file is kept aside under a hidden name until its
+//!    directory is synced.
+
+use super::{Disk, DiskLock, File, RealDisk};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SECTOR: usize = 512;
+const ASIDE: &str = ".aside-";
+
+/// Which faults to inject.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Decides what of the unsynced survives; 0: nothing does.
+    pub seed: u64,
+    /// Power goes off at this operation (writes, syncs, name operations).
+    pub cut_at: Option<u64>,
+    /// Syncs of files fail from this one on.
+    pub fail_sync_at: Option<u64>,
+    /// Every sync of a file takes so much longer.
+    pub sync_delay: Duration,
+    /// So many bytes may be added to files; then the disk is full.
+    pub room: Option<u64>,
+}
+
+impl Faults {
+    /// Reads `name=number` pairs with commas between: `seed`, `cut_at`,
+    /// `fail_sync_at`, `sync_delay_us`, `room`.
+    ///
+    /// # Errors
+    /// Names the pair that makes no sense.
+    pub fn parse(text: &str) -> Result<Faults, String> {
+        let mut faults = Faults::default();
+        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+            let bad = || format!("unknown disk fault {pair:?}");
+            let (name, value) = pair.split_once('=').ok_or_else(bad)?;
+            let value: u64 = value.trim().parse().map_err(|_| bad())?;
+            match name.trim() {
+                "seed" => faults.seed = value,
+                "cut_at" => faults.cut_at = Some(value),
+                "fail_sync_at" => faults.fail_sync_at = Some(value),
+                "sync_delay_us" => faults.sync_delay = Duration::from_micros(value),
+                "room" => faults.room = Some(value),
+                _ => return Err(bad()),
+            }
+        }
+        Ok(faults)
+    }
+}
+
+struct Overwritten {
+    at: u64,
+    old: Vec<u8>,
+    /// Length of the file before, and of the write.
+    len: u64,
+    written: usize,
+}
+
+enum UndoName {
+    Created(PathBuf),
+    Renamed {
+        from: PathBuf,
+        to: PathBuf,
+        aside: Option<PathBuf>,
+    },
+    Removed {
+        path: PathBuf,
+        aside: PathBuf,
+    },
+}
+
+impl UndoName {
+    fn dir(&self) -> Option<&Path> {
+        match self {
+            UndoName::Created(path)
+            | UndoName::Renamed { to: path, .. }
+            | UndoName::Removed { path, .. } => path.parent(),
+        }
+    }
+
+    fn aside(&self) -> Option<&Path> {
+        match self {
+            UndoName::Created(_) => None,
+            UndoName::Renamed { aside, .. } => aside.as_deref(),
+            UndoName::Removed { aside, .. } => Some(aside),
+        }
+    }
+
+    fn undo(&self) -> io::Result<()> {
+        match self {
+            UndoName::Created(path) => std::fs::remove_file(path),
+            UndoName::Renamed { from, to, aside } => {
+                std::fs::rename(to, from)?;
+                aside
+                    .as_ref()
+                    .map_or(Ok(()), |aside| std::fs::rename(aside, to))
+            }
+            UndoName::Removed { path, aside } => std::fs::rename(aside, path),
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    files: BTreeMap<u64, (Arc<std::fs::File>, Vec<Overwritten>)>,
+    names: Vec<UndoName>,
+    next_file: u64,
+    operations: u64,
+    syncs: u64,
+    added: u64,
+}
+
+/// A real disk with faults.
+#[derive(Clone)]
+pub struct FaultyDisk {
+    faults: Arc<Faults>,
+    state: Arc<Mutex<State>>,
+}
+
+impl FaultyDisk {
+    /// A real disk with these faults.
+    pub fn new(faults: Faults) -> FaultyDisk {
+        FaultyDisk {
+            faults: Arc::new(faults),
+            state: Arc::default(),
+        }
+    }
+
+    /// Takes back what was not synced, and aborts the process.
+    pub fn power_cut(&self) -> ! {
+        self.lose(&mut self.state.lock());
+        std::process::abort()
+    }
+
+    /// Takes back what was not synced, but for what the seed lets survive.
+    fn lose(&self, state: &mut State) {
+        let mut rng = fastrand::Rng::with_seed(self.faults.seed);
+        let all = self.faults.seed == 0;
+        for (file, writes) in state.files.values() {
+            // Nothing survives, everything, or any sectors.
+            let fate = if all { 0 } else { rng.u8(0..3) };
+            for write in writes.iter().rev().filter(|_| fate != 1) {
+                let len = file.metadata().map_or(0, |m| m.len());
+                for (n, old) in write.old.chunks(SECTOR).enumerate() {
+                    if fate == 0 || rng.bool() {
+                        // A disk that cannot be written now has lost it, too.
+                        let _ = File::write_at(&**file, write.at + (n * SECTOR) as u64, old);
+                    }
+                }
+                if fate == 0 && write.at + write.written as u64 > write.len && len > write.len {
+                    let _ = file.set_len(write.len);
+                }
+            }
+        }
+        let survive = if all {
+            0
+        } else {
+            rng.usize(0..=state.names.len())
+        };
+        for undo in state.names.iter().skip(survive).rev() {
+            let _ = undo.undo();
+        }
+        state.files.clear();
+        state.names.clear();
+    }
+
+    fn step(&self, state: &mut State) {
+        state.operations += 1;
+        if Some(state.operations) == self.faults.cut_at {
+            self.lose(state);
+            std::process::abort()
+        }
+    }
+
+    /// Puts a file aside, so that its removal can be undone.
+    fn put_aside(state: &mut State, path: &Path) -> io::Result<PathBuf> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let aside = path.with_file_name(format!("{ASIDE}{}-{name}", state.operations));
+        std::fs::rename(path, &aside)?;
+        Ok(aside)
+    }
+
+    fn file(&self, file: std::fs::File) -> Box<dyn File> {
+        let mut state = self.state.lock();
+        state.next_file += 1;
+        let id = state.next_file;
+        let file = Arc::new(file);
+        state.files.insert(id, (file.clone(), Vec::new()));
+        Box::new(FaultyFile {
+            disk: self.clone(),
+            id,
+            file,
+        })
+    }
+}
+
+struct FaultyFile {
+    disk: FaultyDisk,
+    id: u64,
+    file: Arc<std::fs::File>,
+}
+
+impl File for FaultyFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        File::read_at(&*self.file, offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.disk.state.lock();
+        self.disk.step(&mut state);
+        let len = File::len(&*self.file)?;
+        let growth = (offset + bytes.len() as u64).saturating_sub(len);
+        if self
+            .disk
+            .faults
+            .room
+            .is_some_and(|room| growth > 0 && state.added + growth > room)
+        {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        state.added += growth;
+        let mut old = vec![0; bytes.len()];
+        let kept = File::read_at(&*self.file, offset, &mut old)?;
+        old.truncate(kept);
+        let written = bytes.len();
+        let undo = Overwritten {
+            at: offset,
+            old,
+            len,
+            written,
+        };
+        if let Some((_, undos)) = state.files.get_mut(&self.id) {
+            undos.push(undo);
+        }
+        File::write_at(&*self.file, offset, bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        File::len(&*self.file)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        // The page cache outlives the process, so that what counts here is only
+        // what `power_cut` may take back; who asks for a delay measures, and
+        // gets the real sync, too.
+        if !self.disk.faults.sync_delay.is_zero() {
+            self.file.sync_data()?;
+            std::thread::sleep(self.disk.faults.sync_delay);
+        }
+        let mut state = self.disk.state.lock();
+        self.disk.step(&mut state);
+        state.syncs += 1;
+        if self
+            .disk
+            .faults
+            .fail_sync_at
+            .is_some_and(|at| state.syncs >= at)
+        {
+            return Err(io::Error::other("injected sync failure"));
+        }
+        if let Some((_, undos)) = state.files.get_mut(&self.id) {
+            undos.clear();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for FaultyFile {
+    fn drop(&mut self) {
+        let mut state = self.disk.state.lock();
+        if state
+            .files
+            .get(&self.id)
+            .is_some_and(|(_, undos)| undos.is_empty())
+        {
+            state.files.remove(&self.id);
+        }
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let mut state = self.state.lock();
+        self.step(&mut state);
+        let mut options = std::fs::File::options();
+        let file = options.read(true).write(true).create_new(true).open(path)?;
+        state.names.push(UndoName::Created(path.to_owned()));
+        drop(state);
+        Ok(self.file(file))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let file = std::fs::File::options().read(true).write(true).open(path)?;
+        Ok(self.file(file))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        self.step(&mut state);
+        let replaces = to.exists();
+        let aside = replaces.then(|| FaultyDisk::put_aside(&mut state, to));
+        std::fs::rename(from, to)?;
+        state.names.push(UndoName::Renamed {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            aside: aside.transpose()?,
+        });
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        self.step(&mut state);
+        let aside = FaultyDisk::put_aside(&mut state, path)?;
+        let path = path.to_owned();
+        state.names.push(UndoName::Removed { path, aside });
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = RealDisk.list(dir)?;
+        names.retain(|name| !name.starts_with(ASIDE));
+        Ok(names)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.create_dir(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        self.step(&mut state);
+        let all = std::mem::take(&mut state.names);
+        let (done, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|u| u.dir() == Some(dir));
+        for aside in done.iter().filter_map(UndoName::aside) {
+            std::fs::remove_file(aside)?;
+        }
+        state.names = rest;
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        RealDisk.lock(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_synced_is_taken_back() {
+        let dir = std::env::temp_dir().join(format!("porpoise-faulty-{}", std::process::id()));
+        let disk = FaultyDisk::new(Faults::default());
+        disk.create_dir(&dir).unwrap();
+        let (kept, lost, renamed) = (dir.join("kept"), dir.join("lost"), dir.join("renamed"));
+        let file = disk.create(&kept).unwrap();
+        file.write_at(0, b"synced").unwrap();
+        file.sync_data().unwrap();
+        disk.sync_dir(&dir).unwrap();
+        file.write_at(2, b"unsynced").unwrap();
+        disk.create(&lost).unwrap().write_at(0, b"x").unwrap();
+        disk.rename(&kept, &renamed).unwrap();
+        disk.remove(&renamed).unwrap();
+        assert_eq!(disk.list(&dir).unwrap(), ["lost"]);
+        disk.lose(&mut disk.state.lock());
+        assert_eq!(RealDisk.list(&dir).unwrap(), ["kept"]);
+        assert_eq!(std::fs::read(&kept).unwrap(), b"synced");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn faults_are_read_from_text() {
+        let faults = Faults::parse("seed=7,cut_at=500,sync_delay_us=1000").unwrap();
+        assert_eq!(faults.cut_at, Some(500));
+        assert_eq!(faults.sync_delay, Duration::from_millis(1));
+        assert!(Faults::parse("cut_at=x").is_err());
+        assert!(Faults::parse("typo=1").is_err());
+    }
+}

@@ -1,0 +1,371 @@
+//! A disk in memory that can lose power, for tests inside one process.
+//!
+//! It knows for each file what is durable and which writes came since, and for
+//! the names the operations since their directory was last synced.
+//! [`MemDisk::after_power_cut`] makes the disk that a machine finds when it
+//! comes up again: all that was synced, and, by a seed, some of the rest: any
+//! sectors of the unsynced writes, and the first few of the unsynced name
+//! operations (journals keep those in order).
+//!
+//! Invariants:
+//! 1. Everything that a sync reported done survives every power cut.
+//! 2. After [`MemDisk::stop_after`] so many operations, every operation fails
+//!    and changes nothing: the machine is off.
+
+use super::{Disk, DiskLock, File};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The unit in which writes reach the disk.
+const SECTOR: usize = 512;
+
+#[derive(Default, Clone)]
+struct Inode {
+    now: Vec<u8>,
+    durable: Vec<u8>,
+    unsynced: Vec<(usize, Vec<u8>)>,
+}
+
+#[derive(Clone)]
+enum NameOp {
+    Link(PathBuf, usize),
+    Rename(PathBuf, PathBuf),
+    Unlink(PathBuf),
+}
+
+impl NameOp {
+    fn dir(&self) -> Option<&Path> {
+        match self {
+            NameOp::Link(path, _) | NameOp::Rename(_, path) | NameOp::Unlink(path) => path.parent(),
+        }
+    }
+
+    fn apply(&self, names: &mut BTreeMap<PathBuf, usize>) {
+        match self {
+            NameOp::Link(path, inode) => {
+                names.insert(path.clone(), *inode);
+            }
+            NameOp::Rename(from, to) => {
+                if let Some(inode) = names.remove(from) {
+                    names.insert(to.clone(), inode);
+                }
+            }
+            NameOp::Unlink(path) => {
+                names.remove(path);
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    inodes: Vec<Inode>,
+    names: BTreeMap<PathBuf, usize>,
+    durable_names: BTreeMap<PathBuf, usize>,
+    unsynced_names: Vec<NameOp>,
+    locks: BTreeSet<PathBuf>,
+    operations: u64,
+    stop_after: Option<u64>,
+    fail_syncs: bool,
+    capacity: Option<usize>,
+}
+
+impl State {
+    /// Counts an operation that changes something; fails when power is off.
+    fn step(&mut self) -> io::Result<()> {
+        self.operations += 1;
+        match self.stop_after {
+            Some(last) if self.operations > last => Err(io::Error::other("power is off")),
+            _ => Ok(()),
+        }
+    }
+
+    fn inode(&mut self, n: usize) -> io::Result<&mut Inode> {
+        self.inodes.get_mut(n).ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    fn used(&self) -> usize {
+        let all = self.names.values().filter_map(|n| self.inodes.get(*n));
+        all.map(|inode| inode.now.len()).sum()
+    }
+}
+
+fn put(into: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    if into.len() < at + bytes.len() {
+        into.resize(at + bytes.len(), 0);
+    }
+    if let Some(place) = into.get_mut(at..at + bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+}
+
+/// The disk in memory.
+#[derive(Clone, Default)]
+pub struct MemDisk(Arc<Mutex<State>>);
+
+impl MemDisk {
+    /// An empty disk.
+    pub fn new() -> MemDisk {
+        MemDisk::default()
+    }
+
+    /// Operations so far that changed something or synced.
+    pub fn operations(&self) -> u64 {
+        self.0.lock().operations
+    }
+
+    /// Lets power go off after so many operations in all; `None`: never.
+    pub fn stop_after(&self, operations: Option<u64>) {
+        self.0.lock().stop_after = operations;
+    }
+
+    /// Lets every sync of a file fail, or no more.
+    pub fn fail_syncs(&self, fail: bool) {
+        self.0.lock().fail_syncs = fail;
+    }
+
+    /// How many bytes fit in all files together; `None`: any.
+    pub fn set_capacity(&self, bytes: Option<usize>) {
+        self.0.lock().capacity = bytes;
+    }
+
+    /// Bytes in all files.
+    pub fn used(&self) -> usize {
+        self.0.lock().used()
+    }
+
+    /// Flips one bit of a file, durably.
+    pub fn flip_bit(&self, path: &Path, offset: usize, bit: u8) -> io::Result<()> {
+        let mut state = self.0.lock();
+        let n = *state.names.get(path).ok_or(io::ErrorKind::NotFound)?;
+        let inode = state.inode(n)?;
+        for bytes in [&mut inode.now, &mut inode.durable] {
+            if let Some(byte) = bytes.get_mut(offset) {
+                *byte ^= 1 << (bit & 7);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the machine finds after a power cut now.
+    pub fn after_power_cut(&self, seed: u64) -> MemDisk {
+        let state = self.0.lock();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut names = state.durable_names.clone();
+        let survive = rng.usize(0..=state.unsynced_names.len());
+        for op in state.unsynced_names.iter().take(survive) {
+            op.apply(&mut names);
+        }
+        let mut inodes = Vec::new();
+        for inode in &state.inodes {
+            let mut bytes = inode.durable.clone();
+            // Nothing of it, all of it, or any of its sectors.
+            let fate = rng.u8(0..3);
+            for (at, write) in &inode.unsynced {
+                for (n, sector) in write.chunks(SECTOR).enumerate() {
+                    if fate == 1 || fate == 2 && rng.bool() {
+                        put(&mut bytes, at + n * SECTOR, sector);
+                    }
+                }
+            }
+            inodes.push(Inode {
+                now: bytes.clone(),
+                durable: bytes,
+                unsynced: Vec::new(),
+            });
+        }
+        let after = State {
+            inodes,
+            durable_names: names.clone(),
+            names,
+            capacity: state.capacity,
+            ..State::default()
+        };
+        MemDisk(Arc::new(Mutex::new(after)))
+    }
+
+    fn find(&self, path: &Path) -> io::Result<usize> {
+        let state = self.0.lock();
+        let found = state.names.get(path).copied();
+        found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, path.display().to_string()))
+    }
+
+    fn names(&self, op: NameOp) -> io::Result<()> {
+        let mut state = self.0.lock();
+        state.step()?;
+        op.apply(&mut state.names);
+        state.unsynced_names.push(op);
+        Ok(())
+    }
+}
+
+struct MemFile {
+    disk: MemDisk,
+    inode: usize,
+}
+
+impl File for MemFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.disk.0.lock();
+        let bytes = &state.inode(self.inode)?.now;
+        let at = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
+        let rest = bytes.get(at..).unwrap_or_default();
+        let len = rest.len().min(buffer.len());
+        for (to, from) in buffer.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        Ok(len)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.disk.0.lock();
+        state.step()?;
+        let at = usize::try_from(offset).map_err(io::Error::other)?;
+        let (used, capacity) = (state.used(), state.capacity);
+        let inode = state.inode(self.inode)?;
+        let growth = (at + bytes.len()).saturating_sub(inode.now.len());
+        if capacity.is_some_and(|capacity| growth > 0 && used + growth > capacity) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        put(&mut inode.now, at, bytes);
+        inode.unsynced.push((at, bytes.to_vec()));
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.disk.0.lock().inode(self.inode)?.now.len() as u64)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.disk.0.lock();
+        state.step()?;
+        if state.fail_syncs {
+            return Err(io::Error::other("sync failed"));
+        }
+        let inode = state.inode(self.inode)?;
+        for (at, write) in std::mem::take(&mut inode.unsynced) {
+            put(&mut inode.durable, at, &write);
+        }
+        Ok(())
+    }
+}
+
+struct MemLock(MemDisk, PathBuf);
+
+impl DiskLock for MemLock {}
+
+impl Drop for MemLock {
+    fn drop(&mut self) {
+        self.0.0.lock().locks.remove(&self.1);
+    }
+}
+
+impl Disk for MemDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        if self.find(path).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let inode = {
+            let mut state = self.0.lock();
+            state.inodes.push(Inode::default());
+            state.inodes.len() - 1
+        };
+        self.names(NameOp::Link(path.to_owned(), inode))?;
+        self.open(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        Ok(Box::new(MemFile {
+            inode: self.find(path)?,
+            disk: self.clone(),
+        }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.find(from)?;
+        self.names(NameOp::Rename(from.to_owned(), to.to_owned()))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.find(path)?;
+        self.names(NameOp::Unlink(path.to_owned()))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let state = self.0.lock();
+        let inside = state.names.keys().filter(|path| path.parent() == Some(dir));
+        let names = inside.filter_map(|path| path.file_name());
+        Ok(names.map(|n| n.to_string_lossy().into_owned()).collect())
+    }
+
+    fn create_dir(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.0.lock();
+        state.step()?;
+        let all = std::mem::take(&mut state.unsynced_names);
+        let (done, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|op| op.dir() == Some(dir));
+        for op in done {
+            op.apply(&mut state.durable_names);
+        }
+        state.unsynced_names = rest;
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        if !self.0.lock().locks.insert(path.to_owned()) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(Box::new(MemLock(self.clone(), path.to_owned())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_power_cut_keeps_what_was_synced_and_any_part_of_the_rest() {
+        let (dir, path) = (Path::new("/d"), Path::new("/d/f"));
+        let (mut gone, mut torn) = (0, 0);
+        for seed in 0..60 {
+            let disk = MemDisk::new();
+            let file = disk.create(path).unwrap();
+            file.write_at(0, &[1; 1024]).unwrap();
+            file.sync_data().unwrap();
+            if seed % 2 == 0 {
+                disk.sync_dir(dir).unwrap();
+            }
+            file.write_at(0, &[2; 1024]).unwrap();
+            let after = disk.after_power_cut(seed);
+            let Ok(file) = after.open(path) else {
+                assert!(seed % 2 == 1, "a synced name is gone");
+                gone += 1;
+                continue;
+            };
+            let bytes = file.read_all().unwrap();
+            assert_eq!(bytes.len(), 1024);
+            assert!(bytes.chunks(512).all(|c| c == [1; 512] || c == [2; 512]));
+            torn += usize::from(bytes[0] != bytes[1023]);
+        }
+        assert!(gone > 0 && torn > 0);
+    }
+
+    #[test]
+    fn when_power_is_off_nothing_changes() {
+        let disk = MemDisk::new();
+        let file = disk.create(Path::new("/f")).unwrap();
+        file.write_at(0, b"a").unwrap();
+        disk.stop_after(Some(disk.operations()));
+        assert!(file.write_at(0, b"b").is_err());
+        assert!(file.sync_data().is_err());
+        assert_eq!(file.read_all().unwrap(), b"a");
+    }
+}

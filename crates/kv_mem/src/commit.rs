@@ -1,0 +1,322 @@
+//! The commit of a transaction.
+//!
+//! 1. Keys to be compared are locked in order and compared with the view.
+//! 2. Records of all keys are found or made; the log record is encoded.
+//! 3. Under the sequencer: what was read with validation is validated, the
+//!    commit gets the next timestamp, its record is appended to the log
+//!    buffer (the commit point), its versions are installed. A large write set
+//!    is installed after the sequencer was let go; snapshots and validation
+//!    wait for it, other commits do not.
+//! 4. The mark is published as far as it may be; locks go (transactions.md, 19).
+//!
+//! Invariants:
+//! 1. Timestamps are in the order of the log.
+//! 2. Nothing can fail after the commit point but the disk.
+//! 3. Locks are released after the versions are installed.
+
+use crate::log::Log;
+use crate::log::format::{Record as LogRecord, put_write, stamp};
+use crate::reclaim::Item;
+use crate::record::Record;
+use crate::shared::{Sequencer, Shared};
+use crate::space::Space;
+use crate::txn::MemTxn;
+use crate::validate::validate;
+use crate::writes::Write;
+use crossbeam_epoch::Guard;
+use parking_lot::MutexGuard;
+use porpoise_base::blocking::blocking;
+use porpoise_kv::{Check, Commit, Error, Full, Key, LockMode, Result, Ticket, Wait};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Up to so many versions are installed under the sequencer.
+const SMALL: usize = 64;
+
+/// A write set goes to the log in pieces of about so many bytes.
+const CHUNK: usize = 1 << 20;
+
+/// A version to be installed.
+struct Install<'s> {
+    space: &'s Space,
+    record: Arc<Record>,
+    value: Option<Box<[u8]>>,
+}
+
+impl MemTxn {
+    pub(crate) fn commit_now(&mut self) -> Result<Commit> {
+        let shared = self.shared.clone();
+        let writes = std::mem::take(&mut self.writes);
+        let grows = writes.bytes();
+        let writes = writes.into_final();
+        if writes.is_empty() {
+            return Ok(self.only_read());
+        }
+        shared.writable()?;
+        if writes.iter().any(|w| w.value.is_some()) && !shared.room_for(grows) {
+            return Err(Error::Full(Full::Memory));
+        }
+        let installs = self.resolve(&shared, writes)?;
+        if installs.is_empty() {
+            return Ok(self.only_read());
+        }
+        let mut logged = Logged::encode(&shared, &installs)?;
+        let (ts, position) = self.sequence(&shared, installs, &mut logged)?;
+        drop(logged);
+        shared.tell_if_asked();
+        if let (true, Some(log)) = (self.options.sync, &shared.log)
+            && log.rows()
+        {
+            log.wait_synced(&shared, position)?;
+        }
+        let ticket = Ticket(ts.max(self.seen));
+        shared.interested_in(ticket.0);
+        Ok(Commit { ticket })
+    }
+
+    fn only_read(&self) -> Commit {
+        self.shared.interested_in(self.seen);
+        Commit {
+            ticket: Ticket(self.seen),
+        }
+    }
+
+    /// Locks and compares what is to be compared; finds the records. Deletions
+    /// of what is not there are left out.
+    fn resolve<'s>(&mut self, shared: &'s Shared, writes: Vec<Write>) -> Result<Vec<Install<'s>>> {
+        let wait = Wait::Until(shared.clock.now() + shared.lock_wait);
+        let mut installs = Vec::with_capacity(writes.len());
+        for write in writes {
+            let space = shared.spaces.get(write.space)?;
+            let record = match write.check {
+                Check::FirstCommitter => {
+                    let record = self.lock_key(space, &write.key, LockMode::Exclusive, wait)?;
+                    if let (Some(record), Some(view)) = (&record, self.view_ts()) {
+                        let guard = crossbeam_epoch::pin();
+                        if record.newest(&guard).is_some_and(|v| v.ts() > view) {
+                            return Err(Error::Conflict);
+                        }
+                    }
+                    record
+                }
+                Check::Locked => self.find_held(write.key()),
+                Check::Blind => space.index.get(&write.key),
+            };
+            if write.value.is_none() {
+                let guard = crossbeam_epoch::pin();
+                let newest = record.as_ref().and_then(|record| record.newest(&guard));
+                if newest.is_none_or(|version| version.value().is_none()) {
+                    continue;
+                }
+            }
+            let record = record.unwrap_or_else(|| shared.record_of(space, &write.key));
+            installs.push(Install {
+                space,
+                record,
+                value: write.value,
+            });
+        }
+        Ok(installs)
+    }
+
+    /// The record of a key that is locked.
+    fn find_held(&self, key: Key<'_>) -> Option<Arc<Record>> {
+        let recent = self.held.iter().rev().take(16);
+        let held = recent
+            .clone()
+            .find(|h| h.space == key.space && h.record.key() == key.bytes);
+        if let Some(held) = held {
+            return Some(held.record.clone());
+        }
+        debug_assert!(self.held.len() > 16, "a write without its lock");
+        self.shared.spaces.find(key.space)?.index.get(key.bytes)
+    }
+
+    /// The commit point: the timestamp, and the position behind the record.
+    fn sequence(
+        &mut self,
+        shared: &Shared,
+        mut installs: Vec<Install<'_>>,
+        logged: &mut Logged<'_>,
+    ) -> Result<(u64, u64)> {
+        let mut seq = shared.seq.lock();
+        loop {
+            if let Some(log) = &shared.log {
+                seq = log.reserve(shared, seq, logged.record.len())?;
+            }
+            if self.tracked.is_empty() || seq.inflight.is_empty() {
+                break;
+            }
+            seq = quiet(shared, seq);
+        }
+        let guard = crossbeam_epoch::pin();
+        if !self.tracked.is_empty() {
+            validate(&shared.spaces, &self.tracked, &guard)?;
+        }
+        for install in &installs {
+            if install.space.dropped() {
+                return Err(Error::NoSuchSpace(install.space.id));
+            }
+        }
+        shared.writable()?;
+        let ts = seq.last_ts + 1;
+        let position = logged.append(&mut seq, ts);
+        seq.last_ts = ts;
+        shared.counts.commits.add(1);
+        shared.counts.versions.add(installs.len() as u64);
+        for install in &installs {
+            install.space.last_commit.store(ts, Ordering::Release);
+        }
+        let small = installs.len() <= SMALL;
+        if small && seq.inflight.is_empty() {
+            install_all(shared, &mut installs, ts, &guard);
+            shared.installed.store(ts, Ordering::Release);
+        } else {
+            seq.inflight.push_back((ts, false));
+            drop(seq);
+            install_all(shared, &mut installs, ts, &guard);
+            seq = shared.seq.lock();
+            settle(shared, &mut seq, ts);
+        }
+        shared.publish(&seq, shared.immediate());
+        Ok((ts, position))
+    }
+}
+
+/// The record of a commit, encoded but for its timestamp.
+struct Logged<'s> {
+    shared: &'s Shared,
+    log: Option<&'s Log>,
+    /// Empty when nothing of the commit is logged.
+    record: Vec<u8>,
+    /// The tag of its chunks, or 0.
+    tag: u64,
+}
+
+impl<'s> Logged<'s> {
+    /// Encodes what is to be logged; a large write set goes ahead in chunks.
+    fn encode(shared: &'s Shared, installs: &[Install<'_>]) -> Result<Logged<'s>> {
+        let mut logged = Logged {
+            shared,
+            log: shared.log.as_ref(),
+            record: Vec::new(),
+            tag: 0,
+        };
+        let Some(log) = logged.log.filter(|log| log.rows()) else {
+            return Ok(logged);
+        };
+        let mut writes = Vec::new();
+        for install in installs.iter().filter(|install| install.space.logged()) {
+            let (key, value) = (install.record.key(), install.value.as_deref());
+            put_write(&mut writes, install.space.id, key, value);
+            if writes.len() >= CHUNK {
+                logged.tag = log.append_chunk(shared, logged.tag, &writes)?;
+                writes.clear();
+            }
+        }
+        let tag = logged.tag;
+        let record = match tag {
+            0 if writes.is_empty() => return Ok(logged),
+            0 => LogRecord::Commit {
+                ts: 0,
+                writes: &writes,
+            },
+            _ => LogRecord::ChunkedCommit {
+                ts: 0,
+                tag,
+                writes: &writes,
+            },
+        };
+        logged.record.reserve(writes.len() + 32);
+        record.encode(&mut logged.record);
+        Ok(logged)
+    }
+
+    /// Appends the record; the position behind it.
+    fn append(&mut self, seq: &mut Sequencer, ts: u64) -> u64 {
+        let Some(log) = self.log else {
+            return 0;
+        };
+        if self.record.is_empty() {
+            // The mark has to pass it all the same.
+            log.nudge(seq);
+            return seq.log.appended;
+        }
+        stamp(&mut self.record, ts);
+        seq.log.commits += 1;
+        let position = log.append(seq, &self.record);
+        if self.tag > 0 {
+            log.forget_chunks(seq, self.tag);
+            self.tag = 0;
+        }
+        position
+    }
+}
+
+impl Drop for Logged<'_> {
+    fn drop(&mut self) {
+        if let (Some(log), 1..) = (self.log, self.tag) {
+            log.forget_chunks(&mut self.shared.seq.lock(), self.tag);
+        }
+    }
+}
+
+/// Waits until no commit is in flight.
+pub(crate) fn quiet<'s>(
+    shared: &'s Shared,
+    mut seq: MutexGuard<'s, Sequencer>,
+) -> MutexGuard<'s, Sequencer> {
+    if !seq.inflight.is_empty() {
+        blocking(|| {
+            while !seq.inflight.is_empty() {
+                shared.quiet.wait(&mut seq);
+            }
+        });
+    }
+    seq
+}
+
+/// A commit in flight is installed.
+fn settle(shared: &Shared, seq: &mut Sequencer, ts: u64) {
+    if let Some(mine) = seq.inflight.iter_mut().find(|(t, _)| *t == ts) {
+        mine.1 = true;
+    }
+    while let Some((ts, true)) = seq.inflight.front().copied() {
+        shared.installed.store(ts, Ordering::Release);
+        seq.inflight.pop_front();
+    }
+    if seq.inflight.is_empty() {
+        shared.quiet.notify_all();
+    }
+}
+
+/// Puts all versions into their chains, and what they superseded into the
+/// reclaimer's queue.
+fn install_all(shared: &Shared, installs: &mut [Install<'_>], ts: u64, guard: &Guard) {
+    let mut weight = 0;
+    let mut superseded: smallvec::SmallVec<[Item; 4]> = smallvec::SmallVec::new();
+    for install in installs {
+        let mut latch = install.record.latch();
+        while latch.dead {
+            drop(latch);
+            shared.unlink(install.space, &install.record);
+            install.record = shared.record_of(install.space, install.record.key());
+            latch = install.record.latch();
+        }
+        let deletion = install.value.is_none();
+        let (bytes, over_older) = latch.push(ts, install.value.take(), guard);
+        weight += bytes;
+        if (over_older || deletion) && !latch.queued {
+            latch.queued = true;
+            drop(latch);
+            superseded.push(Item {
+                space: install.space.id,
+                record: install.record.clone(),
+            });
+        }
+    }
+    shared.weigh(weight as i64);
+    if !superseded.is_empty() {
+        shared.reclaimer.add(superseded);
+    }
+}

@@ -1,0 +1,253 @@
+//! Counters and space ids: numbers that are never given out twice.
+//!
+//! Invariants:
+//! 1. `next` never passes `limit`, and a limit is on disk before the first id
+//!    below it is given out, in every durability mode (transactions.md, 23).
+//!    After a crash a counter goes on at its limit.
+//! 2. Limits are extended ahead of need: when half of what was reserved is
+//!    used, the next record is appended, and nobody waits for it.
+//! 3. Records of one counter are in the log in the order of their making; the
+//!    last one holds.
+//! 4. Latch order: this table, then the sequencer. Nobody waits for the disk
+//!    with the table held.
+
+use crate::log::Log;
+use crate::log::format::Record;
+use crate::shared::Shared;
+use crate::space::Spaces;
+use parking_lot::{Mutex, MutexGuard};
+use porpoise_kv::{CounterId, Error, Full, Result, SpaceId, SpaceSpec};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// How many ids are reserved on disk at once, at least.
+const AHEAD: u64 = 1 << 16;
+
+/// One counter.
+#[derive(Clone, Copy)]
+pub(crate) struct Counter {
+    pub(crate) next: u64,
+    /// On disk.
+    limit: u64,
+    /// A limit that is on its way, and the position behind its record.
+    coming: Option<(u64, u64)>,
+}
+
+impl Counter {
+    /// As found on disk.
+    pub(crate) fn found(limit: u64) -> Counter {
+        Counter {
+            next: limit,
+            limit,
+            coming: None,
+        }
+    }
+
+    /// What a crash now would make of it.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.coming.map_or(self.limit, |(limit, _)| limit)
+    }
+
+    fn settle(&mut self, log: &Log) {
+        if let Some((limit, position)) = self.coming
+            && log.is_synced(position)
+        {
+            (self.limit, self.coming) = (limit, None);
+        }
+    }
+}
+
+/// What the table guards.
+#[derive(Default)]
+pub(crate) struct Table {
+    pub(crate) counters: HashMap<CounterId, Counter>,
+    pub(crate) next_space: u64,
+    /// The exact counters were written; nothing may change any more.
+    pub(crate) frozen: bool,
+}
+
+impl Table {
+    fn open(&self) -> Result<()> {
+        if self.frozen {
+            return Err(Error::Unavailable("the engine is shut down".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn counter(&mut self, id: CounterId) -> &mut Counter {
+        self.counters.entry(id).or_insert(Counter::found(1))
+    }
+}
+
+/// Counters and space ids of an engine.
+pub(crate) struct Counters(Mutex<Table>);
+
+impl Counters {
+    pub(crate) fn new(mut table: Table) -> Counters {
+        table.next_space = table.next_space.max(SpaceId::FIRST_FREE.0);
+        Counters(Mutex::new(table))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock()
+    }
+
+    /// Appends the record of a new limit.
+    fn extend(shared: &Shared, log: &Log, id: CounterId, counter: &mut Counter, limit: u64) -> u64 {
+        let record = Record::Counter { id: id.0, limit };
+        let position = log.append_record(&mut shared.seq.lock(), &record);
+        counter.coming = Some((limit, position));
+        position
+    }
+
+    pub(crate) fn reserve(
+        &self,
+        shared: &Shared,
+        id: CounterId,
+        count: u64,
+        at_least: u64,
+    ) -> Result<Range<u64>> {
+        loop {
+            let mut table = self.lock();
+            table.open()?;
+            let counter = table.counter(id);
+            let start = counter.next.max(at_least);
+            let end = start
+                .checked_add(count.max(1))
+                .ok_or(Error::Full(Full::Ids))?;
+            let Some(log) = &shared.log else {
+                counter.next = end;
+                return Ok(start..end);
+            };
+            counter.settle(log);
+            let ahead = AHEAD.max(count.saturating_mul(2));
+            if end <= counter.limit {
+                counter.next = end;
+                if counter.limit - end < ahead / 2
+                    && counter.coming.is_none()
+                    && shared.writable().is_ok()
+                {
+                    let limit = counter.limit.saturating_add(ahead);
+                    Counters::extend(shared, log, id, counter, limit);
+                }
+                return Ok(start..end);
+            }
+            shared.writable()?;
+            let position = match counter.coming {
+                Some((limit, position)) if limit >= end => position,
+                _ => Counters::extend(shared, log, id, counter, end.saturating_add(ahead)),
+            };
+            drop(table);
+            log.wait_synced(shared, position)?;
+        }
+    }
+
+    pub(crate) fn give_back(&self, id: CounterId, unused: &Range<u64>) -> Result<bool> {
+        let mut table = self.lock();
+        table.open()?;
+        let counter = table.counter(id);
+        let last = counter.next == unused.end && !unused.is_empty();
+        if last {
+            counter.next = unused.start;
+        }
+        Ok(last)
+    }
+
+    /// Writes the exact counters; nothing is given out any more. The position
+    /// behind the last record.
+    pub(crate) fn freeze(&self, shared: &Shared, log: &Log) -> u64 {
+        let mut table = self.lock();
+        table.frozen = true;
+        let mut position = 0;
+        for (id, counter) in &mut table.counters {
+            let exact = counter.next;
+            position = Counters::extend(shared, log, *id, counter, exact);
+        }
+        position
+    }
+
+    pub(crate) fn next(&self, id: CounterId) -> u64 {
+        self.lock().counters.get(&id).map_or(1, |c| c.next)
+    }
+
+    pub(crate) fn set(&self, shared: &Shared, id: CounterId, next: u64) -> Result<()> {
+        let next = next.max(1);
+        let mut table = self.lock();
+        table.open()?;
+        let counter = table.counter(id);
+        let Some(log) = &shared.log else {
+            *counter = Counter::found(next);
+            return Ok(());
+        };
+        shared.writable()?;
+        *counter = Counter::found(next);
+        let position = Counters::extend(shared, log, id, counter, next.saturating_add(AHEAD));
+        drop(table);
+        log.wait_synced(shared, position)
+    }
+
+    /// Makes spaces; they are on disk when this returns.
+    pub(crate) fn create_spaces(
+        &self,
+        shared: &Shared,
+        specs: &[SpaceSpec],
+    ) -> Result<Vec<SpaceId>> {
+        let mut table = self.lock();
+        table.open()?;
+        shared.writable()?;
+        if table.next_space + specs.len() as u64 > Spaces::last_possible() {
+            return Err(Error::Full(Full::Ids));
+        }
+        let mut seq = shared.seq.lock();
+        let mut ids = Vec::with_capacity(specs.len());
+        let mut position = 0;
+        if let Some(log) = &shared.log {
+            log.admit(&seq, specs.len() * 64)?;
+        }
+        for spec in specs {
+            let id = SpaceId(table.next_space);
+            table.next_space += 1;
+            if let Some(log) = &shared.log {
+                let spec = spec.clone();
+                position = log.append_record(&mut seq, &Record::CreateSpace { id, spec });
+            }
+            shared.spaces.add(id, spec.clone());
+            ids.push(id);
+        }
+        drop(seq);
+        drop(table);
+        if let Some(log) = &shared.log {
+            log.wait_synced(shared, position)?;
+        }
+        Ok(ids)
+    }
+
+    /// Drops spaces; they are gone from disk when this returns.
+    pub(crate) fn drop_spaces(&self, shared: &Shared, ids: &[SpaceId]) -> Result<()> {
+        self.lock().open()?;
+        shared.writable()?;
+        let mut seq = shared.seq.lock();
+        let mut position = 0;
+        let mut gone = Vec::new();
+        for id in ids {
+            if let Some(space) = shared.spaces.find(*id)
+                && space.set_dropped()
+            {
+                gone.push(space);
+                if let Some(log) = &shared.log {
+                    position = log.append_record(&mut seq, &Record::DropSpace { id: *id });
+                }
+            }
+        }
+        drop(seq);
+        for space in gone {
+            for record in space.index.clear() {
+                shared.forget_record(&record);
+            }
+        }
+        match &shared.log {
+            Some(log) => log.wait_synced(shared, position),
+            None => Ok(()),
+        }
+    }
+}

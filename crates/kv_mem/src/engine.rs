@@ -1,0 +1,432 @@
+//! The engine itself: opening, the contract's functions, figures, checks.
+
+use crate::checkpoint::Checkpoints;
+use crate::counters::{Counters, Table};
+use crate::log::{Log, LogWriter, prepare_spares, write_log};
+use crate::manifest::Manifest;
+use crate::record::RECORD_BYTES;
+use crate::recovery::recover;
+use crate::shared::Shared;
+use crate::txn::MemTxn;
+use parking_lot::{Condvar, Mutex};
+use porpoise_base::clock::{self, Clock};
+use porpoise_base::disk::{self, Disk, DiskLock};
+use porpoise_kv::{
+    Capabilities, CounterId, Durability, DurableListener, Engine, Error, Limits, Result, SpaceId,
+    SpaceSpec, Stat, Ticket, Txn, TxnOptions,
+};
+use std::ops::{ControlFlow, Range};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often the reclaimer looks, at least.
+const RECLAIM_TICK: Duration = Duration::from_millis(10);
+
+/// How often the checkpointer looks.
+const CHECKPOINT_TICK: Duration = Duration::from_millis(50);
+
+/// After a checkpoint failed, the next is tried after so long.
+const CHECKPOINT_RETRY: Duration = Duration::from_secs(2);
+
+/// The file that keeps a second server out.
+const LOCK_NAME: &str = "LOCK";
+
+/// How an engine is opened.
+#[derive(Clone)]
+pub struct KvMemOptions {
+    /// The data directory; `None` keeps nothing.
+    pub dir: Option<PathBuf>,
+    /// The disk it is on.
+    pub disk: Arc<dyn Disk>,
+    /// When commits count as durable.
+    pub durability: Durability,
+    /// Above so many bytes of keys and versions, writes that grow are refused
+    /// with [`Error::Full`]. Approximate.
+    pub memory_limit: Option<usize>,
+    /// How long a commit waits for the locks of keys that it compares.
+    pub lock_wait: Duration,
+    /// The largest write set of one transaction, in bytes.
+    pub transaction_limit: usize,
+    /// The size of a log segment, in bytes.
+    pub segment_bytes: u64,
+    /// A checkpoint is written when the log behind the last one has so many
+    /// bytes.
+    pub checkpoint_bytes: u64,
+    /// The source of time.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for KvMemOptions {
+    fn default() -> KvMemOptions {
+        KvMemOptions {
+            dir: None,
+            disk: disk::real(),
+            durability: Durability::Sync,
+            memory_limit: None,
+            lock_wait: Duration::from_secs(50),
+            transaction_limit: 4 << 30,
+            segment_bytes: 32 << 20,
+            checkpoint_bytes: 256 << 20,
+            clock: clock::system(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Stop {
+    stopped: Mutex<bool>,
+    wake: Condvar,
+}
+
+/// The embedded engine.
+pub struct KvMem {
+    shared: Arc<Shared>,
+    counters: Arc<Counters>,
+    checkpoints: Arc<Checkpoints>,
+    stop: Arc<Stop>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    lock: Mutex<Option<Box<dyn DiskLock>>>,
+}
+
+impl KvMem {
+    /// Opens a store, recovering what its directory holds.
+    ///
+    /// # Errors
+    /// [`Error::Io`] names the directory or file that cannot be used, also when
+    /// another server uses it; [`Error::Corrupt`] the file and offset of data
+    /// that contradict their checksums.
+    pub fn open(options: KvMemOptions) -> Result<Arc<KvMem>> {
+        let limits = Limits {
+            key: 8192,
+            value: 16 << 20,
+            transaction: options.transaction_limit,
+        };
+        let mut lock = None;
+        let mut log = None;
+        if let Some(dir) = options.dir {
+            lock = Some(lock_dir(&*options.disk, &dir)?);
+            log = Some(Log::new(
+                options.disk,
+                dir,
+                options.durability,
+                options.segment_bytes,
+            ));
+        }
+        let shared = Arc::new(Shared::new(
+            limits,
+            options.memory_limit,
+            options.lock_wait,
+            options.clock,
+            log,
+        ));
+        let (table, manifest, writer) = match &shared.log {
+            Some(log) => {
+                let (table, manifest, writer) = recover_into(&shared, log)?;
+                (table, manifest, Some(writer))
+            }
+            None => (Table::default(), Manifest::default(), None),
+        };
+        let engine = KvMem {
+            shared: shared.clone(),
+            counters: Arc::new(Counters::new(table)),
+            checkpoints: Arc::new(Checkpoints::new(manifest)),
+            stop: Arc::default(),
+            threads: Mutex::default(),
+            lock: Mutex::new(lock),
+        };
+        let stop = engine.stop.clone();
+        engine.spawn("reclaimer", move || reclaim_until(&shared, &stop))?;
+        if let Some(writer) = writer {
+            engine.start_log(writer, options.checkpoint_bytes)?;
+        }
+        Ok(Arc::new(engine))
+    }
+
+    /// Starts the threads of a store that is kept.
+    fn start_log(&self, writer: LogWriter, checkpoint_bytes: u64) -> Result<()> {
+        let shared = self.shared.clone();
+        self.spawn("log", move || {
+            if let Some(log) = &shared.log {
+                write_log(&shared, log, writer);
+            }
+        })?;
+        let shared = self.shared.clone();
+        self.spawn("log-spare", move || {
+            if let Some(log) = &shared.log {
+                prepare_spares(&shared, log);
+            }
+        })?;
+        let (shared, counters) = (self.shared.clone(), self.counters.clone());
+        let (checkpoints, stop) = (self.checkpoints.clone(), self.stop.clone());
+        self.spawn("checkpointer", move || {
+            if let Some(log) = &shared.log {
+                let due = || checkpoints.behind(&shared) >= checkpoint_bytes;
+                let write = || checkpoints.write(&shared, log, &counters, false);
+                checkpoint_until(&stop, due, write);
+            }
+        })
+    }
+
+    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(work);
+        let thread = thread.map_err(|e| Error::Io(format!("cannot start thread {name}: {e}")))?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+
+    /// Writes a checkpoint now; a background thread does so from time to time.
+    ///
+    /// # Errors
+    /// [`Error::Io`] or [`Error::Full`]; the checkpoint before holds then.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.shared.open()?;
+        match &self.shared.log {
+            Some(log) => self
+                .checkpoints
+                .write(&self.shared, log, &self.counters, false),
+            None => Ok(()),
+        }
+    }
+
+    /// Prunes versions and keys now; a background thread does so all the time.
+    pub fn reclaim(&self) {
+        self.shared.reclaimer.pass(&self.shared);
+    }
+
+    /// Walks all structures and checks their invariants. For tests, and for
+    /// stores at rest: beside running commits it may find what is in between.
+    ///
+    /// # Errors
+    /// The first broken invariant, in words.
+    pub fn verify(&self) -> std::result::Result<(), String> {
+        let guard = crossbeam_epoch::pin();
+        let (mut weight, mut versions) = (0, 0);
+        for space in self.shared.spaces.iter() {
+            let at = |e: String| format!("space {}: {e}", space.id.0);
+            space.index.check().map_err(at)?;
+            let mut broken = None;
+            let all = std::ops::Bound::Unbounded;
+            space.index.walk(all, all, false, usize::MAX, |record| {
+                let latch = record.latch();
+                match latch.lock.check().and_then(|()| record.check(&guard)) {
+                    Ok((count, bytes)) => {
+                        weight += RECORD_BYTES + record.key().len() + bytes;
+                        versions += count as u64;
+                    }
+                    Err(e) => broken = Some(format!("key {:?}: {e}", record.key())),
+                }
+                if latch.dead {
+                    broken = Some(format!("key {:?} is dead and in the index", record.key()));
+                }
+                match broken {
+                    Some(_) => ControlFlow::Break(()),
+                    None => ControlFlow::Continue(()),
+                }
+            });
+            if let Some(e) = broken {
+                return Err(at(e));
+            }
+        }
+        if weight != self.shared.live_bytes() {
+            let counted = self.shared.live_bytes();
+            return Err(format!("{weight} bytes are live, {counted} were counted"));
+        }
+        let (made, freed) = (
+            &self.shared.counts.versions,
+            &self.shared.reclaimer.versions,
+        );
+        let (made, freed) = (made.get(), freed.get());
+        if made - freed != versions {
+            return Err(format!(
+                "{versions} versions live, {made} made, {freed} freed"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Ends the background threads; the log is synced to its end first.
+    fn stop_threads(&self) {
+        *self.stop.stopped.lock() = true;
+        self.stop.wake.notify_all();
+        if let Some(log) = &self.shared.log {
+            let mut seq = self.shared.seq.lock();
+            seq.log.stop = true;
+            log.nudge(&mut seq);
+            log.wake.notify_all();
+            drop(seq);
+            log.stop_spares();
+        }
+        for thread in self.threads.lock().drain(..) {
+            // A panicked thread has told its story already.
+            let _ = thread.join();
+        }
+        *self.lock.lock() = None;
+    }
+
+    /// Writes the exact counters, and a checkpoint behind which nothing comes.
+    fn leave_cleanly(&self, log: &Log) -> Result<()> {
+        self.shared.writable()?;
+        let position = self.counters.freeze(&self.shared, log);
+        log.wait_synced(&self.shared, position)?;
+        self.checkpoints
+            .write(&self.shared, log, &self.counters, true)
+    }
+}
+
+/// Makes the data directory, and keeps others out of it.
+fn lock_dir(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>> {
+    let at = dir.display();
+    disk.create_dir(dir)
+        .map_err(|e| Error::Io(format!("cannot use data directory {at}: {e}")))?;
+    disk.lock(&dir.join(LOCK_NAME)).map_err(|e| match e.kind() {
+        std::io::ErrorKind::WouldBlock => {
+            Error::Io(format!("data directory {at} is in use by another server"))
+        }
+        _ => Error::Io(format!("cannot use data directory {at}: {e}")),
+    })
+}
+
+/// Recovers a store and begins a segment behind what was found.
+fn recover_into(shared: &Shared, log: &Log) -> Result<(Table, Manifest, LogWriter)> {
+    let found = recover(shared, &*log.disk, &log.dir)?;
+    if found.rows && !log.rows() {
+        return Err(Error::Io(format!(
+            "data directory {} holds rows that durability = memory would not keep",
+            log.dir.display()
+        )));
+    }
+    let number = found.segments.last().map_or(1, |(number, _)| number + 1);
+    *log.segments.lock() = found.segments;
+    let mut seq = shared.seq.lock();
+    shared.start_at(&mut seq, found.next_ts.max(2) - 1);
+    let writer = log.begin(&mut seq, number, found.position, found.next_group)?;
+    Ok((found.table, found.manifest, writer))
+}
+
+fn reclaim_until(shared: &Shared, stop: &Stop) {
+    let mut stopped = stop.stopped.lock();
+    while !*stopped {
+        stop.wake.wait_for(&mut stopped, RECLAIM_TICK);
+        parking_lot::MutexGuard::unlocked(&mut stopped, || shared.reclaimer.pass(shared));
+    }
+}
+
+fn checkpoint_until(stop: &Stop, due: impl Fn() -> bool, write: impl Fn() -> Result<()>) {
+    let mut stopped = stop.stopped.lock();
+    let mut pause = CHECKPOINT_TICK;
+    while !*stopped {
+        stop.wake.wait_for(&mut stopped, pause);
+        pause = CHECKPOINT_TICK;
+        if *stopped || !due() {
+            continue;
+        }
+        let outcome = parking_lot::MutexGuard::unlocked(&mut stopped, &write);
+        if let Err(error) = outcome {
+            tracing::error!(%error, "no checkpoint could be written");
+            pause = CHECKPOINT_RETRY;
+        }
+    }
+}
+
+impl Drop for KvMem {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Release);
+        self.stop_threads();
+    }
+}
+
+impl Engine for KvMem {
+    fn name(&self) -> &'static str {
+        "embedded"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            serializable: true,
+            range_validation: true,
+            share_locks: true,
+            nowait: true,
+            skip_locked: true,
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        self.shared.limits
+    }
+
+    fn begin(&self, options: TxnOptions) -> Result<Box<dyn Txn>> {
+        self.shared.open()?;
+        Ok(Box::new(MemTxn::new(self.shared.clone(), options)))
+    }
+
+    fn create_spaces(&self, specs: &[SpaceSpec]) -> Result<Vec<SpaceId>> {
+        self.shared.open()?;
+        self.counters.create_spaces(&self.shared, specs)
+    }
+
+    fn drop_spaces(&self, spaces: &[SpaceId]) -> Result<()> {
+        self.shared.open()?;
+        self.counters.drop_spaces(&self.shared, spaces)
+    }
+
+    fn spaces(&self) -> Result<Vec<(SpaceId, SpaceSpec)>> {
+        self.shared.open()?;
+        let all = self.shared.spaces.iter();
+        let own = all.filter(|space| space.id >= SpaceId::FIRST_FREE);
+        Ok(own.map(|space| (space.id, space.spec.clone())).collect())
+    }
+
+    fn reserve_ids(&self, counter: CounterId, count: u64, at_least: u64) -> Result<Range<u64>> {
+        self.shared.open()?;
+        self.counters
+            .reserve(&self.shared, counter, count, at_least)
+    }
+
+    fn return_ids(&self, counter: CounterId, unused: Range<u64>) -> Result<bool> {
+        self.shared.open()?;
+        self.counters.give_back(counter, &unused)
+    }
+
+    fn next_id(&self, counter: CounterId) -> Result<u64> {
+        self.shared.open()?;
+        Ok(self.counters.next(counter))
+    }
+
+    fn set_next_id(&self, counter: CounterId, next: u64) -> Result<()> {
+        self.shared.open()?;
+        self.counters.set(&self.shared, counter, next)
+    }
+
+    fn durable_mark(&self) -> Ticket {
+        Ticket(self.shared.mark.load(Ordering::Acquire))
+    }
+
+    fn wait_durable(&self, ticket: Ticket) -> Result<()> {
+        self.shared.wait_durable(ticket.0)
+    }
+
+    fn subscribe(&self, listener: Arc<dyn DurableListener>) {
+        self.shared.listeners.write().push(listener);
+    }
+
+    fn stats(&self) -> Vec<Stat> {
+        crate::stats::collect(&self.shared)
+    }
+
+    fn shutdown(&self) -> Result<()> {
+        if self.shared.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let outcome = match &self.shared.log {
+            Some(log) => self.leave_cleanly(log),
+            None => Ok(()),
+        };
+        self.stop_threads();
+        outcome
+    }
+}

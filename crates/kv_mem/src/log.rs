@@ -1,0 +1,351 @@
+//! The log: what commits append to, and how it reaches the disk.
+//!
+//! Commits append encoded records to a buffer under the sequencer. One thread
+//! takes what has gathered, writes it as a group, syncs, and publishes how far
+//! the disk has come; what is appended meanwhile goes with the next group.
+//! Another thread keeps an empty segment ready, so that a full disk is known
+//! before a commit is accepted.
+//!
+//! Invariants:
+//! 1. A position is the number of record bytes before it, through all
+//!    segments. Positions up to `synced` are on disk.
+//! 2. A segment gets its name after its header was synced, and its first group
+//!    after the segment before it was synced to its end.
+//! 3. After a failed write or sync nothing is written any more
+//!    (transactions.md, 21).
+//! 4. Timestamps are given out below a limit that is on disk (23).
+//!
+//! Rejected: recycling old segments (the salt allows it; later, when a profile
+//! asks for it).
+
+pub(crate) mod format;
+mod spare;
+mod writer;
+
+pub(crate) use spare::prepare_spares;
+pub(crate) use writer::{LogWriter, write_log};
+
+use crate::shared::{Sequencer, Shared};
+use format::{Record, SegmentHeader};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use porpoise_base::disk::{Disk, File};
+use porpoise_kv::{Durability, Error, Full, Result};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many timestamps are reserved at once.
+const TIMESTAMPS: u64 = 1 << 24;
+
+/// What is kept back in a segment, in bytes, for headers and small records.
+pub(crate) const SLACK: u64 = 4096;
+
+/// Above so many bytes that wait for the disk, chunks are held back.
+const BUFFER: usize = 64 << 20;
+
+/// Records that wait for the log's thread. Part of the sequencer.
+#[derive(Default)]
+pub(crate) struct LogBuffer {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) commits: u64,
+    /// Position behind the last record appended.
+    pub(crate) appended: u64,
+    /// Somebody waits for a sync that the mode would not do yet.
+    pub(crate) urgent: bool,
+    /// The log's thread sleeps.
+    pub(crate) idle: bool,
+    /// The log's thread is to end when the buffer is empty.
+    pub(crate) stop: bool,
+    /// It has ended.
+    pub(crate) closed: bool,
+    /// No new segment could be made.
+    pub(crate) full: bool,
+    /// Records up to this position fit in the segments there are.
+    pub(crate) fits: u64,
+    /// Where the transactions begin whose chunks are being appended.
+    pub(crate) chunked: BTreeSet<u64>,
+    /// Timestamps below are reserved on disk.
+    pub(crate) ts_limit: u64,
+    /// A higher limit, and the position behind its record.
+    pub(crate) ts_next_limit: Option<(u64, u64)>,
+}
+
+/// The log of an engine.
+pub(crate) struct Log {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) dir: PathBuf,
+    pub(crate) durability: Durability,
+    pub(crate) segment_bytes: u64,
+    /// Wakes the log's thread; goes with the sequencer's mutex.
+    pub(crate) wake: Condvar,
+    /// Positions up to here are on disk.
+    pub(crate) synced: AtomicU64,
+    /// Number and start of the segments there are, oldest first.
+    pub(crate) segments: Mutex<Vec<(u64, u64)>>,
+    pub(crate) spare: Mutex<Spare>,
+    pub(crate) spares_made: AtomicU64,
+    pub(crate) spare_changed: Condvar,
+}
+
+/// The segment kept ready.
+#[derive(Default)]
+pub(crate) enum Spare {
+    #[default]
+    Wanted,
+    Ready(Box<dyn File>, PathBuf),
+    /// The disk is full; asked again from time to time.
+    Full,
+    /// The engine is being closed.
+    Stopped,
+}
+
+/// Says which file could not be used, and why.
+pub(crate) fn io_error(path: &Path, error: &io::Error) -> Error {
+    if error.kind() == io::ErrorKind::StorageFull {
+        return Error::Full(Full::Disk);
+    }
+    Error::Io(format!("{}: {error}", path.display()))
+}
+
+/// The file of a segment.
+pub(crate) fn segment_name(number: u64) -> String {
+    format!("log-{number:016}.seg")
+}
+
+/// The number of a segment, by its file's name.
+pub(crate) fn segment_number(name: &str) -> Option<u64> {
+    name.strip_prefix("log-")?
+        .strip_suffix(".seg")?
+        .parse()
+        .ok()
+}
+
+/// A file that becomes a segment. Each has a name of its own, for one may be
+/// made while the one before is being renamed.
+pub(crate) fn spare_name(count: u64) -> String {
+    format!("log-spare-{count}.tmp")
+}
+
+impl Log {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        durability: Durability,
+        segment_bytes: u64,
+    ) -> Log {
+        Log {
+            disk,
+            dir,
+            durability,
+            segment_bytes,
+            wake: Condvar::new(),
+            synced: AtomicU64::new(0),
+            segments: Mutex::default(),
+            spare: Mutex::default(),
+            spares_made: AtomicU64::new(0),
+            spare_changed: Condvar::new(),
+        }
+    }
+
+    /// Begins the first segment of a run, and reserves timestamps in it.
+    pub(crate) fn begin(
+        &self,
+        seq: &mut Sequencer,
+        number: u64,
+        position: u64,
+        first_group: u64,
+    ) -> Result<LogWriter> {
+        let header = SegmentHeader {
+            number,
+            salt: writer::fresh_salt(),
+            start: position,
+            first_group,
+        };
+        let mut writer = LogWriter::first(self, header)?;
+        let limit = seq.last_ts + TIMESTAMPS;
+        let mut record = Vec::new();
+        Record::TimestampLimit { limit }.encode(&mut record);
+        writer.write(self, &record)?;
+        writer.sync(self)?;
+        seq.log.ts_limit = limit;
+        seq.log.fits = writer.fits(self);
+        seq.log.appended = position + record.len() as u64;
+        self.synced.store(seq.log.appended, Ordering::SeqCst);
+        Ok(writer)
+    }
+
+    /// Whether commits count as durable before they are on disk.
+    pub(crate) fn immediate(&self) -> bool {
+        self.durability != Durability::Sync
+    }
+
+    /// Whether rows are logged at all.
+    pub(crate) fn rows(&self) -> bool {
+        self.durability != Durability::Memory
+    }
+
+    /// Whether so many bytes more fit in the segments there are. What is
+    /// larger than a segment gets one that grows.
+    fn fits(&self, seq: &Sequencer, len: usize) -> bool {
+        let grows = len as u64 + 2 * SLACK > self.segment_bytes && !seq.log.full;
+        grows || seq.log.appended + len as u64 <= seq.log.fits
+    }
+
+    /// Refuses what would not fit on a full disk, and what comes too late.
+    /// For small records: they have a reserve while a segment is being made.
+    pub(crate) fn admit(&self, seq: &Sequencer, len: usize) -> Result<()> {
+        if seq.log.closed {
+            return Err(Error::Unavailable("the engine is shut down".to_owned()));
+        }
+        if seq.log.full && !self.fits(seq, len) {
+            return Err(Error::Full(Full::Disk));
+        }
+        Ok(())
+    }
+
+    /// Sees to it that a commit of so many bytes can be given the next
+    /// timestamp and appended: it is reserved on disk, and there is room.
+    pub(crate) fn reserve<'s>(
+        &self,
+        shared: &'s Shared,
+        mut seq: MutexGuard<'s, Sequencer>,
+        len: usize,
+    ) -> Result<MutexGuard<'s, Sequencer>> {
+        loop {
+            self.admit(&seq, len)?;
+            shared.writable()?;
+            seq = self.reserve_timestamp(shared, seq)?;
+            if self.fits(&seq, len) {
+                return Ok(seq);
+            }
+            drop(seq);
+            shared.wait_until(|| {
+                let seq = shared.seq.lock();
+                let over = seq.log.full || seq.log.closed || shared.failed.get().is_some();
+                (over || self.fits(&seq, len)).then_some(())
+            });
+            seq = shared.seq.lock();
+        }
+    }
+
+    /// Appends an encoded record; the position behind it.
+    pub(crate) fn append(&self, seq: &mut Sequencer, record: &[u8]) -> u64 {
+        seq.log.bytes.extend_from_slice(record);
+        seq.log.appended += record.len() as u64;
+        self.nudge(seq);
+        seq.log.appended
+    }
+
+    /// Wakes the log's thread if it sleeps.
+    pub(crate) fn nudge(&self, seq: &mut Sequencer) {
+        if seq.log.idle {
+            seq.log.idle = false;
+            self.wake.notify_one();
+        }
+    }
+
+    /// Appends a record that is not a commit; the position behind it.
+    pub(crate) fn append_record(&self, seq: &mut Sequencer, record: &Record<'_>) -> u64 {
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        seq.log.urgent = true;
+        self.append(seq, &bytes)
+    }
+
+    pub(crate) fn is_synced(&self, position: u64) -> bool {
+        self.synced.load(Ordering::SeqCst) >= position
+    }
+
+    /// Waits until a position is on disk, in whatever mode.
+    pub(crate) fn wait_synced(&self, shared: &Shared, position: u64) -> Result<()> {
+        if self.is_synced(position) {
+            return Ok(());
+        }
+        {
+            let mut seq = shared.seq.lock();
+            seq.log.urgent = true;
+            self.nudge(&mut seq);
+        }
+        shared.wait_until(|| {
+            if self.is_synced(position) {
+                return Some(Ok(()));
+            }
+            let failed = shared.failed.get();
+            failed.map(|error| Err(Error::Unknown(error.to_string())))
+        })
+    }
+
+    /// Sees to it that the next timestamp is reserved on disk.
+    fn reserve_timestamp<'s>(
+        &self,
+        shared: &'s Shared,
+        mut seq: MutexGuard<'s, Sequencer>,
+    ) -> Result<MutexGuard<'s, Sequencer>> {
+        loop {
+            let next = seq.last_ts + 1;
+            if let Some((limit, position)) = seq.log.ts_next_limit
+                && self.is_synced(position)
+            {
+                seq.log.ts_limit = limit;
+                seq.log.ts_next_limit = None;
+            }
+            if next + TIMESTAMPS / 2 > seq.log.ts_limit && seq.log.ts_next_limit.is_none() {
+                let limit = next + TIMESTAMPS;
+                let record = Record::TimestampLimit { limit };
+                let position = self.append_record(&mut seq, &record);
+                seq.log.ts_next_limit = Some((limit, position));
+            }
+            if next < seq.log.ts_limit {
+                return Ok(seq);
+            }
+            let position = seq.log.ts_next_limit.map_or(0, |(_, position)| position);
+            drop(seq);
+            self.wait_synced(shared, position)?;
+            seq = shared.seq.lock();
+        }
+    }
+
+    /// Appends a chunk of a large write set ahead of its commit; waits while
+    /// too much waits for the disk. The tag is 0 for the first.
+    pub(crate) fn append_chunk(&self, shared: &Shared, tag: u64, writes: &[u8]) -> Result<u64> {
+        loop {
+            let mut seq = self.reserve(shared, shared.seq.lock(), writes.len() + 64)?;
+            if seq.log.bytes.len() > BUFFER {
+                let position = seq.log.appended;
+                drop(seq);
+                self.wait_synced(shared, position)?;
+                continue;
+            }
+            // The tag is the position behind the log's beginning plus one, so
+            // that it is never 0.
+            let tag = if tag == 0 { seq.log.appended + 1 } else { tag };
+            seq.log.chunked.insert(tag);
+            let mut bytes = Vec::with_capacity(writes.len() + 16);
+            Record::Chunk { tag, writes }.encode(&mut bytes);
+            self.append(&mut seq, &bytes);
+            return Ok(tag);
+        }
+    }
+
+    /// The transaction with these chunks has committed, or never will.
+    pub(crate) fn forget_chunks(&self, seq: &mut Sequencer, tag: u64) {
+        seq.log.chunked.remove(&tag);
+    }
+
+    /// Removes segments that hold nothing at or behind a position.
+    pub(crate) fn remove_before(&self, position: u64) -> Result<()> {
+        let mut segments = self.segments.lock();
+        let keep = segments.partition_point(|(_, start)| *start <= position);
+        let gone: Vec<(u64, u64)> = segments.drain(..keep.saturating_sub(1)).collect();
+        drop(segments);
+        for (number, _) in gone {
+            let path = self.dir.join(segment_name(number));
+            self.disk.remove(&path).map_err(|e| io_error(&path, &e))?;
+        }
+        self.disk
+            .sync_dir(&self.dir)
+            .map_err(|e| io_error(&self.dir, &e))
+    }
+}

@@ -1,0 +1,426 @@
+//! The bytes of the log: segment headers, groups, records.
+//!
+//! docs/formats.md has the tables. In short: a segment is a header and groups;
+//! a group is what one write put there: a header with checksum, the number of
+//! the group, the number of the last group that was on disk by then, and
+//! records; a record is a length, a kind, and a body.
+
+use crate::codec::{Malformed, Reader, put_bytes, put_varint};
+use porpoise_kv::{SpaceDurability, SpaceId, SpaceSpec};
+
+/// The version of the log's format that this build writes and reads.
+pub(crate) const LOG_FORMAT_VERSION: u32 = 1;
+
+pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"PORPLOG\0";
+pub(crate) const SEGMENT_HEADER: usize = 64;
+pub(crate) const GROUP_MAGIC: u32 = 0x5052_4750;
+pub(crate) const GROUP_HEADER: usize = 48;
+
+/// What stands at the beginning of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    /// Segments are numbered from 1.
+    pub(crate) number: u64,
+    /// Random; in each of its groups, too.
+    pub(crate) salt: u64,
+    /// Position of the first record: bytes of records in all segments before.
+    pub(crate) start: u64,
+    /// Number of the first group. All groups before it are on disk.
+    pub(crate) first_group: u64,
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut rest = Vec::with_capacity(SEGMENT_HEADER);
+        rest.extend_from_slice(&LOG_FORMAT_VERSION.to_le_bytes());
+        for n in [self.number, self.salt, self.start, self.first_group] {
+            rest.extend_from_slice(&n.to_le_bytes());
+        }
+        rest.resize(SEGMENT_HEADER - 12, 0);
+        let mut out = SEGMENT_MAGIC.to_vec();
+        out.extend_from_slice(&crc32c::crc32c(&rest).to_le_bytes());
+        out.extend_from_slice(&rest);
+        out
+    }
+
+    /// Reads a header; the message says what is wrong with it.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, String> {
+        let head = bytes.get(..SEGMENT_HEADER).ok_or("the header is cut off")?;
+        let mut reader = Reader(head);
+        let short = |Malformed| "the header is cut off".to_owned();
+        if reader.take(8).map_err(short)? != SEGMENT_MAGIC {
+            return Err("this is not a log segment".to_owned());
+        }
+        let sum = reader.u32().map_err(short)?;
+        if sum != crc32c::crc32c(reader.0) {
+            return Err("the header's checksum is wrong".to_owned());
+        }
+        let version = reader.u32().map_err(short)?;
+        if version != LOG_FORMAT_VERSION {
+            return Err(format!(
+                "log format {version}; this server reads {LOG_FORMAT_VERSION}"
+            ));
+        }
+        Ok(SegmentHeader {
+            number: reader.u64().map_err(short)?,
+            salt: reader.u64().map_err(short)?,
+            start: reader.u64().map_err(short)?,
+            first_group: reader.u64().map_err(short)?,
+        })
+    }
+}
+
+/// A group's header and records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Group<'a> {
+    /// Groups are numbered from 1, through all segments.
+    pub(crate) number: u64,
+    /// The last group that was on disk when this one was written.
+    pub(crate) durable: u64,
+    /// Position of its first record.
+    pub(crate) start: u64,
+    /// Its records.
+    pub(crate) body: &'a [u8],
+}
+
+/// The length of a group with so many bytes of records, padding included.
+pub(crate) fn group_len(body: usize) -> usize {
+    (GROUP_HEADER + body).next_multiple_of(8)
+}
+
+impl<'a> Group<'a> {
+    pub(crate) fn encode(&self, salt: u64, out: &mut Vec<u8>) {
+        let from = out.len();
+        out.extend_from_slice(&GROUP_MAGIC.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        for n in [salt, self.number, self.durable, self.start] {
+            out.extend_from_slice(&n.to_le_bytes());
+        }
+        out.extend_from_slice(&(self.body.len() as u64).to_le_bytes());
+        out.extend_from_slice(self.body);
+        out.resize(from + group_len(self.body.len()), 0);
+        let sum = crc32c::crc32c(out.get(from + 8..).unwrap_or_default());
+        if let Some(place) = out.get_mut(from + 4..from + 8) {
+            place.copy_from_slice(&sum.to_le_bytes());
+        }
+    }
+
+    /// Reads the group at the beginning of `bytes`, if a whole one of this
+    /// segment stands there; with its length.
+    pub(crate) fn decode(bytes: &'a [u8], salt: u64) -> Option<(Group<'a>, usize)> {
+        let mut reader = Reader(bytes);
+        if reader.u32().ok()? != GROUP_MAGIC {
+            return None;
+        }
+        let sum = reader.u32().ok()?;
+        if reader.u64().ok()? != salt {
+            return None;
+        }
+        let number = reader.u64().ok()?;
+        let durable = reader.u64().ok()?;
+        let start = reader.u64().ok()?;
+        let len = usize::try_from(reader.u64().ok()?).ok()?;
+        let body = reader.0.get(..len)?;
+        let whole = group_len(len);
+        if crc32c::crc32c(bytes.get(8..whole)?) != sum {
+            return None;
+        }
+        let group = Group {
+            number,
+            durable,
+            start,
+            body,
+        };
+        Some((group, whole))
+    }
+}
+
+const COMMIT: u8 = 1;
+const CHUNK: u8 = 2;
+const CHUNKED_COMMIT: u8 = 3;
+const CREATE_SPACE: u8 = 4;
+const DROP_SPACE: u8 = 5;
+const COUNTER: u8 = 6;
+const TIMESTAMP_LIMIT: u8 = 7;
+
+/// Where a commit record's timestamp stands, for it is known last.
+const TS_AT: std::ops::Range<usize> = 5..13;
+
+/// A record of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record<'a> {
+    /// A transaction's writes.
+    Commit {
+        ts: u64,
+        writes: &'a [u8],
+    },
+    /// Some of the writes of a transaction whose commit comes later. The tag
+    /// is the position of the transaction's first chunk.
+    Chunk {
+        tag: u64,
+        writes: &'a [u8],
+    },
+    /// The commit of a transaction whose first writes came in chunks.
+    ChunkedCommit {
+        ts: u64,
+        tag: u64,
+        writes: &'a [u8],
+    },
+    CreateSpace {
+        id: SpaceId,
+        spec: SpaceSpec,
+    },
+    DropSpace {
+        id: SpaceId,
+    },
+    /// No id of the counter at or above the limit was given out.
+    Counter {
+        id: u64,
+        limit: u64,
+    },
+    /// No commit timestamp at or above the limit was given out.
+    TimestampLimit {
+        limit: u64,
+    },
+}
+
+/// Puts a record with an empty body into `out`; `finish` closes it.
+fn open(out: &mut Vec<u8>, kind: u8) -> usize {
+    let from = out.len();
+    out.extend_from_slice(&[0; 4]);
+    out.push(kind);
+    from
+}
+
+fn finish(out: &mut [u8], from: usize) {
+    let len = out.len().saturating_sub(from + 4) as u32;
+    if let Some(place) = out.get_mut(from..from + 4) {
+        place.copy_from_slice(&len.to_le_bytes());
+    }
+}
+
+/// Writes a commit's timestamp into its encoded record.
+pub(crate) fn stamp(record: &mut [u8], ts: u64) {
+    if let Some(place) = record.get_mut(TS_AT) {
+        place.copy_from_slice(&ts.to_le_bytes());
+    }
+}
+
+/// Appends a space's specification.
+pub(crate) fn put_spec(out: &mut Vec<u8>, spec: &SpaceSpec) {
+    put_varint(out, spec.group);
+    put_varint(out, u64::from(spec.partition));
+    out.push(
+        u8::from(spec.durability == SpaceDurability::Memory) | u8::from(spec.point_lookups) << 1,
+    );
+}
+
+/// Reads a space's specification.
+pub(crate) fn get_spec(reader: &mut Reader<'_>) -> Result<SpaceSpec, Malformed> {
+    let group = reader.varint()?;
+    let partition = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
+    let flags = reader.u8()?;
+    if flags > 3 {
+        return Err(Malformed);
+    }
+    Ok(SpaceSpec {
+        group,
+        partition,
+        durability: match flags & 1 {
+            0 => SpaceDurability::Server,
+            _ => SpaceDurability::Memory,
+        },
+        point_lookups: flags & 2 != 0,
+    })
+}
+
+/// Appends one write.
+pub(crate) fn put_write(out: &mut Vec<u8>, space: SpaceId, key: &[u8], value: Option<&[u8]>) {
+    put_varint(out, space.0 << 1 | u64::from(value.is_some()));
+    put_bytes(out, key);
+    if let Some(value) = value {
+        put_bytes(out, value);
+    }
+}
+
+/// One write of a record.
+pub(crate) struct LoggedWrite<'a> {
+    pub(crate) space: SpaceId,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: Option<&'a [u8]>,
+}
+
+/// Reads one write.
+pub(crate) fn get_write<'a>(reader: &mut Reader<'a>) -> Result<LoggedWrite<'a>, Malformed> {
+    let head = reader.varint()?;
+    let key = reader.bytes()?;
+    let value = match head & 1 {
+        0 => None,
+        _ => Some(reader.bytes()?),
+    };
+    Ok(LoggedWrite {
+        space: SpaceId(head >> 1),
+        key,
+        value,
+    })
+}
+
+impl<'a> Record<'a> {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let kind = match self {
+            Record::Commit { .. } => COMMIT,
+            Record::Chunk { .. } => CHUNK,
+            Record::ChunkedCommit { .. } => CHUNKED_COMMIT,
+            Record::CreateSpace { .. } => CREATE_SPACE,
+            Record::DropSpace { .. } => DROP_SPACE,
+            Record::Counter { .. } => COUNTER,
+            Record::TimestampLimit { .. } => TIMESTAMP_LIMIT,
+        };
+        let from = open(out, kind);
+        match self {
+            Record::Commit { ts: n, writes } | Record::Chunk { tag: n, writes } => {
+                out.extend_from_slice(&n.to_le_bytes());
+                out.extend_from_slice(writes);
+            }
+            Record::ChunkedCommit { ts, tag, writes } => {
+                out.extend_from_slice(&ts.to_le_bytes());
+                out.extend_from_slice(&tag.to_le_bytes());
+                out.extend_from_slice(writes);
+            }
+            Record::CreateSpace { id, spec } => {
+                put_varint(out, id.0);
+                put_spec(out, spec);
+            }
+            Record::DropSpace { id } => put_varint(out, id.0),
+            Record::Counter { id, limit } => {
+                put_varint(out, *id);
+                put_varint(out, *limit);
+            }
+            Record::TimestampLimit { limit } => put_varint(out, *limit),
+        }
+        finish(out, from);
+    }
+
+    /// Reads the next record of a group's body, with its length.
+    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Record<'a>, Malformed> {
+        let len = usize::try_from(reader.u32()?).map_err(|_| Malformed)?;
+        let mut body = Reader(reader.take(len)?);
+        let kind = body.u8()?;
+        Ok(match kind {
+            COMMIT => Record::Commit {
+                ts: body.u64()?,
+                writes: body.0,
+            },
+            CHUNK => Record::Chunk {
+                tag: body.u64()?,
+                writes: body.0,
+            },
+            CHUNKED_COMMIT => Record::ChunkedCommit {
+                ts: body.u64()?,
+                tag: body.u64()?,
+                writes: body.0,
+            },
+            CREATE_SPACE => Record::CreateSpace {
+                id: SpaceId(body.varint()?),
+                spec: get_spec(&mut body)?,
+            },
+            DROP_SPACE => Record::DropSpace {
+                id: SpaceId(body.varint()?),
+            },
+            COUNTER => Record::Counter {
+                id: body.varint()?,
+                limit: body.varint()?,
+            },
+            TIMESTAMP_LIMIT => Record::TimestampLimit {
+                limit: body.varint()?,
+            },
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+/// The length of the first record in encoded bytes.
+pub(crate) fn record_len(bytes: &[u8]) -> Option<usize> {
+    let len = Reader(bytes).u32().ok()?;
+    Some(usize::try_from(len).ok()? + 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back() {
+        let mut writes = Vec::new();
+        put_write(&mut writes, SpaceId(70), b"k", Some(b"v"));
+        put_write(&mut writes, SpaceId(3), b"", None);
+        let spec = SpaceSpec {
+            group: 300,
+            partition: 2,
+            durability: SpaceDurability::Memory,
+            point_lookups: true,
+        };
+        let id = SpaceId(1000);
+        let all = [
+            Record::Commit {
+                ts: 5,
+                writes: &writes,
+            },
+            Record::Chunk {
+                tag: 9,
+                writes: &writes,
+            },
+            Record::ChunkedCommit {
+                ts: 6,
+                tag: 9,
+                writes: b"",
+            },
+            Record::CreateSpace { id, spec },
+            Record::DropSpace { id },
+            Record::Counter {
+                id: 64,
+                limit: u64::MAX,
+            },
+            Record::TimestampLimit { limit: 1 << 40 },
+        ];
+        let mut out = Vec::new();
+        for record in &all {
+            record.encode(&mut out);
+        }
+        let mut reader = Reader(&out);
+        for record in &all {
+            assert_eq!(Record::decode(&mut reader).as_ref(), Ok(record));
+        }
+        assert!(reader.is_empty());
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_group_is_noticed() {
+        let group = Group {
+            number: 3,
+            durable: 2,
+            start: 10,
+            body: b"some records",
+        };
+        let mut bytes = Vec::new();
+        group.encode(77, &mut bytes);
+        assert_eq!(Group::decode(&bytes, 77), Some((group, bytes.len())));
+        assert_eq!(Group::decode(&bytes, 78), None);
+        for n in 0..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[n / 8] ^= 1 << (n % 8);
+            assert_eq!(Group::decode(&bad, 77), None, "bit {n}");
+        }
+        let header = SegmentHeader {
+            number: 1,
+            salt: 2,
+            start: 3,
+            first_group: 4,
+        };
+        let bytes = header.encode();
+        assert_eq!(
+            (bytes.len(), SegmentHeader::decode(&bytes)),
+            (SEGMENT_HEADER, Ok(header))
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! Keeps an empty segment ready: zeroes written and synced ahead of need.
+
+use super::{Log, Spare, io_error, spare_name};
+use crate::shared::Shared;
+use porpoise_base::disk::File;
+use porpoise_kv::{Error, Full};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How often a full disk is tried again.
+const RETRY: Duration = Duration::from_millis(200);
+
+impl Log {
+    /// Makes the file of a coming segment.
+    pub(super) fn make_spare(&self) -> io::Result<(Box<dyn File>, PathBuf)> {
+        let count = self.spares_made.fetch_add(1, Ordering::Relaxed);
+        let path = self.dir.join(spare_name(count));
+        let file = self.disk.create(&path)?;
+        let filled = file
+            .preallocate(self.segment_bytes)
+            .and_then(|()| file.sync_data());
+        if let Err(e) = filled {
+            // The room it took so far is wanted by others.
+            let _ = self.disk.remove(&path);
+            let _ = self.disk.sync_dir(&self.dir);
+            return Err(e);
+        }
+        Ok((file, path))
+    }
+
+    /// Takes the segment that was kept ready, waiting for it if need be.
+    pub(super) fn take_spare(&self) -> Result<(Box<dyn File>, PathBuf), Error> {
+        let mut spare = self.spare.lock();
+        loop {
+            match std::mem::take(&mut *spare) {
+                Spare::Ready(file, path) => {
+                    self.spare_changed.notify_all();
+                    return Ok((file, path));
+                }
+                Spare::Full => {
+                    *spare = Spare::Full;
+                    return Err(Error::Full(Full::Disk));
+                }
+                Spare::Stopped => {
+                    *spare = Spare::Stopped;
+                    drop(spare);
+                    return self.make_spare().map_err(|e| io_error(&self.dir, &e));
+                }
+                Spare::Wanted => self.spare_changed.wait(&mut spare),
+            }
+        }
+    }
+
+    /// Ends the thread that keeps a segment ready.
+    pub(crate) fn stop_spares(&self) {
+        *self.spare.lock() = Spare::Stopped;
+        self.spare_changed.notify_all();
+    }
+}
+
+/// The thread that keeps a segment ready.
+pub(crate) fn prepare_spares(shared: &Shared, log: &Log) {
+    loop {
+        let mut spare = log.spare.lock();
+        match *spare {
+            Spare::Stopped => return,
+            Spare::Ready(..) => {
+                log.spare_changed.wait(&mut spare);
+                continue;
+            }
+            Spare::Full => {
+                log.spare_changed.wait_for(&mut spare, RETRY);
+                if matches!(*spare, Spare::Stopped) {
+                    return;
+                }
+            }
+            Spare::Wanted => {}
+        }
+        drop(spare);
+        let made = log.make_spare();
+        let mut spare = log.spare.lock();
+        if matches!(*spare, Spare::Stopped) {
+            return;
+        }
+        let full = made.is_err();
+        match made {
+            Ok((file, path)) => *spare = Spare::Ready(file, path),
+            Err(error) => {
+                if !matches!(*spare, Spare::Full) {
+                    tracing::error!(%error, "no room for a new log segment");
+                }
+                *spare = Spare::Full;
+            }
+        }
+        log.spare_changed.notify_all();
+        drop(spare);
+        // The log's thread says how much fits now, and wakes who waits for room.
+        let mut seq = shared.seq.lock();
+        seq.log.full = full;
+        seq.log.urgent = true;
+        log.nudge(&mut seq);
+        drop(seq);
+        shared.wake_waiters();
+    }
+}

@@ -1,0 +1,260 @@
+//! The log's thread: takes what has gathered, writes, syncs, publishes.
+//!
+//! Invariants:
+//! 1. One sync is in flight at a time; in `sync` mode every group is synced
+//!    before the next is written.
+//! 2. After 100 ms without a record an empty group is written and synced, so
+//!    that the last group is vouched for (transactions.md, 22).
+
+use super::format::{Group, SEGMENT_HEADER, SegmentHeader, group_len, record_len};
+use super::{Log, io_error, segment_name};
+use crate::shared::{Sequencer, Shared};
+use parking_lot::MutexGuard;
+use porpoise_base::disk::File;
+use porpoise_kv::{Durability, Error, Result};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// After so long without a record, the last group is vouched for.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// How long records gather before they are written, where no sync follows.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// A group holds at most so many bytes, or one record.
+const GROUP: usize = 4 << 20;
+
+/// The open segment.
+pub(crate) struct LogWriter {
+    file: Box<dyn File>,
+    header: SegmentHeader,
+    /// Where the next group goes, in the file.
+    at: u64,
+    /// Bytes that the file has blocks for.
+    len: u64,
+    /// Position of the next record.
+    position: u64,
+    /// Number of the next group.
+    next_group: u64,
+    /// The last group known to be on disk.
+    durable_group: u64,
+    scratch: Vec<u8>,
+}
+
+impl LogWriter {
+    /// Begins a segment in a file with blocks. Everything before is on disk.
+    pub(crate) fn begin(
+        log: &Log,
+        (file, from): (Box<dyn File>, PathBuf),
+        header: SegmentHeader,
+    ) -> Result<LogWriter> {
+        let path = log.dir.join(segment_name(header.number));
+        let failed = |e| io_error(&path, &e);
+        file.write_at(0, &header.encode()).map_err(failed)?;
+        file.sync_data().map_err(failed)?;
+        log.disk.rename(&from, &path).map_err(failed)?;
+        log.disk.sync_dir(&log.dir).map_err(failed)?;
+        log.segments.lock().push((header.number, header.start));
+        Ok(LogWriter {
+            len: file.len().map_err(failed)?,
+            file,
+            at: SEGMENT_HEADER as u64,
+            position: header.start,
+            next_group: header.first_group,
+            durable_group: header.first_group.saturating_sub(1),
+            header,
+            scratch: Vec::new(),
+        })
+    }
+
+    /// Begins the first segment of a run.
+    pub(crate) fn first(log: &Log, header: SegmentHeader) -> Result<LogWriter> {
+        let spare = log.make_spare().map_err(|e| io_error(&log.dir, &e))?;
+        LogWriter::begin(log, spare, header)
+    }
+
+    fn failed(&self, log: &Log, error: &std::io::Error) -> Error {
+        io_error(&log.dir.join(segment_name(self.header.number)), error)
+    }
+
+    /// The position up to which records fit for sure, the segment kept ready
+    /// included.
+    pub(crate) fn fits(&self, log: &Log) -> u64 {
+        let here = self.len.saturating_sub(self.at);
+        let there = match *log.spare.lock() {
+            super::Spare::Ready(..) => log.segment_bytes,
+            _ => 0,
+        };
+        self.position + here.max(there).saturating_sub(super::SLACK)
+    }
+
+    /// Writes one group; a new segment is begun when it does not fit.
+    fn group(&mut self, log: &Log, body: &[u8]) -> Result<()> {
+        let len = group_len(body.len()) as u64;
+        if self.at + len > self.len && self.at > SEGMENT_HEADER as u64 {
+            self.sync(log)?;
+            let spare = log.take_spare()?;
+            let header = SegmentHeader {
+                number: self.header.number + 1,
+                salt: fresh_salt(),
+                start: self.position,
+                first_group: self.next_group,
+            };
+            *self = LogWriter::begin(log, spare, header)?;
+        }
+        let group = Group {
+            number: self.next_group,
+            durable: self.durable_group,
+            start: self.position,
+            body,
+        };
+        self.scratch.clear();
+        group.encode(self.header.salt, &mut self.scratch);
+        let written = self.file.write_at(self.at, &self.scratch);
+        written.map_err(|e| self.failed(log, &e))?;
+        self.at += len;
+        self.len = self.len.max(self.at);
+        self.position += body.len() as u64;
+        self.next_group += 1;
+        Ok(())
+    }
+
+    /// Writes records in as many groups as they need.
+    pub(crate) fn write(&mut self, log: &Log, records: &[u8]) -> Result<()> {
+        let mut rest = records;
+        while !rest.is_empty() {
+            let mut end = 0;
+            while let Some(len) = rest.get(end..).and_then(record_len) {
+                if end > 0 && end + len > GROUP {
+                    break;
+                }
+                end += len;
+            }
+            let (group, after) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+            self.group(log, group)?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Syncs what was written.
+    pub(crate) fn sync(&mut self, log: &Log) -> Result<()> {
+        self.file.sync_data().map_err(|e| self.failed(log, &e))?;
+        self.durable_group = self.next_group - 1;
+        Ok(())
+    }
+}
+
+/// A number that no other segment has.
+pub(crate) fn fresh_salt() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// What one turn of the thread takes.
+struct Taken {
+    records: Vec<u8>,
+    commits: u64,
+    last_ts: u64,
+    appended: u64,
+    urgent: bool,
+    stop: bool,
+}
+
+/// Waits for work, and takes it.
+fn take(log: &Log, mut seq: MutexGuard<'_, Sequencer>) -> Taken {
+    let gathers = log.durability != Durability::Sync;
+    let mut waited = false;
+    loop {
+        let all_synced = log.is_synced(seq.log.appended);
+        let publishable = !gathers && seq.last_ts > seq.durable_ts && all_synced;
+        let busy = !seq.log.bytes.is_empty() && (!gathers || waited);
+        if busy || publishable || seq.log.urgent || seq.log.stop {
+            break;
+        }
+        let timeout = if seq.log.bytes.is_empty() {
+            IDLE
+        } else {
+            GATHER
+        };
+        // Gathering needs no wake-up for every record.
+        seq.log.idle = seq.log.bytes.is_empty();
+        let timed_out = log.wake.wait_for(&mut seq, timeout).timed_out();
+        seq.log.idle = false;
+        if timed_out {
+            if seq.log.bytes.is_empty() {
+                break;
+            }
+            waited = true;
+        }
+    }
+    Taken {
+        records: std::mem::take(&mut seq.log.bytes),
+        commits: std::mem::take(&mut seq.log.commits),
+        last_ts: seq.last_ts,
+        appended: seq.log.appended,
+        urgent: std::mem::take(&mut seq.log.urgent),
+        stop: seq.log.stop,
+    }
+}
+
+/// The log's thread.
+pub(crate) fn write_log(shared: &Shared, log: &Log, mut writer: LogWriter) {
+    if let Err(error) = run(shared, log, &mut writer) {
+        shared.seq.lock().log.closed = true;
+        shared.fail(error);
+    }
+}
+
+fn run(shared: &Shared, log: &Log, writer: &mut LogWriter) -> Result<()> {
+    let counts = &shared.counts;
+    let mut last_sync = Instant::now();
+    // What was written but not synced reaches to here.
+    let mut unsynced = false;
+    let mut vouched = writer.next_group;
+    loop {
+        let taken = take(log, shared.seq.lock());
+        let idle = taken.records.is_empty();
+        if !idle {
+            writer.write(log, &taken.records)?;
+            unsynced = true;
+            counts.groups.add(1);
+            counts.grouped_commits.add(taken.commits);
+            counts.log_bytes.add(taken.records.len() as u64);
+        } else if !unsynced && vouched < writer.next_group && !taken.stop {
+            writer.group(log, &[])?;
+            vouched = writer.next_group;
+            unsynced = true;
+        }
+        let due = match log.durability {
+            Durability::Sync => true,
+            Durability::Interval(every) => last_sync.elapsed() >= every,
+            Durability::Memory => idle,
+        };
+        if unsynced && (due || taken.urgent || taken.stop) {
+            let began = Instant::now();
+            writer.sync(log)?;
+            counts.syncs.add(1);
+            counts.sync_micros.add(began.elapsed().as_micros() as u64);
+            last_sync = Instant::now();
+            unsynced = false;
+        }
+        let mut seq = shared.seq.lock();
+        if !unsynced {
+            log.synced.store(taken.appended, Ordering::SeqCst);
+            seq.durable_ts = seq.durable_ts.max(taken.last_ts);
+        }
+        seq.log.fits = writer.fits(log);
+        shared.publish(&seq, log.immediate());
+        let ended = taken.stop && seq.log.bytes.is_empty();
+        if ended {
+            seq.log.closed = true;
+        }
+        drop(seq);
+        shared.tell();
+        if ended {
+            return Ok(());
+        }
+    }
+}

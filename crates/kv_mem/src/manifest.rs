@@ -1,0 +1,192 @@
+//! The manifest: which checkpoint holds, and where the log goes on from it.
+//!
+//! Written to a new file, synced, renamed over the old one, directory synced;
+//! so there is always one whole manifest, or none in a store that never had a
+//! checkpoint.
+
+use crate::codec::{Malformed, Reader, put_varint};
+use crate::log::format::{get_spec, put_spec};
+use crate::log::io_error;
+use porpoise_base::disk::Disk;
+use porpoise_kv::{Error, Result, SpaceId, SpaceSpec};
+use std::io;
+use std::path::Path;
+
+/// The version of the manifest's format that this build writes and reads.
+pub(crate) const MANIFEST_FORMAT_VERSION: u32 = 1;
+
+const MAGIC: [u8; 8] = *b"PORPMAN\0";
+pub(crate) const NAME: &str = "MANIFEST";
+const NEW_NAME: &str = "MANIFEST.tmp";
+
+/// A file of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CheckpointFile {
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+    pub(crate) rows: u64,
+}
+
+/// What a manifest says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// Checkpoints are numbered from 1.
+    pub(crate) checkpoint: u64,
+    /// Its rows are the state after this commit.
+    pub(crate) ts: u64,
+    /// No commit timestamp at or above this was given out.
+    pub(crate) ts_limit: u64,
+    /// Position in the log from which records are to be applied.
+    pub(crate) position: u64,
+    /// The next space's id.
+    pub(crate) next_space: u64,
+    pub(crate) files: Vec<CheckpointFile>,
+    pub(crate) spaces: Vec<(SpaceId, SpaceSpec)>,
+    /// Counters and their limits.
+    pub(crate) counters: Vec<(u64, u64)>,
+}
+
+impl Manifest {
+    fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        for n in [
+            self.checkpoint,
+            self.ts,
+            self.ts_limit,
+            self.position,
+            self.next_space,
+        ] {
+            put_varint(&mut body, n);
+        }
+        put_varint(&mut body, self.files.len() as u64);
+        for file in &self.files {
+            for n in [file.number, file.bytes, file.rows] {
+                put_varint(&mut body, n);
+            }
+        }
+        put_varint(&mut body, self.spaces.len() as u64);
+        for (id, spec) in &self.spaces {
+            put_varint(&mut body, id.0);
+            put_spec(&mut body, spec);
+        }
+        put_varint(&mut body, self.counters.len() as u64);
+        for (id, limit) in &self.counters {
+            put_varint(&mut body, *id);
+            put_varint(&mut body, *limit);
+        }
+        let mut checked = MANIFEST_FORMAT_VERSION.to_le_bytes().to_vec();
+        checked.extend_from_slice(&(body.len() as u64).to_le_bytes());
+        checked.extend_from_slice(&body);
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&crc32c::crc32c(&checked).to_le_bytes());
+        out.extend_from_slice(&checked);
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> std::result::Result<Manifest, String> {
+        let short = |Malformed| "it is cut off".to_owned();
+        let mut reader = Reader(bytes);
+        if reader.take(8).map_err(short)? != MAGIC {
+            return Err("this is not a manifest".to_owned());
+        }
+        let sum = reader.u32().map_err(short)?;
+        let checked = reader.0;
+        let version = reader.u32().map_err(short)?;
+        if sum != crc32c::crc32c(checked) {
+            return Err("the checksum is wrong".to_owned());
+        }
+        if version != MANIFEST_FORMAT_VERSION {
+            return Err(format!(
+                "manifest format {version}; this server reads {MANIFEST_FORMAT_VERSION}"
+            ));
+        }
+        let _len = reader.u64().map_err(short)?;
+        Manifest::body(&mut reader).map_err(short)
+    }
+
+    fn body(reader: &mut Reader<'_>) -> std::result::Result<Manifest, Malformed> {
+        let mut manifest = Manifest {
+            checkpoint: reader.varint()?,
+            ts: reader.varint()?,
+            ts_limit: reader.varint()?,
+            position: reader.varint()?,
+            next_space: reader.varint()?,
+            ..Manifest::default()
+        };
+        for _ in 0..reader.varint()? {
+            manifest.files.push(CheckpointFile {
+                number: reader.varint()?,
+                bytes: reader.varint()?,
+                rows: reader.varint()?,
+            });
+        }
+        for _ in 0..reader.varint()? {
+            let id = SpaceId(reader.varint()?);
+            manifest.spaces.push((id, get_spec(reader)?));
+        }
+        for _ in 0..reader.varint()? {
+            let id = reader.varint()?;
+            manifest.counters.push((id, reader.varint()?));
+        }
+        Ok(manifest)
+    }
+
+    /// Puts the manifest in the place of the one before.
+    pub(crate) fn store(&self, disk: &dyn Disk, dir: &Path) -> Result<()> {
+        let (new, path) = (dir.join(NEW_NAME), dir.join(NAME));
+        let failed = |e: io::Error| io_error(&path, &e);
+        match disk.remove(&new) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
+            _ => {}
+        }
+        let file = disk.create(&new).map_err(failed)?;
+        file.write_at(0, &self.encode()).map_err(failed)?;
+        file.sync_data().map_err(failed)?;
+        disk.rename(&new, &path).map_err(failed)?;
+        disk.sync_dir(dir).map_err(failed)
+    }
+
+    /// Reads the manifest; `None` when there is none.
+    pub(crate) fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Manifest>> {
+        let path = dir.join(NAME);
+        let file = match disk.open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(io_error(&path, &e)),
+        };
+        let bytes = file.read_all().map_err(|e| io_error(&path, &e))?;
+        let manifest = Manifest::decode(&bytes);
+        let manifest = manifest.map_err(|e| Error::Corrupt(format!("{}: {e}", path.display())))?;
+        Ok(Some(manifest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_comes_back_and_flipped_bits_are_noticed() {
+        let manifest = Manifest {
+            checkpoint: 7,
+            ts: 1 << 40,
+            ts_limit: 1 << 41,
+            position: 12345,
+            next_space: 99,
+            files: vec![CheckpointFile {
+                number: 0,
+                bytes: 10,
+                rows: 2,
+            }],
+            spaces: vec![(SpaceId(64), SpaceSpec::default())],
+            counters: vec![(64, 65_537)],
+        };
+        let bytes = manifest.encode();
+        assert_eq!(Manifest::decode(&bytes), Ok(manifest));
+        for n in 0..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[n / 8] ^= 1 << (n % 8);
+            assert!(Manifest::decode(&bad).is_err(), "bit {n}");
+        }
+    }
+}

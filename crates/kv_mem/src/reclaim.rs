@@ -1,0 +1,159 @@
+//! Reclaiming versions and keys that no snapshot needs.
+//!
+//! Commits queue the records whose older versions they superseded. A
+//! background thread asks for the horizon and prunes them by intervals; what a
+//! snapshot still needs waits under that snapshot until it ends.
+//!
+//! Invariants:
+//! 1. A record with a superseded version or a deletion as its newest is
+//!    `queued`, or `held_back`, or in the hands of the reclaimer.
+//! 2. A key is unlinked when its newest version is a deletion that every
+//!    snapshot, present and future, sees, nobody locks it, and nothing else is
+//!    in its chain; it is declared dead under the latch first.
+
+use crate::record::Record;
+use crate::shared::{Count, Shared};
+use crate::snapshots::Horizon;
+use crossbeam_epoch::Guard;
+use parking_lot::Mutex;
+use porpoise_kv::SpaceId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A record that may have something to reclaim.
+pub(crate) struct Item {
+    pub(crate) space: SpaceId,
+    pub(crate) record: Arc<Record>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// Newer than the mark, or locked: looked at in every pass.
+    pending: Vec<Item>,
+    /// By the snapshot that needs a version of them.
+    held: BTreeMap<u64, Vec<Item>>,
+}
+
+/// The queue and what the last passes left.
+#[derive(Default)]
+pub(crate) struct Reclaimer {
+    queue: Mutex<Vec<Item>>,
+    waiting: Mutex<Waiting>,
+    pub(crate) versions: Count,
+    pub(crate) keys: Count,
+}
+
+enum Verdict {
+    Nothing,
+    Unlink,
+    Pending,
+    Held(u64),
+}
+
+impl Reclaimer {
+    /// Queues records; their `queued` flags are set already.
+    pub(crate) fn add(&self, items: impl IntoIterator<Item = Item>) {
+        self.queue.lock().extend(items);
+    }
+
+    /// How many records wait for a look.
+    pub(crate) fn backlog(&self) -> usize {
+        self.queue.lock().len()
+    }
+
+    /// One pass over everything that may have become free.
+    pub(crate) fn pass(&self, shared: &Shared) {
+        let mut waiting = self.waiting.lock();
+        let fresh = std::mem::take(&mut *self.queue.lock());
+        let pending = std::mem::take(&mut waiting.pending);
+        let horizon = shared.snapshots.horizon(&shared.mark);
+        let ended: Vec<u64> = waiting
+            .held
+            .keys()
+            .filter(|ts| horizon.active.binary_search(ts).is_err())
+            .copied()
+            .collect();
+        let mut freed = Vec::new();
+        for ts in ended {
+            freed.extend(waiting.held.remove(&ts).unwrap_or_default());
+        }
+        let mut guard = crossbeam_epoch::pin();
+        let queued = fresh.into_iter().chain(pending).map(|item| (item, false));
+        for (n, (item, was_held)) in queued
+            .chain(freed.into_iter().map(|i| (i, true)))
+            .enumerate()
+        {
+            if n % 256 == 255 {
+                guard.repin();
+            }
+            match self.look(shared, &item, was_held, &horizon, &guard) {
+                Verdict::Nothing => {}
+                Verdict::Pending => waiting.pending.push(item),
+                Verdict::Held(ts) => waiting.held.entry(ts).or_default().push(item),
+                Verdict::Unlink => {
+                    if let Some(space) = shared.spaces.find(item.space) {
+                        shared.unlink(space, &item.record);
+                    }
+                }
+            }
+        }
+        drop(guard);
+        crossbeam_epoch::pin().flush();
+    }
+
+    fn look(
+        &self,
+        shared: &Shared,
+        item: &Item,
+        was_held: bool,
+        horizon: &Horizon,
+        guard: &Guard,
+    ) -> Verdict {
+        let mut latch = item.record.latch();
+        if was_held {
+            latch.held_back = false;
+            if latch.queued {
+                return Verdict::Nothing;
+            }
+        }
+        if latch.dead {
+            return Verdict::Nothing;
+        }
+        let pruned = latch.prune(horizon.mark, &horizon.active, guard);
+        self.versions.add(pruned.versions as u64);
+        shared.weigh(-(pruned.bytes as i64));
+        latch.queued = false;
+        let verdict = match (pruned.left, pruned.newest) {
+            (_, None) if latch.lock.is_free() => Verdict::Unlink,
+            (_, None) => Verdict::Nothing,
+            (1, Some((_, false))) => Verdict::Nothing,
+            (1, Some((ts, true))) if ts <= horizon.oldest() => {
+                if latch.lock.is_free() {
+                    Verdict::Unlink
+                } else {
+                    Verdict::Pending
+                }
+            }
+            (_, Some((ts, _))) if ts > horizon.mark => Verdict::Pending,
+            _ => match pruned.blocker.or(horizon.active.first().copied()) {
+                Some(ts) => Verdict::Held(ts),
+                None => Verdict::Pending,
+            },
+        };
+        match verdict {
+            Verdict::Nothing => {}
+            Verdict::Unlink => latch.dead = true,
+            Verdict::Pending => latch.queued = true,
+            Verdict::Held(_) if latch.held_back => return Verdict::Nothing,
+            Verdict::Held(_) => latch.held_back = true,
+        }
+        verdict
+    }
+
+    /// What waits: pending records, and records held back by snapshots.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        let waiting = self.waiting.lock();
+        let held = waiting.held.values().map(Vec::len).sum();
+        (waiting.pending.len(), held)
+    }
+}

@@ -1,0 +1,130 @@
+//! One range of a scan: committed versions and own writes, merged in order.
+//!
+//! The index is walked in steps; between two steps its latch is let go and the
+//! epoch pinned anew, so that a long scan holds up neither inserts nor the
+//! freeing of memory.
+
+use crate::index::Walk;
+use crate::record::InlineKey;
+use crate::space::Space;
+use crate::writes::WriteSet;
+use porpoise_kv::{Mark, ScanRange};
+use std::cmp::Ordering;
+use std::ops::{Bound, ControlFlow};
+
+/// Records looked at under one latch.
+const STEP: usize = 128;
+
+pub(crate) struct RangeScan {
+    /// Versions up to here are seen.
+    pub(crate) upto: u64,
+    /// Whether what is shown counts towards `seen`.
+    pub(crate) current: bool,
+    /// Own writes below this are seen.
+    pub(crate) mark: Mark,
+    /// The newest version shown so far.
+    pub(crate) seen: u64,
+    /// How many entries may still be shown.
+    pub(crate) left: usize,
+}
+
+/// A visitor of one range.
+type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
+
+impl RangeScan {
+    /// Shows an entry; breaks, with its key noted, when it was the last.
+    fn show(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        visit: &mut Visit<'_>,
+        stopped: &mut Option<InlineKey>,
+    ) -> ControlFlow<()> {
+        let flow = visit(key, value);
+        self.left = self.left.saturating_sub(1);
+        if flow.is_break() || self.left == 0 {
+            *stopped = Some(InlineKey::from_slice(key));
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Walks the range; the key at which it stopped early, if it did.
+    pub(crate) fn run(
+        &mut self,
+        space: &Space,
+        writes: &WriteSet,
+        range: &ScanRange<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Option<InlineKey> {
+        let mut own = Vec::new();
+        if !writes.is_empty() {
+            own = writes.range(range.space, range.start, range.end, self.mark);
+            if range.reverse {
+                own.reverse();
+            }
+        }
+        let mut own = own.into_iter().peekable();
+        let order = |a: &[u8], b: &[u8]| match range.reverse {
+            false => a.cmp(b),
+            true => b.cmp(a),
+        };
+        let mut stopped = None;
+        let mut behind: Option<InlineKey> = None;
+        let mut guard = crossbeam_epoch::pin();
+        loop {
+            let end = range.end.map_or(Bound::Unbounded, Bound::Excluded);
+            let (lower, upper) = match (&behind, range.reverse) {
+                (None, _) => (Bound::Included(range.start), end),
+                (Some(key), false) => (Bound::Excluded(key.as_slice()), end),
+                (Some(key), true) => (
+                    Bound::Included(range.start),
+                    Bound::Excluded(key.as_slice()),
+                ),
+            };
+            let walk = space
+                .index
+                .walk(lower, upper, range.reverse, STEP, |record| {
+                    while let Some((key, value)) =
+                        own.next_if(|(key, _)| order(key, record.key()) == Ordering::Less)
+                    {
+                        if let Some(value) = value {
+                            self.show(key, value, visit, &mut stopped)?;
+                        }
+                    }
+                    if let Some((key, value)) = own.next_if(|(key, _)| *key == record.key()) {
+                        return match value {
+                            Some(value) => self.show(key, value, visit, &mut stopped),
+                            None => ControlFlow::Continue(()),
+                        };
+                    }
+                    let Some(version) = record.visible(self.upto, &guard) else {
+                        return ControlFlow::Continue(());
+                    };
+                    if self.current {
+                        self.seen = self.seen.max(version.ts());
+                    }
+                    match version.value() {
+                        Some(value) => self.show(record.key(), value, visit, &mut stopped),
+                        None => ControlFlow::Continue(()),
+                    }
+                });
+            match walk {
+                Walk::Done => break,
+                Walk::Broken => return stopped,
+                Walk::Paused(key) => {
+                    behind = Some(key);
+                    guard.repin();
+                }
+            }
+        }
+        for (key, value) in own {
+            if let Some(value) = value
+                && self.show(key, value, visit, &mut stopped).is_break()
+            {
+                return stopped;
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,164 @@
+//! The active snapshots, for whoever prunes versions.
+//!
+//! A transaction that takes a view claims a slot in an array spread over many
+//! cache lines and writes the view's timestamp there; ending is one store.
+//! No mutex is taken, save when all slots are in use.
+//!
+//! Invariants:
+//! 1. A slot is claimed as *tentative* with a mark read before, and becomes
+//!    final with a mark read after. A reclaimer reads the mark first and the
+//!    slots then. So it either meets the claim (and prunes nothing above a
+//!    tentative one), or the view is at or above the mark that it read.
+//! 2. What [`Horizon`] names is safe for ever: snapshots only end, and new ones
+//!    begin at or above `mark`.
+//!
+//! Rejected: one mutex around a list (every transaction would take it twice);
+//! a low-water mark alone (a dump of five minutes would keep gigabytes, rule 27).
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+const LINES: usize = 128;
+const SLOTS: usize = 8;
+
+#[repr(align(64))]
+#[derive(Default)]
+struct Line([AtomicU64; SLOTS]);
+
+/// A taken slot; goes back through [`Snapshots::end`].
+#[derive(Debug)]
+pub(crate) enum Slot {
+    Array(usize, usize),
+    Overflow(u64),
+}
+
+/// What a reclaimer may rely on.
+pub(crate) struct Horizon {
+    /// Every snapshot begun from now on is at or above this.
+    pub(crate) mark: u64,
+    /// The active snapshots, ascending.
+    pub(crate) active: Vec<u64>,
+}
+
+impl Horizon {
+    /// No snapshot, present or future, is below this.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.active
+            .first()
+            .map_or(self.mark, |s| (*s).min(self.mark))
+    }
+}
+
+pub(crate) struct Snapshots {
+    lines: Box<[Line]>,
+    overflow: Mutex<BTreeMap<u64, usize>>,
+}
+
+static NEXT_LINE: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static LINE: usize = NEXT_LINE.fetch_add(1, Ordering::Relaxed) % LINES;
+}
+
+impl Snapshots {
+    pub(crate) fn new() -> Snapshots {
+        Snapshots {
+            lines: (0..LINES).map(|_| Line::default()).collect(),
+            overflow: Mutex::default(),
+        }
+    }
+
+    /// Takes a snapshot at the mark: its timestamp (at least 1), and the slot.
+    pub(crate) fn take(&self, mark: &AtomicU64) -> (u64, Slot) {
+        let tentative = mark.load(Ordering::SeqCst) << 1 | 1;
+        let home = LINE.try_with(|line| *line).unwrap_or(0);
+        for step in 0..LINES {
+            let at = (home + step) % LINES;
+            let Some(line) = self.lines.get(at) else {
+                continue;
+            };
+            for (n, slot) in line.0.iter().enumerate() {
+                if slot.load(Ordering::Relaxed) == 0
+                    && slot
+                        .compare_exchange(0, tentative, Ordering::SeqCst, Ordering::Relaxed)
+                        .is_ok()
+                {
+                    let ts = mark.load(Ordering::SeqCst);
+                    slot.store(ts << 1, Ordering::SeqCst);
+                    return (ts, Slot::Array(at, n));
+                }
+            }
+        }
+        let mut overflow = self.overflow.lock();
+        let ts = mark.load(Ordering::SeqCst);
+        *overflow.entry(ts).or_insert(0) += 1;
+        (ts, Slot::Overflow(ts))
+    }
+
+    /// Ends a snapshot.
+    pub(crate) fn end(&self, slot: Slot) {
+        match slot {
+            Slot::Array(line, n) => {
+                if let Some(slot) = self.lines.get(line).and_then(|line| line.0.get(n)) {
+                    slot.store(0, Ordering::Release);
+                }
+            }
+            Slot::Overflow(ts) => {
+                let mut overflow = self.overflow.lock();
+                if let Some(count) = overflow.get_mut(&ts) {
+                    *count -= 1;
+                    if *count == 0 {
+                        overflow.remove(&ts);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is needed now.
+    pub(crate) fn horizon(&self, mark: &AtomicU64) -> Horizon {
+        // The overflow is locked throughout: its takers read the mark inside.
+        let overflow = self.overflow.lock();
+        let mut horizon = Horizon {
+            mark: mark.load(Ordering::SeqCst),
+            active: overflow.keys().copied().collect(),
+        };
+        for slot in self.lines.iter().flat_map(|line| &line.0) {
+            let raw = slot.load(Ordering::SeqCst);
+            if raw & 1 == 1 {
+                horizon.mark = horizon.mark.min(raw >> 1);
+            } else if raw != 0 {
+                horizon.active.push(raw >> 1);
+            }
+        }
+        horizon.active.sort_unstable();
+        horizon.active.dedup();
+        horizon
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_snapshot_is_found_also_beyond_the_slots() {
+        let snapshots = Snapshots::new();
+        let mark = AtomicU64::new(1);
+        let mut taken = Vec::new();
+        for n in 0..(LINES * SLOTS + 5) as u64 {
+            mark.store(n + 1, Ordering::SeqCst);
+            taken.push(snapshots.take(&mark));
+        }
+        let horizon = snapshots.horizon(&mark);
+        assert_eq!(horizon.active.len(), taken.len());
+        assert_eq!(horizon.oldest(), 1);
+        for (_, slot) in taken {
+            snapshots.end(slot);
+        }
+        let horizon = snapshots.horizon(&mark);
+        assert!(horizon.active.is_empty());
+        assert_eq!(horizon.oldest(), horizon.mark);
+    }
+}

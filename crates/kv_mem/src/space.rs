@@ -1,0 +1,122 @@
+//! The spaces of an engine, found by id without a lock.
+//!
+//! Invariants:
+//! 1. Ids are given out once, in ascending order; an entry of the directory is
+//!    set once and never moves, so that readers need no latch.
+//! 2. A dropped space keeps its entry, emptied, with `dropped` set. The flag is
+//!    set under the sequencer, so that no commit passes it by.
+
+use crate::index::Index;
+use porpoise_kv::{Error, Result, SpaceDurability, SpaceId, SpaceSpec};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const PAGE: usize = 1024;
+const PAGES: usize = 1 << 16;
+
+/// One space.
+pub(crate) struct Space {
+    pub(crate) id: SpaceId,
+    pub(crate) spec: SpaceSpec,
+    pub(crate) index: Index,
+    /// The newest commit that wrote to it.
+    pub(crate) last_commit: AtomicU64,
+    dropped: AtomicBool,
+}
+
+impl Space {
+    fn new(id: SpaceId, spec: SpaceSpec) -> Space {
+        Space {
+            id,
+            index: Index::new(spec.point_lookups),
+            spec,
+            last_commit: AtomicU64::new(0),
+            dropped: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn logged(&self) -> bool {
+        self.spec.durability == SpaceDurability::Server
+    }
+
+    pub(crate) fn dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// True for the first caller only.
+    pub(crate) fn set_dropped(&self) -> bool {
+        !self.dropped.swap(true, Ordering::AcqRel)
+    }
+}
+
+type Page = Box<[OnceLock<Box<Space>>]>;
+
+/// All spaces.
+pub(crate) struct Spaces {
+    pages: Box<[OnceLock<Page>]>,
+}
+
+impl Spaces {
+    /// With the catalog's spaces in place.
+    pub(crate) fn new() -> Spaces {
+        let spaces = Spaces {
+            pages: (0..PAGES).map(|_| OnceLock::new()).collect(),
+        };
+        for id in 0..SpaceId::FIRST_FREE.0 {
+            let spec = SpaceSpec {
+                point_lookups: true,
+                ..SpaceSpec::default()
+            };
+            // The first page always has room.
+            let _ = spaces.add(SpaceId(id), spec);
+        }
+        spaces
+    }
+
+    /// Adds a space; false when there are too many, or the id is in use.
+    pub(crate) fn add(&self, id: SpaceId, spec: SpaceSpec) -> bool {
+        let Ok(n) = usize::try_from(id.0) else {
+            return false;
+        };
+        let Some(page) = self.pages.get(n / PAGE) else {
+            return false;
+        };
+        let page = page.get_or_init(|| (0..PAGE).map(|_| OnceLock::new()).collect());
+        page.get(n % PAGE)
+            .is_some_and(|entry| entry.set(Box::new(Space::new(id, spec))).is_ok())
+    }
+
+    /// The largest id there is room for.
+    pub(crate) fn last_possible() -> u64 {
+        (PAGE * PAGES) as u64 - 1
+    }
+
+    /// A space, dropped or not.
+    pub(crate) fn find(&self, id: SpaceId) -> Option<&Space> {
+        let n = usize::try_from(id.0).ok()?;
+        self.pages
+            .get(n / PAGE)?
+            .get()?
+            .get(n % PAGE)?
+            .get()
+            .map(|space| &**space)
+    }
+
+    /// A space that exists.
+    pub(crate) fn get(&self, id: SpaceId) -> Result<&Space> {
+        match self.find(id) {
+            Some(space) if !space.dropped() => Ok(space),
+            _ => Err(Error::NoSuchSpace(id)),
+        }
+    }
+
+    /// All that exist, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Space> {
+        self.pages
+            .iter()
+            .filter_map(OnceLock::get)
+            .flatten()
+            .filter_map(|entry| entry.get().map(|space| &**space))
+            .filter(|space| !space.dropped())
+    }
+}

@@ -1,0 +1,516 @@
+//! A transaction: its view, its reads, its locks, its write set.
+//!
+//! Invariants:
+//! 1. Every lock that the transaction holds is in `held`, once, from the grant
+//!    until the end; dropping the transaction releases them all.
+//! 2. No epoch is pinned across a lock wait.
+//! 3. A snapshot slot is claimed as long as `view` is set. As long as anything
+//!    is tracked, some slot (the view's or `anchor`) is at or below all that is
+//!    tracked, so that no deletion that validation must find is unlinked.
+
+use crate::lock::{Request, TxnId, Waited};
+use crate::record::{InlineKey, Record};
+use crate::shared::Shared;
+use crate::snapshots::Slot;
+use crate::space::Space;
+use crate::validate::{Extent, Tracked};
+use crate::writes::WriteSet;
+use porpoise_kv::{
+    Check, Commit, Error, Full, Isolation, Key, LockMode, LockRequest, Locked, Mark, Read, Result,
+    ScanEnd, ScanRange, ScanVisitor, SpaceId, Ticket, Txn, TxnOptions, View, Wait,
+};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Keys read before an epoch is pinned anew.
+const REPIN: usize = 1024;
+
+static NEXT_TXN: AtomicU64 = AtomicU64::new(1);
+const TXN_BLOCK: u64 = 1024;
+
+thread_local! {
+    static TXN_IDS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// A number for a transaction that locks; unique in the process.
+fn next_txn_id() -> TxnId {
+    let from_block = TXN_IDS.try_with(|ids| {
+        let (mut next, mut end) = ids.get();
+        if next == end {
+            next = NEXT_TXN.fetch_add(TXN_BLOCK, Ordering::Relaxed);
+            end = next + TXN_BLOCK;
+        }
+        ids.set((next + 1, end));
+        next
+    });
+    from_block.unwrap_or_else(|_| NEXT_TXN.fetch_add(TXN_BLOCK, Ordering::Relaxed))
+}
+
+/// A lock that is held.
+pub(crate) struct Held {
+    pub(crate) space: SpaceId,
+    pub(crate) record: Arc<Record>,
+    since: u64,
+}
+
+/// A view and its place among the snapshots.
+struct TakenView {
+    ts: u64,
+    slot: Slot,
+}
+
+pub(crate) struct MemTxn {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) options: TxnOptions,
+    id: TxnId,
+    view: Option<TakenView>,
+    /// Keeps deletions findable when there is no view as old.
+    anchor: Option<Slot>,
+    pinned: bool,
+    pub(crate) writes: WriteSet,
+    pub(crate) held: Vec<Held>,
+    pub(crate) tracked: Vec<Tracked>,
+    pub(crate) seen: u64,
+    ended: bool,
+}
+
+impl MemTxn {
+    pub(crate) fn new(shared: Arc<Shared>, options: TxnOptions) -> MemTxn {
+        MemTxn {
+            shared,
+            options,
+            id: 0,
+            view: None,
+            anchor: None,
+            pinned: false,
+            writes: WriteSet::default(),
+            held: Vec::new(),
+            tracked: Vec::new(),
+            seen: 0,
+            ended: false,
+        }
+    }
+
+    pub(crate) fn alive(&self) -> Result<()> {
+        if self.ended {
+            return Err(Error::Ended);
+        }
+        self.shared.open()
+    }
+
+    fn serializable(&self) -> bool {
+        self.options.isolation == Isolation::Serializable
+    }
+
+    /// The view's timestamp, if one was taken.
+    pub(crate) fn view_ts(&self) -> Option<u64> {
+        self.view.as_ref().map(|view| view.ts)
+    }
+
+    fn take_view(&mut self) -> u64 {
+        if let Some(view) = &self.view {
+            return view.ts;
+        }
+        let (ts, slot) = self.shared.snapshots.take(&self.shared.mark);
+        self.view = Some(TakenView { ts, slot });
+        self.pinned |= self.serializable();
+        ts
+    }
+
+    fn end_view(&mut self) {
+        if let Some(view) = self.view.take() {
+            self.shared.snapshots.end(view.slot);
+        }
+    }
+
+    fn end_anchor(&mut self) {
+        if let Some(slot) = self.anchor.take() {
+            self.shared.snapshots.end(slot);
+        }
+    }
+
+    /// Up to where a read sees, and since when what it read must not change.
+    fn bounds(&mut self, read: Read) -> (u64, Option<u64>) {
+        let validate = read.validate || self.serializable();
+        match read.view {
+            View::Snapshot => {
+                let ts = self.take_view();
+                (ts, validate.then_some(ts))
+            }
+            View::Current => {
+                if validate && self.view.is_none() && self.anchor.is_none() {
+                    self.anchor = Some(self.shared.snapshots.take(&self.shared.mark).1);
+                }
+                let installed = || self.shared.installed.load(Ordering::Acquire);
+                (u64::MAX, validate.then(installed))
+            }
+        }
+    }
+
+    /// Ends the transaction early: locks and view go, later calls fail.
+    fn end(&mut self) {
+        self.ended = true;
+        self.release_all();
+        self.end_view();
+        self.end_anchor();
+    }
+
+    fn release_all(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let shared = &self.shared;
+        let guard = crossbeam_epoch::pin();
+        for held in self.held.drain(..) {
+            held.record.latch().lock.release(self.id);
+            shared.tidy(held.space, &held.record, &guard);
+        }
+    }
+
+    fn hold(&mut self, space: SpaceId, record: &Arc<Record>) {
+        self.held.push(Held {
+            space,
+            record: record.clone(),
+            since: self.writes.len() as u64,
+        });
+    }
+
+    /// Locks one key; `None` when it was skipped.
+    pub(crate) fn lock_key(
+        &mut self,
+        space: &Space,
+        key: &[u8],
+        mode: LockMode,
+        wait: Wait,
+    ) -> Result<Option<Arc<Record>>> {
+        if self.id == 0 {
+            self.id = next_txn_id();
+        }
+        loop {
+            let record = self.shared.record_of(space, key);
+            let mut latch = record.latch();
+            if latch.dead {
+                drop(latch);
+                self.shared.unlink(space, &record);
+                continue;
+            }
+            let fresh = match latch.lock.request(self.id, mode) {
+                Request::Granted(fresh) => fresh,
+                Request::Blocked => {
+                    let deadline = match wait {
+                        Wait::Skip => return Ok(None),
+                        Wait::NoWait => return Err(Error::LockBusy),
+                        Wait::Until(deadline) => deadline,
+                    };
+                    let fresh = latch.lock.held(self.id).is_none();
+                    let waiter = latch.lock.enqueue(self.id, mode);
+                    drop(latch);
+                    self.shared.counts.lock_waits.add(1);
+                    let failed = self.wait_for(&record, &waiter, deadline);
+                    if let Some(error) = failed {
+                        let left = record.latch().lock.give_up(&waiter);
+                        if !left && fresh {
+                            self.hold(space.id, &record);
+                        }
+                        if left || matches!(error, Error::Cancelled(_)) {
+                            self.shared.count_refusal(&error);
+                            if error.ends_transaction() {
+                                self.end();
+                            }
+                            return Err(error);
+                        }
+                        return Ok(Some(record));
+                    }
+                    if fresh {
+                        self.hold(space.id, &record);
+                    }
+                    return Ok(Some(record));
+                }
+            };
+            drop(latch);
+            if fresh {
+                self.hold(space.id, &record);
+            }
+            return Ok(Some(record));
+        }
+    }
+
+    fn wait_for(
+        &self,
+        record: &Arc<Record>,
+        waiter: &Arc<crate::lock::Waiter>,
+        deadline: std::time::Instant,
+    ) -> Option<Error> {
+        let graph = &self.shared.graph;
+        let failed = if graph.begin_wait(self.id, record) {
+            Some(Error::Deadlock)
+        } else {
+            match waiter.wait(deadline, &self.options.cancel) {
+                Waited::Granted => None,
+                Waited::TimedOut => Some(Error::LockTimeout),
+                Waited::Cancelled(reason) => Some(Error::Cancelled(reason)),
+            }
+        };
+        graph.end_wait(self.id);
+        failed
+    }
+
+    fn write(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) -> Result<()> {
+        self.alive()?;
+        self.shared.spaces.get(key.space)?;
+        let limits = &self.shared.limits;
+        for (what, size, limit) in [
+            ("key", key.bytes.len(), limits.key),
+            ("value", value.map_or(0, <[u8]>::len), limits.value),
+        ] {
+            if size > limit {
+                return Err(Error::TooLarge { what, size, limit });
+            }
+        }
+        let size = key.bytes.len() + value.map_or(0, <[u8]>::len);
+        if self.writes.bytes() + size > limits.transaction {
+            return Err(Error::Full(Full::Transaction));
+        }
+        self.shared.writable()?;
+        if value.is_some() && !self.shared.room_for(self.writes.bytes() + size) {
+            return Err(Error::Full(Full::Memory));
+        }
+        self.writes.push(key, value, check);
+        Ok(())
+    }
+
+    fn track_key(&mut self, key: Key<'_>, since: Option<u64>) {
+        if let Some(since) = since {
+            self.tracked.push(Tracked {
+                space: key.space,
+                start: InlineKey::from_slice(key.bytes),
+                extent: Extent::Key,
+                since,
+            });
+        }
+    }
+}
+
+impl Txn for MemTxn {
+    fn refresh(&mut self) -> Result<()> {
+        self.alive()?;
+        if self.pinned {
+            return Ok(());
+        }
+        if self.tracked.is_empty() || self.anchor.is_some() {
+            self.end_view();
+        } else {
+            self.anchor = self.view.take().map(|view| view.slot);
+        }
+        self.take_view();
+        Ok(())
+    }
+
+    fn pin(&mut self) -> Result<()> {
+        self.alive()?;
+        self.take_view();
+        self.pinned = true;
+        Ok(())
+    }
+
+    fn pinned(&self) -> bool {
+        self.pinned
+    }
+
+    fn get(
+        &mut self,
+        read: Read,
+        keys: &[Key<'_>],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        self.alive()?;
+        let (upto, since) = self.bounds(read);
+        let current = read.view == View::Current;
+        let mut seen = self.seen;
+        let mut guard = crossbeam_epoch::pin();
+        for (index, key) in keys.iter().enumerate() {
+            if index % REPIN == REPIN - 1 {
+                guard.repin();
+            }
+            if since.is_some() {
+                self.track_key(*key, since);
+            }
+            let space = self.shared.spaces.get(key.space)?;
+            if !self.writes.is_empty()
+                && let Some(own) = self.writes.find(*key, read.mark)
+            {
+                visit(index, own);
+                continue;
+            }
+            space.index.with(key.bytes, |record| {
+                let version = record.and_then(|record| record.visible(upto, &guard));
+                if let (true, Some(version)) = (current, version) {
+                    seen = seen.max(version.ts());
+                }
+                visit(index, version.and_then(|version| version.value()));
+            });
+        }
+        self.seen = seen;
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        read: Read,
+        ranges: &[ScanRange<'_>],
+        limit: usize,
+        visit: &mut ScanVisitor<'_>,
+    ) -> Result<ScanEnd> {
+        self.alive()?;
+        let (upto, since) = self.bounds(read);
+        let mut left = limit;
+        for (index, range) in ranges.iter().enumerate() {
+            if left == 0 {
+                break;
+            }
+            let mut scan = crate::scan::RangeScan {
+                upto,
+                current: read.view == View::Current,
+                mark: read.mark,
+                seen: self.seen,
+                left,
+            };
+            let space = self.shared.spaces.get(range.space)?;
+            let stopped = scan.run(space, &self.writes, range, &mut |key, value| {
+                visit(index, key, value)
+            });
+            (self.seen, left) = (scan.seen, scan.left);
+            if let Some(since) = since {
+                self.tracked
+                    .push(Tracked::range(range, stopped.as_deref(), since));
+            }
+            if let Some(key) = stopped {
+                let key = key.to_vec();
+                return Ok(ScanEnd::Stopped { range: index, key });
+            }
+        }
+        Ok(ScanEnd::Done)
+    }
+
+    fn lock(
+        &mut self,
+        requests: &[LockRequest<'_>],
+        wait: Wait,
+        visit: &mut dyn FnMut(usize, Locked<'_>),
+    ) -> Result<()> {
+        self.alive()?;
+        let mut order: smallvec::SmallVec<[usize; 16]> = (0..requests.len()).collect();
+        order.sort_unstable_by_key(|n| requests.get(*n).map(|request| request.key));
+        let shared = self.shared.clone();
+        for index in order {
+            let Some(request) = requests.get(index) else {
+                continue;
+            };
+            let space = shared.spaces.get(request.key.space)?;
+            let Some(record) = self.lock_key(space, request.key.bytes, request.mode, wait)? else {
+                let nothing = Locked {
+                    granted: false,
+                    value: None,
+                    newer: false,
+                    own: false,
+                };
+                visit(index, nothing);
+                continue;
+            };
+            let guard = crossbeam_epoch::pin();
+            let newest = record.newest(&guard);
+            let ts = newest.map_or(0, |version| version.ts());
+            self.seen = self.seen.max(ts);
+            let own = self.writes.find(request.key, Mark::ALL);
+            let value = match own {
+                Some(own) => own,
+                None => newest.and_then(|version| version.value()),
+            };
+            let locked = Locked {
+                granted: true,
+                value,
+                newer: self.view_ts().is_some_and(|view| ts > view),
+                own: own.is_some(),
+            };
+            visit(index, locked);
+        }
+        Ok(())
+    }
+
+    fn unlock(&mut self, keys: &[Key<'_>], since: Mark) {
+        let shared = self.shared.clone();
+        let guard = crossbeam_epoch::pin();
+        for key in keys {
+            if self.writes.wrote(*key) {
+                continue;
+            }
+            let found = self
+                .held
+                .iter()
+                .rposition(|h| h.space == key.space && h.record.key() == key.bytes);
+            let Some(held) = found.and_then(|at| self.held.get(at).map(|h| (at, h))) else {
+                continue;
+            };
+            let (
+                at,
+                Held {
+                    record,
+                    since: taken,
+                    ..
+                },
+            ) = held;
+            if *taken < since.0 {
+                continue;
+            }
+            if record.latch().lock.release_one(self.id) {
+                let held = self.held.swap_remove(at);
+                shared.tidy(held.space, &held.record, &guard);
+            }
+        }
+    }
+
+    fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()> {
+        self.write(key, Some(value), check)
+    }
+
+    fn delete(&mut self, key: Key<'_>, check: Check) -> Result<()> {
+        self.write(key, None, check)
+    }
+
+    fn mark(&self) -> Mark {
+        Mark(self.writes.len() as u64)
+    }
+
+    fn rollback_to(&mut self, mark: Mark) {
+        self.writes.rollback_to(mark);
+    }
+
+    fn has_writes(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
+    fn seen(&self) -> Ticket {
+        self.shared.interested_in(self.seen);
+        Ticket(self.seen)
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<Commit> {
+        self.alive()?;
+        let outcome = self.commit_now();
+        if let Err(error) = &outcome {
+            self.shared.count_refusal(error);
+        }
+        outcome
+    }
+
+    fn rollback(self: Box<Self>) {}
+}
+
+impl Drop for MemTxn {
+    fn drop(&mut self) {
+        self.release_all();
+        self.end_view();
+        self.end_anchor();
+    }
+}

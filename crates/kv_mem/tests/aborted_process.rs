@@ -1,0 +1,75 @@
+//! A process of its own loses power amid commits on a real disk with faults,
+//! and the next one finds what was acknowledged.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use common::{all, set};
+use porpoise_base::disk::{Faults, FaultyDisk};
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+
+const DIR: &str = "PORPOISE_TEST_ABORT_DIR";
+const FAULTS: &str = "PORPOISE_TEST_ABORT_FAULTS";
+
+/// The process that dies; does nothing when it is run as a test by itself.
+#[test]
+fn child() {
+    let (Ok(dir), Ok(faults)) = (std::env::var(DIR), std::env::var(FAULTS)) else {
+        return;
+    };
+    let dir = PathBuf::from(dir);
+    let engine = KvMem::open(KvMemOptions {
+        dir: Some(dir.join("data")),
+        disk: Arc::new(FaultyDisk::new(Faults::parse(&faults).unwrap())),
+        segment_bytes: 1 << 16,
+        checkpoint_bytes: 1 << 16,
+        ..KvMemOptions::default()
+    })
+    .unwrap();
+    for n in 0..100_000 {
+        set(&engine, &format!("k{n}"), &"v".repeat(n % 300)).unwrap();
+        // The reply to the client: a file that no power cut takes back.
+        std::fs::write(dir.join("told"), n.to_string()).unwrap();
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_power_cut() {
+    for round in 1..=8u64 {
+        let dir = tempfile::tempdir().unwrap();
+        let faults = format!("seed={},cut_at={}", round / 2, 40 + round * 211);
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child"])
+            .env(DIR, dir.path())
+            .env(FAULTS, &faults)
+            .output()
+            .unwrap()
+            .status;
+        assert!(!status.success(), "it was to be cut off");
+        let told = std::fs::read_to_string(dir.path().join("told"));
+        let told: usize = told.map_or(0, |n| n.parse().unwrap());
+        let engine = KvMem::open(KvMemOptions {
+            dir: Some(dir.path().join("data")),
+            segment_bytes: 1 << 16,
+            ..KvMemOptions::default()
+        })
+        .unwrap();
+        let rows = all(&engine);
+        assert!(
+            told > 0 && rows.len() > told,
+            "{} rows, told {told}, {faults}",
+            rows.len()
+        );
+        for n in 0..=told {
+            assert_eq!(rows.get(&format!("k{n}")).map(String::len), Some(n % 300));
+        }
+        engine.verify().unwrap();
+    }
+}

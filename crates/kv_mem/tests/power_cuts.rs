@@ -1,0 +1,181 @@
+//! A scripted workload is cut off at every operation of the disk; after each
+//! cut the store comes up with every acknowledged commit, and each one whole.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use common::{all, options, write};
+use porpoise_base::disk::MemDisk;
+use porpoise_kv::{CounterId, Durability, Engine, SpaceSpec};
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const STEPS: usize = 40;
+const COUNTER: CounterId = CounterId(5);
+
+/// What a run was told, before power went off.
+#[derive(Default)]
+struct Told {
+    /// The last commit that was reported durable; 0 for none.
+    durable: usize,
+    /// The last commit that was tried.
+    tried: usize,
+    /// The last id given out.
+    id: u64,
+    /// Spaces reported as created.
+    spaces: Vec<porpoise_kv::SpaceId>,
+}
+
+/// The state after so many commits.
+fn state(commits: usize) -> BTreeMap<String, String> {
+    let mut rows = BTreeMap::new();
+    for n in 1..=commits {
+        apply(n, |key, value| {
+            match value {
+                Some(value) => rows.insert(key, value),
+                None => rows.remove(&key),
+            };
+        });
+    }
+    rows
+}
+
+/// What commit `n` writes: two rows that always agree, one of its own, and a
+/// deletion; sometimes very much.
+fn apply(n: usize, mut write: impl FnMut(String, Option<String>)) {
+    write("left".to_owned(), Some(n.to_string()));
+    write("right".to_owned(), Some(n.to_string()));
+    write(format!("row{n:03}"), Some("x".repeat(n * 37 % 600)));
+    if n > 5 {
+        write(format!("row{:03}", n - 5), None);
+    }
+    if n == 20 {
+        for big in 0..3 {
+            write(format!("big{big}"), Some("y".repeat(500_000)));
+        }
+    }
+}
+
+/// Runs the script until it ends or the disk does.
+fn run(options: KvMemOptions, told: &mut Told) {
+    let wait = options.durability == Durability::Sync;
+    let Ok(engine) = KvMem::open(options) else {
+        return;
+    };
+    for n in 1..=STEPS {
+        let mut writes = Vec::new();
+        apply(n, |key, value| writes.push((key, value)));
+        let borrowed: Vec<(&str, Option<&str>)> = writes
+            .iter()
+            .map(|(k, v)| (k.as_str(), v.as_deref()))
+            .collect();
+        told.tried = n;
+        let Ok(ticket) = write(&engine, &borrowed) else {
+            return;
+        };
+        if wait && engine.wait_durable(ticket).is_err() {
+            return;
+        }
+        if wait {
+            told.durable = n;
+        }
+        if n % 6 == 0 {
+            match engine.reserve_ids(COUNTER, 30_000, 1) {
+                Ok(ids) => told.id = ids.end - 1,
+                Err(_) => return,
+            }
+        }
+        if n % 10 == 0 {
+            match engine.create_spaces(&[SpaceSpec::default()]) {
+                Ok(ids) => told.spaces.extend(ids),
+                Err(_) => return,
+            }
+        }
+        if n % 13 == 0 && engine.checkpoint().is_err() {
+            return;
+        }
+    }
+    let _ = engine.shutdown();
+}
+
+fn check(disk: &MemDisk, options: KvMemOptions, told: &Told, at: &str) {
+    // What recovery itself does must not depend on a lucky disk either.
+    let engine = KvMem::open(options.clone()).unwrap_or_else(|e| panic!("{at}: {e}"));
+    let rows = all(&engine);
+    let commits = rows.get("left").map_or(0, |n| n.parse().unwrap());
+    assert!(
+        commits >= told.durable,
+        "{at}: {commits} of {} commits",
+        told.durable
+    );
+    assert!(commits <= told.tried, "{at}");
+    assert!(
+        rows == state(commits),
+        "{at}: commit {commits} is not whole"
+    );
+    engine.verify().unwrap();
+    let next = engine.reserve_ids(COUNTER, 1, 1).unwrap();
+    assert!(next.start > told.id, "{at}: id {next:?} after {}", told.id);
+    let spaces = engine.spaces().unwrap();
+    for space in &told.spaces {
+        assert!(spaces.iter().any(|(id, _)| id == space), "{at}: {space:?}");
+    }
+    let fresh = engine.create_spaces(&[SpaceSpec::default()]).unwrap()[0];
+    assert!(told.spaces.iter().all(|space| *space < fresh), "{at}");
+    common::set(&engine, "after", "1").unwrap();
+    drop(engine);
+    // And once more, cut off right after: what was served is still there.
+    let disk = disk.after_power_cut(1);
+    let engine = KvMem::open(KvMemOptions {
+        disk: std::sync::Arc::new(disk),
+        ..options
+    });
+    let rows = all(&engine.unwrap_or_else(|e| panic!("{at}, again: {e}")));
+    assert_eq!(rows.get("after").map(String::as_str), Some("1"), "{at}");
+}
+
+fn every_cut(with: impl Fn(&MemDisk) -> KvMemOptions, step: usize) {
+    let whole = MemDisk::new();
+    let mut told = Told::default();
+    run(with(&whole), &mut told);
+    assert_eq!(told.tried, STEPS);
+    let operations = whole.operations();
+    assert!(operations > 100);
+    for cut in (1..=operations).step_by(step) {
+        let disk = MemDisk::new();
+        disk.stop_after(Some(cut));
+        let mut told = Told::default();
+        run(with(&disk), &mut told);
+        for seed in 0..2 {
+            let after = disk.after_power_cut(cut * 7 + seed);
+            check(
+                &after,
+                with(&after),
+                &told,
+                &format!("cut at {cut}, seed {seed}"),
+            );
+        }
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_at_any_cut() {
+    every_cut(options, 2);
+}
+
+#[test]
+fn in_interval_mode_a_prefix_of_whole_commits_survives() {
+    let interval = Durability::Interval(Duration::from_millis(2));
+    every_cut(
+        |disk| KvMemOptions {
+            durability: interval,
+            ..options(disk)
+        },
+        23,
+    );
+}

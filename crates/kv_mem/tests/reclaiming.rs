@@ -1,0 +1,128 @@
+//! Versions and keys go when nobody needs them; limits on memory.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use common::{all, get, key, set, stat, write};
+use porpoise_kv::{Check, Engine, Error, Full, Read};
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+
+fn live_versions(engine: &KvMem) -> u64 {
+    stat(engine, "versions_created_total") - stat(engine, "versions_reclaimed_total")
+}
+
+#[test]
+fn a_long_snapshot_keeps_only_the_versions_it_sees() {
+    let engine = KvMem::open(KvMemOptions::default()).unwrap();
+    for n in 0..100 {
+        set(&engine, &format!("k{n}"), "old").unwrap();
+    }
+    let mut long = engine.begin(Default::default()).unwrap();
+    long.pin().unwrap();
+    for round in 0..200 {
+        for n in 0..100 {
+            write(&engine, &[(&format!("k{n}"), Some(&format!("{round}")))]).unwrap();
+        }
+    }
+    engine.reclaim();
+    engine.reclaim();
+    assert_eq!(
+        live_versions(&engine),
+        200,
+        "one seen by the snapshot, one now"
+    );
+    let mut seen = 0;
+    long.get(Read::SNAPSHOT, &[key("k7")], &mut |_, value| {
+        assert_eq!(value, Some(&b"old"[..]));
+        seen += 1;
+    })
+    .unwrap();
+    assert_eq!(seen, 1);
+    drop(long);
+    engine.reclaim();
+    assert_eq!(live_versions(&engine), 100);
+    engine.verify().unwrap();
+}
+
+#[test]
+fn deleted_keys_leave_nothing_behind() {
+    let engine = KvMem::open(KvMemOptions::default()).unwrap();
+    let empty = stat(&engine, "live_bytes");
+    for n in 0..1000 {
+        set(&engine, &format!("k{n}"), "value").unwrap();
+    }
+    for n in 0..1000 {
+        write(&engine, &[(&format!("k{n}"), None)]).unwrap();
+    }
+    engine.reclaim();
+    engine.reclaim();
+    assert_eq!(stat(&engine, "keys"), 0);
+    assert_eq!(stat(&engine, "live_bytes"), empty);
+    engine.verify().unwrap();
+}
+
+/// Inserts and deletes of the same few keys race with the reclaimer.
+#[test]
+fn reviving_keys_races_with_unlinking_them() {
+    let engine = KvMem::open(KvMemOptions::default()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let engine = &engine;
+            scope.spawn(move || {
+                for n in 0..3000 {
+                    let name = format!("k{}", n % 5);
+                    let mut txn = engine.begin(Default::default()).unwrap();
+                    if (n + thread) % 2 == 0 {
+                        txn.put(key(&name), b"v", Check::FirstCommitter).unwrap();
+                    } else {
+                        txn.delete(key(&name), Check::FirstCommitter).unwrap();
+                    }
+                    txn.commit().unwrap();
+                    if n % 7 == 0 {
+                        engine.reclaim();
+                    }
+                }
+            });
+        }
+    });
+    for n in 0..5 {
+        let name = format!("k{n}");
+        set(&engine, &name, "last").unwrap();
+        assert_eq!(get(&engine, &name).as_deref(), Some("last"));
+    }
+    engine.reclaim();
+    assert_eq!(all(&engine).len(), 5);
+    assert_eq!(live_versions(&engine), 5);
+    engine.verify().unwrap();
+}
+
+#[test]
+fn at_the_memory_limit_growth_is_refused_and_deletion_makes_room() {
+    let engine = KvMem::open(KvMemOptions {
+        memory_limit: Some(1 << 20),
+        ..KvMemOptions::default()
+    })
+    .unwrap();
+    let value = "v".repeat(1000);
+    let mut written = 0;
+    let refused = loop {
+        match set(&engine, &format!("k{written}"), &value) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, Error::Full(Full::Memory)), "{refused:?}");
+    assert!(written > 500 && stat(&engine, "live_bytes") <= 1 << 20);
+    assert_eq!(get(&engine, "k0").as_deref(), Some(value.as_str()));
+    for n in 0..100 {
+        write(&engine, &[(&format!("k{n}"), None)]).unwrap();
+    }
+    engine.reclaim();
+    engine.reclaim();
+    set(&engine, "again", &value).unwrap();
+    engine.verify().unwrap();
+}

@@ -1,0 +1,143 @@
+//! From write buffer to outcome.
+//!
+//! 1. The written keys that are not held are locked, waiting for those who
+//!    have them.
+//! 2. All written keys are locked once more, in one call, together with
+//!    buffering the writes in the library. (A transaction that holds nothing
+//!    does this at once, and may wait in it.)
+//! 3. What was promised about the keys is verified by a read after that: held
+//!    keys still have the value shown under the lock; keys to be checked have
+//!    the value they had at the view. Otherwise: conflict.
+//! 4. Two-phase commit by the library, in a task that is seen through.
+//!
+//! Up to and including step 3 a failure means that nothing has changed.
+
+use crate::fault::{Failure, Fault};
+use crate::keys::frame;
+use crate::locks::{Locks, Waiter};
+use crate::reads::{BATCH_KEYS, batches, get_many};
+use crate::writes::{Final, Writes};
+use porpoise_kv::{Error, Result};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+use tikv_client::transaction::Mutation;
+use tikv_client::{Timestamp, TimestampExt};
+
+/// A commit without an outcome after this long is unknown. The library gives
+/// up by itself well before.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn mutation(f: &Final<'_>) -> Mutation {
+    match f.value {
+        Some(value) => Mutation::Put(f.key.to_vec().into(), frame(value)),
+        None => Mutation::Delete(f.key.to_vec().into()),
+    }
+}
+
+/// A key, and what its value must still be.
+struct Promise<'a> {
+    key: &'a [u8],
+    /// The value under the lock.
+    seen: Option<Option<Vec<u8>>>,
+    /// The timestamp of the view that must not be older.
+    view: Option<u64>,
+}
+
+fn promises<'a>(finals: &[Final<'a>], locks: &Locks) -> Vec<Promise<'a>> {
+    finals
+        .iter()
+        .map(|f| Promise {
+            key: f.key,
+            seen: locks
+                .get(f.key)
+                .filter(|_| !f.blind)
+                .map(|held| held.value.clone()),
+            view: f.unchanged_since,
+        })
+        .filter(|p| p.seen.is_some() || p.view.is_some())
+        .collect()
+}
+
+async fn kept(w: &Waiter<'_>, promises: &[Promise<'_>]) -> std::result::Result<bool, Failure> {
+    let all = promises.iter().map(|p| p.key.to_vec()).collect();
+    let mut by_view: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
+    for p in promises {
+        if let Some(view) = p.view {
+            by_view.entry(view).or_default().push(p.key.to_vec());
+        }
+    }
+    let now = async {
+        let ts = w.client.current_timestamp().await?;
+        get_many(w.client, &ts, all).await
+    };
+    let then = async {
+        let mut found = HashMap::new();
+        for (view, keys) in by_view {
+            let ts = Timestamp::from_version(view);
+            found.extend(get_many(w.client, &ts, keys).await?);
+        }
+        Ok(found)
+    };
+    let (now, then) = tokio::try_join!(now, then)?;
+    Ok(promises.iter().all(|p| {
+        let value = now.get(p.key);
+        p.seen.as_ref().is_none_or(|seen| seen.as_ref() == value)
+            && p.view.is_none_or(|_| then.get(p.key) == value)
+    }))
+}
+
+/// Commits `writes`, of which there is at least one.
+pub(crate) fn commit(w: &Waiter<'_>, locks: &mut Locks, writes: &Writes) -> Result<()> {
+    let finals: Vec<Final<'_>> = writes.finals().collect();
+    for f in &finals {
+        w.shared.spaces.check(f.space)?;
+    }
+    locks.settle(w)?;
+    let keys: Vec<Vec<u8>> = finals.iter().map(|f| f.key.to_vec()).collect();
+    let parts = batches(keys.clone(), BATCH_KEYS);
+    let all = || finals.iter().map(mutation).collect();
+    let promises = if locks.is_empty() && parts.len() == 1 {
+        locks.write_unheld(w, &keys, all)?;
+        promises(&finals, locks)
+    } else {
+        locks.acquire(w, keys.clone())?;
+        let mut rest = finals.as_slice();
+        for part in &parts {
+            let (now, later) = rest.split_at_checked(part.len()).unwrap_or((rest, &[]));
+            locks.write_held(w, now.iter().map(mutation).collect())?;
+            rest = later;
+        }
+        promises(&finals, locks)
+    };
+    if !promises.is_empty() {
+        let kept = w.shared.io.wait_result(w.cancel, async {
+            kept(w, &promises).await.map_err(Failure::reading)
+        })?;
+        if !kept {
+            return Err(Error::Conflict);
+        }
+    }
+    if locks.dead() {
+        return Err(Error::Conflict);
+    }
+    if let Some(reason) = w.cancel.reason() {
+        return Err(Error::Cancelled(reason));
+    }
+    let mut locked = keys;
+    locked.extend(locks.keys().cloned());
+    send(w, locks, locked)
+}
+
+fn send(w: &Waiter<'_>, locks: &mut Locks, locked: Vec<Vec<u8>>) -> Result<()> {
+    let Some(holder) = locks.take() else {
+        return Err(Error::Ended);
+    };
+    let task = w.shared.io.handle().spawn(holder.commit(locked));
+    let failure = match w.shared.io.within(PATIENCE, task) {
+        Some(Ok(Ok(()))) => return Ok(()),
+        Some(Ok(Err(failure))) => failure,
+        Some(Err(e)) => Failure::new(Fault::Undetermined, format!("the TiKV client failed: {e}")),
+        None => Failure::new(Fault::Undetermined, "no answer in 120 s"),
+    };
+    Err(failure.committing())
+}

@@ -1,0 +1,399 @@
+//! The contract's engine: connecting, and what all transactions share.
+
+use crate::fault::Failure;
+use crate::io::{Io, Waited};
+use crate::keys::Layout;
+use crate::meta;
+use crate::txn::{LONGEST_KEY, TikvTxn};
+use parking_lot::RwLock;
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::{
+    Capabilities, CounterId, DurableListener, Engine, Error, Limits, Result, SpaceId, SpaceSpec,
+    Stat, Ticket, Txn, TxnOptions,
+};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tikv_client::{Config, TransactionClient};
+
+/// A value at most: what a part of a blob may have, far below TiKV's limit of
+/// 8 MiB for one entry of its log.
+const LARGEST_VALUE: usize = 1 << 20;
+/// Keys and values of one transaction. They stand in memory several times
+/// over while it commits.
+const LARGEST_TRANSACTION: usize = 100 << 20;
+/// Answers beyond this are refused by the client.
+const LARGEST_MESSAGE: usize = 64 << 20;
+
+/// How to find and use a cluster.
+#[derive(Clone, Debug)]
+pub struct KvTikvOptions {
+    /// Addresses of the placement drivers, `HOST:PORT`.
+    pub endpoints: Vec<String>,
+    /// Whose data of the cluster: servers with the same number share spaces,
+    /// others do not see each other.
+    pub tenant: u32,
+    /// How long [`KvTikv::connect`] tries.
+    pub connect_timeout: Duration,
+    /// How long one request may take. More than the store's own wait for a
+    /// lock (`wait-for-lock-timeout`, 1 s).
+    pub request_timeout: Duration,
+    /// How long a commit waits for locks of others on keys that it has not
+    /// locked before.
+    pub commit_lock_wait: Duration,
+    /// Clients to spread transactions over; each has one channel per store.
+    pub connections: usize,
+    /// Threads that drive the network.
+    pub threads: usize,
+}
+
+impl Default for KvTikvOptions {
+    fn default() -> KvTikvOptions {
+        KvTikvOptions {
+            endpoints: Vec::new(),
+            tenant: 0,
+            connect_timeout: Duration::from_secs(5),
+            request_timeout: Duration::from_secs(6),
+            commit_lock_wait: Duration::from_secs(5),
+            connections: 2,
+            threads: 2,
+        }
+    }
+}
+
+/// A figure that only grows.
+#[derive(Default)]
+pub(crate) struct Meter(AtomicU64);
+
+impl Meter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+}
+
+/// What the metrics page shows.
+#[derive(Default)]
+pub(crate) struct Meters {
+    pub(crate) commits: Meter,
+    pub(crate) conflicts: Meter,
+    pub(crate) unknown: Meter,
+    pub(crate) deadlocks: Meter,
+    pub(crate) lock_timeouts: Meter,
+    pub(crate) lock_retries: Meter,
+    pub(crate) heartbeats_failed: Meter,
+    pub(crate) keys_read: Meter,
+}
+
+/// The spaces that this server knows of, with what stands in front of their
+/// keys.
+pub(crate) struct Spaces(RwLock<HashMap<SpaceId, Arc<[u8]>>>);
+
+impl Spaces {
+    fn new(layout: &Layout) -> Spaces {
+        let catalog = (0..SpaceId::FIRST_FREE.0).map(|id| {
+            let prefix = layout.rows(SpaceId(id), &SpaceSpec::default());
+            (SpaceId(id), Arc::from(prefix))
+        });
+        Spaces(RwLock::new(catalog.collect()))
+    }
+
+    fn get(&self, space: SpaceId) -> Option<Arc<[u8]>> {
+        self.0.read().get(&space).cloned()
+    }
+
+    pub(crate) fn insert(&self, space: SpaceId, spec: SpaceSpec, layout: &Layout) {
+        let prefix = Arc::from(layout.rows(space, &spec));
+        self.0.write().insert(space, prefix);
+    }
+
+    pub(crate) fn forget(&self, space: SpaceId) {
+        self.0.write().remove(&space);
+    }
+
+    /// Whether a space that was written to is still there.
+    pub(crate) fn check(&self, space: SpaceId) -> Result<()> {
+        if self.0.read().contains_key(&space) {
+            Ok(())
+        } else {
+            Err(Error::NoSuchSpace(space))
+        }
+    }
+}
+
+/// What the engine and its transactions share.
+pub(crate) struct Shared {
+    pub(crate) io: Io,
+    clients: Vec<TransactionClient>,
+    next_client: AtomicUsize,
+    pub(crate) layout: Layout,
+    pub(crate) spaces: Spaces,
+    pub(crate) limits: Limits,
+    pub(crate) commit_lock_wait: Duration,
+    pub(crate) meters: Meters,
+    /// Lock calls that wait in the store although their deadline has passed.
+    pub(crate) abandoned: Arc<AtomicUsize>,
+    pub(crate) meta_turn: tokio::sync::Mutex<()>,
+    closed: AtomicBool,
+}
+
+impl Shared {
+    /// A client, in turn.
+    pub(crate) fn client(&self) -> TransactionClient {
+        let n = self.next_client.fetch_add(1, Ordering::Relaxed);
+        let mut turn = self.clients.iter().cycle().skip(n % self.clients.len());
+        match turn.next() {
+            Some(client) => client.clone(),
+            None => unreachable!("connecting makes at least one client"),
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// What stands in front of every key of a space; asks the cluster about
+    /// spaces not known here.
+    pub(crate) fn prefix(&self, space: SpaceId, cancel: &Cancel) -> Result<Arc<[u8]>> {
+        if let Some(prefix) = self.spaces.get(space) {
+            return Ok(prefix);
+        }
+        let client = self.client();
+        let found = self
+            .io
+            .wait_result(cancel, meta::spec(&client, &self.layout, space))?;
+        let Some(spec) = found else {
+            return Err(Error::NoSuchSpace(space));
+        };
+        self.spaces.insert(space, spec, &self.layout);
+        self.spaces.get(space).ok_or(Error::NoSuchSpace(space))
+    }
+}
+
+/// The engine on a TiKV cluster.
+pub struct KvTikv {
+    shared: Arc<Shared>,
+}
+
+async fn clients(options: &KvTikvOptions) -> tikv_client::Result<Vec<TransactionClient>> {
+    let config = Config::default()
+        .with_timeout(options.request_timeout)
+        .with_grpc_max_decoding_message_size(LARGEST_MESSAGE);
+    let mut clients = Vec::new();
+    for _ in 0..options.connections.max(1) {
+        let endpoints = options.endpoints.clone();
+        clients.push(TransactionClient::new_with_config(endpoints, config.clone()).await?);
+    }
+    Ok(clients)
+}
+
+/// Tries until it works; the last failure is kept in `last`.
+async fn keep_trying(options: &KvTikvOptions, last: &mut String) -> Vec<TransactionClient> {
+    loop {
+        match clients(options).await {
+            Ok(clients) => return clients,
+            Err(e) => *last = e.to_string(),
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+impl KvTikv {
+    /// Connects to a cluster, checks the version of the key layout (a new
+    /// cluster gets [`crate::KEY_FORMAT_VERSION`]), and takes up what an
+    /// interrupted drop of spaces has left.
+    ///
+    /// Must not be called from a thread that runs tokio tasks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] when no placement driver or no store answers
+    /// within `connect_timeout`, and when the cluster's key layout is newer
+    /// than this program; the text names the endpoints or the version.
+    pub fn connect(options: KvTikvOptions) -> Result<KvTikv> {
+        let io = Io::new(options.threads)?;
+        let deadline = Instant::now() + options.connect_timeout;
+        let never = Cancel::new();
+        let named = options.endpoints.join(", ");
+        let mut last = String::from("no answer");
+        let connecting = keep_trying(&options, &mut last);
+        let clients = match io.wait(&never, Some(deadline), connecting) {
+            Waited::Done(clients) => clients,
+            Waited::Deadline | Waited::Cancelled(_) => {
+                return Err(Error::Unavailable(format!(
+                    "no placement driver of a TiKV cluster could be reached at {named} within \
+                     {:?}: {last}",
+                    options.connect_timeout
+                )));
+            }
+        };
+        let layout = Layout::new(options.tenant);
+        let shared = Arc::new(Shared {
+            io,
+            clients,
+            next_client: AtomicUsize::new(0),
+            spaces: Spaces::new(&layout),
+            layout,
+            limits: Limits {
+                key: LONGEST_KEY,
+                value: LARGEST_VALUE,
+                transaction: LARGEST_TRANSACTION,
+            },
+            commit_lock_wait: options.commit_lock_wait,
+            meters: Meters::default(),
+            abandoned: Arc::default(),
+            meta_turn: tokio::sync::Mutex::new(()),
+            closed: AtomicBool::new(false),
+        });
+        let client = shared.client();
+        let opening = meta::open(&client, &shared.layout, options.tenant);
+        // A little longer: the placement driver has answered, so the store may.
+        let deadline = deadline.max(Instant::now() + options.request_timeout);
+        match shared.io.wait(&never, Some(deadline), opening) {
+            Waited::Done(result) => result?,
+            Waited::Deadline | Waited::Cancelled(_) => {
+                return Err(Error::Unavailable(format!(
+                    "the placement driver at {named} answers, its stores do not"
+                )));
+            }
+        }
+        let layout = shared.layout.clone();
+        shared.io.handle().spawn(async move {
+            if let Err(e) = meta::sweep(&client, &layout).await {
+                tracing::warn!("rows of dropped spaces remain until the next start: {e}");
+            }
+        });
+        Ok(KvTikv { shared })
+    }
+
+    fn open(&self) -> Result<&Arc<Shared>> {
+        if self.shared.is_closed() {
+            return Err(Error::Unavailable("the engine has been shut down".into()));
+        }
+        Ok(&self.shared)
+    }
+}
+
+impl Engine for KvTikv {
+    fn name(&self) -> &'static str {
+        "tikv"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            serializable: false,
+            range_validation: false,
+            share_locks: false,
+            nowait: false,
+            skip_locked: false,
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        self.shared.limits
+    }
+
+    fn begin(&self, options: TxnOptions) -> Result<Box<dyn Txn>> {
+        Ok(Box::new(TikvTxn::new(self.open()?.clone(), options)?))
+    }
+
+    fn create_spaces(&self, specs: &[SpaceSpec]) -> Result<Vec<SpaceId>> {
+        self.open()?.create_spaces(specs)
+    }
+
+    fn drop_spaces(&self, spaces: &[SpaceId]) -> Result<()> {
+        self.open()?.drop_spaces(spaces)
+    }
+
+    fn spaces(&self) -> Result<Vec<(SpaceId, SpaceSpec)>> {
+        self.open()?.all_spaces()
+    }
+
+    fn reserve_ids(&self, counter: CounterId, count: u64, at_least: u64) -> Result<Range<u64>> {
+        self.open()?.reserve_ids(counter, count, at_least)
+    }
+
+    fn return_ids(&self, counter: CounterId, unused: Range<u64>) -> Result<bool> {
+        self.open()?.return_ids(counter, unused)
+    }
+
+    fn next_id(&self, counter: CounterId) -> Result<u64> {
+        self.open()?.next_id(counter)
+    }
+
+    fn set_next_id(&self, counter: CounterId, next: u64) -> Result<()> {
+        self.open()?.set_next_id(counter, next)
+    }
+
+    fn durable_mark(&self) -> Ticket {
+        Ticket(u64::MAX)
+    }
+
+    fn wait_durable(&self, _ticket: Ticket) -> Result<()> {
+        Ok(())
+    }
+
+    fn subscribe(&self, _listener: Arc<dyn DurableListener>) {
+        // Nothing is ever waited for: every commit is durable when acknowledged.
+    }
+
+    fn stats(&self) -> Vec<Stat> {
+        let m = &self.shared.meters;
+        let counter = |name, help, meter: &Meter| Stat {
+            name,
+            help,
+            counter: true,
+            value: meter.0.load(Ordering::Relaxed),
+        };
+        vec![
+            counter("commits_total", "Transactions committed.", &m.commits),
+            counter(
+                "conflicts_total",
+                "Commits refused for a newer row.",
+                &m.conflicts,
+            ),
+            counter(
+                "unknown_total",
+                "Commits whose outcome is unknown.",
+                &m.unknown,
+            ),
+            counter(
+                "deadlocks_total",
+                "Transactions ended by a deadlock.",
+                &m.deadlocks,
+            ),
+            counter(
+                "lock_timeouts_total",
+                "Lock waits that ran out.",
+                &m.lock_timeouts,
+            ),
+            counter(
+                "lock_retries_total",
+                "Lock requests repeated.",
+                &m.lock_retries,
+            ),
+            counter(
+                "heartbeats_failed_total",
+                "Transactions ended because their locks may have expired.",
+                &m.heartbeats_failed,
+            ),
+            counter(
+                "keys_read_total",
+                "Keys looked up in the cluster.",
+                &m.keys_read,
+            ),
+        ]
+    }
+
+    fn shutdown(&self) -> Result<()> {
+        self.shared.closed.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        failure.reading()
+    }
+}

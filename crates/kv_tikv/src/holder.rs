@@ -1,0 +1,222 @@
+//! One transaction of the library, and everything that must happen to it.
+//!
+//! The library's `Transaction` wants to be used by one caller at a time and
+//! to see each of its calls through: its calls run in tasks of their own, so
+//! that abandoning one leaves locks behind that nobody knows of. So it lives
+//! behind an async mutex here, each call is a task that is waited for sooner
+//! or later, and heartbeats take their turn between calls.
+//!
+//! Invariants:
+//! 1. At most one call is pending, and none is started before its outcome was
+//!    taken in.
+//! 2. A holder is either committed or released, and release waits for the
+//!    pending call first: what it locked is rolled back, too.
+//! 3. A failed heartbeat marks the holder dead for good; a dead one is not
+//!    committed.
+//!
+//! The lock that matters to others is the one on the primary key: whoever
+//! meets another lock of the transaction asks for the state of that one. Its
+//! time to live counts from the *start* of the transaction (20 s, heartbeats
+//! prolong it), which is why [`Holder::stale`] ones without locks are replaced
+//! rather than used.
+
+use crate::fault::{Failure, Fault};
+use crate::orphans;
+use crate::reads::REGION;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use tikv_client::transaction::{HeartbeatOption, Mutation};
+use tikv_client::{
+    Backoff, CheckLevel, RetryOptions, TimestampExt, Transaction, TransactionClient,
+    TransactionOptions,
+};
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+use tokio::task::{AbortHandle, JoinHandle};
+
+/// How often a transaction that may hold locks says that it lives.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// One attempt a call: the waiting is ours, at most about 1 s of it is the
+/// store's.
+const ONE_ATTEMPT: Backoff = Backoff::no_jitter_backoff(1, 1, 0);
+
+/// What to ask of the library.
+pub(crate) enum Call {
+    /// Lock the keys and return their values.
+    Lock(Vec<Vec<u8>>),
+    /// Lock the keys and buffer the writes.
+    Write(Vec<Mutation>),
+}
+
+/// The framed values of the keys that exist, of [`Call::Lock`] only.
+pub(crate) type Outcome = Result<HashMap<Vec<u8>, Vec<u8>>, Failure>;
+
+/// Stands in the task of a call. The count is of calls that nobody waits for
+/// any more and that still wait in the store.
+struct Running {
+    abandoned: AtomicBool,
+    count: Arc<AtomicUsize>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if *self.abandoned.get_mut() {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// A transaction of the library.
+pub(crate) struct Holder {
+    client: TransactionClient,
+    slot: Arc<Mutex<Transaction>>,
+    pending: Option<JoinHandle<Outcome>>,
+    running: Weak<Running>,
+    started: Instant,
+    dead: Arc<AtomicBool>,
+    beat: AbortHandle,
+}
+
+async fn heartbeats(slot: Arc<Mutex<Transaction>>, dead: Arc<AtomicBool>) {
+    loop {
+        tokio::time::sleep(HEARTBEAT).await;
+        let beat = slot.lock().await.send_heart_beat().await;
+        match beat {
+            Ok(_) | Err(tikv_client::Error::NoPrimaryKey) => {}
+            Err(e) => {
+                tracing::warn!("a transaction's heartbeat failed, it cannot commit: {e}");
+                dead.store(true, Ordering::Release);
+                return;
+            }
+        }
+    }
+}
+
+impl Holder {
+    /// Begins a transaction, at a start timestamp of now.
+    pub(crate) async fn begin(client: TransactionClient) -> Result<Holder, Failure> {
+        let options = TransactionOptions::new_pessimistic()
+            .drop_check(CheckLevel::None)
+            .heartbeat_option(HeartbeatOption::NoHeartbeat)
+            .retry_options(RetryOptions {
+                region_backoff: REGION,
+                lock_backoff: ONE_ATTEMPT,
+            });
+        let started = Instant::now();
+        let transaction = client.begin_with_options(options).await?;
+        let slot = Arc::new(Mutex::new(transaction));
+        let dead = Arc::new(AtomicBool::new(false));
+        let beat = tokio::spawn(heartbeats(slot.clone(), dead.clone())).abort_handle();
+        Ok(Holder {
+            client,
+            slot,
+            pending: None,
+            running: Weak::new(),
+            started,
+            dead,
+            beat,
+        })
+    }
+
+    /// Too old to take its first lock: that would expire soon.
+    pub(crate) fn stale(&self) -> bool {
+        self.started.elapsed() > HEARTBEAT
+    }
+
+    /// Its locks may have expired.
+    pub(crate) fn dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
+    /// Starts a call; there must be none pending.
+    pub(crate) fn start(&mut self, handle: &Handle, call: Call, abandoned: &Arc<AtomicUsize>) {
+        let slot = self.slot.clone();
+        let running = Arc::new(Running {
+            abandoned: AtomicBool::new(false),
+            count: abandoned.clone(),
+        });
+        self.running = Arc::downgrade(&running);
+        self.pending = Some(handle.spawn(async move {
+            let _running = running;
+            let mut transaction = slot.lock().await;
+            match call {
+                Call::Lock(keys) => {
+                    let pairs = transaction.batch_get_for_update(keys).await?;
+                    Ok(pairs.into_iter().map(|p| (Vec::from(p.0), p.1)).collect())
+                }
+                Call::Write(mutations) => {
+                    transaction.batch_mutate(mutations).await?;
+                    Ok(HashMap::new())
+                }
+            }
+        }));
+    }
+
+    /// The call that was started and not taken in.
+    pub(crate) fn pending(&mut self) -> Option<&mut JoinHandle<Outcome>> {
+        self.pending.as_mut()
+    }
+
+    /// Nobody waits for the pending call any more.
+    pub(crate) fn abandon(&self) {
+        if let Some(running) = self.running.upgrade()
+            && !running.abandoned.swap(true, Ordering::AcqRel)
+        {
+            running.count.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The pending call has ended.
+    pub(crate) fn ended(&mut self) {
+        self.pending = None;
+    }
+
+    /// Rolls back in the background.
+    pub(crate) fn release(self, handle: &Handle) -> JoinHandle<()> {
+        self.beat.abort();
+        handle.spawn(async move {
+            if let Some(pending) = self.pending {
+                let _ = pending.await;
+            }
+            if let Err(e) = self.slot.lock().await.rollback().await {
+                tracing::warn!("rolling back failed; the locks will expire: {e}");
+            }
+        })
+    }
+
+    /// Commits what was buffered. `keys` are all that it locked.
+    pub(crate) async fn commit(self, keys: Vec<Vec<u8>>) -> Result<(), Failure> {
+        self.beat.abort();
+        let mut transaction = self.slot.lock().await;
+        let Err(e) = transaction.commit().await else {
+            return Ok(());
+        };
+        let failure = Failure::from(e);
+        if failure.committing_is_refused() {
+            let owner = transaction.start_timestamp().version();
+            give_up(&self.client, owner, &keys).await;
+        }
+        Err(failure)
+    }
+}
+
+/// Removes what a refused commit prewrote, which the library's own rollback of
+/// a pessimistic transaction leaves to expire. Had the primary been committed
+/// after all, the same requests would complete the commit.
+async fn give_up(client: &TransactionClient, owner: u64, keys: &[Vec<u8>]) {
+    let (start, end) = orphans::span(keys);
+    if let Err(e) = orphans::rollback(client, owner, &start, &end).await {
+        tracing::warn!("removing a refused commit's locks failed; they will expire: {e}");
+    }
+}
+
+/// The outcome of a call's task; a panic in the library is a failure as well.
+pub(crate) fn outcome(joined: Result<Outcome, tokio::task::JoinError>) -> Outcome {
+    joined.unwrap_or_else(|e| {
+        let text = format!("the TiKV client failed: {e}");
+        Err(Failure::new(Fault::Away, text))
+    })
+}

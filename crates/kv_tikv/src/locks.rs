@@ -1,0 +1,283 @@
+//! The set of held keys, and waiting for more.
+//!
+//! TiKV waits for a lock itself, for about 1 s, then says that it is taken;
+//! the library is told to try once, and the loop here goes on until the
+//! deadline. Where a lock was released by a commit, TiKV refuses with a write
+//! conflict, because the lock was asked for at an older timestamp: the loop
+//! asks again at a new one.
+//!
+//! A call whose deadline has passed goes on waiting in the store for up to
+//! 1 s, and may be found there as one side of a deadlock that is none. So
+//! while this server has such calls, a deadlock is believed only when it is
+//! still there when they have ended.
+//!
+//! Invariants:
+//! 1. `held` has exactly the keys of calls that succeeded; they are not passed
+//!    to [`Call::Lock`] again.
+//! 2. A held key's value does not change while the lock stands, so it is
+//!    remembered with the number of views taken when the grant was taken in: a
+//!    view taken later cannot be older than the value.
+
+use crate::engine::Shared;
+use crate::fault::{Failure, Fault};
+use crate::holder::{Call, Holder, Outcome, outcome};
+use crate::io::Waited;
+use crate::orphans;
+use crate::reads;
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::{Error, Result};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tikv_client::TransactionClient;
+use tikv_client::transaction::Mutation;
+
+/// What a refusal that came faster than the store's own waiting costs.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Longer than a call goes on after its deadline.
+const DOUBT: Duration = Duration::from_millis(1500);
+/// A lock that is free is granted even if the deadline is this near.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// A lock that the transaction has.
+pub(crate) struct Held {
+    /// The newest committed value, framed.
+    pub(crate) value: Option<Vec<u8>>,
+    /// Views taken before the grant was taken in.
+    pub(crate) views: u64,
+    /// Whether the value differs from that at view number `views`.
+    pub(crate) newer: Option<bool>,
+}
+
+/// For whom and how long to wait.
+pub(crate) struct Waiter<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) client: &'a TransactionClient,
+    pub(crate) cancel: &'a Cancel,
+    pub(crate) deadline: Instant,
+    /// Views taken so far.
+    pub(crate) views: u64,
+}
+
+impl Waiter<'_> {
+    fn wait<F: Future>(&self, deadline: Instant, future: F) -> Result<F::Output> {
+        match self.shared.io.wait(self.cancel, Some(deadline), future) {
+            Waited::Done(value) => Ok(value),
+            Waited::Deadline => {
+                self.shared.meters.lock_timeouts.add(1);
+                Err(Error::LockTimeout)
+            }
+            Waited::Cancelled(reason) => Err(Error::Cancelled(reason)),
+        }
+    }
+
+    /// A lock call failed: `Ok` to try again.
+    fn again(
+        &self,
+        failure: Failure,
+        began: Instant,
+        deadlocked: &mut Option<Instant>,
+        keys: &[Vec<u8>],
+    ) -> Result<()> {
+        match failure.fault {
+            Fault::Busy | Fault::Conflict => {}
+            Fault::Deadlock => {
+                let since = *deadlocked.get_or_insert_with(Instant::now);
+                if self.shared.abandoned.load(Ordering::Acquire) == 0 || since.elapsed() > DOUBT {
+                    self.shared.meters.deadlocks.add(1);
+                    return Err(Error::Deadlock);
+                }
+            }
+            _ => {
+                tracing::debug!("a lock was refused: {failure}");
+                return Err(failure.locking());
+            }
+        }
+        self.shared.meters.lock_retries.add(1);
+        if Instant::now() >= self.deadline {
+            self.shared.meters.lock_timeouts.add(1);
+            return Err(Error::LockTimeout);
+        }
+        if let Some(owner) = failure.orphan {
+            let (start, end) = orphans::span(keys);
+            let removed = orphans::remove(self.client, owner, &start, &end);
+            return self.wait(self.deadline, removed)?.map_err(Failure::reading);
+        }
+        if failure.fault != Fault::Conflict && began.elapsed() < 2 * PAUSE {
+            self.wait(self.deadline, async { tokio::time::sleep(PAUSE).await })?;
+        }
+        Ok(())
+    }
+}
+
+/// The locks of one transaction.
+#[derive(Default)]
+pub(crate) struct Locks {
+    held: HashMap<Vec<u8>, Held>,
+    holder: Option<Holder>,
+    /// The keys of the pending call.
+    asked: Vec<Vec<u8>>,
+}
+
+impl Locks {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&Held> {
+        self.held.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Held> {
+        self.held.get_mut(key)
+    }
+
+    /// Whether nothing is held.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.held.keys()
+    }
+
+    /// Whether what is held may have expired.
+    pub(crate) fn dead(&self) -> bool {
+        self.holder.as_ref().is_some_and(Holder::dead)
+    }
+
+    /// Gives up the library's transaction, for commit or release.
+    pub(crate) fn take(&mut self) -> Option<Holder> {
+        self.held.clear();
+        self.holder.take()
+    }
+
+    fn taken_in(&mut self, views: u64, result: Outcome) -> Outcome {
+        let asked = std::mem::take(&mut self.asked);
+        if let Some(holder) = &mut self.holder {
+            holder.ended();
+        }
+        let mut values = result?;
+        for key in asked {
+            let held = Held {
+                value: values.remove(&key),
+                views,
+                newer: None,
+            };
+            self.held.entry(key).or_insert(held);
+        }
+        Ok(values)
+    }
+
+    /// Takes in the call that a passed deadline has left behind.
+    pub(crate) fn settle(&mut self, w: &Waiter<'_>) -> Result<()> {
+        let Some(pending) = self.holder.as_mut().and_then(Holder::pending) else {
+            return Ok(());
+        };
+        let joined = w.wait(w.deadline.max(Instant::now() + GRACE), pending)?;
+        // Its failure was reported as the time-out that it was.
+        let _ = self.taken_in(w.views, outcome(joined));
+        Ok(())
+    }
+
+    /// A library transaction that can take locks.
+    fn holder(&mut self, w: &Waiter<'_>) -> Result<&mut Holder> {
+        if self.held.is_empty()
+            && self.holder.as_ref().is_some_and(Holder::stale)
+            && let Some(old) = self.holder.take()
+        {
+            old.release(w.shared.io.handle());
+        }
+        if self.holder.is_none() {
+            let begun = Holder::begin(w.client.clone());
+            let deadline = w.deadline.max(Instant::now() + GRACE);
+            let begun = w.wait(deadline, begun)?;
+            self.holder = Some(begun.map_err(Failure::reading)?);
+        }
+        match &mut self.holder {
+            Some(holder) if !holder.dead() => Ok(holder),
+            _ => Err(Error::Conflict),
+        }
+    }
+
+    /// Makes one call and waits for it, until the deadline.
+    fn call(&mut self, w: &Waiter<'_>, call: Call, asked: Vec<Vec<u8>>) -> Result<Outcome> {
+        let holder = self.holder(w)?;
+        holder.start(w.shared.io.handle(), call, &w.shared.abandoned);
+        self.asked = asked;
+        let deadline = w.deadline.max(Instant::now() + GRACE);
+        let Some(pending) = self.holder.as_mut().and_then(Holder::pending) else {
+            return Err(Error::Ended);
+        };
+        match w.wait(deadline, pending) {
+            Ok(joined) => Ok(self.taken_in(w.views, outcome(joined))),
+            Err(e) => {
+                if let Some(holder) = &self.holder {
+                    holder.abandon();
+                }
+                // The store may still grant it. Where nothing else is held,
+                // that must not keep others waiting.
+                if self.held.is_empty()
+                    && let Some(holder) = self.take()
+                {
+                    holder.release(w.shared.io.handle());
+                }
+                Err(e)
+            }
+        }
+    }
+
+    /// Locks those of `keys` that are not held. They must be sorted.
+    pub(crate) fn acquire(&mut self, w: &Waiter<'_>, keys: Vec<Vec<u8>>) -> Result<()> {
+        self.settle(w)?;
+        let mut deadlocked = None;
+        for mut batch in reads::batches(keys, reads::FIRST_KEYS) {
+            loop {
+                batch.retain(|key| !self.held.contains_key(key));
+                if batch.is_empty() {
+                    break;
+                }
+                let began = Instant::now();
+                match self.call(w, Call::Lock(batch.clone()), batch.clone())? {
+                    Ok(_) => break,
+                    Err(failure) => w.again(failure, began, &mut deadlocked, &batch)?,
+                }
+                self.settle(w)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks and buffers writes of a transaction that holds nothing yet,
+    /// waiting as [`Locks::acquire`] does.
+    pub(crate) fn write_unheld(
+        &mut self,
+        w: &Waiter<'_>,
+        keys: &[Vec<u8>],
+        mutations: impl Fn() -> Vec<Mutation>,
+    ) -> Result<()> {
+        let mut deadlocked = None;
+        loop {
+            let began = Instant::now();
+            match self.write_once(w, mutations())? {
+                Ok(_) => return Ok(()),
+                Err(failure) => w.again(failure, began, &mut deadlocked, keys)?,
+            }
+        }
+    }
+
+    /// Locks once more and buffers writes, one call, without a second try: a
+    /// failure may have lost locks.
+    pub(crate) fn write_held(&mut self, w: &Waiter<'_>, mutations: Vec<Mutation>) -> Result<()> {
+        let outcome = self.write_once(w, mutations)?;
+        outcome.map(|_| ()).map_err(|failure| {
+            if failure.fault == Fault::Deadlock {
+                w.shared.meters.deadlocks.add(1);
+            }
+            match failure.locking() {
+                Error::LockTimeout => Error::Conflict,
+                e => e,
+            }
+        })
+    }
+
+    fn write_once(&mut self, w: &Waiter<'_>, mutations: Vec<Mutation>) -> Result<Outcome> {
+        self.call(w, Call::Write(mutations), Vec::new())
+    }
+}

@@ -1,0 +1,367 @@
+//! Spaces and counters: what the cluster keeps about itself, changed by small
+//! transactions of the library's optimistic kind.
+//!
+//! Such a transaction reads the keys it will write and writes them; TiKV
+//! refuses it when one of them was changed in between, and it is run again.
+//! Ids stay unique when an outcome is unknown: reserving once more gives
+//! higher ones.
+//!
+//! Dropping a space first removes its specification and notes it among the
+//! dropped ones, in one transaction; then its rows are deleted in batches, and
+//! the note goes last. Rows are deleted by transactions, not by
+//! `unsafe_destroy_range`: that also destroys primary locks and commit records
+//! by which commits in other spaces are decided. A server that finds a note
+//! when it connects finishes the work.
+
+use crate::engine::Shared;
+use crate::fault::{Failure, Fault};
+use crate::keys::{
+    KEY_FORMAT_VERSION, Layout, end_of, frame_spec, frame_u64, frame_version, unframe_spec,
+    unframe_u64, unframe_version,
+};
+use crate::orphans;
+use crate::reads::{REGION, page, page_of_keys};
+use porpoise_kv::{CounterId, Error, Full, Result, SpaceId, SpaceSpec};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+use tikv_client::transaction::Mutation;
+use tikv_client::{Backoff, CheckLevel, Key, RetryOptions, TransactionClient, TransactionOptions};
+
+/// How long a change is tried again.
+const PATIENCE: Duration = Duration::from_secs(45);
+/// Rows that one transaction of a drop deletes at most.
+const DELETE_BATCH: u32 = 1000;
+/// Entries of one page of specifications.
+const PAGE: u32 = 512;
+
+fn options() -> TransactionOptions {
+    TransactionOptions::new_optimistic()
+        .drop_check(CheckLevel::None)
+        .retry_options(RetryOptions {
+            region_backoff: REGION,
+            lock_backoff: Backoff::no_jitter_backoff(2, 500, 16),
+        })
+}
+
+/// One run of [`change`]: `Err(Ok(failure))` may be tried again.
+async fn change_once<T>(
+    client: &TransactionClient,
+    keys: &[Vec<u8>],
+    decide: &mut impl FnMut(&[Option<Vec<u8>>]) -> Result<(Vec<Mutation>, T)>,
+) -> std::result::Result<T, std::result::Result<Failure, Error>> {
+    let away = |e: tikv_client::Error| Err(Failure::from(e).reading());
+    let mut txn = client.begin_with_options(options()).await.map_err(away)?;
+    let mut values: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
+    let found = match txn.batch_get(keys.to_vec()).await {
+        Ok(found) => found,
+        Err(e) => {
+            let failure = Failure::from(e);
+            let _ = txn.rollback().await;
+            return Err(match failure.orphan {
+                Some(_) => Ok(failure),
+                None => Err(failure.reading()),
+            });
+        }
+    };
+    for pair in found {
+        let key: &[u8] = (&pair.0).into();
+        let at = keys.iter().position(|k| k == key);
+        if let Some(value) = at.and_then(|i| values.get_mut(i)) {
+            *value = Some(pair.1);
+        }
+    }
+    let (mutations, result) = decide(&values).map_err(Err)?;
+    if mutations.is_empty() {
+        let _ = txn.rollback().await;
+        return Ok(result);
+    }
+    txn.batch_mutate(mutations).await.map_err(away)?;
+    let Err(e) = txn.commit().await else {
+        return Ok(result);
+    };
+    let failure = Failure::from(e);
+    if failure.committing_is_refused() {
+        let _ = txn.rollback().await;
+        return Err(Ok(failure));
+    }
+    Err(Err(failure.committing()))
+}
+
+/// Reads `keys`, lets `decide` turn their values into writes of some of them
+/// and a result, and commits; again and again while others are faster.
+async fn change<T>(
+    client: &TransactionClient,
+    keys: Vec<Vec<u8>>,
+    mut decide: impl FnMut(&[Option<Vec<u8>>]) -> Result<(Vec<Mutation>, T)>,
+) -> Result<T> {
+    let give_up = Instant::now() + PATIENCE;
+    let mut pause = Duration::from_millis(2);
+    loop {
+        match change_once(client, &keys, &mut decide).await {
+            Ok(result) => return Ok(result),
+            Err(Err(e)) => return Err(e),
+            Err(Ok(failure)) if Instant::now() > give_up => return Err(failure.reading()),
+            Err(Ok(failure)) => {
+                if let Some(owner) = failure.orphan {
+                    let (start, end) = orphans::span(&keys);
+                    let removed = orphans::remove(client, owner, &start, &end).await;
+                    removed.map_err(Failure::reading)?;
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_millis(200));
+            }
+        }
+    }
+}
+
+fn put(key: Vec<u8>, value: Vec<u8>) -> Mutation {
+    Mutation::Put(Key::from(key), value)
+}
+
+fn delete(key: Vec<u8>) -> Mutation {
+    Mutation::Delete(Key::from(key))
+}
+
+fn value(values: &[Option<Vec<u8>>], i: usize) -> Option<&[u8]> {
+    values.get(i).and_then(Option::as_deref)
+}
+
+/// Writes the layout version into a new cluster, or checks that of an old one.
+pub(crate) async fn open(client: &TransactionClient, layout: &Layout, tenant: u32) -> Result<()> {
+    let key = layout.version();
+    change(client, vec![key.clone()], |values| match value(values, 0) {
+        None => Ok((
+            vec![put(key.clone(), frame_version(KEY_FORMAT_VERSION))],
+            (),
+        )),
+        Some(found) => match unframe_version(found)? {
+            KEY_FORMAT_VERSION => Ok((Vec::new(), ())),
+            found => Err(Error::Unavailable(format!(
+                "the data of tenant {tenant} in this cluster has key layout version {found}; \
+                 this program reads and writes version {KEY_FORMAT_VERSION}"
+            ))),
+        },
+    })
+    .await
+}
+
+/// All entries of a range of specifications.
+async fn specs(
+    client: &TransactionClient,
+    layout: &Layout,
+    (mut start, end): (Vec<u8>, Vec<u8>),
+) -> Result<Vec<(SpaceId, SpaceSpec)>> {
+    let away = |f: Failure| f.reading();
+    let ts = client.current_timestamp().await;
+    let ts = ts.map_err(|e| Failure::from(e).reading())?;
+    let mut out = Vec::new();
+    loop {
+        let found = page(client, &ts, start.clone(), end.clone(), PAGE, false).await;
+        let found = found.map_err(away)?;
+        let full = found.len() == PAGE as usize;
+        for (key, value) in found {
+            let Some(space) = layout.space_of_meta(&key) else {
+                return Err(Error::Corrupt("a malformed key among the spaces".into()));
+            };
+            out.push((space, unframe_spec(&value)?));
+            start = key;
+            start.push(0);
+        }
+        if !full {
+            return Ok(out);
+        }
+    }
+}
+
+impl Shared {
+    fn meta<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        if self.is_closed() {
+            return Err(Error::Ended);
+        }
+        self.io.run(async {
+            // One at a time in this process: they would only hold each other up.
+            let _turn = self.meta_turn.lock().await;
+            future.await
+        })
+    }
+
+    pub(crate) fn create_spaces(&self, wanted: &[SpaceSpec]) -> Result<Vec<SpaceId>> {
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let client = self.client();
+        let next_key = self.layout.next_space();
+        let ids = self.meta(change(&client, vec![next_key.clone()], |values| {
+            let next = match value(values, 0) {
+                Some(v) => unframe_u64(v)?,
+                None => SpaceId::FIRST_FREE.0,
+            };
+            let after = next
+                .checked_add(wanted.len() as u64)
+                .ok_or(Error::Full(Full::Memory))?;
+            let ids: Vec<SpaceId> = (next..after).map(SpaceId).collect();
+            let mut writes = vec![put(next_key.clone(), frame_u64(after))];
+            for (id, spec) in ids.iter().zip(wanted) {
+                writes.push(put(self.layout.spec(*id), frame_spec(spec)));
+            }
+            Ok((writes, ids))
+        }))?;
+        for (id, spec) in ids.iter().zip(wanted) {
+            self.spaces.insert(*id, spec.clone(), &self.layout);
+        }
+        Ok(ids)
+    }
+
+    pub(crate) fn drop_spaces(&self, spaces: &[SpaceId]) -> Result<()> {
+        let spaces: Vec<SpaceId> = spaces
+            .iter()
+            .copied()
+            .filter(|s| *s >= SpaceId::FIRST_FREE)
+            .collect();
+        let client = self.client();
+        for part in spaces.chunks(256) {
+            let keys: Vec<Vec<u8>> = part.iter().map(|s| self.layout.spec(*s)).collect();
+            self.meta(change(&client, keys.clone(), |values| {
+                let mut writes = Vec::new();
+                for ((space, key), found) in part.iter().zip(&keys).zip(values) {
+                    if let Some(spec) = found {
+                        writes.push(delete(key.clone()));
+                        writes.push(put(self.layout.dropped(*space), spec.clone()));
+                    }
+                }
+                Ok((writes, ()))
+            }))?;
+            for space in part {
+                self.spaces.forget(*space);
+            }
+        }
+        self.io.run(sweep(&client, &self.layout))
+    }
+
+    pub(crate) fn all_spaces(&self) -> Result<Vec<(SpaceId, SpaceSpec)>> {
+        let client = self.client();
+        let found = self.meta(specs(&client, &self.layout, self.layout.specs()))?;
+        for (space, spec) in &found {
+            self.spaces.insert(*space, spec.clone(), &self.layout);
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn reserve_ids(
+        &self,
+        counter: CounterId,
+        count: u64,
+        at_least: u64,
+    ) -> Result<Range<u64>> {
+        let client = self.client();
+        let key = self.layout.counter(counter);
+        let reserve = || {
+            self.meta(change(&client, vec![key.clone()], |values| {
+                let next = counter_value(values)?.max(at_least);
+                let after = next
+                    .checked_add(count.max(1))
+                    .ok_or(Error::Full(Full::Memory))?;
+                Ok((vec![put(key.clone(), frame_u64(after))], next..after))
+            }))
+        };
+        match reserve() {
+            // If the first one was committed after all, its ids are lost.
+            Err(Error::Unknown(_)) => reserve(),
+            other => other,
+        }
+    }
+
+    pub(crate) fn return_ids(&self, counter: CounterId, unused: Range<u64>) -> Result<bool> {
+        let client = self.client();
+        let key = self.layout.counter(counter);
+        if unused.is_empty() {
+            return Ok(true);
+        }
+        let done = self.meta(change(&client, vec![key.clone()], |values| {
+            if counter_value(values)? != unused.end {
+                return Ok((Vec::new(), false));
+            }
+            Ok((vec![put(key.clone(), frame_u64(unused.start.max(1)))], true))
+        }));
+        match done {
+            // The caller counts them as lost, which they may be.
+            Err(Error::Unknown(_)) => Ok(false),
+            other => other,
+        }
+    }
+
+    pub(crate) fn next_id(&self, counter: CounterId) -> Result<u64> {
+        let client = self.client();
+        let keys = vec![self.layout.counter(counter)];
+        self.meta(change(&client, keys, |values| {
+            Ok((Vec::new(), counter_value(values)?))
+        }))
+    }
+
+    pub(crate) fn set_next_id(&self, counter: CounterId, next: u64) -> Result<()> {
+        let client = self.client();
+        let key = self.layout.counter(counter);
+        self.meta(change(&client, vec![key.clone()], |_| {
+            Ok((vec![put(key.clone(), frame_u64(next.max(1)))], ()))
+        }))
+    }
+}
+
+fn counter_value(values: &[Option<Vec<u8>>]) -> Result<u64> {
+    value(values, 0).map_or(Ok(1), unframe_u64)
+}
+
+/// The specification of one space, if there is such a space.
+pub(crate) async fn spec(
+    client: &TransactionClient,
+    layout: &Layout,
+    space: SpaceId,
+) -> Result<Option<SpaceSpec>> {
+    let away = |e: tikv_client::Error| Failure::from(e).reading();
+    let ts = client.current_timestamp().await.map_err(away)?;
+    let key = layout.spec(space);
+    let found = crate::reads::get_many(client, &ts, vec![key.clone()]).await;
+    let found = found.map_err(Failure::reading)?;
+    found.get(&key).map(|v| unframe_spec(v)).transpose()
+}
+
+/// Deletes the rows of all dropped spaces.
+pub(crate) async fn sweep(client: &TransactionClient, layout: &Layout) -> Result<()> {
+    for (space, spec) in specs(client, layout, layout.all_dropped()).await? {
+        let start = layout.rows(space, &spec);
+        delete_range(client, &start).await?;
+        let note = layout.dropped(space);
+        change(client, vec![note.clone()], |_| {
+            Ok((vec![delete(note.clone())], ()))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+async fn delete_range(client: &TransactionClient, prefix: &[u8]) -> Result<()> {
+    let end = end_of(prefix);
+    let away = |e: tikv_client::Error| Failure::from(e).reading();
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        let ts = client.current_timestamp().await.map_err(away)?;
+        let keys = page_of_keys(client, &ts, prefix.to_vec(), end.clone(), DELETE_BATCH).await;
+        let keys = keys.map_err(Failure::reading)?;
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let mut txn = client.begin_with_options(options()).await.map_err(away)?;
+        let deletes: Vec<Mutation> = keys.into_iter().map(delete).collect();
+        txn.batch_mutate(deletes).await.map_err(away)?;
+        if let Err(e) = txn.commit().await {
+            let failure = Failure::from(e);
+            let _ = txn.rollback().await;
+            // Somebody who began before the drop still has the rows: later.
+            let passing = matches!(failure.fault, Fault::Busy | Fault::Conflict | Fault::Gone);
+            if !passing || Instant::now() > give_up {
+                return Err(failure.reading());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}

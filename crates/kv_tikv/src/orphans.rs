@@ -1,0 +1,80 @@
+//! Locks whose transaction is nowhere to be found.
+//!
+//! Whoever meets a lock asks the transaction's primary key for its fate. Where
+//! that has neither lock nor record, TiKV answers "not found", and a client
+//! must, once the lock has certainly expired, leave a rollback record there
+//! and remove the lock. tikv-client 0.4.0 means to do so and never does: the
+//! answer reaches it in another wrapping than it looks for, so such a lock
+//! would stand for ever. A server that dies holding several locks leaves them
+//! behind regularly: the first to come removes the expired lock of the primary
+//! key, and the others are orphans from then on.
+//!
+//! What the library can do is roll back a transaction unconditionally, for
+//! garbage collection, within a range and up to a timestamp. Here that is
+//! narrowed to single keys on which the lock was seen, and made only when the
+//! transaction began longer ago than any lock lives without heartbeats.
+
+use crate::fault::Failure;
+use std::time::Duration;
+use tikv_client::transaction::ResolveLocksOptions;
+use tikv_client::{Timestamp, TimestampExt, TransactionClient};
+
+/// Locks live for 20 s from the start of their transaction, unless its primary
+/// lock is prolonged, which an orphan's is not.
+const EXPIRED: Duration = Duration::from_secs(30);
+/// Until then, between two looks.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Locks looked at in one go.
+const BATCH: u32 = 1024;
+/// Regions with locks of one transaction at most, in one go.
+const ROUNDS: usize = 64;
+
+/// Removes the locks that a transaction without a primary lock has in
+/// `start..end`, if they have expired; otherwise waits a little.
+pub(crate) async fn remove(
+    client: &TransactionClient,
+    owner: u64,
+    start: &[u8],
+    end: &[u8],
+) -> Result<(), Failure> {
+    let now = client.current_timestamp().await?;
+    let age = now.physical - Timestamp::from_version(owner).physical;
+    if u128::try_from(age).unwrap_or(0) < EXPIRED.as_millis() {
+        tokio::time::sleep(PAUSE).await;
+        return Ok(());
+    }
+    tracing::warn!("removing the locks of transaction {owner}, whose primary lock is gone");
+    rollback(client, owner, start, end).await
+}
+
+/// Rolls back what transaction `owner` has locked in `start..end`.
+pub(crate) async fn rollback(
+    client: &TransactionClient,
+    owner: u64,
+    start: &[u8],
+    end: &[u8],
+) -> Result<(), Failure> {
+    let upto = Timestamp::from_version(owner);
+    for _ in 0..ROUNDS {
+        let range = start.to_vec()..end.to_vec();
+        let locks = client.scan_locks(&upto, range, BATCH).await?;
+        let Some(lock) = locks.into_iter().find(|l| l.lock_version == owner) else {
+            return Ok(());
+        };
+        // This removes the transaction's other locks of the region, too.
+        let mut behind = lock.key.clone();
+        behind.push(0);
+        client
+            .cleanup_locks(lock.key..behind, &upto, ResolveLocksOptions::default())
+            .await?;
+    }
+    Ok(())
+}
+
+/// The least range that has all of `keys`.
+pub(crate) fn span(keys: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>) {
+    let start = keys.iter().min().cloned().unwrap_or_default();
+    let mut end = keys.iter().max().cloned().unwrap_or_default();
+    end.push(0);
+    (start, end)
+}

@@ -1,0 +1,248 @@
+//! Scans: pages of the cluster at a timestamp, with the own writes merged in.
+//!
+//! A page covers a stretch of the range: all of it when the page is not full,
+//! else up to its last key. Own writes of that stretch are merged, then the
+//! next page begins behind it. Page sizes adapt to the bytes seen, because
+//! the library asks every region of the range for a whole page, and the store
+//! refuses to send more than its message limit.
+
+use crate::engine::Shared;
+use crate::fault::{Failure, Fault};
+use crate::keys::unframe;
+use crate::reads::page;
+use crate::writes::Writes;
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::{Mark, Result, ScanEnd, ScanVisitor};
+use std::cmp::Ordering;
+use tikv_client::{Timestamp, TransactionClient};
+
+const FIRST_PAGE: u32 = 64;
+const LARGEST_PAGE: u32 = 1024;
+/// Bytes that a page should have at most.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// A range in keys of the cluster.
+pub(crate) struct Stretch {
+    pub(crate) start: Vec<u8>,
+    pub(crate) end: Vec<u8>,
+    /// Bytes in front of the engine's key.
+    pub(crate) prefix: usize,
+    pub(crate) reverse: bool,
+}
+
+/// Where to read.
+pub(crate) struct Source<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) client: &'a TransactionClient,
+    pub(crate) cancel: &'a Cancel,
+    pub(crate) ts: Timestamp,
+    pub(crate) writes: &'a Writes,
+    pub(crate) mark: Mark,
+}
+
+struct Pace(u32);
+
+impl Pace {
+    fn adapt(&mut self, entries: usize, bytes: usize) {
+        let average = bytes / entries.max(1) + 1;
+        let fitting = u32::try_from(PAGE_BYTES / average).unwrap_or(u32::MAX);
+        self.0 = (self.0.saturating_mul(2))
+            .min(fitting)
+            .clamp(4, LARGEST_PAGE);
+    }
+}
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+impl Source<'_> {
+    /// A page of `start..end`, and whether there may be more.
+    fn fetch(
+        &self,
+        pace: &mut Pace,
+        start: &[u8],
+        end: &[u8],
+        reverse: bool,
+        wanted: usize,
+    ) -> Result<(Pairs, bool)> {
+        loop {
+            let limit = pace.0.min(u32::try_from(wanted).unwrap_or(u32::MAX)).max(1);
+            let asked = page(
+                self.client,
+                &self.ts,
+                start.to_vec(),
+                end.to_vec(),
+                limit,
+                reverse,
+            );
+            let result = self
+                .shared
+                .io
+                .wait_result(self.cancel, async { Ok(asked.await) })?;
+            match result {
+                Ok(pairs) => {
+                    let bytes = pairs.iter().map(|(k, v)| k.len() + v.len()).sum();
+                    pace.adapt(pairs.len(), bytes);
+                    let more = pairs.len() >= limit as usize;
+                    return Ok((pairs, more));
+                }
+                Err(f) if f.fault == Fault::TooLarge && limit > 1 => pace.0 = limit / 4 + 1,
+                Err(f) => return Err(Failure::reading(f)),
+            }
+            if pace.0 >= limit {
+                pace.0 = limit - 1;
+            }
+        }
+    }
+
+    /// Walks the stretches; see [`porpoise_kv::Txn::scan`].
+    pub(crate) fn scan(
+        &self,
+        stretches: &[Stretch],
+        limit: usize,
+        visit: &mut ScanVisitor<'_>,
+    ) -> Result<ScanEnd> {
+        let mut left = limit;
+        let mut pace = Pace(FIRST_PAGE);
+        for (range, s) in stretches.iter().enumerate() {
+            let (mut start, mut end) = (s.start.clone(), s.end.clone());
+            while left > 0 && start < end {
+                let (pairs, more) = self.fetch(&mut pace, &start, &end, s.reverse, left)?;
+                let border = pairs.last().filter(|_| more).map(|(key, _)| key.clone());
+                let (from, to) = match border {
+                    None => (start.clone(), end.clone()),
+                    Some(key) if s.reverse => (key, end.clone()),
+                    Some(mut key) => {
+                        key.push(0);
+                        (start.clone(), key)
+                    }
+                };
+                let mut stopped = None;
+                merge(
+                    &pairs,
+                    self.own(&from, &to, s.reverse),
+                    s.reverse,
+                    |key, value| {
+                        let key = key.get(s.prefix..).unwrap_or_default();
+                        left -= 1;
+                        if visit(range, key, value).is_break() || left == 0 {
+                            stopped = Some(key.to_vec());
+                        }
+                        stopped.is_none()
+                    },
+                )?;
+                if let Some(key) = stopped {
+                    return Ok(ScanEnd::Stopped { range, key });
+                }
+                if !more {
+                    break;
+                }
+                if s.reverse {
+                    end = from;
+                } else {
+                    start = to;
+                }
+            }
+        }
+        Ok(ScanEnd::Done)
+    }
+
+    fn own(&self, from: &[u8], to: &[u8], reverse: bool) -> Vec<(&[u8], Option<&[u8]>)> {
+        let own = self.writes.range(from, to, self.mark);
+        if reverse {
+            own.rev().collect()
+        } else {
+            own.collect()
+        }
+    }
+}
+
+/// Calls `each` for the union of both, in order, until it says no; own writes
+/// win, own deletions hide.
+fn merge(
+    pairs: &[(Vec<u8>, Vec<u8>)],
+    own: Vec<(&[u8], Option<&[u8]>)>,
+    reverse: bool,
+    mut each: impl FnMut(&[u8], &[u8]) -> bool,
+) -> Result<()> {
+    let mut pairs = pairs.iter().peekable();
+    let mut own = own.into_iter().peekable();
+    loop {
+        let order = match (pairs.peek(), own.peek()) {
+            (None, None) => return Ok(()),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((there, _)), Some((here, _))) => {
+                let order = there.as_slice().cmp(here);
+                if reverse { order.reverse() } else { order }
+            }
+        };
+        if order != Ordering::Greater {
+            let Some((key, value)) = pairs.next() else {
+                return Ok(());
+            };
+            if order == Ordering::Less && !each(key, unframe(value)?) {
+                return Ok(());
+            }
+        }
+        if order != Ordering::Less
+            && let Some((key, Some(value))) = own.next()
+            && !each(key, value)
+        {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::frame;
+
+    fn merged(reverse: bool) -> Vec<String> {
+        let mut pairs: Pairs = ["a", "c", "d", "f"]
+            .iter()
+            .map(|k| (k.as_bytes().to_vec(), frame(b"there")))
+            .collect();
+        let mut own: Vec<(&[u8], Option<&[u8]>)> = vec![
+            (b"b", Some(b"own")),
+            (b"c", Some(b"own")),
+            (b"d", None),
+            (b"e", None),
+            (b"g", Some(b"own")),
+        ];
+        if reverse {
+            pairs.reverse();
+            own.reverse();
+        }
+        let mut seen = Vec::new();
+        merge(&pairs, own, reverse, |k, v| {
+            seen.push(format!(
+                "{}={}",
+                String::from_utf8_lossy(k),
+                String::from_utf8_lossy(v)
+            ));
+            true
+        })
+        .unwrap();
+        seen
+    }
+
+    #[test]
+    fn own_writes_win_and_own_deletions_hide_both_ways() {
+        let mut expected = vec!["a=there", "b=own", "c=own", "f=there", "g=own"];
+        assert_eq!(merged(false), expected);
+        expected.reverse();
+        assert_eq!(merged(true), expected);
+    }
+
+    #[test]
+    fn pages_grow_while_entries_are_small_and_shrink_when_they_are_not() {
+        let mut pace = Pace(FIRST_PAGE);
+        for _ in 0..10 {
+            pace.adapt(100, 5_000);
+        }
+        assert_eq!(pace.0, LARGEST_PAGE);
+        pace.adapt(10, 10 << 20);
+        assert_eq!(pace.0, 4);
+    }
+}

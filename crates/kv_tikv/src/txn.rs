@@ -1,0 +1,411 @@
+//! The contract's transaction.
+//!
+//! A view is a timestamp of the cluster; taking one costs a round trip to the
+//! placement driver, and reads at "now" take one each. Nothing else is kept
+//! open between calls: the library's transaction begins with the first lock,
+//! or at commit.
+
+use crate::commit;
+use crate::engine::Shared;
+use crate::fault::Failure;
+use crate::keys::{LONGEST_PREFIX, end_of, unframe};
+use crate::locks::{Locks, Waiter};
+use crate::reads::get_many;
+use crate::scan::{Source, Stretch};
+use crate::writes::Writes;
+use porpoise_kv::{
+    Check, Commit, Error, Full, Isolation, Key, LockRequest, Locked, Mark, Read, Result, ScanEnd,
+    ScanRange, ScanVisitor, Ticket, Txn, TxnOptions, View, Wait,
+};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tikv_client::{Timestamp, TimestampExt, TransactionClient};
+
+/// How long an explicit rollback waits for its locks to be gone.
+const RELEASE_WAIT: Duration = Duration::from_secs(1);
+
+pub(crate) struct TikvTxn {
+    shared: Arc<Shared>,
+    client: TransactionClient,
+    options: TxnOptions,
+    view: Option<Timestamp>,
+    /// Views taken so far.
+    views: u64,
+    pinned: bool,
+    writes: Writes,
+    locks: Locks,
+    ended: bool,
+}
+
+impl TikvTxn {
+    pub(crate) fn new(shared: Arc<Shared>, options: TxnOptions) -> Result<TikvTxn> {
+        if options.isolation == Isolation::Serializable {
+            return Err(Error::Unsupported("SERIALIZABLE isolation"));
+        }
+        let client = shared.client();
+        Ok(TikvTxn {
+            shared,
+            client,
+            options,
+            view: None,
+            views: 0,
+            pinned: false,
+            writes: Writes::default(),
+            locks: Locks::default(),
+            ended: false,
+        })
+    }
+
+    fn alive(&mut self) -> Result<()> {
+        if self.ended || self.shared.is_closed() {
+            return Err(Error::Ended);
+        }
+        if self.locks.dead() {
+            self.shared.meters.heartbeats_failed.add(1);
+            return Err(self.failed(Error::Conflict));
+        }
+        Ok(())
+    }
+
+    /// Ends the transaction if the error does.
+    fn failed(&mut self, e: Error) -> Error {
+        if e.ends_transaction() {
+            self.end();
+        }
+        e
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        self.writes = Writes::default();
+        if let Some(holder) = self.locks.take() {
+            holder.release(self.shared.io.handle());
+        }
+    }
+
+    fn now(&self) -> Result<Timestamp> {
+        self.shared.io.wait_result(&self.options.cancel, async {
+            let ts = self.client.current_timestamp().await;
+            ts.map_err(|e| Failure::from(e).reading())
+        })
+    }
+
+    fn take_view(&mut self) -> Result<()> {
+        self.view = Some(self.now()?);
+        self.views += 1;
+        Ok(())
+    }
+
+    fn timestamp(&mut self, read: Read) -> Result<Timestamp> {
+        if read.validate {
+            return Err(Error::Unsupported("range validation"));
+        }
+        match (read.view, &self.view) {
+            (View::Current, _) => self.now(),
+            (View::Snapshot, Some(ts)) => Ok(ts.clone()),
+            (View::Snapshot, None) => {
+                self.take_view()?;
+                self.view.clone().ok_or(Error::Ended)
+            }
+        }
+    }
+
+    fn encode(&self, key: Key<'_>) -> Result<Vec<u8>> {
+        let limit = self.shared.limits.key;
+        if key.bytes.len() > limit {
+            return Err(Error::TooLarge {
+                what: "key",
+                size: key.bytes.len(),
+                limit,
+            });
+        }
+        let prefix = self.shared.prefix(key.space, &self.options.cancel)?;
+        let mut bytes = Vec::with_capacity(prefix.len() + key.bytes.len());
+        bytes.extend_from_slice(&prefix);
+        bytes.extend_from_slice(key.bytes);
+        Ok(bytes)
+    }
+
+    fn fetch(&self, ts: &Timestamp, keys: Vec<Vec<u8>>) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
+        if keys.is_empty() {
+            return Ok(HashMap::new());
+        }
+        self.shared.meters.keys_read.add(keys.len() as u64);
+        self.shared.io.wait_result(&self.options.cancel, async {
+            let found = get_many(&self.client, ts, keys).await;
+            found.map_err(Failure::reading)
+        })
+    }
+
+    fn write(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) -> Result<()> {
+        self.alive()?;
+        let limits = self.shared.limits;
+        if let Some(value) = value.filter(|v| v.len() > limits.value) {
+            return Err(Error::TooLarge {
+                what: "value",
+                size: value.len(),
+                limit: limits.value,
+            });
+        }
+        let bytes = self.encode(key)?;
+        let cost = Writes::cost(&bytes, value);
+        if self.writes.bytes().saturating_add(cost) > limits.transaction {
+            return Err(Error::Full(Full::Transaction));
+        }
+        let view = self.view.as_ref().map(TimestampExt::version);
+        self.writes.push(key.space, bytes, value, check, view);
+        Ok(())
+    }
+
+    fn waiter(&self, deadline: Instant) -> Waiter<'_> {
+        Waiter {
+            shared: &self.shared,
+            client: &self.client,
+            cancel: &self.options.cancel,
+            deadline,
+            views: self.views,
+        }
+    }
+
+    /// Finds out for held keys whether they are newer than the view.
+    fn judge(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+        let Some(view) = self.view.clone() else {
+            return Ok(());
+        };
+        let views = self.views;
+        let unknown = |key: &&Vec<u8>| {
+            let held = self.locks.get(key);
+            held.is_some_and(|h| h.views == views && h.newer.is_none())
+        };
+        let open: Vec<Vec<u8>> = keys.iter().filter(unknown).cloned().collect();
+        let at_view = self.fetch(&view, open.clone())?;
+        for key in &open {
+            if let Some(held) = self.locks.get_mut(key) {
+                held.newer = Some(held.value.as_ref() != at_view.get(key));
+            }
+        }
+        Ok(())
+    }
+
+    fn lock_all(&mut self, keys: &[Vec<u8>], deadline: Instant) -> Result<()> {
+        let mut sorted = keys.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let mut locks = std::mem::take(&mut self.locks);
+        let result = locks.acquire(&self.waiter(deadline), sorted.clone());
+        self.locks = locks;
+        result?;
+        self.judge(&sorted)
+    }
+
+    fn commit_writes(&mut self) -> Result<()> {
+        let deadline = Instant::now() + self.shared.commit_lock_wait;
+        let mut locks = std::mem::take(&mut self.locks);
+        let result = commit::commit(&self.waiter(deadline), &mut locks, &self.writes);
+        self.locks = locks;
+        result
+    }
+}
+
+impl Txn for TikvTxn {
+    fn refresh(&mut self) -> Result<()> {
+        self.alive()?;
+        if self.pinned {
+            return Ok(());
+        }
+        self.take_view()
+    }
+
+    fn pin(&mut self) -> Result<()> {
+        self.alive()?;
+        if self.view.is_none() {
+            self.take_view()?;
+        }
+        self.pinned = true;
+        Ok(())
+    }
+
+    fn pinned(&self) -> bool {
+        self.pinned
+    }
+
+    fn get(
+        &mut self,
+        read: Read,
+        keys: &[Key<'_>],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        self.alive()?;
+        let encoded = keys
+            .iter()
+            .map(|&key| self.encode(key))
+            .collect::<Result<Vec<_>>>()?;
+        let mut open: Vec<Vec<u8>> = encoded
+            .iter()
+            .filter(|key| self.writes.get(key, read.mark).is_none())
+            .cloned()
+            .collect();
+        open.sort_unstable();
+        open.dedup();
+        let found = if open.is_empty() && !read.validate && self.view.is_some() {
+            HashMap::new()
+        } else {
+            let ts = self.timestamp(read)?;
+            self.fetch(&ts, open)?
+        };
+        for (i, key) in encoded.iter().enumerate() {
+            match self.writes.get(key, read.mark) {
+                Some(own) => visit(i, own),
+                None => match found.get(key) {
+                    Some(value) => visit(i, Some(unframe(value)?)),
+                    None => visit(i, None),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        read: Read,
+        ranges: &[ScanRange<'_>],
+        limit: usize,
+        visit: &mut ScanVisitor<'_>,
+    ) -> Result<ScanEnd> {
+        self.alive()?;
+        let mut stretches = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let prefix = self.shared.prefix(range.space, &self.options.cancel)?;
+            let at = |key: &[u8]| [&*prefix, key].concat();
+            stretches.push(Stretch {
+                start: at(range.start),
+                end: range.end.map_or_else(|| end_of(&prefix), at),
+                prefix: prefix.len(),
+                reverse: range.reverse,
+            });
+        }
+        let ts = self.timestamp(read)?;
+        let source = Source {
+            shared: &self.shared,
+            client: &self.client,
+            cancel: &self.options.cancel,
+            ts,
+            writes: &self.writes,
+            mark: read.mark,
+        };
+        source.scan(&stretches, limit, visit)
+    }
+
+    fn lock(
+        &mut self,
+        requests: &[LockRequest<'_>],
+        wait: Wait,
+        visit: &mut dyn FnMut(usize, Locked<'_>),
+    ) -> Result<()> {
+        self.alive()?;
+        let deadline = match wait {
+            Wait::Until(deadline) => deadline,
+            Wait::NoWait => return Err(Error::Unsupported("NOWAIT")),
+            Wait::Skip => return Err(Error::Unsupported("SKIP LOCKED")),
+        };
+        let keys = requests
+            .iter()
+            .map(|request| self.encode(request.key))
+            .collect::<Result<Vec<_>>>()?;
+        if let Err(e) = self.lock_all(&keys, deadline) {
+            return Err(self.failed(e));
+        }
+        for (i, key) in keys.iter().enumerate() {
+            let Some(held) = self.locks.get(key) else {
+                return Err(Error::Ended);
+            };
+            let own = self.writes.get(key, Mark::ALL);
+            let value = match (&own, &held.value) {
+                (Some(own), _) => *own,
+                (None, Some(value)) => Some(unframe(value)?),
+                (None, None) => None,
+            };
+            let locked = Locked {
+                granted: true,
+                value,
+                newer: self.view.is_some() && held.views == self.views && held.newer == Some(true),
+                own: own.is_some(),
+            };
+            visit(i, locked);
+        }
+        Ok(())
+    }
+
+    fn unlock(&mut self, _keys: &[Key<'_>], _since: Mark) {
+        // The library can let go of a single lock only by failing to take
+        // another one. They are held to the end, as the contract allows.
+    }
+
+    fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()> {
+        self.write(key, Some(value), check)
+    }
+
+    fn delete(&mut self, key: Key<'_>, check: Check) -> Result<()> {
+        self.write(key, None, check)
+    }
+
+    fn mark(&self) -> Mark {
+        self.writes.mark()
+    }
+
+    fn rollback_to(&mut self, mark: Mark) {
+        self.writes.rollback_to(mark);
+    }
+
+    fn has_writes(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
+    fn seen(&self) -> Ticket {
+        Ticket::NONE
+    }
+
+    fn commit(mut self: Box<Self>) -> Result<Commit> {
+        self.alive()?;
+        let done = Commit {
+            ticket: Ticket::NONE,
+        };
+        if self.writes.is_empty() {
+            self.rollback();
+            return Ok(done);
+        }
+        let result = self.commit_writes();
+        let meters = &self.shared.meters;
+        match &result {
+            Ok(()) => meters.commits.add(1),
+            Err(Error::Conflict) => meters.conflicts.add(1),
+            Err(Error::Unknown(_)) => meters.unknown.add(1),
+            Err(_) => {}
+        }
+        self.end();
+        result.map(|()| done)
+    }
+
+    fn rollback(mut self: Box<Self>) {
+        self.ended = true;
+        if let Some(mut holder) = self.locks.take() {
+            let waits_on = holder.pending().is_some();
+            let release = holder.release(self.shared.io.handle());
+            // Others may have the keys as soon as the caller hears of the end;
+            // where the store does not answer, it goes on in the background.
+            if !waits_on {
+                let _ = self.shared.io.within(RELEASE_WAIT, release);
+            }
+        }
+    }
+}
+
+impl Drop for TikvTxn {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The longest key of the engine, so that a whole key stays within 4 KiB.
+pub(crate) const LONGEST_KEY: usize = 4096 - LONGEST_PREFIX;

@@ -1,0 +1,207 @@
+//! The write buffer: a log of writes in the order made, and an ordered index
+//! over it.
+//!
+//! Invariants:
+//! 1. A mark is a length of the log. A read with mark *m* sees of each key its
+//!    last write below *m*; taking back to *m* cuts the log there.
+//! 2. The index holds for each key the positions of its writes in the log,
+//!    ascending, and no key without any.
+//! 3. Keys are those of the cluster (`keys`), values are unframed.
+
+use porpoise_kv::{Check, Mark, SpaceId};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// What is counted for a write beside key and value.
+const OVERHEAD: usize = 64;
+
+struct Write {
+    key: Vec<u8>,
+    space: SpaceId,
+    /// `None` deletes.
+    value: Option<Vec<u8>>,
+    check: Check,
+    /// The view's timestamp when the write was made.
+    view: Option<u64>,
+}
+
+/// A key's last write, and what is to be checked about it.
+pub(crate) struct Final<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) space: SpaceId,
+    pub(crate) value: Option<&'a [u8]>,
+    /// With [`Check::FirstCommitter`] by any write that stands: the earliest
+    /// view of those. The caller decided by what it saw there.
+    pub(crate) unchanged_since: Option<u64>,
+    /// Every write that stands says that another key's lock covers it.
+    pub(crate) blind: bool,
+}
+
+/// The writes of one transaction.
+#[derive(Default)]
+pub(crate) struct Writes {
+    log: Vec<Write>,
+    index: BTreeMap<Vec<u8>, Vec<usize>>,
+    bytes: usize,
+}
+
+fn cost(key: &[u8], value: Option<&[u8]>) -> usize {
+    2 * key.len() + value.map_or(0, <[u8]>::len) + OVERHEAD
+}
+
+impl Writes {
+    pub(crate) fn mark(&self) -> Mark {
+        Mark(self.log.len() as u64)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.log.is_empty()
+    }
+
+    /// Bytes of keys and values, and what keeping them costs.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What a write would add to [`Writes::bytes`].
+    pub(crate) fn cost(key: &[u8], value: Option<&[u8]>) -> usize {
+        cost(key, value)
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        space: SpaceId,
+        key: Vec<u8>,
+        value: Option<&[u8]>,
+        check: Check,
+        view: Option<u64>,
+    ) {
+        self.bytes += cost(&key, value);
+        let at = self.log.len();
+        self.index.entry(key.clone()).or_default().push(at);
+        self.log.push(Write {
+            key,
+            space,
+            value: value.map(<[u8]>::to_vec),
+            check,
+            view,
+        });
+    }
+
+    fn last_below(&self, positions: &[usize], mark: Mark) -> Option<&Write> {
+        let at = positions.iter().rev().find(|&&p| (p as u64) < mark.0)?;
+        self.log.get(*at)
+    }
+
+    /// The own write of `key` below `mark`: a value, or `Some(None)` for a
+    /// deletion.
+    pub(crate) fn get(&self, key: &[u8], mark: Mark) -> Option<Option<&[u8]>> {
+        let write = self.last_below(self.index.get(key)?, mark)?;
+        Some(write.value.as_deref())
+    }
+
+    /// The own writes below `mark` with keys in `start..end`, ascending.
+    pub(crate) fn range<'a>(
+        &'a self,
+        start: &[u8],
+        end: &[u8],
+        mark: Mark,
+    ) -> impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a> {
+        let end = end.max(start);
+        self.index
+            .range::<[u8], _>((Bound::Included(start), Bound::Excluded(end)))
+            .filter_map(move |(key, positions)| {
+                let write = self.last_below(positions, mark)?;
+                Some((key.as_slice(), write.value.as_deref()))
+            })
+    }
+
+    /// Takes back the writes from `mark` on.
+    pub(crate) fn rollback_to(&mut self, mark: Mark) {
+        while self.log.len() as u64 > mark.0 {
+            let Some(write) = self.log.pop() else { return };
+            self.bytes -= cost(&write.key, write.value.as_deref());
+            if let Some(positions) = self.index.get_mut(&write.key) {
+                positions.pop();
+                if positions.is_empty() {
+                    self.index.remove(&write.key);
+                }
+            }
+        }
+    }
+
+    /// Each key's last write, by key.
+    pub(crate) fn finals(&self) -> impl Iterator<Item = Final<'_>> {
+        self.index.iter().filter_map(|(key, positions)| {
+            let all = || positions.iter().filter_map(|&p| self.log.get(p));
+            let last = all().next_back()?;
+            Some(Final {
+                key,
+                space: last.space,
+                value: last.value.as_deref(),
+                unchanged_since: all()
+                    .filter(|w| w.check == Check::FirstCommitter)
+                    .filter_map(|w| w.view)
+                    .min(),
+                blind: all().all(|w| w.check == Check::Blind),
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: SpaceId = SpaceId(70);
+
+    fn put(w: &mut Writes, key: &[u8], value: &[u8]) {
+        w.push(S, key.to_vec(), Some(value), Check::Locked, None);
+    }
+
+    #[test]
+    fn a_mark_hides_later_writes_and_taking_back_removes_exactly_those() {
+        let mut w = Writes::default();
+        put(&mut w, b"a", b"1");
+        let m1 = w.mark();
+        put(&mut w, b"a", b"2");
+        w.push(S, b"b".to_vec(), None, Check::Blind, None);
+        assert_eq!(w.get(b"a", m1), Some(Some(&b"1"[..])));
+        assert_eq!(w.get(b"a", Mark::ALL), Some(Some(&b"2"[..])));
+        assert_eq!(w.get(b"b", m1), None);
+        assert_eq!(w.get(b"b", Mark::ALL), Some(None));
+        w.rollback_to(m1);
+        assert_eq!(w.get(b"a", Mark::ALL), Some(Some(&b"1"[..])));
+        assert_eq!(w.get(b"b", Mark::ALL), None);
+        w.rollback_to(Mark(0));
+        assert!(w.is_empty());
+        assert_eq!(w.bytes(), 0);
+        assert_eq!(w.finals().count(), 0);
+    }
+
+    #[test]
+    fn ranges_are_ordered_and_respect_the_mark() {
+        let mut w = Writes::default();
+        for key in [b"c", b"a", b"b"] {
+            put(&mut w, key, b"x");
+        }
+        let keys =
+            |mark| -> Vec<Vec<u8>> { w.range(b"a", b"c", mark).map(|(k, _)| k.to_vec()).collect() };
+        assert_eq!(keys(Mark::ALL), [b"a".to_vec(), b"b".to_vec()]);
+        assert_eq!(keys(Mark(2)), [b"a".to_vec()]);
+        assert_eq!(w.range(b"z", b"a", Mark::ALL).count(), 0);
+    }
+
+    #[test]
+    fn the_strictest_check_of_the_writes_that_stand_is_made() {
+        let mut w = Writes::default();
+        let key = b"k".to_vec();
+        w.push(S, key.clone(), Some(b"1"), Check::FirstCommitter, Some(9));
+        w.push(S, key.clone(), Some(b"2"), Check::FirstCommitter, Some(12));
+        w.push(S, key, Some(b"3"), Check::Blind, Some(12));
+        let only = w.finals().next().unwrap();
+        assert_eq!(only.value, Some(&b"3"[..]));
+        assert_eq!(only.unchanged_since, Some(9));
+        assert!(!only.blind);
+    }
+}

@@ -1,0 +1,25 @@
+//! The contract suite, all functions on one cluster, each with a server of its
+//! own.
+
+use super::double::Double;
+use porpoise_kv::{Engine, contract};
+use std::sync::{Arc, OnceLock};
+
+fn new_engine() -> Arc<dyn Engine> {
+    static CLUSTER: OnceLock<Double> = OnceLock::new();
+    CLUSTER.get_or_init(Double::start).server()
+}
+
+porpoise_kv::contract_suite!(new_engine);
+
+#[test]
+fn what_a_restart_of_the_server_keeps() {
+    for function in [
+        contract::restart::guarantee_11_commits_and_spaces_survive,
+        contract::restart::guarantee_10_counters_are_exact_after_a_clean_shutdown,
+        contract::restart::guarantee_10_ids_never_repeat_without_a_shutdown,
+    ] {
+        let cluster = Double::start();
+        function(&|| cluster.server());
+    }
+}

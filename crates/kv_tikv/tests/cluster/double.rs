@@ -1,0 +1,188 @@
+//! Starting, commanding and stopping the double of `tests/tikv-double`.
+//!
+//! It ends when its standard input does, so it cannot outlive the test
+//! program, whatever happens to that; a [`Double`] that is dropped, also by a
+//! panic, ends its process by its id and waits for it.
+
+use porpoise_kv::{Engine, Key, LockMode, LockRequest, SpaceId, SpaceSpec, Txn, TxnOptions, Wait};
+use porpoise_kv_tikv::{KvTikv, KvTikvOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// A running double.
+pub struct Double {
+    child: Child,
+    pd: String,
+    control: String,
+}
+
+fn program() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/tikv-double");
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tikvdouble");
+        let built = Command::new("go")
+            .args(["build", "-o"])
+            .arg(&program)
+            .arg(".")
+            .current_dir(source)
+            .status()
+            .expect("the Go tools are needed to build tests/tikv-double");
+        assert!(built.success(), "tests/tikv-double does not build");
+        program
+    })
+}
+
+impl Double {
+    /// Starts one with two stores, on free ports.
+    pub fn start() -> Double {
+        let mut child = Command::new(program())
+            .args(["-until-stdin-ends", "-kv", "127.0.0.1:0,127.0.0.1:0"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the double starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let ready = loop {
+            let line = lines.next().expect("the double is ready").expect("text");
+            if line.starts_with("READY") {
+                break line;
+            }
+        };
+        // Nobody reads on, and the pipe must not fill up.
+        std::thread::spawn(move || lines.for_each(drop));
+        let field = |name: &str| {
+            let mut words = ready.split_whitespace();
+            let value = words.find_map(|w| w.strip_prefix(name));
+            value.expect("an address").to_owned()
+        };
+        Double {
+            pd: field("pd="),
+            control: field("control="),
+            child,
+        }
+    }
+
+    fn http(&self, method: &str, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.control).expect("the control port");
+        write!(stream, "{method} {path} HTTP/1.0\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+        assert!(head.contains(" 200 "), "{method} {path}: {head}");
+        body.to_owned()
+    }
+
+    /// Gives a command of `tests/tikv-double/faults.go`.
+    pub fn command(&self, path: &str) -> String {
+        self.http("POST", path)
+    }
+
+    /// The locks in the store, one line each.
+    pub fn locks(&self) -> Vec<String> {
+        let all = self.http("GET", "/locks");
+        all.lines().map(str::to_owned).collect()
+    }
+
+    /// Calls of a method so far.
+    pub fn calls(&self, method: &str) -> u64 {
+        let all = self.http("GET", "/counts");
+        all.lines()
+            .filter_map(|line| line.split_once(' '))
+            .find(|(_, name)| *name == method)
+            .map_or(0, |(n, _)| n.parse().expect("a number"))
+    }
+
+    /// The usual options.
+    pub fn options(&self) -> KvTikvOptions {
+        KvTikvOptions {
+            endpoints: vec![self.pd.clone()],
+            ..KvTikvOptions::default()
+        }
+    }
+
+    /// One more server of this cluster.
+    pub fn server(&self) -> Arc<dyn Engine> {
+        Arc::new(KvTikv::connect(self.options()).expect("connected"))
+    }
+}
+
+impl Drop for Double {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A new space.
+pub fn space(engine: &Arc<dyn Engine>) -> SpaceId {
+    engine.create_spaces(&[SpaceSpec::default()]).unwrap()[0]
+}
+
+/// A transaction with the usual options.
+pub fn begin(engine: &Arc<dyn Engine>) -> Box<dyn Txn> {
+    engine.begin(TxnOptions::default()).unwrap()
+}
+
+/// Locks keys for at most so long, and shows their values.
+pub fn lock(
+    txn: &mut dyn Txn,
+    space: SpaceId,
+    keys: &[&str],
+    patience: Duration,
+) -> porpoise_kv::Result<Vec<Option<String>>> {
+    let requests: Vec<LockRequest<'_>> = keys
+        .iter()
+        .map(|key| LockRequest {
+            key: Key::new(space, key.as_bytes()),
+            mode: LockMode::Exclusive,
+        })
+        .collect();
+    let mut values = vec![None; keys.len()];
+    let wait = Wait::Until(Instant::now() + patience);
+    txn.lock(&requests, wait, &mut |i, locked| {
+        values[i] = locked
+            .value
+            .map(|v| String::from_utf8_lossy(v).into_owned());
+    })?;
+    Ok(values)
+}
+
+/// Reads a key in a transaction of its own.
+pub fn get(engine: &Arc<dyn Engine>, space: SpaceId, key: &str) -> Option<String> {
+    let mut value = None;
+    let keys = [Key::new(space, key.as_bytes())];
+    begin(engine)
+        .get(porpoise_kv::Read::CURRENT, &keys, &mut |_, v| {
+            value = v.map(|v| String::from_utf8_lossy(v).into_owned());
+        })
+        .unwrap();
+    value
+}
+
+/// Sets keys in a transaction of its own.
+pub fn set(engine: &Arc<dyn Engine>, space: SpaceId, pairs: &[(&str, &str)]) {
+    let mut txn = begin(engine);
+    for (key, value) in pairs {
+        let key = Key::new(space, key.as_bytes());
+        txn.put(key, value.as_bytes(), porpoise_kv::Check::Blind)
+            .unwrap();
+    }
+    txn.commit().unwrap();
+}
+
+/// What a cluster key of a space in group 0, partition 0 of tenant 0 begins with.
+pub fn prefix(space: SpaceId) -> Vec<u8> {
+    assert!((1..256).contains(&space.0), "one byte in this helper");
+    vec![b'p', 0, 0x10, 0, 0, 1, space.0 as u8]
+}
+
+/// Bytes as hex digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

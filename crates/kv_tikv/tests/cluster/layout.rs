@@ -1,0 +1,123 @@
+//! The key layout in a cluster: its version is checked, tenants do not mix,
+//! drops leave nothing behind.
+
+use super::double::{Double, begin, get, prefix, set, space};
+use porpoise_kv::{Check, Engine, Error, Key, Read, SpaceId};
+use porpoise_kv_tikv::{KEY_FORMAT_VERSION, KvTikv, KvTikvOptions};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Writes a key of the cluster past the engine.
+fn write_raw(cluster: &Double, key: Vec<u8>, value: Vec<u8>) {
+    let endpoints = cluster.options().endpoints;
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let client = tikv_client::TransactionClient::new(endpoints)
+            .await
+            .unwrap();
+        let mut txn = client.begin_optimistic().await.unwrap();
+        txn.put(key, value).await.unwrap();
+        txn.commit().await.unwrap();
+    });
+}
+
+/// Keys of the cluster that begin so.
+fn count_raw(cluster: &Double, prefix: Vec<u8>) -> usize {
+    let endpoints = cluster.options().endpoints;
+    let end = porpoise_kv::prefix_end(&prefix).unwrap();
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let client = tikv_client::TransactionClient::new(endpoints)
+            .await
+            .unwrap();
+        let mut txn = client.begin_optimistic().await.unwrap();
+        let n = txn.scan_keys(prefix..end, 100).await.unwrap().count();
+        txn.rollback().await.unwrap();
+        n
+    })
+}
+
+#[test]
+fn a_newer_layout_is_refused_by_name() {
+    let cluster = Double::start();
+    write_raw(
+        &cluster,
+        vec![b'p', 0, 1, 0],
+        [&[1][..], &(KEY_FORMAT_VERSION + 1).to_be_bytes()].concat(),
+    );
+    let outcome = KvTikv::connect(cluster.options()).map(|_| ());
+    let Err(Error::Unavailable(text)) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(text.contains("layout version 2"), "{text}");
+    let other_tenant = KvTikvOptions {
+        tenant: 1,
+        ..cluster.options()
+    };
+    KvTikv::connect(other_tenant).unwrap();
+}
+
+#[test]
+fn a_value_in_an_unknown_frame_is_corrupt_not_data() {
+    let cluster = Double::start();
+    let server = cluster.server();
+    let space = space(&server);
+    let key = [&prefix(space)[..], b"k"].concat();
+    write_raw(&cluster, key, b"\x09???".to_vec());
+    let mut txn = begin(&server);
+    let keys = [Key::new(space, b"k")];
+    let outcome = txn.get(Read::CURRENT, &keys, &mut |_, _| panic!("shown"));
+    assert!(matches!(outcome, Err(Error::Corrupt(_))), "{outcome:?}");
+}
+
+#[test]
+fn tenants_do_not_see_each_other() {
+    let cluster = Double::start();
+    let one = cluster.server();
+    let two: Arc<dyn Engine> = Arc::new(
+        KvTikv::connect(KvTikvOptions {
+            tenant: 70_000,
+            ..cluster.options()
+        })
+        .unwrap(),
+    );
+    let catalog = SpaceId(1);
+    set(&one, catalog, &[("k", "one")]);
+    assert_eq!(get(&two, catalog, "k"), None);
+    set(&two, catalog, &[("k", "two")]);
+    assert_eq!(get(&one, catalog, "k").as_deref(), Some("one"));
+    assert_eq!(space(&one), space(&two));
+    assert_eq!(two.spaces().unwrap().len(), 1);
+}
+
+#[test]
+fn an_empty_value_is_not_an_absent_one() {
+    let cluster = Double::start();
+    let server = cluster.server();
+    let space = space(&server);
+    set(&server, space, &[("", "empty key"), ("empty value", "")]);
+    assert_eq!(get(&server, space, "").as_deref(), Some("empty key"));
+    assert_eq!(get(&server, space, "empty value").as_deref(), Some(""));
+    assert_eq!(get(&server, space, "absent"), None);
+}
+
+#[test]
+fn a_drop_interrupted_by_a_crash_is_finished_at_the_next_start() {
+    let cluster = Double::start();
+    let server = cluster.server();
+    let space = space(&server);
+    set(&server, space, &[("a", "1"), ("b", "1")]);
+    // The specification goes first; deleting rows then fails.
+    cluster.command("/refuse?method=KvScan&n=1000");
+    assert!(server.drop_spaces(&[space]).is_err());
+    drop(server);
+    cluster.command("/reset");
+    assert_eq!(count_raw(&cluster, prefix(space)), 2);
+    let server = cluster.server();
+    let mut txn = begin(&server);
+    let used = txn.put(Key::new(space, b"a"), b"2", Check::Blind);
+    assert!(matches!(used, Err(Error::NoSuchSpace(_))), "{used:?}");
+    let give_up = Instant::now() + Duration::from_secs(20);
+    while count_raw(&cluster, prefix(space)) > 0 {
+        assert!(Instant::now() < give_up, "rows of a dropped space remain");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

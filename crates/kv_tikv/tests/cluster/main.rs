@@ -1,0 +1,22 @@
+//! The distributed engine against the test double of a TiKV cluster: the
+//! contract suite, and what only this engine can get wrong. One program, so
+//! that the client library is linked once.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test program fails by panicking, in its helpers too"
+)]
+
+mod contract;
+mod double;
+mod heartbeats;
+mod held_locks;
+mod layout;
+mod lost_locks;
+mod orphans;
+mod regions;
+mod two_servers;
+mod unknown;
+mod unreachable;

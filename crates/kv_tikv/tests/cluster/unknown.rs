@@ -1,0 +1,71 @@
+//! A commit whose answer is lost has an unknown outcome; other faults do not
+//! make one of what is known.
+
+use super::double::{Double, begin, get, lock, set, space};
+use porpoise_kv::{Check, Error, Key};
+use std::time::Duration;
+
+#[test]
+fn a_commit_without_an_answer_is_unknown_and_the_transaction_over() {
+    let cluster = Double::start();
+    let server = cluster.server();
+    let space = space(&server);
+    set(&server, space, &[("a", "0"), ("b", "0")]);
+    let mut txn = begin(&server);
+    for key in [b"a", b"b"] {
+        txn.put(Key::new(space, key), b"1", Check::Blind).unwrap();
+    }
+    cluster.command("/drop-commit-answers?n=1000");
+    let outcome = txn.commit();
+    assert!(matches!(outcome, Err(Error::Unknown(_))), "{outcome:?}");
+    cluster.command("/reset");
+    // It was applied, whole; nobody was told so.
+    assert_eq!(get(&server, space, "a").as_deref(), Some("1"));
+    assert_eq!(get(&server, space, "b").as_deref(), Some("1"));
+}
+
+#[test]
+fn an_answer_lost_once_is_asked_for_again() {
+    let cluster = Double::start();
+    let server = cluster.server();
+    let space = space(&server);
+    let mut txn = begin(&server);
+    txn.put(Key::new(space, b"a"), b"1", Check::Blind).unwrap();
+    cluster.command("/drop-commit-answers?n=1");
+    txn.commit().unwrap();
+    assert_eq!(get(&server, space, "a").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_store_that_cannot_be_reached_before_the_commit_changes_nothing() {
+    let cluster = Double::start();
+    let server = cluster.server();
+    let space = space(&server);
+    set(&server, space, &[("a", "0")]);
+    let mut txn = begin(&server);
+    txn.put(Key::new(space, b"a"), b"1", Check::Blind).unwrap();
+    cluster.command("/refuse?method=KvPessimisticLock&n=1000");
+    let outcome = txn.commit();
+    assert!(
+        matches!(outcome, Err(Error::Unavailable(_) | Error::LockTimeout)),
+        "{outcome:?}"
+    );
+    cluster.command("/reset");
+    assert_eq!(get(&server, space, "a").as_deref(), Some("0"));
+    set(&server, space, &[("a", "2")]);
+}
+
+#[test]
+fn secondaries_that_are_committed_late_are_seen_at_once() {
+    let cluster = Double::start();
+    let server = cluster.server();
+    let space = space(&server);
+    cluster.command("/delay-secondaries?ms=3000");
+    set(&server, space, &[("a", "1"), ("b", "1"), ("c", "1")]);
+    for key in ["a", "b", "c"] {
+        assert_eq!(get(&server, space, key).as_deref(), Some("1"));
+    }
+    let mut txn = begin(&server);
+    let found = lock(&mut *txn, space, &["c"], Duration::from_secs(10)).unwrap();
+    assert_eq!(found, [Some("1".to_owned())]);
+}

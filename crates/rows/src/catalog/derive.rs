@@ -1,0 +1,147 @@
+//! What follows from the definitions and is therefore not stored: who
+//! references whom, through which index, and which tables a write touches.
+//!
+//! Run whenever a catalog is built or changed; the stored definitions stay
+//! the only truth.
+
+use super::{Catalog, FkAction, FkParent, ForeignKey, Index, IndexKind, Table, TableId};
+use crate::layout::DerivedCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+impl Catalog {
+    /// Recomputes all derived fields. Tables that come out unchanged keep
+    /// their `Arc`, so that plans that hold one stay valid.
+    pub fn derive(&mut self) {
+        let mut children: BTreeMap<TableId, Vec<(TableId, usize)>> = BTreeMap::new();
+        let mut resolved: BTreeMap<TableId, Vec<ForeignKey>> = BTreeMap::new();
+        for table in self.tables.values() {
+            let mut keys = table.foreign_keys.clone();
+            for (position, key) in keys.iter_mut().enumerate() {
+                key.child_index = child_index(table, &key.columns).unwrap_or(0);
+                key.parent = self
+                    .table(&key.parent_database, &key.parent_table)
+                    .and_then(|parent| resolve_parent(parent, key));
+                if let Some(parent) = &key.parent {
+                    let list = children.entry(parent.table).or_default();
+                    list.push((table.id, position));
+                }
+            }
+            resolved.insert(table.id, keys);
+        }
+        for (id, table) in &mut self.tables {
+            let keys = resolved.remove(id).unwrap_or_default();
+            let referenced_by = children.remove(id).unwrap_or_default();
+            if table.foreign_keys != keys || table.referenced_by != referenced_by {
+                let table = Arc::make_mut(table);
+                table.foreign_keys = keys;
+                table.referenced_by = referenced_by;
+                table.derived = DerivedCell::default();
+            }
+        }
+        self.derive_write_sets();
+    }
+
+    fn derive_write_sets(&mut self) {
+        let sets: Vec<(TableId, Arc<[TableId]>)> = self
+            .tables
+            .keys()
+            .map(|id| (*id, self.write_set_of(*id)))
+            .collect();
+        for (id, set) in sets {
+            if let Some(table) = self.tables.get_mut(&id)
+                && table.write_set != set
+            {
+                Arc::make_mut(table).write_set = set;
+            }
+        }
+    }
+
+    /// The tables that a write to `start` may read or change: its parents,
+    /// its children, and, where an action changes those, theirs.
+    fn write_set_of(&self, start: TableId) -> Arc<[TableId]> {
+        let mut touched = BTreeSet::from([start]);
+        let mut written = BTreeSet::from([start]);
+        let mut queue = vec![start];
+        while let Some(table) = queue.pop().and_then(|id| self.tables.get(&id)) {
+            let parents = table.foreign_keys.iter().filter_map(|k| k.parent.as_ref());
+            touched.extend(parents.map(|p| p.table));
+            for (child, position) in &table.referenced_by {
+                touched.insert(*child);
+                let key = self
+                    .tables
+                    .get(child)
+                    .and_then(|c| c.foreign_keys.get(*position));
+                let changes = key.is_some_and(|k| changes(k.on_delete) || changes(k.on_update));
+                if changes && written.insert(*child) {
+                    queue.push(*child);
+                }
+            }
+        }
+        // The table itself first: most statements look only at that.
+        let others = touched.into_iter().filter(|id| *id != start);
+        std::iter::once(start).chain(others).collect()
+    }
+}
+
+fn changes(action: FkAction) -> bool {
+    matches!(action, FkAction::Cascade | FkAction::SetNull)
+}
+
+/// The position of an index of `table` whose first parts are `columns`, in
+/// any order, whole and not prefixes. The shortest one wins; the primary key
+/// serves, too.
+pub fn child_index(table: &Table, columns: &[usize]) -> Option<usize> {
+    table
+        .indexes
+        .iter()
+        .enumerate()
+        .filter(|(_, index)| starts_with(index, columns))
+        .min_by_key(|(_, index)| index.parts.len())
+        .map(|(position, _)| position)
+}
+
+/// Whether the first parts of `index` are `columns` in the given order.
+pub fn starts_with(index: &Index, columns: &[usize]) -> bool {
+    index.parts.len() >= columns.len()
+        && index
+            .parts
+            .iter()
+            .zip(columns)
+            .all(|(part, column)| part.column == *column && part.prefix.is_none())
+}
+
+/// The unique or primary index of `parent` over exactly the referenced columns.
+pub fn resolve_parent(parent: &Table, key: &ForeignKey) -> Option<FkParent> {
+    let columns: Vec<usize> = key
+        .parent_columns
+        .iter()
+        .map(|name| parent.column(name))
+        .collect::<Option<_>>()?;
+    parent
+        .indexes
+        .iter()
+        .enumerate()
+        .filter(|(_, index)| index.kind != IndexKind::Plain)
+        .find_map(|(position, index)| {
+            let order = parent_order(index, &columns)?;
+            Some(FkParent {
+                table: parent.id,
+                index: position,
+                order,
+            })
+        })
+}
+
+/// For each part of `index`, where its column stands in `columns`; `None`
+/// unless the index covers exactly these columns, whole.
+pub fn parent_order(index: &Index, columns: &[usize]) -> Option<Vec<usize>> {
+    if index.parts.len() != columns.len() || index.parts.iter().any(|p| p.prefix.is_some()) {
+        return None;
+    }
+    index
+        .parts
+        .iter()
+        .map(|part| columns.iter().position(|c| *c == part.column))
+        .collect()
+}

@@ -1,0 +1,164 @@
+//! CHECK TABLE: rows, index entries and foreign keys held against each other.
+//!
+//! Meant for tests, for `porpoise check` and for the statement; it reads the
+//! newest committed state in batches and changes nothing. On a table that is
+//! being written to meanwhile it may report what was only in flight, so
+//! callers hold a barrier over the table.
+//!
+//! Checked: every row has exactly its entry in each index; every entry leads
+//! to a row that makes it; every child row has its parent; the auto-increment
+//! counter is above every value in its column.
+
+use crate::catalog::{Index, IndexKind, Table};
+use crate::db::Db;
+use crate::ddl::DdlCx;
+use crate::error::Result;
+use crate::row::RowRef;
+use porpoise_kv::{Key, Read, ScanRange, TxnOptions};
+use porpoise_types::ValueRef;
+use std::ops::ControlFlow;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The table, as `` `db`.`name` ``.
+    pub table: String,
+    /// What is wrong, with the key in hexadecimal.
+    pub what: String,
+}
+
+/// Problems reported at most for one table.
+const MOST: usize = 100;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+struct Found<'a> {
+    table: &'a Table,
+    problems: Vec<Problem>,
+}
+
+impl Found<'_> {
+    fn add(&mut self, what: String) {
+        if self.problems.len() < MOST {
+            self.problems.push(Problem {
+                table: self.table.quoted_name(),
+                what,
+            });
+        }
+    }
+}
+
+impl Db {
+    /// Checks one table against its indexes, its parents and its counter.
+    /// Returns the number of rows and the problems found.
+    pub fn check_table(&self, cx: &DdlCx<'_>, table: &Table) -> Result<(u64, Vec<Problem>)> {
+        let mut found = Found {
+            table,
+            problems: Vec::new(),
+        };
+        let rows = self.check_rows(cx, table, &mut found)?;
+        for index in table
+            .indexes
+            .iter()
+            .filter(|i| i.kind != IndexKind::Primary)
+        {
+            let entries = self.check_entries(index, &mut found)?;
+            if entries != rows {
+                found.add(format!(
+                    "index `{}` has {entries} entries for {rows} rows",
+                    index.name
+                ));
+            }
+        }
+        for key in &table.foreign_keys {
+            self.each_orphan(cx, table, key, |pk| {
+                let pk = hex(pk);
+                found.add(format!("row {pk} has no parent under `{}`", key.name));
+                Ok(())
+            })?;
+        }
+        Ok((rows, found.problems))
+    }
+
+    /// Every row: readable, at its own key, with all its entries.
+    fn check_rows(&self, cx: &DdlCx<'_>, table: &Table, found: &mut Found<'_>) -> Result<u64> {
+        let auto = table.auto_increment();
+        let mut count = 0u64;
+        let mut highest = 0u64;
+        self.each_batch(cx, table, |batch| {
+            let mut txn = self.engine().begin(TxnOptions::default())?;
+            for (pk, bytes) in batch {
+                count += 1;
+                let row = match RowRef::new(table, bytes) {
+                    Ok(row) => row,
+                    Err(error) => {
+                        found.add(format!("row {} cannot be read: {error}", hex(pk)));
+                        continue;
+                    }
+                };
+                if let Some(column) = auto {
+                    highest = highest.max(match row.get(column) {
+                        ValueRef::Int(v) => u64::try_from(v).unwrap_or(0),
+                        ValueRef::UInt(v) => v,
+                        _ => 0,
+                    });
+                }
+                let mut own = Vec::new();
+                table.append_primary_key(&row, &mut own);
+                if !table.hidden_key && own != *pk {
+                    found.add(format!("row {} stands at a key not its own", hex(pk)));
+                }
+                for (position, index) in table.indexes.iter().enumerate().skip(1) {
+                    let (mut entry, mut value) = (Vec::new(), Vec::new());
+                    index.append_entry(table, &row, pk, &mut entry);
+                    index.append_entry_value(pk, &mut value);
+                    let key = Key::new(table.space(position, &entry), &entry);
+                    let mut there = false;
+                    txn.get(Read::CURRENT, &[key], &mut |_, v| {
+                        there = v == Some(value.as_slice());
+                    })?;
+                    if !there {
+                        let name = &index.name;
+                        found.add(format!("row {} has no entry in `{name}`", hex(pk)));
+                    }
+                }
+            }
+            txn.rollback();
+            Ok(())
+        })?;
+        if auto.is_some() && highest >= self.next_auto_increment(table)? {
+            found.add(format!("the auto-increment counter is not above {highest}"));
+        }
+        Ok(count)
+    }
+
+    /// Counts the entries of `index`. With one entry a row guaranteed by
+    /// `check_rows`, an equal count means that no entry is left over.
+    fn check_entries(&self, index: &Index, found: &mut Found<'_>) -> Result<u64> {
+        let mut count = 0u64;
+        let mut txn = self.engine().begin(TxnOptions::default())?;
+        for space in &index.spaces {
+            let range = ScanRange {
+                space: *space,
+                start: &[],
+                end: None,
+                reverse: false,
+            };
+            txn.scan(Read::CURRENT, &[range], usize::MAX, &mut |_, key, value| {
+                count += 1;
+                if index.primary_of(key, value).is_err() {
+                    found.add(format!(
+                        "entry {} of `{}` is malformed",
+                        hex(key),
+                        index.name
+                    ));
+                }
+                ControlFlow::Continue(())
+            })?;
+        }
+        txn.rollback();
+        Ok(count)
+    }
+}

@@ -1,0 +1,161 @@
+//! Filling a new index, and validating a new foreign key, from the rows that
+//! are there. The caller's barrier keeps writers of the table away; readers
+//! of other tables notice nothing. Both go in batches of [`BATCH`] rows, a
+//! transaction each, and look for a cancellation between them.
+
+use super::DdlCx;
+use crate::catalog::{ForeignKey, Table, derive};
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::fk;
+use crate::row::RowRef;
+use porpoise_kv::{Check, Key, Read, ScanEnd, ScanRange, TxnOptions};
+use std::ops::ControlFlow;
+
+/// Rows a transaction.
+const BATCH: usize = 1000;
+
+impl Db {
+    /// Walks all rows of `table` in batches. `each` gets one batch of primary
+    /// keys and row bytes.
+    pub(crate) fn each_batch(
+        &self,
+        cx: &DdlCx<'_>,
+        table: &Table,
+        mut each: impl FnMut(&[(Vec<u8>, Vec<u8>)]) -> Result<()>,
+    ) -> Result<()> {
+        for space in table.index_spaces(0).iter().copied() {
+            let mut start: Vec<u8> = Vec::new();
+            loop {
+                if let Some(reason) = cx.cancel.reason() {
+                    return Err(Error::Kv(porpoise_kv::Error::Cancelled(reason)));
+                }
+                let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(BATCH);
+                let range = ScanRange {
+                    space,
+                    start: &start,
+                    end: None,
+                    reverse: false,
+                };
+                let mut txn = self.engine().begin(TxnOptions::default())?;
+                let end = txn.scan(Read::CURRENT, &[range], BATCH, &mut |_, key, value| {
+                    batch.push((key.to_vec(), value.to_vec()));
+                    ControlFlow::Continue(())
+                })?;
+                txn.rollback();
+                each(&batch)?;
+                match end {
+                    ScanEnd::Done => break,
+                    ScanEnd::Stopped { key, .. } => {
+                        start = key;
+                        start.push(0);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the entries of the index of `after` at a position, for all rows of `before`.
+    pub(super) fn build_index(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        after: &Table,
+        position: usize,
+    ) -> Result<()> {
+        let Some(index) = after.indexes.get(position) else {
+            return Ok(());
+        };
+        self.each_batch(cx, before, |batch| {
+            let mut txn = self.engine().begin(TxnOptions::default())?;
+            for (pk, row) in batch {
+                let row = RowRef::new(after, row)?;
+                let mut entry = Vec::new();
+                let mut value = Vec::new();
+                let exclusive = index.append_entry(after, &row, pk, &mut entry);
+                index.append_entry_value(pk, &mut value);
+                let key = Key::new(after.space(position, &entry), &entry);
+                if exclusive {
+                    let mut found = false;
+                    txn.get(Read::CURRENT, &[key], &mut |_, v| found = v.is_some())?;
+                    if found {
+                        return Err(after.duplicate(position, &row));
+                    }
+                }
+                txn.put(key, &value, Check::Blind)?;
+            }
+            let commit = txn.commit()?;
+            self.engine().wait_durable(commit.ticket)?;
+            Ok(())
+        })
+    }
+
+    /// 1452 unless every row of `table` has its parent.
+    pub(super) fn validate_foreign_key(
+        &self,
+        cx: &DdlCx<'_>,
+        table: &Table,
+        key: &ForeignKey,
+    ) -> Result<()> {
+        self.each_orphan(cx, table, key, |_| {
+            Err(Error::NoReferencedRow {
+                constraint: fk::constraint_text(table, key),
+            })
+        })
+    }
+
+    /// Calls `report` with the primary key of each row of `table` whose
+    /// parent under `key` is missing.
+    pub(crate) fn each_orphan(
+        &self,
+        cx: &DdlCx<'_>,
+        table: &Table,
+        key: &ForeignKey,
+        mut report: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let catalog = self.catalog();
+        let own = key.parent_database == table.database && key.parent_table == table.name;
+        let parent = if own {
+            Some(table)
+        } else {
+            let found = catalog.table(&key.parent_database, &key.parent_table);
+            found.map(|t| t.as_ref())
+        };
+        let link = parent.and_then(|p| Some((p, derive::resolve_parent(p, key)?)));
+        self.each_batch(cx, table, |batch| {
+            let mut probes: Vec<(&[u8], Vec<u8>)> = Vec::with_capacity(batch.len());
+            for (pk, row) in batch {
+                let row = RowRef::new(table, row)?;
+                if key.columns.iter().any(|c| row.get(*c).is_null()) {
+                    continue;
+                }
+                match &link {
+                    None => report(pk)?,
+                    Some((parent, link)) => {
+                        let mut probe = Vec::new();
+                        fk::append_parent_key(parent, key, link, &row, &mut probe);
+                        probes.push((pk, probe));
+                    }
+                }
+            }
+            let Some((parent, link)) = &link else {
+                return Ok(());
+            };
+            let wanted: Vec<Key<'_>> = probes
+                .iter()
+                .map(|(_, probe)| Key::new(parent.space(link.index, probe), probe))
+                .collect();
+            let mut there = vec![false; wanted.len()];
+            let mut txn = self.engine().begin(TxnOptions::default())?;
+            txn.get(Read::CURRENT, &wanted, &mut |at, value| {
+                if let Some(seen) = there.get_mut(at) {
+                    *seen = value.is_some();
+                }
+            })?;
+            txn.rollback();
+            let missing = probes.iter().zip(&there).filter(|(_, there)| !**there);
+            missing.map(|((pk, _), _)| *pk).try_for_each(&mut report)
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! From column specifications to columns: names, NULL, defaults.
+
+use super::{ColumnSpec, IndexSpec, check_name, errors};
+use crate::catalog::{Column, ColumnDefault, ColumnId, IndexKind, LayoutDef};
+use crate::error::Result;
+use porpoise_types::{Kind, Value};
+
+/// MySQL's limit ("Limits on Table Column Count and Row Size").
+const MAX_COLUMNS: usize = 4096;
+
+/// Checks the specifications and makes the columns, numbered from 0.
+/// Columns of the primary key become NOT NULL.
+pub(super) fn columns(specs: &[ColumnSpec], indexes: &[IndexSpec]) -> Result<Vec<Column>> {
+    if specs.is_empty() {
+        return Err(errors::no_columns());
+    }
+    if specs.len() > MAX_COLUMNS {
+        return Err(errors::too_many_columns());
+    }
+    if specs.iter().filter(|c| c.auto_increment).count() > 1 {
+        return Err(errors::two_auto_columns());
+    }
+    let mut columns: Vec<Column> = Vec::with_capacity(specs.len());
+    for (id, spec) in (0u32..).zip(specs) {
+        check_name(&spec.name)?;
+        if spec.name.is_empty() || spec.name.ends_with(' ') {
+            return Err(errors::bad_column_name(&spec.name));
+        }
+        let taken = |c: &Column| c.name.eq_ignore_ascii_case(&spec.name);
+        if columns.iter().any(taken) {
+            return Err(errors::duplicate_column(&spec.name));
+        }
+        columns.push(column(ColumnId(id), spec, in_primary_key(spec, indexes))?);
+    }
+    Ok(columns)
+}
+
+fn in_primary_key(spec: &ColumnSpec, indexes: &[IndexSpec]) -> bool {
+    indexes
+        .iter()
+        .filter(|i| i.kind == IndexKind::Primary)
+        .flat_map(|i| &i.parts)
+        .any(|(name, _, _)| name.eq_ignore_ascii_case(&spec.name))
+}
+
+fn column(id: ColumnId, spec: &ColumnSpec, primary: bool) -> Result<Column> {
+    if primary && spec.nullable == Some(true) {
+        return Err(errors::nullable_primary());
+    }
+    let nullable = spec.nullable.unwrap_or(true) && !primary && !spec.auto_increment;
+    if spec.auto_increment {
+        let counts = spec.ty.is_integer() || matches!(spec.ty.kind, Kind::Float | Kind::Double);
+        if !counts {
+            return Err(errors::bad_specifier(&spec.name));
+        }
+        if spec.default.is_some() {
+            return Err(errors::bad_default(&spec.name));
+        }
+    }
+    if spec.on_update_now && !matches!(spec.ty.kind, Kind::DateTime | Kind::Timestamp) {
+        return Err(errors::refuse_on_update(&spec.name));
+    }
+    Ok(Column {
+        id,
+        name: spec.name.clone(),
+        ty: spec.ty.clone(),
+        nullable,
+        default: default(spec, nullable)?,
+        on_update_now: spec.on_update_now,
+        auto_increment: spec.auto_increment,
+        comment: spec.comment.clone(),
+        backfill: Value::Null,
+        explicit_collation: spec.explicit_collation,
+    })
+}
+
+fn default(spec: &ColumnSpec, nullable: bool) -> Result<ColumnDefault> {
+    match &spec.default {
+        None if nullable => Ok(ColumnDefault::Null),
+        None => Ok(ColumnDefault::None),
+        Some(ColumnDefault::Null) if !nullable => Err(errors::bad_default(&spec.name)),
+        Some(ColumnDefault::Now) => match spec.ty.kind {
+            Kind::DateTime | Kind::Timestamp => Ok(ColumnDefault::Now),
+            _ => Err(errors::bad_default(&spec.name)),
+        },
+        Some(ColumnDefault::Literal(_)) if spec.ty.is_blob() || spec.ty.kind == Kind::Json => {
+            Err(errors::blob_default(&spec.name))
+        }
+        Some(given) => Ok(given.clone()),
+    }
+}
+
+/// The layout of rows that hold these columns, in their order.
+pub(super) fn layout(version: u32, columns: &[Column]) -> LayoutDef {
+    LayoutDef {
+        version,
+        columns: columns.iter().map(|c| (c.id, c.ty.clone())).collect(),
+    }
+}

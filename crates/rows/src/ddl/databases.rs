@@ -1,0 +1,119 @@
+//! CREATE, ALTER and DROP DATABASE.
+
+use super::{DdlCx, DdlDone, check_name, errors, tables};
+use crate::catalog::{Catalog, Database, Table, TableId};
+use crate::db::Db;
+use crate::error::Result;
+use porpoise_kv::SpaceId;
+use porpoise_types::Collation;
+use std::sync::Arc;
+
+impl Db {
+    /// CREATE DATABASE.
+    pub fn create_database(
+        &self,
+        cx: &DdlCx<'_>,
+        name: &str,
+        collation: Collation,
+        if_not_exists: bool,
+    ) -> Result<DdlDone> {
+        check_name(name)?;
+        if name.is_empty() || name.ends_with(' ') {
+            return Err(errors::bad_database_name(name));
+        }
+        if self.catalog().database(name).is_some() && if_not_exists {
+            return Ok(DdlDone {
+                note: true,
+                ..DdlDone::default()
+            });
+        }
+        let ticket = self.change_catalog(cx, |draft| {
+            let databases = &mut draft.catalog.databases;
+            if databases.contains_key(name) {
+                return Err(errors::database_exists(name));
+            }
+            let database = Database {
+                name: name.to_owned(),
+                collation,
+                tables: Default::default(),
+            };
+            databases.insert(name.to_owned(), Arc::new(database));
+            Ok(())
+        })?;
+        Ok(DdlDone {
+            ticket,
+            note: false,
+        })
+    }
+
+    /// ALTER DATABASE ... COLLATE.
+    pub fn alter_database(
+        &self,
+        cx: &DdlCx<'_>,
+        name: &str,
+        collation: Collation,
+    ) -> Result<DdlDone> {
+        let ticket = self.change_catalog(cx, |draft| {
+            let Some(database) = draft.catalog.databases.get_mut(name) else {
+                return Err(errors::no_database(name));
+            };
+            Arc::make_mut(database).collation = collation;
+            Ok(())
+        })?;
+        Ok(DdlDone {
+            ticket,
+            note: false,
+        })
+    }
+
+    /// DROP DATABASE with all its tables. Returns also how many there were.
+    pub fn drop_database(
+        &self,
+        cx: &DdlCx<'_>,
+        name: &str,
+        if_exists: bool,
+    ) -> Result<(DdlDone, usize)> {
+        if self.catalog().database(name).is_none() {
+            if !if_exists {
+                return Err(errors::cannot_drop_database(name));
+            }
+            let done = DdlDone {
+                note: true,
+                ..DdlDone::default()
+            };
+            return Ok((done, 0));
+        }
+        let inside = |catalog: &Catalog| -> Vec<Arc<Table>> {
+            let tables = catalog.tables.values();
+            tables.filter(|t| t.database == name).cloned().collect()
+        };
+        let _barrier = self.barrier(cx, |catalog| {
+            let tables = inside(catalog);
+            Ok(tables.iter().flat_map(|t| super::neighbours(t)).collect())
+        })?;
+        let mut spaces: Vec<SpaceId> = Vec::new();
+        let mut count = 0;
+        let ticket = self.change_catalog(cx, |draft| {
+            let tables = inside(&draft.catalog);
+            let ids: Vec<TableId> = tables.iter().map(|t| t.id).collect();
+            for table in &tables {
+                if cx.foreign_key_checks {
+                    tables::refuse_if_referenced(&draft.catalog, table, &ids)?;
+                }
+                draft.catalog.tables.remove(&table.id);
+                spaces.extend(table.indexes.iter().flat_map(|i| &i.spaces));
+            }
+            count = tables.len();
+            if draft.catalog.databases.remove(name).is_none() {
+                return Err(errors::cannot_drop_database(name));
+            }
+            Ok(())
+        })?;
+        self.engine().drop_spaces(&spaces)?;
+        let done = DdlDone {
+            ticket,
+            note: false,
+        };
+        Ok((done, count))
+    }
+}

@@ -1,0 +1,247 @@
+//! The refusals of data definition statements, with MySQL's numbers and texts
+//! (MySQL 8.4 Error Message Reference, "Server Error Message Reference").
+
+use crate::error::Error;
+
+fn refuse(code: u16, state: &'static str, message: String) -> Error {
+    Error::refused(code, state, message)
+}
+
+/// 1049: the database is not there.
+pub fn no_database(name: &str) -> Error {
+    refuse(1049, "42000", format!("Unknown database '{name}'"))
+}
+
+pub fn database_exists(name: &str) -> Error {
+    let text = format!("Can't create database '{name}'; database exists");
+    refuse(1007, "HY000", text)
+}
+
+pub fn cannot_drop_database(name: &str) -> Error {
+    let text = format!("Can't drop database '{name}'; database doesn't exist");
+    refuse(1008, "HY000", text)
+}
+
+pub fn table_exists(name: &str) -> Error {
+    refuse(1050, "42S01", format!("Table '{name}' already exists"))
+}
+
+pub fn unknown_tables(names: &[String]) -> Error {
+    refuse(
+        1051,
+        "42S02",
+        format!("Unknown table '{}'", names.join(",")),
+    )
+}
+
+/// 1146: the table is not there.
+pub fn no_table(database: &str, name: &str) -> Error {
+    let text = format!("Table '{database}.{name}' doesn't exist");
+    refuse(1146, "42S02", text)
+}
+
+pub fn name_too_long(name: &str) -> Error {
+    refuse(
+        1059,
+        "42000",
+        format!("Identifier name '{name}' is too long"),
+    )
+}
+
+pub fn bad_table_name(name: &str) -> Error {
+    refuse(1103, "42000", format!("Incorrect table name '{name}'"))
+}
+
+pub fn bad_database_name(name: &str) -> Error {
+    refuse(1102, "42000", format!("Incorrect database name '{name}'"))
+}
+
+pub fn bad_column_name(name: &str) -> Error {
+    refuse(1166, "42000", format!("Incorrect column name '{name}'"))
+}
+
+pub fn bad_index_name(name: &str) -> Error {
+    refuse(1280, "42000", format!("Incorrect index name '{name}'"))
+}
+
+pub fn no_columns() -> Error {
+    let text = "A table must have at least 1 column".to_owned();
+    refuse(1113, "42000", text)
+}
+
+pub fn too_many_columns() -> Error {
+    refuse(1117, "HY000", "Too many columns".to_owned())
+}
+
+pub fn duplicate_column(name: &str) -> Error {
+    refuse(1060, "42S21", format!("Duplicate column name '{name}'"))
+}
+
+pub fn duplicate_index(name: &str) -> Error {
+    refuse(1061, "42000", format!("Duplicate key name '{name}'"))
+}
+
+pub fn two_primary_keys() -> Error {
+    refuse(1068, "42000", "Multiple primary key defined".to_owned())
+}
+
+pub fn too_many_keys() -> Error {
+    let text = "Too many keys specified; max 64 keys allowed".to_owned();
+    refuse(1069, "42000", text)
+}
+
+pub fn too_many_parts() -> Error {
+    let text = "Too many key parts specified; max 16 parts allowed".to_owned();
+    refuse(1070, "42000", text)
+}
+
+pub fn key_too_long() -> Error {
+    let text = "Specified key was too long; max key length is 3072 bytes".to_owned();
+    refuse(1071, "42000", text)
+}
+
+pub fn no_key_column(name: &str) -> Error {
+    let text = format!("Key column '{name}' doesn't exist in table");
+    refuse(1072, "42000", text)
+}
+
+pub fn blob_key_without_length(name: &str) -> Error {
+    let text = format!("BLOB/TEXT column '{name}' used in key specification without a key length");
+    refuse(1170, "42000", text)
+}
+
+pub fn bad_prefix() -> Error {
+    let text = "Incorrect prefix key; the used key part isn't a string, the used length is \
+                longer than the key part, or the storage engine doesn't support unique prefix keys";
+    refuse(1089, "HY000", text.to_owned())
+}
+
+pub fn nullable_primary() -> Error {
+    let text = "All parts of a PRIMARY KEY must be NOT NULL; if you need NULL in a key, use \
+                UNIQUE instead";
+    refuse(1171, "42000", text.to_owned())
+}
+
+pub fn two_auto_columns() -> Error {
+    let text = "Incorrect table definition; there can be only one auto column and it must be \
+                defined as a key";
+    refuse(1075, "42000", text.to_owned())
+}
+
+pub fn bad_specifier(column: &str) -> Error {
+    let text = format!("Incorrect column specifier for column '{column}'");
+    refuse(1063, "42000", text)
+}
+
+pub fn bad_default(column: &str) -> Error {
+    refuse(
+        1067,
+        "42000",
+        format!("Invalid default value for '{column}'"),
+    )
+}
+
+pub fn blob_default(column: &str) -> Error {
+    let text = format!("BLOB, TEXT, GEOMETRY or JSON column '{column}' can't have a default value");
+    refuse(1101, "42000", text)
+}
+
+pub fn cannot_drop(name: &str) -> Error {
+    let text = format!("Can't DROP '{name}'; check that column/key exists");
+    refuse(1091, "42000", text)
+}
+
+pub fn index_needed(name: &str) -> Error {
+    let text = format!("Cannot drop index '{name}': needed in a foreign key constraint");
+    refuse(1553, "HY000", text)
+}
+
+pub fn bad_fk_definition(name: &str) -> Error {
+    let text = format!(
+        "Incorrect foreign key definition for '{name}': Key reference and table reference don't match"
+    );
+    refuse(1239, "42000", text)
+}
+
+pub fn fk_no_parent(parent: &str) -> Error {
+    let text = format!("Failed to open the referenced table '{parent}'");
+    refuse(1824, "HY000", text)
+}
+
+pub fn fk_no_parent_column(column: &str, constraint: &str, parent: &str) -> Error {
+    let text = format!(
+        "Failed to add the foreign key constraint. Missing column '{column}' for constraint \
+         '{constraint}' in the referenced table '{parent}'"
+    );
+    refuse(3734, "HY000", text)
+}
+
+pub fn fk_no_parent_index(constraint: &str, parent: &str) -> Error {
+    let text = format!(
+        "Failed to add the foreign key constraint. Missing index for constraint \
+         '{constraint}' in the referenced table '{parent}'"
+    );
+    refuse(1822, "HY000", text)
+}
+
+pub fn fk_not_unique(constraint: &str, parent: &str) -> Error {
+    let text = format!(
+        "Failed to add the foreign key constraint. Missing unique key for constraint \
+         '{constraint}' in the referenced table '{parent}'"
+    );
+    refuse(6125, "HY000", text)
+}
+
+pub fn fk_incompatible(child: &str, parent: &str, constraint: &str) -> Error {
+    let text = format!(
+        "Referencing column '{child}' and referenced column '{parent}' in foreign key \
+         constraint '{constraint}' are incompatible."
+    );
+    refuse(3780, "HY000", text)
+}
+
+pub fn fk_duplicate(name: &str) -> Error {
+    let text = format!("Duplicate foreign key constraint name '{name}'");
+    refuse(1826, "HY000", text)
+}
+
+pub fn fk_not_null(column: &str, constraint: &str) -> Error {
+    let text = format!(
+        "Column '{column}' cannot be NOT NULL: needed in a foreign key constraint \
+         '{constraint}' SET NULL"
+    );
+    refuse(1830, "HY000", text)
+}
+
+pub fn fk_memory_parent(constraint: &str) -> Error {
+    let text = format!(
+        "Cannot add foreign key constraint '{constraint}': a durable table cannot reference one \
+         that is not durable"
+    );
+    refuse(1215, "HY000", text)
+}
+
+pub fn parent_in_use(parent: &str, constraint: &str, child: &str) -> Error {
+    let text = format!(
+        "Cannot drop table '{parent}' referenced by a foreign key constraint '{constraint}' on \
+         table '{child}'."
+    );
+    refuse(3730, "HY000", text)
+}
+
+pub fn cannot_truncate(constraint: &str) -> Error {
+    let text =
+        format!("Cannot truncate a table referenced in a foreign key constraint ({constraint})");
+    refuse(1701, "42000", text)
+}
+
+pub fn refuse_on_update(column: &str) -> Error {
+    let text = format!("Invalid ON UPDATE clause for '{column}' column");
+    refuse(1294, "HY000", text)
+}
+
+pub fn primary_change() -> Error {
+    let text = "ALTER TABLE that changes the primary key is not supported; create a new table and \
+                copy the rows";
+    refuse(1235, "42000", text.to_owned())
+}

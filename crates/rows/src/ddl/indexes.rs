@@ -1,0 +1,162 @@
+//! From index specifications to indexes: names, parts, lengths, order.
+
+use super::{IndexSpec, check_name, errors};
+use crate::catalog::{Column, Index, IndexKind, IndexPart, IndexState};
+use crate::error::Result;
+use porpoise_types::Kind;
+
+/// MySQL's limits ("InnoDB Limits").
+const MAX_INDEXES: usize = 65;
+const MAX_PARTS: usize = 16;
+const MAX_KEY_BYTES: u64 = 3072;
+
+/// The primary index of a table without a declared one.
+pub(super) fn hidden_primary() -> Index {
+    Index {
+        id: 0,
+        name: "PRIMARY".to_owned(),
+        kind: IndexKind::Primary,
+        parts: Vec::new(),
+        spaces: Vec::new(),
+        state: IndexState::Public,
+        using_hash: false,
+        implicit: true,
+        comment: String::new(),
+        invisible: false,
+    }
+}
+
+/// Adds an index to those a table has, without spaces yet. Returns nothing:
+/// the order is settled by [`sort`].
+pub(super) fn add(
+    indexes: &mut Vec<Index>,
+    columns: &[Column],
+    spec: &IndexSpec,
+    implicit: bool,
+) -> Result<()> {
+    if indexes.len() >= MAX_INDEXES {
+        return Err(errors::too_many_keys());
+    }
+    if spec.kind == IndexKind::Primary
+        && indexes
+            .iter()
+            .any(|i| i.kind == IndexKind::Primary && !i.parts.is_empty())
+    {
+        return Err(errors::two_primary_keys());
+    }
+    let parts = parts(columns, spec)?;
+    let name = name(indexes, spec)?;
+    let id = indexes.iter().map(|i| i.id + 1).max().unwrap_or(0);
+    indexes.push(Index {
+        id,
+        name,
+        kind: spec.kind,
+        parts,
+        spaces: Vec::new(),
+        state: IndexState::Public,
+        using_hash: spec.using_hash,
+        implicit,
+        comment: spec.comment.clone(),
+        invisible: spec.invisible,
+    });
+    Ok(())
+}
+
+fn name(indexes: &[Index], spec: &IndexSpec) -> Result<String> {
+    if spec.kind == IndexKind::Primary {
+        return Ok("PRIMARY".to_owned());
+    }
+    let taken = |name: &str| indexes.iter().any(|i| i.name.eq_ignore_ascii_case(name));
+    if let Some(name) = &spec.name {
+        check_name(name)?;
+        if name.is_empty() || name.eq_ignore_ascii_case("PRIMARY") {
+            return Err(errors::bad_index_name(name));
+        }
+        if taken(name) {
+            return Err(errors::duplicate_index(name));
+        }
+        return Ok(name.clone());
+    }
+    let base = spec
+        .parts
+        .first()
+        .map_or("", |(column, _, _)| column.as_str());
+    let free = std::iter::once(base.to_owned())
+        .chain((2..).map(|n| format!("{base}_{n}")))
+        .find(|name| !taken(name) && !name.eq_ignore_ascii_case("PRIMARY"));
+    Ok(free.unwrap_or_default())
+}
+
+fn parts(columns: &[Column], spec: &IndexSpec) -> Result<Vec<IndexPart>> {
+    if spec.parts.len() > MAX_PARTS {
+        return Err(errors::too_many_parts());
+    }
+    let mut parts: Vec<IndexPart> = Vec::with_capacity(spec.parts.len());
+    let mut bytes = 0u64;
+    for (name, prefix, desc) in &spec.parts {
+        let position = columns
+            .iter()
+            .position(|c| c.name.eq_ignore_ascii_case(name));
+        let Some((position, column)) = position.and_then(|p| Some((p, columns.get(p)?))) else {
+            return Err(errors::no_key_column(name));
+        };
+        if parts.iter().any(|p| p.column == position) {
+            return Err(errors::duplicate_column(name));
+        }
+        let prefix = part_prefix(column, *prefix)?;
+        bytes += part_bytes(column, prefix);
+        parts.push(IndexPart {
+            column: position,
+            prefix,
+            desc: *desc,
+        });
+    }
+    if bytes > MAX_KEY_BYTES {
+        return Err(errors::key_too_long());
+    }
+    Ok(parts)
+}
+
+fn part_prefix(column: &Column, prefix: Option<u32>) -> Result<Option<u32>> {
+    let ty = &column.ty;
+    let prefixable = ty.is_string() || ty.is_binary() || ty.is_blob();
+    match prefix {
+        None if ty.is_blob() || ty.kind == Kind::Json => {
+            Err(errors::blob_key_without_length(&column.name))
+        }
+        None => Ok(None),
+        Some(_) if !prefixable || ty.kind == Kind::Json => Err(errors::bad_prefix()),
+        Some(0) => Err(errors::bad_prefix()),
+        Some(n) if ty.is_blob() => Ok(Some(n)),
+        Some(n) if n > ty.length => Err(errors::bad_prefix()),
+        Some(n) if n == ty.length => Ok(None),
+        Some(n) => Ok(Some(n)),
+    }
+}
+
+/// How many bytes MySQL counts for this part.
+fn part_bytes(column: &Column, prefix: Option<u32>) -> u64 {
+    let ty = &column.ty;
+    let bytes = match prefix {
+        Some(n) => u64::from(n) * u64::from(ty.collation.charset().max_len()),
+        None => u64::from(ty.max_bytes()),
+    };
+    bytes + u64::from(column.nullable)
+}
+
+/// MySQL's order: the primary key, unique keys without NULLs, other unique
+/// keys, the rest; otherwise as given. Numbers and names stay.
+pub(super) fn sort(indexes: &mut [Index], columns: &[Column]) {
+    let nullable = |index: &Index| {
+        index
+            .parts
+            .iter()
+            .any(|p| columns.get(p.column).is_some_and(|c| c.nullable))
+    };
+    indexes.sort_by_key(|index| match index.kind {
+        IndexKind::Primary => 0,
+        IndexKind::Unique if !nullable(index) => 1,
+        IndexKind::Unique => 2,
+        IndexKind::Plain => 3,
+    });
+}

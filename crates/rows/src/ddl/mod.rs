@@ -1,0 +1,263 @@
+//! Data definition: what changes the catalog.
+//!
+//! Every statement here goes through the same steps: raise a metadata
+//! barrier over the tables whose definition (or whose place in a foreign
+//! key) changes; check the request against the catalog; create the spaces it
+//! needs; build or validate; commit all changed catalog rows in one
+//! transaction; publish the new catalog; lower the barrier; drop spaces that
+//! nothing names any more.
+//!
+//! Invariants:
+//! 1. The commit of the catalog transaction is the only point of change. A
+//!    crash before it leaves the table as it was and some unnamed spaces,
+//!    which are swept at the next start; a crash after it leaves unnamed old
+//!    spaces, swept likewise.
+//! 2. The new catalog is published before the barrier falls, so whoever
+//!    waited in front of it finds the new definition.
+//! 3. A constraint is never added while a transaction that does not know it
+//!    may still write to the child or the parent: the barrier covers both.
+//!
+//! Rejected for now: building an index beside running writers. The barrier
+//! holds off users of that one table for the time of the build.
+
+mod alter;
+mod build;
+mod columns;
+mod databases;
+mod errors;
+mod foreign;
+mod indexes;
+mod tables;
+
+use crate::catalog::{
+    Catalog, ColumnDefault, FkAction, IndexKind, Table, TableId, TableOptions, persist,
+};
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::mdl::{MdlBarrier, MdlError, MdlSession};
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::{LockMode, LockRequest, Ticket, TxnOptions, Wait};
+use porpoise_types::{Collation, ColumnType};
+use std::sync::Arc;
+use std::time::Instant;
+
+pub use errors::{no_database, no_table};
+
+/// What a data definition statement needs of its session.
+pub struct DdlCx<'a> {
+    /// The session's part in the metadata locks. Its own transaction has
+    /// ended (implicit commit) and it publishes no tables.
+    pub mdl: &'a MdlSession,
+    /// Ends the wait for metadata locks (`lock_wait_timeout`).
+    pub deadline: Instant,
+    /// Ends waits and long builds from outside.
+    pub cancel: &'a Cancel,
+    /// `foreign_key_checks`.
+    pub foreign_key_checks: bool,
+    /// The time of the statement, microseconds since 1970 UTC.
+    pub now: i64,
+}
+
+/// The outcome of a data definition statement.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DdlDone {
+    /// The reply waits for this.
+    pub ticket: Ticket,
+    /// What IF [NOT] EXISTS turned into a note: code, and nothing changed.
+    pub note: bool,
+}
+
+/// A table as CREATE TABLE asks for it.
+#[derive(Clone, Debug)]
+pub struct TableSpec {
+    /// The database, which must exist.
+    pub database: String,
+    /// The table's name.
+    pub name: String,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// The columns.
+    pub columns: Vec<ColumnSpec>,
+    /// The indexes, the primary key included.
+    pub indexes: Vec<IndexSpec>,
+    /// The foreign keys.
+    pub foreign_keys: Vec<FkSpec>,
+    /// The options.
+    pub options: TableOptions,
+    /// AUTO_INCREMENT = n.
+    pub auto_increment: Option<u64>,
+}
+
+/// A column as a statement asks for it.
+#[derive(Clone, Debug)]
+pub struct ColumnSpec {
+    /// The name.
+    pub name: String,
+    /// The type.
+    pub ty: ColumnType,
+    /// NULL or NOT NULL, when given.
+    pub nullable: Option<bool>,
+    /// DEFAULT, when given; literals are already of the column's type.
+    pub default: Option<ColumnDefault>,
+    /// ON UPDATE CURRENT_TIMESTAMP.
+    pub on_update_now: bool,
+    /// AUTO_INCREMENT.
+    pub auto_increment: bool,
+    /// COMMENT.
+    pub comment: String,
+    /// A character set or collation was named for this column.
+    pub explicit_collation: bool,
+}
+
+/// An index as a statement asks for it.
+#[derive(Clone, Debug)]
+pub struct IndexSpec {
+    /// The name, when given.
+    pub name: Option<String>,
+    /// What it promises.
+    pub kind: IndexKind,
+    /// Column names with prefix length and DESC.
+    pub parts: Vec<(String, Option<u32>, bool)>,
+    /// USING HASH.
+    pub using_hash: bool,
+    /// COMMENT.
+    pub comment: String,
+    /// INVISIBLE.
+    pub invisible: bool,
+}
+
+/// A foreign key as a statement asks for it.
+#[derive(Clone, Debug)]
+pub struct FkSpec {
+    /// CONSTRAINT name, when given.
+    pub name: Option<String>,
+    /// FOREIGN KEY index_name, when given.
+    pub index_name: Option<String>,
+    /// The child's columns.
+    pub columns: Vec<String>,
+    /// The parent's database; the child's when `None`.
+    pub parent_database: Option<String>,
+    /// The parent.
+    pub parent_table: String,
+    /// The parent's columns.
+    pub parent_columns: Vec<String>,
+    /// ON DELETE.
+    pub on_delete: FkAction,
+    /// ON UPDATE.
+    pub on_update: FkAction,
+}
+
+/// One clause of ALTER TABLE.
+#[derive(Clone, Debug)]
+pub enum AlterOp {
+    /// ADD [CONSTRAINT] FOREIGN KEY.
+    AddForeignKey(FkSpec),
+    /// DROP FOREIGN KEY.
+    DropForeignKey(String),
+    /// ADD INDEX, UNIQUE, and CREATE INDEX.
+    AddIndex(IndexSpec),
+    /// DROP INDEX.
+    DropIndex(String),
+    /// AUTO_INCREMENT = n.
+    SetAutoIncrement(u64),
+    /// COMMENT = text.
+    SetComment(String),
+}
+
+/// A change of the catalog in the making: the copy being changed.
+pub(crate) struct Draft {
+    pub(crate) catalog: Catalog,
+}
+
+impl Draft {
+    pub(crate) fn table_mut(&mut self, id: TableId) -> Option<&mut Table> {
+        self.catalog.tables.get_mut(&id).map(Arc::make_mut)
+    }
+}
+
+impl Db {
+    /// Changes the catalog in one transaction and publishes the result.
+    pub(crate) fn change_catalog(
+        &self,
+        cx: &DdlCx<'_>,
+        change: impl FnOnce(&mut Draft) -> Result<()>,
+    ) -> Result<Ticket> {
+        let _one_at_a_time = self.catalog_change.lock();
+        let mut txn = self.engine().begin(TxnOptions {
+            sync: true,
+            cancel: cx.cancel.clone(),
+            ..TxnOptions::default()
+        })?;
+        let request = LockRequest {
+            key: persist::version_key(),
+            mode: LockMode::Exclusive,
+        };
+        txn.lock(&[request], Wait::Until(cx.deadline), &mut |_, _| ())?;
+        let old = self.catalog();
+        let mut draft = Draft {
+            catalog: Catalog::clone(&old),
+        };
+        change(&mut draft)?;
+        let mut new = draft.catalog;
+        new.version = old.version + 1;
+        new.derive();
+        persist::write_changes(txn.as_mut(), &old, &new)?;
+        let commit = txn.commit()?;
+        self.publish(Arc::new(new));
+        Ok(commit.ticket)
+    }
+
+    /// Raises a barrier over tables named by `choose` and looks again: what
+    /// was chosen may have changed while waiting.
+    pub(crate) fn barrier(
+        &self,
+        cx: &DdlCx<'_>,
+        choose: impl Fn(&Catalog) -> Result<Vec<TableId>>,
+    ) -> Result<MdlBarrier> {
+        loop {
+            let mut tables = choose(&self.catalog())?;
+            tables.sort_unstable();
+            tables.dedup();
+            let barrier = cx
+                .mdl
+                .exclude(&tables, cx.deadline, cx.cancel)
+                .map_err(mdl_error)?;
+            let mut again = choose(&self.catalog())?;
+            again.sort_unstable();
+            again.dedup();
+            if tables == again {
+                return Ok(barrier);
+            }
+        }
+    }
+}
+
+/// A metadata lock's refusal as a row error.
+pub fn mdl_error(error: MdlError) -> Error {
+    match error {
+        MdlError::Timeout => Error::Kv(porpoise_kv::Error::LockTimeout),
+        MdlError::Cancelled(reason) => Error::Kv(porpoise_kv::Error::Cancelled(reason)),
+    }
+}
+
+/// The tables whose place in foreign keys changes with `table`: itself, its
+/// parents, its children.
+pub(crate) fn neighbours(table: &Table) -> Vec<TableId> {
+    let parents = table.foreign_keys.iter().filter_map(|k| k.parent.as_ref());
+    std::iter::once(table.id)
+        .chain(parents.map(|p| p.table))
+        .chain(table.referenced_by.iter().map(|(child, _)| *child))
+        .collect()
+}
+
+/// Names are at most 64 characters (manual, "Identifier Length Limits").
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    if name.chars().count() > 64 {
+        return Err(errors::name_too_long(name));
+    }
+    Ok(())
+}
+
+pub(crate) fn same_collation(a: Collation, b: Collation) -> bool {
+    a == b
+}

@@ -1,0 +1,310 @@
+//! CREATE, DROP and TRUNCATE TABLE.
+
+use super::{DdlCx, DdlDone, TableSpec, check_name, columns, errors, foreign, indexes, neighbours};
+use crate::catalog::{Catalog, Index, IndexKind, Table, TableId, persist};
+use crate::db::Db;
+use crate::error::Result;
+use crate::layout::DerivedCell;
+use porpoise_kv::{CounterId, SpaceDurability, SpaceId, SpaceSpec, Ticket};
+use std::sync::Arc;
+
+/// What DROP TABLE did.
+#[derive(Clone, Debug, Default)]
+pub struct DropDone {
+    /// The reply waits for this.
+    pub ticket: Ticket,
+    /// With IF EXISTS: tables that were not there, as `db.name`.
+    pub missing: Vec<String>,
+}
+
+impl Db {
+    /// CREATE TABLE.
+    pub fn create_table(&self, cx: &DdlCx<'_>, spec: &TableSpec) -> Result<DdlDone> {
+        check_name(&spec.name)?;
+        if spec.name.is_empty() || spec.name.ends_with(' ') {
+            return Err(errors::bad_table_name(&spec.name));
+        }
+        if self.taken(spec)? {
+            if !spec.if_not_exists {
+                return Err(errors::table_exists(&spec.name));
+            }
+            return Ok(DdlDone {
+                note: true,
+                ..DdlDone::default()
+            });
+        }
+        let _barrier = self.barrier(cx, |catalog| Ok(future_neighbours(catalog, spec)))?;
+        let id = TableId(self.engine().reserve_ids(persist::TABLE_IDS, 1, 1)?.start);
+        let mut table = draft_table(&self.catalog(), cx, spec, id)?;
+        let spaces = self.give_spaces(&mut table)?;
+        let result = self.commit_new_table(cx, spec, table);
+        if result.is_err() {
+            self.engine().drop_spaces(&spaces)?;
+        }
+        Ok(DdlDone {
+            ticket: result?,
+            note: false,
+        })
+    }
+
+    fn taken(&self, spec: &TableSpec) -> Result<bool> {
+        let catalog = self.catalog();
+        if catalog.database(&spec.database).is_none() {
+            return Err(errors::no_database(&spec.database));
+        }
+        Ok(catalog.table(&spec.database, &spec.name).is_some())
+    }
+
+    fn commit_new_table(&self, cx: &DdlCx<'_>, spec: &TableSpec, table: Table) -> Result<Ticket> {
+        if let Some(first) = spec.auto_increment {
+            self.engine().set_next_id(table.counter, first.max(1))?;
+        }
+        self.change_catalog(cx, move |draft| {
+            let Some(database) = draft.catalog.databases.get_mut(&spec.database) else {
+                return Err(errors::no_database(&spec.database));
+            };
+            let database = Arc::make_mut(database);
+            if database.tables.contains_key(&spec.name) {
+                return Err(errors::table_exists(&spec.name));
+            }
+            database.tables.insert(spec.name.clone(), table.id);
+            let mut table = table;
+            table.incompatible_since = draft.catalog.version + 1;
+            draft.catalog.tables.insert(table.id, Arc::new(table));
+            Ok(())
+        })
+    }
+
+    /// Creates one space an index and sets the counter.
+    fn give_spaces(&self, table: &mut Table) -> Result<Vec<SpaceId>> {
+        let specs: Vec<SpaceSpec> = table.indexes.iter().map(|i| space_spec(table, i)).collect();
+        let spaces = self.engine().create_spaces(&specs)?;
+        for (index, space) in table.indexes.iter_mut().zip(&spaces) {
+            index.spaces = vec![*space];
+        }
+        if let Some(first) = spaces.first() {
+            table.counter = CounterId(first.0);
+        }
+        Ok(spaces)
+    }
+
+    /// DROP TABLE of all `names` (database, table), or of none.
+    pub fn drop_tables(
+        &self,
+        cx: &DdlCx<'_>,
+        names: &[(String, String)],
+        if_exists: bool,
+    ) -> Result<DropDone> {
+        let found = |catalog: &Catalog| -> Vec<Arc<Table>> {
+            let tables = names.iter().filter_map(|(d, t)| catalog.table(d, t));
+            tables.cloned().collect()
+        };
+        let missing = |catalog: &Catalog| -> Vec<String> {
+            let absent = names.iter().filter(|(d, t)| catalog.table(d, t).is_none());
+            absent.map(|(d, t)| format!("{d}.{t}")).collect()
+        };
+        let absent = missing(&self.catalog());
+        if !absent.is_empty() && !if_exists {
+            return Err(errors::unknown_tables(&absent));
+        }
+        if absent.len() == names.len() {
+            return Ok(DropDone {
+                missing: absent,
+                ..DropDone::default()
+            });
+        }
+        let _barrier = self.barrier(cx, |catalog| {
+            Ok(found(catalog).iter().flat_map(|t| neighbours(t)).collect())
+        })?;
+        let mut spaces: Vec<SpaceId> = Vec::new();
+        let mut absent = Vec::new();
+        let mut gone: Vec<Arc<Table>> = Vec::new();
+        let ticket = self.change_catalog(cx, |draft| {
+            absent = missing(&draft.catalog);
+            if !absent.is_empty() && !if_exists {
+                return Err(errors::unknown_tables(&absent));
+            }
+            let tables = found(&draft.catalog);
+            let ids: Vec<TableId> = tables.iter().map(|t| t.id).collect();
+            for table in &tables {
+                if cx.foreign_key_checks {
+                    refuse_if_referenced(&draft.catalog, table, &ids)?;
+                }
+                draft.catalog.tables.remove(&table.id);
+                if let Some(database) = draft.catalog.databases.get_mut(&table.database) {
+                    Arc::make_mut(database).tables.remove(&table.name);
+                }
+                spaces.extend(table.indexes.iter().flat_map(|i| &i.spaces));
+            }
+            gone = tables;
+            Ok(())
+        })?;
+        self.engine().drop_spaces(&spaces)?;
+        for table in &gone {
+            self.forget_counters(table);
+        }
+        Ok(DropDone {
+            ticket,
+            missing: absent,
+        })
+    }
+
+    /// TRUNCATE TABLE: new spaces, a new counter; the old ones go.
+    pub fn truncate(&self, cx: &DdlCx<'_>, database: &str, name: &str) -> Result<DdlDone> {
+        let find = |catalog: &Catalog| {
+            let table = catalog.table(database, name).cloned();
+            table.ok_or_else(|| errors::no_table(database, name))
+        };
+        let _barrier = self.barrier(cx, |catalog| Ok(neighbours(&*find(catalog)?)))?;
+        let table = find(&self.catalog())?;
+        let outsider = table.referenced_by.iter().find(|(c, _)| *c != table.id);
+        if let Some((child, at)) = outsider.filter(|_| cx.foreign_key_checks) {
+            let catalog = self.catalog();
+            let child = catalog.table_by_id(*child);
+            let key = child.and_then(|c| Some((c, c.foreign_keys.get(*at)?)));
+            let text = key.map_or_else(String::new, |(c, k)| {
+                format!("{}, CONSTRAINT `{}`", c.quoted_name(), k.name)
+            });
+            return Err(errors::cannot_truncate(&text));
+        }
+        let mut fresh = Table::clone(&table);
+        let spaces = self.give_spaces(&mut fresh)?;
+        let ticket = self.change_catalog(cx, |draft| {
+            let version = draft.catalog.version + 1;
+            let Some(now) = draft.table_mut(table.id) else {
+                return Err(errors::no_table(database, name));
+            };
+            now.indexes = fresh.indexes;
+            now.counter = fresh.counter;
+            now.incompatible_since = version;
+            now.derived = DerivedCell::default();
+            Ok(())
+        });
+        let ticket = match ticket {
+            Ok(ticket) => ticket,
+            Err(error) => {
+                self.engine().drop_spaces(&spaces)?;
+                return Err(error);
+            }
+        };
+        let old: Vec<SpaceId> = table
+            .indexes
+            .iter()
+            .flat_map(|i| i.spaces.clone())
+            .collect();
+        self.engine().drop_spaces(&old)?;
+        self.forget_counters(&table);
+        Ok(DdlDone {
+            ticket,
+            note: false,
+        })
+    }
+}
+
+/// How an index of `table` is stored.
+pub(super) fn space_spec(table: &Table, index: &Index) -> SpaceSpec {
+    SpaceSpec {
+        group: table.id.0,
+        partition: 0,
+        durability: if table.options.memory {
+            SpaceDurability::Memory
+        } else {
+            SpaceDurability::Server
+        },
+        point_lookups: index.kind != IndexKind::Plain,
+    }
+}
+
+/// The tables that gain or lose a foreign key with the new table: the parents
+/// it names, and children that waited for a table of this name.
+fn future_neighbours(catalog: &Catalog, spec: &TableSpec) -> Vec<TableId> {
+    let parents = spec.foreign_keys.iter().filter_map(|k| {
+        let database = k.parent_database.as_ref().unwrap_or(&spec.database);
+        catalog.table(database, &k.parent_table)
+    });
+    let children = catalog.tables.values().filter(|t| {
+        t.foreign_keys
+            .iter()
+            .any(|k| k.parent_database == spec.database && k.parent_table == spec.name)
+    });
+    parents.chain(children).map(|t| t.id).collect()
+}
+
+/// The table as specified, without spaces.
+fn draft_table(catalog: &Catalog, cx: &DdlCx<'_>, spec: &TableSpec, id: TableId) -> Result<Table> {
+    let columns = columns::columns(&spec.columns, &spec.indexes)?;
+    let mut options = spec.options.clone();
+    options.created = cx.now;
+    let mut table = Table {
+        id,
+        database: spec.database.clone(),
+        name: spec.name.clone(),
+        version: 1,
+        incompatible_since: 0,
+        next_column: u32::try_from(columns.len()).unwrap_or(u32::MAX),
+        layouts: vec![columns::layout(1, &columns)],
+        columns,
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
+        referenced_by: Vec::new(),
+        write_set: Arc::from([id]),
+        derived: DerivedCell::default(),
+        hidden_key: false,
+        counter: CounterId(0),
+        options,
+    };
+    let declared = |i: &&super::IndexSpec| i.kind == IndexKind::Primary;
+    match spec.indexes.iter().find(declared) {
+        Some(primary) => indexes::add(&mut table.indexes, &table.columns, primary, false)?,
+        None => {
+            table.hidden_key = true;
+            table.indexes.push(indexes::hidden_primary());
+        }
+    }
+    if spec.indexes.iter().filter(declared).count() > 1 {
+        return Err(errors::two_primary_keys());
+    }
+    for index in spec.indexes.iter().filter(|i| !declared(i)) {
+        indexes::add(&mut table.indexes, &table.columns, index, false)?;
+    }
+    for wanted in &spec.foreign_keys {
+        let key = foreign::foreign_key(catalog, &table, wanted, cx.foreign_key_checks)?;
+        if let Some(index) = foreign::missing_index(&table, &key, wanted) {
+            indexes::add(&mut table.indexes, &table.columns, &index, true)?;
+        }
+        table.foreign_keys.push(key);
+    }
+    indexes::sort(&mut table.indexes, &table.columns);
+    check_waiting_children(catalog, &table)?;
+    Ok(table)
+}
+
+/// Constraints that were made while this parent did not exist must fit it now.
+fn check_waiting_children(catalog: &Catalog, table: &Table) -> Result<()> {
+    for child in catalog.tables.values() {
+        for key in &child.foreign_keys {
+            if key.parent_database == table.database && key.parent_table == table.name {
+                foreign::check_parent(child, table, key)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// 3730 when a table outside `leaving` references `table`.
+pub(super) fn refuse_if_referenced(
+    catalog: &Catalog,
+    table: &Table,
+    leaving: &[TableId],
+) -> Result<()> {
+    for (child, at) in &table.referenced_by {
+        if leaving.contains(child) {
+            continue;
+        }
+        let child = catalog.table_by_id(*child);
+        if let Some((child, key)) = child.and_then(|c| Some((c, c.foreign_keys.get(*at)?))) {
+            return Err(errors::parent_in_use(&table.name, &key.name, &child.name));
+        }
+    }
+    Ok(())
+}

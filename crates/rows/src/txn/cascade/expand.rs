@@ -1,0 +1,248 @@
+//! Expanding: the children of a level of rows, found, locked and read again.
+//!
+//! Invariants:
+//! 1. A level costs three engine calls at most: a scan of all child ranges, a
+//!    lock of the children that follow, a lock of the keys they give up or
+//!    take. Large results are taken in batches.
+//! 2. What is only in the way (RESTRICT) is not locked: its parent's lock keeps
+//!    new ones away, and where nothing in the statement could remove it, one
+//!    is enough.
+
+use super::super::delete::gather_gone;
+use super::super::insert::constraints;
+use super::super::keyset::{KeyId, KeySet};
+use super::super::update::{gather_change, lock_referenced, referenced_change};
+use super::{Child, Edge, Effects, Probe, Txn};
+use crate::Result;
+use crate::catalog::{Catalog, FkAction};
+use crate::fk::{self, Referrer};
+use crate::row::RowRef;
+use porpoise_kv::{LockMode, Read, ScanEnd, ScanRange};
+use smallvec::SmallVec;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Children taken from one scan call.
+const BATCH: usize = 4096;
+
+impl Txn {
+    /// Finds and locks all that follows from the changes in `fx`, whose own
+    /// keys are locked already.
+    pub(crate) fn expand(&mut self, fx: &mut Effects, keys: &mut KeySet) -> Result<()> {
+        let catalog = self.db.catalog_guard();
+        let mut level: Vec<usize> = (0..fx.list.len()).collect();
+        while !level.is_empty() {
+            let mut probes = Vec::new();
+            for parent in &level {
+                if let Some(change) = fx.list.get_mut(*parent) {
+                    change.queued = false;
+                }
+                fx.probes_of(&catalog, *parent, &mut probes)?;
+            }
+            let found = self.scan_children(&probes)?;
+            level = self.take_children(fx, &probes, found, keys)?;
+            self.lock_changes(fx, &level, &catalog, keys)?;
+        }
+        Ok(())
+    }
+
+    /// The children in all ranges: probe and primary key, in order.
+    fn scan_children(&mut self, probes: &[Probe]) -> Result<Vec<(usize, Vec<u8>)>> {
+        let mut found: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut from = 0;
+        let mut resume: Option<Vec<u8>> = None;
+        while let Some(rest @ [_, ..]) = probes.get(from..) {
+            let ranges: Vec<ScanRange<'_>> = rest
+                .iter()
+                .enumerate()
+                .map(|(n, p)| ScanRange {
+                    space: p.space,
+                    start: resume.as_deref().filter(|_| n == 0).unwrap_or(&p.start),
+                    end: p.end.as_deref(),
+                    reverse: false,
+                })
+                .collect();
+            let mut failure = None;
+            let end = self
+                .kv
+                .scan(Read::CURRENT, &ranges, BATCH, &mut |n, key, value| {
+                    let Some(probe) = rest.get(n) else {
+                        return ControlFlow::Break(());
+                    };
+                    match child_primary(probe, key, value) {
+                        Ok(primary) => found.push((from + n, primary.to_vec())),
+                        Err(e) => {
+                            failure = Some(e);
+                            return ControlFlow::Break(());
+                        }
+                    }
+                    if probe.fatal {
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
+                })?;
+            if let Some(e) = failure {
+                return Err(e);
+            }
+            let ScanEnd::Stopped { range, mut key } = end else {
+                break;
+            };
+            if rest.get(range).is_some_and(|p| p.fatal) {
+                from += range + 1;
+                resume = None;
+            } else {
+                from += range;
+                key.push(0);
+                resume = Some(key);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Locks the children that follow, reads them again, and adds those that
+    /// still refer to their parent; the positions to expand next.
+    fn take_children(
+        &mut self,
+        fx: &mut Effects,
+        probes: &[Probe],
+        found: Vec<(usize, Vec<u8>)>,
+        keys: &mut KeySet,
+    ) -> Result<Vec<usize>> {
+        keys.keep_values = true;
+        let mut ids: Vec<KeyId> = Vec::with_capacity(found.len());
+        for (n, primary) in &found {
+            let id = probes.get(*n).and_then(|probe| {
+                let mode = child_lock(probe)?;
+                let child = &probe.referrer.child;
+                let id = keys.add(child.space(0, primary), primary, mode);
+                // An earlier row of the statement may have changed it since.
+                keys.ask_again(id);
+                Some(id)
+            });
+            ids.push(id.unwrap_or(KeyId::MAX));
+        }
+        let wait = self.wait();
+        keys.lock(self.kv.as_mut(), wait)?;
+        let mut next = Vec::new();
+        let (mut named, mut named_by_parent) = (Vec::new(), Vec::new());
+        for ((n, primary), id) in found.into_iter().zip(ids) {
+            let Some(probe) = probes.get(n) else { continue };
+            if id == KeyId::MAX {
+                let edge = Edge {
+                    by_delete: probe.by_delete,
+                    referrer: probe.referrer.clone(),
+                    child: Child::Restrict(primary),
+                };
+                if let Some(parent) = fx.list.get_mut(probe.parent) {
+                    parent.edges.push(edge);
+                }
+                continue;
+            }
+            let child = &probe.referrer.child;
+            // What this cascade knows already it has not written yet.
+            let known = fx.by_row.get(&(child.id, primary.clone())).copied();
+            let bytes: Vec<u8> = match known.and_then(|at| fx.list.get(at)) {
+                Some(change) => change.old.bytes().to_vec(),
+                None => match keys.value(id) {
+                    Some(bytes) => bytes.to_vec(),
+                    None => continue,
+                },
+            };
+            let row = RowRef::new(child, &bytes)?;
+            let (Some((fk, at)), Some(parent)) =
+                (probe.referrer.parts(), fx.list.get(probe.parent))
+            else {
+                continue;
+            };
+            named.clear();
+            named_by_parent.clear();
+            let null = fk::append_parent_key(&parent.table, fk, at, &row, &mut named);
+            if let Some(index) = parent.table.indexes.get(at.index) {
+                let old = parent.old.row(&parent.table)?;
+                index.append_parts(&parent.table, &old, &mut named_by_parent);
+            }
+            if null || named != named_by_parent {
+                continue;
+            }
+            next.extend(fx.follow(probe, &primary, &row, &bytes));
+        }
+        Ok(next)
+    }
+
+    /// Locks the keys that changes give up or take, and the parents of the
+    /// other constraints they now name.
+    fn lock_changes(
+        &mut self,
+        fx: &mut Effects,
+        level: &[usize],
+        catalog: &Catalog,
+        keys: &mut KeySet,
+    ) -> Result<()> {
+        for at in level {
+            let Some(table) = fx.list.get(*at).map(|c| c.table.clone()) else {
+                continue;
+            };
+            let referrers: SmallVec<[Arc<Referrer>; 4]> =
+                fx.referrers_of(catalog, &table).iter().cloned().collect();
+            let Some(change) = fx.list.get_mut(*at) else {
+                continue;
+            };
+            let old = change.old.row(&table)?;
+            let Some(new) = &change.new else {
+                gather_gone(&table, &old, keys);
+                continue;
+            };
+            let constraints = constraints(catalog, &table);
+            if !table.hidden_key {
+                change.new_primary = table.primary_key(new);
+            }
+            change.keys = gather_change(
+                &table,
+                &change.primary,
+                &old,
+                &change.new_primary,
+                new,
+                &constraints,
+                keys,
+            );
+            for referrer in referrers {
+                if referenced_change(&referrer, &table, &old, new) {
+                    lock_referenced(&table, &referrer, &change.primary, &old, keys);
+                }
+            }
+        }
+        let wait = self.wait();
+        keys.lock(self.kv.as_mut(), wait)?;
+        Ok(())
+    }
+}
+
+/// The primary key of the child in an entry of its index.
+fn child_primary<'a>(probe: &Probe, key: &'a [u8], value: &'a [u8]) -> Result<&'a [u8]> {
+    let child = &probe.referrer.child;
+    let position = child.foreign_keys.get(probe.referrer.fk);
+    let position = position.map_or(0, |fk| fk.child_index);
+    match child.indexes.get(position) {
+        Some(index) if position > 0 => index.primary_of(key, value),
+        _ => Ok(key),
+    }
+}
+
+/// How strongly a child is locked; not at all when it is only in the way.
+fn child_lock(probe: &Probe) -> Option<LockMode> {
+    let (fk, _) = probe.referrer.parts()?;
+    match (probe.action, probe.by_delete) {
+        (FkAction::NoAction | FkAction::Restrict, _) => None,
+        (FkAction::Cascade, true) => Some(LockMode::Exclusive),
+        _ => {
+            let primary = probe.referrer.child.indexes.first()?;
+            let moves = primary.parts.iter().any(|p| fk.columns.contains(&p.column));
+            Some(if moves {
+                LockMode::Exclusive
+            } else {
+                LockMode::Update
+            })
+        }
+    }
+}

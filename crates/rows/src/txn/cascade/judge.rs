@@ -1,0 +1,149 @@
+//! Judging: whether what RESTRICT protects is still there when its turn comes.
+//!
+//! The graph that was gathered is walked in memory the way InnoDB walks it on
+//! its pages: depth first, the statement's rows in their order, constraints in
+//! order of their names, children in order of the child index. Seen on such a
+//! server, and kept: a row that names itself under RESTRICT cannot be deleted;
+//! a child that an earlier row or constraint took away is no hindrance.
+//!
+//! Invariants:
+//! 1. The walk has its own stack; its depth is bounded by the graph's size.
+//! 2. Each row is entered at most once for its deletion and once a constraint
+//!    for its changes, so the walk ends also in cycles.
+
+use super::{Child, Edge, Effects};
+use crate::fk;
+use crate::{Error, Result};
+use foldhash::{HashSet, HashSetExt};
+
+/// How far a row's deletion has come. While under way it still counts as a
+/// child: InnoDB refuses to delete a row that names itself under RESTRICT.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Deleted {
+    No,
+    UnderWay,
+    Done,
+}
+
+struct Walk {
+    deleted: Vec<Deleted>,
+    /// Columns of rows that were changed, and edges that were walked, the
+    /// latter by constraint.
+    changed: HashSet<(usize, usize)>,
+    followed: HashSet<(usize, usize)>,
+}
+
+impl Walk {
+    fn set(&mut self, node: usize, state: Deleted) {
+        if let Some(place) = self.deleted.get_mut(node) {
+            *place = state;
+        }
+    }
+
+    fn enter(&mut self, node: usize, deletes: bool) {
+        if deletes {
+            self.set(node, Deleted::UnderWay);
+        }
+    }
+
+    fn leave(&mut self, node: usize, deletes: bool) {
+        if deletes {
+            self.set(node, Deleted::Done);
+        }
+    }
+}
+
+impl Effects {
+    /// Walks the graph as InnoDB does; refuses what it refuses. Returns how
+    /// many of the statement's rows were still there when their turn came.
+    pub(crate) fn judge(&self) -> Result<u64> {
+        let mut walk = Walk {
+            deleted: vec![Deleted::No; self.list.len()],
+            changed: HashSet::new(),
+            followed: HashSet::new(),
+        };
+        let mut counted = 0;
+        for root in 0..self.roots {
+            let deletes = self.list.get(root).is_some_and(|c| c.new.is_none());
+            if walk.deleted.get(root) != Some(&Deleted::No) {
+                continue;
+            }
+            counted += 1;
+            self.walk(root, deletes, &mut walk)?;
+        }
+        Ok(counted)
+    }
+
+    fn walk(&self, root: usize, deletes: bool, walk: &mut Walk) -> Result<()> {
+        let mut stack = vec![(root, deletes, 0usize)];
+        walk.enter(root, deletes);
+        while let Some((node, by_delete, next)) = stack.last_mut() {
+            let Some(change) = self.list.get(*node) else {
+                break;
+            };
+            let Some(edge) = change.edges.get(*next) else {
+                walk.leave(*node, *by_delete);
+                stack.pop();
+                continue;
+            };
+            *next += 1;
+            if edge.by_delete != *by_delete {
+                continue;
+            }
+            match &edge.child {
+                Child::Restrict(primary) => self.walk_restrict(edge, primary, walk)?,
+                Child::Delete(child) => {
+                    if walk.deleted.get(*child) == Some(&Deleted::No) {
+                        walk.enter(*child, true);
+                        stack.push((*child, true, 0));
+                    }
+                }
+                Child::Update(child) => {
+                    self.note_changed(*child, edge, walk)?;
+                    let first = walk.followed.insert((*child, edge.referrer.fk));
+                    if first && walk.deleted.get(*child) == Some(&Deleted::No) {
+                        stack.push((*child, false, 0));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes the columns of a child that its constraint changes.
+    fn note_changed(&self, child: usize, edge: &Edge, walk: &mut Walk) -> Result<()> {
+        let (Some(change), Some((fk, _))) = (self.list.get(child), edge.referrer.parts()) else {
+            return Ok(());
+        };
+        let old = change.old.row(&change.table)?;
+        for column in &fk.columns {
+            let same = change
+                .new
+                .as_ref()
+                .and_then(|new| new.get(*column))
+                .is_some_and(|new| new.as_ref() == old.get(*column));
+            if !same {
+                walk.changed.insert((child, *column));
+            }
+        }
+        Ok(())
+    }
+
+    fn walk_restrict(&self, edge: &Edge, primary: &[u8], walk: &Walk) -> Result<()> {
+        let child = &edge.referrer.child;
+        let known = self.by_row.get(&(child.id, primary.to_vec()));
+        let Some(fk) = child.foreign_keys.get(edge.referrer.fk) else {
+            return Ok(());
+        };
+        let out_of_the_way = known.is_some_and(|at| {
+            let changed = |c: &usize| walk.changed.contains(&(*at, *c));
+            walk.deleted.get(*at) == Some(&Deleted::Done) || fk.columns.iter().any(changed)
+        });
+        if out_of_the_way {
+            return Ok(());
+        }
+        Err(Error::RowIsReferenced {
+            constraint: fk::constraint_text(child, fk),
+        })
+    }
+}

@@ -1,0 +1,222 @@
+//! Auto-increment ids.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use common::counting::Counting;
+use common::{begin, database, get, model_database, table};
+use porpoise_kv::Engine;
+use porpoise_kv::model::Model;
+use porpoise_rows::{AutoIncOptions, Db, Error, InsertMode};
+use porpoise_types::{ColumnType, Kind, Value};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The published forum table: the counter's column is last in the key.
+fn posts() -> common::Def {
+    table("posts")
+        .int("uid")
+        .int("fid")
+        .int("pid")
+        .auto()
+        .primary(&["uid", "fid", "pid"])
+}
+
+fn assign(
+    db: &Arc<Db>,
+    name: &str,
+    given: &[Value],
+    o: AutoIncOptions,
+) -> (Option<u64>, Vec<Value>) {
+    let t = get(db, name);
+    let at = t.auto_increment().unwrap();
+    let mut rows: Vec<Vec<Value>> = given
+        .iter()
+        .map(|v| {
+            let mut row = vec![Value::Int(1); t.columns.len()];
+            row[at] = v.clone();
+            row
+        })
+        .collect();
+    let first = begin(db).assign_auto_increment(&t, &mut rows, o).unwrap();
+    (first, rows.into_iter().map(|r| r[at].clone()).collect())
+}
+
+fn numbers(values: &[i64]) -> Vec<Value> {
+    values.iter().map(|v| Value::Int(*v)).collect()
+}
+
+#[test]
+fn null_and_zero_generate_and_explicit_values_push() {
+    let db = model_database(&[posts()]);
+    let o = AutoIncOptions::default();
+    let (first, ids) = assign(&db, "posts", &[Value::Null, Value::Int(0)], o);
+    assert_eq!((first, ids), (Some(1), numbers(&[1, 2])));
+    // Mixed: as MySQL, ids after an explicit value go on above it.
+    let given = [
+        Value::Null,
+        Value::Int(100),
+        Value::Null,
+        Value::Int(-5),
+        Value::Null,
+    ];
+    let (first, ids) = assign(&db, "posts", &given, o);
+    assert_eq!((first, ids), (Some(3), numbers(&[3, 100, 101, -5, 102])));
+    let (first, _) = assign(&db, "posts", &[Value::Int(5000)], o);
+    assert_eq!(first, None);
+    let (_, ids) = assign(&db, "posts", &[Value::Null], o);
+    assert_eq!(ids, numbers(&[5001]));
+    let zero = AutoIncOptions {
+        no_auto_value_on_zero: true,
+        ..o
+    };
+    let (first, ids) = assign(&db, "posts", &[Value::Int(0), Value::Null], zero);
+    assert_eq!((first, ids), (Some(5002), numbers(&[0, 5002])));
+}
+
+#[test]
+fn ids_of_one_statement_are_consecutive_across_ranges_and_follow_the_increment() {
+    let db = model_database(&[posts()]);
+    let o = AutoIncOptions {
+        prefetch: 4,
+        ..AutoIncOptions::default()
+    };
+    let mut last = 0;
+    for count in [3usize, 3, 10, 1, 5] {
+        let (first, ids) = assign(&db, "posts", &vec![Value::Null; count], o);
+        let first = i64::try_from(first.unwrap()).unwrap();
+        assert!(first > last);
+        last = first + count as i64 - 1;
+        assert_eq!(ids, numbers(&(first..=last).collect::<Vec<_>>()));
+    }
+    let tens = AutoIncOptions {
+        increment: 10,
+        offset: 3,
+        prefetch: 1,
+        ..AutoIncOptions::default()
+    };
+    let (_, ids) = assign(&db, "posts", &vec![Value::Null; 3], tens);
+    let start = (last - 3 + 10) / 10 * 10 + 3;
+    assert_eq!(ids, numbers(&[start, start + 10, start + 20]));
+}
+
+#[test]
+fn ids_are_handed_out_without_a_call_until_the_range_is_used_up() {
+    let counting = Counting::new(Arc::new(Model::new()));
+    let calls = counting.calls.clone();
+    let db = database(Arc::new(counting), &[posts()]);
+    let o = AutoIncOptions {
+        prefetch: 100,
+        ..AutoIncOptions::default()
+    };
+    calls.take();
+    for _ in 0..200 {
+        assign(&db, "posts", &[Value::Null], o);
+    }
+    assert_eq!(calls.take().reserves, 2);
+}
+
+#[test]
+fn a_clean_shutdown_loses_nothing_and_a_crash_repeats_nothing() {
+    let model = Model::new();
+    let engine: Arc<dyn Engine> = Arc::new(model.reopen());
+    let db = database(engine.clone(), &[posts()]);
+    let o = AutoIncOptions::default();
+    assign(&db, "posts", &vec![Value::Null; 3], o);
+    db.return_ids();
+    let again = Db::with_catalog(
+        engine.clone(),
+        porpoise_base::clock::system(),
+        Default::default(),
+        (*db.catalog()).clone(),
+    );
+    assert_eq!(again.next_auto_increment(&get(&again, "posts")).unwrap(), 4);
+    let (first, _) = assign(&again, "posts", &[Value::Null], o);
+    assert_eq!(first, Some(4));
+    // This one is not shut down.
+    let third = Db::with_catalog(
+        engine,
+        porpoise_base::clock::system(),
+        Default::default(),
+        (*db.catalog()).clone(),
+    );
+    let (first, _) = assign(&third, "posts", &[Value::Null], o);
+    assert!(first.unwrap() > 4);
+}
+
+#[test]
+fn the_end_of_the_columns_range_is_1467() {
+    let db = model_database(&[table("t")
+        .column("id", ColumnType::int(Kind::TinyInt))
+        .auto()
+        .primary(&["id"])]);
+    let t = get(&db, "t");
+    let mut txn = begin(&db);
+    let mut rows = vec![vec![Value::Int(126)], vec![Value::Null]];
+    txn.assign_auto_increment(&t, &mut rows, AutoIncOptions::default())
+        .unwrap();
+    assert_eq!(rows[1][0], Value::Int(127));
+    txn.insert(&t, rows, InsertMode::Plain).unwrap();
+    let e = txn
+        .assign_auto_increment(&t, &mut [vec![Value::Null]], AutoIncOptions::default())
+        .unwrap_err();
+    assert!(matches!(e, Error::AutoIncrementExhausted), "{e:?}");
+    assert_eq!(
+        e.to_string(),
+        "Failed to read auto-increment value from storage engine"
+    );
+    let big = model_database(&[table("t")
+        .column("id", ColumnType::bigint_unsigned())
+        .auto()
+        .primary(&["id"])]);
+    let t = get(&big, "t");
+    let mut txn = begin(&big);
+    let mut rows = vec![vec![Value::UInt(u64::MAX - 2)], vec![Value::Null]];
+    let mut done = txn.assign_auto_increment(&t, &mut rows, AutoIncOptions::default());
+    for _ in 0..3 {
+        if done.is_err() {
+            break;
+        }
+        done = txn.assign_auto_increment(&t, &mut [vec![Value::Null]], AutoIncOptions::default());
+    }
+    assert_eq!(done.unwrap_err().code(), 1467);
+}
+
+#[test]
+fn threads_never_get_the_same_id_and_an_update_pushes_the_counter() {
+    let db = model_database(&[posts()]);
+    let o = AutoIncOptions {
+        prefetch: 8,
+        ..AutoIncOptions::default()
+    };
+    let all: Vec<u64> = std::thread::scope(|s| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                s.spawn(|| {
+                    (0..300)
+                        .map(|_| assign(&db, "posts", &[Value::Null], o).0.unwrap())
+                        .collect::<Vec<u64>>()
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .flat_map(|t| t.join().unwrap())
+            .collect()
+    });
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 1200);
+    let one = model_database(&[table("t").int("id").auto().primary(&["id"])]);
+    let t = get(&one, "t");
+    let mut txn = begin(&one);
+    txn.insert(&t, vec![vec![Value::Int(1)]], InsertMode::Plain)
+        .unwrap();
+    common::update(&mut txn, &t, &[1], |r| r[0] = Value::Int(70_000)).unwrap();
+    let mut rows = [vec![Value::Null]];
+    txn.assign_auto_increment(&t, &mut rows, o).unwrap();
+    assert_eq!(rows[0][0], Value::Int(70_001));
+}

@@ -1,0 +1,180 @@
+//! An engine that counts the calls that may cost a round trip.
+
+use porpoise_kv::{
+    Capabilities, Check, Commit, CounterId, DurableListener, Engine, Key, Limits, LockRequest,
+    Locked, Mark, Read, Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, SpaceSpec, Stat, Ticket,
+    Txn, TxnOptions, Wait,
+};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Calls since the last [`Calls::take`].
+#[derive(Default, Debug)]
+pub struct Calls {
+    gets: AtomicUsize,
+    scans: AtomicUsize,
+    locks: AtomicUsize,
+    reserves: AtomicUsize,
+}
+
+/// `get`, `scan`, `lock` and `reserve_ids` calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    pub gets: usize,
+    pub scans: usize,
+    pub locks: usize,
+    pub reserves: usize,
+}
+
+impl Calls {
+    pub fn take(&self) -> Taken {
+        Taken {
+            gets: self.gets.swap(0, Ordering::SeqCst),
+            scans: self.scans.swap(0, Ordering::SeqCst),
+            locks: self.locks.swap(0, Ordering::SeqCst),
+            reserves: self.reserves.swap(0, Ordering::SeqCst),
+        }
+    }
+}
+
+pub struct Counting {
+    inner: Arc<dyn Engine>,
+    pub calls: Arc<Calls>,
+}
+
+impl Counting {
+    pub fn new(inner: Arc<dyn Engine>) -> Counting {
+        Counting {
+            inner,
+            calls: Arc::default(),
+        }
+    }
+}
+
+struct CountingTxn {
+    inner: Box<dyn Txn>,
+    calls: Arc<Calls>,
+}
+
+impl Engine for Counting {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+    fn begin(&self, options: TxnOptions) -> Result<Box<dyn Txn>> {
+        Ok(Box::new(CountingTxn {
+            inner: self.inner.begin(options)?,
+            calls: self.calls.clone(),
+        }))
+    }
+    fn create_spaces(&self, specs: &[SpaceSpec]) -> Result<Vec<SpaceId>> {
+        self.inner.create_spaces(specs)
+    }
+    fn drop_spaces(&self, spaces: &[SpaceId]) -> Result<()> {
+        self.inner.drop_spaces(spaces)
+    }
+    fn spaces(&self) -> Result<Vec<(SpaceId, SpaceSpec)>> {
+        self.inner.spaces()
+    }
+    fn reserve_ids(&self, counter: CounterId, count: u64, at_least: u64) -> Result<Range<u64>> {
+        self.calls.reserves.fetch_add(1, Ordering::SeqCst);
+        self.inner.reserve_ids(counter, count, at_least)
+    }
+    fn return_ids(&self, counter: CounterId, unused: Range<u64>) -> Result<bool> {
+        self.inner.return_ids(counter, unused)
+    }
+    fn next_id(&self, counter: CounterId) -> Result<u64> {
+        self.inner.next_id(counter)
+    }
+    fn set_next_id(&self, counter: CounterId, next: u64) -> Result<()> {
+        self.inner.set_next_id(counter, next)
+    }
+    fn durable_mark(&self) -> Ticket {
+        self.inner.durable_mark()
+    }
+    fn wait_durable(&self, ticket: Ticket) -> Result<()> {
+        self.inner.wait_durable(ticket)
+    }
+    fn subscribe(&self, listener: Arc<dyn DurableListener>) {
+        self.inner.subscribe(listener);
+    }
+    fn stats(&self) -> Vec<Stat> {
+        self.inner.stats()
+    }
+    fn shutdown(&self) -> Result<()> {
+        self.inner.shutdown()
+    }
+}
+
+impl Txn for CountingTxn {
+    fn refresh(&mut self) -> Result<()> {
+        self.inner.refresh()
+    }
+    fn pin(&mut self) -> Result<()> {
+        self.inner.pin()
+    }
+    fn pinned(&self) -> bool {
+        self.inner.pinned()
+    }
+    fn get(
+        &mut self,
+        read: Read,
+        keys: &[Key<'_>],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        self.calls.gets.fetch_add(1, Ordering::SeqCst);
+        self.inner.get(read, keys, visit)
+    }
+    fn scan(
+        &mut self,
+        read: Read,
+        ranges: &[ScanRange<'_>],
+        limit: usize,
+        visit: &mut ScanVisitor<'_>,
+    ) -> Result<ScanEnd> {
+        self.calls.scans.fetch_add(1, Ordering::SeqCst);
+        self.inner.scan(read, ranges, limit, visit)
+    }
+    fn lock(
+        &mut self,
+        requests: &[LockRequest<'_>],
+        wait: Wait,
+        visit: &mut dyn FnMut(usize, Locked<'_>),
+    ) -> Result<()> {
+        self.calls.locks.fetch_add(1, Ordering::SeqCst);
+        self.inner.lock(requests, wait, visit)
+    }
+    fn unlock(&mut self, keys: &[Key<'_>], since: Mark) {
+        self.inner.unlock(keys, since);
+    }
+    fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()> {
+        self.inner.put(key, value, check)
+    }
+    fn delete(&mut self, key: Key<'_>, check: Check) -> Result<()> {
+        self.inner.delete(key, check)
+    }
+    fn mark(&self) -> Mark {
+        self.inner.mark()
+    }
+    fn rollback_to(&mut self, mark: Mark) {
+        self.inner.rollback_to(mark);
+    }
+    fn has_writes(&self) -> bool {
+        self.inner.has_writes()
+    }
+    fn seen(&self) -> Ticket {
+        self.inner.seen()
+    }
+    fn commit(self: Box<Self>) -> Result<Commit> {
+        self.inner.commit()
+    }
+    fn rollback(self: Box<Self>) {
+        self.inner.rollback();
+    }
+}

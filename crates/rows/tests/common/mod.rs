@@ -1,0 +1,431 @@
+//! What the tests of this crate share: a builder of tables, a counting engine,
+//! and a check of rows against entries.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+pub mod counting;
+pub mod naive;
+pub mod verify;
+
+use porpoise_base::clock;
+use porpoise_kv::{CounterId, Engine, SpaceSpec};
+use porpoise_rows::catalog::{
+    Catalog, Column, ColumnDefault, ColumnId, Database, FkAction, FkParent, ForeignKey, Index,
+    IndexKind, IndexPart, IndexState, LayoutDef, Table, TableId, TableOptions,
+};
+use porpoise_rows::{BeginOptions, Db, DbOptions, Error, InsertMode, Txn};
+use porpoise_types::{Collation, ColumnType, Kind, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A constraint to be: name, columns, parent, its columns, actions.
+#[derive(Clone)]
+pub struct FkDef {
+    pub name: String,
+    pub columns: Vec<String>,
+    pub parent: String,
+    pub parent_columns: Vec<String>,
+    pub on_delete: FkAction,
+    pub on_update: FkAction,
+}
+
+/// A table to be.
+#[derive(Clone, Default)]
+pub struct Def {
+    pub name: String,
+    columns: Vec<Column>,
+    keys: Vec<(IndexKind, String, Vec<String>)>,
+    fks: Vec<FkDef>,
+}
+
+/// A table of that name.
+pub fn table(name: &str) -> Def {
+    Def {
+        name: name.into(),
+        ..Def::default()
+    }
+}
+
+fn strings(names: &[&str]) -> Vec<String> {
+    names.iter().map(|n| (*n).to_string()).collect()
+}
+
+impl Def {
+    /// A NOT NULL column.
+    pub fn column(mut self, name: &str, ty: ColumnType) -> Def {
+        self.columns.push(Column {
+            id: ColumnId(u32::try_from(self.columns.len()).unwrap() + 1),
+            name: name.into(),
+            ty,
+            nullable: false,
+            default: ColumnDefault::None,
+            on_update_now: false,
+            auto_increment: false,
+            comment: String::new(),
+            backfill: Value::Null,
+            explicit_collation: false,
+        });
+        self
+    }
+
+    /// INT NOT NULL.
+    pub fn int(self, name: &str) -> Def {
+        self.column(name, ColumnType::int(Kind::Int))
+    }
+
+    /// VARCHAR(n) NOT NULL.
+    pub fn text(self, name: &str, n: u32, collation: Collation) -> Def {
+        self.column(name, ColumnType::varchar(n, collation))
+    }
+
+    /// The last column may be NULL.
+    pub fn null(mut self) -> Def {
+        self.columns.last_mut().unwrap().nullable = true;
+        self
+    }
+
+    /// The last column is AUTO_INCREMENT.
+    pub fn auto(mut self) -> Def {
+        self.columns.last_mut().unwrap().auto_increment = true;
+        self
+    }
+
+    pub fn primary(mut self, columns: &[&str]) -> Def {
+        self.keys
+            .insert(0, (IndexKind::Primary, "PRIMARY".into(), strings(columns)));
+        self
+    }
+
+    pub fn unique(mut self, name: &str, columns: &[&str]) -> Def {
+        self.keys
+            .push((IndexKind::Unique, name.into(), strings(columns)));
+        self
+    }
+
+    pub fn key(mut self, name: &str, columns: &[&str]) -> Def {
+        self.keys
+            .push((IndexKind::Plain, name.into(), strings(columns)));
+        self
+    }
+
+    /// FOREIGN KEY (columns) REFERENCES parent (parent_columns).
+    pub fn fk(self, name: &str, columns: &[&str], parent: &str, parent_columns: &[&str]) -> Def {
+        self.fk_with(
+            name,
+            columns,
+            parent,
+            parent_columns,
+            FkAction::NoAction,
+            FkAction::NoAction,
+        )
+    }
+
+    pub fn fk_with(
+        mut self,
+        name: &str,
+        columns: &[&str],
+        parent: &str,
+        parent_columns: &[&str],
+        on_delete: FkAction,
+        on_update: FkAction,
+    ) -> Def {
+        self.fks.push(FkDef {
+            name: name.into(),
+            columns: strings(columns),
+            parent: parent.into(),
+            parent_columns: strings(parent_columns),
+            on_delete,
+            on_update,
+        });
+        self
+    }
+}
+
+fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> Table {
+    let position = |name: &String| def.columns.iter().position(|c| c.name == *name).unwrap();
+    let hidden_key = def.keys.first().is_none_or(|k| k.0 != IndexKind::Primary);
+    let mut keys = def.keys.clone();
+    if hidden_key {
+        keys.insert(0, (IndexKind::Primary, "PRIMARY".into(), Vec::new()));
+    }
+    let spaces = engine
+        .create_spaces(&vec![SpaceSpec::default(); keys.len()])
+        .unwrap();
+    let indexes = keys
+        .iter()
+        .zip(&spaces)
+        .enumerate()
+        .map(|(n, ((kind, name, columns), space))| Index {
+            id: u32::try_from(n).unwrap() + 1,
+            name: name.clone(),
+            kind: *kind,
+            parts: columns
+                .iter()
+                .map(|c| IndexPart {
+                    column: position(c),
+                    prefix: None,
+                    desc: false,
+                })
+                .collect(),
+            spaces: vec![*space],
+            state: IndexState::Public,
+            using_hash: false,
+            implicit: false,
+            comment: String::new(),
+            invisible: false,
+        })
+        .collect();
+    Table {
+        id: TableId(number as u64 + 1),
+        database: "d".into(),
+        name: def.name.clone(),
+        version: 1,
+        incompatible_since: 0,
+        columns: def.columns.clone(),
+        next_column: 100,
+        indexes,
+        foreign_keys: Vec::new(),
+        referenced_by: Vec::new(),
+        hidden_key,
+        counter: CounterId(spaces[0].0),
+        layouts: vec![LayoutDef {
+            version: 1,
+            columns: def.columns.iter().map(|c| (c.id, c.ty.clone())).collect(),
+        }],
+        options: TableOptions {
+            engine: "InnoDB".into(),
+            collation: Collation::UTF8MB4_GENERAL_CI,
+            comment: String::new(),
+            memory: false,
+            other: Vec::new(),
+            created: 0,
+        },
+        derived: Default::default(),
+    }
+}
+
+fn resolve(tables: &mut [Table], defs: &[Def]) {
+    for (n, def) in defs.iter().enumerate() {
+        for fk in &def.fks {
+            let p = defs.iter().position(|d| d.name == fk.parent).unwrap();
+            let columns: Vec<usize> = fk
+                .columns
+                .iter()
+                .map(|c| tables[n].column(c).unwrap())
+                .collect();
+            let parent_columns: Vec<usize> = fk
+                .parent_columns
+                .iter()
+                .map(|c| tables[p].column(c).unwrap())
+                .collect();
+            let index = tables[p]
+                .indexes
+                .iter()
+                .position(|i| {
+                    i.kind != IndexKind::Plain
+                        && i.parts.len() == parent_columns.len()
+                        && i.parts.iter().all(|q| parent_columns.contains(&q.column))
+                })
+                .expect("a unique index over the referenced columns");
+            let order = tables[p].indexes[index]
+                .parts
+                .iter()
+                .map(|q| parent_columns.iter().position(|c| *c == q.column).unwrap())
+                .collect();
+            let child_index = tables[n]
+                .indexes
+                .iter()
+                .position(|i| {
+                    i.parts.len() >= columns.len()
+                        && i.parts.iter().zip(&columns).all(|(q, c)| q.column == *c)
+                })
+                .expect("an index over the child's columns");
+            tables[n].foreign_keys.push(ForeignKey {
+                name: fk.name.clone(),
+                columns,
+                parent_database: "d".into(),
+                parent_table: fk.parent.clone(),
+                parent_columns: fk.parent_columns.clone(),
+                on_delete: fk.on_delete,
+                on_update: fk.on_update,
+                child_index,
+                parent: Some(FkParent {
+                    table: TableId(p as u64 + 1),
+                    index,
+                    order,
+                }),
+            });
+            let place = tables[n].foreign_keys.len() - 1;
+            tables[p].referenced_by.push((TableId(n as u64 + 1), place));
+        }
+    }
+}
+
+/// A database `d` with these tables over an engine.
+pub fn database(engine: Arc<dyn Engine>, defs: &[Def]) -> Arc<Db> {
+    let mut tables: Vec<Table> = defs
+        .iter()
+        .enumerate()
+        .map(|(n, def)| build_table(engine.as_ref(), n, def))
+        .collect();
+    resolve(&mut tables, defs);
+    let names = tables.iter().map(|t| (t.name.clone(), t.id)).collect();
+    let catalog = Catalog {
+        version: 1,
+        databases: BTreeMap::from([(
+            "d".to_string(),
+            Arc::new(Database {
+                name: "d".into(),
+                collation: Collation::UTF8MB4_GENERAL_CI,
+                tables: names,
+            }),
+        )]),
+        tables: tables.into_iter().map(|t| (t.id, Arc::new(t))).collect(),
+    };
+    Db::with_catalog(engine, clock::system(), DbOptions::default(), catalog)
+}
+
+/// New engines to run a test on: the reference model and the embedded one.
+pub fn engines() -> Vec<Arc<dyn Engine>> {
+    use porpoise_kv_mem::{KvMem, KvMemOptions};
+    vec![
+        Arc::new(porpoise_kv::model::Model::new()),
+        KvMem::open(KvMemOptions::default()).unwrap(),
+    ]
+}
+
+/// The same over a new reference model.
+pub fn model_database(defs: &[Def]) -> Arc<Db> {
+    database(Arc::new(porpoise_kv::model::Model::new()), defs)
+}
+
+pub fn get(db: &Db, name: &str) -> Arc<Table> {
+    db.catalog().table("d", name).unwrap().clone()
+}
+
+pub fn begin(db: &Arc<Db>) -> Txn {
+    db.begin(BeginOptions::default()).unwrap()
+}
+
+pub fn int(v: i64) -> Value {
+    Value::Int(v)
+}
+
+pub fn text(v: &str) -> Value {
+    Value::Bytes(v.as_bytes().to_vec())
+}
+
+pub const NULL: Value = Value::Null;
+
+/// A row of integers; `i64::MIN` is NULL.
+pub fn row(values: &[i64]) -> Vec<Value> {
+    values
+        .iter()
+        .map(|v| if *v == i64::MIN { NULL } else { int(*v) })
+        .collect()
+}
+
+/// NULL in [`row`].
+pub const N: i64 = i64::MIN;
+
+pub fn insert(txn: &mut Txn, table: &Arc<Table>, rows: &[&[i64]]) -> Result<u64, Error> {
+    let rows = rows.iter().map(|r| row(r)).collect();
+    txn.insert(table, rows, InsertMode::Plain)
+        .map(|d| d.inserted)
+}
+
+/// Locks and deletes rows by integer primary key, in the order given.
+pub fn delete(txn: &mut Txn, table: &Arc<Table>, ids: &[i64]) -> Result<u64, Error> {
+    use porpoise_kv::LockMode;
+    let keys: Vec<Vec<u8>> = ids
+        .iter()
+        .map(|id| table.key_prefix(0, &[porpoise_types::ValueRef::Int(*id)]))
+        .collect();
+    let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let mut rows: Vec<Option<(Vec<u8>, porpoise_rows::RowBuf)>> = vec![None; ids.len()];
+    let wait = txn.wait();
+    txn.lock_rows(table, &refs, LockMode::Exclusive, wait, &mut |n, found| {
+        rows[n] = found.row.map(|r| (keys[n].clone(), r.to_buf()));
+    })?;
+    txn.delete(table, rows.into_iter().flatten().collect())
+        .map(|d| d.deleted)
+}
+
+/// Locks rows by integer primary key, in the order given, and changes them.
+pub fn update(
+    txn: &mut Txn,
+    table: &Arc<Table>,
+    ids: &[i64],
+    set: impl Fn(&mut Vec<Value>),
+) -> Result<porpoise_rows::UpdateDone, Error> {
+    use porpoise_kv::LockMode;
+    use porpoise_rows::{RowChange, UpdateMode};
+    let keys: Vec<Vec<u8>> = ids
+        .iter()
+        .map(|id| table.key_prefix(0, &[porpoise_types::ValueRef::Int(*id)]))
+        .collect();
+    let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let mut changes: Vec<Option<RowChange>> = vec![None; ids.len()];
+    let wait = txn.wait();
+    txn.lock_rows(table, &refs, LockMode::Update, wait, &mut |n, found| {
+        changes[n] = found.row.map(|r| {
+            let mut new = r.values();
+            set(&mut new);
+            RowChange {
+                key: keys[n].clone(),
+                old: r.to_buf(),
+                new,
+            }
+        });
+    })?;
+    txn.update(
+        table,
+        changes.into_iter().flatten().collect(),
+        UpdateMode::Plain,
+    )
+}
+
+/// All rows of a table, newest state, in key order.
+pub fn all(db: &Arc<Db>, name: &str) -> Vec<Vec<Value>> {
+    let mut txn = begin(db);
+    all_in(&mut txn, &get(db, name))
+}
+
+/// All rows as a transaction sees them now.
+pub fn all_in(txn: &mut Txn, table: &Table) -> Vec<Vec<Value>> {
+    use porpoise_rows::{KeyRange, ScanPosition, ScanSpec};
+    let spec = ScanSpec {
+        index: 0,
+        ranges: vec![KeyRange::ALL],
+        reverse: false,
+        entries_only: false,
+    };
+    let mut position = ScanPosition::default();
+    let mut rows = Vec::new();
+    while txn
+        .scan(
+            table,
+            &spec,
+            porpoise_kv::Read::CURRENT,
+            &mut position,
+            7,
+            &mut |_, row| rows.push(row.values()),
+        )
+        .unwrap()
+    {}
+    rows
+}
+
+/// All rows as integers, NULL as [`N`].
+pub fn ints(db: &Arc<Db>, name: &str) -> Vec<Vec<i64>> {
+    let number = |v: &Value| match v {
+        Value::Int(v) => *v,
+        Value::UInt(v) => i64::try_from(*v).unwrap(),
+        Value::Null => N,
+        other => panic!("{other:?} is no integer"),
+    };
+    all(db, name)
+        .iter()
+        .map(|r| r.iter().map(number).collect())
+        .collect()
+}

@@ -1,0 +1,204 @@
+//! Constraints between transactions on different threads.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use common::verify::verify;
+use common::{begin, database, delete, engines, get, insert, int, ints, row, table, update};
+use porpoise_kv::Engine;
+use porpoise_rows::catalog::FkAction;
+use porpoise_rows::{BeginOptions, Db, InsertMode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+fn family(engine: Arc<dyn Engine>, on_delete: FkAction) -> Arc<Db> {
+    database(
+        engine,
+        &[
+            table("p").int("id").primary(&["id"]).int("v"),
+            table("c")
+                .int("id")
+                .primary(&["id"])
+                .int("p")
+                .null()
+                .key("p", &["p"])
+                .fk_with("c_p", &["p"], "p", &["id"], on_delete, FkAction::Cascade),
+        ],
+    )
+}
+
+fn impatient(db: &Arc<Db>) -> porpoise_rows::Txn {
+    db.begin(BeginOptions {
+        lock_wait: Duration::from_secs(20),
+        ..BeginOptions::default()
+    })
+    .unwrap()
+}
+
+#[test]
+fn children_inserted_while_their_parent_is_deleted_are_never_orphans() {
+    let actions = [FkAction::Restrict, FkAction::Cascade, FkAction::SetNull];
+    for (on_delete, engine) in actions
+        .iter()
+        .flat_map(|a| engines().into_iter().map(move |e| (a, e)))
+    {
+        let db = family(engine, *on_delete);
+        let next = AtomicI64::new(1);
+        let (inserted, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|s| {
+            for _ in 0..3 {
+                s.spawn(|| {
+                    for n in 0..150 {
+                        let mut txn = impatient(&db);
+                        let id = next.fetch_add(1, Ordering::SeqCst);
+                        match insert(&mut txn, &get(&db, "c"), &[&[id, n % 4]]) {
+                            Ok(_) => {
+                                txn.commit().unwrap();
+                                inserted.fetch_add(1, Ordering::SeqCst);
+                            }
+                            Err(e) => {
+                                assert!([1452, 1213].contains(&e.code()), "{e}");
+                                refused.fetch_add(1, Ordering::SeqCst);
+                            }
+                        }
+                    }
+                });
+            }
+            s.spawn(|| {
+                for n in 0..150 {
+                    let mut txn = impatient(&db);
+                    let done = if n % 2 == 0 {
+                        insert(&mut txn, &get(&db, "p"), &[&[n / 2 % 4, 0]])
+                    } else {
+                        delete(&mut txn, &get(&db, "p"), &[n / 2 % 4])
+                    };
+                    match done {
+                        Ok(_) => {
+                            txn.commit().unwrap();
+                        }
+                        Err(e) => assert!([1451, 1213, 1062].contains(&e.code()), "{e}"),
+                    }
+                }
+            });
+        });
+        assert_eq!(inserted.into_inner() + refused.into_inner(), 450);
+        verify(&db);
+    }
+}
+
+#[test]
+fn child_inserts_neither_wait_for_nor_deadlock_with_other_updates_of_the_parent() {
+    for engine in engines() {
+        let db = family(engine, FkAction::Restrict);
+        let mut setup = begin(&db);
+        insert(&mut setup, &get(&db, "p"), &[&[1, 0], &[2, 0]]).unwrap();
+        setup.commit().unwrap();
+        // Not at all: the parent's update is not even committed.
+        let mut holder = begin(&db);
+        update(&mut holder, &get(&db, "p"), &[1, 2], |r| r[1] = int(1)).unwrap();
+        let mut child = db
+            .begin(BeginOptions {
+                lock_wait: Duration::from_millis(1),
+                ..BeginOptions::default()
+            })
+            .unwrap();
+        insert(&mut child, &get(&db, "c"), &[&[-1, 1], &[-2, 2]]).unwrap();
+        child.commit().unwrap();
+        holder.commit().unwrap();
+        let next = AtomicI64::new(1);
+        std::thread::scope(|s| {
+            for _ in 0..3 {
+                s.spawn(|| {
+                    for _ in 0..100 {
+                        let mut txn = impatient(&db);
+                        for parent in [2, 1, 2] {
+                            let id = next.fetch_add(1, Ordering::SeqCst);
+                            insert(&mut txn, &get(&db, "c"), &[&[id, parent]]).unwrap();
+                        }
+                        txn.commit().unwrap();
+                    }
+                });
+            }
+            s.spawn(|| {
+                for _ in 0..100 {
+                    let mut txn = impatient(&db);
+                    update(&mut txn, &get(&db, "p"), &[1, 2], |r| {
+                        r[1] = row(&[7])[0].clone()
+                    })
+                    .unwrap();
+                    update(&mut txn, &get(&db, "p"), &[1, 2], |r| r[1] = int(8)).unwrap();
+                    txn.commit().unwrap();
+                }
+            });
+        });
+        assert_eq!(ints(&db, "c").len(), 902);
+        verify(&db);
+    }
+}
+
+#[test]
+fn a_unique_value_is_given_to_one_of_many() {
+    for engine in engines() {
+        let db = database(
+            engine,
+            &[table("t")
+                .int("id")
+                .primary(&["id"])
+                .int("u")
+                .unique("u", &["u"])],
+        );
+        let wins = AtomicU64::new(0);
+        std::thread::scope(|s| {
+            for thread in 0..4i64 {
+                let (db, wins) = (&db, &wins);
+                s.spawn(move || {
+                    for n in 0..60 {
+                        let mut txn = impatient(db);
+                        let new = vec![row(&[thread * 1000 + n, n])];
+                        match txn.insert(&get(db, "t"), new, InsertMode::Plain) {
+                            Ok(_) => {
+                                txn.commit().unwrap();
+                                wins.fetch_add(1, Ordering::SeqCst);
+                            }
+                            Err(e) => assert_eq!(e.code(), 1062, "{e}"),
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(wins.into_inner(), 60);
+        verify(&db);
+    }
+}
+
+#[test]
+fn a_parents_key_cannot_move_away_from_a_child_about_to_be_committed() {
+    for engine in engines() {
+        let db = family(engine, FkAction::Restrict);
+        let mut setup = begin(&db);
+        insert(&mut setup, &get(&db, "p"), &[&[1, 0]]).unwrap();
+        setup.commit().unwrap();
+        let mut child = begin(&db);
+        insert(&mut child, &get(&db, "c"), &[&[1, 1]]).unwrap();
+        std::thread::scope(|s| {
+            let mover = s.spawn(|| {
+                let mut txn = impatient(&db);
+                let done = update(&mut txn, &get(&db, "p"), &[1], |r| r[0] = int(5));
+                txn.commit().unwrap();
+                done.map(|d| (d.changed, d.cascaded))
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!mover.is_finished());
+            child.commit().unwrap();
+            assert_eq!(mover.join().unwrap().unwrap(), (1, 1));
+        });
+        assert_eq!(ints(&db, "c"), [[1, 5]]);
+        verify(&db);
+    }
+}

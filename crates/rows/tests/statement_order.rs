@@ -1,0 +1,461 @@
+//! Rows of a statement are judged one by one in its order, as MySQL does.
+//! The expectations marked "seen" were taken from a MySQL-compatible server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use common::verify::verify;
+use common::{N, begin, delete, get, insert, int, ints, model_database, row, table, update};
+use porpoise_rows::catalog::FkAction::{Cascade, NoAction, Restrict, SetNull};
+use porpoise_rows::{Db, Error, InsertMode, Inserted};
+use std::sync::Arc;
+
+fn self_referencing(on_delete: porpoise_rows::catalog::FkAction) -> Arc<Db> {
+    model_database(&[table("s")
+        .int("id")
+        .primary(&["id"])
+        .int("p")
+        .null()
+        .key("p", &["p"])
+        .fk_with("f", &["p"], "s", &["id"], on_delete, NoAction)])
+}
+
+#[test]
+fn a_row_sees_parents_before_it_in_the_statement_and_itself_but_none_after() {
+    let db = self_referencing(NoAction);
+    let s = get(&db, "s");
+    let mut txn = begin(&db);
+    let e = insert(&mut txn, &s, &[&[2, 1], &[1, N]]).unwrap_err();
+    assert_eq!(
+        e.to_string(),
+        "Cannot add or update a child row: a foreign key constraint fails (`d`.`s`, \
+         CONSTRAINT `f` FOREIGN KEY (`p`) REFERENCES `s` (`id`))"
+    );
+    assert_eq!((e.code(), e.sqlstate()), (1452, "23000"));
+    assert!(!txn.has_writes());
+    assert_eq!(
+        insert(&mut txn, &s, &[&[1, N], &[2, 1], &[7, 7]]).unwrap(),
+        3
+    );
+    txn.commit().unwrap();
+    verify(&db);
+}
+
+#[test]
+fn a_duplicate_key_wins_over_a_missing_parent() {
+    let db = self_referencing(NoAction);
+    let s = get(&db, "s");
+    let mut txn = begin(&db);
+    insert(&mut txn, &s, &[&[1, N]]).unwrap();
+    let e = insert(&mut txn, &s, &[&[1, 99]]).unwrap_err();
+    assert_eq!(e.to_string(), "Duplicate entry '1' for key 's.PRIMARY'");
+    let e = insert(&mut txn, &s, &[&[3, N], &[3, N]]).unwrap_err();
+    assert_eq!(e.to_string(), "Duplicate entry '3' for key 's.PRIMARY'");
+    assert_eq!(common::all_in(&mut txn, &s).len(), 1);
+}
+
+#[test]
+fn ignore_skips_row_by_row_and_reports_why() {
+    let db = self_referencing(NoAction);
+    let s = get(&db, "s");
+    let mut txn = begin(&db);
+    let rows = [[2, 1], [1, N], [1, 5], [3, 1], [N, 1], [4, 2]];
+    let rows = rows.iter().map(|r| row(r)).collect();
+    let done = txn.insert(&s, rows, InsertMode::Ignore).unwrap();
+    assert_eq!(done.inserted, 2);
+    let skipped: Vec<(usize, u16)> = done.skipped.iter().map(|(n, e)| (*n, e.code())).collect();
+    assert_eq!(skipped, [(0, 1452), (2, 1062), (4, 1048), (5, 1452)]);
+    txn.commit().unwrap();
+    assert_eq!(ints(&db, "s"), [[1, N], [3, 1]]);
+    verify(&db);
+}
+
+#[test]
+fn a_null_in_a_not_null_column_is_reported_after_the_rows_before_it() {
+    let db = self_referencing(NoAction);
+    let s = get(&db, "s");
+    let mut txn = begin(&db);
+    let e = insert(&mut txn, &s, &[&[1, N], &[N, 1]]).unwrap_err();
+    assert_eq!(e.to_string(), "Column 'id' cannot be null");
+    let e = insert(&mut txn, &s, &[&[1, 9], &[N, 1]]).unwrap_err();
+    assert_eq!(e.code(), 1452);
+}
+
+#[test]
+fn shifting_keys_upwards_collides_unless_done_downwards() {
+    let db = model_database(&[table("t")
+        .int("id")
+        .primary(&["id"])
+        .int("u")
+        .null()
+        .unique("u", &["u"])]);
+    let t = get(&db, "t");
+    let mut txn = begin(&db);
+    insert(&mut txn, &t, &[&[1, 1], &[2, 2], &[3, N]]).unwrap();
+    let up = |r: &mut Vec<porpoise_types::Value>| {
+        for v in r.iter_mut() {
+            if let porpoise_types::Value::Int(n) = v {
+                *n += 1;
+            }
+        }
+    };
+    let e = update(&mut txn, &t, &[1, 2, 3], up).unwrap_err();
+    assert_eq!(e.to_string(), "Duplicate entry '2' for key 't.PRIMARY'");
+    assert_eq!(update(&mut txn, &t, &[3, 2, 1], up).unwrap().changed, 3);
+    txn.commit().unwrap();
+    assert_eq!(ints(&db, "t"), [[2, 2], [3, 3], [4, N]]);
+    verify(&db);
+}
+
+#[test]
+fn restrict_within_one_table_depends_on_the_order_of_a_delete() {
+    // Seen: 1451 upwards, fine downwards; a row naming itself never goes.
+    let db = self_referencing(Restrict);
+    let s = get(&db, "s");
+    let mut txn = begin(&db);
+    insert(&mut txn, &s, &[&[1, 1], &[2, 1], &[3, 2]]).unwrap();
+    let e = delete(&mut txn, &s, &[2, 3]).unwrap_err();
+    assert_eq!(
+        e.to_string(),
+        "Cannot delete or update a parent row: a foreign key constraint fails (`d`.`s`, \
+         CONSTRAINT `f` FOREIGN KEY (`p`) REFERENCES `s` (`id`) ON DELETE RESTRICT)"
+    );
+    assert_eq!(delete(&mut txn, &s, &[3, 2]).unwrap(), 2);
+    assert_eq!(delete(&mut txn, &s, &[1]).unwrap_err().code(), 1451);
+    let e = update(&mut txn, &s, &[1], |r| *r = row(&[5, 5])).unwrap_err();
+    assert_eq!(e.code(), 1451);
+    txn.commit().unwrap();
+    verify(&db);
+}
+
+#[test]
+fn a_cycle_of_cascades_ends_and_counts_only_what_the_statement_found() {
+    // Seen: row_count() is 1 in both cases.
+    let db = self_referencing(Cascade);
+    let s = get(&db, "s");
+    for ids in [&[2i64][..], &[1, 2, 3]] {
+        let mut txn = begin(&db);
+        insert(&mut txn, &s, &[&[1, N], &[2, 1], &[3, 2]]).unwrap();
+        update(&mut txn, &s, &[1], |r| r[1] = int(3)).unwrap();
+        assert_eq!(delete(&mut txn, &s, ids).unwrap(), 1);
+        txn.commit().unwrap();
+        assert!(ints(&db, "s").is_empty());
+        verify(&db);
+    }
+}
+
+#[test]
+fn a_chain_of_updates_that_comes_back_to_its_table_is_refused() {
+    // Seen: 1451 when a child exists, fine when none does.
+    let db = model_database(&[table("u")
+        .int("id")
+        .primary(&["id"])
+        .int("p")
+        .null()
+        .key("p", &["p"])
+        .fk_with("fu", &["p"], "u", &["id"], NoAction, Cascade)]);
+    let u = get(&db, "u");
+    let mut txn = begin(&db);
+    insert(&mut txn, &u, &[&[1, N], &[2, 1]]).unwrap();
+    let nine = |r: &mut Vec<porpoise_types::Value>| r[0] = int(9);
+    assert_eq!(update(&mut txn, &u, &[1], nine).unwrap_err().code(), 1451);
+    assert_eq!(update(&mut txn, &u, &[2], nine).unwrap().changed, 1);
+    txn.commit().unwrap();
+    assert_eq!(ints(&db, "u"), [[1, N], [9, 1]]);
+}
+
+#[test]
+fn a_restricted_grandchild_stops_a_cascade_that_reaches_its_parent_first() {
+    // Seen: the constraints are taken in order of their names; `ba` comes
+    // before `ca`, so the row of c is still there when b's row goes.
+    let defs = |first: &str| {
+        [
+            table("a").int("id").primary(&["id"]),
+            table("b")
+                .int("id")
+                .primary(&["id"])
+                .int("a")
+                .key("a", &["a"])
+                .fk_with("ba", &["a"], "a", &["id"], Cascade, NoAction),
+            table("c")
+                .int("id")
+                .primary(&["id"])
+                .int("a")
+                .int("b")
+                .key("a", &["a"])
+                .key("b", &["b"])
+                .fk_with(first, &["a"], "a", &["id"], Cascade, NoAction)
+                .fk("cb", &["b"], "b", &["id"]),
+        ]
+    };
+    let run = |first: &str| {
+        let db = model_database(&defs(first));
+        let mut txn = begin(&db);
+        insert(&mut txn, &get(&db, "a"), &[&[1]]).unwrap();
+        insert(&mut txn, &get(&db, "b"), &[&[1, 1]]).unwrap();
+        insert(&mut txn, &get(&db, "c"), &[&[1, 1, 1]]).unwrap();
+        let done = delete(&mut txn, &get(&db, "a"), &[1]);
+        txn.commit().unwrap();
+        verify(&db);
+        done
+    };
+    let e = run("ca").unwrap_err();
+    assert!(e.to_string().contains("CONSTRAINT `cb`"), "{e}");
+    assert_eq!(run("aa").unwrap(), 1);
+}
+
+#[test]
+fn set_null_and_cascade_meeting_in_one_row_delete_it_once() {
+    let db = model_database(&[
+        table("a").int("id").primary(&["id"]),
+        table("b")
+            .int("id")
+            .primary(&["id"])
+            .int("a")
+            .key("a", &["a"])
+            .fk_with("b_a", &["a"], "a", &["id"], Cascade, NoAction),
+        table("c")
+            .int("id")
+            .primary(&["id"])
+            .int("a")
+            .null()
+            .int("b")
+            .null()
+            .unique("ab", &["a", "b"])
+            .key("b", &["b"])
+            .fk_with("a_c_a", &["a"], "a", &["id"], SetNull, NoAction)
+            .fk_with("c_b", &["b"], "b", &["id"], Cascade, NoAction),
+    ]);
+    let mut txn = begin(&db);
+    insert(&mut txn, &get(&db, "a"), &[&[1], &[2]]).unwrap();
+    insert(&mut txn, &get(&db, "b"), &[&[1, 1], &[2, 2]]).unwrap();
+    insert(
+        &mut txn,
+        &get(&db, "c"),
+        &[&[1, 1, 1], &[2, 1, 2], &[3, 2, 1], &[4, N, 1]],
+    )
+    .unwrap();
+    let done = delete(&mut txn, &get(&db, "a"), &[1]).unwrap();
+    assert_eq!(done, 1);
+    txn.commit().unwrap();
+    assert_eq!(ints(&db, "c"), [[2, N, 2]]);
+    verify(&db);
+}
+
+#[test]
+fn composite_keys_follow_updates_and_shared_columns_are_checked() {
+    let db = model_database(&[
+        table("p").int("a").int("b").primary(&["a", "b"]),
+        table("c")
+            .int("id")
+            .primary(&["id"])
+            .int("x")
+            .null()
+            .int("y")
+            .null()
+            .key("yx", &["y", "x"])
+            .fk_with("c_p", &["y", "x"], "p", &["b", "a"], SetNull, Cascade),
+    ]);
+    let (p, c) = (get(&db, "p"), get(&db, "c"));
+    let mut txn = begin(&db);
+    insert(&mut txn, &p, &[&[1, 2], &[3, 4]]).unwrap();
+    insert(&mut txn, &c, &[&[1, 1, 2], &[2, N, 99], &[3, 3, 4]]).unwrap();
+    assert_eq!(
+        insert(&mut txn, &c, &[&[4, 2, 1]]).unwrap_err().code(),
+        1452
+    );
+    let key = p.primary_key(&row(&[1, 2]));
+    let mut old = None;
+    let wait = txn.wait();
+    txn.lock_rows(
+        &p,
+        &[&key],
+        porpoise_kv::LockMode::Update,
+        wait,
+        &mut |_, r| {
+            old = r.row.map(|r| r.to_buf());
+        },
+    )
+    .unwrap();
+    let change = porpoise_rows::RowChange {
+        key,
+        old: old.unwrap(),
+        new: row(&[1, 7]),
+    };
+    let done = txn
+        .update(&p, vec![change], porpoise_rows::UpdateMode::Plain)
+        .unwrap();
+    assert_eq!((done.changed, done.cascaded), (1, 1));
+    txn.commit().unwrap();
+    assert_eq!(ints(&db, "c"), [[1, 1, 7], [2, N, 99], [3, 3, 4]]);
+    let mut txn = begin(&db);
+    let key = p.primary_key(&row(&[1, 7]));
+    let mut gone = None;
+    let wait = txn.wait();
+    txn.lock_rows(
+        &p,
+        &[&key],
+        porpoise_kv::LockMode::Exclusive,
+        wait,
+        &mut |_, r| {
+            gone = r.row.map(|r| r.to_buf());
+        },
+    )
+    .unwrap();
+    txn.delete(&p, vec![(key, gone.unwrap())]).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(ints(&db, "c"), [[1, N, N], [2, N, 99], [3, 3, 4]]);
+    verify(&db);
+}
+
+#[test]
+fn without_checks_nothing_is_asked_and_nothing_follows() {
+    let db = self_referencing(Cascade);
+    let s = get(&db, "s");
+    let mut txn = begin(&db);
+    txn.set_foreign_key_checks(false);
+    insert(&mut txn, &s, &[&[1, 9], &[2, 1]]).unwrap();
+    assert_eq!(delete(&mut txn, &s, &[1]).unwrap(), 1);
+    txn.set_foreign_key_checks(true);
+    assert_eq!(insert(&mut txn, &s, &[&[3, 1]]).unwrap_err().code(), 1452);
+    txn.commit().unwrap();
+    assert_eq!(ints(&db, "s"), [[2, 1]]);
+}
+
+#[test]
+fn own_deleted_parents_are_missing_and_own_new_ones_are_there() {
+    let db = model_database(&[
+        table("p").int("id").primary(&["id"]),
+        table("c")
+            .int("id")
+            .primary(&["id"])
+            .int("p")
+            .key("p", &["p"])
+            .fk("c_p", &["p"], "p", &["id"]),
+    ]);
+    let (p, c) = (get(&db, "p"), get(&db, "c"));
+    let mut txn = begin(&db);
+    insert(&mut txn, &p, &[&[1]]).unwrap();
+    txn.commit().unwrap();
+    let mut txn = begin(&db);
+    delete(&mut txn, &p, &[1]).unwrap();
+    assert_eq!(insert(&mut txn, &c, &[&[1, 1]]).unwrap_err().code(), 1452);
+    insert(&mut txn, &p, &[&[1], &[2]]).unwrap();
+    insert(&mut txn, &c, &[&[1, 1], &[2, 2]]).unwrap();
+    let mark = txn.mark();
+    delete(&mut txn, &c, &[1]).unwrap();
+    delete(&mut txn, &p, &[1]).unwrap();
+    txn.rollback_to(mark);
+    assert_eq!(delete(&mut txn, &p, &[1]).unwrap_err().code(), 1451);
+    txn.commit().unwrap();
+    verify(&db);
+}
+
+#[test]
+fn replace_deletes_what_is_in_the_way_with_its_children() {
+    let db = model_database(&[
+        table("p")
+            .int("id")
+            .primary(&["id"])
+            .int("u")
+            .null()
+            .unique("u", &["u"]),
+        table("c")
+            .int("id")
+            .primary(&["id"])
+            .int("p")
+            .key("p", &["p"])
+            .fk_with("c_p", &["p"], "p", &["id"], Cascade, NoAction),
+    ]);
+    let (p, c) = (get(&db, "p"), get(&db, "c"));
+    let mut txn = begin(&db);
+    insert(&mut txn, &p, &[&[1, 10], &[2, 20], &[3, N]]).unwrap();
+    insert(&mut txn, &c, &[&[1, 1], &[2, 2], &[3, 3]]).unwrap();
+    let rows = vec![row(&[1, 20]), row(&[5, 20]), row(&[3, N])];
+    let done = txn.insert(&p, rows, InsertMode::Replace).unwrap();
+    assert_eq!((done.inserted, done.replaced), (3, 4));
+    txn.commit().unwrap();
+    assert_eq!(ints(&db, "p"), [[3, N], [5, 20]]);
+    assert!(ints(&db, "c").is_empty());
+    verify(&db);
+}
+
+#[test]
+fn insert_or_find_shows_the_row_in_the_way() {
+    let db = model_database(&[table("p")
+        .int("id")
+        .primary(&["id"])
+        .int("u")
+        .null()
+        .unique("u", &["u"])]);
+    let p = get(&db, "p");
+    let mut txn = begin(&db);
+    assert!(matches!(
+        txn.insert_or_find(&p, &row(&[1, 10])).unwrap(),
+        Inserted::New
+    ));
+    for (wanted, at) in [([1, 5], 0), ([2, 10], 1)] {
+        let Inserted::Duplicate {
+            index,
+            primary,
+            row: found,
+            newer,
+        } = txn.insert_or_find(&p, &row(&wanted)).unwrap()
+        else {
+            panic!("inserted");
+        };
+        assert_eq!((index, newer), (at, false));
+        assert_eq!(primary, p.primary_key(&row(&[1])));
+        assert_eq!(found.row(&p).unwrap().values(), row(&[1, 10]));
+    }
+    assert_eq!(common::all_in(&mut txn, &p).len(), 1);
+}
+
+#[test]
+fn an_update_that_changes_nothing_writes_nothing_and_keeps_the_version() {
+    let db = self_referencing(NoAction);
+    let s = get(&db, "s");
+    let mut txn = begin(&db);
+    insert(&mut txn, &s, &[&[1, N]]).unwrap();
+    txn.commit().unwrap();
+    let mut txn = begin(&db);
+    let done = update(&mut txn, &s, &[1], |_| ()).unwrap();
+    assert_eq!(done.changed, 0);
+    assert!(!txn.has_writes());
+    let version = txn.row_version().unwrap();
+    update(&mut txn, &s, &[1], |r| r[1] = int(1)).unwrap();
+    txn.commit().unwrap();
+    let mut txn = begin(&db);
+    let mut seen = 0;
+    let key = s.primary_key(&row(&[1]));
+    txn.get_rows(&s, &[&key], porpoise_kv::Read::SNAPSHOT, &mut |_, r| {
+        seen = r.unwrap().version();
+    })
+    .unwrap();
+    assert_eq!(seen, version);
+}
+
+#[test]
+fn replacing_a_row_newer_than_a_pinned_snapshot_is_a_conflict() {
+    let db = self_referencing(NoAction);
+    let s = get(&db, "s");
+    let mut reader = begin(&db);
+    reader.pin().unwrap();
+    let mut writer = begin(&db);
+    insert(&mut writer, &s, &[&[1, N]]).unwrap();
+    writer.commit().unwrap();
+    // Checks never conflict: a duplicate is a duplicate.
+    assert_eq!(
+        insert(&mut reader, &s, &[&[1, N]]).unwrap_err().code(),
+        1062
+    );
+    let e = reader
+        .insert(&s, vec![row(&[1, N])], InsertMode::Replace)
+        .unwrap_err();
+    assert!(matches!(e, Error::SnapshotConflict), "{e:?}");
+}

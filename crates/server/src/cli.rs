@@ -1,0 +1,165 @@
+//! The command line, made from the table of settings.
+
+use crate::config::{self, Config, StartError, Values, table::SETTINGS};
+use clap::{Arg, ArgAction, Command, error::ErrorKind};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Asked {
+    /// Run the server.
+    Serve(Box<Config>),
+    /// Print this and end.
+    Print(String),
+}
+
+fn serve_command() -> Command {
+    let mut command = Command::new("serve")
+        .args_override_self(true)
+        .about("Runs the server")
+        .after_help(
+            "Every option can also be set in the file (max_connections = 500) and as a variable \
+             (PORPOISE_MAX_CONNECTIONS=500). The command line beats the variable, the variable \
+             the file. PORPOISE_ROOT_PASSWORD sets root's password at first start.",
+        )
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .help("TOML file with settings [env: PORPOISE_CONFIG]"),
+        );
+    for setting in SETTINGS {
+        let mut help = setting.help.to_owned();
+        if !setting.default.is_empty() && !setting.value.is_empty() {
+            help.push_str(&format!(" [default: {}]", setting.default));
+        }
+        let mut arg = Arg::new(setting.name)
+            .long(setting.name)
+            .help(help)
+            .hide(setting.hidden);
+        arg = if setting.value.is_empty() {
+            arg.action(ArgAction::SetTrue)
+        } else {
+            arg.value_name(setting.value).allow_hyphen_values(true)
+        };
+        command = command.arg(arg);
+    }
+    command
+}
+
+fn command() -> Command {
+    Command::new("porpoise")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("One server: the same rows over MySQL and memcached, constraints beneath both")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(serve_command())
+}
+
+/// Reads command line, environment and file.
+pub fn parse(
+    args: impl IntoIterator<Item = OsString>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Asked, StartError> {
+    let matches = match command().try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+            ) =>
+        {
+            return Ok(Asked::Print(error.to_string()));
+        }
+        Err(error) => return Err(StartError::usage(one_line(&error))),
+    };
+    let Some(("serve", given)) = matches.subcommand() else {
+        return Err(StartError::usage(
+            "say what to do: porpoise serve; try --help",
+        ));
+    };
+    let mut options = Values::new();
+    for setting in SETTINGS {
+        if setting.value.is_empty() {
+            if given.get_flag(setting.name) {
+                options.insert(setting.name, "true".to_owned());
+            }
+        } else if let Some(text) = given.get_one::<String>(setting.name) {
+            options.insert(setting.name, text.clone());
+        }
+    }
+    let file = given
+        .get_one::<String>("config")
+        .cloned()
+        .or_else(|| variable("PORPOISE_CONFIG"))
+        .map(PathBuf::from);
+    let config = config::resolve(&options, variable, file.as_deref())?;
+    Ok(Asked::Serve(Box::new(config)))
+}
+
+/// The gist of a complaint about the command line.
+fn one_line(error: &clap::Error) -> String {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "say what to do: porpoise serve; try --help".to_owned();
+    }
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    let gist = first.strip_prefix("error: ").unwrap_or(first);
+    format!("{gist}; try --help")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(args: &[&str]) -> Result<Asked, StartError> {
+        parse(args.iter().map(OsString::from), &|_| None)
+    }
+
+    #[test]
+    fn options_reach_the_configuration() {
+        let asked = ask(&["porpoise", "serve", "--mysql-listen", "off", "--pick-ports"]).unwrap();
+        let Asked::Serve(config) = asked else {
+            panic!("{asked:?}");
+        };
+        assert_eq!(config.mysql_listen, None);
+        assert!(config.pick_ports);
+        assert!(!config.insecure_memcached);
+    }
+
+    #[test]
+    fn complaints_are_one_line_with_status_2() {
+        for bad in [
+            &["porpoise"][..],
+            &["porpoise", "fly"],
+            &["porpoise", "serve", "--colour", "blue"],
+            &["porpoise", "serve", "--data-dir"],
+            &["porpoise", "serve", "--http-listen", "nowhere"],
+        ] {
+            let error = ask(bad).unwrap_err();
+            assert_eq!(error.status, 2);
+            assert!(!error.message.contains('\n'), "{error}");
+            assert!(!error.message.is_empty());
+        }
+    }
+
+    #[test]
+    fn version_and_help_are_printed() {
+        let Ok(Asked::Print(text)) = ask(&["porpoise", "--version"]) else {
+            panic!();
+        };
+        assert_eq!(text, format!("porpoise {}\n", env!("CARGO_PKG_VERSION")));
+        let Ok(Asked::Print(text)) = ask(&["porpoise", "serve", "--help"]) else {
+            panic!();
+        };
+        for setting in SETTINGS {
+            assert_eq!(
+                text.contains(&setting.option()),
+                !setting.hidden,
+                "{}",
+                setting.name
+            );
+        }
+    }
+}

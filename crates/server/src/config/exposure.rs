@@ -1,0 +1,93 @@
+//! Which doors may be reached from other machines.
+//!
+//! Rules: while `root` has no password no door listens beyond loopback; the
+//! memcached door, which knows no passwords, does so only when somebody says
+//! `--insecure-memcached`.
+
+use super::{Config, StartError};
+use std::net::SocketAddr;
+
+fn beyond(address: Option<SocketAddr>) -> Option<SocketAddr> {
+    address.filter(|a| !a.ip().to_canonical().is_loopback())
+}
+
+/// Checks the rules; `root_has_password` is what the accounts say.
+pub fn check(config: &Config, root_has_password: bool) -> Result<(), StartError> {
+    let doors = [
+        ("--mysql-listen", config.mysql_listen),
+        ("--memcached-listen", config.memcached_listen),
+        ("--http-listen", config.http_listen),
+    ];
+    for (option, address) in doors {
+        if let Some(address) = beyond(address)
+            && !root_has_password
+        {
+            return Err(StartError::usage(format!(
+                "{option} {address} is reachable from other machines, and user root has no \
+                 password: set one (PORPOISE_ROOT_PASSWORD at first start) or listen at 127.0.0.1"
+            )));
+        }
+    }
+    check_memcached(config)
+}
+
+/// The part that needs no accounts.
+pub fn check_memcached(config: &Config) -> Result<(), StartError> {
+    if let Some(address) = beyond(config.memcached_listen)
+        && !config.insecure_memcached
+    {
+        return Err(StartError::usage(format!(
+            "--memcached-listen {address} is reachable from other machines, and the memcached \
+             door knows no passwords: listen at 127.0.0.1 or say --insecure-memcached"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::table;
+
+    fn config(mysql: &str, memcached: &str, http: &str) -> Config {
+        let mut config = table::defaults();
+        config.mysql_listen = mysql.parse().ok();
+        config.memcached_listen = memcached.parse().ok();
+        config.http_listen = http.parse().ok();
+        config
+    }
+
+    #[test]
+    fn loopback_needs_nothing() {
+        assert!(check(&config("127.0.0.1:1", "[::1]:1", "127.9.9.9:1"), false).is_ok());
+        assert!(check(&config("off", "off", "off"), false).is_ok());
+    }
+
+    #[test]
+    fn other_addresses_need_a_root_password() {
+        for open in [
+            config("0.0.0.0:1", "off", "off"),
+            config("off", "off", "[::]:1"),
+            config("10.0.0.1:1", "off", "off"),
+        ] {
+            let error = check(&open, false).unwrap_err();
+            assert!(error.message.contains("root has no password"), "{error}");
+            assert_eq!(error.status, 2);
+            assert!(check(&open, true).is_ok());
+        }
+    }
+
+    #[test]
+    fn memcached_needs_consent_as_well() {
+        let mut open = config("off", "0.0.0.0:1", "off");
+        assert!(
+            check(&open, true)
+                .unwrap_err()
+                .message
+                .contains("--insecure-memcached")
+        );
+        open.insecure_memcached = true;
+        assert!(check(&open, true).is_ok());
+        assert!(check(&open, false).is_err());
+    }
+}

@@ -1,0 +1,209 @@
+//! The table of settings: to add one, add a field to [`Config`] and an entry
+//! here.
+
+use super::value::{Parsed, address, duration, number, path, size, switch};
+use super::{Config, DurabilityChoice, EngineChoice};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// One setting.
+pub struct Setting {
+    /// Its name; the option is `--name`.
+    pub name: &'static str,
+    /// What stands for the value in the help; empty for a switch.
+    pub value: &'static str,
+    /// The default, as it would be written; empty if there is none.
+    pub default: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+    /// Not shown in the help: for tests and measuring.
+    pub hidden: bool,
+    /// Puts the value into the configuration, or says what was expected.
+    pub apply: fn(&mut Config, &str) -> Parsed<()>,
+}
+
+impl Setting {
+    /// The option of the command line.
+    pub fn option(&self) -> String {
+        format!("--{}", self.name)
+    }
+
+    /// The environment variable.
+    pub fn variable(&self) -> String {
+        format!("PORPOISE_{}", self.key().to_uppercase())
+    }
+
+    /// The key of the file.
+    pub fn key(&self) -> String {
+        self.name.replace('-', "_")
+    }
+}
+
+macro_rules! settings {
+    ($($name:literal $value:literal = $default:literal $(($hidden:ident))?: $help:literal,
+        |$config:ident, $text:ident| $apply:expr;)*) => {
+        /// All settings, in the order of the help.
+        pub const SETTINGS: &[Setting] = &[$(Setting {
+            name: $name,
+            value: $value,
+            default: $default,
+            help: $help,
+            hidden: { const _HIDDEN: &[&str] = &[$(stringify!($hidden))?]; !_HIDDEN.is_empty() },
+            apply: |$config, $text| { $apply; Ok(()) },
+        },)*];
+    };
+}
+
+settings! {
+    "data-dir" "DIR" = "porpoise-data":
+        "Where data, certificate and lock file are",
+        |c, t| c.data_dir = directory(t)?;
+    "engine" "ENGINE" = "embedded":
+        "What holds the rows: embedded, or tikv://HOST:PORT,...",
+        |c, t| c.engine = engine(t)?;
+    "durability" "MODE" = "sync":
+        "When a commit is acknowledged: sync (it is on disk), interval (a sync follows within durability-interval), memory (nothing on disk)",
+        |c, t| c.durability = durability(t)?;
+    "durability-interval" "TIME" = "1s":
+        "The longest time between syncs with --durability interval",
+        |c, t| c.durability_interval = duration(t)?;
+    "mysql-listen" "ADDR" = "127.0.0.1:3306":
+        "Address of the MySQL door; port 0 picks one, off switches it off",
+        |c, t| c.mysql_listen = address(t)?;
+    "mysql-socket" "PATH" = "off":
+        "Unix socket of the MySQL door",
+        |c, t| c.mysql_socket = path(t)?;
+    "memcached-listen" "ADDR" = "127.0.0.1:11211":
+        "Address of the memcached door",
+        |c, t| c.memcached_listen = address(t)?;
+    "memcached-socket" "PATH" = "off":
+        "Unix socket of the memcached door",
+        |c, t| c.memcached_socket = path(t)?;
+    "http-listen" "ADDR" = "127.0.0.1:8380":
+        "Address of /health and /metrics",
+        |c, t| c.http_listen = address(t)?;
+    "memcached-role" "NAME" = "default_role":
+        "Which row of ndbmemcache.memcache_server_roles the memcached door plays",
+        |c, t| c.memcached_role = t.to_owned();
+    "insecure-memcached" "" = "false":
+        "Lets the memcached door, which knows no passwords, listen beyond this machine",
+        |c, t| c.insecure_memcached = switch(t)?;
+    "max-connections" "N" = "10000":
+        "Connections over all doors; one more is kept for an administrator on this machine",
+        |c, t| { c.max_connections = number(t, 1, 1_000_000)?; c.max_connections_set = true };
+    "max-running-statements" "N" = "1000":
+        "Statements that may wait at once, each with a thread; others wait for their turn",
+        |c, t| c.max_running_statements = number(t, 1, 30_000)?;
+    "max-before-login" "N" = "1000":
+        "Connections that have not logged in; others wait to be accepted",
+        |c, t| c.max_before_login = number(t, 1, 1_000_000)?;
+    "worker-groups" "N" = "0":
+        "Groups of connections, each served by one worker at a time; 0 is one per core",
+        |c, t| c.worker_groups = number(t, 0, 1024)?;
+    "connect-timeout" "TIME" = "10s":
+        "From connecting to being logged in",
+        |c, t| c.connect_timeout = duration(t)?;
+    "net-read-timeout" "TIME" = "30s":
+        "From a request's first byte to its last, plus a second per 64 KiB",
+        |c, t| c.net_read_timeout = duration(t)?;
+    "net-write-timeout" "TIME" = "60s":
+        "A client that takes nothing for so long is cut off",
+        |c, t| c.net_write_timeout = duration(t)?;
+    "shutdown-timeout" "TIME" = "10s":
+        "How long a clean shutdown lets statements and transactions finish",
+        |c, t| c.shutdown_timeout = duration(t)?;
+    "memory-limit" "SIZE" = "75%":
+        "Memory for rows: bytes, 4G, a share of the machine's, or off",
+        |c, t| c.memory_limit = size(t)?;
+    "tls-cert" "FILE" = "":
+        "Certificate chain (PEM) instead of the one made at first start",
+        |c, t| c.tls_cert = path(t)?;
+    "tls-key" "FILE" = "":
+        "The certificate's key (PEM)",
+        |c, t| c.tls_key = path(t)?;
+    "log" "FILTER" = "info":
+        "What is logged to stderr: error, warn, info, debug, or a filter per module",
+        |c, t| c.log = t.to_owned();
+    "pick-ports" "" = "false":
+        "Replaces taken ports by free ones, and prints lines to connect with",
+        |c, t| c.pick_ports = switch(t)?;
+    "test-fault" "SPEC" = "" (hidden):
+        "How the disk under the embedded engine misbehaves",
+        |c, t| c.test_fault = Some(t.to_owned());
+    "noop-listen" "ADDR" = "off" (hidden):
+        "Address of a door that answers get without storing anything",
+        |c, t| c.noop_listen = address(t)?;
+}
+
+fn directory(text: &str) -> Parsed<PathBuf> {
+    path(text)?.ok_or_else(|| "a directory".into())
+}
+
+fn engine(text: &str) -> Parsed<EngineChoice> {
+    if text == "embedded" {
+        return Ok(EngineChoice::Embedded);
+    }
+    let addresses: Vec<String> = text
+        .strip_prefix("tikv://")
+        .unwrap_or_default()
+        .split(',')
+        .map(str::to_owned)
+        .collect();
+    let plausible = |a: &String| {
+        a.rsplit_once(':')
+            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+    };
+    if addresses.iter().all(plausible) {
+        Ok(EngineChoice::Tikv(addresses))
+    } else {
+        Err("embedded or tikv://HOST:PORT,...".into())
+    }
+}
+
+fn durability(text: &str) -> Parsed<DurabilityChoice> {
+    match text {
+        "sync" => Ok(DurabilityChoice::Sync),
+        "interval" => Ok(DurabilityChoice::Interval),
+        "memory" => Ok(DurabilityChoice::Memory),
+        _ => Err("sync, interval or memory".into()),
+    }
+}
+
+/// The configuration with every default applied.
+pub fn defaults() -> Config {
+    let mut config = Config {
+        data_dir: PathBuf::new(),
+        engine: EngineChoice::Embedded,
+        durability: DurabilityChoice::Sync,
+        durability_interval: Duration::ZERO,
+        mysql_listen: None,
+        mysql_socket: None,
+        memcached_listen: None,
+        memcached_socket: None,
+        http_listen: None,
+        memcached_role: String::new(),
+        insecure_memcached: false,
+        max_connections: 0,
+        max_connections_set: false,
+        max_running_statements: 0,
+        max_before_login: 0,
+        worker_groups: 0,
+        connect_timeout: Duration::ZERO,
+        net_read_timeout: Duration::ZERO,
+        net_write_timeout: Duration::ZERO,
+        shutdown_timeout: Duration::ZERO,
+        memory_limit: None,
+        tls_cert: None,
+        tls_key: None,
+        log: String::new(),
+        pick_ports: false,
+        test_fault: None,
+        noop_listen: None,
+    };
+    for setting in SETTINGS.iter().filter(|s| !s.default.is_empty()) {
+        // A test checks that every default is accepted.
+        let _ = (setting.apply)(&mut config, setting.default);
+    }
+    config.max_connections_set = false;
+    config
+}

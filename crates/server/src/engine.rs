@@ -1,0 +1,100 @@
+//! Opening the engine: the only place that names one.
+
+use crate::config::{Config, DurabilityChoice, EngineChoice, StartError};
+use porpoise_kv::{Durability, Engine};
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+use std::sync::Arc;
+
+/// Where the embedded engine keeps its files, within the data directory.
+pub const STORE: &str = "store";
+
+/// Opens the engine that the configuration names. The data directory is
+/// locked by the caller.
+///
+/// # Errors
+/// What the operator has to know, in one line: a cluster that cannot be
+/// reached, data that contradicts its checksums.
+pub fn open(config: &Config) -> Result<Arc<dyn Engine>, StartError> {
+    match &config.engine {
+        EngineChoice::Embedded => open_embedded(config),
+        EngineChoice::Tikv(addresses) => open_cluster(config, addresses),
+    }
+}
+
+fn open_embedded(config: &Config) -> Result<Arc<dyn Engine>, StartError> {
+    if config.test_fault.is_some() {
+        let message = "--test-fault: this engine knows no faults";
+        return Err(StartError::usage(message));
+    }
+    let (dir, durability) = match config.durability {
+        DurabilityChoice::Sync => (Some(config.data_dir.join(STORE)), Durability::Sync),
+        DurabilityChoice::Interval => (
+            Some(config.data_dir.join(STORE)),
+            Durability::Interval(config.durability_interval),
+        ),
+        DurabilityChoice::Memory => (None, Durability::Memory),
+    };
+    let options = KvMemOptions {
+        dir,
+        durability,
+        memory_limit: config
+            .memory_limit
+            .map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
+        ..KvMemOptions::default()
+    };
+    let engine = KvMem::open(options)
+        .map_err(|e| StartError::failure(format!("the embedded engine does not open: {e}")))?;
+    Ok(engine)
+}
+
+#[cfg(feature = "tikv")]
+fn open_cluster(config: &Config, addresses: &[String]) -> Result<Arc<dyn Engine>, StartError> {
+    use porpoise_kv_tikv::{KvTikv, KvTikvOptions};
+    if config.durability != DurabilityChoice::Sync {
+        let message = "--durability: a TiKV cluster knows sync only";
+        return Err(StartError::usage(message));
+    }
+    let options = KvTikvOptions {
+        endpoints: addresses.to_vec(),
+        ..KvTikvOptions::default()
+    };
+    let engine = KvTikv::connect(options)
+        .map_err(|e| StartError::usage(format!("--engine tikv://{}: {e}", addresses.join(","))))?;
+    Ok(Arc::new(engine))
+}
+
+#[cfg(not(feature = "tikv"))]
+fn open_cluster(_: &Config, _: &[String]) -> Result<Arc<dyn Engine>, StartError> {
+    let message = "--engine: this build has no TiKV; build it with the feature \"tikv\"";
+    Err(StartError::usage(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::table;
+
+    #[test]
+    fn memory_keeps_nothing_on_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = table::defaults();
+        config.data_dir = dir.path().to_owned();
+        config.durability = DurabilityChoice::Memory;
+        let engine = open(&config).unwrap();
+        assert_eq!(engine.name(), "embedded");
+        engine.shutdown().unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[cfg(feature = "tikv")]
+    #[test]
+    fn a_cluster_is_always_in_sync() {
+        let mut config = table::defaults();
+        config.engine = EngineChoice::Tikv(vec!["127.0.0.1:1".into()]);
+        config.durability = DurabilityChoice::Interval;
+        let Err(error) = open(&config) else {
+            panic!("opened");
+        };
+        assert!(error.message.starts_with("--durability: "), "{error}");
+    }
+}

@@ -1,0 +1,26 @@
+//! The rooms of the server binary.
+//!
+//! * [`cli`], [`config`]: what was asked for.
+//! * [`serve`]: puts everything together; [`house`]: what is behind the doors;
+//!   [`engine`]: the only place that names one.
+//! * [`net`]: connections, worker groups, held replies; knows no protocol.
+//! * [`noop`]: a door without a house behind it, for measuring.
+//! * [`http`], [`metrics`]: health and figures.
+//! * [`tls`], [`datadir`]: the certificate; the data directory and its lock.
+//! * [`sys`]: the few system calls for which there is no safe function, and
+//!   the only `unsafe` code of this crate.
+
+#![deny(unsafe_code)]
+
+pub mod cli;
+pub mod config;
+pub mod datadir;
+pub mod engine;
+pub mod house;
+pub mod http;
+pub mod metrics;
+pub mod net;
+pub mod noop;
+pub mod serve;
+pub mod sys;
+pub mod tls;

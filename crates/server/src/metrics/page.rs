@@ -1,0 +1,104 @@
+//! The metrics page, in Prometheus' text form.
+
+use super::{COUNTERS, Counter, sum};
+use crate::net::NetProbe;
+use porpoise_kv::Stat;
+use std::fmt::Write;
+
+/// Adds one metric without labels.
+fn single(page: &mut String, name: &str, help: &str, kind: &str, value: impl std::fmt::Display) {
+    let _ = write!(
+        page,
+        "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
+    );
+}
+
+/// The whole page: counters, the network's gauges, the engine's figures, the
+/// process.
+pub fn render(net: &NetProbe, engine: &[Stat]) -> String {
+    let mut page = String::with_capacity(8 * 1024);
+    counters(&mut page);
+    let gauges = net.gauges();
+    for (name, help, value) in [
+        (
+            "porpoise_connections",
+            "Open connections.",
+            gauges.connections,
+        ),
+        (
+            "porpoise_connections_before_login",
+            "Open connections that have not logged in.",
+            gauges.before_login,
+        ),
+        (
+            "porpoise_sessions_waiting",
+            "Sessions that left their group because they wait.",
+            gauges.waiting,
+        ),
+        (
+            "porpoise_worker_threads",
+            "Worker threads, spares included.",
+            gauges.threads,
+        ),
+    ] {
+        single(&mut page, name, help, "gauge", value);
+    }
+    for stat in engine {
+        let kind = if stat.counter { "counter" } else { "gauge" };
+        let name = format!("porpoise_engine_{}", stat.name);
+        single(&mut page, &name, stat.help, kind, stat.value);
+    }
+    process(&mut page);
+    page
+}
+
+fn counters(page: &mut String) {
+    let mut family = "";
+    for (entry, counter) in COUNTERS.iter().zip(Counter::ALL) {
+        if entry.name != family {
+            family = entry.name;
+            let _ = write!(
+                page,
+                "# HELP {family} {}\n# TYPE {family} counter\n",
+                entry.help
+            );
+        }
+        let value = sum(*counter);
+        if entry.labels.is_empty() {
+            let _ = writeln!(page, "{family} {value}");
+        } else {
+            let _ = writeln!(page, "{family}{{{}}} {value}", entry.labels);
+        }
+    }
+}
+
+/// What the system knows about this process.
+fn process(page: &mut String) {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: Option<u64> = statm.split(' ').nth(1).and_then(|n| n.parse().ok());
+    if let Some(pages) = pages {
+        let help = "Resident memory in bytes.";
+        single(
+            page,
+            "process_resident_memory_bytes",
+            help,
+            "gauge",
+            pages * 4096,
+        );
+    }
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Fields after the name, which may hold anything, in parentheses.
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let mut ticks = rest.split_whitespace().skip(11).map(str::parse::<u64>);
+    if let (Some(Ok(user)), Some(Ok(system))) = (ticks.next(), ticks.next()) {
+        let seconds = (user + system) as f64 / 100.0;
+        let help = "CPU time used, in seconds.";
+        single(page, "process_cpu_seconds_total", help, "counter", seconds);
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    let _ = write!(
+        page,
+        "# HELP porpoise_build_info The version, as a label.\n# TYPE porpoise_build_info gauge\n\
+         porpoise_build_info{{version=\"{version}\"}} 1\n"
+    );
+}

@@ -1,0 +1,55 @@
+//! The table of counters: to add one, add a line.
+
+/// What a counter is called and what it counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Name of the family, complete, with unit suffix.
+    pub name: &'static str,
+    /// `key="value",...`, or empty.
+    pub labels: &'static str,
+    /// One line of explanation; entries of one family stand together and
+    /// repeat it.
+    pub help: &'static str,
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $id:ident: $name:literal, $labels:literal, $help:literal;)*) => {
+        /// One counter of the table.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Counter {
+            $(#[doc = $help] $id,)*
+        }
+
+        /// All counters, in the order of [`Counter`].
+        pub const COUNTERS: &[Entry] = &[
+            $(Entry { name: $name, labels: $labels, help: $help },)*
+        ];
+
+        impl Counter {
+            /// All counters, in order.
+            pub const ALL: &[Counter] = &[$(Counter::$id,)*];
+        }
+    };
+}
+
+counters! {
+    Accepted: "porpoise_connections_accepted_total", "", "Connections that got a session.";
+    Closed: "porpoise_connections_closed_total", "", "Connections closed, for whatever reason.";
+    RefusedMany: "porpoise_connections_refused_total", "reason=\"max_connections\"", "Connections turned away.";
+    RefusedResources: "porpoise_connections_refused_total", "reason=\"resources\"", "Connections turned away.";
+    TimedOutLogin: "porpoise_connections_timed_out_total", "what=\"login\"", "Connections ended by a timeout.";
+    TimedOutRequest: "porpoise_connections_timed_out_total", "what=\"request\"", "Connections ended by a timeout.";
+    TimedOutIdle: "porpoise_connections_timed_out_total", "what=\"idle\"", "Connections ended by a timeout.";
+    TimedOutWrite: "porpoise_connections_timed_out_total", "what=\"write\"", "Connections ended by a timeout.";
+    Requests: "porpoise_requests_total", "", "Requests answered over all doors.";
+    BytesReceived: "porpoise_received_bytes_total", "", "Bytes received from clients.";
+    BytesSent: "porpoise_sent_bytes_total", "", "Bytes sent to clients.";
+    Polls: "porpoise_worker_polls_total", "", "Times a worker asked for ready sockets.";
+    HeldReplies: "porpoise_replies_held_total", "", "Times a connection's replies were held back for the log.";
+    HandOvers: "porpoise_group_handovers_total", "", "Times a group was handed to a spare worker because a session waited.";
+    Deferred: "porpoise_requests_deferred_total", "", "Requests put off because max_running_statements were waiting.";
+    HangUps: "porpoise_waits_ended_by_hangup_total", "", "Waiting sessions cancelled because their client was gone.";
+    UnknownOutcomes: "porpoise_unknown_outcomes_total", "", "Connections told that an outcome is unknown.";
+    PanicsCaught: "porpoise_session_panics_total", "", "Sessions ended by a broken invariant.";
+}

@@ -1,0 +1,147 @@
+//! The part of a group that other threads may touch: its inbox and its alarm.
+//!
+//! Invariants:
+//! 1. Whoever puts something into the inbox sets `dirty`, then rouses; the
+//!    worker sets `sleeping`, then looks at `dirty`. One sees the other.
+//! 2. The event descriptor is written only for a group that sleeps, so a busy
+//!    group is never disturbed by a system call.
+
+use super::conn::{Conn, Verdict};
+use super::door::{Door, Peer};
+use crate::sys::{Epoll, EventFd, events};
+use parking_lot::Mutex;
+use socket2::Socket;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// The epoll data of the event descriptor.
+pub(super) const WAKE: u64 = u64::MAX;
+
+/// Names a connection within its group. A generation never comes back for
+/// the same place, so a late event finds nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) index: u32,
+    pub(super) generation: u32,
+}
+
+impl Token {
+    pub(super) fn pack(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    pub(super) fn unpack(raw: u64) -> Token {
+        Token {
+            index: (raw & 0xffff_ffff) as u32,
+            generation: (raw >> 32) as u32,
+        }
+    }
+}
+
+/// An accepted socket on its way to a session.
+pub(super) struct Newcomer {
+    pub(super) socket: Socket,
+    pub(super) door: Arc<dyn Door>,
+    pub(super) peer: Option<std::net::SocketAddr>,
+    pub(super) id: u64,
+    pub(super) reserved: bool,
+}
+
+impl Newcomer {
+    /// Who it is, once its cancel handle is known.
+    pub(super) fn peer(&self, cancel: porpoise_base::cancel::Cancel) -> Peer {
+        Peer {
+            id: self.id,
+            address: self.peer,
+            reserved: self.reserved,
+            cancel,
+        }
+    }
+}
+
+/// What others have left for the group's worker.
+#[derive(Default)]
+pub(super) struct Inbox {
+    pub(super) newcomers: Vec<Newcomer>,
+    pub(super) returned: Vec<(Box<Conn>, Verdict)>,
+    pub(super) kicked: Vec<Token>,
+}
+
+/// See the module.
+#[repr(align(128))]
+pub(crate) struct Group {
+    pub(super) index: usize,
+    alarm: EventFd,
+    sleeping: AtomicBool,
+    dirty: AtomicBool,
+    lowest_held: AtomicU64,
+    inbox: Mutex<Inbox>,
+    /// Connections that belong to this group, or are on their way to it.
+    pub(super) connections: AtomicUsize,
+    /// Requests wait until fewer sessions are waiting.
+    pub(super) deferring: AtomicBool,
+}
+
+impl Group {
+    pub(super) fn new(index: usize) -> io::Result<(Group, Epoll)> {
+        let epoll = Epoll::new()?;
+        let alarm = EventFd::new()?;
+        // Edge-triggered: every write is a new event, nothing needs to be read.
+        epoll.add(alarm.as_raw_fd(), events::IN | events::EDGE, WAKE)?;
+        let group = Group {
+            index,
+            alarm,
+            sleeping: AtomicBool::new(false),
+            dirty: AtomicBool::new(false),
+            lowest_held: AtomicU64::new(u64::MAX),
+            inbox: Mutex::new(Inbox::default()),
+            connections: AtomicUsize::new(0),
+            deferring: AtomicBool::new(false),
+        };
+        Ok((group, epoll))
+    }
+
+    /// Wakes the worker if it sleeps.
+    pub(super) fn rouse(&self) {
+        if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
+            self.alarm.signal();
+        }
+    }
+
+    /// The lowest ticket that a reply of this group waits for.
+    pub(super) fn lowest_held(&self) -> u64 {
+        self.lowest_held.load(Ordering::SeqCst)
+    }
+
+    /// The worker is about to sleep, holding replies from `lowest` on. The
+    /// caller looks at everything that may wake it after this.
+    pub(super) fn fall_asleep(&self, lowest: u64) {
+        self.lowest_held.store(lowest, Ordering::SeqCst);
+        self.sleeping.store(true, Ordering::SeqCst);
+    }
+
+    /// The worker is awake again.
+    pub(super) fn wake_up(&self) {
+        self.sleeping.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the inbox has something.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::SeqCst)
+    }
+
+    /// Leaves something in the inbox and wakes the worker.
+    pub(super) fn leave(&self, put: impl FnOnce(&mut Inbox)) {
+        put(&mut self.inbox.lock());
+        self.dirty.store(true, Ordering::SeqCst);
+        self.rouse();
+    }
+
+    /// Empties the inbox.
+    pub(super) fn take_inbox(&self) -> Inbox {
+        self.dirty.store(false, Ordering::SeqCst);
+        std::mem::take(&mut self.inbox.lock())
+    }
+}

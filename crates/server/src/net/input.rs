@@ -1,0 +1,172 @@
+//! Bytes that have arrived and were not consumed yet.
+//!
+//! Invariants:
+//! 1. `start <= end <= buf.len()`.
+//! 2. The buffer grows by doubling as bytes really arrive, and never beyond
+//!    what the session asked for: a length field alone allocates nothing.
+//! 3. A connection without unread bytes holds no buffer: it goes back to the
+//!    group's pool.
+
+use super::pool::{BUFFER, Pool};
+
+/// Unread bytes of one connection; see the module.
+#[derive(Debug, Default)]
+pub struct Input {
+    buf: Vec<u8>,
+    start: usize,
+    end: usize,
+    want: usize,
+    consumed: bool,
+}
+
+impl Input {
+    /// The unread bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.buf.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// Marks the first `n` unread bytes as read.
+    pub fn consume(&mut self, n: usize) {
+        self.start = (self.start + n).min(self.end);
+        self.consumed |= n > 0;
+    }
+
+    /// Says that nothing can be done before `n` bytes (counted from the first
+    /// unread one) are there. Holds until the next call of the session. The
+    /// caller has checked `n` against its own limits.
+    pub fn want(&mut self, n: usize) {
+        self.want = n;
+    }
+
+    /// How many bytes are unread.
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether nothing is unread.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// What was asked for by [`Input::want`], in bytes.
+    pub(crate) fn wanted(&self) -> usize {
+        self.want
+    }
+
+    /// Before a call of the session.
+    pub(crate) fn begin(&mut self) {
+        self.want = 0;
+    }
+
+    /// Whether anything was consumed since the last time this was asked.
+    pub(crate) fn take_progress(&mut self) -> bool {
+        std::mem::take(&mut self.consumed)
+    }
+
+    /// Room for the next read; empty when the session must consume first.
+    pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
+        if self.is_empty() {
+            self.start = 0;
+            self.end = 0;
+        }
+        if self.buf.is_empty() {
+            self.buf = pool.take_input();
+        }
+        if self.end == self.buf.len() {
+            if self.start > 0 {
+                self.buf.copy_within(self.start..self.end, 0);
+                self.end -= self.start;
+                self.start = 0;
+            }
+            if self.buf.len() < BUFFER {
+                let mut bigger = pool.take_input();
+                if let (Some(to), Some(from)) =
+                    (bigger.get_mut(..self.end), self.buf.get(..self.end))
+                {
+                    to.copy_from_slice(from);
+                }
+                self.buf = bigger;
+            } else if self.end == self.buf.len() && self.want > self.end {
+                let bound = self.want.next_multiple_of(BUFFER);
+                self.buf.resize((self.buf.len() * 2).min(bound), 0);
+            }
+        }
+        self.buf.get_mut(self.end..).unwrap_or_default()
+    }
+
+    /// `n` more bytes were read into [`Input::room`].
+    pub(crate) fn filled(&mut self, n: usize) {
+        self.end = (self.end + n).min(self.buf.len());
+    }
+
+    /// Gives the buffer back when nothing is unread, and keeps no more than
+    /// needed for a short rest.
+    pub(crate) fn settle(&mut self, pool: &mut Pool) {
+        if self.is_empty() {
+            if !self.buf.is_empty() {
+                pool.give_input(std::mem::take(&mut self.buf));
+            }
+            self.start = 0;
+            self.end = 0;
+        } else if self.buf.len() == BUFFER && self.len() <= BUFFER / 16 && self.want <= BUFFER {
+            let rest = self.bytes().to_vec();
+            self.start = 0;
+            self.end = rest.len();
+            pool.give_input(std::mem::replace(&mut self.buf, rest));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(input: &mut Input, pool: &mut Pool, n: usize) -> usize {
+        let room = input.room(pool);
+        let n = n.min(room.len());
+        room[..n].fill(7);
+        input.filled(n);
+        n
+    }
+
+    #[test]
+    fn a_buffer_grows_with_what_arrives_and_only_if_asked() {
+        let (mut input, mut pool) = (Input::default(), Pool::default());
+        assert_eq!(fill(&mut input, &mut pool, usize::MAX), BUFFER);
+        assert_eq!(fill(&mut input, &mut pool, usize::MAX), 0);
+        input.want(1 << 30);
+        assert_eq!(fill(&mut input, &mut pool, usize::MAX), BUFFER);
+        assert_eq!(input.buf.len(), 2 * BUFFER);
+        input.begin();
+        input.want(2 * BUFFER + 1);
+        assert_eq!(fill(&mut input, &mut pool, usize::MAX), BUFFER);
+        assert_eq!(fill(&mut input, &mut pool, usize::MAX), 0);
+        assert_eq!(input.bytes().len(), 3 * BUFFER);
+    }
+
+    #[test]
+    fn unread_bytes_move_to_the_front_before_the_buffer_grows() {
+        let (mut input, mut pool) = (Input::default(), Pool::default());
+        fill(&mut input, &mut pool, BUFFER);
+        input.consume(BUFFER - 3);
+        assert!(input.take_progress());
+        assert!(!input.take_progress());
+        assert_eq!(fill(&mut input, &mut pool, 5), 5);
+        assert_eq!(input.bytes(), [7; 8]);
+        assert_eq!(input.buf.len(), BUFFER);
+    }
+
+    #[test]
+    fn at_rest_a_connection_keeps_no_more_than_it_needs() {
+        let (mut input, mut pool) = (Input::default(), Pool::default());
+        fill(&mut input, &mut pool, 100);
+        input.consume(90);
+        input.settle(&mut pool);
+        assert_eq!((input.bytes(), input.buf.len()), (&[7; 10][..], 10));
+        assert_eq!(fill(&mut input, &mut pool, 4), 4);
+        assert_eq!(input.bytes(), [7; 14]);
+        input.consume(14);
+        input.settle(&mut pool);
+        assert!(input.buf.is_empty());
+    }
+}

@@ -1,0 +1,106 @@
+//! How far the log is durable, and waking the groups that wait for it.
+//!
+//! The log's thread publishes a mark; a group that holds replies back and has
+//! gone to sleep is woken when the mark passes the lowest ticket it holds.
+//!
+//! Invariants:
+//! 1. A group stores the lowest ticket it holds and that it sleeps, then
+//!    reads the mark; the log's thread stores the mark, then reads both (all
+//!    sequentially consistent). One of the two sees the other: no reply is
+//!    forgotten.
+//! 2. At most one wake per group and mark, and none for a group that is awake
+//!    (it looks at the mark before it sleeps) or holds nothing that has become
+//!    durable.
+//! 3. After `failed` the mark never moves again.
+
+use super::group::Group;
+use parking_lot::{Condvar, Mutex};
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::{DurableListener, Ticket};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The durable mark as the net layer knows it.
+#[derive(Default)]
+pub struct Marks {
+    mark: AtomicU64,
+    failed: AtomicBool,
+    groups: OnceLock<Vec<Arc<Group>>>,
+    parked: AtomicUsize,
+    lock: Mutex<()>,
+    moved: Condvar,
+}
+
+impl Marks {
+    /// Starts at `mark`.
+    pub fn new(mark: Ticket) -> Arc<Marks> {
+        let marks = Marks::default();
+        marks.mark.store(mark.0, Ordering::SeqCst);
+        Arc::new(marks)
+    }
+
+    /// Everything up to here may be told.
+    pub fn durable_mark(&self) -> Ticket {
+        Ticket(self.mark.load(Ordering::SeqCst))
+    }
+
+    /// Whether the mark has stopped for good.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn connect(&self, groups: Vec<Arc<Group>>) {
+        let _ = self.groups.set(groups);
+    }
+
+    /// Waits for `ticket`; false if it never comes or the wait was cancelled.
+    /// For the one caller that cannot hold its reply back: a result that is
+    /// larger than the output buffer.
+    pub(super) fn wait(&self, ticket: Ticket, cancel: &Cancel) -> bool {
+        self.parked.fetch_add(1, Ordering::SeqCst);
+        let mut guard = self.lock.lock();
+        let reached = loop {
+            if self.durable_mark() >= ticket {
+                break true;
+            }
+            if self.has_failed() || cancel.reason().is_some_and(|r| r.ends_session()) {
+                break false;
+            }
+            self.moved.wait_for(&mut guard, Duration::from_millis(50));
+        };
+        drop(guard);
+        self.parked.fetch_sub(1, Ordering::SeqCst);
+        reached
+    }
+
+    fn notify_parked(&self) {
+        if self.parked.load(Ordering::SeqCst) > 0 {
+            drop(self.lock.lock());
+            self.moved.notify_all();
+        }
+    }
+}
+
+impl DurableListener for Marks {
+    fn durable(&self, mark: Ticket) {
+        self.mark.fetch_max(mark.0, Ordering::SeqCst);
+        for group in self.groups.get().into_iter().flatten() {
+            if group.lowest_held() <= mark.0 {
+                group.rouse();
+            }
+        }
+        self.notify_parked();
+    }
+
+    fn failed(&self, error: &porpoise_kv::Error) {
+        self.failed.store(true, Ordering::SeqCst);
+        tracing::error!("the log has failed, held replies have an unknown outcome: {error}");
+        for group in self.groups.get().into_iter().flatten() {
+            if group.lowest_held() != u64::MAX {
+                group.rouse();
+            }
+        }
+        self.notify_parked();
+    }
+}

@@ -1,0 +1,324 @@
+//! Replies on their way out, some of them held back until the log has caught up.
+//!
+//! A session appends reply bytes to [`Output::buf`] and names, for a reply
+//! that tells of a commit, the [`Ticket`] that must be durable before it may
+//! leave. Bytes behind a held reply wait with it, so replies keep their order.
+//!
+//! Invariants:
+//! 1. No byte at or after a hold's position is written while its ticket is
+//!    beyond the durable mark.
+//! 2. Holds are kept with rising positions and rising tickets: a hold that an
+//!    earlier, later-ticketed one covers is not recorded.
+//! 3. Bytes that have been written are never shown again; positions given to
+//!    the session stay valid until its call returns or it calls
+//!    [`Output::drain`].
+//!
+//! Rejected: one buffer per reply (an allocation and a writev entry each);
+//! holding a whole connection's output (a pipelined GET before a SET would
+//! wait for the disk).
+
+use super::marks::Marks;
+use super::pool::Pool;
+use super::transport::Transport;
+use super::worker;
+use porpoise_base::blocking::blocking;
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::Ticket;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Output is flushed when it reaches this many bytes, and a connection whose
+/// client does not take it is not served further.
+pub const FLUSH_AT: usize = 256 * 1024;
+
+/// Requests of one connection that run before others have their turn.
+const TURN: u32 = 64;
+
+struct Hold {
+    from: usize,
+    ticket: Ticket,
+}
+
+/// How a flush ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    /// Everything is written.
+    All,
+    /// What is left waits for the log.
+    Held,
+    /// The socket takes no more for now.
+    Blocked,
+}
+
+/// The client is gone, or did not read for `net_write_timeout`: the session
+/// gives up its request and returns `Next::Close`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+/// The replies of one connection; see the module.
+pub struct Output {
+    pub(crate) transport: Transport,
+    buf: Vec<u8>,
+    written: usize,
+    holds: VecDeque<Hold>,
+    marks: Arc<Marks>,
+    cancel: Cancel,
+    write_timeout: Duration,
+    requests: u32,
+    total_requests: u64,
+    reply_start: usize,
+    /// Bytes written since the group last looked.
+    pub(crate) sent: u64,
+}
+
+impl Output {
+    pub(crate) fn new(
+        transport: Transport,
+        marks: Arc<Marks>,
+        cancel: Cancel,
+        write_timeout: Duration,
+    ) -> Output {
+        Output {
+            transport,
+            buf: Vec::new(),
+            written: 0,
+            holds: VecDeque::new(),
+            marks,
+            cancel,
+            write_timeout,
+            requests: 0,
+            total_requests: 0,
+            reply_start: 0,
+            sent: 0,
+        }
+    }
+
+    /// The buffer to append to. Bytes before [`Output::position`] as it was
+    /// when the reply began must not be touched.
+    pub fn buf(&mut self) -> &mut Vec<u8> {
+        &mut self.buf
+    }
+
+    /// Where the next byte goes; taken before a reply, it names its begin for
+    /// [`Output::hold_from`] and for patching its headers.
+    pub fn position(&self) -> usize {
+        self.buf.len()
+    }
+
+    /// Everything appended at or after `from` (a [`Output::position`]) leaves
+    /// only when `ticket` is durable.
+    pub fn hold_from(&mut self, from: usize, ticket: Ticket) {
+        if ticket <= self.marks.durable_mark() {
+            return;
+        }
+        if self
+            .holds
+            .back()
+            .is_some_and(|h| h.from <= from && h.ticket >= ticket)
+        {
+            return;
+        }
+        // Later holds that begin within these bytes are merged into this one.
+        let mut ticket = ticket;
+        while let Some(last) = self.holds.back() {
+            if last.from < from {
+                break;
+            }
+            ticket = ticket.max(last.ticket);
+            self.holds.pop_back();
+        }
+        self.holds.push_back(Hold { from, ticket });
+    }
+
+    /// One request has been answered completely.
+    pub fn request_done(&mut self) {
+        self.requests += 1;
+        self.total_requests += 1;
+        self.reply_start = self.buf.len();
+    }
+
+    /// Whether the session should return `Next::Yield` before the next request.
+    pub fn should_yield(&self) -> bool {
+        self.requests >= TURN || self.unsent() >= FLUSH_AT || worker::is_detached()
+    }
+
+    /// Whether a long result should be drained before more rows are appended.
+    pub fn is_full(&self) -> bool {
+        self.unsent() >= FLUSH_AT
+    }
+
+    /// Writes everything out, waiting for the log and for a client that reads
+    /// slowly; for results too large to buffer. Nothing that others need may
+    /// be held. Positions taken before are void afterwards.
+    pub fn drain(&mut self) -> Result<(), Gone> {
+        let mut deadline = Instant::now() + self.write_timeout;
+        loop {
+            let before = self.sent;
+            let flushed = self.flush().map_err(|_| Gone)?;
+            if self.sent != before {
+                deadline = Instant::now() + self.write_timeout;
+            }
+            match flushed {
+                Flushed::All => {
+                    self.reply_start = 0;
+                    return Ok(());
+                }
+                Flushed::Held => self.await_log()?,
+                Flushed::Blocked => self.await_client(deadline)?,
+            }
+        }
+    }
+
+    fn await_log(&mut self) -> Result<(), Gone> {
+        let Some(ticket) = self.first_held() else {
+            return Ok(());
+        };
+        if blocking(|| self.marks.wait(ticket, &self.cancel)) {
+            Ok(())
+        } else {
+            Err(Gone)
+        }
+    }
+
+    fn await_client(&mut self, deadline: Instant) -> Result<(), Gone> {
+        let fd = self.transport.fd();
+        blocking(|| {
+            loop {
+                let now = Instant::now();
+                if now >= deadline || self.cancel.reason().is_some_and(|r| r.ends_session()) {
+                    return Err(Gone);
+                }
+                let slice = (deadline - now).min(Duration::from_millis(100));
+                if crate::sys::wait_writable(fd, slice).map_err(|_| Gone)? {
+                    return Ok(());
+                }
+            }
+        })
+    }
+
+    /// Bytes that have not been written.
+    pub(crate) fn unsent(&self) -> usize {
+        self.buf.len() - self.written
+    }
+
+    /// Whether there is anything left to write, held or not.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.unsent() == 0 && !self.transport.pending()
+    }
+
+    /// The ticket that the first held reply waits for.
+    pub(crate) fn first_held(&self) -> Option<Ticket> {
+        self.holds.front().map(|h| h.ticket)
+    }
+
+    /// Before a call of the session: lends a buffer, starts a new turn.
+    pub(crate) fn begin(&mut self, pool: Option<&mut Pool>) {
+        if self.buf.capacity() == 0
+            && let Some(pool) = pool
+        {
+            self.buf = pool.take_output();
+        }
+        self.requests = 0;
+        self.reply_start = self.buf.len();
+    }
+
+    /// Requests answered since the last call.
+    pub(crate) fn take_requests(&mut self) -> u64 {
+        std::mem::take(&mut self.total_requests)
+    }
+
+    /// Gives the buffer back when it is empty.
+    pub(crate) fn settle(&mut self, pool: &mut Pool) {
+        if self.buf.is_empty() && self.buf.capacity() > 0 {
+            pool.give_output(std::mem::take(&mut self.buf));
+        }
+        if self.holds.is_empty() && self.holds.capacity() > 8 {
+            self.holds = VecDeque::new();
+        }
+    }
+
+    /// Takes back the reply that a panic interrupted. False if part of it has
+    /// left already: then nothing sensible can follow.
+    pub(crate) fn take_back_unfinished(&mut self) -> bool {
+        if self.reply_start < self.written {
+            return false;
+        }
+        self.buf.truncate(self.reply_start);
+        true
+    }
+
+    /// Takes back everything from the first held reply on.
+    pub(crate) fn take_back_held(&mut self) {
+        if let Some(first) = self.holds.front() {
+            self.buf.truncate(first.from.max(self.written));
+            self.holds.clear();
+            self.reply_start = self.buf.len();
+        }
+    }
+
+    /// Writes what may leave, as far as the socket takes it.
+    pub(crate) fn flush(&mut self) -> io::Result<Flushed> {
+        let limit = self.limit();
+        while self.written < limit {
+            let bytes = self.buf.get(self.written..limit).unwrap_or_default();
+            match self.transport.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    self.written += n;
+                    self.sent += n as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.compact();
+                    return Ok(Flushed::Blocked);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.compact();
+        match self.transport.push() {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(Flushed::Blocked);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(if self.unsent() == 0 {
+            Flushed::All
+        } else {
+            Flushed::Held
+        })
+    }
+
+    /// Up to where bytes may be written now; forgets holds that have passed.
+    fn limit(&mut self) -> usize {
+        if !self.holds.is_empty() {
+            let mark = self.marks.durable_mark();
+            while let Some(first) = self.holds.front() {
+                if first.ticket > mark {
+                    return first.from;
+                }
+                self.holds.pop_front();
+            }
+        }
+        self.buf.len()
+    }
+
+    /// Forgets written bytes when that is cheap.
+    fn compact(&mut self) {
+        if self.written == self.buf.len() {
+            self.buf.clear();
+        } else if self.written >= FLUSH_AT / 4 && self.written >= self.unsent() {
+            self.buf.drain(..self.written);
+        } else {
+            return;
+        }
+        let gone = self.written;
+        self.written = 0;
+        self.reply_start = self.reply_start.saturating_sub(gone);
+        for hold in &mut self.holds {
+            hold.from -= gone;
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! Serving one connection: from readiness to a call of its session, and from
+//! the call's end back to rest.
+//!
+//! Invariant: a connection comes to rest only through [`Core::rest`], which
+//! queues it again if anything is left to do and sets its deadline otherwise.
+
+use super::Phase;
+use super::conn::{Call, Conn, Verdict};
+use super::core::{Core, flag};
+use super::door::{End, Next};
+use super::group::{Group, Token};
+use super::input::Input;
+use super::output::{FLUSH_AT, Flushed, Output};
+use crate::metrics::{self, Counter};
+use crate::sys::events;
+use porpoise_base::cancel::Cancel;
+use std::cmp::Reverse;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How long a closed connection may go on sending before it is cut off: a
+/// reset would destroy what the client has not read yet.
+const LINGER_MS: u64 = 1_000;
+
+/// What a connection at the head of the queue needs.
+enum Step {
+    Run(Call),
+    Rest,
+    Gone,
+}
+
+impl Conn {
+    pub(super) fn new(
+        token: Token,
+        id: u64,
+        group: Arc<Group>,
+        out: Output,
+        cancel: Cancel,
+        now: u64,
+    ) -> Conn {
+        Conn {
+            token,
+            id,
+            group,
+            session: None,
+            input: Input::default(),
+            out,
+            cancel,
+            closing: false,
+            lingering: false,
+            eof: false,
+            more: false,
+            before_login: true,
+            watching_room: false,
+            waiting_for: 0,
+            opened: now,
+            request_since: 0,
+            blocked_since: 0,
+            linger_until: 0,
+        }
+    }
+
+    /// Whether nothing was begun that the client would miss.
+    fn is_idle(&self) -> bool {
+        !self.more && self.input.is_empty() && self.out.is_clear()
+    }
+
+    fn holds_locks(&self) -> bool {
+        self.session.as_ref().is_some_and(|s| s.holds_locks())
+    }
+}
+
+impl Core {
+    /// Takes a queued connection as far as it goes without its session.
+    pub(super) fn prepare(&mut self, index: u32) -> Option<(Box<Conn>, Call)> {
+        let slot = self.slots.get_mut(index as usize)?;
+        slot.flags &= !flag::QUEUED;
+        let mut conn = slot.conn.take()?;
+        match self.advance(&mut conn, index) {
+            Step::Run(call) => {
+                conn.out.begin(Some(&mut self.pool));
+                Some((conn, call))
+            }
+            Step::Rest => {
+                self.rest(conn);
+                None
+            }
+            Step::Gone => {
+                self.bury(conn);
+                None
+            }
+        }
+    }
+
+    fn flags(&self, index: u32) -> u8 {
+        self.slots.get(index as usize).map_or(0, |s| s.flags)
+    }
+
+    fn clear(&mut self, index: u32, bits: u8) {
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            slot.flags &= !bits;
+        }
+    }
+
+    fn advance(&mut self, conn: &mut Conn, index: u32) -> Step {
+        if self.phase() == Phase::Drop {
+            return Step::Gone;
+        }
+        if conn.lingering {
+            return self.linger(conn, index);
+        }
+        if !conn.out.is_clear() {
+            match self.flush(conn) {
+                Err(_) => return Step::Gone,
+                Ok(Flushed::Blocked) => return self.while_blocked(conn),
+                Ok(Flushed::Held) if self.shared.marks.has_failed() => {
+                    conn.out.take_back_held();
+                    if conn.session.is_none() {
+                        return Step::Rest;
+                    }
+                    metrics::add(Counter::UnknownOutcomes, 1);
+                    return Step::Run(Call::End(End::UnknownOutcome));
+                }
+                Ok(_) => {}
+            }
+        }
+        if conn.closing {
+            return Step::Rest;
+        }
+        let flags = self.flags(index);
+        if flags & flag::KICKED != 0 {
+            self.clear(index, flag::KICKED);
+            if let Some(end) = self.kicked(conn, flags) {
+                return Step::Run(Call::End(end));
+            }
+        }
+        if conn.out.unsent() >= FLUSH_AT {
+            return Step::Rest;
+        }
+        if conn.more {
+            return self.run_or_defer(conn, index);
+        }
+        let mut fresh = false;
+        if flags & flag::READABLE != 0 && !conn.eof {
+            match self.read(conn, index) {
+                Err(_) => return Step::Gone,
+                Ok(got) => fresh = got,
+            }
+        }
+        if fresh {
+            return self.run_or_defer(conn, index);
+        }
+        if conn.eof {
+            return Step::Run(Call::End(End::Eof));
+        }
+        match self.overdue(conn, index) {
+            Some(end) => Step::Run(Call::End(end)),
+            None => Step::Rest,
+        }
+    }
+
+    /// The client does not take its replies.
+    fn while_blocked(&mut self, conn: &mut Conn) -> Step {
+        let limit = u64::try_from(self.shared.config.net_write_timeout.as_millis());
+        let until = conn.blocked_since.saturating_add(limit.unwrap_or(u64::MAX));
+        if conn.blocked_since != 0 && self.now >= until {
+            metrics::add(Counter::TimedOutWrite, 1);
+            tracing::info!(connection = conn.id, "cut off: does not read its replies");
+            return Step::Gone;
+        }
+        Step::Rest
+    }
+
+    /// Why a kicked connection ends, if it does now.
+    fn kicked(&mut self, conn: &Conn, flags: u8) -> Option<End> {
+        if self.phase() >= Phase::Cancel {
+            return Some(End::Shutdown);
+        }
+        if conn.cancel.reason().is_some_and(|r| r.ends_session()) {
+            return Some(End::Killed);
+        }
+        let idle = conn.is_idle() && flags & flag::READABLE == 0 && !conn.holds_locks();
+        (self.phase() == Phase::Drain && idle).then_some(End::Shutdown)
+    }
+
+    fn run_or_defer(&mut self, conn: &mut Conn, index: u32) -> Step {
+        if self.shared.staff.is_full() && !conn.holds_locks() {
+            // Stays queued, so that nothing else queues it.
+            conn.more = true;
+            metrics::add(Counter::Deferred, 1);
+            if let Some(slot) = self.slots.get_mut(index as usize) {
+                slot.flags |= flag::QUEUED;
+            }
+            self.deferred.push_back(index);
+            self.group.deferring.store(true, Ordering::SeqCst);
+            return Step::Rest;
+        }
+        Step::Run(Call::Input)
+    }
+
+    /// Which deadline is over.
+    fn overdue(&mut self, conn: &Conn, index: u32) -> Option<End> {
+        let deadline = self
+            .slots
+            .get(index as usize)
+            .map_or(u64::MAX, |s| s.deadline);
+        if self.now < deadline || !conn.out.is_clear() {
+            return None;
+        }
+        let (end, counter) = if conn.before_login {
+            (End::LoginTimeout, Counter::TimedOutLogin)
+        } else if conn.request_since != 0 {
+            (End::RequestTimeout, Counter::TimedOutRequest)
+        } else {
+            (End::IdleTimeout, Counter::TimedOutIdle)
+        };
+        metrics::add(counter, 1);
+        Some(end)
+    }
+
+    /// Reads what there is, up to a buffer's end. True if the session has
+    /// something to do.
+    fn read(&mut self, conn: &mut Conn, index: u32) -> io::Result<bool> {
+        let mut got_any = false;
+        loop {
+            let ended = self.flags(index) & flag::ENDED != 0;
+            let room = conn.input.room(&mut self.pool);
+            if room.is_empty() {
+                let what = "the session takes no more input";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+            let got = conn.out.transport.read(room, ended)?;
+            conn.input.filled(got.bytes);
+            self.tally.received += got.bytes as u64;
+            got_any |= got.bytes > 0;
+            if got.eof {
+                conn.eof = true;
+            }
+            if got.drained {
+                self.clear(index, flag::READABLE);
+                break;
+            }
+            if conn.input.len() >= conn.input.wanted() {
+                break;
+            }
+        }
+        if conn.out.transport.pending() {
+            self.flush(conn)?;
+        }
+        Ok(got_any && conn.input.len() >= conn.input.wanted())
+    }
+
+    /// Discards what a closed connection still sends.
+    fn linger(&mut self, conn: &mut Conn, index: u32) -> Step {
+        if self.now >= conn.linger_until || self.phase() != Phase::Serve {
+            return Step::Gone;
+        }
+        for _ in 0..16 {
+            if self.flags(index) & flag::READABLE == 0 {
+                return Step::Rest;
+            }
+            let length = conn.input.len();
+            conn.input.consume(length);
+            let room = conn.input.room(&mut self.pool);
+            match conn.out.transport.read(room, true) {
+                Ok(got) if got.eof => return Step::Gone,
+                Ok(got) if got.drained => self.clear(index, flag::READABLE),
+                Ok(_) => {}
+                Err(_) => return Step::Gone,
+            }
+        }
+        Step::Rest
+    }
+
+    /// Writes what may leave; watches the socket when it is full.
+    pub(super) fn flush(&mut self, conn: &mut Conn) -> io::Result<Flushed> {
+        let flushed = conn.out.flush()?;
+        let sent = std::mem::take(&mut conn.out.sent);
+        self.tally.sent += sent;
+        let blocked = flushed == Flushed::Blocked;
+        if blocked && (sent > 0 || conn.blocked_since == 0) {
+            conn.blocked_since = self.now.max(1);
+        } else if !blocked {
+            conn.blocked_since = 0;
+        }
+        if blocked != conn.watching_room {
+            let mut interest = events::IN | events::RDHUP | events::EDGE;
+            if blocked {
+                interest |= events::OUT;
+            }
+            let fd = conn.out.transport.fd();
+            self.epoll.modify(fd, interest, conn.token.pack())?;
+            conn.watching_room = blocked;
+        }
+        Ok(flushed)
+    }
+
+    /// Does what the session said; false if the connection is over.
+    pub(super) fn apply(&mut self, conn: &mut Conn, verdict: Verdict) -> bool {
+        conn.more = false;
+        match verdict {
+            Verdict::Next(Next::Wait) => {}
+            Verdict::Next(Next::Yield) => conn.more = true,
+            Verdict::Next(Next::Close) | Verdict::Ended => conn.closing = true,
+            Verdict::Next(Next::StartTls(config)) => {
+                if self.flush(conn).is_err() {
+                    return false;
+                }
+                let early = conn.input.bytes().to_vec();
+                conn.input.consume(early.len());
+                if let Err(error) = conn.out.transport.start_tls(config, &early) {
+                    tracing::debug!(connection = conn.id, "TLS: {error}");
+                    return false;
+                }
+                // Plain bytes may have come with the handshake.
+                if let Some(slot) = self.slots.get_mut(conn.token.index as usize) {
+                    slot.flags |= flag::READABLE;
+                }
+            }
+        }
+        if conn.before_login && conn.session.as_ref().is_none_or(|s| s.logged_in()) {
+            conn.before_login = false;
+            self.shared.before_login.fetch_sub(1, Ordering::Relaxed);
+        }
+        conn.out.is_clear() || self.flush(conn).is_ok()
+    }
+
+    /// Puts a connection back into its place.
+    pub(super) fn rest(&mut self, mut conn: Box<Conn>) {
+        if conn.closing && !conn.lingering && conn.out.is_clear() {
+            if conn.eof || self.phase() != Phase::Serve {
+                conn.out.transport.say_goodbye();
+                return self.bury(conn);
+            }
+            conn.out.transport.end_writing();
+            conn.lingering = true;
+            conn.linger_until = self.now + LINGER_MS;
+            // The session's locks and places are free from here on.
+            self.graves.extend(conn.session.take());
+        }
+        let index = conn.token.index;
+        self.note_held(&mut conn);
+        conn.input.settle(&mut self.pool);
+        conn.out.settle(&mut self.pool);
+        let deadline = self.deadline(&mut conn);
+        let flags = self.flags(index);
+        let blocked = conn.watching_room;
+        let again = if conn.lingering {
+            flags & flag::READABLE != 0
+        } else if blocked {
+            false
+        } else if conn.closing {
+            self.shared.marks.has_failed() && !conn.out.is_clear()
+        } else {
+            let full = conn.out.unsent() >= FLUSH_AT;
+            let stranded = conn.waiting_for != 0 && self.shared.marks.has_failed();
+            stranded || (!full && (conn.more || conn.eof || flags & flag::READABLE != 0))
+        };
+        let draining = self.phase() == Phase::Drain && !conn.closing && conn.is_idle();
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            slot.deadline = deadline;
+            if draining && !conn.holds_locks() {
+                slot.flags |= flag::KICKED;
+            }
+            let kicked = slot.flags & flag::KICKED != 0 && !blocked && !conn.closing;
+            slot.conn = Some(conn);
+            if again || kicked {
+                self.enqueue(index);
+            }
+        }
+        self.next_deadline = self.next_deadline.min(deadline);
+    }
+
+    /// Registers a connection whose replies wait for the log.
+    fn note_held(&mut self, conn: &mut Conn) {
+        let ticket = conn.out.first_held().map_or(0, |t| t.0);
+        if ticket != 0 && ticket != conn.waiting_for {
+            metrics::add(Counter::HeldReplies, 1);
+            self.held
+                .push(Reverse((ticket, conn.token.index, conn.token.generation)));
+        }
+        conn.waiting_for = ticket;
+    }
+
+    /// When the connection must be looked at even if nothing happens, in the
+    /// server's milliseconds.
+    fn deadline(&self, conn: &mut Conn) -> u64 {
+        let config = &self.shared.config;
+        let millis = |d: std::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+        if conn.input.is_empty() || conn.more {
+            conn.request_since = 0;
+        } else if conn.input.take_progress() || conn.request_since == 0 {
+            conn.request_since = self.now.max(1);
+        }
+        if conn.lingering {
+            return conn.linger_until;
+        }
+        if conn.blocked_since != 0 {
+            return conn
+                .blocked_since
+                .saturating_add(millis(config.net_write_timeout));
+        }
+        if !conn.out.is_clear() || conn.more {
+            return u64::MAX;
+        }
+        if conn.before_login {
+            return conn.opened.saturating_add(millis(config.connect_timeout));
+        }
+        if conn.request_since != 0 {
+            let size = conn.input.wanted().max(conn.input.len()) as u64;
+            let allowed = millis(config.net_read_timeout).saturating_add(size / 64);
+            return conn.request_since.saturating_add(allowed);
+        }
+        let idle = conn.session.as_ref().and_then(|s| s.idle_timeout());
+        idle.map_or(u64::MAX, |d| self.now.saturating_add(millis(d)))
+    }
+
+    /// Closes a connection and frees its place.
+    pub(super) fn bury(&mut self, mut conn: Box<Conn>) {
+        if conn.before_login {
+            self.shared.before_login.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.graves.extend(conn.session.take());
+        let index = conn.token.index;
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            slot.flags = 0;
+            slot.deadline = u64::MAX;
+            slot.cancel = None;
+            slot.fd = -1;
+            slot.generation = slot.generation.wrapping_add(1);
+        }
+        self.free.push(index);
+        self.live -= 1;
+        drop(conn);
+        self.forget_connection();
+    }
+}

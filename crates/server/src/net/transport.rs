@@ -1,0 +1,232 @@
+//! A socket, with or without TLS around it.
+//!
+//! Invariant: with TLS, `write` accepts plain bytes only while no ciphertext
+//! is waiting, so that a slow reader piles up at most one chunk of it.
+
+use rustls::ServerConnection;
+use socket2::Socket;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+/// Plain bytes handed to TLS at a time.
+const TLS_CHUNK: usize = 32 * 1024;
+
+/// What one read found.
+pub(crate) struct Got {
+    /// Plain bytes placed into the buffer.
+    pub(crate) bytes: usize,
+    /// The socket has nothing more for now.
+    pub(crate) drained: bool,
+    /// The client sends nothing any more.
+    pub(crate) eof: bool,
+}
+
+/// See the module.
+pub(crate) struct Transport {
+    socket: Socket,
+    tls: Option<Box<ServerConnection>>,
+}
+
+/// Remembers whether the socket was read to its end.
+struct Tap<'a> {
+    socket: &'a Socket,
+    drained: bool,
+}
+
+impl Read for Tap<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.socket.read(buf)?;
+        self.drained = n < buf.len();
+        Ok(n)
+    }
+}
+
+fn bad_tls(error: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+impl Transport {
+    pub(crate) fn new(socket: Socket) -> Transport {
+        Transport { socket, tls: None }
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Tells a TLS client that nothing was cut off.
+    pub(crate) fn say_goodbye(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
+            let _ = self.push();
+        }
+    }
+
+    /// The server's writing side ends; the client may still send.
+    pub(crate) fn end_writing(&mut self) {
+        self.say_goodbye();
+        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+    }
+
+    /// Wraps the socket into TLS; `early` was read already and belongs to the
+    /// handshake.
+    pub(crate) fn start_tls(
+        &mut self,
+        config: Arc<rustls::ServerConfig>,
+        mut early: &[u8],
+    ) -> io::Result<()> {
+        let mut tls = Box::new(ServerConnection::new(config).map_err(bad_tls)?);
+        while !early.is_empty() {
+            if tls.read_tls(&mut early)? == 0 {
+                break;
+            }
+            if let Err(error) = tls.process_new_packets() {
+                self.tls = Some(tls);
+                let _ = self.push();
+                return Err(bad_tls(error));
+            }
+        }
+        self.tls = Some(tls);
+        Ok(())
+    }
+
+    /// Whether ciphertext waits for the socket.
+    pub(crate) fn pending(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    /// Writes waiting ciphertext; `WouldBlock` when the socket is full.
+    pub(crate) fn push(&mut self) -> io::Result<()> {
+        if let Some(tls) = &mut self.tls {
+            while tls.wants_write() {
+                match tls.write_tls(&mut &self.socket) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads once (with TLS: until there are plain bytes or nothing more).
+    /// `ended` says that the end of the stream has been announced already.
+    pub(crate) fn read(&mut self, buf: &mut [u8], ended: bool) -> io::Result<Got> {
+        if self.tls.is_some() {
+            return self.read_tls(buf);
+        }
+        loop {
+            match (&self.socket).read(buf) {
+                Ok(0) => {
+                    return Ok(Got {
+                        bytes: 0,
+                        drained: true,
+                        eof: true,
+                    });
+                }
+                // A short read has emptied the socket, unless its end follows.
+                Ok(n) => {
+                    let drained = n < buf.len() && !ended;
+                    return Ok(Got {
+                        bytes: n,
+                        drained,
+                        eof: false,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Got {
+                        bytes: 0,
+                        drained: true,
+                        eof: false,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn read_tls(&mut self, buf: &mut [u8]) -> io::Result<Got> {
+        let Some(tls) = &mut self.tls else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let mut ended = false;
+        loop {
+            // Plain bytes first: TLS takes no more while these are waiting.
+            match tls.reader().read(buf) {
+                Ok(0) => {
+                    return Ok(Got {
+                        bytes: 0,
+                        drained: true,
+                        eof: true,
+                    });
+                }
+                Ok(n) => {
+                    return Ok(Got {
+                        bytes: n,
+                        drained: false,
+                        eof: false,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Ok(Got {
+                        bytes: 0,
+                        drained: true,
+                        eof: true,
+                    });
+                }
+                Err(error) => return Err(error),
+            }
+            if ended {
+                return Ok(Got {
+                    bytes: 0,
+                    drained: true,
+                    eof: true,
+                });
+            }
+            let mut tap = Tap {
+                socket: &self.socket,
+                drained: false,
+            };
+            match tls.read_tls(&mut tap) {
+                Ok(n) => ended = n == 0,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Got {
+                        bytes: 0,
+                        drained: true,
+                        eof: false,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            if let Err(error) = tls.process_new_packets() {
+                // Tell the client what it did wrong, if it listens.
+                let _ = tls.write_tls(&mut &self.socket);
+                return Err(bad_tls(error));
+            }
+        }
+    }
+
+    /// Writes some of `bytes`; `WouldBlock` when nothing could be taken.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.push()?;
+        let Some(tls) = &mut self.tls else {
+            loop {
+                match (&self.socket).write(bytes) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    other => return other,
+                }
+            }
+        };
+        let chunk = bytes.get(..TLS_CHUNK.min(bytes.len())).unwrap_or_default();
+        let taken = tls.writer().write(chunk)?;
+        match self.push() {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(taken),
+        }
+    }
+}

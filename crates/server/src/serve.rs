@@ -1,0 +1,278 @@
+//! `porpoise serve`: puts the rooms together, announces them, and takes them
+//! down again in order.
+//!
+//! Order of the start: signals, limits, the data directory's lock, sockets
+//! (so that a taken port is told before a long recovery), certificate, engine,
+//! workers, and only then the first connection is accepted. The shutdown runs
+//! the other way round (transactions.md, rule 40).
+
+use crate::config::{Config, StartError, exposure};
+use crate::datadir::DataDir;
+use crate::house::House;
+use crate::http::{Http, Pages};
+use crate::metrics::page;
+use crate::net::{Bound, Door, Listener, Listening, Marks, Net, NetConfig, NetProbe};
+use crate::noop::Noop;
+use crate::sys::{self, Signals};
+use crate::tls;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Open files besides connections: log, checkpoints, listeners, spare.
+const OTHER_FILES: u64 = 256;
+
+/// The listening sockets, by door.
+struct Sockets {
+    mysql: Option<Bound>,
+    mysql_unix: Option<Bound>,
+    memcached: Option<Bound>,
+    memcached_unix: Option<Bound>,
+    http: Option<Bound>,
+    noop: Option<Bound>,
+}
+
+impl Sockets {
+    fn bind(config: &Config) -> Result<Sockets, StartError> {
+        let pick = config.pick_ports;
+        Ok(Sockets {
+            mysql: tcp("mysql-listen", config.mysql_listen, pick)?,
+            mysql_unix: unix("mysql-socket", config.mysql_socket.as_deref())?,
+            memcached: tcp("memcached-listen", config.memcached_listen, pick)?,
+            memcached_unix: unix("memcached-socket", config.memcached_socket.as_deref())?,
+            http: tcp("http-listen", config.http_listen, pick)?,
+            noop: tcp("noop-listen", config.noop_listen, pick)?,
+        })
+    }
+}
+
+/// Listens at an address, or says which port is free.
+fn tcp(option: &str, address: Option<SocketAddr>, pick: bool) -> Result<Option<Bound>, StartError> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let error = match Bound::tcp(address) {
+        Ok(bound) => return Ok(Some(bound)),
+        Err(error) => error,
+    };
+    if error.kind() != io::ErrorKind::AddrInUse {
+        let message = format!("--{option}: cannot listen at {address}: {error}");
+        return Err(StartError::usage(message));
+    }
+    let any = Bound::tcp(SocketAddr::new(address.ip(), 0)).ok();
+    if pick && any.is_some() {
+        return Ok(any);
+    }
+    let free = match any.as_ref().map(Bound::at) {
+        Some(Listening::Tcp(free)) => format!("; {free} is free: --{option} {free}"),
+        _ => String::new(),
+    };
+    let message = format!("--{option}: the port of {address} is taken{free}");
+    Err(StartError::usage(message))
+}
+
+fn unix(option: &str, path: Option<&Path>) -> Result<Option<Bound>, StartError> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    match Bound::unix(path) {
+        Ok(bound) => Ok(Some(bound)),
+        Err(error) => {
+            let message = format!("--{option}: cannot listen at {}: {error}", path.display());
+            Err(StartError::usage(message))
+        }
+    }
+}
+
+/// Raises the limit of open files and fits the connections into it.
+fn fit_open_files(config: &Config) -> Result<usize, StartError> {
+    let files = sys::raise_open_files()
+        .map_err(|e| StartError::failure(format!("cannot read the limit of open files: {e}")))?;
+    let room = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
+    if config.max_connections <= room {
+        return Ok(config.max_connections);
+    }
+    if config.max_connections_set {
+        return Err(StartError::usage(format!(
+            "--max-connections {} needs {} open files, and the system allows {files}: raise \
+             the limit (ulimit -n) or ask for at most {room}",
+            config.max_connections,
+            config.max_connections as u64 + OTHER_FILES,
+        )));
+    }
+    tracing::warn!("max_connections is {room}: the system allows {files} open files");
+    Ok(room.max(1))
+}
+
+fn net_config(config: &Config, max_connections: usize) -> NetConfig {
+    let cores = NetConfig::default().groups;
+    NetConfig {
+        groups: if config.worker_groups == 0 {
+            cores
+        } else {
+            config.worker_groups
+        },
+        max_connections,
+        max_running_statements: config.max_running_statements,
+        max_before_login: config.max_before_login,
+        connect_timeout: config.connect_timeout,
+        net_read_timeout: config.net_read_timeout,
+        net_write_timeout: config.net_write_timeout,
+    }
+}
+
+/// What the HTTP pages look at.
+struct Look {
+    house: Arc<House>,
+    net: NetProbe,
+    marks: Arc<Marks>,
+    ending: AtomicBool,
+}
+
+impl Pages for Look {
+    fn health(&self) -> Result<(), String> {
+        if self.ending.load(Ordering::Relaxed) {
+            return Err("shutting down".into());
+        }
+        if self.marks.has_failed() {
+            return Err("the log has failed: writes are refused".into());
+        }
+        Ok(())
+    }
+
+    fn metrics(&self) -> String {
+        page::render(&self.net, &self.house.stats())
+    }
+}
+
+/// Runs the server until it is told to end.
+pub fn run(config: &Config) -> Result<(), StartError> {
+    let failed = |what: &str, error: io::Error| StartError::failure(format!("{what}: {error}"));
+    let signals = Signals::take().map_err(|e| failed("signals", e))?;
+    let max_connections = fit_open_files(config)?;
+    exposure::check_memcached(config)?;
+    let dir = DataDir::lock(&config.data_dir)?;
+    let sockets = Sockets::bind(config)?;
+    let tls = tls::server_config(config)?;
+    let password = std::env::var("PORPOISE_ROOT_PASSWORD").ok();
+    let house = Arc::new(House::open(config, &tls, password.as_deref())?);
+    exposure::check(config, house.root_has_password)?;
+
+    let marks = Marks::new(house.engine.durable_mark());
+    house.engine.subscribe(marks.clone());
+    let mut net = Net::start(net_config(config, max_connections), marks.clone())
+        .map_err(|e| failed("cannot start workers", e))?;
+    let look = Arc::new(Look {
+        house: house.clone(),
+        net: net.probe(),
+        marks,
+        ending: AtomicBool::new(false),
+    });
+    let doors = Doors::open(sockets, &house, look.clone()).map_err(|e| failed("HTTP", e))?;
+    net.serve(doors.listeners)
+        .map_err(|e| failed("cannot accept", e))?;
+    announce(&doors.lines, config.pick_ports);
+
+    signals.next().map_err(|e| failed("signals", e))?;
+    tracing::info!("shutting down; a second signal ends the server at once");
+    look.ending.store(true, Ordering::Relaxed);
+    let impatient = std::thread::Builder::new().spawn(move || {
+        if signals.next().is_ok() {
+            tracing::warn!("second signal: ending now, recovery will follow at the next start");
+            std::process::exit(1);
+        }
+    });
+    drop(impatient);
+    if !net.shutdown(config.shutdown_timeout) {
+        tracing::warn!("some sessions did not end; their transactions roll back at the next start");
+    }
+    let closed = house.close();
+    if let Some(http) = doors.http {
+        http.stop();
+    }
+    drop(dir);
+    closed.map_err(|e| StartError::failure(format!("the engine did not shut down cleanly: {e}")))
+}
+
+/// The doors behind their sockets, and what to say about them.
+struct Doors {
+    listeners: Vec<Listener>,
+    http: Option<Http>,
+    lines: Vec<(&'static str, String)>,
+}
+
+impl Doors {
+    fn open(sockets: Sockets, house: &House, pages: Arc<dyn Pages>) -> io::Result<Doors> {
+        let mut doors = Doors {
+            listeners: Vec::new(),
+            http: None,
+            lines: Vec::new(),
+        };
+        doors.add("mysql", sockets.mysql, house.mysql.as_ref());
+        doors.add("memcached", sockets.memcached, house.memcached.as_ref());
+        if let Some(bound) = &sockets.http {
+            doors.lines.push(("http", place(bound.at())));
+            doors.http = Some(Http::start(bound.to_tcp()?, pages)?);
+        }
+        doors.add("mysql-socket", sockets.mysql_unix, house.mysql.as_ref());
+        doors.add(
+            "memcached-socket",
+            sockets.memcached_unix,
+            house.memcached.as_ref(),
+        );
+        let noop: Arc<dyn Door> = Arc::new(Noop);
+        doors.add("noop", sockets.noop, Some(&noop));
+        Ok(doors)
+    }
+
+    fn add(&mut self, name: &'static str, bound: Option<Bound>, door: Option<&Arc<dyn Door>>) {
+        if let (Some(bound), Some(door)) = (bound, door) {
+            self.lines.push((name, place(bound.at())));
+            self.listeners.push(bound.behind(door.clone()));
+        }
+    }
+}
+
+fn place(at: &Listening) -> String {
+    match at {
+        Listening::Tcp(address) => address.to_string(),
+        Listening::Unix(path) => path.display().to_string(),
+    }
+}
+
+/// Tells scripts, and people, that the server is ready.
+fn announce(lines: &[(&'static str, String)], with_hints: bool) {
+    let mut text = String::new();
+    for (name, place) in lines {
+        text.push_str(&format!("ready {name} {place}\n"));
+    }
+    if with_hints {
+        text.push_str(&hints(lines));
+    }
+    text.push_str("porpoise ready\n");
+    let mut out = io::stdout().lock();
+    // Nobody may be reading.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Lines to copy and paste.
+fn hints(lines: &[(&'static str, String)]) -> String {
+    let mut text = String::from("\n");
+    for (name, place) in lines {
+        let parts = place.rsplit_once(':');
+        match (*name, parts) {
+            ("mysql", Some((host, port))) => {
+                text.push_str(&format!("  mariadb -h {host} -P {port} -u root\n"));
+            }
+            ("memcached", Some((host, port))) => text.push_str(&format!(
+                "  printf 'set greeting 0 0 5\\r\\nhello\\r\\nget greeting\\r\\n' | nc -N {host} {port}\n"
+            )),
+            ("http", Some(_)) => text.push_str(&format!("  curl http://{place}/metrics\n")),
+            _ => {}
+        }
+    }
+    text.push('\n');
+    text
+}

@@ -1,0 +1,227 @@
+//! The few system calls for which neither the standard library nor socket2
+//! has a function: epoll, eventfd, signalfd, poll, resource limits.
+//!
+//! The only module of the server with `unsafe` code. Every wrapper owns its
+//! descriptor, passes only pointers to live locals, and turns -1 into an
+//! [`io::Error`].
+
+#![allow(unsafe_code, reason = "thin wrappers around libc, each call justified")]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// Readiness bits, as epoll knows them.
+pub mod events {
+    /// There is something to read.
+    pub const IN: u32 = libc::EPOLLIN as u32;
+    /// There is room to write.
+    pub const OUT: u32 = libc::EPOLLOUT as u32;
+    /// The peer has shut down its writing side.
+    pub const RDHUP: u32 = libc::EPOLLRDHUP as u32;
+    /// Both directions are gone.
+    pub const HUP: u32 = libc::EPOLLHUP as u32;
+    /// The socket has failed.
+    pub const ERR: u32 = libc::EPOLLERR as u32;
+    /// Report edges, not levels.
+    pub const EDGE: u32 = libc::EPOLLET as u32;
+}
+
+/// An epoll set.
+#[derive(Debug)]
+pub struct Epoll(OwnedFd);
+
+impl Epoll {
+    /// An empty set.
+    pub fn new() -> io::Result<Epoll> {
+        // SAFETY: no pointers are passed.
+        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: `fd` was just returned by the kernel and has no other owner.
+        Ok(Epoll(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    fn control(&self, op: libc::c_int, fd: RawFd, events: u32, data: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events, u64: data };
+        // SAFETY: `event` is a live local; the kernel copies it.
+        check(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), op, fd, &raw mut event) }).map(drop)
+    }
+
+    /// Watches `fd` for `events` and reports them with `data`.
+    pub fn add(&self, fd: RawFd, events: u32, data: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, events, data)
+    }
+
+    /// Changes what a watched descriptor is watched for.
+    pub fn modify(&self, fd: RawFd, events: u32, data: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, events, data)
+    }
+
+    /// Waits for events; `None` waits without end. An interrupted wait
+    /// reports nothing. Returns how many entries of `into` are filled.
+    pub fn wait(&self, into: &mut EventBuf, timeout: Option<Duration>) -> io::Result<usize> {
+        let millis = timeout.map_or(-1, millis_up);
+        let room = i32::try_from(into.0.len()).unwrap_or(i32::MAX);
+        // SAFETY: `into.0` has `room` initialised entries, which the kernel
+        // may overwrite; it outlives the call.
+        let n = unsafe { libc::epoll_wait(self.0.as_raw_fd(), into.0.as_mut_ptr(), room, millis) };
+        match check(n) {
+            Ok(n) => Ok(usize::try_from(n).unwrap_or(0)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Milliseconds for a system call, rounded up so that a wait never spins.
+fn millis_up(timeout: Duration) -> libc::c_int {
+    let millis = timeout.as_micros().div_ceil(1000);
+    libc::c_int::try_from(millis).unwrap_or(libc::c_int::MAX)
+}
+
+/// Room for the events of one [`Epoll::wait`].
+pub struct EventBuf(Vec<libc::epoll_event>);
+
+impl EventBuf {
+    /// Room for `n` events.
+    pub fn new(n: usize) -> EventBuf {
+        EventBuf(vec![libc::epoll_event { events: 0, u64: 0 }; n])
+    }
+
+    /// Bits and data of the event at `index`.
+    pub fn get(&self, index: usize) -> Option<(u32, u64)> {
+        self.0.get(index).map(|e| (e.events, e.u64))
+    }
+}
+
+/// A descriptor by which one thread wakes another out of [`Epoll::wait`].
+#[derive(Debug)]
+pub struct EventFd(OwnedFd);
+
+impl EventFd {
+    /// A descriptor that has not been signalled.
+    pub fn new() -> io::Result<EventFd> {
+        // SAFETY: no pointers are passed.
+        let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        // SAFETY: `fd` was just returned by the kernel and has no other owner.
+        Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Makes the descriptor readable (once more).
+    pub fn signal(&self) {
+        let one: u64 = 1;
+        // SAFETY: eight bytes of a live local are read. The result does not
+        // matter: a full counter is readable already.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+}
+
+impl AsRawFd for EventFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Waits until `fd` can be written (or has failed); false at the timeout.
+pub fn wait_writable(fd: RawFd, timeout: Duration) -> io::Result<bool> {
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one live pollfd is passed, and its count is 1.
+    match check(unsafe { libc::poll(&raw mut poll, 1, millis_up(timeout)) }) {
+        Ok(n) => Ok(n > 0),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn set_option(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) {
+    let size = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(0);
+    // SAFETY: a live local of the stated size is read. The result does not
+    // matter: a socket that refuses is one that cannot be probed.
+    unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size) };
+}
+
+/// Lets the kernel ask a TCP peer that has shut down its writing side whether
+/// it still exists. One that only waits for its answers acknowledges the
+/// probes; one that is gone shows as a hang-up: within seconds if its machine
+/// is, else when its kernel forgets the connection (a minute on Linux; until
+/// then a closed and a half-closed socket answer alike).
+pub fn probe_peer(fd: RawFd) {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 1);
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 2);
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3);
+    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
+}
+
+/// Raises the limit of open files as far as the system allows and returns it.
+pub fn raise_open_files() -> io::Result<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is a live local that the kernel fills.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    if limit.rlim_cur < limit.rlim_max {
+        let before = limit.rlim_cur;
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: `limit` is a live local that the kernel reads.
+        if check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).is_err() {
+            return Ok(before);
+        }
+    }
+    Ok(limit.rlim_cur)
+}
+
+/// Signals delivered as reads instead of interrupting some thread.
+#[derive(Debug)]
+pub struct Signals(OwnedFd);
+
+impl Signals {
+    /// Blocks SIGTERM and SIGINT for this thread and all it starts from now
+    /// on, and takes them over.
+    pub fn take() -> io::Result<Signals> {
+        // SAFETY: an all-zero sigset_t is valid memory for sigemptyset, which
+        // initialises it; the calls only read and write this live local.
+        let fd = unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, libc::SIGTERM);
+            libc::sigaddset(&raw mut set, libc::SIGINT);
+            let error =
+                libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            if error != 0 {
+                return Err(io::Error::from_raw_os_error(error));
+            }
+            check(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC))?
+        };
+        // SAFETY: `fd` was just returned by the kernel and has no other owner.
+        Ok(Signals(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Waits for the next signal.
+    pub fn next(&self) -> io::Result<()> {
+        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+        loop {
+            // SAFETY: the kernel writes at most `info.len()` bytes of a live
+            // local byte array.
+            let n = unsafe { libc::read(self.0.as_raw_fd(), info.as_mut_ptr().cast(), info.len()) };
+            if n > 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+}

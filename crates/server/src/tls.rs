@@ -1,0 +1,122 @@
+//! The certificate: the operator's own, or one made at first start.
+//!
+//! A certificate that was made here is self-signed, names this machine, and
+//! is kept in the data directory, its key readable by the owner only. Clients
+//! that ask for encryption get it; clients that verify need the operator's.
+
+use crate::config::{Config, StartError};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Names of the files in the data directory.
+const CERT: &str = "server-cert.pem";
+const KEY: &str = "server-key.pem";
+
+/// The TLS configuration of all doors.
+pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, StartError> {
+    let (cert, key) = match (&config.tls_cert, &config.tls_key) {
+        (Some(cert), Some(key)) => (cert.clone(), key.clone()),
+        _ => own_files(&config.data_dir)?,
+    };
+    let bad = |path: &Path, what: String| StartError::usage(format!("{}: {what}", path.display()));
+    let chain = CertificateDer::pem_file_iter(&cert)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|e| bad(&cert, format!("no certificate in PEM form: {e}")))?;
+    let private = PrivateKeyDer::from_pem_file(&key)
+        .map_err(|e| bad(&key, format!("no private key in PEM form: {e}")))?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let server = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|b| b.with_no_client_auth().with_single_cert(chain, private))
+        .map_err(|e| bad(&cert, e.to_string()))?;
+    Ok(Arc::new(server))
+}
+
+/// The files in the data directory, made if they are not both there.
+fn own_files(dir: &Path) -> Result<(PathBuf, PathBuf), StartError> {
+    let (cert, key) = (dir.join(CERT), dir.join(KEY));
+    if cert.exists() && key.exists() {
+        return Ok((cert, key));
+    }
+    let failed = |what: &dyn std::fmt::Display| {
+        StartError::failure(format!(
+            "cannot make a certificate in {}: {what}",
+            dir.display()
+        ))
+    };
+    let mut names = vec![
+        "localhost".to_owned(),
+        "127.0.0.1".to_owned(),
+        "::1".to_owned(),
+    ];
+    names.extend(host_name());
+    let made = rcgen::generate_simple_self_signed(names).map_err(|e| failed(&e))?;
+    write(&key, &made.signing_key.serialize_pem(), 0o600).map_err(|e| failed(&e))?;
+    write(&cert, &made.cert.pem(), 0o644).map_err(|e| failed(&e))?;
+    Ok((cert, key))
+}
+
+/// This machine's name, if it can stand in a certificate.
+fn host_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    let name = name.trim();
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    (!name.is_empty() && name != "localhost" && name.chars().all(plain)).then(|| name.to_owned())
+}
+
+/// Writes a file whole, or not at all.
+fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
+    let unfinished = path.with_extension("tmp");
+    let _ = std::fs::remove_file(&unfinished);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&unfinished)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&unfinished, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::table;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_certificate_is_made_once_and_its_key_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = table::defaults();
+        config.data_dir = dir.path().to_owned();
+        server_config(&config).unwrap();
+        let key = dir.path().join(KEY);
+        let mode = std::fs::metadata(&key).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let before = std::fs::read(&key).unwrap();
+        server_config(&config).unwrap();
+        assert_eq!(std::fs::read(&key).unwrap(), before);
+    }
+
+    #[test]
+    fn a_bad_certificate_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let bad = dir.path().join("bad.pem");
+        std::fs::write(&bad, "nothing").unwrap();
+        let mut config = table::defaults();
+        config.data_dir = dir.path().to_owned();
+        config.tls_cert = Some(bad.clone());
+        config.tls_key = Some(bad.clone());
+        let error = server_config(&config).unwrap_err();
+        assert!(
+            error.message.starts_with(&bad.display().to_string()),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,11 @@
+//! The real binary: starting, refusing to start, shutting down.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that fails may panic"
+)]
+
+mod process;
+mod refusals;
+mod running;

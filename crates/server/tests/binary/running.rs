@@ -1,0 +1,207 @@
+//! A running server.
+
+use crate::process::{Running, porpoise};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::time::Duration;
+
+fn get(place: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(place).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn health_and_metrics_are_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = porpoise(dir.path());
+    command.args([
+        "--http-listen",
+        "127.0.0.1:0",
+        "--noop-listen",
+        "127.0.0.1:0",
+    ]);
+    let server = Running::start(command);
+    assert_eq!(server.announced.last().unwrap(), "porpoise ready");
+    let mut client = TcpStream::connect(server.place("noop")).unwrap();
+    client.write_all(b"get a b\r\nget c\r\n").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert_eq!(
+        answer,
+        "VALUE a 0 10\r\naaaaaaaaaa\r\nVALUE b 0 10\r\naaaaaaaaaa\r\nEND\r\n\
+         VALUE c 0 10\r\naaaaaaaaaa\r\nEND\r\n"
+    );
+    let health = get(server.place("http"), "/health");
+    assert!(health.starts_with("HTTP/1.1 200 "), "{health}");
+    let metrics = get(server.place("http"), "/metrics");
+    assert!(metrics.contains("\r\n\r\n# HELP "), "{metrics}");
+    let value = |name: &str| -> u64 {
+        let begin = format!("{name} ");
+        let line = metrics.lines().find_map(|l| l.strip_prefix(&begin));
+        line.unwrap().parse().unwrap()
+    };
+    assert_eq!(value("porpoise_requests_total"), 2);
+    assert_eq!(value("porpoise_connections_accepted_total"), 1);
+    assert!(value("process_resident_memory_bytes") > 1_000_000);
+    assert!(get(server.place("http"), "/nothing").starts_with("HTTP/1.1 404 "));
+}
+
+#[test]
+fn sigterm_and_ctrl_c_end_it_cleanly() {
+    for signal in ["TERM", "INT"] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = porpoise(dir.path());
+        command.args([
+            "--http-listen",
+            "127.0.0.1:0",
+            "--noop-listen",
+            "127.0.0.1:0",
+        ]);
+        let server = Running::start(command);
+        let mut client = TcpStream::connect(server.place("noop")).unwrap();
+        client.write_all(b"get a\r\n").unwrap();
+        let mut some = [0; 10];
+        client.read_exact(&mut some).unwrap();
+        server.signal(signal);
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).unwrap();
+        assert_eq!(server.end(), (0, String::new()));
+    }
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = porpoise(dir.path());
+    command
+        .args(["--http-listen", "off", "--noop-listen", "127.0.0.1:0"])
+        .args(["--shutdown-timeout", "1h"]);
+    let server = Running::start(command);
+    // A request that never becomes complete keeps the shutdown waiting.
+    let mut client = TcpStream::connect(server.place("noop")).unwrap();
+    client.write_all(b"get a\r\nget").unwrap();
+    let mut some = [0; 10];
+    client.read_exact(&mut some).unwrap();
+    server.signal("TERM");
+    std::thread::sleep(Duration::from_millis(200));
+    server.signal("TERM");
+    assert_eq!(server.end().0, 1);
+}
+
+#[test]
+fn ports_are_picked_where_taken_and_lines_to_connect_with_are_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut command = porpoise(dir.path());
+    command.args(["--http-listen", &address, "--pick-ports"]);
+    let server = Running::start(command);
+    let place = server.place("http").to_owned();
+    assert_ne!(place, address);
+    assert!(
+        server
+            .announced
+            .contains(&format!("  curl http://{place}/metrics"))
+    );
+    assert!(get(&place, "/health").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn settings_come_from_file_variable_and_option_in_this_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("porpoise.toml");
+    std::fs::write(&file, "http_listen = \"off\"\nnoop_listen = \"off\"\n").unwrap();
+    let mut command = porpoise(dir.path());
+    command
+        .arg("--config")
+        .arg(&file)
+        .env("PORPOISE_HTTP_LISTEN", "127.0.0.1:0")
+        .env("PORPOISE_NOOP_LISTEN", "127.0.0.1:0")
+        .args(["--noop-listen", "off"]);
+    let server = Running::start(command);
+    assert!(server.place("http").starts_with("127.0.0.1:"));
+    assert!(!server.announced.iter().any(|l| l.starts_with("ready noop")));
+}
+
+fn ask(place: &str) -> String {
+    let mut client = TcpStream::connect(place).unwrap();
+    client
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    let _ = client.write_all(b"get a\r\n");
+    let mut some = [0; 5];
+    match client.read_exact(&mut some) {
+        Ok(()) => String::from_utf8_lossy(&some).into_owned(),
+        Err(_) => String::new(),
+    }
+}
+
+fn served_again(place: &str) {
+    for _ in 0..400 {
+        if ask(place) == "VALUE" {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("nobody is served any more");
+}
+
+#[test]
+fn past_max_connections_clients_are_told_until_a_place_is_free() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = porpoise(dir.path());
+    command
+        .args(["--http-listen", "off", "--noop-listen", "127.0.0.1:0"])
+        .args(["--max-connections", "40"]);
+    let server = Running::start(command);
+    let place = server.place("noop");
+    let mut clients: Vec<_> = (0..40)
+        .map(|_| TcpStream::connect(place).unwrap())
+        .collect();
+    let mut answer = String::new();
+    let mut late = TcpStream::connect(place).unwrap();
+    late.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "SERVER_ERROR too many connections\r\n");
+    clients.truncate(39);
+    served_again(place);
+}
+
+#[test]
+fn without_free_descriptors_it_lives_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = porpoise(dir.path());
+    command.args(["--http-listen", "off", "--noop-listen", "127.0.0.1:0"]);
+    let server = Running::start(command);
+    let place = server.place("noop");
+    let limited = std::process::Command::new("prlimit")
+        .args(["--pid", &server.id().to_string(), "--nofile=60:60"])
+        .status()
+        .unwrap();
+    assert!(limited.success());
+    let mut clients = Vec::new();
+    let mut refused = 0;
+    for _ in 0..100 {
+        let mut client = TcpStream::connect(place).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
+        let _ = client.write_all(b"get a\r\n");
+        let mut some = [0; 6];
+        match client.read_exact(&mut some) {
+            Ok(()) if &some == b"VALUE " => clients.push(client),
+            _ => refused += 1,
+        }
+    }
+    assert!(refused > 0, "the limit was never reached");
+    assert!(clients.len() > 20);
+    clients.clear();
+    served_again(place);
+}

@@ -1,0 +1,120 @@
+//! Replies that wait for the log.
+
+use crate::door::{Server, config, eventually};
+use porpoise_kv::{DurableListener, Error, Ticket};
+use porpoise_server::net::End;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[test]
+fn held_replies_leave_after_the_mark_and_keep_their_order() {
+    let server = Server::start(config());
+    let mut client = server.connect();
+    client.send("echo 1\ncommit 5\necho 2\ncommit 7\ncommit 6\necho 3\n");
+    assert_eq!(client.line(), "1");
+    assert!(
+        client.silent(),
+        "a reply left before its commit was durable"
+    );
+    server.marks.durable(Ticket(4));
+    assert!(client.silent());
+    server.marks.durable(Ticket(5));
+    assert_eq!(client.line(), "done 5");
+    assert_eq!(client.line(), "2");
+    assert!(client.silent());
+    server.marks.durable(Ticket(9));
+    assert_eq!(client.line(), "done 7");
+    assert_eq!(client.line(), "done 6");
+    assert_eq!(client.line(), "3");
+    assert_eq!(client.ask("commit 9"), "done 9");
+}
+
+#[test]
+fn a_connection_runs_requests_and_others_are_served_while_a_reply_is_held() {
+    let server = Server::start(config());
+    let mut held = server.connect();
+    held.send("commit 5\n");
+    let mut others: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for (i, other) in others.iter_mut().enumerate() {
+        assert_eq!(other.ask(&format!("echo {i}")), i.to_string());
+    }
+    held.send("wait\n");
+    eventually("the request behind a held reply runs", || {
+        server.seen.waiting.load(Ordering::SeqCst) == 1
+    });
+    server.seen.release();
+    assert!(held.silent());
+    server.marks.durable(Ticket(5));
+    assert_eq!(held.line(), "done 5");
+    assert_eq!(held.line(), "waited");
+}
+
+#[test]
+fn after_a_failure_of_the_log_held_replies_become_unknown_and_the_connection_ends() {
+    let server = Server::start(config());
+    let mut client = server.connect();
+    client.send("echo 1\ncommit 5\ncommit 6\necho 2\n");
+    assert_eq!(client.line(), "1");
+    server.marks.durable(Ticket(5));
+    assert_eq!(client.line(), "done 5");
+    server.marks.failed(&Error::Io("fsync".into()));
+    assert_eq!(client.line(), "end UnknownOutcome");
+    assert_eq!(client.line(), "");
+    assert!(server.seen.ended(End::UnknownOutcome));
+    // Reads go on; what could never become durable is unknown at once.
+    let mut client = server.connect();
+    assert_eq!(client.ask("echo 3"), "3");
+    assert_eq!(client.ask("commit 6"), "end UnknownOutcome");
+}
+
+#[test]
+fn a_held_reply_survives_the_half_close_of_its_client() {
+    let server = Server::start(config());
+    let mut client = server.connect();
+    client.send("commit 5\necho 1\n");
+    client
+        .0
+        .get_ref()
+        .shutdown(std::net::Shutdown::Write)
+        .unwrap();
+    assert!(client.silent());
+    server.marks.durable(Ticket(5));
+    assert_eq!(client.line(), "done 5");
+    assert_eq!(client.line(), "1");
+    assert_eq!(client.line(), "");
+}
+
+#[test]
+fn no_reply_is_forgotten_however_mark_and_sleep_interleave() {
+    let server = Server::start(config());
+    let stop = Arc::new(AtomicBool::new(false));
+    let (marks, done) = (server.marks.clone(), stop.clone());
+    let log = std::thread::spawn(move || {
+        let mut mark = 0;
+        while !done.load(Ordering::Relaxed) {
+            mark += 1;
+            marks.durable(Ticket(mark));
+            if mark % 64 == 0 {
+                std::thread::yield_now();
+            }
+        }
+    });
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let mut client = server.connect();
+            let marks = server.marks.clone();
+            std::thread::spawn(move || {
+                for _ in 0..3000 {
+                    let ticket = marks.durable_mark().0 + 40;
+                    assert_eq!(
+                        client.ask(&format!("commit {ticket}")),
+                        format!("done {ticket}")
+                    );
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|c| c.join().unwrap());
+    stop.store(true, Ordering::Relaxed);
+    log.join().unwrap();
+}

@@ -1,0 +1,113 @@
+//! Caps on connections, and time limits.
+
+use crate::door::{Server, config, eventually};
+use porpoise_server::net::{End, NetConfig};
+use std::io::Write;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+#[test]
+fn two_thousand_connections_are_served() {
+    porpoise_server::sys::raise_open_files().unwrap();
+    let server = Server::start(config());
+    let mut clients: Vec<_> = (0..2000).map(|_| server.connect()).collect();
+    for round in 0..3 {
+        for client in &mut clients {
+            client.send(&format!("echo {round}\n"));
+        }
+        for client in &mut clients {
+            assert_eq!(client.line(), round.to_string());
+        }
+    }
+    assert_eq!(server.seen.open.load(Ordering::SeqCst), 2000);
+    clients.truncate(10);
+    eventually("closed ones are gone", || {
+        server.seen.open.load(Ordering::SeqCst) == 10
+    });
+}
+
+#[test]
+fn past_max_connections_one_place_is_kept_and_others_are_told() {
+    let server = Server::start(NetConfig {
+        max_connections: 3,
+        ..config()
+    });
+    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("echo 1"), "1");
+    }
+    assert_eq!(server.seen.reserved.load(Ordering::SeqCst), 1);
+    assert_eq!(server.connect().line(), "refused TooManyConnections");
+    clients.clear();
+    eventually("places are free again", || {
+        let mut client = server.connect();
+        client.send("echo 2\n");
+        client.line() == "2"
+    });
+}
+
+#[test]
+fn a_login_must_be_over_in_time_however_it_is_dripped() {
+    let server = Server::with(
+        NetConfig {
+            connect_timeout: Duration::from_millis(300),
+            ..config()
+        },
+        true,
+        None,
+    );
+    let mut fine = server.connect();
+    assert_eq!(fine.ask("login"), "welcome");
+    let start = Instant::now();
+    let mut drip = server.connect();
+    while start.elapsed() < Duration::from_secs(5) {
+        if drip.0.get_mut().write_all(b"l").is_err() || server.seen.ended(End::LoginTimeout) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(start.elapsed() < Duration::from_secs(2));
+    assert_eq!(drip.line(), "end LoginTimeout");
+    assert_eq!(fine.ask("echo 1"), "1");
+}
+
+#[test]
+fn a_request_must_arrive_in_time_and_an_idle_connection_may_have_a_limit() {
+    let server = Server::with(
+        NetConfig {
+            net_read_timeout: Duration::from_millis(200),
+            ..config()
+        },
+        false,
+        Some(Duration::from_millis(600)),
+    );
+    let mut partial = server.connect();
+    let mut idle = server.connect();
+    assert_eq!(idle.ask("echo 1"), "1");
+    partial.send("echo 1\nech");
+    assert_eq!(partial.line(), "1");
+    assert_eq!(partial.line(), "end RequestTimeout");
+    assert_eq!(partial.line(), "");
+    assert_eq!(idle.ask("echo 2"), "2");
+    assert_eq!(idle.line(), "end IdleTimeout");
+    assert_eq!(idle.line(), "");
+}
+
+#[test]
+fn while_too_many_have_not_logged_in_others_wait_their_turn() {
+    let server = Server::with(
+        NetConfig {
+            max_before_login: 2,
+            connect_timeout: Duration::from_millis(400),
+            ..config()
+        },
+        true,
+        None,
+    );
+    let _strangers: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    eventually("strangers are in", || {
+        server.seen.open.load(Ordering::SeqCst) == 2
+    });
+    let mut client = server.connect();
+    assert_eq!(client.ask("login"), "welcome");
+}

@@ -1,0 +1,15 @@
+//! The net layer through real sockets, behind a small line protocol.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that fails may panic"
+)]
+
+mod door;
+mod held;
+mod limits;
+mod shutdown;
+mod slow;
+mod tls;
+mod waits;

@@ -1,0 +1,539 @@
+//! INSERT, REPLACE, UPDATE and DELETE.
+//!
+//! The rows of a statement are gathered first and handed to `rows` in one
+//! call, which locks, checks and writes them as a whole. Rows to change are
+//! found and locked by the step of the plan; what changes is computed from
+//! the locked version.
+//!
+//! Values are converted to their columns here ([`porpoise_types::store`]):
+//! strict mode makes an error of what would lose something, IGNORE and the
+//! lax modes a warning.
+
+use super::fetch::Cursor;
+use super::join::fetch_step;
+use super::select::{all_true, cx_of};
+use super::{Changes, Exec, Newer, ResultSink, Run, Stop};
+use crate::error::SqlError;
+use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::expr::{Expr, convert};
+use crate::plan::dml::{DeletePlan, InsertPlan, NewValue, Target, UpdatePlan};
+use crate::plan::{OrderKey, ResultColumn};
+use bumpalo::Bump;
+use porpoise_rows::catalog::{Column, ColumnDefault, Table};
+use porpoise_rows::{AutoIncOptions, InsertMode, Inserted, RowBuf, RowChange, UpdateMode};
+use porpoise_types::{
+    CastCx, ColumnType, Date, DateTime, Decimal, Kind, Level, SqlMode, Time, Value, ValueRef,
+    Warning, compare, store,
+};
+use std::cmp::Ordering;
+
+/// Rows fetched and locked in one call.
+const BATCH: usize = 256;
+
+/// Converts values for one statement.
+struct Storer<'x> {
+    env: &'x crate::expr::eval::Env,
+    strict: bool,
+    /// A NULL for a NOT NULL column becomes its default with a warning.
+    lenient_null: bool,
+}
+
+impl<'x> Storer<'x> {
+    fn new(exec: &Exec<'x>, ignore: bool, rows: usize) -> Storer<'x> {
+        let strict = exec.env.mode.is_strict() && !ignore;
+        Storer {
+            env: exec.env,
+            strict,
+            lenient_null: ignore || (!exec.env.mode.is_strict() && rows > 1),
+        }
+    }
+
+    fn store(
+        &self,
+        value: ValueRef<'_>,
+        from: &ColumnType,
+        column: &Column,
+        row: u64,
+    ) -> Result<Value, SqlError> {
+        if value.is_null() {
+            return Ok(self.null(column));
+        }
+        let mut warn = |w| self.env.warn(w);
+        let mut cx = CastCx {
+            mode: self.env.mode,
+            strict: self.strict,
+            warnings: &mut warn,
+            tz: &self.env.time_zone,
+            now: self.env.now(),
+        };
+        Ok(store(
+            value,
+            Some(from),
+            &column.ty,
+            &column.name,
+            row,
+            &mut cx,
+        )?)
+    }
+
+    /// NULL, or what stands for it.
+    fn null(&self, column: &Column) -> Value {
+        if column.nullable || column.auto_increment || !self.lenient_null {
+            return Value::Null;
+        }
+        self.env.warn(Warning {
+            level: Level::Warning,
+            code: 1048,
+            message: format!("Column '{}' cannot be null", column.name),
+        });
+        implicit_default(&column.ty)
+    }
+
+    /// The value of a column that was not given.
+    fn default(&self, column: &Column) -> Result<Value, SqlError> {
+        match &column.default {
+            ColumnDefault::Literal(value) => Ok(value.clone()),
+            ColumnDefault::Null => Ok(Value::Null),
+            ColumnDefault::Now => Ok(now_for(column, self.env)),
+            ColumnDefault::None if column.auto_increment => Ok(Value::Null),
+            ColumnDefault::None => {
+                let text = format!("Field '{}' doesn't have a default value", column.name);
+                if self.strict {
+                    return Err(SqlError::new(1364, "HY000", text));
+                }
+                self.env.warn(Warning {
+                    level: Level::Warning,
+                    code: 1364,
+                    message: text,
+                });
+                Ok(implicit_default(&column.ty))
+            }
+        }
+    }
+}
+
+/// The statement's time as a column of its kind stores it.
+fn now_for(column: &Column, env: &crate::expr::eval::Env) -> Value {
+    let moment = match column.ty.kind {
+        Kind::Timestamp => env.now_utc,
+        _ => env.now(),
+    };
+    Value::DateTime(
+        moment
+            .round(column.ty.decimals.min(6), true)
+            .unwrap_or(moment),
+    )
+}
+
+/// MySQL's implicit default of a type (manual, "Data Type Default Values").
+pub fn implicit_default(ty: &ColumnType) -> Value {
+    match ty.kind {
+        Kind::Float | Kind::Double => Value::Double(0.0),
+        Kind::Decimal => {
+            let zero = Decimal::from_i64(0);
+            Value::Decimal(zero.rescale(ty.decimals).unwrap_or(zero))
+        }
+        Kind::Date => Date::from_packed(0).map_or(Value::Null, Value::Date),
+        Kind::DateTime | Kind::Timestamp => Value::DateTime(DateTime::ZERO),
+        Kind::Time => Value::Time(Time::ZERO),
+        Kind::Enum => Value::UInt(1),
+        Kind::Set | Kind::Bit | Kind::Year => Value::UInt(0),
+        _ if ty.is_integer() && ty.unsigned => Value::UInt(0),
+        _ if ty.is_integer() => Value::Int(0),
+        Kind::Json => Value::Bytes(b"null".to_vec()),
+        _ => Value::Bytes(Vec::new()),
+    }
+}
+
+/// INSERT and REPLACE.
+pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Run<Changes> {
+    let mut rows = match &plan.source {
+        Some(source) => selected_rows(plan, source, exec)?,
+        None => value_rows(plan, exec)?,
+    };
+    let records = rows.len() as u64;
+    let insert_id = exec
+        .txn
+        .assign_auto_increment(&plan.table, &mut rows, ids)?;
+    let mut changes = Changes {
+        records,
+        insert_id,
+        ..Changes::default()
+    };
+    if plan.on_duplicate.is_empty() {
+        let done = exec.txn.insert(&plan.table, rows, plan.mode)?;
+        changes.affected = done.inserted + done.replaced;
+        changes.duplicates = done.replaced + done.skipped.len() as u64;
+        for (_, error) in &done.skipped {
+            exec.env.warn(Warning {
+                level: Level::Warning,
+                code: error.code(),
+                message: error.to_string(),
+            });
+        }
+        if done.inserted == 0 {
+            changes.insert_id = None;
+        }
+    } else {
+        for (at, row) in rows.into_iter().enumerate() {
+            insert_or_update(plan, row, at as u64 + 1, exec, &mut changes)?;
+        }
+    }
+    changes.seen = exec.txn.seen();
+    Ok(changes)
+}
+
+fn value_rows(plan: &InsertPlan, exec: &Exec<'_>) -> Run<Vec<Vec<Value>>> {
+    let ignore = plan.mode == InsertMode::Ignore;
+    let storer = Storer::new(exec, ignore, plan.rows.len());
+    exec.env.strict.set(storer.strict);
+    let result = value_rows_with(plan, exec, &storer);
+    exec.env.strict.set(false);
+    result
+}
+
+fn value_rows_with(
+    plan: &InsertPlan,
+    exec: &Exec<'_>,
+    storer: &Storer<'_>,
+) -> Run<Vec<Vec<Value>>> {
+    let mut rows = Vec::with_capacity(plan.rows.len());
+    let mut arena = Bump::new();
+    for (number, given) in (1u64..).zip(&plan.rows) {
+        arena.reset();
+        let cx = cx_of(exec, &arena);
+        let mut row = blank(plan, storer)?;
+        for (position, value) in plan.columns.iter().zip(given) {
+            let Some(column) = plan.table.columns.get(*position) else {
+                continue;
+            };
+            let stored = match value {
+                NewValue::Default => storer.default(column)?,
+                NewValue::Expr(e) => {
+                    let value = evaluate(e, &row, &cx)?;
+                    storer.store(value, &e.ty, column, number)?
+                }
+            };
+            if let Some(place) = row.get_mut(*position) {
+                *place = stored;
+            }
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// Evaluates a value that may look at columns assigned before it.
+fn evaluate<'a>(e: &'a Expr, row: &[Value], cx: &EvalCx<'a>) -> Run<ValueRef<'a>> {
+    if e.slots() == 0 {
+        return Ok(eval(e, &[], cx)?);
+    }
+    let values = cx.arena.alloc_slice_fill_with(row.len(), |at| {
+        convert::keep(row.get(at).unwrap_or(&Value::Null), cx)
+    });
+    Ok(eval(e, &[Slot::Values(values)], cx)?)
+}
+
+/// A row of defaults for the columns that are not given.
+fn blank(plan: &InsertPlan, storer: &Storer<'_>) -> Run<Vec<Value>> {
+    let mut row = Vec::with_capacity(plan.table.columns.len());
+    for (position, column) in plan.table.columns.iter().enumerate() {
+        row.push(match plan.columns.contains(&position) {
+            true => Value::Null,
+            false => storer.default(column)?,
+        });
+    }
+    Ok(row)
+}
+
+/// Collects the rows of a query as values.
+#[derive(Default)]
+struct Collect {
+    rows: Vec<Vec<Value>>,
+}
+
+impl ResultSink for Collect {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        self.rows
+            .push(values.iter().map(|v| ValueRef::to_owned(*v)).collect());
+        Ok(())
+    }
+}
+
+fn selected_rows(
+    plan: &InsertPlan,
+    source: &crate::plan::SelectPlan,
+    exec: &mut Exec<'_>,
+) -> Run<Vec<Vec<Value>>> {
+    let mut collect = Collect::default();
+    super::select::run(source, exec, &mut collect)?;
+    let ignore = plan.mode == InsertMode::Ignore;
+    let storer = Storer::new(exec, ignore, collect.rows.len());
+    let mut rows = Vec::with_capacity(collect.rows.len());
+    for (number, given) in (1u64..).zip(&collect.rows) {
+        let mut row = blank(plan, &storer)?;
+        for ((position, value), item) in plan.columns.iter().zip(given).zip(&source.items) {
+            let Some(column) = plan.table.columns.get(*position) else {
+                continue;
+            };
+            let stored = storer.store(value.as_ref(), &item.ty, column, number)?;
+            if let Some(place) = row.get_mut(*position) {
+                *place = stored;
+            }
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// One row of INSERT ... ON DUPLICATE KEY UPDATE.
+fn insert_or_update(
+    plan: &InsertPlan,
+    row: Vec<Value>,
+    number: u64,
+    exec: &mut Exec<'_>,
+    changes: &mut Changes,
+) -> Run<()> {
+    let (key, old) = match exec.txn.insert_or_find(&plan.table, &row)? {
+        Inserted::New => {
+            changes.affected += 1;
+            return Ok(());
+        }
+        Inserted::Duplicate {
+            primary,
+            row,
+            newer,
+            ..
+        } => {
+            if newer && exec.newer == Newer::Conflict {
+                return Err(Stop::from(porpoise_rows::Error::SnapshotConflict));
+            }
+            (primary, row)
+        }
+    };
+    changes.duplicates += 1;
+    let arena = Bump::new();
+    let refs: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
+    let cx = EvalCx {
+        new_row: &refs,
+        ..cx_of(exec, &arena)
+    };
+    let before = old.row(&plan.table)?.values();
+    let storer = Storer::new(exec, plan.mode == InsertMode::Ignore, 1);
+    let new = assign(
+        &plan.table,
+        &plan.on_duplicate,
+        before,
+        &storer,
+        number,
+        &cx,
+    )?;
+    let change = RowChange { key, old, new };
+    let mode = match plan.mode {
+        InsertMode::Ignore => UpdateMode::Ignore,
+        _ => UpdateMode::Plain,
+    };
+    let done = exec.txn.update(&plan.table, vec![change], mode)?;
+    changes.affected += 2 * done.changed;
+    Ok(())
+}
+
+/// Applies assignments from left to right; later ones see earlier ones
+/// (manual, "UPDATE Statement").
+fn assign(
+    table: &Table,
+    set: &[(usize, NewValue)],
+    before: Vec<Value>,
+    storer: &Storer<'_>,
+    number: u64,
+    cx: &EvalCx<'_>,
+) -> Run<Vec<Value>> {
+    let mut row = before.clone();
+    for (position, value) in set {
+        let Some(column) = table.columns.get(*position) else {
+            continue;
+        };
+        let stored = match value {
+            NewValue::Default => storer.default(column)?,
+            NewValue::Expr(e) => {
+                let value = evaluate(e, &row, cx)?;
+                storer.store(value, &e.ty, column, number)?
+            }
+        };
+        if let Some(place) = row.get_mut(*position) {
+            *place = stored;
+        }
+    }
+    if row != before {
+        for (position, column) in table.columns.iter().enumerate() {
+            let given = set.iter().any(|(p, _)| *p == position);
+            if let (true, false, Some(place)) = (column.on_update_now, given, row.get_mut(position))
+            {
+                *place = now_for(column, storer.env);
+            }
+        }
+    }
+    Ok(row)
+}
+
+/// The rows of a target, locked, in the order of the statement.
+fn targets(target: &Target, exec: &mut Exec<'_>) -> Run<Vec<(Vec<u8>, RowBuf)>> {
+    let mut arena = Bump::new();
+    if !all_true(&target.constant, &[], &cx_of(exec, &arena))? {
+        return Ok(Vec::new());
+    }
+    let limit = match &target.limit {
+        None => usize::MAX,
+        Some(e) => match eval(e, &[], &cx_of(exec, &arena))? {
+            ValueRef::Int(n) => usize::try_from(n).unwrap_or(0),
+            ValueRef::UInt(n) => usize::try_from(n).unwrap_or(usize::MAX),
+            _ => return Err(Stop::Error(SqlError::wrong_arguments("LIMIT"))),
+        },
+    };
+    let sorts = !target.order_by.is_empty();
+    let mut cursor = Cursor::open(
+        &target.table,
+        &target.step.access,
+        &[],
+        &cx_of(exec, &arena),
+    )?;
+    let mut found: Vec<(Vec<Value>, Vec<u8>, RowBuf)> = Vec::new();
+    while sorts || found.len() < limit {
+        exec.check_cancelled()?;
+        arena.reset();
+        let wanted = match sorts {
+            true => BATCH,
+            false => BATCH.min(limit - found.len()),
+        };
+        let empty: &[Slot<'_>] = &[Slot::Null];
+        let step = &target.step;
+        let batch = fetch_step(
+            step,
+            &target.table,
+            &mut cursor,
+            empty,
+            wanted,
+            exec,
+            &arena,
+        )?;
+        let Some(batch) = batch else {
+            break;
+        };
+        let cx = cx_of(exec, &arena);
+        for row in batch {
+            let slots = [Slot::Row(row.row)];
+            let mut keys = Vec::with_capacity(target.order_by.len());
+            for key in &target.order_by {
+                keys.push(eval(&key.expr, &slots, &cx)?.to_owned());
+            }
+            found.push((keys, row.key.to_vec(), row.row.to_buf()));
+        }
+    }
+    if sorts {
+        found.sort_by(|(a, ..), (b, ..)| order(&target.order_by, a, b));
+    }
+    found.truncate(limit);
+    Ok(found.into_iter().map(|(_, key, row)| (key, row)).collect())
+}
+
+fn order(keys: &[OrderKey], a: &[Value], b: &[Value]) -> Ordering {
+    for ((key, x), y) in keys.iter().zip(a).zip(b) {
+        let how = compare::same_type(&key.expr.ty);
+        let order = match (x.is_null(), y.is_null()) {
+            (false, false) => {
+                compare::compare_direct(x.as_ref(), y.as_ref(), how).unwrap_or(Ordering::Equal)
+            }
+            (x, y) => y.cmp(&x),
+        };
+        let order = if key.desc { order.reverse() } else { order };
+        if order.is_ne() {
+            return order;
+        }
+    }
+    Ordering::Equal
+}
+
+/// UPDATE.
+pub fn update(plan: &UpdatePlan, exec: &mut Exec<'_>) -> Run<Changes> {
+    let table = &plan.target.table;
+    let rows = targets(&plan.target, exec)?;
+    let matched = rows.len() as u64;
+    let storer = Storer::new(exec, plan.ignore, 2);
+    exec.env.strict.set(storer.strict);
+    let mut changes = Vec::with_capacity(rows.len());
+    let mut arena = Bump::new();
+    for (number, (key, old)) in (1u64..).zip(rows) {
+        arena.reset();
+        let cx = cx_of(exec, &arena);
+        let before = old.row(table)?.values();
+        let new = assign(table, &plan.set, before, &storer, number, &cx);
+        match new {
+            Ok(new) => changes.push(RowChange { key, old, new }),
+            Err(stop) => {
+                exec.env.strict.set(false);
+                return Err(stop);
+            }
+        }
+    }
+    exec.env.strict.set(false);
+    let mode = match plan.ignore {
+        true => UpdateMode::Ignore,
+        false => UpdateMode::Plain,
+    };
+    let mut affected = 0;
+    if !changes.is_empty() {
+        let done = exec.txn.update(table, changes, mode)?;
+        affected = done.changed;
+        for (_, error) in &done.skipped {
+            exec.env.warn(Warning {
+                level: Level::Warning,
+                code: error.code(),
+                message: error.to_string(),
+            });
+        }
+    }
+    Ok(Changes {
+        matched,
+        affected,
+        seen: exec.txn.seen(),
+        ..Changes::default()
+    })
+}
+
+/// DELETE.
+pub fn delete(plan: &DeletePlan, exec: &mut Exec<'_>) -> Run<Changes> {
+    let table = &plan.target.table;
+    let rows = targets(&plan.target, exec)?;
+    let matched = rows.len() as u64;
+    let mut affected = 0;
+    if plan.ignore {
+        for row in rows {
+            match exec.txn.delete(table, vec![row]) {
+                Ok(done) => affected += done.deleted,
+                Err(error) if error.ignorable() => exec.env.warn(Warning {
+                    level: Level::Warning,
+                    code: error.code(),
+                    message: error.to_string(),
+                }),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    } else if !rows.is_empty() {
+        affected = exec.txn.delete(table, rows)?.deleted;
+    }
+    Ok(Changes {
+        matched,
+        affected,
+        seen: exec.txn.seen(),
+        ..Changes::default()
+    })
+}
+
+/// Whether 0 is stored in auto-increment columns as it is.
+pub fn keeps_zero(mode: SqlMode) -> bool {
+    mode.contains(SqlMode::NO_AUTO_VALUE_ON_ZERO)
+}

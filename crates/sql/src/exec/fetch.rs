@@ -1,0 +1,320 @@
+//! Fetching the rows of one step of a plan, plainly or under locks.
+//!
+//! A locking fetch finds candidates first (whole unique keys need no search),
+//! locks them in one call, and shows what the locks returned: the newest
+//! version. Whether that version still matches is for the caller's
+//! conditions to say. What a candidate newer than the view means is the
+//! transaction's affair ([`Newer`]).
+
+use super::keys;
+use super::{Exec, Newer, Run, Stop};
+use crate::error::SqlError;
+use crate::expr::Expr;
+use crate::expr::eval::{EvalCx, Slot};
+use crate::plan::{Access, Busy, LockSpec};
+use bumpalo::Bump;
+use porpoise_kv::{Mark, Wait};
+use porpoise_rows::catalog::Table;
+use porpoise_rows::{KeyRange, RowRef, ScanPosition, ScanSpec};
+use std::time::Instant;
+
+/// A row with its primary key, in the arena of its batch.
+#[derive(Clone, Copy)]
+pub struct Fetched<'a> {
+    /// The encoded primary key.
+    pub key: &'a [u8],
+    /// The row.
+    pub row: RowRef<'a>,
+}
+
+/// What a scan of one table has still to do.
+pub enum Cursor {
+    /// Whole keys of a unique index, all at once.
+    Keys {
+        /// The index.
+        index: usize,
+        /// Encoded keys, distinct.
+        keys: Vec<Vec<u8>>,
+        /// They were fetched.
+        done: bool,
+    },
+    /// Ranges of an index.
+    Scan {
+        /// What.
+        spec: ScanSpec,
+        /// Where it stands.
+        position: ScanPosition,
+    },
+}
+
+impl Cursor {
+    /// A cursor over the rows that `access` names, given the row so far.
+    pub fn open<'a>(
+        table: &Table,
+        access: &'a Access,
+        row: &[Slot<'a>],
+        cx: &EvalCx<'a>,
+    ) -> Run<Cursor> {
+        Ok(match access {
+            Access::Lookup {
+                index,
+                keys: parts,
+                whole,
+                reverse,
+            } => {
+                let encoded = encode_all(table, *index, parts, row, cx)?;
+                match whole {
+                    true => Cursor::Keys {
+                        index: *index,
+                        keys: encoded,
+                        done: false,
+                    },
+                    false => {
+                        let ranges = encoded.into_iter().map(KeyRange::prefix).collect();
+                        Cursor::scan(*index, ranges, *reverse)
+                    }
+                }
+            }
+            Access::Range {
+                index,
+                equal,
+                low,
+                high,
+                reverse,
+            } => {
+                let bounds = (low.as_ref(), high.as_ref());
+                let range = keys::range(table, *index, equal, bounds, row, cx)?;
+                Cursor::scan(*index, range.into_iter().collect(), *reverse)
+            }
+            Access::Full { index, reverse } => Cursor::scan(*index, vec![KeyRange::ALL], *reverse),
+            Access::Virtual => Cursor::scan(0, Vec::new(), false),
+        })
+    }
+
+    fn scan(index: usize, ranges: Vec<KeyRange>, reverse: bool) -> Cursor {
+        let spec = ScanSpec {
+            index,
+            ranges,
+            reverse,
+            entries_only: false,
+        };
+        Cursor::Scan {
+            spec,
+            position: ScanPosition::default(),
+        }
+    }
+
+    /// The next rows, at most `limit`, at the statement's view. `None` at the
+    /// end. Rows come in index order; those of whole keys in key order.
+    pub fn next<'a>(
+        &mut self,
+        table: &'a Table,
+        exec: &mut Exec<'_>,
+        limit: usize,
+        arena: &'a Bump,
+    ) -> Run<Option<Vec<Fetched<'a>>>> {
+        let mut out: Vec<Fetched<'a>> = Vec::new();
+        let mut bad = None;
+        let read = exec.read();
+        let mut keep = |key: &[u8], row: RowRef<'_>| match copied(table, key, row, arena) {
+            Ok(row) => out.push(row),
+            Err(error) => bad = Some(error),
+        };
+        match self {
+            Cursor::Keys { done: true, .. } => return Ok(None),
+            Cursor::Keys { index, keys, done } => {
+                *done = true;
+                let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+                let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
+                let visit = &mut |at: usize, row: Option<(&[u8], RowRef<'_>)>| {
+                    let Some((key, row)) = row else {
+                        return;
+                    };
+                    match (copied(table, key, row, arena), found.get_mut(at)) {
+                        (Ok(row), Some(place)) => *place = Some(row),
+                        (Err(error), _) => bad = Some(error),
+                        _ => {}
+                    }
+                };
+                exec.txn
+                    .get_by_unique(table, *index, &wanted, read, visit)?;
+                out.extend(found.into_iter().flatten());
+            }
+            Cursor::Scan { spec, position } => {
+                if position.done() || spec.ranges.is_empty() {
+                    return Ok(None);
+                }
+                exec.txn
+                    .scan(table, spec, read, position, limit.max(1), &mut keep)?;
+            }
+        }
+        match bad {
+            Some(error) => Err(Stop::Error(error)),
+            None => Ok(Some(out)),
+        }
+    }
+
+    /// The next rows, locked, in their newest versions.
+    pub fn next_locked<'a>(
+        &mut self,
+        table: &'a Table,
+        lock: LockSpec,
+        exec: &mut Exec<'_>,
+        limit: usize,
+        arena: &'a Bump,
+        matches: &mut dyn FnMut(RowRef<'a>) -> Run<bool>,
+    ) -> Run<Option<Vec<Fetched<'a>>>> {
+        if let Cursor::Keys { index, keys, done } = self {
+            if *done {
+                return Ok(None);
+            }
+            *done = true;
+            let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            return lock_keys(table, *index, &wanted, lock, exec, arena).map(Some);
+        }
+        let Some(candidates) = self.next(table, exec, limit, arena)? else {
+            return Ok(None);
+        };
+        let mut wanted: Vec<&[u8]> = Vec::with_capacity(candidates.len());
+        for candidate in &candidates {
+            if matches(candidate.row)? {
+                wanted.push(candidate.key);
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        lock_rows(table, &wanted, lock, exec, arena).map(Some)
+    }
+}
+
+/// The encoded keys, distinct, in the order of their values in the index.
+fn encode_all<'a>(
+    table: &Table,
+    index: usize,
+    parts: &'a [Vec<Expr>],
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Run<Vec<Vec<u8>>> {
+    let mut encoded = Vec::with_capacity(parts.len());
+    for key in parts {
+        encoded.extend(keys::prefix(table, index, key, row, cx)?);
+    }
+    if encoded.len() > 1 {
+        encoded.sort_unstable();
+        encoded.dedup();
+    }
+    Ok(encoded)
+}
+
+/// A copy of a row in the arena.
+fn copied<'a>(
+    table: &'a Table,
+    key: &[u8],
+    row: RowRef<'_>,
+    arena: &'a Bump,
+) -> Result<Fetched<'a>, SqlError> {
+    let bytes: &'a [u8] = arena.alloc_slice_copy(row.bytes());
+    Ok(Fetched {
+        key: arena.alloc_slice_copy(key),
+        row: RowRef::new(table, bytes)?,
+    })
+}
+
+fn wait_of(lock: LockSpec, exec: &Exec<'_>) -> Wait {
+    match lock.busy {
+        Busy::Wait => Wait::Until(Instant::now() + exec.lock_wait),
+        Busy::NoWait => Wait::NoWait,
+        Busy::Skip => Wait::Skip,
+    }
+}
+
+/// What becomes of a statement that met a row newer than its view.
+fn judge(newer: bool, by_scan: bool, exec: &Exec<'_>) -> Run<()> {
+    if !newer {
+        return Ok(());
+    }
+    match exec.newer {
+        Newer::Take => Ok(()),
+        Newer::Conflict => Err(Stop::Error(SqlError::from(
+            porpoise_rows::Error::SnapshotConflict,
+        ))),
+        // A whole key was asked for: its newest version is the answer.
+        Newer::Restart if !by_scan => Ok(()),
+        Newer::Restart => Err(Stop::Restart),
+    }
+}
+
+fn lock_keys<'a>(
+    table: &'a Table,
+    index: usize,
+    wanted: &[&[u8]],
+    lock: LockSpec,
+    exec: &mut Exec<'_>,
+    arena: &'a Bump,
+) -> Run<Vec<Fetched<'a>>> {
+    let wait = wait_of(lock, exec);
+    let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
+    let mut newer = false;
+    let mut bad = None;
+    exec.txn.lock_unique(
+        table,
+        index,
+        wanted,
+        lock.mode,
+        wait,
+        &mut |at, key, locked| {
+            newer |= locked.granted && locked.newer;
+            let Some((key, row)) = key.zip(locked.row) else {
+                return;
+            };
+            match (copied(table, key, row, arena), found.get_mut(at)) {
+                (Ok(row), Some(place)) => *place = Some(row),
+                (Err(error), _) => bad = Some(error),
+                _ => {}
+            }
+        },
+    )?;
+    if let Some(error) = bad {
+        return Err(Stop::Error(error));
+    }
+    judge(newer, false, exec)?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+fn lock_rows<'a>(
+    table: &'a Table,
+    wanted: &[&[u8]],
+    lock: LockSpec,
+    exec: &mut Exec<'_>,
+    arena: &'a Bump,
+) -> Run<Vec<Fetched<'a>>> {
+    let wait = wait_of(lock, exec);
+    let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
+    let mut newer = false;
+    let mut bad = None;
+    exec.txn
+        .lock_rows(table, wanted, lock.mode, wait, &mut |at, locked| {
+            newer |= locked.granted && locked.newer;
+            let (Some(row), Some(key)) = (locked.row, wanted.get(at)) else {
+                return;
+            };
+            match (copied(table, key, row, arena), found.get_mut(at)) {
+                (Ok(row), Some(place)) => *place = Some(row),
+                (Err(error), _) => bad = Some(error),
+                _ => {}
+            }
+        })?;
+    if let Some(error) = bad {
+        return Err(Stop::Error(error));
+    }
+    judge(newer, true, exec)?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// Lets go of rows that were locked since `since` and did not match.
+pub fn unlock(table: &Table, keys: &[&[u8]], since: Mark, exec: &mut Exec<'_>) {
+    if !keys.is_empty() {
+        exec.txn.unlock_rows(table, keys, since);
+    }
+}

@@ -1,0 +1,359 @@
+//! Running a query.
+//!
+//! The first step of the join is a cursor; each batch of its rows goes
+//! through the other steps and ends in one [`Consumer`]: straight into the
+//! sink, into groups, or into a sort. A query for one row by a whole key
+//! without locks takes a short way: the row is encoded where it lies.
+
+use super::aggregate::Groups;
+use super::join::join;
+use super::{Exec, ResultSink, Run, Stop};
+use crate::error::SqlError;
+use crate::expr::Expr;
+use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::expr::logic;
+use crate::plan::{Access, SelectPlan, Step};
+use bumpalo::Bump;
+use porpoise_rows::RowRef;
+use porpoise_types::{CompareAs, Kind, Value, ValueRef, compare};
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
+/// LIMIT and OFFSET as numbers.
+#[derive(Clone, Copy)]
+pub struct Window {
+    /// Rows left out.
+    pub offset: u64,
+    /// Rows sent at most.
+    pub count: u64,
+}
+
+/// Runs the query; returns the number of rows sent.
+pub fn run(plan: &SelectPlan, exec: &mut Exec<'_>, sink: &mut dyn ResultSink) -> Run<u64> {
+    let arena = Bump::new();
+    let window = window(plan, exec, &arena)?;
+    if window.count == 0 || !constant_part(plan, exec, &arena)? {
+        return nothing(plan, exec, sink);
+    }
+    if let Some(sent) = by_one_key(plan, exec, sink, window, &arena)? {
+        return Ok(sent);
+    }
+    if plan.grouped {
+        return grouped(plan, exec, sink, window);
+    }
+    if !plan.order_by.is_empty() || plan.distinct || plan.locks() {
+        return held(plan, exec, sink, window);
+    }
+    streamed(plan, exec, sink, window)
+}
+
+/// An evaluation in this arena.
+pub fn cx_of<'a, 'x: 'a>(exec: &Exec<'x>, arena: &'a Bump) -> EvalCx<'a> {
+    EvalCx {
+        arena,
+        env: exec.env,
+        params: exec.params,
+        aggregates: &[],
+        new_row: &[],
+    }
+}
+
+fn window(plan: &SelectPlan, exec: &Exec<'_>, arena: &Bump) -> Run<Window> {
+    let cx = cx_of(exec, arena);
+    let number = |e: &Option<Expr>, otherwise: u64| -> Run<u64> {
+        let Some(e) = e else {
+            return Ok(otherwise);
+        };
+        match eval(e, &[], &cx)? {
+            ValueRef::UInt(n) => Ok(n),
+            ValueRef::Int(n) if n >= 0 => Ok(n as u64),
+            _ => Err(Stop::Error(SqlError::wrong_arguments("LIMIT"))),
+        }
+    };
+    Ok(Window {
+        offset: number(&plan.offset, 0)?,
+        count: number(&plan.limit, u64::MAX)?,
+    })
+}
+
+/// Whether the conditions on no table hold.
+fn constant_part(plan: &SelectPlan, exec: &Exec<'_>, arena: &Bump) -> Run<bool> {
+    let cx = cx_of(exec, arena);
+    all_true(&plan.constant, &[], &cx)
+}
+
+/// Whether all conditions are true for the row.
+pub fn all_true<'a>(conditions: &'a [Expr], row: &[Slot<'a>], cx: &EvalCx<'a>) -> Run<bool> {
+    for condition in conditions {
+        if logic::truth(condition, row, cx)? != Some(true) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The result when no row can match: empty, or one row of empty aggregates.
+fn nothing(plan: &SelectPlan, exec: &mut Exec<'_>, sink: &mut dyn ResultSink) -> Run<u64> {
+    sink.columns(&plan.columns)?;
+    let limited = plan.limit.is_some();
+    if !plan.grouped || !plan.group_by.is_empty() || limited {
+        let arena = Bump::new();
+        let none = window(plan, exec, &arena)?.count == 0;
+        if !plan.grouped || !plan.group_by.is_empty() || none {
+            return Ok(0);
+        }
+    }
+    let groups = Groups::new(plan);
+    let arena = Bump::new();
+    let window = window(plan, exec, &arena)?;
+    finish_groups(plan, groups, exec, sink, window)
+}
+
+/// The short way of `SELECT ... WHERE key = value`.
+fn by_one_key<'p>(
+    plan: &'p SelectPlan,
+    exec: &mut Exec<'_>,
+    sink: &mut dyn ResultSink,
+    window: Window,
+    arena: &'p Bump,
+) -> Run<Option<u64>> {
+    let ([step], [source]) = (plan.steps.as_slice(), plan.sources.as_slice()) else {
+        return Ok(None);
+    };
+    let Access::Lookup {
+        index,
+        keys,
+        whole: true,
+        ..
+    } = &step.access
+    else {
+        return Ok(None);
+    };
+    let (Some(table), [parts]) = (source.table(), keys.as_slice()) else {
+        return Ok(None);
+    };
+    if plan.grouped || plan.locks() || step.outer {
+        return Ok(None);
+    }
+    let key = super::keys::prefix(table, *index, parts, &[], &cx_of(exec, arena))?;
+    sink.columns(&plan.columns)?;
+    let Some(key) = key.filter(|_| window.offset == 0) else {
+        return Ok(Some(0));
+    };
+    let read = exec.read();
+    let (env, params) = (exec.env, exec.params);
+    let mut sent: Run<u64> = Ok(0);
+    let mut show = |row: RowRef<'_>| {
+        let cx = EvalCx {
+            arena,
+            env,
+            params,
+            aggregates: &[],
+            new_row: &[],
+        };
+        sent = project(plan, step, row, &cx, sink);
+    };
+    if *index == 0 {
+        exec.txn.get_rows(table, &[&key], read, &mut |_, row| {
+            if let Some(row) = row {
+                show(row);
+            }
+        })?;
+    } else {
+        exec.txn
+            .get_by_unique(table, *index, &[&key], read, &mut |_, found| {
+                if let Some((_, row)) = found {
+                    show(row);
+                }
+            })?;
+    }
+    sent.map(Some)
+}
+
+fn project(
+    plan: &SelectPlan,
+    step: &Step,
+    row: RowRef<'_>,
+    cx: &EvalCx<'_>,
+    sink: &mut dyn ResultSink,
+) -> Run<u64> {
+    let slots = [Slot::Row(row)];
+    if !all_true(&step.filter, &slots, cx)? {
+        return Ok(0);
+    }
+    let mut values: smallvec::SmallVec<[ValueRef<'_>; 16]> = smallvec::SmallVec::new();
+    for item in &plan.items {
+        values.push(eval(item, &slots, cx)?);
+    }
+    sink.row(&values)?;
+    Ok(1)
+}
+
+/// Rows go to the client as they are found.
+fn streamed(
+    plan: &SelectPlan,
+    exec: &mut Exec<'_>,
+    sink: &mut dyn ResultSink,
+    window: Window,
+) -> Run<u64> {
+    sink.columns(&plan.columns)?;
+    let mut skip = window.offset;
+    let mut sent = 0u64;
+    let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> Run<bool> {
+        if skip > 0 {
+            skip -= 1;
+            return Ok(true);
+        }
+        let mut values: smallvec::SmallVec<[ValueRef<'_>; 16]> = smallvec::SmallVec::new();
+        for item in &plan.items {
+            values.push(eval_short(item, row, cx)?);
+        }
+        sink.row(&values)?;
+        sent += 1;
+        Ok(sent < window.count)
+    };
+    let wanted = window.offset.saturating_add(window.count);
+    join(plan, exec, wanted, &mut consume)?;
+    Ok(sent)
+}
+
+/// [`eval`] with the expression's lifetime shortened to the row's.
+fn eval_short<'r>(e: &'r Expr, row: &[Slot<'r>], cx: &EvalCx<'r>) -> Run<ValueRef<'r>> {
+    Ok(eval(e, row, cx)?)
+}
+
+/// Rows are collected first: for a sort, DISTINCT, or because the statement
+/// may have to run again.
+fn held(
+    plan: &SelectPlan,
+    exec: &mut Exec<'_>,
+    sink: &mut dyn ResultSink,
+    window: Window,
+) -> Run<u64> {
+    let mut rows: Vec<SortRow> = Vec::new();
+    let mut seen: HashSet<Vec<u8>> = HashSet::new();
+    let sorts = !plan.order_by.is_empty();
+    let enough = match sorts {
+        true => u64::MAX,
+        false => window.offset.saturating_add(window.count),
+    };
+    let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> Run<bool> {
+        let made = sort_row(plan, row, cx)?;
+        if plan.distinct && !seen.insert(distinct_key(plan, &made.values)) {
+            return Ok(true);
+        }
+        rows.push(made);
+        Ok((rows.len() as u64) < enough)
+    };
+    join(plan, exec, enough, &mut consume)?;
+    send_sorted(plan, rows, sink, window)
+}
+
+/// A result row with its sort keys.
+pub struct SortRow {
+    keys: Vec<Value>,
+    values: Vec<Value>,
+}
+
+/// Evaluates select list and sort keys of one row.
+pub fn sort_row(plan: &SelectPlan, row: &[Slot<'_>], cx: &EvalCx<'_>) -> Run<SortRow> {
+    let owned = |e: &Expr| -> Run<Value> { Ok(eval_short(e, row, cx)?.to_owned()) };
+    let keys = plan
+        .order_by
+        .iter()
+        .map(|k| owned(&k.expr))
+        .collect::<Run<Vec<_>>>()?;
+    let values = plan.items.iter().map(owned).collect::<Run<Vec<_>>>()?;
+    Ok(SortRow { keys, values })
+}
+
+/// Bytes that are equal for rows that DISTINCT takes for equal.
+fn distinct_key(plan: &SelectPlan, values: &[Value]) -> Vec<u8> {
+    let mut key = Vec::new();
+    for (item, value) in plan.items.iter().zip(values) {
+        super::aggregate::append_key(value.as_ref(), &item.ty, &mut key);
+    }
+    key
+}
+
+/// Orders two sort keys: NULLs first ascending, last descending.
+fn order_rows(plan: &SelectPlan, a: &SortRow, b: &SortRow) -> Ordering {
+    for ((key, x), y) in plan.order_by.iter().zip(&a.keys).zip(&b.keys) {
+        let order = match (x.is_null(), y.is_null()) {
+            (true, true) => Ordering::Equal,
+            (true, false) => Ordering::Less,
+            (false, true) => Ordering::Greater,
+            (false, false) => {
+                let how = match key.expr.ty.kind {
+                    Kind::Enum | Kind::Set if matches!(x, Value::Bytes(_)) => {
+                        CompareAs::Bytes(key.expr.ty.collation)
+                    }
+                    _ => compare::same_type(&key.expr.ty),
+                };
+                compare::compare_direct(x.as_ref(), y.as_ref(), how).unwrap_or(Ordering::Equal)
+            }
+        };
+        let order = if key.desc { order.reverse() } else { order };
+        if order.is_ne() {
+            return order;
+        }
+    }
+    Ordering::Equal
+}
+
+/// Sorts what is to be sorted and sends the window of it.
+pub fn send_sorted(
+    plan: &SelectPlan,
+    mut rows: Vec<SortRow>,
+    sink: &mut dyn ResultSink,
+    window: Window,
+) -> Run<u64> {
+    if !plan.order_by.is_empty() {
+        rows.sort_by(|a, b| order_rows(plan, a, b));
+    }
+    sink.columns(&plan.columns)?;
+    let skip = usize::try_from(window.offset).unwrap_or(usize::MAX);
+    let take = usize::try_from(window.count).unwrap_or(usize::MAX);
+    let mut sent = 0;
+    for row in rows.iter().skip(skip).take(take) {
+        let values: smallvec::SmallVec<[ValueRef<'_>; 16]> =
+            row.values.iter().map(Value::as_ref).collect();
+        sink.row(&values)?;
+        sent += 1;
+    }
+    Ok(sent)
+}
+
+/// GROUP BY and aggregates.
+fn grouped(
+    plan: &SelectPlan,
+    exec: &mut Exec<'_>,
+    sink: &mut dyn ResultSink,
+    window: Window,
+) -> Run<u64> {
+    let mut groups = Groups::new(plan);
+    let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> Run<bool> {
+        groups.add(plan, row, cx)?;
+        Ok(true)
+    };
+    join(plan, exec, u64::MAX, &mut consume)?;
+    finish_groups(plan, groups, exec, sink, window)
+}
+
+fn finish_groups(
+    plan: &SelectPlan,
+    groups: Groups,
+    exec: &mut Exec<'_>,
+    sink: &mut dyn ResultSink,
+    window: Window,
+) -> Run<u64> {
+    let rows = groups.finish(plan, exec)?;
+    let mut kept = Vec::with_capacity(rows.len());
+    let mut seen: HashSet<Vec<u8>> = HashSet::new();
+    for row in rows {
+        if !plan.distinct || seen.insert(distinct_key(plan, &row.values)) {
+            kept.push(row);
+        }
+    }
+    send_sorted(plan, kept, sink, window)
+}

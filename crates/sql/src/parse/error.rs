@@ -1,0 +1,107 @@
+//! What can be wrong with a statement's text, in MySQL's numbers and words.
+
+use super::token::Span;
+
+/// Most bytes of the text that an error message quotes.
+const NEAR: usize = 80;
+
+/// Why a text is no statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParseErrorKind {
+    /// The token at the offset does not fit.
+    Syntax,
+    /// Nothing but white space and comments.
+    Empty,
+    /// More nodes than the limit allows.
+    TooLarge,
+    /// Nested deeper than the limit or the stack allows.
+    TooDeep {
+        /// Bytes of stack that were left.
+        left: usize,
+    },
+    /// Literals were to be read as parameters and one of them does not stand where a parameter can.
+    NotParametric,
+}
+
+/// An error with its place in the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// What is wrong.
+    pub kind: ParseErrorKind,
+    /// Offset of the offending token.
+    pub offset: u32,
+}
+
+impl ParseError {
+    /// MySQL's error number.
+    #[must_use]
+    pub const fn code(&self) -> u16 {
+        match self.kind {
+            ParseErrorKind::Syntax | ParseErrorKind::TooLarge | ParseErrorKind::NotParametric => {
+                1064
+            }
+            ParseErrorKind::Empty => 1065,
+            ParseErrorKind::TooDeep { .. } => 1436,
+        }
+    }
+
+    /// The SQLSTATE that goes with [`ParseError::code`].
+    #[must_use]
+    pub const fn sqlstate(&self) -> &'static str {
+        match self.kind {
+            ParseErrorKind::Syntax
+            | ParseErrorKind::TooLarge
+            | ParseErrorKind::NotParametric
+            | ParseErrorKind::Empty => "42000",
+            ParseErrorKind::TooDeep { .. } => "HY000",
+        }
+    }
+
+    /// MySQL's message. `text` is the text that was parsed.
+    #[must_use]
+    pub fn message(&self, text: &[u8]) -> String {
+        match self.kind {
+            ParseErrorKind::Empty => "Query was empty".to_owned(),
+            ParseErrorKind::TooDeep { left } => format!(
+                "Thread stack overrun:  the statement is nested too deeply, {left} bytes of stack were left"
+            ),
+            ParseErrorKind::TooLarge => {
+                "The statement has too many parts for the parser".to_owned()
+            }
+            ParseErrorKind::NotParametric => {
+                "A literal of the statement cannot be a parameter".to_owned()
+            }
+            ParseErrorKind::Syntax => {
+                let at = (self.offset as usize).min(text.len());
+                let rest = text.get(at..).unwrap_or_default();
+                let line = 1 + text.iter().take(at).filter(|&&b| b == b'\n').count();
+                let near =
+                    String::from_utf8_lossy(rest.get(..quoted_length(rest)).unwrap_or_default());
+                format!(
+                    "You have an error in your SQL syntax; check the manual that corresponds to your MySQL server \
+                     version for the right syntax to use near '{near}' at line {line}"
+                )
+            }
+        }
+    }
+
+    /// The error at a span.
+    #[must_use]
+    pub const fn new(kind: ParseErrorKind, at: Span) -> ParseError {
+        ParseError {
+            kind,
+            offset: at.start,
+        }
+    }
+}
+
+/// How many bytes to quote: at most [`NEAR`], no character cut in two.
+fn quoted_length(rest: &[u8]) -> usize {
+    let mut length = rest.len().min(NEAR);
+    if length < rest.len() {
+        while length > 0 && rest.get(length).is_some_and(|&b| b & 0xC0 == 0x80) {
+            length -= 1;
+        }
+    }
+    length
+}

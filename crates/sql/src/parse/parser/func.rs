@@ -1,0 +1,498 @@
+//! Operands: literals, names, variables, calls, and the window clause behind a call.
+
+use super::super::ast::{
+    AssignUserVar, Case, Expr, ExprKind, Frame, FrameBound, Func, Ident, IntervalArith,
+    IntervalUnit, JsonPath, Literal, OrderItem, SystemVar, VarScope, Window, WindowSpec,
+};
+use super::super::keyword::Keyword as Kw;
+use super::super::token::{Span, TokenKind as K};
+use super::{PResult, Parser};
+
+impl<'a> Parser<'a> {
+    /// An operand.
+    pub(super) fn primary(&mut self) -> PResult<Expr<'a>> {
+        let start = self.token.start;
+        let kind = self.token.kind;
+        match kind {
+            K::Word if self.token.keyword == Kw::NONE => self.name_or_call(),
+            K::Word => self.keyword_operand(),
+            K::QuotedIdent => self.name_or_call(),
+            K::Introducer
+                if !matches!(
+                    self.peek().kind,
+                    K::String | K::HexString | K::HexNumber | K::BitString | K::BitNumber
+                ) =>
+            {
+                self.name_or_call()
+            }
+            K::LeftParen => {
+                self.advance();
+                match self.paren_rest()? {
+                    super::expr::Paren::Query(query) => {
+                        Ok(self.node(start, ExprKind::Subquery(query)))
+                    }
+                    super::expr::Paren::List(list) => Ok(self.paren_value(list, start)),
+                }
+            }
+            K::Param => {
+                if self.literals.is_some() {
+                    return self.error();
+                }
+                self.advance();
+                let index = self.params;
+                self.params += 1;
+                Ok(self.node(start, ExprKind::Param(index)))
+            }
+            K::UserVar => {
+                let name = self.user_var()?;
+                if self.eat(K::Assign) {
+                    let value = self.expr()?;
+                    let node = self.alloc(AssignUserVar { name, value });
+                    return Ok(self.node(start, ExprKind::AssignUserVar(node)));
+                }
+                Ok(self.node(start, ExprKind::UserVar(name)))
+            }
+            K::AtAt => {
+                let var = self.system_var()?;
+                Ok(self.node(start, ExprKind::SystemVar(self.alloc(var))))
+            }
+            K::LeftBrace => self.odbc_literal(),
+            K::Period => self.name_or_call(),
+            _ if self.is_literal() => self.literal_expr(),
+            _ => self.error(),
+        }
+    }
+
+    /// A node from `start` to the last token taken.
+    pub(super) fn node(&self, start: u32, kind: ExprKind<'a>) -> Expr<'a> {
+        Expr {
+            kind,
+            span: Span::new(start, self.last_end),
+        }
+    }
+
+    /// A user variable, without its sign.
+    pub(super) fn user_var(&mut self) -> PResult<&'a [u8]> {
+        let token = self.expect(K::UserVar)?;
+        let span = Span::new(token.start + 1, token.end);
+        Ok(match self.text.get(span.start as usize) {
+            Some(b'\'' | b'"' | b'`') if token.end > span.start => self.unquote(span),
+            _ => self
+                .text
+                .get(span.start as usize..span.end as usize)
+                .unwrap_or_default(),
+        })
+    }
+
+    /// `@@[scope.][component.]name`
+    pub(super) fn system_var(&mut self) -> PResult<SystemVar<'a>> {
+        self.expect(K::AtAt)?;
+        let scope = match self.token.keyword {
+            Kw::GLOBAL => VarScope::Global,
+            Kw::SESSION | Kw::LOCAL => VarScope::Session,
+            Kw::PERSIST => VarScope::Persist,
+            Kw::PERSIST_ONLY => VarScope::PersistOnly,
+            _ => VarScope::Default,
+        };
+        let scope = if scope != VarScope::Default && self.peek().kind == K::Period {
+            self.advance();
+            self.advance();
+            scope
+        } else {
+            VarScope::Default
+        };
+        let first = self.any_word()?;
+        if self.eat(K::Period) {
+            return Ok(SystemVar {
+                scope,
+                component: Some(first),
+                name: self.part_after_period()?,
+            });
+        }
+        Ok(SystemVar {
+            scope,
+            component: None,
+            name: first,
+        })
+    }
+
+    /// `{d '...'}` and the like; `{x expr}` is `expr`.
+    fn odbc_literal(&mut self) -> PResult<Expr<'a>> {
+        let start = self.advance().start;
+        let word = self.any_word()?;
+        let text_follows = self.is(K::String);
+        let kind = match word.name.as_bytes() {
+            name if text_follows && name.eq_ignore_ascii_case(b"d") => {
+                ExprKind::Literal(Literal::Date(self.string()?))
+            }
+            name if text_follows && name.eq_ignore_ascii_case(b"t") => {
+                ExprKind::Literal(Literal::Time(self.string()?))
+            }
+            name if text_follows && name.eq_ignore_ascii_case(b"ts") => {
+                ExprKind::Literal(Literal::Timestamp(self.string()?))
+            }
+            _ => self.expr()?.kind,
+        };
+        self.expect(K::RightBrace)?;
+        Ok(self.node(start, kind))
+    }
+
+    /// A column, a call of an ordinary function, or a column with a JSON path.
+    pub(super) fn name_or_call(&mut self) -> PResult<Expr<'a>> {
+        let token = self.token;
+        let start = token.start;
+        if token.kind != K::QuotedIdent && self.peek().kind == K::LeftParen && self.is_ident() {
+            let adjacent = self.peek().start == token.end;
+            if adjacent || self.mode.ignore_space || !needs_adjacent_paren(token.keyword) {
+                let name = self.ident()?;
+                return self.call(None, name, start);
+            }
+        }
+        let column = self.column_name()?;
+        if self.is(K::LeftParen) && column.schema.is_none() && column.table.is_some() {
+            return self.call(column.table, column.name, start);
+        }
+        let column = self.alloc(column);
+        if matches!(self.token.kind, K::Arrow | K::LongArrow) {
+            let unquote = self.advance().kind == K::LongArrow;
+            let path = self.string()?;
+            return Ok(self.node(
+                start,
+                ExprKind::JsonPath(self.alloc(JsonPath {
+                    column,
+                    path,
+                    unquote,
+                })),
+            ));
+        }
+        Ok(self.node(start, ExprKind::Column(column)))
+    }
+
+    /// A call without any clause.
+    pub(super) fn plain_call(&self, name: Ident<'a>, args: &'a [Expr<'a>]) -> ExprKind<'a> {
+        ExprKind::Func(self.alloc(Func {
+            schema: None,
+            name,
+            args,
+            star: false,
+            distinct: false,
+            order_by: &[],
+            separator: None,
+            from_last: false,
+            ignore_nulls: false,
+            over: None,
+        }))
+    }
+
+    /// At the parenthesis behind a function's name.
+    pub(super) fn call(
+        &mut self,
+        schema: Option<Ident<'a>>,
+        name: Ident<'a>,
+        start: u32,
+    ) -> PResult<Expr<'a>> {
+        self.enter()?;
+        self.expect(K::LeftParen)?;
+        let mut func = Func {
+            schema,
+            name,
+            args: &[],
+            star: false,
+            distinct: false,
+            order_by: &[],
+            separator: None,
+            from_last: false,
+            ignore_nulls: false,
+            over: None,
+        };
+        let is = |word: &str| schema.is_none() && name.name.eq_ignore_ascii_case(word);
+        if self.is(K::Star) && is("COUNT") {
+            self.advance();
+            func.star = true;
+        } else if !self.is(K::RightParen) {
+            func.distinct = self.eat_any_kw(&[Kw::DISTINCT, Kw::DISTINCTROW]).is_some();
+            if !func.distinct {
+                self.eat_kw(Kw::ALL);
+            }
+            func.args = self.comma_list(Self::expr)?;
+            if is("GROUP_CONCAT") {
+                if self.eat_kw2(Kw::ORDER, Kw::BY) {
+                    func.order_by = self.order_items()?;
+                }
+                if self.eat_kw(Kw::SEPARATOR) {
+                    func.separator = Some(self.string()?);
+                }
+            }
+        }
+        self.expect(K::RightParen)?;
+        self.call_suffix(&mut func)?;
+        self.leave();
+        Ok(self.node(start, ExprKind::Func(self.alloc(func))))
+    }
+
+    /// `[FROM FIRST|LAST] [RESPECT|IGNORE NULLS] [OVER window]`
+    fn call_suffix(&mut self, func: &mut Func<'a>) -> PResult<()> {
+        if self.is_kw(Kw::FROM)
+            && matches!(self.peek().keyword, Kw::FIRST | Kw::LAST)
+            && is_window_name(func.name)
+        {
+            self.advance();
+            func.from_last = self.is_kw(Kw::LAST);
+            self.advance();
+        }
+        if self.eat_kw2(Kw::IGNORE, Kw::NULLS) {
+            func.ignore_nulls = true;
+        } else {
+            self.eat_kw2(Kw::RESPECT, Kw::NULLS);
+        }
+        if self.eat_kw(Kw::OVER) {
+            let window = if self.is(K::LeftParen) {
+                Window::Spec(self.window_spec()?)
+            } else {
+                Window::Named(self.ident()?)
+            };
+            func.over = Some(self.alloc(window));
+        }
+        Ok(())
+    }
+
+    /// `([base] [PARTITION BY ...] [ORDER BY ...] [frame])`
+    pub(super) fn window_spec(&mut self) -> PResult<WindowSpec<'a>> {
+        self.expect(K::LeftParen)?;
+        let base = if self.is_ident() {
+            Some(self.ident()?)
+        } else {
+            None
+        };
+        let partition_by: &[Expr<'a>] = if self.eat_kw2(Kw::PARTITION, Kw::BY) {
+            self.comma_list(Self::expr)?
+        } else {
+            &[]
+        };
+        let order_by: &[OrderItem<'a>] = if self.eat_kw2(Kw::ORDER, Kw::BY) {
+            self.order_items()?
+        } else {
+            &[]
+        };
+        let frame = match self.eat_any_kw(&[Kw::ROWS, Kw::RANGE]) {
+            Some(word) => Some(self.frame(word == Kw::RANGE)?),
+            None => None,
+        };
+        self.expect(K::RightParen)?;
+        Ok(WindowSpec {
+            base,
+            partition_by,
+            order_by,
+            frame,
+        })
+    }
+
+    fn frame(&mut self, range: bool) -> PResult<Frame<'a>> {
+        if self.eat_kw(Kw::BETWEEN) {
+            let start = self.frame_bound()?;
+            self.expect_kw(Kw::AND)?;
+            return Ok(Frame {
+                range,
+                start,
+                end: Some(self.frame_bound()?),
+            });
+        }
+        Ok(Frame {
+            range,
+            start: self.frame_bound()?,
+            end: None,
+        })
+    }
+
+    fn frame_bound(&mut self) -> PResult<FrameBound<'a>> {
+        if self.eat_kw(Kw::CURRENT) {
+            self.expect_kw(Kw::ROW)?;
+            return Ok(FrameBound::CurrentRow);
+        }
+        if self.eat_kw(Kw::UNBOUNDED) {
+            return match self.eat_any_kw(&[Kw::PRECEDING, Kw::FOLLOWING]) {
+                Some(Kw::PRECEDING) => Ok(FrameBound::UnboundedPreceding),
+                Some(_) => Ok(FrameBound::UnboundedFollowing),
+                None => self.error(),
+            };
+        }
+        let interval = self.eat_kw(Kw::INTERVAL);
+        let amount = if interval {
+            self.expr()?
+        } else {
+            self.simple_expr()?
+        };
+        let unit = if interval {
+            Some(self.interval_unit()?)
+        } else {
+            None
+        };
+        match self.eat_any_kw(&[Kw::PRECEDING, Kw::FOLLOWING]) {
+            Some(Kw::PRECEDING) => Ok(FrameBound::Preceding(amount, unit)),
+            Some(_) => Ok(FrameBound::Following(amount, unit)),
+            None => self.error(),
+        }
+    }
+
+    /// CASE, at the word.
+    pub(super) fn case(&mut self) -> PResult<Expr<'a>> {
+        let start = self.advance().start;
+        let operand = if self.is_kw(Kw::WHEN) {
+            None
+        } else {
+            Some(self.expr()?)
+        };
+        let mut arms = self.list();
+        while self.eat_kw(Kw::WHEN) {
+            let when = self.expr()?;
+            self.expect_kw(Kw::THEN)?;
+            arms.push((when, self.expr()?));
+        }
+        if arms.is_empty() {
+            return self.error();
+        }
+        let otherwise = if self.eat_kw(Kw::ELSE) {
+            Some(self.expr()?)
+        } else {
+            None
+        };
+        self.expect_kw(Kw::END)?;
+        let node = Case {
+            operand,
+            arms: arms.into_bump_slice(),
+            otherwise,
+        };
+        Ok(self.node(start, ExprKind::Case(self.alloc(node))))
+    }
+
+    /// At INTERVAL as an operand: `INTERVAL a unit + date`, or the function of that name.
+    pub(super) fn interval_operand(&mut self) -> PResult<Expr<'a>> {
+        let start = self.advance().start;
+        let name = Ident {
+            name: "INTERVAL",
+            span: Span::new(start, self.last_end),
+        };
+        let amount = self.expr()?;
+        if !self.at_unit() {
+            return match amount.kind {
+                ExprKind::Row(args) => Ok(self.node(start, self.plain_call(name, args))),
+                _ => self.error(),
+            };
+        }
+        let unit = self.interval_unit()?;
+        self.expect(K::Plus)?;
+        let date = self.expr()?;
+        let node = IntervalArith {
+            date,
+            subtract: false,
+            amount,
+            unit,
+        };
+        Ok(self.node(start, ExprKind::IntervalArith(self.alloc(node))))
+    }
+
+    /// True if the current token is a unit of time.
+    pub(super) fn at_unit(&self) -> bool {
+        unit_of(self.token.keyword).is_some()
+    }
+
+    /// A unit of time.
+    pub(super) fn interval_unit(&mut self) -> PResult<IntervalUnit> {
+        let keyword = if self.is(K::Word) {
+            self.token.keyword
+        } else {
+            Kw::NONE
+        };
+        let unit = match unit_of(keyword) {
+            Some(unit) => unit,
+            // SQL_TSI_DAY and its kin, for TIMESTAMPADD.
+            None => match self.sql_tsi() {
+                Some(unit) => unit,
+                None => return self.error(),
+            },
+        };
+        self.advance();
+        Ok(unit)
+    }
+
+    fn sql_tsi(&self) -> Option<IntervalUnit> {
+        let text = self.token.span().slice(self.text);
+        let (prefix, name) = text.split_at_checked(8)?;
+        if !prefix.eq_ignore_ascii_case(b"SQL_TSI_") {
+            return None;
+        }
+        unit_of(Kw::of(name))
+            .filter(|unit| !format!("{unit:?}").contains("Second") || *unit == IntervalUnit::Second)
+    }
+}
+
+fn unit_of(keyword: Kw) -> Option<IntervalUnit> {
+    use IntervalUnit as U;
+    Some(match keyword {
+        Kw::MICROSECOND => U::Microsecond,
+        Kw::SECOND => U::Second,
+        Kw::MINUTE => U::Minute,
+        Kw::HOUR => U::Hour,
+        Kw::DAY => U::Day,
+        Kw::WEEK => U::Week,
+        Kw::MONTH => U::Month,
+        Kw::QUARTER => U::Quarter,
+        Kw::YEAR => U::Year,
+        Kw::SECOND_MICROSECOND => U::SecondMicrosecond,
+        Kw::MINUTE_MICROSECOND => U::MinuteMicrosecond,
+        Kw::MINUTE_SECOND => U::MinuteSecond,
+        Kw::HOUR_MICROSECOND => U::HourMicrosecond,
+        Kw::HOUR_SECOND => U::HourSecond,
+        Kw::HOUR_MINUTE => U::HourMinute,
+        Kw::DAY_MICROSECOND => U::DayMicrosecond,
+        Kw::DAY_SECOND => U::DaySecond,
+        Kw::DAY_MINUTE => U::DayMinute,
+        Kw::DAY_HOUR => U::DayHour,
+        Kw::YEAR_MONTH => U::YearMonth,
+        _ => return None,
+    })
+}
+
+/// Names of built-in functions that are functions only when the parenthesis follows at once
+/// (manual, "Function Name Parsing and Resolution").
+fn needs_adjacent_paren(keyword: Kw) -> bool {
+    matches!(
+        keyword,
+        Kw::ADDDATE
+            | Kw::BIT_AND
+            | Kw::BIT_OR
+            | Kw::BIT_XOR
+            | Kw::CAST
+            | Kw::COUNT
+            | Kw::CURDATE
+            | Kw::CURTIME
+            | Kw::DATE_ADD
+            | Kw::DATE_SUB
+            | Kw::EXTRACT
+            | Kw::GROUP_CONCAT
+            | Kw::MAX
+            | Kw::MID
+            | Kw::MIN
+            | Kw::NOW
+            | Kw::POSITION
+            | Kw::SESSION_USER
+            | Kw::STD
+            | Kw::STDDEV
+            | Kw::STDDEV_POP
+            | Kw::STDDEV_SAMP
+            | Kw::SUBDATE
+            | Kw::SUBSTR
+            | Kw::SUBSTRING
+            | Kw::SUM
+            | Kw::SYSDATE
+            | Kw::SYSTEM_USER
+            | Kw::TRIM
+            | Kw::VARIANCE
+            | Kw::VAR_POP
+            | Kw::VAR_SAMP
+    )
+}
+
+fn is_window_name(name: Ident<'_>) -> bool {
+    name.name.eq_ignore_ascii_case("NTH_VALUE")
+}

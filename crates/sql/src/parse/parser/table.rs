@@ -1,0 +1,569 @@
+//! The parts of a table's definition: columns, indexes, constraints, options.
+
+use super::super::ast::{
+    CheckDef, ColumnAttr, ColumnDef, ExprKind, ForeignKeyAction, ForeignKeyDef, ForeignKeyMatch,
+    Ident, IndexAlgorithm, IndexDef, IndexKind, IndexOption, IndexPart, IndexPartKey, OptionValue,
+    References, TableElement, TableOption, UnaryOp,
+};
+use super::super::ast::{Expr, Literal};
+use super::super::keyword::Keyword as Kw;
+use super::super::token::TokenKind as K;
+use super::{PResult, Parser};
+
+impl<'a> Parser<'a> {
+    /// An element of CREATE TABLE or of ADD.
+    pub(super) fn table_element(&mut self) -> PResult<TableElement<'a>> {
+        match self.opt_constraint_element()? {
+            Some(element) => Ok(element),
+            None => Ok(TableElement::Column(self.column_def()?)),
+        }
+    }
+
+    /// An index or a constraint; None without taking anything if something else stands there.
+    pub(super) fn opt_constraint_element(&mut self) -> PResult<Option<TableElement<'a>>> {
+        let begins = matches!(
+            self.token.keyword,
+            Kw::CONSTRAINT
+                | Kw::PRIMARY
+                | Kw::UNIQUE
+                | Kw::KEY
+                | Kw::INDEX
+                | Kw::FULLTEXT
+                | Kw::SPATIAL
+                | Kw::FOREIGN
+                | Kw::CHECK
+        );
+        if !begins {
+            return Ok(None);
+        }
+        let mut constraint = None;
+        let named = self.eat_kw(Kw::CONSTRAINT);
+        if named && self.is_ident() {
+            constraint = Some(self.ident()?);
+        }
+        let element = match self.token.keyword {
+            Kw::FOREIGN => TableElement::ForeignKey(self.foreign_key(constraint)?),
+            Kw::CHECK => TableElement::Check(self.check(constraint)?),
+            Kw::PRIMARY | Kw::UNIQUE => TableElement::Index(self.index_def(constraint)?),
+            Kw::KEY | Kw::INDEX | Kw::FULLTEXT | Kw::SPATIAL if !named => {
+                TableElement::Index(self.index_def(constraint)?)
+            }
+            _ => return self.error(),
+        };
+        Ok(Some(element))
+    }
+
+    /// An index of CREATE TABLE or of ADD.
+    fn index_def(&mut self, constraint: Option<Ident<'a>>) -> PResult<IndexDef<'a>> {
+        let kind = match self.advance().keyword {
+            Kw::PRIMARY => {
+                self.expect_kw(Kw::KEY)?;
+                IndexKind::Primary
+            }
+            Kw::UNIQUE => IndexKind::Unique,
+            Kw::FULLTEXT => IndexKind::Fulltext,
+            Kw::SPATIAL => IndexKind::Spatial,
+            _ => IndexKind::Plain,
+        };
+        if matches!(
+            kind,
+            IndexKind::Unique | IndexKind::Fulltext | IndexKind::Spatial
+        ) {
+            self.eat_any_kw(&[Kw::KEY, Kw::INDEX]);
+        }
+        let name = if self.is_ident() {
+            Some(self.ident()?)
+        } else {
+            None
+        };
+        let mut options = self.list();
+        if let Some(using) = self.opt_using()? {
+            options.push(IndexOption::Using(using));
+        }
+        let parts = self.paren_list(Self::index_part)?;
+        while let Some(option) = self.opt_index_option()? {
+            options.push(option);
+        }
+        Ok(IndexDef {
+            kind,
+            constraint,
+            name,
+            parts,
+            options: options.into_bump_slice(),
+        })
+    }
+
+    /// `column [(length)] [ASC|DESC]`, `(expr) [ASC|DESC]`
+    pub(super) fn index_part(&mut self) -> PResult<IndexPart<'a>> {
+        let key = if self.eat(K::LeftParen) {
+            let expr = self.expr()?;
+            self.expect(K::RightParen)?;
+            IndexPartKey::Expr(expr)
+        } else {
+            let column = self.ident()?;
+            let length = if self.eat(K::LeftParen) {
+                let length = self.uint()?;
+                self.expect(K::RightParen)?;
+                Some(length)
+            } else {
+                None
+            };
+            IndexPartKey::Column(column, length)
+        };
+        let desc = self.eat_any_kw(&[Kw::ASC, Kw::DESC]) == Some(Kw::DESC);
+        Ok(IndexPart { key, desc })
+    }
+
+    /// `USING BTREE`, `TYPE BTREE`
+    pub(super) fn opt_using(&mut self) -> PResult<Option<IndexAlgorithm>> {
+        if self.eat_any_kw(&[Kw::USING, Kw::TYPE]).is_none() {
+            return Ok(None);
+        }
+        match self.eat_any_kw(&[Kw::BTREE, Kw::HASH, Kw::RTREE]) {
+            Some(Kw::BTREE) => Ok(Some(IndexAlgorithm::Btree)),
+            Some(Kw::HASH) => Ok(Some(IndexAlgorithm::Hash)),
+            Some(_) => Ok(Some(IndexAlgorithm::Rtree)),
+            None => self.error(),
+        }
+    }
+
+    /// An option behind an index's parts.
+    pub(super) fn opt_index_option(&mut self) -> PResult<Option<IndexOption<'a>>> {
+        if let Some(using) = self.opt_using()? {
+            return Ok(Some(IndexOption::Using(using)));
+        }
+        let keyword = self.token.keyword;
+        let option = match keyword {
+            Kw::KEY_BLOCK_SIZE => {
+                self.advance();
+                self.opt_eq();
+                IndexOption::KeyBlockSize(self.uint()?)
+            }
+            Kw::WITH if self.peek().keyword == Kw::PARSER => {
+                self.advance();
+                self.advance();
+                IndexOption::Parser(self.ident()?)
+            }
+            Kw::COMMENT => {
+                self.advance();
+                IndexOption::Comment(self.string()?)
+            }
+            Kw::VISIBLE | Kw::INVISIBLE => {
+                IndexOption::Visible(self.advance().keyword == Kw::VISIBLE)
+            }
+            Kw::ENGINE_ATTRIBUTE => {
+                self.advance();
+                self.opt_eq();
+                IndexOption::EngineAttribute(self.string()?)
+            }
+            Kw::SECONDARY_ENGINE_ATTRIBUTE => {
+                self.advance();
+                self.opt_eq();
+                IndexOption::SecondaryEngineAttribute(self.string()?)
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(option))
+    }
+
+    fn foreign_key(&mut self, constraint: Option<Ident<'a>>) -> PResult<ForeignKeyDef<'a>> {
+        self.advance();
+        self.expect_kw(Kw::KEY)?;
+        let index_name = if self.is_ident() {
+            Some(self.ident()?)
+        } else {
+            None
+        };
+        let columns = self.paren_idents()?;
+        let references = self.references()?;
+        Ok(ForeignKeyDef {
+            constraint,
+            index_name,
+            columns,
+            references,
+        })
+    }
+
+    /// REFERENCES, at the word. The columns may be left out, as for a published NDB schema, when
+    /// they are the parent's primary key.
+    fn references(&mut self) -> PResult<References<'a>> {
+        self.expect_kw(Kw::REFERENCES)?;
+        let table = self.table_name()?;
+        let columns = self.opt_paren_idents()?;
+        let mut references = References {
+            table,
+            columns,
+            matching: None,
+            on_delete: None,
+            on_update: None,
+        };
+        if self.eat_kw(Kw::MATCH) {
+            references.matching = Some(
+                match self.eat_any_kw(&[Kw::FULL, Kw::PARTIAL, Kw::SIMPLE]) {
+                    Some(Kw::FULL) => ForeignKeyMatch::Full,
+                    Some(Kw::PARTIAL) => ForeignKeyMatch::Partial,
+                    Some(_) => ForeignKeyMatch::Simple,
+                    None => return self.error(),
+                },
+            );
+        }
+        while self.is_kw(Kw::ON) && matches!(self.peek().keyword, Kw::DELETE | Kw::UPDATE) {
+            self.advance();
+            let delete = self.advance().keyword == Kw::DELETE;
+            let action = self.foreign_key_action()?;
+            let slot = if delete {
+                &mut references.on_delete
+            } else {
+                &mut references.on_update
+            };
+            if slot.replace(action).is_some() {
+                return self.error();
+            }
+        }
+        Ok(references)
+    }
+
+    fn foreign_key_action(&mut self) -> PResult<ForeignKeyAction> {
+        match self.eat_any_kw(&[Kw::RESTRICT, Kw::CASCADE, Kw::SET, Kw::NO]) {
+            Some(Kw::RESTRICT) => Ok(ForeignKeyAction::Restrict),
+            Some(Kw::CASCADE) => Ok(ForeignKeyAction::Cascade),
+            Some(Kw::SET) if self.eat_kw(Kw::NULL) => Ok(ForeignKeyAction::SetNull),
+            Some(Kw::SET) if self.eat_kw(Kw::DEFAULT) => Ok(ForeignKeyAction::SetDefault),
+            Some(Kw::NO) if self.eat_kw(Kw::ACTION) => Ok(ForeignKeyAction::NoAction),
+            _ => self.error(),
+        }
+    }
+
+    /// CHECK, at the word.
+    fn check(&mut self, constraint: Option<Ident<'a>>) -> PResult<CheckDef<'a>> {
+        self.advance();
+        self.expect(K::LeftParen)?;
+        let expr = self.expr()?;
+        self.expect(K::RightParen)?;
+        let enforced = if self.eat_kw2(Kw::NOT, Kw::ENFORCED) {
+            false
+        } else {
+            self.eat_kw(Kw::ENFORCED);
+            true
+        };
+        Ok(CheckDef {
+            constraint,
+            expr,
+            enforced,
+        })
+    }
+
+    /// A column with its name.
+    pub(super) fn column_def(&mut self) -> PResult<ColumnDef<'a>> {
+        let name = self.ident()?;
+        let ty = self.data_type()?;
+        let mut attrs = self.list();
+        while let Some(attr) = self.opt_column_attr()? {
+            attrs.push(attr);
+        }
+        Ok(ColumnDef {
+            name,
+            ty,
+            attrs: attrs.into_bump_slice(),
+        })
+    }
+
+    fn opt_column_attr(&mut self) -> PResult<Option<ColumnAttr<'a>>> {
+        let attr = match self.token.keyword {
+            Kw::NULL => self.simple_attr(ColumnAttr::Null),
+            Kw::NOT => {
+                self.advance();
+                self.expect_kw(Kw::NULL)?;
+                ColumnAttr::NotNull
+            }
+            Kw::DEFAULT => {
+                self.advance();
+                self.column_default()?
+            }
+            Kw::ON => {
+                self.advance();
+                self.expect_kw(Kw::UPDATE)?;
+                ColumnAttr::OnUpdateNow(self.now_digits()?)
+            }
+            Kw::AUTO_INCREMENT => self.simple_attr(ColumnAttr::AutoIncrement),
+            Kw::SERIAL => {
+                self.advance();
+                self.expect_kw(Kw::DEFAULT)?;
+                self.expect_kw(Kw::VALUE)?;
+                ColumnAttr::SerialDefault
+            }
+            Kw::PRIMARY => {
+                self.advance();
+                self.expect_kw(Kw::KEY)?;
+                ColumnAttr::PrimaryKey
+            }
+            Kw::KEY => self.simple_attr(ColumnAttr::PrimaryKey),
+            Kw::UNIQUE => {
+                self.advance();
+                self.eat_kw(Kw::KEY);
+                ColumnAttr::Unique
+            }
+            Kw::COMMENT => {
+                self.advance();
+                ColumnAttr::Comment(self.string()?)
+            }
+            Kw::COLLATE => {
+                self.advance();
+                ColumnAttr::Collate(self.ident_or_string()?)
+            }
+            Kw::GENERATED | Kw::AS => self.generated()?,
+            Kw::CHECK => ColumnAttr::Check(self.check(None)?),
+            Kw::CONSTRAINT => {
+                self.advance();
+                let name = if self.is_ident() {
+                    Some(self.ident()?)
+                } else {
+                    None
+                };
+                if !self.is_kw(Kw::CHECK) {
+                    return self.error();
+                }
+                ColumnAttr::Check(self.check(name)?)
+            }
+            Kw::REFERENCES => ColumnAttr::References(self.references()?),
+            Kw::VISIBLE => self.simple_attr(ColumnAttr::Visible(true)),
+            Kw::INVISIBLE => self.simple_attr(ColumnAttr::Visible(false)),
+            _ => return self.opt_storage_attr(),
+        };
+        Ok(Some(attr))
+    }
+
+    fn simple_attr(&mut self, attr: ColumnAttr<'a>) -> ColumnAttr<'a> {
+        self.advance();
+        attr
+    }
+
+    /// Attributes that speak to the engine.
+    fn opt_storage_attr(&mut self) -> PResult<Option<ColumnAttr<'a>>> {
+        let keyword = self.token.keyword;
+        if !matches!(
+            keyword,
+            Kw::COLUMN_FORMAT
+                | Kw::STORAGE
+                | Kw::SRID
+                | Kw::ENGINE_ATTRIBUTE
+                | Kw::SECONDARY_ENGINE_ATTRIBUTE
+        ) {
+            return Ok(None);
+        }
+        self.advance();
+        let attr = match keyword {
+            Kw::COLUMN_FORMAT => ColumnAttr::ColumnFormat(self.any_word()?),
+            Kw::STORAGE => ColumnAttr::Storage(self.any_word()?),
+            Kw::SRID => ColumnAttr::Srid(self.uint()?),
+            _ => {
+                self.opt_eq();
+                let text = self.string()?;
+                if keyword == Kw::ENGINE_ATTRIBUTE {
+                    ColumnAttr::EngineAttribute(text)
+                } else {
+                    ColumnAttr::SecondaryEngineAttribute(text)
+                }
+            }
+        };
+        Ok(Some(attr))
+    }
+
+    /// What follows DEFAULT.
+    fn column_default(&mut self) -> PResult<ColumnAttr<'a>> {
+        if self.eat(K::LeftParen) {
+            let expr = self.expr()?;
+            self.expect(K::RightParen)?;
+            return Ok(ColumnAttr::DefaultExpr(expr));
+        }
+        Ok(ColumnAttr::Default(self.default_literal()?))
+    }
+
+    /// A literal, perhaps with a sign, or a synonym of NOW.
+    pub(super) fn default_literal(&mut self) -> PResult<Expr<'a>> {
+        let signed = matches!(self.token.kind, K::Minus | K::Plus);
+        let expr = self.simple_expr()?;
+        let valid = match expr.kind {
+            ExprKind::Literal(_) => true,
+            ExprKind::Unary(UnaryOp::Neg | UnaryOp::Plus, inner) => {
+                signed
+                    && matches!(
+                        inner.kind,
+                        ExprKind::Literal(
+                            Literal::Int(_) | Literal::Decimal(_) | Literal::Float(_)
+                        )
+                    )
+            }
+            ExprKind::Func(func) => {
+                is_now(func.name.name) && func.schema.is_none() && func.over.is_none()
+            }
+            _ => false,
+        };
+        if valid {
+            Ok(expr)
+        } else {
+            self.error_at(expr.span)
+        }
+    }
+
+    /// A synonym of NOW with its fractional digits.
+    fn now_digits(&mut self) -> PResult<u64> {
+        let expr = self.simple_expr()?;
+        if let ExprKind::Func(func) = expr.kind
+            && is_now(func.name.name)
+        {
+            return match func.args {
+                [] => Ok(0),
+                [
+                    Expr {
+                        kind: ExprKind::Literal(Literal::Int(digits)),
+                        ..
+                    },
+                ] => Ok(*digits),
+                _ => self.error_at(expr.span),
+            };
+        }
+        self.error_at(expr.span)
+    }
+
+    fn generated(&mut self) -> PResult<ColumnAttr<'a>> {
+        if self.eat_kw(Kw::GENERATED) {
+            self.expect_kw(Kw::ALWAYS)?;
+        }
+        self.expect_kw(Kw::AS)?;
+        self.expect(K::LeftParen)?;
+        let expr = self.expr()?;
+        self.expect(K::RightParen)?;
+        let stored = match self.eat_any_kw(&[Kw::STORED, Kw::VIRTUAL]) {
+            Some(word) => word == Kw::STORED,
+            // MariaDB's word for STORED.
+            None => self.eat_word("PERSISTENT"),
+        };
+        Ok(ColumnAttr::Generated { expr, stored })
+    }
+
+    /// Table options separated by spaces or commas.
+    pub(super) fn table_options(&mut self) -> PResult<&'a [TableOption<'a>]> {
+        let mut options = self.list();
+        while let Some(option) = self.opt_table_option()? {
+            options.push(option);
+            self.eat(K::Comma);
+        }
+        Ok(options.into_bump_slice())
+    }
+
+    /// A table option; None without taking anything if something else stands there.
+    pub(super) fn opt_table_option(&mut self) -> PResult<Option<TableOption<'a>>> {
+        if let Some(option) = self.opt_charset_option()? {
+            return Ok(Some(option));
+        }
+        let keyword = self.token.keyword;
+        let option = match keyword {
+            Kw::ENGINE => {
+                self.advance();
+                self.opt_eq();
+                TableOption::Engine(self.ident_or_string()?)
+            }
+            Kw::AUTO_INCREMENT => {
+                self.advance();
+                self.opt_eq();
+                TableOption::AutoIncrement(self.uint()?)
+            }
+            Kw::COMMENT => {
+                self.advance();
+                self.opt_eq();
+                TableOption::Comment(self.string()?)
+            }
+            Kw::ROW_FORMAT => {
+                self.advance();
+                self.opt_eq();
+                TableOption::RowFormat(self.any_word()?)
+            }
+            Kw::UNION => {
+                self.advance();
+                self.opt_eq();
+                TableOption::Union(self.paren_list(Self::table_name)?)
+            }
+            Kw::DATA | Kw::INDEX if self.peek().keyword == Kw::DIRECTORY => {
+                let name = if keyword == Kw::DATA {
+                    "DATA DIRECTORY"
+                } else {
+                    "INDEX DIRECTORY"
+                };
+                self.advance();
+                self.advance();
+                self.opt_eq();
+                TableOption::Other(name, OptionValue::String(self.string()?))
+            }
+            _ if is_other_option(keyword) => {
+                self.advance();
+                self.opt_eq();
+                TableOption::Other(keyword.name(), self.option_value()?)
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(option))
+    }
+
+    /// `[DEFAULT] CHARACTER SET [=] x`, `[DEFAULT] COLLATE [=] x`
+    fn opt_charset_option(&mut self) -> PResult<Option<TableOption<'a>>> {
+        let default = self.is_kw(Kw::DEFAULT)
+            && matches!(
+                self.peek().keyword,
+                Kw::CHARACTER | Kw::CHARSET | Kw::COLLATE | Kw::CHAR
+            );
+        if default {
+            self.advance();
+        }
+        if self.eat_charset_words() {
+            self.opt_eq();
+            return Ok(Some(TableOption::Charset(self.name_or_default()?)));
+        }
+        if self.eat_kw(Kw::COLLATE) {
+            self.opt_eq();
+            return Ok(Some(TableOption::Collate(self.name_or_default()?)));
+        }
+        if default { self.error() } else { Ok(None) }
+    }
+
+    fn option_value(&mut self) -> PResult<OptionValue<'a>> {
+        match self.token.kind {
+            K::Int | K::HexNumber => Ok(OptionValue::Int(self.uint()?)),
+            K::String => Ok(OptionValue::String(self.string()?)),
+            _ => Ok(OptionValue::Word(self.any_word()?)),
+        }
+    }
+}
+
+fn is_now(name: &str) -> bool {
+    ["CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"]
+        .iter()
+        .any(|now| now.eq_ignore_ascii_case(name))
+}
+
+fn is_other_option(keyword: Kw) -> bool {
+    matches!(
+        keyword,
+        Kw::AUTOEXTEND_SIZE
+            | Kw::AVG_ROW_LENGTH
+            | Kw::CHECKSUM
+            | Kw::COMPRESSION
+            | Kw::CONNECTION
+            | Kw::DELAY_KEY_WRITE
+            | Kw::ENCRYPTION
+            | Kw::ENGINE_ATTRIBUTE
+            | Kw::INSERT_METHOD
+            | Kw::KEY_BLOCK_SIZE
+            | Kw::MAX_ROWS
+            | Kw::MIN_ROWS
+            | Kw::PACK_KEYS
+            | Kw::PASSWORD
+            | Kw::SECONDARY_ENGINE
+            | Kw::SECONDARY_ENGINE_ATTRIBUTE
+            | Kw::STATS_AUTO_RECALC
+            | Kw::STATS_PERSISTENT
+            | Kw::STATS_SAMPLE_PAGES
+            | Kw::TABLESPACE
+            | Kw::STORAGE
+    )
+}

@@ -1,0 +1,190 @@
+//! Transactions, savepoints, XA, LOCK TABLES.
+
+use super::super::ast::{
+    Completion, LockTable, StartTransaction, Statement, TableLock, Xa, XaEnd, XaStart, Xid,
+};
+use super::super::keyword::Keyword as Kw;
+use super::super::token::TokenKind as K;
+use super::{PResult, Parser};
+
+impl<'a> Parser<'a> {
+    /// START TRANSACTION, at START.
+    pub(super) fn start_transaction(&mut self) -> PResult<Statement<'a>> {
+        self.advance();
+        self.expect_kw(Kw::TRANSACTION)?;
+        let mut start = StartTransaction::default();
+        if self.token.ends_statement() {
+            return Ok(Statement::Begin(start));
+        }
+        loop {
+            if self.eat_kw(Kw::WITH) {
+                self.expect_kw(Kw::CONSISTENT)?;
+                self.expect_kw(Kw::SNAPSHOT)?;
+                start.snapshot = true;
+            } else {
+                self.expect_kw(Kw::READ)?;
+                let read_only = match self.eat_any_kw(&[Kw::ONLY, Kw::WRITE]) {
+                    Some(word) => word == Kw::ONLY,
+                    None => return self.error(),
+                };
+                if start.read_only.is_some_and(|earlier| earlier != read_only) {
+                    return self.error();
+                }
+                start.read_only = Some(read_only);
+            }
+            if !self.eat(K::Comma) {
+                return Ok(Statement::Begin(start));
+            }
+        }
+    }
+
+    /// BEGIN, at the word.
+    pub(super) fn begin(&mut self) -> PResult<Statement<'a>> {
+        self.advance();
+        self.eat_kw(Kw::WORK);
+        Ok(Statement::Begin(StartTransaction::default()))
+    }
+
+    /// `[AND [NO] CHAIN] [[NO] RELEASE]`
+    fn completion(&mut self) -> PResult<Completion> {
+        let mut completion = Completion::default();
+        if self.eat_kw(Kw::AND) {
+            completion.chain = Some(!self.eat_kw(Kw::NO));
+            self.expect_kw(Kw::CHAIN)?;
+        }
+        if self.eat_kw(Kw::NO) {
+            self.expect_kw(Kw::RELEASE)?;
+            completion.release = Some(false);
+        } else if self.eat_kw(Kw::RELEASE) {
+            completion.release = Some(true);
+        }
+        Ok(completion)
+    }
+
+    /// COMMIT, at the word.
+    pub(super) fn commit(&mut self) -> PResult<Statement<'a>> {
+        self.advance();
+        self.eat_kw(Kw::WORK);
+        Ok(Statement::Commit(self.completion()?))
+    }
+
+    /// ROLLBACK, at the word.
+    pub(super) fn rollback(&mut self) -> PResult<Statement<'a>> {
+        self.advance();
+        self.eat_kw(Kw::WORK);
+        if self.eat_kw(Kw::TO) {
+            self.eat_kw(Kw::SAVEPOINT);
+            return Ok(Statement::RollbackTo(self.ident()?));
+        }
+        Ok(Statement::Rollback(self.completion()?))
+    }
+
+    /// SAVEPOINT and RELEASE SAVEPOINT, at the first word.
+    pub(super) fn savepoint(&mut self) -> PResult<Statement<'a>> {
+        if self.advance().keyword == Kw::SAVEPOINT {
+            return Ok(Statement::Savepoint(self.ident()?));
+        }
+        self.expect_kw(Kw::SAVEPOINT)?;
+        Ok(Statement::ReleaseSavepoint(self.ident()?))
+    }
+
+    /// XA, at the word.
+    pub(super) fn xa(&mut self) -> PResult<Statement<'a>> {
+        self.advance();
+        let word = self.advance().keyword;
+        let xa = match word {
+            Kw::START | Kw::BEGIN => {
+                let xid = self.xid()?;
+                let how = match self.eat_any_kw(&[Kw::JOIN, Kw::RESUME]) {
+                    Some(Kw::JOIN) => XaStart::Join,
+                    Some(_) => XaStart::Resume,
+                    None => XaStart::New,
+                };
+                Xa::Start(xid, how)
+            }
+            Kw::END => {
+                let xid = self.xid()?;
+                let how = if !self.eat_kw(Kw::SUSPEND) {
+                    XaEnd::Plain
+                } else if self.eat_kw2(Kw::FOR, Kw::MIGRATE) {
+                    XaEnd::SuspendForMigrate
+                } else {
+                    XaEnd::Suspend
+                };
+                Xa::End(xid, how)
+            }
+            Kw::PREPARE => Xa::Prepare(self.xid()?),
+            Kw::COMMIT => {
+                let xid = self.xid()?;
+                Xa::Commit(xid, self.eat_kw2(Kw::ONE, Kw::PHASE))
+            }
+            Kw::ROLLBACK => Xa::Rollback(self.xid()?),
+            Kw::RECOVER => Xa::Recover(self.eat_kw2(Kw::CONVERT, Kw::XID)),
+            _ => return self.error(),
+        };
+        Ok(Statement::Xa(self.alloc(xa)))
+    }
+
+    fn xid(&mut self) -> PResult<Xid<'a>> {
+        let mut xid = Xid {
+            global: self.bytes()?,
+            branch: &[],
+            format: 1,
+        };
+        if self.eat(K::Comma) {
+            xid.branch = self.bytes()?;
+            if self.eat(K::Comma) {
+                xid.format = self.uint()?;
+            }
+        }
+        Ok(xid)
+    }
+
+    /// A string, or a hexadecimal or binary literal.
+    fn bytes(&mut self) -> PResult<&'a [u8]> {
+        use super::super::ast::Literal;
+        let at = self.token.span();
+        match self.literal()? {
+            Literal::String(bytes) | Literal::Hex(bytes) | Literal::Bit(bytes) => Ok(bytes),
+            _ => self.error_at(at),
+        }
+    }
+
+    /// LOCK TABLES and LOCK INSTANCE, at LOCK.
+    pub(super) fn lock(&mut self) -> PResult<Statement<'a>> {
+        self.advance();
+        if self.eat_kw(Kw::INSTANCE) {
+            self.expect_kw(Kw::FOR)?;
+            self.expect_kw(Kw::BACKUP)?;
+            return Ok(Statement::LockInstance(true));
+        }
+        if self.eat_any_kw(&[Kw::TABLES, Kw::TABLE]).is_none() {
+            return self.error();
+        }
+        Ok(Statement::LockTables(self.comma_list(|p| {
+            let table = p.table_name()?;
+            let alias = p.opt_alias()?;
+            let mode = match p.eat_any_kw(&[Kw::READ, Kw::WRITE, Kw::LOW_PRIORITY]) {
+                Some(Kw::READ) if p.eat_kw(Kw::LOCAL) => TableLock::ReadLocal,
+                Some(Kw::READ) => TableLock::Read,
+                Some(Kw::LOW_PRIORITY) => {
+                    p.expect_kw(Kw::WRITE)?;
+                    TableLock::Write
+                }
+                Some(_) => TableLock::Write,
+                None => return p.error(),
+            };
+            Ok(LockTable { table, alias, mode })
+        })?))
+    }
+
+    /// UNLOCK TABLES and UNLOCK INSTANCE, at UNLOCK.
+    pub(super) fn unlock(&mut self) -> PResult<Statement<'a>> {
+        self.advance();
+        match self.eat_any_kw(&[Kw::TABLES, Kw::TABLE, Kw::INSTANCE]) {
+            Some(Kw::INSTANCE) => Ok(Statement::LockInstance(false)),
+            Some(_) => Ok(Statement::UnlockTables),
+            None => self.error(),
+        }
+    }
+}

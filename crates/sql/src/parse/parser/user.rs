@@ -1,0 +1,415 @@
+//! Users, roles, privileges.
+
+use super::super::ast::{
+    Account, Grant, GrantOn, Ident, Identified, Privilege, ProgramKind, Statement, TableName,
+    UserOption, UserSpec, UserStatement,
+};
+use super::super::keyword::Keyword as Kw;
+use super::super::token::{Span, TokenKind as K};
+use super::{PResult, Parser};
+
+impl<'a> Parser<'a> {
+    /// `user@host`, `CURRENT_USER`
+    pub(super) fn account(&mut self) -> PResult<Account<'a>> {
+        if self.is_kw(Kw::CURRENT_USER)
+            || (self.is_kw(Kw::USER) && self.peek().kind == K::LeftParen)
+        {
+            self.advance();
+            if self.eat(K::LeftParen) {
+                self.expect(K::RightParen)?;
+            }
+            return Ok(Account::Current);
+        }
+        let user = self.ident_or_bytes()?;
+        let host = if self.is(K::UserVar) {
+            Some(self.user_var()?)
+        } else {
+            None
+        };
+        Ok(Account::Named { user, host })
+    }
+
+    /// A name written as an identifier or as a string.
+    fn ident_or_bytes(&mut self) -> PResult<&'a [u8]> {
+        if self.is(K::String) {
+            self.string()
+        } else {
+            Ok(self.ident()?.name.as_bytes())
+        }
+    }
+
+    /// CREATE USER and ALTER USER, at USER.
+    pub(super) fn user_statement(&mut self, alter: bool) -> PResult<Statement<'a>> {
+        self.advance();
+        let if_clause = if alter {
+            self.if_exists()?
+        } else {
+            self.if_not_exists()?
+        };
+        let users = self.comma_list(|p| p.user_spec(alter))?;
+        let default_roles: &[Account<'a>] = if self.eat_kw2(Kw::DEFAULT, Kw::ROLE) {
+            self.comma_list(Self::account)?
+        } else {
+            &[]
+        };
+        let mut options = self.list();
+        loop {
+            match self.token.keyword {
+                Kw::REQUIRE => self.require(&mut options)?,
+                Kw::WITH => self.resource_limits(&mut options)?,
+                _ => match self.opt_user_option()? {
+                    Some(option) => options.push(option),
+                    None => break,
+                },
+            }
+        }
+        let options = options.into_bump_slice();
+        Ok(Statement::User(self.alloc(UserStatement {
+            alter,
+            if_clause,
+            users,
+            default_roles,
+            options,
+        })))
+    }
+
+    fn user_spec(&mut self, alter: bool) -> PResult<UserSpec<'a>> {
+        let account = self.account()?;
+        let mut spec = UserSpec {
+            account,
+            identified: Identified::None,
+            current: None,
+            retain: false,
+            discard_old: false,
+        };
+        if self.eat_kw(Kw::IDENTIFIED) {
+            spec.identified = self.identified()?;
+            if self.eat_kw(Kw::REPLACE) {
+                spec.current = Some(self.string()?);
+            }
+            spec.retain = self.retain_password()?;
+        } else if alter && self.eat_kw(Kw::DISCARD) {
+            self.expect_kw(Kw::OLD)?;
+            self.expect_kw(Kw::PASSWORD)?;
+            spec.discard_old = true;
+        }
+        Ok(spec)
+    }
+
+    fn identified(&mut self) -> PResult<Identified<'a>> {
+        let plugin = if self.eat_kw(Kw::WITH) {
+            Some(self.ident_or_bytes()?)
+        } else {
+            None
+        };
+        if self.eat_kw(Kw::BY) {
+            if self.eat_kw2(Kw::RANDOM, Kw::PASSWORD) {
+                return Ok(Identified::RandomPassword { plugin });
+            }
+            return Ok(Identified::Password {
+                plugin,
+                password: self.string()?,
+            });
+        }
+        let Some(plugin) = plugin else {
+            return self.error();
+        };
+        let hash = if self.eat_kw(Kw::AS) {
+            Some(match self.literal()? {
+                super::super::ast::Literal::String(bytes)
+                | super::super::ast::Literal::Hex(bytes) => bytes,
+                _ => return self.error(),
+            })
+        } else {
+            None
+        };
+        Ok(Identified::Plugin { plugin, hash })
+    }
+
+    fn require(
+        &mut self,
+        options: &mut bumpalo::collections::Vec<'a, UserOption<'a>>,
+    ) -> PResult<()> {
+        self.advance();
+        let single = if self.eat_word("NONE") {
+            Some(UserOption::RequireNone)
+        } else if self.eat_kw(Kw::SSL) {
+            Some(UserOption::RequireSsl)
+        } else if self.eat_kw(Kw::X509) {
+            Some(UserOption::RequireX509)
+        } else {
+            None
+        };
+        if let Some(single) = single {
+            options.push(single);
+            return Ok(());
+        }
+        loop {
+            let word = if self.eat_kw(Kw::SUBJECT) {
+                "SUBJECT"
+            } else if self.eat_kw(Kw::ISSUER) {
+                "ISSUER"
+            } else if self.eat_word("CIPHER") {
+                "CIPHER"
+            } else {
+                return self.error();
+            };
+            options.push(UserOption::Require(word, self.string()?));
+            self.eat_kw(Kw::AND);
+            if !(self.is_any_kw(&[Kw::SUBJECT, Kw::ISSUER]) || self.is_word("CIPHER")) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn resource_limits(
+        &mut self,
+        options: &mut bumpalo::collections::Vec<'a, UserOption<'a>>,
+    ) -> PResult<()> {
+        const LIMITS: &[Kw] = &[
+            Kw::MAX_QUERIES_PER_HOUR,
+            Kw::MAX_UPDATES_PER_HOUR,
+            Kw::MAX_CONNECTIONS_PER_HOUR,
+            Kw::MAX_USER_CONNECTIONS,
+        ];
+        self.advance();
+        if !self.is_any_kw(LIMITS) {
+            return self.error();
+        }
+        while let Some(word) = self.eat_any_kw(LIMITS) {
+            options.push(UserOption::Limit(word.name(), self.uint()?));
+        }
+        Ok(())
+    }
+
+    fn opt_user_option(&mut self) -> PResult<Option<UserOption<'a>>> {
+        let keyword = self.token.keyword;
+        let option = match keyword {
+            Kw::ACCOUNT => {
+                self.advance();
+                match self.eat_any_kw(&[Kw::LOCK, Kw::UNLOCK]) {
+                    Some(word) => UserOption::AccountLock(word == Kw::LOCK),
+                    None => return self.error(),
+                }
+            }
+            Kw::PASSWORD => {
+                self.advance();
+                self.password_option()?
+            }
+            Kw::FAILED_LOGIN_ATTEMPTS => {
+                self.advance();
+                UserOption::FailedLogins(self.uint()?)
+            }
+            Kw::PASSWORD_LOCK_TIME => {
+                self.advance();
+                let unbounded = self.eat_kw(Kw::UNBOUNDED);
+                UserOption::PasswordLockTime(if unbounded { None } else { Some(self.uint()?) })
+            }
+            Kw::COMMENT => {
+                self.advance();
+                UserOption::Comment(self.string()?)
+            }
+            _ if self.eat_word("ATTRIBUTE") => UserOption::Attribute(self.string()?),
+            _ => return Ok(None),
+        };
+        Ok(Some(option))
+    }
+
+    /// Behind PASSWORD.
+    fn password_option(&mut self) -> PResult<UserOption<'a>> {
+        match self.eat_any_kw(&[Kw::EXPIRE, Kw::HISTORY, Kw::REUSE, Kw::REQUIRE]) {
+            Some(Kw::EXPIRE) => {
+                if self.eat_kw(Kw::DEFAULT) {
+                    Ok(UserOption::PasswordExpireDefault)
+                } else if self.eat_kw(Kw::NEVER) {
+                    Ok(UserOption::PasswordExpireNever)
+                } else if self.eat_kw(Kw::INTERVAL) {
+                    let days = self.uint()?;
+                    self.expect_kw(Kw::DAY)?;
+                    Ok(UserOption::PasswordExpireDays(days))
+                } else {
+                    Ok(UserOption::PasswordExpire)
+                }
+            }
+            Some(Kw::HISTORY) => {
+                let default = self.eat_kw(Kw::DEFAULT);
+                Ok(UserOption::PasswordHistory(if default {
+                    None
+                } else {
+                    Some(self.uint()?)
+                }))
+            }
+            Some(Kw::REUSE) => {
+                self.expect_kw(Kw::INTERVAL)?;
+                if self.eat_kw(Kw::DEFAULT) {
+                    return Ok(UserOption::PasswordReuse(None));
+                }
+                let days = self.uint()?;
+                self.expect_kw(Kw::DAY)?;
+                Ok(UserOption::PasswordReuse(Some(days)))
+            }
+            Some(_) => {
+                self.expect_kw(Kw::CURRENT)?;
+                Ok(UserOption::PasswordRequireCurrent(
+                    if self.eat_kw(Kw::DEFAULT) {
+                        None
+                    } else {
+                        Some(!self.eat_kw(Kw::OPTIONAL))
+                    },
+                ))
+            }
+            None => self.error(),
+        }
+    }
+
+    /// CREATE ROLE and DROP ROLE, at ROLE.
+    pub(super) fn role_statement(&mut self, create: bool) -> PResult<Statement<'a>> {
+        self.advance();
+        let if_clause = if create {
+            self.if_not_exists()?
+        } else {
+            self.if_exists()?
+        };
+        Ok(Statement::Role {
+            create,
+            if_clause,
+            roles: self.comma_list(Self::account)?,
+        })
+    }
+
+    /// GRANT and REVOKE, at the word.
+    pub(super) fn grant(&mut self) -> PResult<Statement<'a>> {
+        let revoke = self.advance().keyword == Kw::REVOKE;
+        let if_exists = revoke && self.if_exists()?;
+        let mut privileges = self.comma_list(Self::privilege)?;
+        let mut on = None;
+        if self.eat_kw(Kw::ON) {
+            on = Some(self.grant_on()?);
+        } else if let [all, option] = privileges
+            && all.name == "ALL"
+            && option.name == "GRANT OPTION"
+        {
+            privileges = &[];
+        }
+        self.expect_kw(if revoke { Kw::FROM } else { Kw::TO })?;
+        let accounts = self.comma_list(Self::account)?;
+        let mut grant_option = false;
+        if !revoke && self.eat_kw(Kw::WITH) {
+            if self.eat_any_kw(&[Kw::GRANT, Kw::ADMIN]).is_none() {
+                return self.error();
+            }
+            self.expect_kw(Kw::OPTION)?;
+            grant_option = true;
+        }
+        let ignore_unknown = revoke && self.eat_kw(Kw::IGNORE);
+        if ignore_unknown {
+            self.expect_kw(Kw::UNKNOWN)?;
+            self.expect_kw(Kw::USER)?;
+        }
+        let grant = Grant {
+            revoke,
+            if_exists,
+            ignore_unknown,
+            privileges,
+            on,
+            accounts,
+            grant_option,
+        };
+        Ok(Statement::Grant(self.alloc(grant)))
+    }
+
+    /// One or more words, with columns; or a role.
+    fn privilege(&mut self) -> PResult<Privilege<'a>> {
+        if self.is(K::String) || self.is(K::QuotedIdent) {
+            let at = self.token.span();
+            let bytes = self.ident_or_bytes()?;
+            let Ok(name) = std::str::from_utf8(bytes) else {
+                return self.error_at(at);
+            };
+            let host = if self.is(K::UserVar) {
+                Some(self.user_var()?)
+            } else {
+                None
+            };
+            return Ok(Privilege {
+                name,
+                host,
+                columns: &[],
+            });
+        }
+        let start = self.token.start;
+        let mut words = bumpalo::collections::String::new_in(self.arena);
+        let mut count = 0;
+        while self.is(K::Word) && !self.is_any_kw(&[Kw::ON, Kw::TO, Kw::FROM]) {
+            let word = self.any_word()?.name;
+            if count > 0 {
+                words.push(' ');
+            }
+            words.extend(word.chars().map(|c| c.to_ascii_uppercase()));
+            count += 1;
+        }
+        if count == 0 {
+            return self.error();
+        }
+        if self.is(K::UserVar) && count == 1 {
+            let name = self.str_of(Span::new(start, self.last_end))?;
+            return Ok(Privilege {
+                name,
+                host: Some(self.user_var()?),
+                columns: &[],
+            });
+        }
+        let columns = self.opt_paren_idents()?;
+        let name = match words.into_bump_str() {
+            "ALL PRIVILEGES" => "ALL",
+            // A single word that is no privilege is a role, whose name keeps its case.
+            _ if count == 1 && columns.is_empty() && !self.is_kw(Kw::ON) && !self.is(K::Comma) => {
+                self.str_of(Span::new(start, self.last_end))?
+            }
+            name => name,
+        };
+        Ok(Privilege {
+            name,
+            host: None,
+            columns,
+        })
+    }
+
+    fn grant_on(&mut self) -> PResult<GrantOn<'a>> {
+        let next = self.peek();
+        let named = matches!(next.kind, K::Word | K::QuotedIdent);
+        let program = match self.token.keyword {
+            Kw::PROCEDURE => Some(ProgramKind::Procedure),
+            Kw::FUNCTION => Some(ProgramKind::Function),
+            _ => None,
+        };
+        if let Some(kind) = program
+            && named
+        {
+            self.advance();
+            return Ok(GrantOn::Program(kind, self.table_name()?));
+        }
+        self.eat_kw(Kw::TABLE);
+        if self.eat(K::Star) {
+            if self.eat(K::Period) {
+                self.expect(K::Star)?;
+                return Ok(GrantOn::Global);
+            }
+            return Ok(GrantOn::DefaultSchema);
+        }
+        let first: Ident<'a> = self.ident()?;
+        if !self.eat(K::Period) {
+            return Ok(GrantOn::Table(TableName {
+                schema: None,
+                name: first,
+            }));
+        }
+        if self.eat(K::Star) {
+            return Ok(GrantOn::Schema(first));
+        }
+        Ok(GrantOn::Table(TableName {
+            schema: Some(first),
+            name: self.part_after_period()?,
+        }))
+    }
+}

@@ -1,0 +1,395 @@
+//! From INSERT, REPLACE, UPDATE and DELETE to their plans.
+
+use super::access::choose;
+use super::select::{PlanCx, limits, plan_query, split};
+use super::{Access, Busy, LockSpec, OrderKey, SelectPlan, Step};
+use crate::bind::{Scope, Source};
+use crate::error::{Result, SqlError};
+use crate::expr::Expr;
+use crate::parse::ast::{
+    self, Assignment, Delete, DeleteTarget, Insert, InsertSource, Limit, OrderItem, TableFactor,
+    TableRef, Update,
+};
+use porpoise_kv::LockMode;
+use porpoise_rows::InsertMode;
+use porpoise_rows::catalog::Table;
+use std::sync::Arc;
+
+/// A value of an INSERT or of an assignment.
+#[derive(Clone, Debug)]
+pub enum NewValue {
+    /// Computed.
+    Expr(Expr),
+    /// DEFAULT.
+    Default,
+}
+
+/// INSERT and REPLACE.
+#[derive(Clone, Debug)]
+pub struct InsertPlan {
+    /// The table.
+    pub table: Arc<Table>,
+    /// Positions of the columns given, in the order of the values.
+    pub columns: Vec<usize>,
+    /// The rows of VALUES.
+    pub rows: Vec<Vec<NewValue>>,
+    /// The query that gives the rows instead.
+    pub source: Option<Box<SelectPlan>>,
+    /// What happens to rows whose key exists.
+    pub mode: InsertMode,
+    /// ON DUPLICATE KEY UPDATE: positions and values.
+    pub on_duplicate: Vec<(usize, NewValue)>,
+}
+
+/// The rows that an UPDATE or DELETE is about.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The table, as slot 0.
+    pub source: Source,
+    /// The table.
+    pub table: Arc<Table>,
+    /// How its rows are found and locked.
+    pub step: Step,
+    /// Conditions on no column.
+    pub constant: Vec<Expr>,
+    /// ORDER BY, where the access path does not give it.
+    pub order_by: Vec<OrderKey>,
+    /// LIMIT.
+    pub limit: Option<Expr>,
+}
+
+/// UPDATE of one table.
+#[derive(Clone, Debug)]
+pub struct UpdatePlan {
+    /// Which rows.
+    pub target: Target,
+    /// Positions and values, in the order of the text.
+    pub set: Vec<(usize, NewValue)>,
+    /// IGNORE.
+    pub ignore: bool,
+}
+
+/// DELETE from one table.
+#[derive(Clone, Debug)]
+pub struct DeletePlan {
+    /// Which rows.
+    pub target: Target,
+    /// IGNORE.
+    pub ignore: bool,
+}
+
+/// Plans INSERT and REPLACE.
+pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
+    if !insert.partitions.is_empty() {
+        let text = "PARTITION () clause on non partitioned table";
+        return Err(SqlError::new(1747, "HY000", text));
+    }
+    let table = cx.table(&insert.table)?;
+    let mut scope = Scope::default();
+    scope.add(Source::stored(table.clone(), None))?;
+    let (columns, rows, source) = match &insert.source {
+        InsertSource::Values(rows) => {
+            let columns = given_columns(insert, &table)?;
+            (
+                columns.clone(),
+                value_rows(rows, &columns, &table, &scope, cx)?,
+                None,
+            )
+        }
+        InsertSource::Set(assignments) => {
+            let set = assigned(assignments, &table, &scope, cx, false)?;
+            let (columns, values): (Vec<usize>, Vec<NewValue>) = set.into_iter().unzip();
+            refuse_repeated(&columns, &table)?;
+            (columns, vec![values], None)
+        }
+        InsertSource::Query(query) => {
+            let columns = given_columns(insert, &table)?;
+            let plan = plan_query(query, cx)?;
+            if plan.items.len() != columns.len() {
+                return Err(wrong_count(1));
+            }
+            (columns, Vec::new(), Some(Box::new(plan)))
+        }
+    };
+    let mode = match (insert.replace, insert.ignore) {
+        (true, _) => InsertMode::Replace,
+        (_, true) => InsertMode::Ignore,
+        _ => InsertMode::Plain,
+    };
+    Ok(InsertPlan {
+        on_duplicate: on_duplicate(insert, &table, &scope, cx)?,
+        table,
+        columns,
+        rows,
+        source,
+        mode,
+    })
+}
+
+fn wrong_count(row: usize) -> SqlError {
+    let text = format!("Column count doesn't match value count at row {row}");
+    SqlError::new(1136, "21S01", text)
+}
+
+fn column_named(table: &Table, name: &str) -> Result<usize> {
+    table
+        .column(name)
+        .ok_or_else(|| SqlError::unknown_column(name, "field list"))
+}
+
+fn refuse_repeated(columns: &[usize], table: &Table) -> Result<()> {
+    for (at, column) in columns.iter().enumerate() {
+        if columns.iter().take(at).any(|c| c == column) {
+            let name = table.columns.get(*column).map_or("", |c| &c.name);
+            let text = format!("Column '{name}' specified twice");
+            return Err(SqlError::new(1110, "42000", text));
+        }
+    }
+    Ok(())
+}
+
+fn given_columns(insert: &Insert<'_>, table: &Table) -> Result<Vec<usize>> {
+    let none_needed = matches!(&insert.source, InsertSource::Values([[]]));
+    if insert.columns.is_empty() && insert.columns_given {
+        return Ok(Vec::new());
+    }
+    if insert.columns.is_empty() {
+        return Ok(match none_needed {
+            true => Vec::new(),
+            false => (0..table.columns.len()).collect(),
+        });
+    }
+    let columns = insert
+        .columns
+        .iter()
+        .map(|c| column_named(table, c.name.name))
+        .collect::<Result<Vec<_>>>()?;
+    refuse_repeated(&columns, table)?;
+    Ok(columns)
+}
+
+fn value_rows(
+    rows: &[&[ast::Expr<'_>]],
+    columns: &[usize],
+    table: &Table,
+    scope: &Scope,
+    cx: &PlanCx<'_>,
+) -> Result<Vec<Vec<NewValue>>> {
+    let mut out = Vec::with_capacity(rows.len());
+    let mut binder = cx.binder(scope, "field list");
+    for (at, row) in rows.iter().enumerate() {
+        if row.len() != columns.len() && !(row.is_empty() && columns.len() == table.columns.len()) {
+            return Err(wrong_count(at + 1));
+        }
+        let values = row.iter().map(|e| new_value(e, &mut binder));
+        out.push(values.collect::<Result<Vec<_>>>()?);
+    }
+    Ok(out)
+}
+
+fn new_value(e: &ast::Expr<'_>, binder: &mut crate::bind::Binder<'_>) -> Result<NewValue> {
+    match &e.kind {
+        ast::ExprKind::Default => Ok(NewValue::Default),
+        ast::ExprKind::DefaultOf(_) => Ok(NewValue::Default),
+        _ => binder.expr(e).map(NewValue::Expr),
+    }
+}
+
+fn assigned(
+    assignments: &[Assignment<'_>],
+    table: &Table,
+    scope: &Scope,
+    cx: &PlanCx<'_>,
+    values_allowed: bool,
+) -> Result<Vec<(usize, NewValue)>> {
+    let mut set = Vec::with_capacity(assignments.len());
+    for assignment in assignments {
+        let name = &assignment.column;
+        let schema = name.schema.map(|s| s.name);
+        let alias = name.table.map(|t| t.name);
+        let (_, column) = scope.resolve(schema, alias, name.name.name, "field list")?;
+        if column >= table.columns.len() {
+            return Err(SqlError::unknown_column(name.name.name, "field list"));
+        }
+        let mut binder = cx.binder(scope, "field list");
+        binder.values_allowed = values_allowed;
+        set.push((column, new_value(&assignment.value, &mut binder)?));
+    }
+    Ok(set)
+}
+
+fn on_duplicate(
+    insert: &Insert<'_>,
+    table: &Arc<Table>,
+    scope: &Scope,
+    cx: &PlanCx<'_>,
+) -> Result<Vec<(usize, NewValue)>> {
+    if insert.on_duplicate.is_empty() {
+        return Ok(Vec::new());
+    }
+    if insert.row_alias.is_some() {
+        return Err(SqlError::not_supported("row alias of INSERT"));
+    }
+    assigned(insert.on_duplicate, table, scope, cx, true)
+}
+
+/// Plans UPDATE.
+pub fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<UpdatePlan> {
+    if update.with.is_some() {
+        return Err(SqlError::not_supported("WITH"));
+    }
+    let [
+        TableRef {
+            first: TableFactor::Table(source),
+            joins: [],
+        },
+    ] = update.tables
+    else {
+        return Err(SqlError::not_supported("UPDATE of several tables"));
+    };
+    let table = cx.table(&source.name)?;
+    let alias = source.alias.map(|a| a.name);
+    let (target, scope) = target(
+        &table,
+        alias,
+        (update.filter.as_ref(), update.order_by, update.limit),
+        LockMode::Update,
+        cx,
+    )?;
+    let set = assigned(update.set, &table, &scope, cx, false)?;
+    Ok(UpdatePlan {
+        target,
+        set,
+        ignore: update.ignore,
+    })
+}
+
+/// Plans DELETE.
+pub fn plan_delete(delete: &Delete<'_>, cx: &PlanCx<'_>) -> Result<DeletePlan> {
+    if delete.with.is_some() {
+        return Err(SqlError::not_supported("WITH"));
+    }
+    let DeleteTarget::One(source) = &delete.target else {
+        return Err(SqlError::not_supported("DELETE from several tables"));
+    };
+    if !source.partitions.is_empty() {
+        let text = "PARTITION () clause on non partitioned table";
+        return Err(SqlError::new(1747, "HY000", text));
+    }
+    let table = cx.table(&source.name)?;
+    let alias = source.alias.map(|a| a.name);
+    let (target, _) = target(
+        &table,
+        alias,
+        (delete.filter.as_ref(), delete.order_by, delete.limit),
+        LockMode::Exclusive,
+        cx,
+    )?;
+    Ok(DeletePlan {
+        target,
+        ignore: delete.ignore,
+    })
+}
+
+/// WHERE, ORDER BY and LIMIT of a changing statement.
+type Which<'q, 'a> = (
+    Option<&'q ast::Expr<'a>>,
+    &'q [OrderItem<'a>],
+    Option<&'q Limit<'a>>,
+);
+
+fn target(
+    table: &Arc<Table>,
+    alias: Option<&str>,
+    (filter, order, limit): Which<'_, '_>,
+    mode: LockMode,
+    cx: &PlanCx<'_>,
+) -> Result<(Target, Scope)> {
+    let source = Source::stored(table.clone(), alias);
+    let mut scope = Scope::default();
+    scope.add(source.clone())?;
+    let mut conditions = Vec::new();
+    if let Some(filter) = filter {
+        split(
+            cx.binder(&scope, "where clause").expr(filter)?,
+            &mut conditions,
+        );
+    }
+    let mut keys = Vec::with_capacity(order.len());
+    for item in order {
+        keys.push(OrderKey {
+            expr: cx.binder(&scope, "order clause").expr(&item.expr)?,
+            desc: item.desc,
+        });
+    }
+    let (limit, _) = limits(limit, cx)?;
+    let narrowing: Vec<&Expr> = conditions.iter().collect();
+    let (access, ordered) = choose(table, 0, &narrowing, 0, &keys, limit.is_some());
+    let (constant, filter) = conditions.into_iter().partition(|c| c.slots() == 0);
+    let target = Target {
+        source,
+        table: table.clone(),
+        step: Step {
+            slot: 0,
+            access,
+            outer: false,
+            on: Vec::new(),
+            filter,
+            lock: Some(LockSpec {
+                mode,
+                busy: Busy::Wait,
+            }),
+        },
+        constant,
+        order_by: if ordered { Vec::new() } else { keys },
+        limit,
+    };
+    Ok((target, scope))
+}
+
+impl Target {
+    /// Whether it looks at more than whole unique keys.
+    pub fn scans_ranges(&self) -> bool {
+        !matches!(self.step.access, Access::Lookup { whole: true, .. })
+    }
+}
+
+impl InsertPlan {
+    /// The stored tables it uses, and whether it writes them.
+    pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
+        let mut tables = vec![(self.table.clone(), true)];
+        if let Some(source) = &self.source {
+            tables.extend(source.tables());
+        }
+        tables
+    }
+
+    /// Whether it looks at more than whole unique keys.
+    pub fn scans_ranges(&self) -> bool {
+        self.source.is_some()
+    }
+}
+
+impl UpdatePlan {
+    /// The stored tables it uses, and whether it writes them.
+    pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
+        vec![(self.target.table.clone(), true)]
+    }
+
+    /// Whether it looks at more than whole unique keys.
+    pub fn scans_ranges(&self) -> bool {
+        self.target.scans_ranges()
+    }
+}
+
+impl DeletePlan {
+    /// The stored tables it uses, and whether it writes them.
+    pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
+        vec![(self.target.table.clone(), true)]
+    }
+
+    /// Whether it looks at more than whole unique keys.
+    pub fn scans_ranges(&self) -> bool {
+        self.target.scans_ranges()
+    }
+}

@@ -1,0 +1,157 @@
+//! The plainest clients: the `mariadb` program for SQL, and bytes over a socket.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::fail;
+
+/// How long a plain exchange may stand still.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// What the `mariadb` program printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqlOutput {
+    /// Rows, tab-separated, without column names.
+    pub stdout: String,
+    /// Error and warning lines.
+    pub stderr: String,
+    /// Whether every statement succeeded.
+    pub is_ok: bool,
+}
+
+impl SqlOutput {
+    /// The rows; ends the test if a statement failed.
+    pub fn rows(&self) -> Vec<Vec<&str>> {
+        if !self.is_ok {
+            fail("sql", &self.stderr);
+        }
+        self.stdout
+            .lines()
+            .map(|line| line.split('\t').collect())
+            .collect()
+    }
+
+    /// The error number of the failed statement, like 1452; `None` if all succeeded.
+    pub fn error_number(&self) -> Option<u32> {
+        let rest = self.stderr.split("ERROR ").nth(1)?;
+        let digits = rest.split(|byte: char| !byte.is_ascii_digit()).next()?;
+        digits.parse().ok()
+    }
+}
+
+/// Runs statements as root through the `mariadb` program, which stops at the first that fails.
+pub fn sql(address: SocketAddr, statements: &str) -> SqlOutput {
+    let mut command = Command::new("mariadb");
+    command
+        .arg("--no-defaults")
+        .arg("--protocol=tcp")
+        .arg(format!("--host={}", address.ip()))
+        .arg(format!("--port={}", address.port()))
+        .args(["--user=root", "--batch", "--skip-column-names"])
+        .args(["--default-character-set=utf8mb4", "--connect-timeout=30"])
+        .arg(format!("--execute={statements}"))
+        .stdin(Stdio::null());
+    match command.output() {
+        Ok(done) => SqlOutput {
+            stdout: String::from_utf8_lossy(&done.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&done.stderr).into_owned(),
+            is_ok: done.status.success(),
+        },
+        Err(error) => fail(
+            "sql",
+            format_args!("cannot run `mariadb`: {error}; run `make needs`"),
+        ),
+    }
+}
+
+/// Sends bytes, closes the sending half and reads to the end, like `nc -N`.
+pub fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
+    let talk = || -> std::io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect_timeout(&address, SILENCE)?;
+        stream.set_read_timeout(Some(SILENCE))?;
+        stream.set_write_timeout(Some(SILENCE))?;
+        let mut reader = stream.try_clone()?;
+        // Read beside the writing, so that a long answer cannot stop a long request.
+        let answer = std::thread::spawn(move || {
+            let mut answer = Vec::new();
+            reader.read_to_end(&mut answer).map(|_| answer)
+        });
+        stream.write_all(request)?;
+        stream.shutdown(Shutdown::Write)?;
+        answer
+            .join()
+            .unwrap_or_else(|_| Err(std::io::Error::other("the reading thread panicked")))
+    };
+    match talk() {
+        Ok(answer) => answer,
+        Err(error) => fail("exchange", format_args!("{address}: {error}")),
+    }
+}
+
+/// Asks for a path over HTTP; gives the status and the body.
+pub fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
+    let talk = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&address, SILENCE)?;
+        stream.set_read_timeout(Some(SILENCE))?;
+        // The sending half stays open: a server may take its end for the client's going away.
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    let answer = match talk() {
+        Ok(answer) => answer,
+        Err(error) => fail("http", format_args!("{address}{path}: {error}")),
+    };
+    let status = answer.split(' ').nth(1).and_then(|word| word.parse().ok());
+    match (status, answer.split_once("\r\n\r\n")) {
+        (Some(status), Some((_, body))) => (status, body.to_owned()),
+        _ => fail("http", format_args!("{address}{path} answered: {answer}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(stderr: &str) -> SqlOutput {
+        SqlOutput {
+            stdout: String::new(),
+            stderr: stderr.to_owned(),
+            is_ok: false,
+        }
+    }
+
+    #[test]
+    fn an_answer_over_http_is_taken_apart() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 512];
+            let length = stream.read(&mut request).unwrap();
+            stream
+                .write_all(b"HTTP/1.1 503 Busy\r\nA: b\r\n\r\nlater\n")
+                .unwrap();
+            String::from_utf8_lossy(&request[..length]).into_owned()
+        });
+        assert_eq!(http_get(address, "/health"), (503, "later\n".to_owned()));
+        assert!(
+            server
+                .join()
+                .unwrap()
+                .starts_with("GET /health HTTP/1.1\r\n")
+        );
+    }
+
+    #[test]
+    fn error_numbers_are_found() {
+        let output = failed("--------------\nERROR 1452 (23000) at line 1: Cannot add\n");
+        assert_eq!(output.error_number(), Some(1452));
+        assert_eq!(failed("").error_number(), None);
+    }
+}

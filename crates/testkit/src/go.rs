@@ -1,0 +1,67 @@
+//! Builds a Go program of this repository once per change of its sources.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::fail;
+use crate::process::run;
+
+const REMEDY: &str = "Go is needed here: run `make needs`";
+
+/// Builds the module in `sources` (from the repository's root) and returns the program.
+///
+/// The Go tool decides by itself whether anything is to be done, and locks its cache, so several
+/// tests may ask at once; the result is moved into place as a whole.
+pub fn build(name: &str, sources: &str) -> PathBuf {
+    let root = root();
+    let folder = root.join(sources);
+    if !folder.is_dir() {
+        fail(name, format_args!("{} is not there", folder.display()));
+    }
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let programs = target.join("tools/bin");
+    if let Err(error) = std::fs::create_dir_all(&programs) {
+        fail(
+            name,
+            format_args!("cannot make {}: {error}", programs.display()),
+        );
+    }
+    let program = programs.join(name);
+    let fresh = programs.join(format!("{name}.{}", std::process::id()));
+    let mut command = Command::new(go());
+    command
+        .current_dir(&folder)
+        .args(["build", "-buildvcs=false", "-o"])
+        .arg(&fresh)
+        .arg(".");
+    run(name, &mut command, REMEDY);
+    if let Err(error) = std::fs::rename(&fresh, &program) {
+        fail(
+            name,
+            format_args!("cannot make {}: {error}", program.display()),
+        );
+    }
+    program
+}
+
+/// The `go` that `make needs` found or installed.
+fn go() -> PathBuf {
+    let installed = Path::new("/usr/local/go/bin/go");
+    std::env::var_os("PORPOISE_TEST_GO").map_or_else(
+        || {
+            let on_path = Command::new("go").arg("version").output().is_ok();
+            if on_path || !installed.exists() {
+                "go".into()
+            } else {
+                installed.to_path_buf()
+            }
+        },
+        PathBuf::from,
+    )
+}
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+}

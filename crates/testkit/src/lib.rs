@@ -1,0 +1,42 @@
+//! Starts and stops real servers for tests: Porpoise itself, and MariaDB, memcached and the TiKV
+//! double beside it, each on free loopback ports with its files in a directory of its own.
+//!
+//! ```no_run
+//! let server = porpoise_testkit::Porpoise::builder().arg("--durability", "sync").start();
+//! let rows = server.sql("SELECT 1");
+//! assert_eq!(rows.stdout, "1\n");
+//! ```
+//!
+//! Invariants:
+//! 1. No process outlives its handle: dropping a handle, also while a test panics, kills the whole
+//!    process group. None outlives the test program either: the kernel kills children whose parent
+//!    is gone.
+//! 2. A server that does not get ready within its deadline, or that is not installed, fails the
+//!    test with one clear line and its log. Nothing is skipped.
+//! 3. What a server wrote is kept, and printed when its test panics.
+//! 4. Servers listen on 127.0.0.1 only.
+//!
+//! Functions panic instead of returning errors, since a test has nothing else to do with them; the
+//! few whose failure a test may want to see return it.
+
+mod client;
+mod go;
+mod mariadb;
+mod memcached;
+mod porpoise;
+mod ports;
+mod process;
+mod sys;
+mod tikv_double;
+
+pub use client::{SqlOutput, exchange, http_get, sql};
+pub use mariadb::{Mariadb, MariadbBuilder};
+pub use memcached::Memcached;
+pub use porpoise::{Finished, Porpoise, PorpoiseBuilder};
+pub use process::wait_until;
+pub use tikv_double::TikvDouble;
+
+/// Ends the test with a line that begins with who failed.
+pub(crate) fn fail(who: &str, why: impl std::fmt::Display) -> ! {
+    panic!("{who}: {why}")
+}

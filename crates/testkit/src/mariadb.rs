@@ -1,0 +1,143 @@
+//! A MariaDB of its own data directory on a free port and a socket, user root without a password.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::client::{SqlOutput, sql};
+use crate::process::{Process, directory, run, wait_until};
+use crate::sys;
+use crate::{fail, ports};
+
+const REMEDY: &str = "MariaDB is needed here: run `make needs`";
+const START: Duration = Duration::from_secs(60);
+
+/// How a [`Mariadb`] is to run.
+pub struct MariadbBuilder {
+    flush_log: u8,
+    arguments: Vec<String>,
+}
+
+impl MariadbBuilder {
+    /// `innodb_flush_log_at_trx_commit`: 1 (the default here too) syncs at every commit, 0 once a
+    /// second, 2 writes at commit and syncs once a second.
+    pub fn flush_log_at_trx_commit(mut self, value: u8) -> Self {
+        self.flush_log = value;
+        self
+    }
+
+    /// Another option of `mariadbd`, like `--sql-mode=ANSI`.
+    pub fn arg(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Makes a data directory and starts on it.
+    pub fn start(self) -> Mariadb {
+        let home = directory("mariadb");
+        let data = home.path().join("data");
+        install(&data);
+        for _ in 0..ports::TRIES {
+            if let Some((addr, socket, process)) = self.try_start(home.path(), &data) {
+                return Mariadb {
+                    addr,
+                    socket,
+                    process,
+                    _directory: home,
+                };
+            }
+        }
+        fail("mariadb", "found no port that stayed free")
+    }
+
+    fn try_start(&self, home: &Path, data: &Path) -> Option<(SocketAddr, PathBuf, Process)> {
+        let addr = *ports::free(1).first()?;
+        let socket = home.join("mariadb.sock");
+        let mut command = Command::new(program("mariadbd"));
+        command
+            .arg("--no-defaults")
+            .arg(format!("--datadir={}", data.display()))
+            .arg(format!("--socket={}", socket.display()))
+            .arg(format!("--pid-file={}", home.join("mariadb.pid").display()))
+            .arg(format!("--tmpdir={}", home.display()))
+            .arg(format!("--port={}", addr.port()))
+            .args(["--bind-address=127.0.0.1", "--skip-name-resolve"])
+            .args(["--character-set-server=utf8mb4", "--max-connections=1200"])
+            .arg(format!(
+                "--innodb-flush-log-at-trx-commit={}",
+                self.flush_log
+            ))
+            .args(&self.arguments);
+        as_this_user(&mut command);
+        let mut process = Process::start("mariadb", command, home, REMEDY);
+        let is_ready = wait_until(START, || match process.ended() {
+            Some(_) => Some(false),
+            None => process
+                .stderr()
+                .contains("ready for connections")
+                .then_some(true),
+        });
+        match is_ready {
+            Some(true) => Some((addr, socket, process)),
+            Some(false) if process.log().contains("Address already in use") => None,
+            _ => fail(
+                "mariadb",
+                format_args!("did not get ready\n{}", process.log()),
+            ),
+        }
+    }
+}
+
+/// A running MariaDB.
+pub struct Mariadb {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// Its Unix socket.
+    pub socket: PathBuf,
+    process: Process,
+    _directory: tempfile::TempDir,
+}
+
+impl Mariadb {
+    /// Options for one; `builder().start()` gives one with every default.
+    pub fn builder() -> MariadbBuilder {
+        MariadbBuilder {
+            flush_log: 1,
+            arguments: Vec::new(),
+        }
+    }
+
+    /// Runs statements as root.
+    pub fn sql(&self, statements: &str) -> SqlOutput {
+        sql(self.addr, statements)
+    }
+
+    /// Process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+fn install(data: &Path) {
+    let mut command = Command::new(program("mariadb-install-db"));
+    command
+        .arg("--no-defaults")
+        .arg(format!("--datadir={}", data.display()))
+        .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
+        .args(["--skip-name-resolve", "--force"]);
+    as_this_user(&mut command);
+    run("mariadb", &mut command, REMEDY);
+}
+
+fn as_this_user(command: &mut Command) {
+    if sys::is_root() {
+        command.arg("--user=root");
+    }
+}
+
+/// Servers are in `/usr/sbin`, which an ordinary user's search path may lack.
+fn program(name: &str) -> PathBuf {
+    let beside = Path::new("/usr/sbin").join(name);
+    if beside.exists() { beside } else { name.into() }
+}

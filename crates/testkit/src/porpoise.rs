@@ -1,0 +1,399 @@
+//! The server itself, as the real binary on ports of its own choice.
+//!
+//! It tells its addresses on standard output: a line `ready DOOR ADDRESS` per door, then
+//! `porpoise ready`. A handle reads them from there, so that no port needs to be guessed.
+
+use std::ffi::{OsStr, OsString};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use crate::client::{SqlOutput, exchange, http_get, sql};
+use crate::fail;
+use crate::process::{Process, directory, wait_until};
+use crate::sys::Signal;
+
+const NAME: &str = "porpoise";
+const REMEDY: &str = "build it with `cargo build -p porpoise`, or run `make needs`";
+const TRACE: &str = "trace";
+const LAST_LINE: &str = "porpoise ready";
+const START: Duration = Duration::from_secs(60);
+const STOP: Duration = Duration::from_secs(60);
+/// What a door that is switched off has for an address.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// How a [`Porpoise`] is to run.
+pub struct PorpoiseBuilder {
+    binary: Option<PathBuf>,
+    data_dir: Option<PathBuf>,
+    arguments: Vec<OsString>,
+    environment: Vec<(String, String)>,
+    start_time: Duration,
+    traced_calls: Option<String>,
+}
+
+impl PorpoiseBuilder {
+    /// The binary; without this the one that Cargo built for this test, or that lies beside it.
+    pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
+        self.binary = Some(path.into());
+        self
+    }
+
+    /// A data directory that outlives the handle; without this one that goes with it.
+    pub fn data_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.data_dir = Some(path.into());
+        self
+    }
+
+    /// An option with its value. One that names a door or the data directory replaces the
+    /// default.
+    pub fn arg(mut self, option: &str, value: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(option.into());
+        self.arguments.push(value.as_ref().into());
+        self
+    }
+
+    /// An option without a value.
+    pub fn flag(mut self, option: &str) -> Self {
+        self.arguments.push(option.into());
+        self
+    }
+
+    /// An environment variable. The test's own `PORPOISE_...` variables are never passed on.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// How long it may take to get ready, where recovery is expected to take long.
+    pub fn start_time(mut self, time: Duration) -> Self {
+        self.start_time = time;
+        self
+    }
+
+    /// Notes these system calls of all threads, like `fdatasync,sendto`; see [`Porpoise::trace`].
+    pub fn traced(mut self, calls: &str) -> Self {
+        self.traced_calls = Some(calls.to_owned());
+        self
+    }
+
+    /// Starts it and waits until every door is open.
+    pub fn start(self) -> Porpoise {
+        let home = directory(NAME);
+        let data_dir = self
+            .data_dir
+            .clone()
+            .unwrap_or_else(|| home.path().join("data"));
+        let (process, doors) = self.launch(home.path(), &data_dir);
+        Porpoise {
+            mysql_addr: doors.mysql,
+            memcached_addr: doors.memcached,
+            http_addr: doors.http,
+            data_dir,
+            sockets: doors.sockets,
+            process: Some(process),
+            builder: self,
+            home,
+        }
+    }
+
+    /// Starts it where it is expected to end by itself, and waits for that.
+    pub fn run_to_end(self, time: Duration) -> Finished {
+        let home = directory(NAME);
+        let data_dir = self
+            .data_dir
+            .clone()
+            .unwrap_or_else(|| home.path().join("data"));
+        let command = self.command(home.path(), &data_dir);
+        let mut process = Process::start(NAME, command, home.path(), REMEDY);
+        let status = process.wait_end(time);
+        Finished {
+            status,
+            stdout: process.stdout(),
+            stderr: process.stderr(),
+        }
+    }
+
+    fn launch(&self, home: &Path, data_dir: &Path) -> (Process, Doors) {
+        let skip = already_written(home);
+        let mut process = Process::start(NAME, self.command(home, data_dir), home, REMEDY);
+        let doors = process.wait_ready(self.start_time, |process| {
+            let output = process.stdout();
+            let ours = output.get(skip..).unwrap_or_default();
+            ours.lines()
+                .any(|line| line == LAST_LINE)
+                .then(|| Doors::read(ours))
+        });
+        (process, doors)
+    }
+
+    fn command(&self, home: &Path, data_dir: &Path) -> Command {
+        let binary = self.binary.clone().unwrap_or_else(find_binary);
+        let mut command = match &self.traced_calls {
+            None => Command::new(binary),
+            Some(calls) => {
+                // The tracer is a grandchild in a group of its own (-DD), so that the server has
+                // the process id, the signals and the exit status that it has without.
+                let mut command = Command::new("strace");
+                command.args(["-DD", "-f", "-ttt", "-y", "-A", "-e"]);
+                command.arg(format!("trace={calls}"));
+                command.arg("-o").arg(home.join(TRACE)).arg(binary);
+                command
+            }
+        };
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("PORPOISE_") {
+                command.env_remove(name);
+            }
+        }
+        command.arg("serve");
+        for (option, value) in [
+            ("--mysql-listen", OsStr::new("127.0.0.1:0")),
+            ("--memcached-listen", OsStr::new("127.0.0.1:0")),
+            ("--http-listen", OsStr::new("127.0.0.1:0")),
+            ("--data-dir", data_dir.as_os_str()),
+        ] {
+            if !self.arguments.iter().any(|argument| argument == option) {
+                command.arg(option).arg(value);
+            }
+        }
+        command.args(&self.arguments);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+/// How a run ended that was expected to end by itself.
+#[derive(Debug)]
+pub struct Finished {
+    /// Exit status.
+    pub status: ExitStatus,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// A running server.
+pub struct Porpoise {
+    /// The MySQL protocol's address; port 0 if the door is off.
+    pub mysql_addr: SocketAddr,
+    /// The memcached protocol's address; port 0 if the door is off.
+    pub memcached_addr: SocketAddr,
+    /// The HTTP address; port 0 if the door is off.
+    pub http_addr: SocketAddr,
+    /// Where its data is.
+    pub data_dir: PathBuf,
+    sockets: Vec<(String, PathBuf)>,
+    process: Option<Process>,
+    builder: PorpoiseBuilder,
+    // Last, so that the process is gone before its files are removed.
+    home: tempfile::TempDir,
+}
+
+impl Porpoise {
+    /// Options for one; `builder().start()` gives one with every default, on free ports.
+    pub fn builder() -> PorpoiseBuilder {
+        PorpoiseBuilder {
+            binary: None,
+            data_dir: None,
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            start_time: START,
+            traced_calls: None,
+        }
+    }
+
+    /// Runs statements as root through the `mariadb` program.
+    pub fn sql(&self, statements: &str) -> SqlOutput {
+        sql(self.mysql_addr, statements)
+    }
+
+    /// Sends bytes to the memcached door and reads all answers, like `nc -N`.
+    pub fn memcached(&self, request: &str) -> String {
+        String::from_utf8_lossy(&exchange(self.memcached_addr, request.as_bytes())).into_owned()
+    }
+
+    /// The Unix socket of a door that was told of as ready, like `mysql-socket`.
+    pub fn socket(&self, door: &str) -> Option<&Path> {
+        let found = self.sockets.iter().find(|(name, _)| name == door)?;
+        Some(&found.1)
+    }
+
+    /// Process id of the running server.
+    pub fn id(&self) -> u32 {
+        match &self.process {
+            Some(process) => process.id(),
+            None => fail(NAME, "is stopped"),
+        }
+    }
+
+    /// A directory for files of the test, removed with the handle.
+    pub fn scratch(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Everything it wrote so far, over all starts: standard output, then standard error.
+    pub fn log(&self) -> String {
+        let read = |suffix: &str| {
+            let path = self.home.path().join(format!("{NAME}.{suffix}"));
+            std::fs::read(path).unwrap_or_default()
+        };
+        let bytes = [read("stdout"), read("stderr")].concat();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The system calls noted so far, one a line: thread, time, call, and what its descriptors
+    /// are. A line may come a moment after its call.
+    pub fn trace(&self) -> String {
+        let bytes = std::fs::read(self.home.path().join(TRACE)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Asks its HTTP door for a path; gives the status and the body.
+    pub fn http(&self, path: &str) -> (u16, String) {
+        http_get(self.http_addr, path)
+    }
+
+    /// Kills it as a crash would, with SIGKILL, and waits until it is gone.
+    pub fn kill9(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill();
+        }
+    }
+
+    /// Asks it to shut down with SIGTERM and waits until it has.
+    pub fn terminate(&mut self) -> ExitStatus {
+        let Some(mut process) = self.process.take() else {
+            fail(NAME, "is stopped already")
+        };
+        process.signal(Signal::Terminate);
+        process.wait_end(STOP)
+    }
+
+    /// Waits until it has ended by itself, as after a simulated power cut.
+    pub fn wait_end(&mut self, time: Duration) -> ExitStatus {
+        let Some(mut process) = self.process.take() else {
+            fail(NAME, "is stopped already")
+        };
+        process.wait_end(time)
+    }
+
+    /// Whether it is running at this moment.
+    pub fn is_running(&mut self) -> bool {
+        self.process
+            .as_mut()
+            .is_some_and(|process| process.ended().is_none())
+    }
+
+    /// Starts it again on the same data, after killing it if it still runs. The ports are new.
+    pub fn restart(&mut self) {
+        self.kill9();
+        let (process, doors) = self.builder.launch(self.home.path(), &self.data_dir);
+        self.process = Some(process);
+        self.mysql_addr = doors.mysql;
+        self.memcached_addr = doors.memcached;
+        self.http_addr = doors.http;
+        self.sockets = doors.sockets;
+    }
+
+    /// Changes the options for the next [`Porpoise::restart`].
+    pub fn reconfigure(&mut self, change: impl FnOnce(PorpoiseBuilder) -> PorpoiseBuilder) {
+        let old = std::mem::replace(&mut self.builder, Self::builder());
+        self.builder = change(old);
+    }
+
+    /// Waits until `ready` says `Some`; ends the test when the time is over.
+    pub fn wait_for<T>(&self, what: &str, time: Duration, ready: impl FnMut() -> Option<T>) -> T {
+        match wait_until(time, ready) {
+            Some(value) => value,
+            None => fail(NAME, format_args!("{what} did not happen within {time:?}")),
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Doors {
+    mysql: SocketAddr,
+    memcached: SocketAddr,
+    http: SocketAddr,
+    sockets: Vec<(String, PathBuf)>,
+}
+
+impl Doors {
+    /// Reads the lines `ready DOOR ADDRESS`.
+    fn read(output: &str) -> Self {
+        let mut doors = Self {
+            mysql: NOWHERE,
+            memcached: NOWHERE,
+            http: NOWHERE,
+            sockets: Vec::new(),
+        };
+        for line in output.lines() {
+            let Some((door, address)) = line
+                .strip_prefix("ready ")
+                .and_then(|rest| rest.split_once(' '))
+            else {
+                continue;
+            };
+            let parsed = || match address.parse() {
+                Ok(address) => address,
+                Err(_) => fail(NAME, format_args!("told no address in `{line}`")),
+            };
+            match door {
+                "mysql" => doors.mysql = parsed(),
+                "memcached" => doors.memcached = parsed(),
+                "http" => doors.http = parsed(),
+                other => doors.sockets.push((other.to_owned(), address.into())),
+            }
+        }
+        doors
+    }
+}
+
+fn already_written(home: &Path) -> usize {
+    std::fs::metadata(home.join(format!("{NAME}.stdout")))
+        .ok()
+        .and_then(|file| usize::try_from(file.len()).ok())
+        .unwrap_or(0)
+}
+
+/// The binary of the same build: what Cargo tells, else what lies beside the test program.
+fn find_binary() -> PathBuf {
+    if let Some(told) = std::env::var_os("CARGO_BIN_EXE_porpoise") {
+        return told.into();
+    }
+    let test = std::env::current_exe().unwrap_or_default();
+    let beside = test
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join(NAME))
+        .find(|path| path.is_file());
+    match beside {
+        Some(path) => path,
+        None => fail(
+            NAME,
+            "its binary is not built; run `cargo build -p porpoise` first",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_lines_are_read() {
+        let doors = Doors::read(
+            "starting\nready mysql 127.0.0.1:4001\nready http 127.0.0.1:4002\n\
+             ready mysql-socket /tmp/a b.sock\nporpoise ready\n",
+        );
+        assert_eq!(doors.mysql.port(), 4001);
+        assert_eq!(doors.http.port(), 4002);
+        assert_eq!(doors.memcached, NOWHERE);
+        let socket = ("mysql-socket".to_owned(), PathBuf::from("/tmp/a b.sock"));
+        assert_eq!(doors.sockets, [socket]);
+    }
+}

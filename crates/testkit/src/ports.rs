@@ -1,0 +1,27 @@
+//! Free loopback ports for servers that cannot pick one themselves.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+use crate::fail;
+
+/// How often a server is started anew when another process took its port first.
+pub const TRIES: usize = 5;
+
+/// `count` distinct addresses on 127.0.0.1 whose ports were free a moment ago.
+///
+/// All are held at once while they are picked, so that they differ; between letting go and the
+/// server's binding another process may take one, which the caller answers with another try.
+pub fn free(count: usize) -> Vec<SocketAddr> {
+    let held: Vec<TcpListener> = (0..count)
+        .map(|_| match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) {
+            Ok(listener) => listener,
+            Err(error) => fail("ports", format_args!("no free loopback port: {error}")),
+        })
+        .collect();
+    held.iter()
+        .map(|listener| match listener.local_addr() {
+            Ok(address) => address,
+            Err(error) => fail("ports", error),
+        })
+        .collect()
+}

@@ -1,0 +1,80 @@
+//! The system calls behind processes: signals to a group, and death together with the parent.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// A signal that a test sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Ends the process at once.
+    Kill,
+    /// Asks it to shut down.
+    Terminate,
+}
+
+/// Sends a signal to a process group. A group that is gone already is no error.
+pub fn signal_group(leader: u32, signal: Signal) {
+    let Ok(leader) = libc::pid_t::try_from(leader) else {
+        return;
+    };
+    let number = match signal {
+        Signal::Kill => libc::SIGKILL,
+        Signal::Terminate => libc::SIGTERM,
+    };
+    // SAFETY: `kill` takes plain numbers and touches no memory of ours. The leader is a child that
+    // this program started and has not yet waited for to its end, so its group's number cannot
+    // have been given to another.
+    unsafe {
+        libc::kill(-leader, number);
+    }
+}
+
+/// Whether this program runs as root.
+pub fn is_root() -> bool {
+    // SAFETY: `geteuid` has no arguments and always succeeds.
+    unsafe { libc::geteuid() == 0 }
+}
+
+type Job = (Command, Sender<std::io::Result<Child>>);
+
+/// Starts a command in a process group of its own that dies with this program.
+///
+/// The kernel ties a child's life to the thread that started it, and the test runner's threads end
+/// with their tests; so one thread that never ends starts all children.
+pub fn spawn(command: Command) -> std::io::Result<Child> {
+    static STARTER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
+    let starter = STARTER.get_or_init(|| {
+        let (jobs, incoming) = channel();
+        std::thread::spawn(move || start_all(&incoming));
+        Mutex::new(jobs)
+    });
+    let (reply, answer) = channel();
+    let gone = || std::io::Error::other("the thread that starts processes is gone");
+    starter
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .send((command, reply))
+        .map_err(|_| gone())?;
+    answer.recv().map_err(|_| gone())?
+}
+
+fn start_all(incoming: &Receiver<Job>) {
+    while let Ok((mut command, reply)) = incoming.recv() {
+        command.process_group(0);
+        // SAFETY: the closure runs in the forked child before exec and makes a single system call,
+        // which is safe there; it allocates nothing and takes no lock.
+        unsafe {
+            command.pre_exec(|| {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == 0 {
+                    Ok(())
+                } else {
+                    Err(std::io::Error::last_os_error())
+                }
+            });
+        }
+        // The receiver waits for this answer; if its thread is gone there is nobody to tell.
+        let _ = reply.send(command.spawn());
+    }
+}

@@ -1,0 +1,75 @@
+//! The TiKV double: one process that answers as a placement driver and as stores.
+//!
+//! It picks its own ports and tells them in a line `READY pd=ADDRESS control=ADDRESS`.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::go;
+use crate::process::{Process, directory};
+
+const NAME: &str = "tikv-double";
+const SOURCES: &str = "tests/tikv-double";
+const START: Duration = Duration::from_secs(30);
+
+/// A running TiKV double.
+pub struct TikvDouble {
+    /// Address of its placement driver, for `tikv://`.
+    pub pd_addr: SocketAddr,
+    /// Address at which it takes commands over HTTP, such as to fail requests.
+    pub control_addr: SocketAddr,
+    process: Process,
+    _directory: tempfile::TempDir,
+}
+
+impl TikvDouble {
+    /// Builds it if its sources changed, and starts one with so many stores, all in memory.
+    pub fn start(stores: usize) -> Self {
+        let home = directory(NAME);
+        let mut command = Command::new(go::build(NAME, SOURCES));
+        let addresses = vec!["127.0.0.1:0"; stores.max(1)].join(",");
+        command.arg(format!("-kv={addresses}"));
+        let mut process = Process::start(NAME, command, home.path(), "run `make needs`");
+        let (pd_addr, control_addr) =
+            process.wait_ready(START, |process| addresses_in(&process.stdout()));
+        Self {
+            pd_addr,
+            control_addr,
+            process,
+            _directory: home,
+        }
+    }
+
+    /// What to give the server as `--engine`.
+    pub fn engine(&self) -> String {
+        format!("tikv://{}", self.pd_addr)
+    }
+
+    /// Process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+fn addresses_in(output: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let (line, _) = output.split_once("READY ")?.1.split_once('\n')?;
+    let value = |name| line.split(' ').find_map(|part| part.strip_prefix(name));
+    Some((
+        value("pd=")?.parse().ok()?,
+        value("control=")?.parse().ok()?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_once_the_line_is_whole() {
+        let line = "starting\nREADY pd=127.0.0.1:41 control=127.0.0.1:42";
+        assert_eq!(addresses_in(line), None);
+        let (pd, control) = addresses_in(&format!("{line}\n")).unwrap();
+        assert_eq!((pd.port(), control.port()), (41, 42));
+    }
+}

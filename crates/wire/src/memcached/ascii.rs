@@ -1,0 +1,415 @@
+//! Parser of the ASCII dialect.
+//!
+//! A request is one line, ended by LF or CR LF, with words separated by
+//! spaces; the storage commands are followed by a block of as many bytes as
+//! the line said, and CR LF. [`Parser::parse`] looks at the start of the
+//! connection's buffer and answers with a request that borrows from it, with
+//! a refusal, or with the number of bytes that are missing at least.
+//!
+//! Behaviour and reply texts are those of memcached 1.6.18, established by
+//! transcripts of that version:
+//! 1. A wrong number of words, an unknown command and an empty line are
+//!    answered `ERROR`; other mistakes in a line have texts of their own, and
+//!    are not answered at all when the line ends in `noreply`.
+//! 2. After a refused line the next line is read as a command, also when it
+//!    was meant as a value: the length could not be trusted.
+//! 3. A value that is too large is swallowed by its stated length.
+//! 4. A block that does not end in CR LF costs exactly its stated length and
+//!    two bytes more.
+//!
+//! Wanted differences:
+//! 5. Numbers out of range are refused instead of cut to 32 bits, and an
+//!    expiry time keeps 64 bits.
+//! 6. Control characters in keys are refused; the protocol's specification
+//!    forbids them and memcached lets them pass.
+//! 7. The limit on a line's length holds for the line, not for what happens to
+//!    have arrived of it (memcached drops a connection after 2,048 bytes
+//!    without an end of line, and takes a longer line that comes in one read).
+//!    The whole get family may be longer, not only `get` and `gets`.
+//!
+//! Rejected: a parser that takes keys of a long `get` one by one as they
+//! arrive. The keys of a request are one batch in one snapshot, so nothing can
+//! start before the line is complete, and [`Limits::max_line`] bounds it.
+
+use super::line::{Line, StoreLine, parse_line};
+use super::tokens::Words;
+
+/// Longest line of a command outside the get family, without its end.
+pub const MAX_SHORT_LINE: usize = 2048;
+
+/// Spaces that may precede a get command longer than [`MAX_SHORT_LINE`].
+const MAX_LEADING_SPACES: usize = 100;
+
+/// What a connection may send.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Longest value in bytes.
+    pub max_value: usize,
+    /// Longest line of the get family in bytes.
+    pub max_line: usize,
+}
+
+impl Default for Limits {
+    /// Values of 1 MiB as memcached's default, lines of 16 MiB.
+    fn default() -> Self {
+        Limits {
+            max_value: 1 << 20,
+            max_line: 16 << 20,
+        }
+    }
+}
+
+/// How a storage command treats what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreVerb {
+    /// Store always.
+    Set,
+    /// Store only if absent.
+    Add,
+    /// Store only if present.
+    Replace,
+    /// Extend an existing value at its end; flags and expiry are ignored.
+    Append,
+    /// Extend an existing value at its start; flags and expiry are ignored.
+    Prepend,
+    /// Store only if the row's version is still this one.
+    Cas(u64),
+}
+
+/// The keys of a request of the get family, in order, duplicates included.
+/// An iterator over slices of the buffer; each key was checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Keys<'a> {
+    pub(super) words: Words<'a>,
+    pub(super) left: usize,
+}
+
+impl<'a> Iterator for Keys<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let key = self.words.next()?;
+        self.left = self.left.saturating_sub(1);
+        Some(key)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Keys<'_> {}
+
+/// One complete request, borrowed from the connection's buffer.
+#[derive(Clone, Copy, Debug)]
+pub enum Request<'a> {
+    /// `get`, `gets`, `gat`, `gats`.
+    Get {
+        /// The keys; `gat 0` has none and is answered `END`.
+        keys: Keys<'a>,
+        /// Whether the versions are wanted (`gets`, `gats`).
+        cas: bool,
+        /// New expiry time of each row found (`gat`, `gats`).
+        touch: Option<i64>,
+    },
+    /// `set`, `add`, `replace`, `append`, `prepend`, `cas`.
+    Store {
+        /// Which of them.
+        verb: StoreVerb,
+        /// The key.
+        key: &'a [u8],
+        /// The client's own 32 bits, returned with the value.
+        flags: u32,
+        /// 0: never; negative: at once; up to 30 days: seconds from now;
+        /// beyond: seconds since 1970.
+        exptime: i64,
+        /// The value.
+        value: &'a [u8],
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// `incr` and `decr`.
+    Arithmetic {
+        /// The key.
+        key: &'a [u8],
+        /// By how much.
+        delta: u64,
+        /// `decr`, which stops at 0 (`incr` wraps at 64 bits).
+        decrement: bool,
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// `delete`.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// `touch`.
+    Touch {
+        /// The key.
+        key: &'a [u8],
+        /// As for a store.
+        exptime: i64,
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// `flush_all`.
+    FlushAll {
+        /// As an expiry time: what is older than that moment goes.
+        delay: i64,
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// `stats` and its arguments.
+    Stats {
+        /// What follows the word, split at spaces.
+        args: Args<'a>,
+    },
+    /// `version`.
+    Version,
+    /// `verbosity`.
+    Verbosity {
+        /// The level asked for.
+        level: u32,
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// `quit`: the connection ends after the answers before it.
+    Quit,
+}
+
+/// Arguments of `stats`.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a>(pub(super) Words<'a>);
+
+impl<'a> Iterator for Args<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.0.next()
+    }
+}
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Unknown command or wrong number of words.
+    Unknown,
+    /// A word that is no number where one must be, a key too long or with
+    /// control characters, a negative length.
+    BadFormat,
+    /// `delete` with a third word that is neither 0 nor `noreply`.
+    DeleteUsage,
+    /// An expiry time that is no number.
+    BadExptime,
+    /// A delta that is no number.
+    BadDelta,
+    /// The value exceeds [`Limits::max_value`]; it is swallowed.
+    TooLarge,
+    /// The value is not followed by CR LF.
+    BadChunk,
+    /// `shutdown`.
+    ShutdownRefused,
+    /// A line beyond its limit; the connection must end.
+    LineTooLong,
+    /// A request of another protocol (HTTP); the connection must end.
+    ForeignProtocol,
+    /// A first byte of the binary dialect; the connection must end.
+    BinaryDialect,
+}
+
+impl Fault {
+    /// The reply, CR LF included. Empty where memcached closes without a word.
+    pub fn reply(self) -> &'static [u8] {
+        match self {
+            Fault::Unknown => b"ERROR\r\n",
+            Fault::BadFormat => b"CLIENT_ERROR bad command line format\r\n",
+            Fault::DeleteUsage => {
+                b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
+            }
+            Fault::BadExptime => b"CLIENT_ERROR invalid exptime argument\r\n",
+            Fault::BadDelta => b"CLIENT_ERROR invalid numeric delta argument\r\n",
+            Fault::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
+            Fault::BadChunk => b"CLIENT_ERROR bad data chunk\r\n",
+            Fault::ShutdownRefused => b"ERROR: shutdown not enabled\r\n",
+            Fault::LineTooLong | Fault::ForeignProtocol | Fault::BinaryDialect => b"",
+        }
+    }
+
+    /// Whether the connection must end: the stream cannot be followed further.
+    pub fn closes(self) -> bool {
+        matches!(
+            self,
+            Fault::LineTooLong | Fault::ForeignProtocol | Fault::BinaryDialect
+        )
+    }
+}
+
+/// What the start of the buffer holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Parsed<'a> {
+    /// At least so many more bytes (never 0) are needed.
+    NeedMore(usize),
+    /// A request; drop `consumed` bytes after it was carried out.
+    Request {
+        /// The request.
+        request: Request<'a>,
+        /// Its length in the buffer.
+        consumed: usize,
+    },
+    /// A refusal; answer [`Fault::reply`] unless `silent`, drop `consumed`
+    /// bytes, and go on unless [`Fault::closes`].
+    Refused {
+        /// Why.
+        fault: Fault,
+        /// The client asked for no reply.
+        silent: bool,
+        /// The key, where the refusal is [`Fault::TooLarge`].
+        key: Option<&'a [u8]>,
+        /// Bytes to drop.
+        consumed: usize,
+    },
+    /// Bytes of a refused value: drop them and parse on.
+    Swallow {
+        /// Bytes to drop, never 0.
+        consumed: usize,
+    },
+}
+
+/// Parser of one connection.
+#[derive(Debug)]
+pub struct Parser {
+    limits: Limits,
+    /// Bytes of a refused value still to come.
+    swallow: usize,
+    /// Bytes at the start of the buffer known to hold no LF.
+    scanned: usize,
+}
+
+impl Parser {
+    /// A parser at the start of a connection.
+    pub fn new(limits: Limits) -> Self {
+        Parser {
+            limits,
+            swallow: 0,
+            scanned: 0,
+        }
+    }
+
+    /// Looks at `buf`, the unread bytes of the connection. After anything but
+    /// [`Parsed::NeedMore`], the next call must be given the buffer without
+    /// the consumed bytes.
+    #[inline]
+    pub fn parse<'a>(&mut self, buf: &'a [u8]) -> Parsed<'a> {
+        if self.swallow > 0 {
+            return self.swallow(buf);
+        }
+        if buf.first() == Some(&0x80) {
+            return fatal(Fault::BinaryDialect, buf.len());
+        }
+        let unseen = buf.get(self.scanned..).unwrap_or_default();
+        let Some(at) = memchr::memchr(b'\n', unseen) else {
+            return self.unfinished_line(buf);
+        };
+        let end = self.scanned + at;
+        self.scanned = 0;
+        let line = buf.get(..end).unwrap_or_default();
+        if end > MAX_SHORT_LINE && !self.long_line_allowed(line) {
+            return fatal(Fault::LineTooLong, end + 1);
+        }
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        match parse_line(line) {
+            Line::Request(request) => Parsed::Request {
+                request,
+                consumed: end + 1,
+            },
+            Line::Store(store) => self.value(store, buf, end + 1),
+            Line::Refused(fault, silent) => Parsed::Refused {
+                fault,
+                silent,
+                key: None,
+                consumed: end + 1,
+            },
+        }
+    }
+
+    fn swallow<'a>(&mut self, buf: &'a [u8]) -> Parsed<'a> {
+        let consumed = self.swallow.min(buf.len());
+        if consumed == 0 {
+            return Parsed::NeedMore(self.swallow);
+        }
+        self.swallow -= consumed;
+        Parsed::Swallow { consumed }
+    }
+
+    /// No LF yet.
+    fn unfinished_line<'a>(&mut self, buf: &'a [u8]) -> Parsed<'a> {
+        if buf.len() > MAX_SHORT_LINE && !self.long_line_allowed(buf) {
+            return fatal(Fault::LineTooLong, buf.len());
+        }
+        self.scanned = buf.len();
+        Parsed::NeedMore(1)
+    }
+
+    /// Whether a line of more than [`MAX_SHORT_LINE`] bytes, of which `line`
+    /// is at least the start, may go on.
+    fn long_line_allowed(&self, line: &[u8]) -> bool {
+        let spaces = line.iter().take_while(|&&b| b == b' ').count();
+        if spaces > MAX_LEADING_SPACES || line.len() > self.limits.max_line {
+            return false;
+        }
+        matches!(
+            Words::new(line).next(),
+            Some(b"get" | b"gets" | b"gat" | b"gats")
+        )
+    }
+
+    /// The block that follows a storage command.
+    fn value<'a>(&mut self, store: StoreLine<'a>, buf: &'a [u8], line: usize) -> Parsed<'a> {
+        if store.length > self.limits.max_value {
+            self.swallow = store.length + 2;
+            return Parsed::Refused {
+                fault: Fault::TooLarge,
+                silent: store.noreply,
+                key: Some(store.key),
+                consumed: line,
+            };
+        }
+        // No overflow: the length is below 2^31, a line below its limit.
+        let consumed = line + store.length + 2;
+        let Some(block) = buf.get(line..consumed) else {
+            return Parsed::NeedMore(consumed - buf.len());
+        };
+        let Some(value) = block.strip_suffix(b"\r\n") else {
+            return Parsed::Refused {
+                fault: Fault::BadChunk,
+                silent: store.noreply,
+                key: None,
+                consumed,
+            };
+        };
+        Parsed::Request {
+            request: Request::Store {
+                verb: store.verb,
+                key: store.key,
+                flags: store.flags,
+                exptime: store.exptime,
+                value,
+                noreply: store.noreply,
+            },
+            consumed,
+        }
+    }
+}
+
+fn fatal<'a>(fault: Fault, consumed: usize) -> Parsed<'a> {
+    Parsed::Refused {
+        fault,
+        silent: false,
+        key: None,
+        consumed,
+    }
+}

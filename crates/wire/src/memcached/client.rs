@@ -1,0 +1,245 @@
+//! Client half of the ASCII dialect: request writers, and a resumable reply
+//! parser over a buffer. The writers trust their caller: keys are taken as
+//! they are.
+
+use super::ascii::StoreVerb;
+use super::number::unsigned;
+use super::tokens::Words;
+
+/// Longest line of a reply; a server that sends more is not followed.
+const MAX_LINE: usize = 64 << 10;
+
+/// One line of an answer, with the value where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// A row of a get; further rows or [`Reply::End`] follow.
+    Value {
+        /// Its key.
+        key: &'a [u8],
+        /// The client's 32 bits.
+        flags: u32,
+        /// The value.
+        data: &'a [u8],
+        /// The version, for `gets` and `gats`.
+        cas: Option<u64>,
+    },
+    /// The end of a get or of `stats`.
+    End,
+    /// `STORED`.
+    Stored,
+    /// `NOT_STORED`.
+    NotStored,
+    /// `EXISTS`.
+    Exists,
+    /// `NOT_FOUND`.
+    NotFound,
+    /// `DELETED`.
+    Deleted,
+    /// `TOUCHED`.
+    Touched,
+    /// `OK`.
+    Ok,
+    /// `RESET`.
+    Reset,
+    /// The new value after `incr` or `decr`.
+    Number(u64),
+    /// `VERSION` and its text.
+    Version(&'a [u8]),
+    /// A line of `stats`.
+    Stat {
+        /// Name of the figure.
+        name: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+    },
+    /// `ERROR`, `CLIENT_ERROR ...` or `SERVER_ERROR ...`, the whole line.
+    Error(&'a [u8]),
+}
+
+/// Outcome of [`parse_reply`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer<'a> {
+    /// At least so many more bytes are needed.
+    NeedMore(usize),
+    /// A reply and its length in the buffer.
+    Reply(Reply<'a>, usize),
+    /// No reply of this protocol.
+    Malformed,
+}
+
+/// Parses the reply at the start of `buf`. `max_value` bounds the value that
+/// is waited for.
+pub fn parse_reply(buf: &[u8], max_value: usize) -> Answer<'_> {
+    let Some(end) = memchr::memchr(b'\n', buf) else {
+        if buf.len() > MAX_LINE {
+            return Answer::Malformed;
+        }
+        return Answer::NeedMore(1);
+    };
+    let line = buf.get(..end).unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let used = end + 1;
+    let mut words = Words::new(line);
+    let Some(first) = words.next() else {
+        return Answer::Malformed;
+    };
+    let reply = match first {
+        b"VALUE" => return value(words, buf, used, max_value),
+        b"END" => Reply::End,
+        b"STORED" => Reply::Stored,
+        b"NOT_STORED" => Reply::NotStored,
+        b"EXISTS" => Reply::Exists,
+        b"NOT_FOUND" => Reply::NotFound,
+        b"DELETED" => Reply::Deleted,
+        b"TOUCHED" => Reply::Touched,
+        b"OK" => Reply::Ok,
+        b"RESET" => Reply::Reset,
+        b"VERSION" => Reply::Version(words.rest().trim_ascii_start()),
+        b"STAT" => {
+            let name = words.next().unwrap_or_default();
+            let value = words.rest();
+            let value = value.strip_prefix(b" ").unwrap_or(value);
+            Reply::Stat { name, value }
+        }
+        b"ERROR" | b"ERROR:" | b"CLIENT_ERROR" | b"SERVER_ERROR" => Reply::Error(line),
+        // memcached pads a number that became shorter with spaces.
+        digits => match unsigned(digits) {
+            Some(n) => Reply::Number(n),
+            None => return Answer::Malformed,
+        },
+    };
+    Answer::Reply(reply, used)
+}
+
+fn value<'a>(mut words: Words<'a>, buf: &'a [u8], line: usize, max_value: usize) -> Answer<'a> {
+    let (Some(key), Some(flags), Some(length)) = (words.next(), words.next(), words.next()) else {
+        return Answer::Malformed;
+    };
+    let flags = unsigned(flags).and_then(|n| u32::try_from(n).ok());
+    let length = unsigned(length).and_then(|n| usize::try_from(n).ok());
+    let (Some(flags), Some(length)) = (flags, length) else {
+        return Answer::Malformed;
+    };
+    let cas = match words.next() {
+        None => None,
+        Some(word) => match unsigned(word) {
+            None => return Answer::Malformed,
+            some => some,
+        },
+    };
+    if length > max_value {
+        return Answer::Malformed;
+    }
+    let used = line + length + 2;
+    let Some(block) = buf.get(line..used) else {
+        return Answer::NeedMore(used - buf.len());
+    };
+    let Some(data) = block.strip_suffix(b"\r\n") else {
+        return Answer::Malformed;
+    };
+    let reply = Reply::Value {
+        key,
+        flags,
+        data,
+        cas,
+    };
+    Answer::Reply(reply, used)
+}
+
+/// Appends `get` or `gets` of `keys`.
+pub fn get<'k>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = &'k [u8]>, cas: bool) {
+    out.extend_from_slice(if cas { b"gets" } else { b"get" });
+    finish_keys(out, keys);
+}
+
+/// Appends `gat` or `gats` of `keys` with a new expiry time.
+pub fn gat<'k>(
+    out: &mut Vec<u8>,
+    exptime: i64,
+    keys: impl IntoIterator<Item = &'k [u8]>,
+    cas: bool,
+) {
+    out.extend_from_slice(if cas { b"gats " } else { b"gat " });
+    out.extend_from_slice(itoa::Buffer::new().format(exptime).as_bytes());
+    finish_keys(out, keys);
+}
+
+fn finish_keys<'k>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = &'k [u8]>) {
+    for key in keys {
+        out.push(b' ');
+        out.extend_from_slice(key);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a storage command with its value.
+pub fn store(
+    out: &mut Vec<u8>,
+    verb: StoreVerb,
+    key: &[u8],
+    flags: u32,
+    exptime: i64,
+    value: &[u8],
+    noreply: bool,
+) {
+    let name: &[u8] = match verb {
+        StoreVerb::Set => b"set ",
+        StoreVerb::Add => b"add ",
+        StoreVerb::Replace => b"replace ",
+        StoreVerb::Append => b"append ",
+        StoreVerb::Prepend => b"prepend ",
+        StoreVerb::Cas(_) => b"cas ",
+    };
+    let mut digits = itoa::Buffer::new();
+    out.extend_from_slice(name);
+    out.extend_from_slice(key);
+    out.push(b' ');
+    out.extend_from_slice(digits.format(flags).as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(digits.format(exptime).as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(digits.format(value.len()).as_bytes());
+    if let StoreVerb::Cas(version) = verb {
+        out.push(b' ');
+        out.extend_from_slice(digits.format(version).as_bytes());
+    }
+    finish(out, noreply);
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends `incr`, or `decr` where `decrement`.
+pub fn arithmetic(out: &mut Vec<u8>, key: &[u8], delta: u64, decrement: bool, noreply: bool) {
+    out.extend_from_slice(if decrement { b"decr " } else { b"incr " });
+    out.extend_from_slice(key);
+    out.push(b' ');
+    out.extend_from_slice(itoa::Buffer::new().format(delta).as_bytes());
+    finish(out, noreply);
+}
+
+/// Appends `delete`.
+pub fn delete(out: &mut Vec<u8>, key: &[u8], noreply: bool) {
+    out.extend_from_slice(b"delete ");
+    out.extend_from_slice(key);
+    finish(out, noreply);
+}
+
+/// Appends `touch`.
+pub fn touch(out: &mut Vec<u8>, key: &[u8], exptime: i64, noreply: bool) {
+    out.extend_from_slice(b"touch ");
+    out.extend_from_slice(key);
+    out.push(b' ');
+    out.extend_from_slice(itoa::Buffer::new().format(exptime).as_bytes());
+    finish(out, noreply);
+}
+
+/// Appends `flush_all`.
+pub fn flush_all(out: &mut Vec<u8>, delay: i64, noreply: bool) {
+    out.extend_from_slice(b"flush_all ");
+    out.extend_from_slice(itoa::Buffer::new().format(delay).as_bytes());
+    finish(out, noreply);
+}
+
+fn finish(out: &mut Vec<u8>, noreply: bool) {
+    out.extend_from_slice(if noreply { b" noreply\r\n" } else { b"\r\n" });
+}

@@ -1,0 +1,69 @@
+//! Numbers as memcached reads them: C's `strtol` family, then the end of the
+//! word or white space. A number out of range is refused, where memcached
+//! 1.6.18 cuts it to 32 bits (a value length of 4294967297 is one byte to it).
+
+/// Skips what `strtol` accepts before the digits and returns sign and rest.
+fn sign(word: &[u8]) -> (bool, &[u8]) {
+    match word.split_first() {
+        Some((b'-', rest)) => (true, rest),
+        Some((b'+', rest)) => (false, rest),
+        _ => (false, word),
+    }
+}
+
+/// An unsigned number of up to 64 bits without a minus sign.
+pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
+    let (negative, digits) = sign(word);
+    if negative {
+        return None;
+    }
+    magnitude(digits)
+}
+
+/// A signed number of 64 bits.
+pub(super) fn signed(word: &[u8]) -> Option<i64> {
+    let (negative, digits) = sign(word);
+    let n = magnitude(digits)?;
+    if negative {
+        0i64.checked_sub_unsigned(n)
+    } else {
+        i64::try_from(n).ok()
+    }
+}
+
+fn magnitude(digits: &[u8]) -> Option<u64> {
+    let mut n: u64 = 0;
+    let mut any = false;
+    for &b in digits {
+        if b.is_ascii_digit() {
+            n = n.checked_mul(10)?.checked_add(u64::from(b - b'0'))?;
+            any = true;
+        } else if any && matches!(b, b'\t' | b'\r' | 0x0b | 0x0c) {
+            return Some(n);
+        } else {
+            return None;
+        }
+    }
+    any.then_some(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_strtol_reads() {
+        assert_eq!(unsigned(b"0"), Some(0));
+        assert_eq!(unsigned(b"+7"), Some(7));
+        assert_eq!(unsigned(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(unsigned(b"18446744073709551616"), None);
+        assert_eq!(unsigned(b"-1"), None);
+        assert_eq!(unsigned(b""), None);
+        assert_eq!(unsigned(b"+"), None);
+        assert_eq!(unsigned(b"1\r"), Some(1));
+        assert_eq!(unsigned(b"1x"), None);
+        assert_eq!(signed(b"-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(signed(b"-9223372036854775809"), None);
+        assert_eq!(signed(b"9223372036854775808"), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! Reply writers of the ASCII dialect. All append to the connection's output.
+
+/// `END` after the values of a get, or the lines of `stats`.
+pub const END: &[u8] = b"END\r\n";
+/// A store took place.
+pub const STORED: &[u8] = b"STORED\r\n";
+/// A condition of `add`, `replace`, `append` or `prepend` did not hold.
+pub const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
+/// `cas` found another version.
+pub const EXISTS: &[u8] = b"EXISTS\r\n";
+/// The key does not exist.
+pub const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
+/// A delete took place.
+pub const DELETED: &[u8] = b"DELETED\r\n";
+/// A touch took place.
+pub const TOUCHED: &[u8] = b"TOUCHED\r\n";
+/// `flush_all` or `verbosity` was carried out.
+pub const OK: &[u8] = b"OK\r\n";
+/// `stats reset` was carried out.
+pub const RESET: &[u8] = b"RESET\r\n";
+/// The general refusal.
+pub const ERROR: &[u8] = b"ERROR\r\n";
+/// `incr` or `decr` of a value that is no number.
+pub const NON_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+
+/// Appends `VALUE key flags length [cas]`, the value and CR LF.
+#[inline]
+pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, data: &[u8], cas: Option<u64>) {
+    let mut digits = itoa::Buffer::new();
+    out.reserve(key.len() + data.len() + 56);
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    out.push(b' ');
+    if flags == 0 {
+        out.push(b'0');
+    } else {
+        out.extend_from_slice(digits.format(flags).as_bytes());
+    }
+    out.push(b' ');
+    out.extend_from_slice(digits.format(data.len()).as_bytes());
+    if let Some(cas) = cas {
+        out.push(b' ');
+        out.extend_from_slice(digits.format(cas).as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the new value after `incr` or `decr`.
+#[inline]
+pub fn number(out: &mut Vec<u8>, n: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends `VERSION text`.
+pub fn version(out: &mut Vec<u8>, text: &str) {
+    line(out, b"VERSION ", text.as_bytes());
+}
+
+/// Appends `STAT name value`.
+pub fn stat(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    out.extend_from_slice(b"STAT ");
+    printable(out, name.as_bytes());
+    line(out, b" ", value);
+}
+
+/// Appends `STAT name number`.
+pub fn stat_number(out: &mut Vec<u8>, name: &str, value: u64) {
+    stat(out, name, itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// Appends `SERVER_ERROR text`: the server could not do it.
+pub fn server_error(out: &mut Vec<u8>, text: &str) {
+    line(out, b"SERVER_ERROR ", text.as_bytes());
+}
+
+/// Appends `CLIENT_ERROR text`: the request was wrong.
+pub fn client_error(out: &mut Vec<u8>, text: &str) {
+    line(out, b"CLIENT_ERROR ", text.as_bytes());
+}
+
+fn line(out: &mut Vec<u8>, head: &[u8], text: &[u8]) {
+    out.extend_from_slice(head);
+    printable(out, text);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A line of its own must stay one line, whatever a message quotes.
+fn printable(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend(
+        text.iter()
+            .map(|&b| if b.is_ascii_control() { b' ' } else { b }),
+    );
+}

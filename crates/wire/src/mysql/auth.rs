@@ -1,0 +1,392 @@
+//! Mathematics of the authentication plugins. [`super::login`] puts them into
+//! an exchange.
+//!
+//! * `mysql_native_password`: the server keeps SHA1(SHA1(password)); the
+//!   client answers SHA1(password) XOR SHA1(salt, SHA1(SHA1(password))).
+//! * `caching_sha2_password`: the server keeps a slow salted hash,
+//!   `$A$005$<salt of 20 bytes><43 characters of sha256-crypt>`, and in memory
+//!   SHA256(SHA256(password)) of those who logged in since (the fast path);
+//!   the client answers SHA256(password) XOR SHA256(SHA256(SHA256(password)),
+//!   salt). Where the memory does not know the user, the password itself
+//!   comes, over TLS or encrypted to the server's RSA key.
+//!
+//! All comparisons of secrets take constant time.
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
+use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::rsa::{
+    KeySize, OAEP_SHA1_MGF1SHA1, OaepPrivateDecryptingKey, OaepPublicEncryptingKey,
+    PrivateDecryptingKey, PublicEncryptingKey,
+};
+
+use super::handshake::{Salt, random_salt};
+use super::sha_crypt::{ENCODED, MAX_PASSWORD, sha256, sha256_crypt};
+
+/// An authentication plugin of this server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plugin {
+    /// `mysql_native_password`.
+    Native,
+    /// `caching_sha2_password`.
+    CachingSha2,
+}
+
+impl Plugin {
+    /// The plugin's name on the wire and in the table of users.
+    pub fn name(self) -> &'static str {
+        match self {
+            Plugin::Native => "mysql_native_password",
+            Plugin::CachingSha2 => "caching_sha2_password",
+        }
+    }
+
+    /// The plugin of a name.
+    pub fn by_name(name: &[u8]) -> Option<Plugin> {
+        [Plugin::Native, Plugin::CachingSha2]
+            .into_iter()
+            .find(|p| p.name().as_bytes() == name)
+    }
+
+    /// What the table of users keeps of `password`; empty for an empty one.
+    /// `None` if the password is longer than 256 bytes, or if random numbers
+    /// are not to be had.
+    pub fn store(self, password: &[u8]) -> Option<Vec<u8>> {
+        if password.is_empty() {
+            return Some(Vec::new());
+        }
+        if password.len() > MAX_PASSWORD {
+            return None;
+        }
+        match self {
+            Plugin::Native => Some(native_text(&native_stage2(password))),
+            Plugin::CachingSha2 => Some(sha2_store(password, &random_salt()?)),
+        }
+    }
+}
+
+/// SHA1(SHA1(password)).
+pub type NativeStage2 = [u8; 20];
+
+/// SHA256(SHA256(password)): what the fast path remembers of a user.
+pub type Sha2Stage2 = [u8; 32];
+
+fn sha1(parts: &[&[u8]]) -> [u8; 20] {
+    let mut context = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
+    for part in parts {
+        context.update(part);
+    }
+    let mut digest = [0; 20];
+    for (to, from) in digest.iter_mut().zip(context.finish().as_ref()) {
+        *to = *from;
+    }
+    digest
+}
+
+fn xor<const N: usize>(mut a: [u8; N], b: &[u8; N]) -> [u8; N] {
+    for (x, y) in a.iter_mut().zip(b) {
+        *x ^= y;
+    }
+    a
+}
+
+/// What a server with `mysql_native_password` keeps.
+pub fn native_stage2(password: &[u8]) -> NativeStage2 {
+    sha1(&[&sha1(&[password])])
+}
+
+/// `*` and 40 upper-case hexadecimal digits.
+pub fn native_text(stage2: &NativeStage2) -> Vec<u8> {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let digit = |n: u8| DIGITS.get(usize::from(n)).copied().unwrap_or_default();
+    let mut text = vec![b'*'];
+    for byte in stage2 {
+        text.extend([digit(byte >> 4), digit(byte & 15)]);
+    }
+    text
+}
+
+/// Reads [`native_text`] back.
+pub fn parse_native_text(text: &[u8]) -> Option<NativeStage2> {
+    let digits: &[u8; 40] = text.strip_prefix(b"*")?.try_into().ok()?;
+    let value = |b: u8| (b as char).to_digit(16).map(|d| d as u8);
+    let mut stage2 = [0; 20];
+    for (slot, pair) in stage2.iter_mut().zip(digits.chunks_exact(2)) {
+        let &[high, low] = pair else { return None };
+        *slot = value(high)? << 4 | value(low)?;
+    }
+    Some(stage2)
+}
+
+/// A client's answer for `mysql_native_password`; empty for no password.
+pub fn native_answer(password: &[u8], salt: &Salt) -> Vec<u8> {
+    if password.is_empty() {
+        return Vec::new();
+    }
+    let stage1 = sha1(&[password]);
+    xor(stage1, &sha1(&[salt, &sha1(&[&stage1])])).to_vec()
+}
+
+/// Whether `answer` proves the password that `stage2` was made of.
+pub fn native_verify(answer: &[u8], salt: &Salt, stage2: &NativeStage2) -> bool {
+    let Ok(answer) = <[u8; 20]>::try_from(answer) else {
+        return false;
+    };
+    let stage1 = xor(answer, &sha1(&[salt, stage2]));
+    verify_slices_are_equal(&sha1(&[&stage1]), stage2).is_ok()
+}
+
+/// What the fast path remembers of a password.
+pub fn sha2_stage2(password: &[u8]) -> Sha2Stage2 {
+    sha256(&[&sha256(&[password])])
+}
+
+/// A client's first answer for `caching_sha2_password`; empty for no password.
+pub fn sha2_answer(password: &[u8], salt: &Salt) -> Vec<u8> {
+    if password.is_empty() {
+        return Vec::new();
+    }
+    let stage1 = sha256(&[password]);
+    xor(stage1, &sha256(&[&sha256(&[&stage1]), salt])).to_vec()
+}
+
+/// Whether `answer` proves the password that `stage2` was made of.
+pub fn sha2_verify_fast(answer: &[u8], salt: &Salt, stage2: &Sha2Stage2) -> bool {
+    let Ok(answer) = <[u8; 32]>::try_from(answer) else {
+        return false;
+    };
+    let stage1 = xor(answer, &sha256(&[stage2, salt]));
+    verify_slices_are_equal(&sha256(&[&stage1]), stage2).is_ok()
+}
+
+/// Start of a stored hash: SHA-256, five thousand rounds.
+const SHA2_PREFIX: &[u8] = b"$A$005$";
+const SHA2_ROUNDS: u32 = 5000;
+
+/// The stored form of `password` under `salt`: 70 bytes.
+pub fn sha2_store(password: &[u8], salt: &Salt) -> Vec<u8> {
+    let mut stored = SHA2_PREFIX.to_vec();
+    stored.extend_from_slice(salt);
+    stored.extend_from_slice(&sha256_crypt(password, salt, SHA2_ROUNDS));
+    stored
+}
+
+/// Whether `password` is the one that `stored` was made of. Takes about as
+/// long as 10,000 hashes: milliseconds.
+pub fn sha2_verify_full(password: &[u8], stored: &[u8]) -> bool {
+    if password.len() > MAX_PASSWORD {
+        return false;
+    }
+    let Some(Stored { rounds, salt, hash }) = split_stored(stored) else {
+        return false;
+    };
+    verify_slices_are_equal(&sha256_crypt(password, salt, rounds), hash).is_ok()
+}
+
+/// Parts of a stored hash.
+struct Stored<'a> {
+    rounds: u32,
+    salt: &'a [u8],
+    hash: &'a [u8; ENCODED],
+}
+
+/// Splits a stored hash. The rounds are three hexadecimal digits that count
+/// thousands.
+fn split_stored(stored: &[u8]) -> Option<Stored<'_>> {
+    let rest = stored.strip_prefix(b"$A$")?;
+    let (rounds, rest) = rest.split_first_chunk::<3>()?;
+    let rounds = u32::from_str_radix(std::str::from_utf8(rounds).ok()?, 16).ok()?;
+    let rest = rest.strip_prefix(b"$")?;
+    let (salt, hash) = rest.split_first_chunk::<20>()?;
+    let hash: &[u8; ENCODED] = hash.try_into().ok()?;
+    (rounds > 0).then_some(Stored {
+        rounds: rounds * 1000,
+        salt,
+        hash,
+    })
+}
+
+/// The server's RSA key, to which clients without TLS encrypt passwords.
+pub struct RsaKey {
+    key: OaepPrivateDecryptingKey,
+    public_pem: String,
+}
+
+impl std::fmt::Debug for RsaKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RsaKey")
+    }
+}
+
+impl RsaKey {
+    /// Makes a new key of 2,048 bits. Takes about a tenth of a second.
+    pub fn generate() -> Option<RsaKey> {
+        RsaKey::wrap(PrivateDecryptingKey::generate(KeySize::Rsa2048).ok()?)
+    }
+
+    /// Reads a key kept as PKCS#8 (DER).
+    pub fn from_pkcs8(der: &[u8]) -> Option<RsaKey> {
+        RsaKey::wrap(PrivateDecryptingKey::from_pkcs8(der).ok()?)
+    }
+
+    fn wrap(key: PrivateDecryptingKey) -> Option<RsaKey> {
+        let der =
+            AsDer::<aws_lc_rs::encoding::PublicKeyX509Der<'_>>::as_der(&key.public_key()).ok()?;
+        let public_pem = pem(der.as_ref());
+        let key = OaepPrivateDecryptingKey::new(key).ok()?;
+        Some(RsaKey { key, public_pem })
+    }
+
+    /// The public key as PEM, as clients ask for it.
+    pub fn public_pem(&self) -> &str {
+        &self.public_pem
+    }
+
+    /// The password in a client's encrypted message.
+    pub fn decrypt_password(&self, message: &[u8], salt: &Salt) -> Option<Vec<u8>> {
+        let mut plain = vec![0; self.key.min_output_size()];
+        let plain = self
+            .key
+            .decrypt(&OAEP_SHA1_MGF1SHA1, message, &mut plain, None)
+            .ok()?;
+        let mut password = mask(plain, salt);
+        (password.pop() == Some(0)).then_some(password)
+    }
+}
+
+/// XORs `text` with the salt, repeated.
+fn mask(text: &[u8], salt: &Salt) -> Vec<u8> {
+    text.iter()
+        .zip(salt.iter().cycle())
+        .map(|(a, b)| a ^ b)
+        .collect()
+}
+
+/// A client's password, encrypted to the server's public key.
+pub fn encrypt_password(password: &[u8], salt: &Salt, public_pem: &[u8]) -> Option<Vec<u8>> {
+    let key = PublicEncryptingKey::from_der(&unpem(public_pem)?).ok()?;
+    let key = OaepPublicEncryptingKey::new(key).ok()?;
+    let mut plain = password.to_vec();
+    plain.push(0);
+    let mut message = vec![0; key.ciphertext_size()];
+    let written = key
+        .encrypt(&OAEP_SHA1_MGF1SHA1, &mask(&plain, salt), &mut message, None)
+        .ok()?
+        .len();
+    message.truncate(written);
+    Some(message)
+}
+
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// A public key as PEM: base64 in lines of 64 characters.
+fn pem(der: &[u8]) -> String {
+    let mut text = String::from("-----BEGIN PUBLIC KEY-----\n");
+    for line in der.chunks(48) {
+        for group in line.chunks(3) {
+            let word = group
+                .iter()
+                .chain([0, 0].iter())
+                .take(3)
+                .fold(0u32, |word, &b| word << 8 | u32::from(b));
+            for i in 0..4usize {
+                let index = (word >> (18 - 6 * i) & 63) as usize;
+                let filled = i <= group.len();
+                let character = if filled { BASE64.get(index) } else { None };
+                text.push(character.map_or('=', |&b| char::from(b)));
+            }
+        }
+        text.push('\n');
+    }
+    text.push_str("-----END PUBLIC KEY-----\n");
+    text
+}
+
+/// The DER bytes of a PEM text.
+fn unpem(text: &[u8]) -> Option<Vec<u8>> {
+    let mut der = Vec::new();
+    let mut word = 0u32;
+    let mut bits = 0;
+    for line in text.split(|&b| b == b'\n') {
+        if line.starts_with(b"-----") {
+            continue;
+        }
+        for &b in line.iter().filter(|&&b| b != b'\r' && b != b'=') {
+            let index = BASE64.iter().position(|&c| c == b)? as u32;
+            word = (word << 6 | index) & 0xff_ffff;
+            bits += 6;
+            if bits >= 8 {
+                bits -= 8;
+                der.push((word >> bits) as u8);
+            }
+        }
+    }
+    Some(der)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SALT: Salt = *b"abcdefghijklmnopqrst";
+
+    #[test]
+    fn native_text_is_that_of_the_password_function() {
+        // SELECT PASSWORD('password')
+        assert_eq!(
+            native_text(&native_stage2(b"password")),
+            b"*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19"
+        );
+        let stage2 = native_stage2(b"x");
+        assert_eq!(parse_native_text(&native_text(&stage2)), Some(stage2));
+        assert_eq!(parse_native_text(b"*12"), None);
+    }
+
+    #[test]
+    fn native_answers_verify_only_with_password_and_salt() {
+        let answer = native_answer(b"secret", &SALT);
+        let stage2 = native_stage2(b"secret");
+        assert!(native_verify(&answer, &SALT, &stage2));
+        assert!(!native_verify(&answer, &[7; 20], &stage2));
+        assert!(!native_verify(&answer, &SALT, &native_stage2(b"Secret")));
+        assert!(!native_verify(b"", &SALT, &stage2));
+    }
+
+    #[test]
+    fn sha2_stored_form_is_that_of_mysql() {
+        // A published hash of the password "hashcat".
+        let mut stored = b"$A$005$".to_vec();
+        stored.extend([
+            0xF9, 0xCC, 0x98, 0xCE, 0x08, 0x89, 0x29, 0x24, 0xF5, 0x0A, 0x21, 0x3B, 0x6B, 0xC5,
+            0x71, 0xA2, 0xC1, 0x17, 0x78, 0xC5,
+        ]);
+        stored.extend(b"bTy95Y99eAME1dwEkHOA1ndHGBWz.1bxSSRkuTXFGV/");
+        assert!(sha2_verify_full(b"hashcat", &stored), "{stored:?}");
+        assert!(!sha2_verify_full(b"hashcats", &stored));
+        assert!(!sha2_verify_full(b"hashcat", &stored[..69]));
+    }
+
+    #[test]
+    fn sha2_fast_path_verifies_only_with_password_and_salt() {
+        let answer = sha2_answer(b"secret", &SALT);
+        let stage2 = sha2_stage2(b"secret");
+        assert!(sha2_verify_fast(&answer, &SALT, &stage2));
+        assert!(!sha2_verify_fast(&answer, &[7; 20], &stage2));
+        assert!(!sha2_verify_fast(&answer, &SALT, &sha2_stage2(b"other")));
+        assert!(!sha2_verify_fast(&answer[..31], &SALT, &stage2));
+    }
+
+    #[test]
+    fn passwords_pass_through_rsa() {
+        let key = RsaKey::generate().expect("key");
+        assert!(key.public_pem().starts_with("-----BEGIN PUBLIC KEY-----\n"));
+        let message = encrypt_password(b"secret", &SALT, key.public_pem().as_bytes());
+        let mut message = message.expect("encrypted");
+        assert_eq!(
+            key.decrypt_password(&message, &SALT),
+            Some(b"secret".to_vec())
+        );
+        message[9] ^= 1;
+        assert_eq!(key.decrypt_password(&message, &SALT), None);
+    }
+}

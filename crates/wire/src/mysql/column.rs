@@ -1,0 +1,307 @@
+//! Metadata of results: how a column type is announced to clients.
+//!
+//! One table, [`describe`], says type code, collation, length, flags and
+//! decimals of every kind, as MySQL 8 announces them: lengths are display
+//! widths; those of texts are bytes in the character set of results; all
+//! sizes of blob and text share a code; ENUM and SET are strings with a flag.
+
+use porpoise_types::collation::Charset;
+use porpoise_types::column_type::NOT_FIXED_DECIMALS;
+use porpoise_types::{Collation, ColumnType, Kind};
+
+use super::capability::type_code;
+use super::cursor::put_bytes;
+use super::frame;
+
+/// Flags of a column.
+pub mod flag {
+    /// NULL does not occur.
+    pub const NOT_NULL: u16 = 1;
+    /// Part of the primary key.
+    pub const PRI_KEY: u16 = 2;
+    /// A unique key of one column.
+    pub const UNIQUE_KEY: u16 = 4;
+    /// First column of a key that is not unique.
+    pub const MULTIPLE_KEY: u16 = 8;
+    /// A blob or text.
+    pub const BLOB: u16 = 16;
+    /// Unsigned.
+    pub const UNSIGNED: u16 = 32;
+    /// Filled with zeros to its width.
+    pub const ZEROFILL: u16 = 64;
+    /// Compared as bytes.
+    pub const BINARY: u16 = 128;
+    /// An ENUM.
+    pub const ENUM: u16 = 256;
+    /// AUTO_INCREMENT.
+    pub const AUTO_INCREMENT: u16 = 512;
+    /// A TIMESTAMP that sets itself.
+    pub const TIMESTAMP: u16 = 1024;
+    /// A SET.
+    pub const SET: u16 = 2048;
+    /// Without a default value.
+    pub const NO_DEFAULT_VALUE: u16 = 4096;
+    /// Set at each update.
+    pub const ON_UPDATE_NOW: u16 = 8192;
+    /// Part of some key.
+    pub const PART_KEY: u16 = 16384;
+}
+
+/// How a type is announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// A code of [`type_code`].
+    pub code: u8,
+    /// Id of the collation; 63 for everything that is not text.
+    pub collation: u16,
+    /// Greatest length of the value's text, in bytes.
+    pub length: u32,
+    /// Flags that follow from the type, of [`flag`].
+    pub flags: u16,
+    /// Decimals; 31: not fixed.
+    pub decimals: u8,
+}
+
+/// A column of a result.
+#[derive(Clone, Copy, Debug)]
+pub struct ColumnDefinition<'a> {
+    /// Database.
+    pub schema: &'a [u8],
+    /// Table or its alias.
+    pub table: &'a [u8],
+    /// Table.
+    pub org_table: &'a [u8],
+    /// Column or its alias.
+    pub name: &'a [u8],
+    /// Column.
+    pub org_name: &'a [u8],
+    /// Type.
+    pub ty: &'a ColumnType,
+    /// Flags beside those of the type, of [`flag`].
+    pub flags: u16,
+}
+
+/// The code of a type; rows in binary form follow it.
+pub fn code_of(ty: &ColumnType) -> u8 {
+    use type_code as t;
+    match ty.kind {
+        Kind::TinyInt => t::TINY,
+        Kind::SmallInt => t::SHORT,
+        Kind::MediumInt => t::INT24,
+        Kind::Int => t::LONG,
+        Kind::BigInt => t::LONGLONG,
+        Kind::Float => t::FLOAT,
+        Kind::Double => t::DOUBLE,
+        Kind::Decimal => t::NEWDECIMAL,
+        Kind::Bit => t::BIT,
+        Kind::Year => t::YEAR,
+        Kind::Date => t::DATE,
+        Kind::DateTime => t::DATETIME,
+        Kind::Timestamp => t::TIMESTAMP,
+        Kind::Time => t::TIME,
+        Kind::VarChar | Kind::VarBinary => t::VAR_STRING,
+        Kind::Char | Kind::Binary | Kind::Enum | Kind::Set => t::STRING,
+        Kind::Json => t::JSON,
+        Kind::Null => t::NULL,
+        Kind::TinyText
+        | Kind::Text
+        | Kind::MediumText
+        | Kind::LongText
+        | Kind::TinyBlob
+        | Kind::Blob
+        | Kind::MediumBlob
+        | Kind::LongBlob => t::BLOB,
+    }
+}
+
+/// How `ty` is announced where texts are sent in the character set of
+/// `results` (`None`: each in its own).
+pub fn describe(ty: &ColumnType, results: Option<Collation>) -> Description {
+    let code = code_of(ty);
+    let (length, decimals) = extent(ty);
+    let mut flags = 0;
+    if ty.is_numeric() && ty.unsigned {
+        flags |= flag::UNSIGNED;
+    }
+    if ty.is_numeric() && ty.zerofill {
+        flags |= flag::ZEROFILL;
+    }
+    flags |= match ty.kind {
+        Kind::Bit => flag::UNSIGNED,
+        Kind::Year => flag::UNSIGNED | flag::ZEROFILL,
+        Kind::Date | Kind::DateTime | Kind::Timestamp | Kind::Time | Kind::Null => flag::BINARY,
+        Kind::Binary | Kind::VarBinary => flag::BINARY,
+        Kind::Enum => flag::ENUM,
+        Kind::Set => flag::SET,
+        Kind::Json => flag::BLOB | flag::BINARY,
+        _ if code == type_code::BLOB => flag::BLOB,
+        _ => 0,
+    };
+    let text = is_text(ty);
+    if text && is_binary_order(ty.collation) || code == type_code::BLOB && !text {
+        flags |= flag::BINARY;
+    }
+    let (collation, length) = if text {
+        let shown = results.unwrap_or(ty.collation);
+        let own = ty.collation.charset();
+        let characters = length / if ty.is_blob() { 1 } else { own.max_len() };
+        let length = if results.is_none() {
+            length
+        } else {
+            characters.saturating_mul(shown.charset().max_len())
+        };
+        (shown.0, length)
+    } else {
+        (Collation::BINARY.0, length)
+    };
+    Description {
+        code,
+        collation,
+        length,
+        flags,
+        decimals,
+    }
+}
+
+/// Whether values are texts of a character set.
+fn is_text(ty: &ColumnType) -> bool {
+    let kind = matches!(
+        ty.kind,
+        Kind::Char
+            | Kind::VarChar
+            | Kind::TinyText
+            | Kind::Text
+            | Kind::MediumText
+            | Kind::LongText
+            | Kind::Enum
+            | Kind::Set
+    );
+    kind && ty.collation.charset() != Charset::Binary
+}
+
+fn is_binary_order(collation: Collation) -> bool {
+    collation == Collation::bin_for(collation.charset()) || collation.name().ends_with("_bin")
+}
+
+/// Greatest length in bytes (texts: in their own character set) and decimals.
+fn extent(ty: &ColumnType) -> (u32, u8) {
+    let signed = u32::from(!ty.unsigned);
+    let fraction = |width: u32| {
+        let fsp = ty.decimals.min(6);
+        (width + u32::from(fsp) + u32::from(fsp > 0), fsp)
+    };
+    // A declared display width is what is announced.
+    let width = |width: u32| (if ty.length > 0 { ty.length } else { width }, 0);
+    match ty.kind {
+        Kind::TinyInt => width(3 + signed),
+        Kind::SmallInt => width(5 + signed),
+        Kind::MediumInt => width(8 + signed),
+        Kind::Int => width(10 + signed),
+        Kind::BigInt => width(20),
+        Kind::Year => (4, 0),
+        Kind::Float | Kind::Double => {
+            let natural = if ty.kind == Kind::Float { 12 } else { 22 };
+            let fixed = ty.decimals < NOT_FIXED_DECIMALS && ty.length > 0;
+            let length = if fixed { ty.length } else { natural };
+            (length, ty.decimals.min(NOT_FIXED_DECIMALS))
+        }
+        Kind::Decimal => {
+            let point = u32::from(ty.decimals > 0);
+            (ty.length + point + signed, ty.decimals)
+        }
+        Kind::Bit => (ty.length, 0),
+        Kind::Date => (10, 0),
+        Kind::DateTime | Kind::Timestamp => fraction(19),
+        Kind::Time => fraction(10),
+        Kind::Enum => (members(ty, |all| all.max().unwrap_or(0)), 0),
+        Kind::Set => {
+            let commas = u32::try_from(ty.members.len().saturating_sub(1)).unwrap_or(0);
+            (
+                members(ty, |all| all.sum::<u32>())
+                    .saturating_add(commas * ty.collation.charset().max_len()),
+                0,
+            )
+        }
+        Kind::Null => (0, 0),
+        _ => (ty.max_bytes(), 0),
+    }
+}
+
+/// Lengths of a type's members, in bytes as their characters may take.
+fn members(ty: &ColumnType, fold: impl Fn(&mut dyn Iterator<Item = u32>) -> u32) -> u32 {
+    let charset = ty.collation.charset();
+    let mut lengths = ty
+        .members
+        .iter()
+        .map(|m| charset.char_count(m) as u32 * charset.max_len());
+    fold(&mut lengths)
+}
+
+/// Appends a column definition.
+pub fn write_column(
+    out: &mut Vec<u8>,
+    sequence: &mut u8,
+    column: &ColumnDefinition<'_>,
+    results: Option<Collation>,
+) {
+    let begun = frame::begin(out);
+    put_column(out, column, &describe(column.ty, results));
+    frame::finish(out, begun, sequence);
+}
+
+/// Appends a column definition as COM_FIELD_LIST is answered: with the
+/// default value's text, or NULL.
+pub fn write_listed_column(
+    out: &mut Vec<u8>,
+    sequence: &mut u8,
+    column: &ColumnDefinition<'_>,
+    results: Option<Collation>,
+    default: Option<&[u8]>,
+) {
+    let begun = frame::begin(out);
+    put_column(out, column, &describe(column.ty, results));
+    match default {
+        Some(text) => put_bytes(out, text),
+        None => out.push(0xfb),
+    }
+    frame::finish(out, begun, sequence);
+}
+
+/// Appends the definition of a parameter, of which nothing is known.
+pub fn write_param(out: &mut Vec<u8>, sequence: &mut u8) {
+    let nothing = ColumnType::null();
+    let column = ColumnDefinition {
+        schema: b"",
+        table: b"",
+        org_table: b"",
+        name: b"?",
+        org_name: b"",
+        ty: &nothing,
+        flags: 0,
+    };
+    let unknown = Description {
+        code: type_code::VAR_STRING,
+        collation: Collation::BINARY.0,
+        length: 0,
+        flags: flag::BINARY,
+        decimals: 0,
+    };
+    let begun = frame::begin(out);
+    put_column(out, &column, &unknown);
+    frame::finish(out, begun, sequence);
+}
+
+fn put_column(out: &mut Vec<u8>, column: &ColumnDefinition<'_>, as_: &Description) {
+    put_bytes(out, b"def");
+    put_bytes(out, column.schema);
+    put_bytes(out, column.table);
+    put_bytes(out, column.org_table);
+    put_bytes(out, column.name);
+    put_bytes(out, column.org_name);
+    out.push(0x0c);
+    out.extend_from_slice(&as_.collation.to_le_bytes());
+    out.extend_from_slice(&as_.length.to_le_bytes());
+    out.push(as_.code);
+    out.extend_from_slice(&(column.flags | as_.flags).to_le_bytes());
+    out.extend_from_slice(&[as_.decimals, 0, 0]);
+}

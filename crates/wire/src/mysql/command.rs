@@ -1,0 +1,216 @@
+//! Commands of the command phase: the first byte of a packet's payload says
+//! which, the rest is its own.
+
+use super::capability::Capabilities;
+use super::cursor::Cursor;
+use super::error::ProtocolError;
+use super::handshake::{ChangeUser, parse_change_user};
+use super::params::{self, QueryAttributes};
+
+/// Command bytes.
+pub mod code {
+    /// End of the connection.
+    pub const QUIT: u8 = 1;
+    /// Change of the default database.
+    pub const INIT_DB: u8 = 2;
+    /// A statement as text.
+    pub const QUERY: u8 = 3;
+    /// Columns of a table.
+    pub const FIELD_LIST: u8 = 4;
+    /// A line of figures.
+    pub const STATISTICS: u8 = 9;
+    /// The list of sessions (old form of SHOW PROCESSLIST).
+    pub const PROCESS_INFO: u8 = 10;
+    /// End of another connection.
+    pub const PROCESS_KILL: u8 = 12;
+    /// Dump of debugging information.
+    pub const DEBUG: u8 = 13;
+    /// Nothing but an answer.
+    pub const PING: u8 = 14;
+    /// Change of user on the open connection.
+    pub const CHANGE_USER: u8 = 17;
+    /// Preparation of a statement.
+    pub const STMT_PREPARE: u8 = 22;
+    /// Execution of a prepared statement.
+    pub const STMT_EXECUTE: u8 = 23;
+    /// A piece of a long parameter.
+    pub const STMT_SEND_LONG_DATA: u8 = 24;
+    /// End of a prepared statement.
+    pub const STMT_CLOSE: u8 = 25;
+    /// Reset of a prepared statement: its long data and its cursor.
+    pub const STMT_RESET: u8 = 26;
+    /// A switch of the session.
+    pub const SET_OPTION: u8 = 27;
+    /// Rows of a cursor.
+    pub const STMT_FETCH: u8 = 28;
+    /// Reset of the session without a new login.
+    pub const RESET_CONNECTION: u8 = 31;
+}
+
+/// A command, borrowed from its packet.
+#[derive(Clone, Debug)]
+pub enum Command<'a> {
+    /// End of the connection; no answer.
+    Quit,
+    /// Change of the default database.
+    InitDb(&'a [u8]),
+    /// One or several statements.
+    Query {
+        /// Their text.
+        text: &'a [u8],
+        /// Attributes sent with it.
+        attributes: QueryAttributes<'a>,
+    },
+    /// Columns of a table.
+    FieldList {
+        /// The table.
+        table: &'a [u8],
+        /// A pattern of column names; empty: all.
+        wildcard: &'a [u8],
+    },
+    /// A line of figures.
+    Statistics,
+    /// The list of sessions.
+    ProcessInfo,
+    /// End of the connection with this id.
+    ProcessKill(u32),
+    /// Dump of debugging information.
+    Debug,
+    /// Nothing but an answer.
+    Ping,
+    /// Change of user.
+    ChangeUser(ChangeUser<'a>),
+    /// Preparation of a statement.
+    StmtPrepare(&'a [u8]),
+    /// Execution of a prepared statement.
+    StmtExecute(StmtExecute<'a>),
+    /// A piece of a long parameter; no answer.
+    StmtSendLongData {
+        /// The statement.
+        id: u32,
+        /// Number of the parameter, from 0.
+        param: u16,
+        /// The piece.
+        data: &'a [u8],
+    },
+    /// End of a prepared statement; no answer.
+    StmtClose(u32),
+    /// Reset of a prepared statement.
+    StmtReset(u32),
+    /// Rows of a cursor.
+    StmtFetch {
+        /// The statement.
+        id: u32,
+        /// How many rows.
+        rows: u32,
+    },
+    /// Multi-statements on (`true`) or off.
+    SetMultiStatements(bool),
+    /// Reset of the session.
+    ResetConnection,
+}
+
+/// Head of an execution; [`params::parse_execute`] reads its body, for which
+/// the statement's number of parameters must be known.
+#[derive(Clone, Copy, Debug)]
+pub struct StmtExecute<'a> {
+    /// The statement.
+    pub id: u32,
+    /// Flags: 1 read-only cursor, 8 the number of parameters is stated.
+    pub flags: u8,
+    /// What follows the head.
+    pub body: &'a [u8],
+}
+
+impl StmtExecute<'_> {
+    /// A cursor is wanted (read-only, the only kind there is).
+    pub fn wants_cursor(&self) -> bool {
+        self.flags & 1 != 0
+    }
+}
+
+/// Parses a command under the connection's capabilities.
+///
+/// # Errors
+/// [`ProtocolError::UnknownCommand`] and [`ProtocolError::Malformed`]; the
+/// connection goes on after either.
+#[inline]
+pub fn parse(payload: &[u8], caps: Capabilities) -> Result<Command<'_>, ProtocolError> {
+    let Some((&code, body)) = payload.split_first() else {
+        return Err(ProtocolError::Malformed("empty packet"));
+    };
+    match code {
+        code::QUERY => {
+            let (text, attributes) = params::parse_query(body, caps)
+                .ok_or(ProtocolError::Malformed("query attributes"))?;
+            Ok(Command::Query { text, attributes })
+        }
+        code::STMT_EXECUTE => execute(body).ok_or(ProtocolError::Malformed("statement execution")),
+        _ => rare(code, body, caps),
+    }
+}
+
+fn execute(body: &[u8]) -> Option<Command<'_>> {
+    let mut cursor = Cursor::new(body);
+    let id = cursor.u32()?;
+    let flags = cursor.u8()?;
+    // The number of iterations is always 1 and means nothing.
+    cursor.u32()?;
+    Some(Command::StmtExecute(StmtExecute {
+        id,
+        flags,
+        body: cursor.rest(),
+    }))
+}
+
+fn rare(code: u8, body: &[u8], caps: Capabilities) -> Result<Command<'_>, ProtocolError> {
+    let mut cursor = Cursor::new(body);
+    let number = |what| {
+        Cursor::new(body)
+            .u32()
+            .ok_or(ProtocolError::Malformed(what))
+    };
+    Ok(match code {
+        code::QUIT => Command::Quit,
+        code::INIT_DB => Command::InitDb(body),
+        code::FIELD_LIST => Command::FieldList {
+            table: cursor.nul_or_end(),
+            wildcard: cursor.rest(),
+        },
+        code::STATISTICS => Command::Statistics,
+        code::PROCESS_INFO => Command::ProcessInfo,
+        code::PROCESS_KILL => Command::ProcessKill(number("connection id")?),
+        code::DEBUG => Command::Debug,
+        code::PING => Command::Ping,
+        code::CHANGE_USER => Command::ChangeUser(
+            parse_change_user(body, caps).ok_or(ProtocolError::Malformed("change of user"))?,
+        ),
+        code::STMT_PREPARE => Command::StmtPrepare(body),
+        code::STMT_SEND_LONG_DATA => {
+            let (Some(id), Some(param)) = (cursor.u32(), cursor.u16()) else {
+                return Err(ProtocolError::Malformed("long data"));
+            };
+            Command::StmtSendLongData {
+                id,
+                param,
+                data: cursor.rest(),
+            }
+        }
+        code::STMT_CLOSE => Command::StmtClose(number("statement id")?),
+        code::STMT_RESET => Command::StmtReset(number("statement id")?),
+        code::STMT_FETCH => {
+            let (Some(id), Some(rows)) = (cursor.u32(), cursor.u32()) else {
+                return Err(ProtocolError::Malformed("fetch"));
+            };
+            Command::StmtFetch { id, rows }
+        }
+        code::SET_OPTION => match cursor.u16() {
+            Some(0) => Command::SetMultiStatements(true),
+            Some(1) => Command::SetMultiStatements(false),
+            Some(_) => return Err(ProtocolError::UnknownCommand),
+            None => return Err(ProtocolError::Malformed("option")),
+        },
+        code::RESET_CONNECTION => Command::ResetConnection,
+        _ => return Err(ProtocolError::UnknownCommand),
+    })
+}

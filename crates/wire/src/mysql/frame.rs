@@ -1,0 +1,298 @@
+//! Packets: a header of three bytes of length and one of sequence number,
+//! then the payload. A payload of 2^24-1 bytes or more is split; a piece of
+//! that length is always followed by another, empty if need be.
+//!
+//! Reading works on the connection's buffer: [`PacketReader::next`] looks at
+//! the unread bytes and answers with the range of a payload in them. Pieces
+//! of a split payload are moved together inside that buffer once all have
+//! arrived; nothing is copied otherwise, and nothing is allocated here.
+//!
+//! Invariants:
+//! 1. Each header's length is added to the payload's and compared with the
+//!    limit as soon as the header is there, before its bytes are waited for.
+//! 2. Sequence numbers follow one another, from what the door expects.
+//! 3. Before login a payload over the limit is an error at once. After login
+//!    it is dropped piece by piece as it comes and reported at its end, so
+//!    that the client gets an error packet and keeps its connection.
+//!
+//! Writing appends to the connection's output: [`begin`] reserves a header,
+//! the payload is appended, [`finish`] fills the header in and, rarely,
+//! splits the payload in place.
+
+use std::ops::Range;
+
+use super::error::ProtocolError;
+
+/// Greatest length of one piece of a payload.
+pub const MAX_PIECE: usize = 0xff_ffff;
+
+/// Length of a packet's header.
+pub const HEADER: usize = 4;
+
+/// Limit of a payload before login, in bytes.
+pub const LOGIN_LIMIT: usize = 64 << 10;
+
+/// What [`PacketReader::next`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// At least so many more bytes (never 0) are needed.
+    NeedMore(usize),
+    /// A packet: its payload's place in the buffer, and how many bytes of the
+    /// buffer it took up.
+    Packet {
+        /// Place of the payload.
+        payload: Range<usize>,
+        /// Bytes to drop once the packet was dealt with.
+        consumed: usize,
+    },
+    /// Bytes of a payload over the limit: drop them and go on.
+    Skip {
+        /// Bytes to drop, never 0.
+        consumed: usize,
+    },
+    /// A payload over the limit has ended (and was dropped): answer
+    /// [`ProtocolError::TooLarge`] and go on after dropping `consumed` bytes.
+    TooLarge {
+        /// Bytes to drop, may be 0.
+        consumed: usize,
+    },
+}
+
+/// Reads packets of one direction of a connection.
+#[derive(Debug)]
+pub struct PacketReader {
+    limit: usize,
+    swallow_oversized: bool,
+    sequence: u8,
+    skipping: Option<Skipping>,
+}
+
+/// Progress through an oversized payload.
+#[derive(Debug)]
+struct Skipping {
+    /// Bytes of the present piece still to come.
+    left: usize,
+    /// Whether another piece follows the present one.
+    more: bool,
+}
+
+impl PacketReader {
+    /// A reader for the time before login: [`LOGIN_LIMIT`], and an oversized
+    /// packet is an error.
+    pub fn before_login() -> Self {
+        PacketReader {
+            limit: LOGIN_LIMIT,
+            swallow_oversized: false,
+            sequence: 0,
+            skipping: None,
+        }
+    }
+
+    /// Changes to the limit of a logged-in connection, `max_allowed_packet`.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+        self.swallow_oversized = true;
+    }
+
+    /// States the sequence number of the next packet: 0 before a command.
+    pub fn expect(&mut self, sequence: u8) {
+        self.sequence = sequence;
+    }
+
+    /// The sequence number that an answer to the last packet starts with.
+    pub fn sequence(&self) -> u8 {
+        self.sequence
+    }
+
+    /// Looks at `buf`, the unread bytes. May move bytes inside `buf` when it
+    /// answers with a packet of several pieces.
+    ///
+    /// # Errors
+    /// [`ProtocolError::OutOfOrder`]; [`ProtocolError::TooLarge`] before
+    /// login. Both are the end of the connection.
+    #[inline]
+    pub fn next(&mut self, buf: &mut [u8]) -> Result<Step, ProtocolError> {
+        if self.skipping.is_some() {
+            return self.skip(buf);
+        }
+        let Some((length, number)) = header(buf, 0) else {
+            return Ok(Step::NeedMore(HEADER - buf.len()));
+        };
+        if number != self.sequence {
+            return Err(ProtocolError::OutOfOrder);
+        }
+        if length == MAX_PIECE || length > self.limit {
+            return self.large(buf);
+        }
+        let end = HEADER + length;
+        if end > buf.len() {
+            return Ok(Step::NeedMore(end - buf.len()));
+        }
+        self.sequence = number.wrapping_add(1);
+        Ok(Step::Packet {
+            payload: HEADER..end,
+            consumed: end,
+        })
+    }
+
+    /// A payload of several pieces, or over the limit.
+    fn large(&mut self, buf: &mut [u8]) -> Result<Step, ProtocolError> {
+        let mut at = 0;
+        let mut total = 0usize;
+        let mut expected = self.sequence;
+        loop {
+            let Some((length, number)) = header(buf, at) else {
+                return Ok(Step::NeedMore(at + HEADER - buf.len()));
+            };
+            if number != expected {
+                return Err(ProtocolError::OutOfOrder);
+            }
+            expected = expected.wrapping_add(1);
+            total = total.saturating_add(length);
+            if total > self.limit {
+                if !self.swallow_oversized {
+                    return Err(ProtocolError::TooLarge);
+                }
+                self.sequence = expected;
+                self.skipping = Some(Skipping {
+                    left: length,
+                    more: length == MAX_PIECE,
+                });
+                return Ok(Step::Skip {
+                    consumed: at + HEADER,
+                });
+            }
+            let end = at + HEADER + length;
+            if end > buf.len() {
+                return Ok(Step::NeedMore(end - buf.len()));
+            }
+            at = end;
+            if length < MAX_PIECE {
+                break;
+            }
+        }
+        self.sequence = expected;
+        Ok(Step::Packet {
+            payload: HEADER..join(buf, at),
+            consumed: at,
+        })
+    }
+
+    /// Drops what has come of an oversized payload.
+    fn skip(&mut self, buf: &[u8]) -> Result<Step, ProtocolError> {
+        let Some(state) = &mut self.skipping else {
+            return Ok(Step::Skip { consumed: 0 });
+        };
+        if state.left > 0 {
+            let consumed = state.left.min(buf.len());
+            if consumed == 0 {
+                return Ok(Step::NeedMore(1));
+            }
+            state.left -= consumed;
+            return Ok(Step::Skip { consumed });
+        }
+        if !state.more {
+            self.skipping = None;
+            return Ok(Step::TooLarge { consumed: 0 });
+        }
+        let Some((length, number)) = header(buf, 0) else {
+            return Ok(Step::NeedMore(HEADER - buf.len()));
+        };
+        if number != self.sequence {
+            return Err(ProtocolError::OutOfOrder);
+        }
+        self.sequence = number.wrapping_add(1);
+        state.left = length;
+        state.more = length == MAX_PIECE;
+        Ok(Step::Skip { consumed: HEADER })
+    }
+}
+
+/// Length and sequence number of the header at `at`.
+#[inline]
+fn header(buf: &[u8], at: usize) -> Option<(usize, u8)> {
+    let [a, b, c, number] = *buf.get(at..)?.first_chunk::<HEADER>()?;
+    Some((u32::from_le_bytes([a, b, c, 0]) as usize, number))
+}
+
+/// Moves the pieces in `buf[..end]` together behind the first header; answers
+/// where the joined payload ends.
+fn join(buf: &mut [u8], end: usize) -> usize {
+    let mut read = 0;
+    let mut write = HEADER;
+    while read < end {
+        let Some((length, _)) = header(buf, read) else {
+            break;
+        };
+        let piece = read + HEADER;
+        // The write position never overtakes the piece, and the header of the
+        // next piece lies behind the bytes written.
+        buf.copy_within(piece..piece + length, write);
+        write += length;
+        read = piece + length;
+    }
+    write
+}
+
+/// Place of a packet begun in an output buffer.
+#[must_use = "a packet that was begun must be finished"]
+#[derive(Debug)]
+pub struct Begun(usize);
+
+/// Reserves a packet's header at the end of `out`.
+#[inline]
+pub fn begin(out: &mut Vec<u8>) -> Begun {
+    let at = out.len();
+    out.extend_from_slice(&[0; HEADER]);
+    Begun(at)
+}
+
+/// Fills in the header of a packet whose payload was appended after
+/// [`begin`], splits it if it is long, and advances `sequence`.
+#[inline]
+pub fn finish(out: &mut Vec<u8>, begun: Begun, sequence: &mut u8) {
+    let length = out.len().saturating_sub(begun.0 + HEADER);
+    if length >= MAX_PIECE {
+        split(out, begun.0, length, sequence);
+        return;
+    }
+    put_header(out, begun.0, length, sequence);
+}
+
+/// Takes back a packet begun and not finished.
+pub fn cancel(out: &mut Vec<u8>, begun: Begun) {
+    out.truncate(begun.0);
+}
+
+/// Appends a whole packet.
+pub fn packet(out: &mut Vec<u8>, sequence: &mut u8, payload: &[u8]) {
+    let begun = begin(out);
+    out.extend_from_slice(payload);
+    finish(out, begun, sequence);
+}
+
+#[inline]
+fn put_header(out: &mut [u8], at: usize, length: usize, sequence: &mut u8) {
+    let [a, b, c, ..] = (length as u32).to_le_bytes();
+    if let Some(slot) = out.get_mut(at..at + HEADER) {
+        slot.copy_from_slice(&[a, b, c, *sequence]);
+    }
+    *sequence = sequence.wrapping_add(1);
+}
+
+/// Puts headers between the pieces of a long payload, from the last piece
+/// backwards so that nothing is overwritten.
+#[cold]
+fn split(out: &mut Vec<u8>, at: usize, length: usize, sequence: &mut u8) {
+    let pieces = length / MAX_PIECE + 1;
+    out.resize(out.len() + (pieces - 1) * HEADER, 0);
+    for i in (1..pieces).rev() {
+        let from = at + HEADER + i * MAX_PIECE;
+        let size = (length - i * MAX_PIECE).min(MAX_PIECE);
+        out.copy_within(from..from + size, from + i * HEADER);
+    }
+    for i in 0..pieces {
+        let size = (length - i * MAX_PIECE).min(MAX_PIECE);
+        put_header(out, at + i * (HEADER + MAX_PIECE), size, sequence);
+    }
+}

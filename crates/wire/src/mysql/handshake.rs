@@ -1,0 +1,316 @@
+//! Packets of the connection phase: greeting, TLS request, login request,
+//! switch of plugin, more data, and the change of user that repeats them.
+
+use super::capability::{Capabilities, Status};
+use super::cursor::{Cursor, put_bytes};
+use super::error::ProtocolError;
+use super::frame;
+
+/// Length of the random challenge.
+pub const SALT: usize = 20;
+
+/// A login's random challenge: 20 bytes, none of them 0 (clients read it as a
+/// C string) and all of 7 bits (some read it as text).
+pub type Salt = [u8; SALT];
+
+/// A fresh challenge from the operating system's random numbers; `None` when
+/// they are not to be had, and then nobody can log in.
+pub fn random_salt() -> Option<Salt> {
+    let mut salt = [0u8; SALT];
+    aws_lc_rs::rand::fill(&mut salt).ok()?;
+    for byte in &mut salt {
+        // 1..=127 without '$', which separates the parts of a stored hash.
+        *byte &= 0x7f;
+        if matches!(*byte, 0 | b'$') {
+            *byte += 1;
+        }
+    }
+    Some(salt)
+}
+
+/// The server's first packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Greeting<'a> {
+    /// Version text, e.g. `8.0.36-porpoise`; no NUL.
+    pub server_version: &'a str,
+    /// Id of the connection.
+    pub connection_id: u32,
+    /// The challenge.
+    pub salt: &'a Salt,
+    /// What the server offers.
+    pub capabilities: Capabilities,
+    /// Default collation; its id in one byte, so 255 at most.
+    pub collation: u8,
+    /// Status bits.
+    pub status: Status,
+    /// The plugin that clients should answer for.
+    pub plugin: &'a str,
+}
+
+impl Greeting<'_> {
+    /// Appends the packet.
+    pub fn write(&self, out: &mut Vec<u8>, sequence: &mut u8) {
+        let begun = frame::begin(out);
+        out.push(10);
+        put_nul(out, self.server_version.as_bytes());
+        out.extend_from_slice(&self.connection_id.to_le_bytes());
+        let (first, second) = self.salt.split_at(8);
+        out.extend_from_slice(first);
+        out.push(0);
+        let [c0, c1, c2, c3] = self.capabilities.0.to_le_bytes();
+        out.extend_from_slice(&[c0, c1, self.collation]);
+        out.extend_from_slice(&self.status.0.to_le_bytes());
+        out.extend_from_slice(&[c2, c3, SALT as u8 + 1]);
+        out.extend_from_slice(&[0; 10]);
+        out.extend_from_slice(second);
+        out.push(0);
+        put_nul(out, self.plugin.as_bytes());
+        frame::finish(out, begun, sequence);
+    }
+}
+
+fn put_nul(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend(text.iter().copied().filter(|&b| b != 0));
+    out.push(0);
+}
+
+/// The client's first packet.
+#[derive(Clone, Debug)]
+pub enum ClientHello<'a> {
+    /// TLS is asked for: its handshake follows, then a login request.
+    Tls {
+        /// What the client offers.
+        capabilities: Capabilities,
+    },
+    /// A login request.
+    Login(LoginRequest<'a>),
+}
+
+/// A login request (`HandshakeResponse41`).
+#[derive(Clone, Debug)]
+pub struct LoginRequest<'a> {
+    /// What the client offers; what holds is this and the server's offer.
+    pub capabilities: Capabilities,
+    /// Longest packet the client takes.
+    pub max_packet: u32,
+    /// The client's collation, low byte only.
+    pub collation: u8,
+    /// User name.
+    pub user: &'a [u8],
+    /// Answer to the challenge.
+    pub auth: &'a [u8],
+    /// Default database; empty: none.
+    pub database: &'a [u8],
+    /// The plugin that made `auth`; empty: not said.
+    pub plugin: &'a [u8],
+    /// Attributes of the client program.
+    pub attributes: Attributes<'a>,
+}
+
+/// Names and values that a client tells of itself. An iterator of pairs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attributes<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut cursor = Cursor::new(self.bytes);
+        let pair = (|| Some((cursor.lenenc_bytes()?, cursor.lenenc_bytes()?)))();
+        self.bytes = cursor.rest();
+        pair
+    }
+}
+
+impl<'a> Attributes<'a> {
+    /// Pairs that the client half has encoded.
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Attributes { bytes }
+    }
+
+    /// Checks that the bytes are pairs to the end.
+    fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let mut cursor = Cursor::new(bytes);
+        while !cursor.is_empty() {
+            cursor.lenenc_bytes()?;
+            cursor.lenenc_bytes()?;
+        }
+        Some(Attributes { bytes })
+    }
+}
+
+/// Parses the client's first packet. `server` is what the greeting offered.
+///
+/// # Errors
+/// [`ProtocolError::BadHandshake`] for anything else than a TLS request or a
+/// login request of the 4.1 protocol.
+pub fn parse_hello(payload: &[u8], server: Capabilities) -> Result<ClientHello<'_>, ProtocolError> {
+    hello(payload, server).ok_or(ProtocolError::BadHandshake)
+}
+
+fn hello(payload: &[u8], server: Capabilities) -> Option<ClientHello<'_>> {
+    let mut cursor = Cursor::new(payload);
+    let offered = Capabilities(cursor.u32()?);
+    if !offered.has(Capabilities::PROTOCOL_41) {
+        return None;
+    }
+    let max_packet = cursor.u32()?;
+    let collation = cursor.u8()?;
+    cursor.take(23)?;
+    let capabilities = offered & server;
+    if cursor.is_empty() {
+        return capabilities
+            .has(Capabilities::SSL)
+            .then_some(ClientHello::Tls { capabilities });
+    }
+    let user = cursor.nul()?;
+    let auth = if offered.has(Capabilities::PLUGIN_AUTH_LENENC) {
+        cursor.lenenc_bytes()?
+    } else if offered.has(Capabilities::SECURE_CONNECTION) {
+        let length = cursor.u8()?;
+        cursor.take(usize::from(length))?
+    } else {
+        cursor.nul_or_end()
+    };
+    let database = if offered.has(Capabilities::CONNECT_WITH_DB) {
+        cursor.nul_or_end()
+    } else {
+        &[]
+    };
+    let plugin = if offered.has(Capabilities::PLUGIN_AUTH) {
+        cursor.nul_or_end()
+    } else {
+        &[]
+    };
+    let attributes = attributes(&mut cursor, offered)?;
+    // A zstd level may follow; compression is not offered, so it says nothing.
+    Some(ClientHello::Login(LoginRequest {
+        capabilities,
+        max_packet,
+        collation,
+        user,
+        auth,
+        database,
+        plugin,
+        attributes,
+    }))
+}
+
+fn attributes<'a>(cursor: &mut Cursor<'a>, offered: Capabilities) -> Option<Attributes<'a>> {
+    if !offered.has(Capabilities::CONNECT_ATTRS) || cursor.is_empty() {
+        return Some(Attributes::default());
+    }
+    Attributes::parse(cursor.lenenc_bytes()?)
+}
+
+/// A change of user on an open connection (`COM_CHANGE_USER`).
+#[derive(Clone, Debug)]
+pub struct ChangeUser<'a> {
+    /// User name.
+    pub user: &'a [u8],
+    /// Answer to the connection's challenge.
+    pub auth: &'a [u8],
+    /// Default database; empty: none.
+    pub database: &'a [u8],
+    /// Collation id; `None`: as before.
+    pub collation: Option<u16>,
+    /// The plugin that made `auth`; empty: not said.
+    pub plugin: &'a [u8],
+    /// Attributes of the client program.
+    pub attributes: Attributes<'a>,
+}
+
+/// Parses the body of `COM_CHANGE_USER` under the connection's capabilities.
+pub(super) fn parse_change_user(body: &[u8], caps: Capabilities) -> Option<ChangeUser<'_>> {
+    let mut cursor = Cursor::new(body);
+    let user = cursor.nul()?;
+    let auth = if caps.has(Capabilities::SECURE_CONNECTION) {
+        let length = cursor.u8()?;
+        cursor.take(usize::from(length))?
+    } else {
+        cursor.nul()?
+    };
+    let database = cursor.nul_or_end();
+    let collation = if cursor.is_empty() {
+        None
+    } else {
+        Some(cursor.u16()?)
+    };
+    let plugin = if caps.has(Capabilities::PLUGIN_AUTH) && !cursor.is_empty() {
+        cursor.nul_or_end()
+    } else {
+        &[]
+    };
+    let attributes = attributes(&mut cursor, caps)?;
+    Some(ChangeUser {
+        user,
+        auth,
+        database,
+        collation,
+        plugin,
+        attributes,
+    })
+}
+
+/// Appends a request to answer again, for another plugin, with a challenge.
+pub fn write_auth_switch(out: &mut Vec<u8>, sequence: &mut u8, plugin: &str, salt: &Salt) {
+    let begun = frame::begin(out);
+    out.push(0xfe);
+    put_nul(out, plugin.as_bytes());
+    out.extend_from_slice(salt);
+    out.push(0);
+    frame::finish(out, begun, sequence);
+}
+
+/// Appends a further message of a plugin to the client.
+pub fn write_auth_more(out: &mut Vec<u8>, sequence: &mut u8, data: &[u8]) {
+    let begun = frame::begin(out);
+    out.push(0x01);
+    out.extend_from_slice(data);
+    frame::finish(out, begun, sequence);
+}
+
+/// Appends a login request's fields after the fixed part; used by the client
+/// half, which fills `auth` in beforehand.
+pub(super) fn put_login(out: &mut Vec<u8>, request: &LoginRequest<'_>) {
+    put_login_head(
+        out,
+        request.capabilities,
+        request.max_packet,
+        request.collation,
+    );
+    let caps = request.capabilities;
+    put_nul(out, request.user);
+    if caps.has(Capabilities::PLUGIN_AUTH_LENENC) {
+        put_bytes(out, request.auth);
+    } else {
+        // The length byte limits what an older form can carry.
+        let auth = request.auth.get(..255).unwrap_or(request.auth);
+        out.push(auth.len() as u8);
+        out.extend_from_slice(auth);
+    }
+    if caps.has(Capabilities::CONNECT_WITH_DB) {
+        put_nul(out, request.database);
+    }
+    if caps.has(Capabilities::PLUGIN_AUTH) {
+        put_nul(out, request.plugin);
+    }
+    if caps.has(Capabilities::CONNECT_ATTRS) {
+        put_bytes(out, request.attributes.bytes);
+    }
+}
+
+/// Appends the part that a TLS request and a login request have in common.
+pub(super) fn put_login_head(
+    out: &mut Vec<u8>,
+    caps: Capabilities,
+    max_packet: u32,
+    collation: u8,
+) {
+    out.extend_from_slice(&caps.0.to_le_bytes());
+    out.extend_from_slice(&max_packet.to_le_bytes());
+    out.push(collation);
+    out.extend_from_slice(&[0; 23]);
+}

@@ -1,0 +1,202 @@
+//! The exchange that proves a user, without sockets: the door feeds in what
+//! the client sent and sends what is written.
+//!
+//! 1. The login request's answer counts if it was made for the account's
+//!    plugin; otherwise the client is asked to answer again for that one.
+//! 2. `caching_sha2_password`: a remembered user is proved by the answer to
+//!    the challenge; else the password is asked for. It is taken as it is over
+//!    a secure channel, and only encrypted otherwise.
+//! 3. An unknown user goes through the same steps with a decoy and is denied
+//!    at the end, so that names cannot be told apart by the exchange.
+
+use super::auth::{
+    Plugin, RsaKey, Sha2Stage2, native_verify, parse_native_text, sha2_stage2, sha2_verify_fast,
+    sha2_verify_full,
+};
+use super::handshake::{Salt, random_salt, write_auth_more, write_auth_switch};
+
+/// What the door does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Send what was written; give the client's next packet to [`Login::more`].
+    Wait,
+    /// The user is who they say; answer OK. The fast path should remember
+    /// this, where it is there.
+    Granted(Option<Sha2Stage2>),
+    /// Answer error 1045.
+    Denied,
+}
+
+/// What the table of users says of an account.
+#[derive(Clone, Copy, Debug)]
+pub struct Account<'a> {
+    /// Its plugin.
+    pub plugin: Plugin,
+    /// Its stored secret, as of [`Plugin::store`].
+    pub secret: &'a [u8],
+    /// What the fast path remembers of it.
+    pub remembered: Option<Sha2Stage2>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Start,
+    Switched,
+    AwaitPassword,
+    AwaitEncrypted,
+    Over,
+}
+
+/// Messages of `caching_sha2_password` to the client.
+const FAST_OK: u8 = 3;
+const FULL_AUTH: u8 = 4;
+/// And from it: the public key is wanted.
+const WANT_KEY: &[u8] = &[2];
+
+/// Stands in for the secret of an unknown user; no password has this hash.
+const DECOY: &[u8] = b"$A$005$aaaaaaaaaaaaaaaaaaaa...........................................";
+
+/// One login in progress.
+#[derive(Debug)]
+pub struct Login {
+    plugin: Plugin,
+    secret: Vec<u8>,
+    remembered: Option<Sha2Stage2>,
+    known: bool,
+    salt: Salt,
+    secure: bool,
+    state: State,
+}
+
+impl Login {
+    /// A login to `account` (`None`: no such user), over a connection that was
+    /// greeted with `salt`; `secure` where nobody can listen (TLS, a Unix
+    /// socket).
+    pub fn new(account: Option<Account<'_>>, salt: Salt, secure: bool) -> Login {
+        let known = account.is_some();
+        let account = account.unwrap_or(Account {
+            plugin: Plugin::CachingSha2,
+            secret: DECOY,
+            remembered: None,
+        });
+        Login {
+            plugin: account.plugin,
+            secret: account.secret.to_vec(),
+            remembered: account.remembered,
+            known,
+            salt,
+            secure,
+            state: State::Start,
+        }
+    }
+
+    /// Takes plugin and answer of a login request or a change of user. An
+    /// empty plugin name stands for `mysql_native_password`, as clients mean
+    /// it that know no others.
+    pub fn start(
+        &mut self,
+        plugin: &[u8],
+        answer: &[u8],
+        out: &mut Vec<u8>,
+        sequence: &mut u8,
+    ) -> Next {
+        let plugin = if plugin.is_empty() {
+            Some(Plugin::Native)
+        } else {
+            Plugin::by_name(plugin)
+        };
+        if plugin == Some(self.plugin) {
+            return self.answered(answer, out, sequence);
+        }
+        if let Some(salt) = random_salt() {
+            self.salt = salt;
+        }
+        write_auth_switch(out, sequence, self.plugin.name(), &self.salt);
+        self.state = State::Switched;
+        Next::Wait
+    }
+
+    /// Takes the client's next packet.
+    pub fn more(
+        &mut self,
+        payload: &[u8],
+        rsa: Option<&RsaKey>,
+        out: &mut Vec<u8>,
+        sequence: &mut u8,
+    ) -> Next {
+        match self.state {
+            State::Switched => self.answered(payload, out, sequence),
+            State::AwaitPassword if self.secure => match payload.split_last() {
+                Some((0, password)) => self.judge(password),
+                _ => self.over(Next::Denied),
+            },
+            State::AwaitPassword if payload == WANT_KEY => match rsa {
+                Some(rsa) => {
+                    write_auth_more(out, sequence, rsa.public_pem().as_bytes());
+                    self.state = State::AwaitEncrypted;
+                    Next::Wait
+                }
+                None => self.over(Next::Denied),
+            },
+            State::AwaitPassword | State::AwaitEncrypted => {
+                match rsa.and_then(|rsa| rsa.decrypt_password(payload, &self.salt)) {
+                    Some(password) => self.judge(&password),
+                    None => self.over(Next::Denied),
+                }
+            }
+            State::Start | State::Over => self.over(Next::Denied),
+        }
+    }
+
+    fn over(&mut self, next: Next) -> Next {
+        self.state = State::Over;
+        next
+    }
+
+    /// An answer to the challenge, made for the account's plugin.
+    fn answered(&mut self, answer: &[u8], out: &mut Vec<u8>, sequence: &mut u8) -> Next {
+        // Clients say "no password" with nothing or with one NUL.
+        let empty = matches!(answer, [] | [0]);
+        if self.secret.is_empty() || empty {
+            let granted = self.secret.is_empty() && empty && self.known;
+            return self.over(if granted {
+                Next::Granted(None)
+            } else {
+                Next::Denied
+            });
+        }
+        match self.plugin {
+            Plugin::Native => {
+                let stage2 = parse_native_text(&self.secret);
+                let proved = stage2.is_some_and(|s| native_verify(answer, &self.salt, &s));
+                self.over(if proved && self.known {
+                    Next::Granted(None)
+                } else {
+                    Next::Denied
+                })
+            }
+            Plugin::CachingSha2 => {
+                let proved = self
+                    .remembered
+                    .is_some_and(|s| sha2_verify_fast(answer, &self.salt, &s));
+                if proved && self.known {
+                    write_auth_more(out, sequence, &[FAST_OK]);
+                    return self.over(Next::Granted(None));
+                }
+                // A wrong answer may also mean that the password was changed.
+                write_auth_more(out, sequence, &[FULL_AUTH]);
+                self.state = State::AwaitPassword;
+                Next::Wait
+            }
+        }
+    }
+
+    fn judge(&mut self, password: &[u8]) -> Next {
+        let proved = sha2_verify_full(password, &self.secret);
+        self.over(if proved && self.known {
+            Next::Granted(Some(sha2_stage2(password)))
+        } else {
+            Next::Denied
+        })
+    }
+}

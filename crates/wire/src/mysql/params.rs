@@ -1,0 +1,322 @@
+//! Parameters of executions and attributes of queries: types, NULL bits and
+//! values in binary form.
+//!
+//! Invariants:
+//! 1. A claimed number of parameters is believed only as far as the packet
+//!    has NULL bits for it; nothing is reserved for it beforehand.
+//! 2. Types sent with one execution hold for the next ones of the statement.
+//! 3. A parameter that was sent as long data has no value in the packet.
+
+use porpoise_types::{Date, DateTime, Decimal, Time, ValueRef};
+
+use super::capability::{Capabilities, type_code};
+use super::command::StmtExecute;
+use super::cursor::Cursor;
+use super::error::ProtocolError;
+
+/// A parameter's value and what the client said its type was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Param<'a> {
+    /// The value; texts and binary strings alike are bytes.
+    pub value: ValueRef<'a>,
+    /// The declared type, a code of [`type_code`].
+    pub type_code: u8,
+    /// Whether the declared type is unsigned.
+    pub unsigned: bool,
+}
+
+/// Types of a statement's parameters, remembered between executions.
+#[derive(Clone, Debug, Default)]
+pub struct ParamTypes(Vec<(u8, bool)>);
+
+/// Attributes of a query: an iterator of names and values.
+#[derive(Clone, Copy, Debug)]
+pub struct QueryAttributes<'a> {
+    count: usize,
+    next: usize,
+    nulls: &'a [u8],
+    types: Cursor<'a>,
+    values: Cursor<'a>,
+}
+
+impl<'a> QueryAttributes<'a> {
+    const fn none() -> Self {
+        QueryAttributes {
+            count: 0,
+            next: 0,
+            nulls: &[],
+            types: Cursor::EMPTY,
+            values: Cursor::EMPTY,
+        }
+    }
+
+    fn step(&mut self) -> Option<(&'a [u8], Param<'a>)> {
+        let (type_code, unsigned) = read_type(&mut self.types)?;
+        let name = self.types.lenenc_bytes()?;
+        let value = if is_null(self.nulls, self.next) {
+            ValueRef::Null
+        } else {
+            read_value(&mut self.values, type_code, unsigned)?
+        };
+        self.next += 1;
+        Some((
+            name,
+            Param {
+                value,
+                type_code,
+                unsigned,
+            },
+        ))
+    }
+}
+
+impl<'a> Iterator for QueryAttributes<'a> {
+    type Item = (&'a [u8], Param<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next >= self.count {
+            return None;
+        }
+        self.step()
+    }
+}
+
+/// Splits the body of COM_QUERY into text and attributes.
+#[inline]
+pub(super) fn parse_query(body: &[u8], caps: Capabilities) -> Option<(&[u8], QueryAttributes<'_>)> {
+    if !caps.has(Capabilities::QUERY_ATTRIBUTES) {
+        return Some((body, QueryAttributes::none()));
+    }
+    let mut cursor = Cursor::new(body);
+    let count = usize::try_from(cursor.lenenc()?).ok()?;
+    // The number of sets of parameters is always 1.
+    cursor.lenenc()?;
+    if count == 0 {
+        return Some((cursor.rest(), QueryAttributes::none()));
+    }
+    let nulls = cursor.take(count.div_ceil(8))?;
+    if cursor.u8()? != 1 {
+        return None;
+    }
+    let types = cursor;
+    for _ in 0..count {
+        read_type(&mut cursor)?;
+        cursor.lenenc_bytes()?;
+    }
+    let mut attributes = QueryAttributes {
+        count,
+        next: 0,
+        nulls,
+        types,
+        values: cursor,
+    };
+    let whole = attributes;
+    for _ in 0..count {
+        attributes.step()?;
+    }
+    Some((attributes.values.rest(), whole))
+}
+
+/// Reads the parameters of an execution into `out`, which is emptied first.
+/// `params` is the statement's number of parameters; `long_data` knows which
+/// of them came as long data. Attributes beyond the parameters are checked
+/// and dropped.
+///
+/// # Errors
+/// [`ProtocolError::Malformed`] when the body does not hold what it must.
+pub fn parse_execute<'a>(
+    execute: &StmtExecute<'a>,
+    caps: Capabilities,
+    params: usize,
+    types: &mut ParamTypes,
+    long_data: impl Fn(usize) -> Option<&'a [u8]>,
+    out: &mut Vec<Param<'a>>,
+) -> Result<(), ProtocolError> {
+    out.clear();
+    parameters(execute, caps, params, types, long_data, out)
+        .ok_or(ProtocolError::Malformed("parameters of an execution"))
+}
+
+/// Empties a list of parameters for use with another packet, keeping its
+/// memory: the values in it borrow from the packet, so that the list itself
+/// cannot outlive it.
+pub fn recycle<'to>(mut params: Vec<Param<'_>>) -> Vec<Param<'to>> {
+    params.clear();
+    // The list is empty; collecting it in place changes its lifetime only.
+    params
+        .into_iter()
+        .map(|param| Param {
+            value: ValueRef::Null,
+            type_code: param.type_code,
+            unsigned: param.unsigned,
+        })
+        .collect()
+}
+
+/// Flag of an execution: a number of parameters stands in the packet even
+/// where the statement has none.
+const COUNT_AVAILABLE: u8 = 8;
+
+fn parameters<'a>(
+    execute: &StmtExecute<'a>,
+    caps: Capabilities,
+    params: usize,
+    types: &mut ParamTypes,
+    long_data: impl Fn(usize) -> Option<&'a [u8]>,
+    out: &mut Vec<Param<'a>>,
+) -> Option<()> {
+    let named = caps.has(Capabilities::QUERY_ATTRIBUTES);
+    if params == 0 && !(named && execute.flags & COUNT_AVAILABLE != 0) {
+        return Some(());
+    }
+    let mut cursor = Cursor::new(execute.body);
+    let count = if named {
+        usize::try_from(cursor.lenenc()?).ok()?
+    } else {
+        params
+    };
+    if count < params {
+        return None;
+    }
+    if count == 0 {
+        return Some(());
+    }
+    let nulls = cursor.take(count.div_ceil(8))?;
+    match cursor.u8()? {
+        0 => {}
+        1 => read_types(&mut cursor, count, named, types)?,
+        _ => return None,
+    }
+    for i in 0..count {
+        let &(type_code, unsigned) = types.0.get(i)?;
+        let value = if let Some(data) = long_data(i).filter(|_| i < params) {
+            ValueRef::Bytes(data)
+        } else if is_null(nulls, i) {
+            ValueRef::Null
+        } else {
+            read_value(&mut cursor, type_code, unsigned)?
+        };
+        if i < params {
+            out.push(Param {
+                value,
+                type_code,
+                unsigned,
+            });
+        }
+    }
+    Some(())
+}
+
+fn read_types(
+    cursor: &mut Cursor<'_>,
+    count: usize,
+    named: bool,
+    types: &mut ParamTypes,
+) -> Option<()> {
+    types.0.clear();
+    for _ in 0..count {
+        types.0.push(read_type(cursor)?);
+        if named {
+            cursor.lenenc_bytes()?;
+        }
+    }
+    Some(())
+}
+
+fn read_type(cursor: &mut Cursor<'_>) -> Option<(u8, bool)> {
+    let [code, flags] = cursor.array()?;
+    Some((code, flags & 0x80 != 0))
+}
+
+fn is_null(nulls: &[u8], i: usize) -> bool {
+    nulls.get(i / 8).is_some_and(|b| b >> (i % 8) & 1 == 1)
+}
+
+/// Reads one value in binary form; shared with the client half.
+#[inline]
+pub(super) fn read_value<'a>(
+    cursor: &mut Cursor<'a>,
+    code: u8,
+    unsigned: bool,
+) -> Option<ValueRef<'a>> {
+    use type_code as t;
+    Some(match code {
+        t::TINY | t::BOOL => {
+            let [byte] = cursor.array()?;
+            integer(u64::from(byte), i64::from(byte as i8), unsigned)
+        }
+        t::SHORT | t::YEAR => {
+            let n = cursor.u16()?;
+            integer(u64::from(n), i64::from(n as i16), unsigned)
+        }
+        t::LONG | t::INT24 => {
+            let n = cursor.u32()?;
+            integer(u64::from(n), i64::from(n as i32), unsigned)
+        }
+        t::LONGLONG => {
+            let n = cursor.u64()?;
+            integer(n, n as i64, unsigned)
+        }
+        t::FLOAT => ValueRef::Double(f64::from(f32::from_le_bytes(cursor.array()?))),
+        t::DOUBLE => ValueRef::Double(f64::from_le_bytes(cursor.array()?)),
+        t::NULL => ValueRef::Null,
+        t::DECIMAL | t::NEWDECIMAL => {
+            let text = cursor.lenenc_bytes()?;
+            Decimal::parse(text).map_or(ValueRef::Bytes(text), ValueRef::Decimal)
+        }
+        t::DATE => ValueRef::Date(read_datetime(cursor)?.date()),
+        t::DATETIME | t::TIMESTAMP => ValueRef::DateTime(read_datetime(cursor)?),
+        t::TIME => ValueRef::Time(read_time(cursor)?),
+        t::VARCHAR | t::BIT | t::JSON..=t::GEOMETRY => ValueRef::Bytes(cursor.lenenc_bytes()?),
+        _ => return None,
+    })
+}
+
+fn integer<'a>(unsigned_value: u64, signed_value: i64, unsigned: bool) -> ValueRef<'a> {
+    if unsigned {
+        ValueRef::UInt(unsigned_value)
+    } else {
+        ValueRef::Int(signed_value)
+    }
+}
+
+/// Date and time of 0, 4, 7 or 11 bytes; what is left out is 0.
+fn read_datetime(cursor: &mut Cursor<'_>) -> Option<DateTime> {
+    let length = cursor.u8()?;
+    let mut part = Cursor::new(cursor.take(usize::from(length))?);
+    if length == 0 {
+        return Some(DateTime::ZERO);
+    }
+    let year = part.u16()?;
+    let [month, day] = part.array()?;
+    let date = Date::new(year, month, day)?;
+    let [hour, minute, second] = if part.is_empty() {
+        [0; 3]
+    } else {
+        part.array()?
+    };
+    let micros = if part.is_empty() { 0 } else { part.u32()? };
+    DateTime::new(date, hour, minute, second, micros)
+}
+
+/// Time of 0, 8 or 12 bytes; beyond MySQL's range it is clipped, as MySQL does.
+fn read_time(cursor: &mut Cursor<'_>) -> Option<Time> {
+    let length = cursor.u8()?;
+    let mut part = Cursor::new(cursor.take(usize::from(length))?);
+    if length == 0 {
+        return Some(Time::ZERO);
+    }
+    let negative = part.u8()? != 0;
+    let days = part.u32()?;
+    let [hour, minute, second] = part.array()?;
+    let micros = if part.is_empty() { 0 } else { part.u32()? };
+    if hour > 23 || minute > 59 || second > 59 || micros > 999_999 {
+        return None;
+    }
+    let hours = i64::from(days) * 24 + i64::from(hour);
+    let seconds = (hours * 60 + i64::from(minute)) * 60 + i64::from(second);
+    let total = seconds
+        .saturating_mul(1_000_000)
+        .saturating_add(i64::from(micros));
+    Some(Time::clip(if negative { -total } else { total }).0)
+}

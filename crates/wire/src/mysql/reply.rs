@@ -1,0 +1,194 @@
+//! The server's short answers: OK, ERR, EOF, session state, and the answer to
+//! a prepare. All append whole packets to the connection's output.
+
+use super::capability::{Capabilities, Status};
+use super::cursor::{put_bytes, put_lenenc};
+use super::frame;
+
+/// Longest message of an error packet, in bytes.
+pub const MAX_MESSAGE: usize = 511;
+
+/// A change of session state to report to clients that track it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionChange<'a> {
+    /// A system variable took a new value.
+    Variable(&'a [u8], &'a [u8]),
+    /// The default database is now this.
+    Schema(&'a [u8]),
+    /// Something changed that `session_track_state_change` covers.
+    State,
+    /// State of the transaction, eight letters, as
+    /// `session_track_transaction_info = STATE` asks for it.
+    TransactionState(&'a [u8]),
+}
+
+/// Contents of an OK packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ok<'a> {
+    /// Rows changed (or found, under `FOUND_ROWS`).
+    pub affected_rows: u64,
+    /// First id given by AUTO_INCREMENT.
+    pub last_insert_id: u64,
+    /// Status bits; the bit for session changes is set here if there are any.
+    pub status: Status,
+    /// Number of warnings.
+    pub warnings: u16,
+    /// Text for people, e.g. `Rows matched: 1  Changed: 1  Warnings: 0`.
+    pub info: &'a [u8],
+    /// Changes of session state; left out for clients that do not track it.
+    pub changes: &'a [SessionChange<'a>],
+}
+
+/// Appends an OK packet.
+#[inline]
+pub fn write_ok(out: &mut Vec<u8>, sequence: &mut u8, caps: Capabilities, ok: &Ok<'_>) {
+    ok_packet(out, sequence, caps, 0x00, ok);
+}
+
+/// Appends the end of a result's rows: EOF, or OK in its place where the
+/// client deprecates EOF.
+#[inline]
+pub fn write_end_of_rows(out: &mut Vec<u8>, sequence: &mut u8, caps: Capabilities, ok: &Ok<'_>) {
+    if caps.has(Capabilities::DEPRECATE_EOF) {
+        ok_packet(out, sequence, caps, 0xfe, ok);
+    } else {
+        write_eof(out, sequence, ok.warnings, ok.status);
+    }
+}
+
+/// Appends the EOF between column definitions and rows, unless the client
+/// deprecates it.
+pub fn write_end_of_columns(
+    out: &mut Vec<u8>,
+    sequence: &mut u8,
+    caps: Capabilities,
+    warnings: u16,
+    status: Status,
+) {
+    if !caps.has(Capabilities::DEPRECATE_EOF) {
+        write_eof(out, sequence, warnings, status);
+    }
+}
+
+/// Appends an EOF packet.
+pub fn write_eof(out: &mut Vec<u8>, sequence: &mut u8, warnings: u16, status: Status) {
+    let begun = frame::begin(out);
+    out.push(0xfe);
+    out.extend_from_slice(&warnings.to_le_bytes());
+    out.extend_from_slice(&status.0.to_le_bytes());
+    frame::finish(out, begun, sequence);
+}
+
+fn ok_packet(out: &mut Vec<u8>, sequence: &mut u8, caps: Capabilities, head: u8, ok: &Ok<'_>) {
+    let begun = frame::begin(out);
+    out.push(head);
+    put_lenenc(out, ok.affected_rows);
+    put_lenenc(out, ok.last_insert_id);
+    let tracks = caps.has(Capabilities::SESSION_TRACK);
+    let changed = tracks && !ok.changes.is_empty();
+    let status = ok.status.with(Status::SESSION_STATE_CHANGED, changed);
+    out.extend_from_slice(&status.0.to_le_bytes());
+    out.extend_from_slice(&ok.warnings.to_le_bytes());
+    if tracks {
+        if changed || !ok.info.is_empty() {
+            put_bytes(out, ok.info);
+        }
+        if changed {
+            put_changes(out, ok.changes);
+        }
+    } else {
+        out.extend_from_slice(ok.info);
+    }
+    frame::finish(out, begun, sequence);
+}
+
+fn put_changes(out: &mut Vec<u8>, changes: &[SessionChange<'_>]) {
+    let mut all = Vec::new();
+    let mut one = Vec::new();
+    for change in changes {
+        one.clear();
+        let kind = match change {
+            SessionChange::Variable(name, value) => {
+                put_bytes(&mut one, name);
+                put_bytes(&mut one, value);
+                0
+            }
+            SessionChange::Schema(name) => {
+                put_bytes(&mut one, name);
+                1
+            }
+            SessionChange::State => {
+                put_bytes(&mut one, b"1");
+                2
+            }
+            SessionChange::TransactionState(letters) => {
+                put_bytes(&mut one, letters);
+                5
+            }
+        };
+        all.push(kind);
+        put_bytes(&mut all, &one);
+    }
+    put_bytes(out, &all);
+}
+
+/// Appends an error packet. The message is cut at [`MAX_MESSAGE`] bytes,
+/// between characters.
+pub fn write_error(
+    out: &mut Vec<u8>,
+    sequence: &mut u8,
+    code: u16,
+    sqlstate: [u8; 5],
+    message: &str,
+) {
+    let begun = frame::begin(out);
+    out.push(0xff);
+    out.extend_from_slice(&code.to_le_bytes());
+    out.push(b'#');
+    out.extend_from_slice(&sqlstate);
+    let end = message.floor_char_boundary(MAX_MESSAGE);
+    out.extend_from_slice(message.get(..end).unwrap_or_default().as_bytes());
+    frame::finish(out, begun, sequence);
+}
+
+/// Appends an error packet for a connection that was not greeted yet, e.g.
+/// too many connections: clients expect it without SQLSTATE.
+pub fn write_early_error(out: &mut Vec<u8>, sequence: &mut u8, code: u16, message: &str) {
+    let begun = frame::begin(out);
+    out.push(0xff);
+    out.extend_from_slice(&code.to_le_bytes());
+    out.extend_from_slice(message.as_bytes());
+    frame::finish(out, begun, sequence);
+}
+
+/// Appends the first packet of a result: its number of columns.
+pub fn write_column_count(out: &mut Vec<u8>, sequence: &mut u8, columns: usize) {
+    let begun = frame::begin(out);
+    put_lenenc(out, columns as u64);
+    frame::finish(out, begun, sequence);
+}
+
+/// Appends the first packet of the answer to a prepare; definitions of
+/// parameters and of columns follow, each group with its end.
+pub fn write_prepare_ok(
+    out: &mut Vec<u8>,
+    sequence: &mut u8,
+    id: u32,
+    columns: u16,
+    params: u16,
+    warnings: u16,
+) {
+    let begun = frame::begin(out);
+    out.push(0x00);
+    out.extend_from_slice(&id.to_le_bytes());
+    out.extend_from_slice(&columns.to_le_bytes());
+    out.extend_from_slice(&params.to_le_bytes());
+    out.push(0);
+    out.extend_from_slice(&warnings.to_le_bytes());
+    frame::finish(out, begun, sequence);
+}
+
+/// Appends the text that answers COM_STATISTICS.
+pub fn write_statistics(out: &mut Vec<u8>, sequence: &mut u8, text: &str) {
+    frame::packet(out, sequence, text.as_bytes());
+}

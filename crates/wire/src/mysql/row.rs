@@ -1,0 +1,132 @@
+//! Rows of results, in text and in binary form.
+//!
+//! A [`RowEncoder`] is made once per result from the columns' types; encoding
+//! a row appends one packet to the connection's output and allocates nothing
+//! beside that output's growth.
+//!
+//! A value whose variant is not its column's own (an expression typed loosely)
+//! is converted, so that a row always has the form that was announced.
+
+use porpoise_types::{ColumnType, Kind, ValueRef, write_text};
+
+use super::column::code_of;
+use super::cursor::{put_bytes, put_written};
+use super::frame;
+use super::row_binary::put_binary;
+
+/// Marks NULL in a row in text form.
+const NULL: u8 = 0xfb;
+
+/// How a column's values get their text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Text {
+    /// Integers as their digits, bytes as they are.
+    Plain,
+    /// By [`write_text`].
+    Typed,
+}
+
+#[derive(Clone, Debug)]
+struct Column {
+    code: u8,
+    text: Text,
+    ty: ColumnType,
+}
+
+/// Encodes the rows of one result.
+#[derive(Clone, Debug, Default)]
+pub struct RowEncoder {
+    columns: Vec<Column>,
+}
+
+impl RowEncoder {
+    /// An encoder for columns of these types.
+    pub fn new<'t>(types: impl IntoIterator<Item = &'t ColumnType>) -> RowEncoder {
+        let mut encoder = RowEncoder::default();
+        encoder.reset(types);
+        encoder
+    }
+
+    /// Makes the encoder one for other columns, keeping its memory.
+    pub fn reset<'t>(&mut self, types: impl IntoIterator<Item = &'t ColumnType>) {
+        self.columns.clear();
+        self.columns.extend(types.into_iter().map(|ty| Column {
+            code: code_of(ty),
+            text: text_of(ty),
+            ty: ty.clone(),
+        }));
+    }
+
+    /// Number of columns.
+    pub fn columns(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Appends a row in text form. Values beyond the columns are dropped,
+    /// missing ones are NULL.
+    #[inline]
+    pub fn write_text(&self, out: &mut Vec<u8>, sequence: &mut u8, values: &[ValueRef<'_>]) {
+        let begun = frame::begin(out);
+        let mut values = values.iter();
+        for column in &self.columns {
+            match values.next() {
+                None | Some(ValueRef::Null) => out.push(NULL),
+                Some(&value) => put_text(out, column, value),
+            }
+        }
+        frame::finish(out, begun, sequence);
+    }
+
+    /// Appends a row in binary form. Values beyond the columns are dropped,
+    /// missing ones are NULL.
+    #[inline]
+    pub fn write_binary(&self, out: &mut Vec<u8>, sequence: &mut u8, values: &[ValueRef<'_>]) {
+        let begun = frame::begin(out);
+        out.push(0);
+        let nulls = out.len();
+        // Two bits are reserved at the start.
+        out.resize(nulls + (self.columns.len() + 2).div_ceil(8), 0);
+        let mut values = values.iter();
+        for (i, column) in self.columns.iter().enumerate() {
+            match values.next() {
+                None | Some(ValueRef::Null) => {
+                    if let Some(bits) = out.get_mut(nulls + (i + 2) / 8) {
+                        *bits |= 1 << ((i + 2) % 8);
+                    }
+                }
+                Some(&value) => put_binary(out, column.code, &column.ty, value),
+            }
+        }
+        frame::finish(out, begun, sequence);
+    }
+}
+
+fn text_of(ty: &ColumnType) -> Text {
+    let typed = ty.zerofill
+        || matches!(
+            ty.kind,
+            Kind::Bit | Kind::Year | Kind::Set | Kind::Enum | Kind::Decimal
+        );
+    if typed { Text::Typed } else { Text::Plain }
+}
+
+#[inline]
+fn put_text(out: &mut Vec<u8>, column: &Column, value: ValueRef<'_>) {
+    match value {
+        ValueRef::Bytes(bytes) => put_bytes(out, bytes),
+        ValueRef::Int(n) if column.text == Text::Plain => {
+            put_digits(out, itoa::Buffer::new().format(n))
+        }
+        ValueRef::UInt(n) if column.text == Text::Plain => {
+            put_digits(out, itoa::Buffer::new().format(n))
+        }
+        _ => put_written(out, |out| write_text(value, &column.ty, out)),
+    }
+}
+
+#[inline]
+fn put_digits(out: &mut Vec<u8>, digits: &str) {
+    // 20 characters at most.
+    out.push(digits.len() as u8);
+    out.extend_from_slice(digits.as_bytes());
+}

@@ -1,0 +1,212 @@
+//! A memcached of one connection: the parser and the reply writers around a
+//! map, with the semantics of the commands.
+
+use std::collections::HashMap;
+
+use porpoise_wire::memcached::{Fault, Limits, Parsed, Parser, Request, StoreVerb, reply};
+
+struct Row {
+    flags: u32,
+    value: Vec<u8>,
+    version: u64,
+}
+
+pub struct Connection {
+    parser: Parser,
+    rows: HashMap<Vec<u8>, Row>,
+    version: u64,
+    input: Vec<u8>,
+    pub output: Vec<u8>,
+    pub closed: bool,
+}
+
+impl Connection {
+    pub fn new() -> Self {
+        Connection {
+            parser: Parser::new(Limits::default()),
+            rows: HashMap::new(),
+            version: 0,
+            input: Vec::new(),
+            output: Vec::new(),
+            closed: false,
+        }
+    }
+
+    /// Takes bytes and carries out what they complete.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+        let input = std::mem::take(&mut self.input);
+        let mut at = 0;
+        while !self.closed {
+            match self.parser.parse(&input[at..]) {
+                Parsed::NeedMore(missing) => {
+                    assert!(missing > 0);
+                    break;
+                }
+                Parsed::Swallow { consumed } => at += consumed,
+                Parsed::Refused {
+                    fault,
+                    silent,
+                    key,
+                    consumed,
+                } => {
+                    if let (Fault::TooLarge, Some(key)) = (fault, key) {
+                        self.rows.remove(key);
+                    }
+                    if !silent {
+                        self.output.extend_from_slice(fault.reply());
+                    }
+                    self.closed = fault.closes();
+                    at += consumed;
+                }
+                Parsed::Request { request, consumed } => {
+                    self.execute(request);
+                    at += consumed;
+                }
+            }
+        }
+        self.input = input[at..].to_vec();
+    }
+
+    fn answer(&mut self, noreply: bool, text: &[u8]) {
+        if !noreply {
+            self.output.extend_from_slice(text);
+        }
+    }
+
+    fn execute(&mut self, request: Request<'_>) {
+        match request {
+            Request::Get { keys, cas, touch } => {
+                assert_eq!(keys.len(), keys.count());
+                for key in keys {
+                    if let Some(row) = self.rows.get(key) {
+                        let version = cas.then_some(row.version);
+                        reply::value(&mut self.output, key, row.flags, &row.value, version);
+                        if touch.is_some_and(|t| t < 0) {
+                            self.rows.remove(key);
+                        }
+                    }
+                }
+                self.output.extend_from_slice(reply::END);
+            }
+            Request::Store {
+                verb,
+                key,
+                flags,
+                exptime,
+                value,
+                noreply,
+            } => {
+                let text = self.store(verb, key, flags, value);
+                if exptime < 0 {
+                    self.rows.remove(key);
+                }
+                self.answer(noreply, text);
+            }
+            Request::Arithmetic {
+                key,
+                delta,
+                decrement,
+                noreply,
+            } => {
+                let mut out = Vec::new();
+                self.count(key, delta, decrement, &mut out);
+                self.answer(noreply, &out);
+            }
+            Request::Delete { key, noreply } => {
+                let found = self.rows.remove(key).is_some();
+                let text = if found {
+                    reply::DELETED
+                } else {
+                    reply::NOT_FOUND
+                };
+                self.answer(noreply, text);
+            }
+            Request::Touch {
+                key,
+                exptime,
+                noreply,
+            } => {
+                let found = self.rows.contains_key(key);
+                if exptime < 0 {
+                    self.rows.remove(key);
+                }
+                let text = if found {
+                    reply::TOUCHED
+                } else {
+                    reply::NOT_FOUND
+                };
+                self.answer(noreply, text);
+            }
+            Request::FlushAll { noreply, .. } => {
+                self.rows.clear();
+                self.answer(noreply, reply::OK);
+            }
+            Request::Verbosity { noreply, .. } => self.answer(noreply, reply::OK),
+            Request::Stats { .. } => self.output.extend_from_slice(reply::END),
+            Request::Version => reply::version(&mut self.output, "0"),
+            Request::Quit => self.closed = true,
+        }
+    }
+
+    fn store(&mut self, verb: StoreVerb, key: &[u8], flags: u32, value: &[u8]) -> &'static [u8] {
+        self.version += 1;
+        let version = self.version;
+        let old = self.rows.get_mut(key);
+        let refused = match (verb, &old) {
+            (StoreVerb::Add, Some(_)) => true,
+            (StoreVerb::Replace | StoreVerb::Append | StoreVerb::Prepend, None) => true,
+            (StoreVerb::Cas(_), None) => return reply::NOT_FOUND,
+            (StoreVerb::Cas(wanted), Some(row)) if row.version != wanted => return reply::EXISTS,
+            _ => false,
+        };
+        if refused {
+            return reply::NOT_STORED;
+        }
+        match (verb, old) {
+            (StoreVerb::Append, Some(row)) => {
+                row.value.extend_from_slice(value);
+                row.version = version;
+            }
+            (StoreVerb::Prepend, Some(row)) => {
+                row.value.splice(0..0, value.iter().copied());
+                row.version = version;
+            }
+            _ => {
+                let value = value.to_vec();
+                let row = Row {
+                    flags,
+                    value,
+                    version,
+                };
+                self.rows.insert(key.to_vec(), row);
+            }
+        }
+        reply::STORED
+    }
+
+    fn count(&mut self, key: &[u8], delta: u64, decrement: bool, out: &mut Vec<u8>) {
+        let Some(row) = self.rows.get_mut(key) else {
+            out.extend_from_slice(reply::NOT_FOUND);
+            return;
+        };
+        let text = std::str::from_utf8(&row.value).unwrap_or("").trim();
+        let Ok(old) = text.parse::<u64>() else {
+            out.extend_from_slice(reply::NON_NUMERIC);
+            return;
+        };
+        let new = if decrement {
+            old.saturating_sub(delta)
+        } else {
+            old.wrapping_add(delta)
+        };
+        let mut digits = new.to_string().into_bytes();
+        if digits.len() < row.value.len() {
+            digits.resize(row.value.len(), b' ');
+        }
+        row.value = digits;
+        self.version += 1;
+        row.version = self.version;
+        reply::number(out, new);
+    }
+}

@@ -1,0 +1,56 @@
+# Shared by the scripts: where things are, search path, messages, timing of stages. Sourced.
+# shellcheck shell=bash
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Absolute, since tests run in their crates' directories.
+TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+TOOLS=$TARGET/tools
+export CARGO_TARGET_DIR=$TARGET TARGET TOOLS
+
+# Puts on the search path what shells may lack: rustup's, Go's and Debian's folders for programs. A
+# Go that need.sh fetched comes first, since it did so for want of a new enough one.
+find_tools() {
+    local folder
+    case ":$PATH:" in
+        *":$TOOLS/go/bin:"*) ;;
+        *) if [ -d "$TOOLS/go/bin" ]; then PATH=$TOOLS/go/bin:$PATH; fi ;;
+    esac
+    for folder in "${CARGO_HOME:-$HOME/.cargo}/bin" /usr/local/go/bin /usr/local/sbin /usr/sbin; do
+        case ":$PATH:" in
+            *":$folder:"*) ;;
+            *) if [ -d "$folder" ]; then PATH=$PATH:$folder; fi ;;
+        esac
+    done
+    export PATH
+    hash -r
+}
+find_tools
+
+die() {
+    echo "$*" >&2
+    exit 1
+}
+
+STAGES=()
+
+# stage NAME COMMAND...: runs a command, notes its seconds, and stops everything if it fails.
+stage() {
+    local name=$1 start=$SECONDS status=0
+    shift
+    echo "=== $name"
+    "$@" || status=$?
+    STAGES+=("$(printf '%5d s  %s' $((SECONDS - start)) "$name")")
+    if [ "$status" -ne 0 ]; then
+        print_stages
+        echo "FAILED in stage: $name (exit status $status)" >&2
+        exit 1
+    fi
+}
+
+print_stages() {
+    echo "--- seconds per stage"
+    printf '%s\n' "${STAGES[@]}"
+    printf '%5d s  %s\n' "$SECONDS" "all"
+}

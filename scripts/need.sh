@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# Makes sure that programs are there, and installs those that are not: need.sh CAPABILITY...
+#
+# Capabilities: rust cc mariadb memcached netcat strace memcached-tools go python
+# Quick when everything is there: then neither a package index nor a registry is asked. Where
+# something cannot be installed, one line says what is missing and how to get it.
+
+. "$(dirname "$0")/lib.sh"
+
+GO_AT_LEAST=25   # of Go 1.x, by what the Go modules under tests/ say
+GO_VERSION=1.25.14
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+# A go that is on the path and new enough.
+has_go() {
+    local version
+    version=$(GOTOOLCHAIN=local go version 2>/dev/null) || return 1
+    [[ $version =~ go1\.([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -ge "$GO_AT_LEAST" ]
+}
+
+# The Python that makes the virtual environment: Debian's own where it is there.
+python() {
+    if [ -x /usr/bin/python3 ]; then echo /usr/bin/python3; else echo python3; fi
+}
+
+is_there() {
+    case $1 in
+        rust) has cargo && has rustc ;;
+        cc) has cc && has c++ && has make && has cmake && has pkg-config ;;
+        mariadb) has mariadbd && has mariadb-install-db && has mariadb ;;
+        memcached) has memcached ;;
+        netcat) has nc ;;
+        strace) has strace ;;
+        memcached-tools) has memccat ;;
+        go) has_go || has go ;;
+        python) "$(python)" -c 'import venv, ensurepip' 2>/dev/null ;;
+        *) die "need.sh: unknown capability: $1" ;;
+    esac
+}
+
+# Debian packages of a capability. MariaDB without the package that starts a service.
+packages() {
+    case $1 in
+        cc) echo build-essential cmake pkg-config ;;
+        mariadb) echo mariadb-server-core mariadb-client-core mariadb-client ;;
+        memcached) echo memcached ;;
+        netcat) echo netcat-openbsd ;;
+        strace) echo strace ;;
+        memcached-tools) echo libmemcached-tools ;;
+        go) echo golang-go ca-certificates ;;
+        python) echo python3 python3-venv ;;
+    esac
+}
+
+# Runs a command as root, or fails at once.
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+may_install() {
+    has apt-get && { [ "$(id -u)" -eq 0 ] || { has sudo && sudo -n true 2>/dev/null; }; }
+}
+
+install_packages() {
+    local options=(-y --no-install-recommends -o DPkg::Lock::Timeout=600)
+    local log policy=/usr/sbin/policy-rc.d status=0
+    log=$(mktemp)
+    echo "installing: $*"
+    # Packages of servers start a service when installed, on ports that are the user's to give.
+    local made_policy=no
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+        as_root chmod 755 "$policy"
+        made_policy=yes
+    fi
+    {
+        as_root apt-get update -o DPkg::Lock::Timeout=600 &&
+            as_root env DEBIAN_FRONTEND=noninteractive apt-get install "${options[@]}" "$@"
+    } >"$log" 2>&1 || status=$?
+    if [ "$made_policy" = yes ]; then as_root rm -f "$policy"; fi
+    if [ "$status" -ne 0 ]; then tail -n 20 "$log" >&2; fi
+    rm -f "$log"
+    return "$status"
+}
+
+# Debian's Go may be older than the modules ask for. Go's own distribution is also served as a Go
+# module; it is fetched as one, by any older go, and checked against Go's checksum database.
+install_newer_go() {
+    local architecture module folder
+    architecture=$(dpkg --print-architecture) || return 1
+    module=golang.org/toolchain@v0.0.1-go$GO_VERSION.linux-$architecture
+    echo "installing: Go $GO_VERSION in $TOOLS/go"
+    folder=$(cd / && GOTOOLCHAIN=local GOFLAGS=-mod=mod go mod download -json "$module" |
+        sed -n 's/^[[:space:]]*"Dir": "\(.*\)",\{0,1\}$/\1/p') || return 1
+    [ -n "$folder" ] || return 1
+    rm -rf "$TOOLS/go.new" "$TOOLS/go"
+    mkdir -p "$TOOLS"
+    cp -r "$folder" "$TOOLS/go.new"
+    chmod -R u+w "$TOOLS/go.new"
+    chmod +x "$TOOLS"/go.new/bin/* "$TOOLS"/go.new/pkg/tool/*/*
+    mv "$TOOLS/go.new" "$TOOLS/go"
+    find_tools
+}
+
+# The virtual environment for the Python drivers, made anew when its list of modules changes.
+make_venv() {
+    local list=tests/clients/requirements.txt venv=$TOOLS/venv log
+    local stamp=$venv/.made-from
+    [ -f "$list" ] || return 0
+    if cmp -s "$list" "$stamp"; then return 0; fi
+    echo "installing: Python modules of $list in $venv"
+    log=$(mktemp)
+    rm -rf "$venv"
+    if ! { "$(python)" -m venv "$venv" && "$venv/bin/pip" install -q -r "$list"; } >"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        die "need.sh: cannot install the Python modules of $list; is the package index reachable?"
+    fi
+    cp "$list" "$stamp"
+}
+
+missing=()
+wanted=()
+for capability in "$@"; do
+    if ! is_there "$capability"; then
+        missing+=("$capability")
+        # Word splitting is meant: a capability may be several packages.
+        # shellcheck disable=SC2207
+        wanted+=($(packages "$capability"))
+    fi
+done
+
+for capability in ${missing[@]+"${missing[@]}"}; do
+    if [ "$capability" = rust ]; then
+        die "need.sh: cargo is missing: install Rust with rustup (https://rustup.rs), then try again"
+    fi
+done
+
+if [ "${#wanted[@]}" -gt 0 ]; then
+    may_install ||
+        die "need.sh: missing: ${missing[*]}; as root run: apt-get update && apt-get install ${wanted[*]}"
+    install_packages "${wanted[@]}" ||
+        die "need.sh: missing: ${missing[*]}; apt-get could not install: ${wanted[*]}"
+    hash -r
+    for capability in "${missing[@]}"; do
+        is_there "$capability" ||
+            die "need.sh: missing: $capability, though its packages are installed: $(packages "$capability")"
+    done
+fi
+
+for capability in "$@"; do
+    case $capability in
+        go)
+            has_go || install_newer_go || true
+            has_go || die "need.sh: missing: Go 1.$GO_AT_LEAST or newer, and Go $GO_VERSION could not be fetched as a module"
+            ;;
+        python) make_venv ;;
+    esac
+done

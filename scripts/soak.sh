@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# `make soak`: the long tests named in tests/soak.list, each timed, optimised build.
+
+. "$(dirname "$0")/lib.sh"
+
+scripts/need.sh rust cc mariadb memcached netcat strace go python
+find_tools
+tests=$(cargo xtask soak)
+if [ -z "$tests" ]; then
+    echo "tests/soak.list names no test: 0 long tests passed"
+    exit 0
+fi
+
+# The server that the tests start, from the same build as they.
+stage "build" cargo build --locked --release -p porpoise
+
+# A name that fits no test would pass by running nothing.
+run_one() {
+    local log status=0
+    log=$(mktemp)
+    cargo test --locked --release -p "$1" -- --ignored --exact --nocapture "$2" 2>&1 | tee "$log" || status=$?
+    if [ "$status" -eq 0 ] && ! grep -q '^test result: ok. 1 passed' "$log"; then
+        echo "no test of $1 is called $2" >&2
+        status=1
+    fi
+    rm -f "$log"
+    return "$status"
+}
+
+count=0
+while read -r package test; do
+    stage "$package $test" run_one "$package" "$test" </dev/null
+    count=$((count + 1))
+done <<<"$tests"
+print_stages
+echo "$count long tests passed"

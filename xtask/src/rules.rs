@@ -1,0 +1,71 @@
+//! The house rules, one module each, and what they report.
+
+mod edges;
+mod formats;
+mod headers;
+mod ignored;
+mod lengths;
+mod words;
+
+use std::fmt;
+
+use crate::ratchet::Ratchet;
+use crate::tree::Tree;
+
+pub use ignored::long_tests;
+pub use lengths::{FILE_HARD, FILE_SOFT, FUNCTION_SOFT, measured_files, measured_functions};
+
+/// One breach of one rule at one place.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Violation {
+    /// A path from the root, a commit, or a manifest.
+    pub place: String,
+    /// Line from 1; 0 where the whole place is meant.
+    pub line: usize,
+    /// Short name of the rule.
+    pub rule: &'static str,
+    /// What is wrong and what to do about it.
+    pub message: String,
+}
+
+impl Violation {
+    /// A violation at a place as a whole.
+    pub fn of(rule: &'static str, place: &str, message: String) -> Self {
+        Self::at(rule, place, 0, message)
+    }
+
+    /// A violation at a line.
+    pub fn at(rule: &'static str, place: &str, line: usize, message: String) -> Self {
+        Self {
+            place: place.to_owned(),
+            line,
+            rule,
+            message,
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            write!(out, "{}: [{}] {}", self.place, self.rule, self.message)
+        } else {
+            let Self { place, line, .. } = self;
+            write!(out, "{place}:{line}: [{}] {}", self.rule, self.message)
+        }
+    }
+}
+
+/// Runs every rule over a tree and returns all violations, by place.
+pub fn run_all(tree: &Tree) -> Result<Vec<Violation>, String> {
+    let ratchet = Ratchet::of(tree)?;
+    let mut found = edges::check(tree);
+    found.extend(edges::check_features(tree));
+    found.extend(lengths::check(tree, &ratchet));
+    found.extend(headers::check(tree));
+    found.extend(words::check(tree)?);
+    found.extend(ignored::check(tree));
+    found.extend(formats::check(tree));
+    found.sort();
+    Ok(found)
+}

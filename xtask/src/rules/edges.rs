@@ -1,0 +1,335 @@
+//! Which crate may name which, and which features there may be.
+//!
+//! The table is the architecture: imports run downwards only, engines are named by the server's
+//! composition root and by tests, and what is synchronous stays free of an async runtime, also
+//! through others.
+
+use std::collections::BTreeSet;
+
+use super::Violation;
+use crate::tree::{Package, Tree};
+
+const RULE: &str = "crate-edge";
+const FEATURE_RULE: &str = "feature";
+
+/// A workspace member and the members that its ordinary dependencies may name.
+struct Room {
+    name: &'static str,
+    may_name: &'static [&'static str],
+}
+
+const fn room(name: &'static str, may_name: &'static [&'static str]) -> Room {
+    Room { name, may_name }
+}
+
+const ROOMS: &[Room] = &[
+    room("porpoise-base", &[]),
+    room("porpoise-types", &["porpoise-base"]),
+    room("porpoise-kv", &["porpoise-base"]),
+    room("porpoise-kv-mem", &["porpoise-base", "porpoise-kv"]),
+    room("porpoise-kv-tikv", &["porpoise-base", "porpoise-kv"]),
+    room(
+        "porpoise-rows",
+        &["porpoise-base", "porpoise-types", "porpoise-kv"],
+    ),
+    room(
+        "porpoise-sql",
+        &[
+            "porpoise-base",
+            "porpoise-types",
+            "porpoise-kv",
+            "porpoise-rows",
+        ],
+    ),
+    room("porpoise-wire", &["porpoise-base", "porpoise-types"]),
+    room(
+        "porpoise-client",
+        &["porpoise-base", "porpoise-types", "porpoise-wire"],
+    ),
+    room(
+        "porpoise-bench",
+        &[
+            "porpoise-base",
+            "porpoise-types",
+            "porpoise-wire",
+            "porpoise-client",
+        ],
+    ),
+    room(
+        "porpoise",
+        &[
+            "porpoise-base",
+            "porpoise-types",
+            "porpoise-kv",
+            "porpoise-kv-mem",
+            "porpoise-kv-tikv",
+            "porpoise-rows",
+            "porpoise-sql",
+            "porpoise-wire",
+            "porpoise-bench",
+        ],
+    ),
+    room(
+        "porpoise-sim",
+        &[
+            "porpoise-base",
+            "porpoise-types",
+            "porpoise-kv",
+            "porpoise-kv-mem",
+            "porpoise-kv-tikv",
+            "porpoise-rows",
+            "porpoise-sql",
+            "porpoise-wire",
+            "porpoise-client",
+        ],
+    ),
+    room("porpoise-testkit", &[]),
+    room("xtask", &[]),
+];
+
+/// What a dev-dependency may name besides: tests choose an engine and start processes.
+const FOR_TESTS: &[&str] = &["porpoise-kv-mem", "porpoise-kv-tikv", "porpoise-testkit"];
+
+/// Members that may not name an engine even in tests: they speak protocols.
+const NEVER_AN_ENGINE: &[&str] = &["porpoise-bench", "porpoise-client", "porpoise-wire"];
+
+const ENGINES: &[&str] = &["porpoise-kv-mem", "porpoise-kv-tikv"];
+
+/// Members whose ordinary dependencies must not reach an async runtime, however far down.
+const SYNCHRONOUS: &[&str] = &[
+    "porpoise-base",
+    "porpoise-types",
+    "porpoise-kv",
+    "porpoise-kv-mem",
+    "porpoise-rows",
+    "porpoise-sql",
+    "porpoise-wire",
+];
+
+const ASYNC_RUNTIME: &str = "tokio";
+
+/// An outside package that only the named member may name.
+const RESERVED: &[(&str, &str)] = &[("tikv-client", "porpoise-kv-tikv")];
+
+/// The only feature of the workspace, besides `default`, which may hold nothing else.
+const FEATURE: &str = "tikv";
+
+/// Judges the crate graph.
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for package in &tree.packages {
+        let Some(room) = ROOMS.iter().find(|room| room.name == package.name) else {
+            found.push(Violation::of(
+                RULE,
+                &package.name,
+                "is not in the table of xtask/src/rules/edges.rs; say there what it may name"
+                    .to_owned(),
+            ));
+            continue;
+        };
+        check_direct(package, room, &mut found);
+        if SYNCHRONOUS.contains(&room.name) {
+            check_synchronous(tree, package, &mut found);
+        }
+    }
+    found
+}
+
+fn check_direct(package: &Package, room: &Room, found: &mut Vec<Violation>) {
+    for dependency in &package.dependencies {
+        let target = dependency.name.as_str();
+        let is_dev = dependency.kind.as_deref() == Some("dev");
+        if let Some((_, owner)) = RESERVED.iter().find(|(name, _)| *name == target)
+            && *owner != package.name
+        {
+            found.push(Violation::of(
+                RULE,
+                &package.name,
+                format!("names {target}, which only {owner} may name"),
+            ));
+        }
+        if !ROOMS.iter().any(|room| room.name == target) {
+            continue;
+        }
+        let never = NEVER_AN_ENGINE.contains(&room.name) && ENGINES.contains(&target);
+        let in_tests = is_dev && (FOR_TESTS.contains(&target) || target == package.name) && !never;
+        if !room.may_name.contains(&target) && !in_tests {
+            let kind = dependency.kind.as_deref().unwrap_or("ordinary");
+            found.push(Violation::of(
+                RULE,
+                &package.name,
+                format!("may not name {target} ({kind} dependency)"),
+            ));
+        }
+    }
+}
+
+fn check_synchronous(tree: &Tree, package: &Package, found: &mut Vec<Violation>) {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![(package.id.as_str(), package.name.clone())];
+    while let Some((id, trail)) = open.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        if tree.names.get(id).map(String::as_str) == Some(ASYNC_RUNTIME) {
+            found.push(Violation::of(
+                RULE,
+                &package.name,
+                format!("is to stay synchronous, but reaches an async runtime: {trail}"),
+            ));
+            continue;
+        }
+        for target in tree.resolved.get(id).into_iter().flatten() {
+            let name = tree.names.get(target).map_or("?", String::as_str);
+            open.push((target, format!("{trail} -> {name}")));
+        }
+    }
+}
+
+/// Judges the features of the members.
+pub fn check_features(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for package in &tree.packages {
+        for (name, enables) in &package.features {
+            let known = name == FEATURE
+                || (name == "default" && enables.iter().all(|feature| feature == FEATURE));
+            if !known {
+                found.push(Violation::of(
+                    FEATURE_RULE,
+                    &package.name,
+                    format!("has the feature `{name}`; `{FEATURE}` is the workspace's only one"),
+                ));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Dependency;
+
+    fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
+        Package {
+            name: name.to_owned(),
+            id: name.to_owned(),
+            dependencies: dependencies
+                .iter()
+                .map(|(name, kind)| Dependency {
+                    name: (*name).to_owned(),
+                    kind: kind.map(str::to_owned),
+                })
+                .collect(),
+            features: Default::default(),
+        }
+    }
+
+    fn judge(package: Package) -> Vec<String> {
+        let tree = Tree {
+            packages: vec![package],
+            ..Tree::default()
+        };
+        check(&tree)
+            .into_iter()
+            .map(|found| found.message)
+            .collect()
+    }
+
+    #[test]
+    fn downward_edges_and_test_engines_pass() {
+        let rows = package(
+            "porpoise-rows",
+            &[
+                ("porpoise-kv", None),
+                ("smallvec", None),
+                ("porpoise-kv-mem", Some("dev")),
+                ("porpoise-testkit", Some("dev")),
+            ],
+        );
+        assert!(judge(rows).is_empty());
+    }
+
+    #[test]
+    fn upward_edges_are_caught() {
+        for (from, to) in [
+            ("porpoise-kv", "porpoise-rows"),
+            ("porpoise-sql", "porpoise-wire"),
+            ("porpoise-rows", "porpoise-sql"),
+            ("porpoise-rows", "porpoise-kv-mem"),
+            ("porpoise-sql", "porpoise-kv-tikv"),
+            ("porpoise-bench", "porpoise-kv-mem"),
+            ("porpoise", "porpoise-testkit"),
+        ] {
+            assert_eq!(
+                judge(package(from, &[(to, None)])).len(),
+                1,
+                "{from} to {to}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_load_generator_names_no_engine_even_in_tests() {
+        let bench = package("porpoise-bench", &[("porpoise-kv-mem", Some("dev"))]);
+        assert_eq!(judge(bench).len(), 1);
+    }
+
+    #[test]
+    fn tikv_client_is_named_by_its_engine_only() {
+        assert_eq!(
+            judge(package("porpoise", &[("tikv-client", None)])).len(),
+            1
+        );
+        let engine = package("porpoise-kv-tikv", &[("tikv-client", None)]);
+        assert!(judge(engine).is_empty());
+    }
+
+    #[test]
+    fn an_unknown_member_is_caught() {
+        assert_eq!(judge(package("porpoise-extra", &[])).len(), 1);
+    }
+
+    #[test]
+    fn an_async_runtime_is_caught_through_another_package() {
+        let mut tree = Tree {
+            packages: vec![package("porpoise-wire", &[])],
+            ..Tree::default()
+        };
+        for (id, targets) in [("porpoise-wire", vec!["middle"]), ("middle", vec!["tokio"])] {
+            let targets = targets.into_iter().map(str::to_owned).collect();
+            tree.resolved.insert(id.to_owned(), targets);
+        }
+        for name in ["porpoise-wire", "middle", "tokio"] {
+            tree.names.insert(name.to_owned(), name.to_owned());
+        }
+        let found = check(&tree);
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0]
+                .message
+                .contains("porpoise-wire -> middle -> tokio")
+        );
+    }
+
+    #[test]
+    fn a_second_feature_is_caught() {
+        let mut tikv = package("porpoise", &[]);
+        tikv.features
+            .insert("default".to_owned(), vec!["tikv".to_owned()]);
+        tikv.features
+            .insert("tikv".to_owned(), vec!["dep:x".to_owned()]);
+        let mut more = tikv.clone();
+        more.features.insert("turbo".to_owned(), Vec::new());
+        let judge = |package| {
+            let packages = vec![package];
+            check_features(&Tree {
+                packages,
+                ..Tree::default()
+            })
+            .len()
+        };
+        assert_eq!(judge(tikv), 0);
+        assert_eq!(judge(more), 1);
+    }
+}

@@ -1,0 +1,119 @@
+//! Every module says at its head what it is for.
+//!
+//! A Rust file of a crate begins with a `//!` line that has text; attributes may not come first. A
+//! test file begins with a comment that says which behaviour it shows, and a script with what it
+//! does. Of the Go files in one directory, which are one package, one has to say it.
+
+use std::collections::BTreeSet;
+
+use super::Violation;
+use crate::tree::{SourceFile, Tree};
+
+const RULE: &str = "module-header";
+
+/// Judges the first lines of all source files.
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    let told = packages_told(tree);
+    tree.files
+        .iter()
+        .filter(|file| !(is_go(file) && told.contains(directory(file))))
+        .filter_map(judge)
+        .collect()
+}
+
+fn is_go(file: &SourceFile) -> bool {
+    file.path.ends_with(".go")
+}
+
+fn directory(file: &SourceFile) -> &str {
+    file.path
+        .rsplit_once('/')
+        .map_or("", |(directory, _)| directory)
+}
+
+/// Directories with a Go file that has a header.
+fn packages_told(tree: &Tree) -> BTreeSet<&str> {
+    tree.files
+        .iter()
+        .filter(|file| is_go(file) && judge(file).is_none())
+        .map(directory)
+        .collect()
+}
+
+fn judge(file: &SourceFile) -> Option<Violation> {
+    let suffix = file.path.rsplit('.').next()?;
+    let first = file
+        .text
+        .lines()
+        .find(|line| !line.starts_with("#!/") && !line.trim().is_empty())
+        .unwrap_or_default();
+    let (marks, wanted): (&[&str], _) = match suffix {
+        "rs" if file.is_test() => (
+            &["//!", "//"],
+            "a comment that says which behaviour is shown",
+        ),
+        "rs" => (&["//!"], "a `//!` line that says what the module is for"),
+        "go" => (&["//"], "a comment that says what the file is for"),
+        "py" => (
+            &["\"\"\"", "#"],
+            "a docstring that says what the file is for",
+        ),
+        "sh" => (&["#"], "a comment that says what the script does"),
+        _ => return None,
+    };
+    let text = marks.iter().find_map(|mark| first.strip_prefix(mark));
+    if text.is_some_and(|text| text.trim().chars().count() > 3) || file.is_generated() {
+        return None;
+    }
+    Some(Violation::at(
+        RULE,
+        &file.path,
+        1,
+        format!("begins without {wanted}"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(path: &str, text: &str) -> usize {
+        check(&Tree::of(&[(path, text)])).len()
+    }
+
+    #[test]
+    fn a_module_without_a_header_is_caught() {
+        assert_eq!(
+            judge("crates/kv/src/a.rs", "//! What a is for.\nfn a() {}\n"),
+            0
+        );
+        assert_eq!(judge("crates/kv/src/a.rs", "fn a() {}\n"), 1);
+        assert_eq!(judge("crates/kv/src/a.rs", "// Plain.\nfn a() {}\n"), 1);
+        assert_eq!(judge("crates/kv/src/a.rs", "//!\nfn a() {}\n"), 1);
+        assert_eq!(judge("crates/kv/src/a.rs", ""), 1);
+    }
+
+    #[test]
+    fn a_test_file_says_which_behaviour_it_shows() {
+        assert_eq!(judge("crates/kv/tests/a.rs", "// Lost updates fail.\n"), 0);
+        assert_eq!(judge("crates/kv/tests/a.rs", "use kv;\n"), 1);
+    }
+
+    #[test]
+    fn scripts_are_judged_past_their_first_line() {
+        assert_eq!(judge("scripts/a.sh", "#!/usr/bin/env bash\n# Does a.\n"), 0);
+        assert_eq!(judge("scripts/a.sh", "#!/usr/bin/env bash\nset -e\n"), 1);
+        assert_eq!(judge("tests/clients/a.py", "import os\n"), 1);
+        assert_eq!(judge("tests/clients/a.go", "package main\n"), 1);
+        assert_eq!(judge("docs/a.md", "Anything.\n"), 0);
+    }
+
+    #[test]
+    fn one_go_file_speaks_for_its_directory() {
+        let told = ("tests/x/main.go", "// A stand-in for y.\npackage main\n");
+        let other = ("tests/x/more.go", "package main\n");
+        let elsewhere = ("tests/z/more.go", "package main\n");
+        assert!(check(&Tree::of(&[told, other])).is_empty());
+        assert_eq!(check(&Tree::of(&[told, other, elsewhere])).len(), 1);
+    }
+}
