@@ -10,16 +10,16 @@
 //! 2. The table is written through `rows` like every other.
 
 use crate::error::{Result, SqlError};
-use crate::parse::ast::{Account as AstAccount, Identified, SetPassword, UserOption, UserStatement};
+use crate::parse::ast::{
+    Account as AstAccount, Identified, SetPassword, UserOption, UserStatement,
+};
 use crate::session::{Outcome, SqlSession};
 use porpoise_base::cancel::Cancel;
 use porpoise_base::password;
 use porpoise_kv::{Read, Ticket};
 use porpoise_rows::catalog::{ColumnDefault, IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, DdlCx, IndexSpec, TableSpec};
-use porpoise_rows::{
-    BeginOptions, Db, InsertMode, KeyRange, RowBuf, ScanPosition, ScanSpec,
-};
+use porpoise_rows::{BeginOptions, Db, InsertMode, KeyRange, RowBuf, ScanPosition, ScanSpec};
 use porpoise_types::{Collation, ColumnType, DateTime, Kind, Value, ValueRef};
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +85,8 @@ impl Account {
 /// Whether a statement's text may hold a password, so that it is not shown.
 pub fn mentions_password(text: &[u8]) -> bool {
     let has = |word: &[u8]| {
-        text.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word))
+        text.windows(word.len())
+            .any(|w| w.eq_ignore_ascii_case(word))
     };
     has(b"identified") || has(b"password")
 }
@@ -117,9 +118,19 @@ fn table_spec() -> TableSpec {
             column("Host", text(255), empty(), false),
             column("User", text(32), empty(), false),
             column("plugin", text(64), plugin, false),
-            column("authentication_string", ColumnType::text(Kind::Text, Collation::UTF8MB4_BIN), None, true),
+            column(
+                "authentication_string",
+                ColumnType::text(Kind::Text, Collation::UTF8MB4_BIN),
+                None,
+                true,
+            ),
             column("account_locked", locked, Some(Value::UInt(1)), false),
-            column("password_last_changed", ColumnType::timestamp(0), None, true),
+            column(
+                "password_last_changed",
+                ColumnType::timestamp(0),
+                None,
+                true,
+            ),
         ],
         indexes: vec![IndexSpec {
             name: None,
@@ -185,13 +196,18 @@ fn table(db: &Arc<Db>) -> Result<Arc<Table>> {
     let found = found.ok_or_else(|| SqlError::no_table(DATABASE, TABLE))?;
     match found.columns.len() {
         6 => Ok(found),
-        _ => Err(SqlError::internal("table mysql.user is not laid out as expected")),
+        _ => Err(SqlError::internal(
+            "table mysql.user is not laid out as expected",
+        )),
     }
 }
 
 /// All accounts.
 fn all(db: &Arc<Db>) -> Result<Vec<Account>> {
-    Ok(rows(db)?.into_iter().map(|(_, _, account)| account).collect())
+    Ok(rows(db)?
+        .into_iter()
+        .map(|(_, _, account)| account)
+        .collect())
 }
 
 type StoredAccount = (Vec<u8>, RowBuf, Account);
@@ -207,10 +223,16 @@ fn rows(db: &Arc<Db>) -> Result<Vec<StoredAccount>> {
     };
     let mut position = ScanPosition::default();
     let mut list = Vec::new();
-    while txn.scan(&table, &spec, Read::SNAPSHOT, &mut position, 1000, &mut |key, row| {
-        list.push((key.to_vec(), row.to_owned(), Account::of(&row)));
-        std::ops::ControlFlow::Continue(())
-    })? {}
+    while txn.scan(
+        &table,
+        &spec,
+        Read::SNAPSHOT,
+        &mut position,
+        1000,
+        &mut |key, row| {
+            list.push((key.to_vec(), row.to_buf(), Account::of(&row)));
+        },
+    )? {}
     txn.rollback();
     Ok(list)
 }
@@ -310,7 +332,10 @@ fn named(session: &SqlSession, account: &AstAccount<'_>) -> (String, String) {
     match account {
         AstAccount::Named { user, host } => (
             String::from_utf8_lossy(user).into_owned(),
-            host.map_or_else(|| "%".to_owned(), |h| String::from_utf8_lossy(h).to_lowercase()),
+            host.map_or_else(
+                || "%".to_owned(),
+                |h| String::from_utf8_lossy(h).to_lowercase(),
+            ),
         ),
         AstAccount::Current => {
             let own = &session.client.account;
@@ -321,10 +346,7 @@ fn named(session: &SqlSession, account: &AstAccount<'_>) -> (String, String) {
 }
 
 /// Plugin and secret of IDENTIFIED; `None` where it says nothing.
-fn identified(
-    given: &Identified<'_>,
-    old: Option<&Account>,
-) -> Result<Option<(String, Vec<u8>)>> {
+fn identified(given: &Identified<'_>, old: Option<&Account>) -> Result<Option<(String, Vec<u8>)>> {
     let known = |plugin: Option<&[u8]>| match (plugin, old) {
         (None, Some(old)) => Ok(old.plugin.clone()),
         (plugin, _) => plugin_name(plugin).map(str::to_owned),
@@ -366,7 +388,11 @@ fn quoted(user: &str, host: &str) -> String {
 
 /// CREATE USER, ALTER USER: all accounts named, or none.
 pub fn user_statement(session: &mut SqlSession, user: &UserStatement<'_>) -> Result<Outcome> {
-    let what = if user.alter { "ALTER USER" } else { "CREATE USER" };
+    let what = if user.alter {
+        "ALTER USER"
+    } else {
+        "CREATE USER"
+    };
     let before = session.commit()?;
     let db = session.server.db.clone();
     let mut lock = None;
@@ -472,7 +498,9 @@ pub fn set_password(session: &mut SqlSession, set: &SetPassword<'_>) -> Result<O
     let target = set.account.unwrap_or(AstAccount::Current);
     let (user, host) = named(session, &target);
     let present = all(&db)?;
-    let found = present.into_iter().find(|a| a.user == user && a.host == host);
+    let found = present
+        .into_iter()
+        .find(|a| a.user == user && a.host == host);
     let Some(mut account) = found else {
         let text = "Can't find any matching row in the user table";
         return Err(SqlError::new(1133, "42000", text));

@@ -176,7 +176,11 @@ fn engine(session: &SqlSession, table: &str, name: &str) -> Result<String> {
     if !is_engine(name) {
         let text = format!("Unknown storage engine '{name}'");
         let error = SqlError::new(1286, "42000", text);
-        if session.settings.mode.contains(SqlMode::NO_ENGINE_SUBSTITUTION) {
+        if session
+            .settings
+            .mode
+            .contains(SqlMode::NO_ENGINE_SUBSTITUTION)
+        {
             return Err(error);
         }
         warn(session, Level::Warning, 1286, error.message);
@@ -300,7 +304,11 @@ fn attribute(
 }
 
 fn bad_default(column: &str) -> SqlError {
-    SqlError::new(1067, "42000", format!("Invalid default value for '{column}'"))
+    SqlError::new(
+        1067,
+        "42000",
+        format!("Invalid default value for '{column}'"),
+    )
 }
 
 fn bad_on_update(column: &str) -> SqlError {
@@ -438,9 +446,11 @@ fn action(given: Option<ForeignKeyAction>) -> Result<FkAction> {
         Some(ForeignKeyAction::Restrict) => Ok(FkAction::Restrict),
         Some(ForeignKeyAction::Cascade) => Ok(FkAction::Cascade),
         Some(ForeignKeyAction::SetNull) => Ok(FkAction::SetNull),
-        Some(ForeignKeyAction::SetDefault) => {
-            Err(SqlError::new(1215, "HY000", "Cannot add foreign key constraint"))
-        }
+        Some(ForeignKeyAction::SetDefault) => Err(SqlError::new(
+            1215,
+            "HY000",
+            "Cannot add foreign key constraint",
+        )),
     }
 }
 

@@ -54,8 +54,14 @@ pub fn collation_of(
     inherited: Collation,
     for_charset: &dyn Fn(Charset) -> Collation,
 ) -> Result<(Collation, bool)> {
-    let charset = ty.charset.map(|name| charset_named(name.name)).transpose()?;
-    let named = ty.collation.map(|name| collation_named(name.name)).transpose()?;
+    let charset = ty
+        .charset
+        .map(|name| charset_named(name.name))
+        .transpose()?;
+    let named = ty
+        .collation
+        .map(|name| collation_named(name.name))
+        .transpose()?;
     match (charset, named) {
         (Some(charset), Some(c)) if c.charset() != charset => Err(collation_mismatch(c, charset)),
         (_, Some(collation)) => Ok((collation, true)),
@@ -263,7 +269,11 @@ fn varying(
     mode: SqlMode,
 ) -> Result<WithNote> {
     let raw = ty.kind == TypeKind::VarBinary || collation == Collation::BINARY;
-    let bytes = if raw { 1 } else { u64::from(collation.charset().max_len()) };
+    let bytes = if raw {
+        1
+    } else {
+        u64::from(collation.charset().max_len())
+    };
     let length = ty.length.unwrap_or(1);
     let most = 65_535 / bytes;
     if length <= most {
@@ -298,13 +308,20 @@ fn size_of_text(bytes: Option<u64>) -> (Kind, Kind) {
 
 /// ENUM and SET: members lose trailing spaces and must differ.
 fn listed(ty: &DataType<'_>, column: &str, collation: Collation) -> Result<ColumnType> {
-    let name = if ty.kind == TypeKind::Enum { "ENUM" } else { "SET" };
+    let name = if ty.kind == TypeKind::Enum {
+        "ENUM"
+    } else {
+        "SET"
+    };
     let mut members: Vec<Box<[u8]>> = Vec::with_capacity(ty.members.len());
     for member in ty.members {
         let shown = || String::from_utf8_lossy(member).into_owned();
         let (text, lossy) = Charset::Utf8mb4.convert(collation.charset(), member);
         if lossy {
-            let text = format!("Incorrect string value: '{}' for column '{column}'", shown());
+            let text = format!(
+                "Incorrect string value: '{}' for column '{column}'",
+                shown()
+            );
             return Err(SqlError::new(1366, "HY000", text));
         }
         let kept = text.trim_ascii_end();
@@ -313,7 +330,10 @@ fn listed(ty: &DataType<'_>, column: &str, collation: Collation) -> Result<Colum
             return Err(SqlError::new(1367, "22007", text));
         }
         if members.iter().any(|m| collation.equal(m, kept)) {
-            let text = format!("Column '{column}' has duplicated value '{}' in {name}", shown());
+            let text = format!(
+                "Column '{column}' has duplicated value '{}' in {name}",
+                shown()
+            );
             return Err(SqlError::new(1291, "HY000", text));
         }
         members.push(kept.into());

@@ -61,7 +61,12 @@ impl SqlSession {
                 let name = alter.name.map(|n| n.name.to_owned());
                 let name = name.or_else(|| self.env.database.clone());
                 let name = name.ok_or_else(SqlError::no_database_selected)?;
-                let old = self.server.db.catalog().database(&name).map(|d| d.collation);
+                let old = self
+                    .server
+                    .db
+                    .catalog()
+                    .database(&name)
+                    .map(|d| d.collation);
                 let collation = self.database_collation(alter.options, old)?;
                 let db = self.server.db.clone();
                 let done = db.alter_database(&self.ddl_cx(), &name, collation)?;
@@ -253,7 +258,12 @@ impl SqlSession {
             let full = format!("{database}.{}", name.name.name);
             let mut line = |kind: &str, text: &str| {
                 let cells = [full.as_str(), op, kind, text];
-                rows.push(cells.iter().map(|c| Value::Bytes(c.as_bytes().to_vec())).collect());
+                rows.push(
+                    cells
+                        .iter()
+                        .map(|c| Value::Bytes(c.as_bytes().to_vec()))
+                        .collect(),
+                );
             };
             for (kind, text) in self.maintain_one(maintain.kind, &database, name)? {
                 line(kind, &text);

@@ -1,7 +1,7 @@
 //! From a parsed statement to the module that knows it.
 
 use super::run::Plan;
-use super::{NoRows, Outcome, SqlSession, lex_mode};
+use super::{Outcome, SqlSession, lex_mode};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::parse::ast::{
@@ -80,7 +80,8 @@ impl SqlSession {
             | Statement::Delete(_) => {
                 let plan = self.secure(|session, catalog| {
                     let plan = session.plan(statement, text, types, catalog)?;
-                    plan.map(Arc::new).ok_or_else(|| SqlError::internal("no plan"))
+                    plan.map(Arc::new)
+                        .ok_or_else(|| SqlError::internal("no plan"))
                 })?;
                 self.check_locked(&plan)?;
                 self.run_plan(&plan, values, sink)
@@ -157,9 +158,10 @@ impl SqlSession {
             | Statement::CreateIndex(_)
             | Statement::DropIndex(_) => self.define(statement, text),
             Statement::User(user) => crate::users::user_statement(self, user),
-            Statement::DropUser { if_exists, accounts } => {
-                crate::users::drop_users(self, *if_exists, accounts)
-            }
+            Statement::DropUser {
+                if_exists,
+                accounts,
+            } => crate::users::drop_users(self, *if_exists, accounts),
             Statement::SetPassword(set) => crate::users::set_password(self, set),
             Statement::Prepare { name, source } => self.prepare_named(name.name, source),
             Statement::Execute { name, using } => self.execute_named(name.name, using, sink),
@@ -216,9 +218,7 @@ impl SqlSession {
                     ..Outcome::default()
                 })
             }
-            FlushWhat::Tables { .. } => {
-                Err(SqlError::not_supported("FLUSH TABLES WITH READ LOCK"))
-            }
+            FlushWhat::Tables { .. } => Err(SqlError::not_supported("FLUSH TABLES WITH READ LOCK")),
         }
     }
 
@@ -310,13 +310,6 @@ impl SqlSession {
             }
         }
         Ok(())
-    }
-
-    /// Runs a statement made by the server itself, outside the session's
-    /// statements; rows go nowhere.
-    pub(crate) fn run_own(&mut self, text: &[u8]) -> Result<Outcome> {
-        let arena = Bump::new();
-        self.query_in(&arena, text, &mut NoRows)
     }
 }
 

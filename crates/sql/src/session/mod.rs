@@ -38,11 +38,12 @@ use crate::parse::LexMode;
 use crate::plan::ResultColumn;
 use crate::vars::{Settings, Values};
 use bumpalo::Bump;
+use define::TableLocks;
 use diagnostics::Diagnostics;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::Ticket;
 use porpoise_rows::mdl::MdlSession;
-use porpoise_types::{Charset, Collation, DateTime, SqlMode, ValueRef};
+use porpoise_types::{Charset, Collation, DateTime, SqlMode};
 use prepared::Prepared;
 use processes::Process;
 use server::{Counters, SqlServer};
@@ -50,7 +51,6 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
-use define::TableLocks;
 use transaction::{NextTxn, OpenTxn};
 
 pub use prepared::{Param, PreparedInfo};
@@ -251,7 +251,10 @@ impl SqlSession {
     ) -> std::time::Instant {
         let clock = self.server.db.clock();
         let now = clock.now();
-        let micros = self.settings.timestamp.unwrap_or_else(|| clock.unix_micros());
+        let micros = self
+            .settings
+            .timestamp
+            .unwrap_or_else(|| clock.unix_micros());
         if let Some(at) = DateTime::from_unix_micros(micros) {
             self.env.now_utc = at;
         }
@@ -275,8 +278,12 @@ impl SqlSession {
         self.last_insert_id = self.env.last_insert_id.get();
         let warnings = std::mem::take(self.env.warnings.get_mut());
         let dropped = self.env.warnings_dropped.get();
-        self.diagnostics
-            .end(warnings, dropped, result.as_ref().err(), self.settings.notes);
+        self.diagnostics.end(
+            warnings,
+            dropped,
+            result.as_ref().err(),
+            self.settings.notes,
+        );
         let result = result.map(|mut outcome| {
             outcome.warnings = self.diagnostics.reported();
             self.env.row_count = match outcome.had_rows {
@@ -406,18 +413,5 @@ impl Drop for SqlSession {
     fn drop(&mut self) {
         self.roll_back();
         self.server.processes.remove(&self.process);
-    }
-}
-
-/// A sink for statements whose rows nobody wants.
-pub(crate) struct NoRows;
-
-impl ResultSink for NoRows {
-    fn columns(&mut self, _: &[ResultColumn]) -> Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<()> {
-        Ok(())
     }
 }

@@ -79,10 +79,10 @@ impl SqlSession {
             self.statements.insert(id, statement);
             (id, params, columns)
         });
-        let outcome = self.end_statement(info.as_ref().map_or_else(
-            |e| Err(e.clone()),
-            |_| Ok(Outcome::default()),
-        ))?;
+        let outcome = self.end_statement(
+            info.as_ref()
+                .map_or_else(|e| Err(e.clone()), |_| Ok(Outcome::default())),
+        )?;
         let (id, params, columns) = info?;
         Ok(PreparedInfo {
             id,
@@ -252,9 +252,10 @@ impl SqlSession {
             PrepareSource::Var(variable) => {
                 let name = String::from_utf8_lossy(variable).to_lowercase();
                 let variables = self.env.user_variables.get_mut();
-                let (value, ty) = variables.get(name.as_str()).cloned().unwrap_or_else(|| {
-                    (Value::Bytes(b"NULL".to_vec()), ColumnType::null())
-                });
+                let (value, ty) = variables
+                    .get(name.as_str())
+                    .cloned()
+                    .unwrap_or_else(|| (Value::Bytes(b"NULL".to_vec()), ColumnType::null()));
                 let mut text = Vec::new();
                 porpoise_types::write_text(value.as_ref(), &ty, &mut text);
                 text
@@ -281,7 +282,12 @@ impl SqlSession {
         let mut owned: Vec<(Value, ColumnType)> = Vec::with_capacity(using.len());
         for variable in using {
             let name = String::from_utf8_lossy(variable).to_lowercase();
-            let found = self.env.user_variables.get_mut().get(name.as_str()).cloned();
+            let found = self
+                .env
+                .user_variables
+                .get_mut()
+                .get(name.as_str())
+                .cloned();
             owned.push(found.unwrap_or((Value::Null, ColumnType::null())));
         }
         let Some(mut prepared) = self.named.remove(&key) else {

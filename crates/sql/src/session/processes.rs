@@ -72,7 +72,8 @@ impl Process {
             let kept = t.get(..KEPT).unwrap_or(t);
             String::from_utf8_lossy(kept).into_owned()
         });
-        self.statement.store(Some(Arc::new(Running { command, info })));
+        self.statement
+            .store(Some(Arc::new(Running { command, info })));
         self.mark(now);
     }
 
@@ -117,7 +118,10 @@ impl Processes {
     /// Removes one.
     pub fn remove(&self, process: &Arc<Process>) {
         let mut all = self.0.write();
-        if all.get(&process.id).is_some_and(|p| Arc::ptr_eq(p, process)) {
+        if all
+            .get(&process.id)
+            .is_some_and(|p| Arc::ptr_eq(p, process))
+        {
             all.remove(&process.id);
         }
     }

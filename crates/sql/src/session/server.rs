@@ -131,7 +131,9 @@ impl SqlServer {
 
     pub(crate) fn provided_rows(&self, database: &str, table: &str) -> Vec<Vec<Value>> {
         let providers = self.providers.read();
-        let mut found = providers.iter().filter(|(d, t, _)| d == database && t == table);
+        let mut found = providers
+            .iter()
+            .filter(|(d, t, _)| d == database && t == table);
         found.next().map(|(_, _, rows)| rows()).unwrap_or_default()
     }
 
@@ -156,17 +158,33 @@ impl SqlServer {
         vec![
             counter("sql_statements_total", "SQL statements run.", &c.questions),
             counter("sql_selects_total", "SELECT statements run.", &c.selects),
-            counter("sql_inserts_total", "INSERT and REPLACE statements run.", &c.inserts),
+            counter(
+                "sql_inserts_total",
+                "INSERT and REPLACE statements run.",
+                &c.inserts,
+            ),
             counter("sql_updates_total", "UPDATE statements run.", &c.updates),
             counter("sql_deletes_total", "DELETE statements run.", &c.deletes),
-            counter("sql_commits_total", "Transactions committed by SQL.", &c.commits),
-            counter("sql_rollbacks_total", "Transactions rolled back by SQL.", &c.rollbacks),
+            counter(
+                "sql_commits_total",
+                "Transactions committed by SQL.",
+                &c.commits,
+            ),
+            counter(
+                "sql_rollbacks_total",
+                "Transactions rolled back by SQL.",
+                &c.rollbacks,
+            ),
             counter(
                 "sql_snapshot_conflicts_total",
                 "Transactions ended because a row was newer than their snapshot.",
                 &c.conflicts,
             ),
-            counter("sql_restarts_total", "Statements run again at a new view.", &c.restarts),
+            counter(
+                "sql_restarts_total",
+                "Statements run again at a new view.",
+                &c.restarts,
+            ),
             counter("sql_sessions_total", "SQL sessions opened.", &c.connections),
             Stat {
                 name: "sql_sessions",

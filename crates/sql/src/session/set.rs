@@ -263,9 +263,8 @@ fn settable(variable: &Variable, scope: VarScope) -> Result<bool> {
         }
         (VarScope::Global, _) => Ok(true),
         (_, Scope::Global) => {
-            let text = format!(
-                "Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL"
-            );
+            let text =
+                format!("Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL");
             Err(SqlError::new(1229, "HY000", text))
         }
         _ => Ok(false),

@@ -15,7 +15,11 @@ use porpoise_types::{ColumnType, Value, ValueRef};
 
 /// 1238: a variable used in a scope that it does not have.
 pub(crate) fn wrong_scope(name: &str, kind: &str) -> SqlError {
-    SqlError::new(1238, "HY000", format!("Variable '{name}' is a {kind} variable"))
+    SqlError::new(
+        1238,
+        "HY000",
+        format!("Variable '{name}' is a {kind} variable"),
+    )
 }
 
 impl SystemVariables for SqlSession {

@@ -3,7 +3,9 @@
 use super::server::Counters;
 use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
-use crate::parse::ast::{Completion, Isolation as AstIsolation, SetTransaction, StartTransaction, VarScope};
+use crate::parse::ast::{
+    Completion, Isolation as AstIsolation, SetTransaction, StartTransaction, VarScope,
+};
 use crate::vars::settings::{self, IsolationLevel};
 use porpoise_kv::{Isolation, Mark, Ticket};
 use porpoise_rows::{BeginOptions, Txn};
@@ -142,7 +144,9 @@ impl SqlSession {
         };
         let default = self.settings.completion;
         let chain = how.chain.unwrap_or(default == settings::Completion::Chain);
-        let release = how.release.unwrap_or(default == settings::Completion::Release);
+        let release = how
+            .release
+            .unwrap_or(default == settings::Completion::Release);
         if chain {
             if let Some((isolation, read_only)) = before {
                 self.next = NextTxn {
@@ -169,7 +173,8 @@ impl SqlSession {
         }
         if let Some(open) = &mut self.open {
             let mark = open.txn.mark();
-            open.savepoints.retain(|(n, _)| !n.eq_ignore_ascii_case(name));
+            open.savepoints
+                .retain(|(n, _)| !n.eq_ignore_ascii_case(name));
             open.savepoints.push((name.to_owned(), mark));
         }
         Ok(Outcome::default())

@@ -5,12 +5,12 @@
 //! depends on data that nobody has counted.
 
 use super::table::{Rows, number_column, text, text_column, typed_column};
+use crate::bind::Source;
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::expr::{Expr, ExprKind};
 use crate::parse::ast::{Explain, ExplainTarget};
 use crate::plan::{Access, SelectPlan, Step};
-use crate::bind::Source;
 use crate::session::run::Plan;
 use crate::session::{Outcome, SqlSession};
 use porpoise_rows::catalog::{Index, IndexKind, Table};
@@ -29,7 +29,9 @@ pub fn explain(
     }
     let format = explain.format.map(|f| f.name.to_ascii_uppercase());
     if format.as_deref().is_some_and(|f| f != "TRADITIONAL") {
-        return Err(SqlError::not_supported("EXPLAIN FORMAT other than TRADITIONAL"));
+        return Err(SqlError::not_supported(
+            "EXPLAIN FORMAT other than TRADITIONAL",
+        ));
     }
     let ExplainTarget::Statement(statement) = &explain.target else {
         return Err(SqlError::not_supported("EXPLAIN FOR CONNECTION"));
@@ -111,7 +113,12 @@ fn select(plan: &SelectPlan, rows: &mut Rows) {
         let first = at == 0;
         let sorted = first && !plan.order_by.is_empty();
         let grouped = first && (!plan.group_by.is_empty() || plan.distinct);
-        rows.push(step_line("SIMPLE", source, step, &extra(step, sorted, grouped)));
+        rows.push(step_line(
+            "SIMPLE",
+            source,
+            step,
+            &extra(step, sorted, grouped),
+        ));
     }
 }
 
@@ -137,7 +144,12 @@ fn extra(step: &Step, sorted: bool, grouped: bool) -> String {
 
 fn step_line(kind: &str, source: &Source, step: &Step, extra: &str) -> Vec<Value> {
     let depends = depends(&step.access);
-    let mut row = line(kind, Some(&source.alias), Some(step.access.kind(depends)), extra);
+    let mut row = line(
+        kind,
+        Some(&source.alias),
+        Some(step.access.kind(depends)),
+        extra,
+    );
     let Some(table) = source.table() else {
         return row;
     };

@@ -132,11 +132,9 @@ fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
             text_column("Query", 300),
         ])),
         ShowWhat::Replicas | ShowWhat::ReplicaStatus => texts(&["Replica_IO_State"]),
-        ShowWhat::BinaryLogs
-        | ShowWhat::BinaryLogStatus
-        | ShowWhat::BinlogEvents(..) => {
-            Err(SqlError::new(1381, "HY000", "You are not using binary logging"))
-        }
+        ShowWhat::BinaryLogs | ShowWhat::BinaryLogStatus | ShowWhat::BinlogEvents(..) => Err(
+            SqlError::new(1381, "HY000", "You are not using binary logging"),
+        ),
         ShowWhat::CreateProgram(kind, name) => {
             let kind = match kind {
                 ProgramKind::Procedure => "PROCEDURE",

@@ -33,7 +33,9 @@ pub fn databases(session: &SqlSession, like: Option<&str>) -> Result<Rows> {
 }
 
 fn database_of(session: &SqlSession, given: Option<&str>) -> Result<String> {
-    let name = given.map(str::to_owned).or_else(|| session.env.database.clone());
+    let name = given
+        .map(str::to_owned)
+        .or_else(|| session.env.database.clone());
     let name = name.ok_or_else(SqlError::no_database_selected)?;
     let catalog = session.server.db.catalog();
     match catalog.database(&name).is_some() || virtual_tables::is_database(&name) {
@@ -45,7 +47,8 @@ fn database_of(session: &SqlSession, given: Option<&str>) -> Result<String> {
 fn stored_tables(catalog: &Catalog, database: &str) -> Vec<Arc<Table>> {
     let tables = catalog.database(database).map(|d| &d.tables);
     let ids = tables.into_iter().flat_map(|t| t.values());
-    ids.filter_map(|id| catalog.table_by_id(*id).cloned()).collect()
+    ids.filter_map(|id| catalog.table_by_id(*id).cloned())
+        .collect()
 }
 
 fn virtual_of(database: &str) -> impl Iterator<Item = &'static VirtualTable> {
@@ -79,8 +82,10 @@ pub fn table_names(
     }
     let catalog = session.server.db.catalog();
     let stored = stored_tables(&catalog, &database);
-    let mut names: Vec<(String, &str)> =
-        stored.iter().map(|t| (t.name.clone(), "BASE TABLE")).collect();
+    let mut names: Vec<(String, &str)> = stored
+        .iter()
+        .map(|t| (t.name.clone(), "BASE TABLE"))
+        .collect();
     names.extend(virtual_of(&database).map(|t| (t.name.to_owned(), virtual_type(t))));
     names.sort();
     let mut rows = Rows::new(columns);
@@ -170,7 +175,10 @@ pub fn create_table(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> 
         None => None,
     };
     let mut rows = Rows::new(vec![text_column("Table", 64), long_column("Create Table")]);
-    rows.push(vec![text(&table.name), text(ddl::create_table(&table, next))]);
+    rows.push(vec![
+        text(&table.name),
+        text(ddl::create_table(&table, next)),
+    ]);
     Ok(rows)
 }
 
@@ -179,7 +187,11 @@ pub fn create_database(session: &SqlSession, name: &str, if_not_exists: bool) ->
     let catalog = session.server.db.catalog();
     let database = catalog.database(name);
     let database = database.ok_or_else(|| SqlError::unknown_database(name))?;
-    let clause = if if_not_exists { "/*!32312 IF NOT EXISTS*/ " } else { "" };
+    let clause = if if_not_exists {
+        "/*!32312 IF NOT EXISTS*/ "
+    } else {
+        ""
+    };
     let collation = database.collation;
     let charset = collation.charset();
     let collate = match charset.default_collation() == collation && charset.name() != "utf8mb4" {
@@ -355,7 +367,8 @@ pub fn indexes(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> {
                 maybe(column.map(|c| c.name.as_str())),
                 text(if part.desc { "D" } else { "A" }),
                 Value::UInt(0),
-                part.prefix.map_or(Value::Null, |n| Value::UInt(u64::from(n))),
+                part.prefix
+                    .map_or(Value::Null, |n| Value::UInt(u64::from(n))),
                 Value::Null,
                 text(if nullable { "YES" } else { "" }),
                 text(if index.using_hash { "HASH" } else { "BTREE" }),

@@ -160,7 +160,11 @@ pub fn engines() -> Rows {
         text_column("Savepoints", 3),
     ]);
     let list = [
-        ("Porpoise", "YES", "Rows in memory under MVCC, durable through a log"),
+        (
+            "Porpoise",
+            "YES",
+            "Rows in memory under MVCC, durable through a log",
+        ),
         ("InnoDB", "DEFAULT", "Accepted; tables are Porpoise's"),
         ("ndbcluster", "YES", "Accepted; tables are Porpoise's"),
     ];
@@ -225,7 +229,11 @@ pub fn collations() -> Rows {
             text(if default { "Yes" } else { "" }),
             text("Yes"),
             Value::UInt(1),
-            text(if collation.pad_space() { "PAD SPACE" } else { "NO PAD" }),
+            text(if collation.pad_space() {
+                "PAD SPACE"
+            } else {
+                "NO PAD"
+            }),
         ]);
     }
     rows
@@ -245,7 +253,10 @@ pub fn grants(session: &SqlSession, account: Option<&Account<'_>>) -> Rows {
             (user.to_owned(), host.to_owned())
         }
     };
-    let mut rows = Rows::new(vec![text_column(&format!("Grants for {user}@{host}"), 1024)]);
+    let mut rows = Rows::new(vec![text_column(
+        &format!("Grants for {user}@{host}"),
+        1024,
+    )]);
     let quoted = |name: &str| porpoise_rows::show::quote(name);
     rows.push(vec![text(format!(
         "GRANT ALL PRIVILEGES ON *.* TO {}@{} WITH GRANT OPTION",

@@ -2,9 +2,7 @@
 
 use super::{VarKind, VarValue, Variable};
 use crate::error::{Result, SqlError};
-use porpoise_types::{
-    Charset, Collation, Level, SqlMode, TimeZone, ValueRef, Warning,
-};
+use porpoise_types::{Charset, Collation, Level, SqlMode, TimeZone, ValueRef, Warning};
 use std::sync::Arc;
 
 fn wrong_value(variable: &Variable, text: &str) -> SqlError {
@@ -49,11 +47,19 @@ pub fn from_text(variable: &Variable, text: &str) -> Result<VarValue> {
         }
         VarKind::Charset | VarKind::NullableCharset => match Charset::by_name(text) {
             Some(charset) => Ok(kept(charset.name())),
-            None => Err(SqlError::new(1115, "42000", format!("Unknown character set: '{text}'"))),
+            None => Err(SqlError::new(
+                1115,
+                "42000",
+                format!("Unknown character set: '{text}'"),
+            )),
         },
         VarKind::Collation => match Collation::by_name(text) {
             Some(collation) => Ok(kept(collation.name())),
-            None => Err(SqlError::new(1273, "HY000", format!("Unknown collation: '{text}'"))),
+            None => Err(SqlError::new(
+                1273,
+                "HY000",
+                format!("Unknown collation: '{text}'"),
+            )),
         },
         VarKind::TimeZone => match TimeZone::parse(text) {
             Some(zone) => Ok(kept(&zone.name())),
@@ -63,9 +69,11 @@ pub fn from_text(variable: &Variable, text: &str) -> Result<VarValue> {
             }
         },
         VarKind::Engine if is_engine(text) => Ok(kept(&engine_name(text))),
-        VarKind::Engine => {
-            Err(SqlError::new(1286, "42000", format!("Unknown storage engine '{text}'")))
-        }
+        VarKind::Engine => Err(SqlError::new(
+            1286,
+            "42000",
+            format!("Unknown storage engine '{text}'"),
+        )),
     }
 }
 
@@ -215,12 +223,27 @@ mod tests {
         assert_eq!(value.unwrap().text(), "READ-COMMITTED");
         let value = set("transaction_isolation", ValueRef::Int(2)).0;
         assert_eq!(value.unwrap().text(), "REPEATABLE-READ");
-        assert_eq!(set("transaction_isolation", ValueRef::Int(9)).0.unwrap_err().code, 1231);
+        assert_eq!(
+            set("transaction_isolation", ValueRef::Int(9))
+                .0
+                .unwrap_err()
+                .code,
+            1231
+        );
     }
 
     #[test]
     fn null_is_for_those_that_take_it() {
-        assert_eq!(set("character_set_results", ValueRef::Null).0.unwrap(), VarValue::Null);
-        assert_eq!(set("character_set_client", ValueRef::Null).0.unwrap_err().code, 1231);
+        assert_eq!(
+            set("character_set_results", ValueRef::Null).0.unwrap(),
+            VarValue::Null
+        );
+        assert_eq!(
+            set("character_set_client", ValueRef::Null)
+                .0
+                .unwrap_err()
+                .code,
+            1231
+        );
     }
 }

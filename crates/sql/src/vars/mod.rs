@@ -245,16 +245,28 @@ mod tests {
     #[test]
     fn the_registry_is_sorted_and_its_defaults_pass_their_own_checks() {
         for pair in VARIABLES.windows(2) {
-            assert!(pair[0].name < pair[1].name, "{} {}", pair[0].name, pair[1].name);
+            assert!(
+                pair[0].name < pair[1].name,
+                "{} {}",
+                pair[0].name,
+                pair[1].name
+            );
         }
         assert!(VARIABLES.iter().all(|v| !v.doc.is_empty()));
         let values = Values::new(&[]).unwrap();
-        for name in ["autocommit", "foreign_key_checks", "innodb_snapshot_isolation"] {
+        for name in [
+            "autocommit",
+            "foreign_key_checks",
+            "innodb_snapshot_isolation",
+        ] {
             assert!(values.bool(name), "{name}");
         }
         assert_eq!(values.int("max_allowed_packet"), 64 << 20);
         assert_eq!(values.text("tx_isolation"), "REPEATABLE-READ");
-        assert_eq!(find("ndb_autoincrement_prefetch_sz"), find("AUTO_INCREMENT_PREFETCH"));
+        assert_eq!(
+            find("ndb_autoincrement_prefetch_sz"),
+            find("AUTO_INCREMENT_PREFETCH")
+        );
     }
 
     #[test]
@@ -262,7 +274,10 @@ mod tests {
         let set = |n: &str, v: &str| Values::new(&[(n.to_owned(), v.to_owned())]);
         assert_eq!(set("port", "3307").unwrap().int("port"), 3307);
         assert_eq!(set("no_such", "1").err().map(|e| e.code), Some(1193));
-        assert_eq!(set("autocommit", "perhaps").err().map(|e| e.code), Some(1231));
+        assert_eq!(
+            set("autocommit", "perhaps").err().map(|e| e.code),
+            Some(1231)
+        );
         assert_eq!(set("sql_mode", "NO_SUCH").err().map(|e| e.code), Some(1231));
     }
 }

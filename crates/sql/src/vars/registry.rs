@@ -19,7 +19,13 @@ const fn v(
     default: &'static str,
     doc: &'static str,
 ) -> Variable {
-    Variable { name, scope, kind, default, doc }
+    Variable {
+        name,
+        scope,
+        kind,
+        default,
+        doc,
+    }
 }
 
 /// Every system variable, sorted by name.
