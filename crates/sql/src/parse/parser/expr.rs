@@ -7,8 +7,8 @@
 use bumpalo::collections::Vec as BumpVec;
 
 use super::super::ast::{
-    Between, Binary, BinaryOp, Chain, Collate, Expr, ExprKind, InList, InQuery, IntervalArith, Is,
-    IsTest, Like, LogicalOp, MemberOf, Quantified, Query, Regexp, UnaryOp,
+    Between, Binary, BinaryOp, Chain, Collate, Expr, ExprKind, Ident, InList, InQuery,
+    IntervalArith, Is, IsTest, Like, LogicalOp, MemberOf, Quantified, Query, Regexp, UnaryOp,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
@@ -44,6 +44,14 @@ enum Infix {
     MemberOf,
     Collate,
     None,
+}
+
+/// What INTERVAL turns out to be.
+pub(super) enum IntervalOperand<'a> {
+    /// An amount; its unit is the current token.
+    Amount(Expr<'a>),
+    /// A call of the function INTERVAL.
+    Call(Expr<'a>),
 }
 
 /// What a pair of parentheses held.
@@ -315,39 +323,53 @@ impl<'a> Parser<'a> {
 
     /// At INTERVAL, behind `date +`.
     fn add_interval(&mut self, date: Expr<'a>, subtract: bool) -> PResult<Expr<'a>> {
-        let start = self.token.start;
-        self.advance();
-        let amount = self.expr()?;
-        if let ExprKind::Row(args) = amount.kind
-            && !self.at_unit()
-        {
-            // `1 + INTERVAL(a, b, c)`: the function after all.
-            let name = super::super::ast::Ident {
-                name: "INTERVAL",
-                span: Span::new(start, start + 8),
-            };
-            let call = self.plain_call(name, args);
-            let right = Expr {
-                kind: call,
-                span: Span::new(start, self.last_end),
-            };
-            let op = if subtract {
-                BinaryOp::Sub
-            } else {
-                BinaryOp::Add
-            };
-            return Ok(self.wrap(date, |p, left| {
-                ExprKind::Binary(p.alloc(Binary { op, left, right }))
-            }));
+        match self.interval_amount()? {
+            IntervalOperand::Amount(amount) => {
+                let unit = self.interval_unit()?;
+                let node = IntervalArith {
+                    date,
+                    subtract,
+                    amount,
+                    unit,
+                };
+                Ok(self.wrap(date, |p, _| ExprKind::IntervalArith(p.alloc(node))))
+            }
+            IntervalOperand::Call(call) => {
+                let right = self.infixes(call, level::ADD + 1)?;
+                let op = if subtract {
+                    BinaryOp::Sub
+                } else {
+                    BinaryOp::Add
+                };
+                Ok(self.wrap(date, |p, left| {
+                    ExprKind::Binary(p.alloc(Binary { op, left, right }))
+                }))
+            }
         }
-        let unit = self.interval_unit()?;
-        let node = IntervalArith {
-            date,
-            subtract,
-            amount,
-            unit,
+    }
+
+    /// At INTERVAL: the amount up to its unit, or a call of the function INTERVAL, whose
+    /// parentheses hold two values or more and are followed by no unit.
+    pub(super) fn interval_amount(&mut self) -> PResult<IntervalOperand<'a>> {
+        let start = self.advance().start;
+        let name = Ident {
+            name: "INTERVAL",
+            span: Span::new(start, self.last_end),
         };
-        Ok(self.wrap(date, |p, _| ExprKind::IntervalArith(p.alloc(node))))
+        if !self.is(K::LeftParen) {
+            return self.expr().map(IntervalOperand::Amount);
+        }
+        let open = self.advance().start;
+        let left = match self.paren_rest()? {
+            Paren::List(list) if list.len() > 1 && !self.at_unit() => {
+                return Ok(IntervalOperand::Call(
+                    self.node(start, self.plain_call(name, list)),
+                ));
+            }
+            Paren::List(list) => self.paren_value(list, open),
+            Paren::Query(query) => self.node(open, ExprKind::Subquery(query)),
+        };
+        self.expr_after(left).map(IntervalOperand::Amount)
     }
 
     fn quantified(&mut self, left: Expr<'a>, op: BinaryOp) -> PResult<Expr<'a>> {
