@@ -375,7 +375,7 @@ impl<'a> Parser<'a> {
         };
         let unit = self.interval_unit()?;
         self.expect(K::Plus)?;
-        let date = self.expr()?;
+        let date = self.compare_expr()?;
         let node = IntervalArith {
             date,
             subtract: false,

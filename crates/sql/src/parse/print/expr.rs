@@ -163,7 +163,7 @@ impl Printer {
                 self.operand(&node.expr, PREDICATE + 1);
                 self.put(not(node.not));
                 self.put(" LIKE ");
-                self.operand(&node.pattern, UNARY);
+                self.operand(&node.pattern, PREDICATE + 1);
                 if let Some(escape) = &node.escape {
                     self.put(" ESCAPE ");
                     self.operand(escape, UNARY);
