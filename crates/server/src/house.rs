@@ -4,7 +4,7 @@
 //! engine's own shutdown (transactions.md, rule 40), and nothing is written
 //! after that.
 
-use crate::config::{Config, DurabilityChoice, StartError};
+use crate::config::{Config, StartError};
 use crate::engine;
 use crate::mysql::MysqlDoor;
 use crate::net::Door;
@@ -99,16 +99,6 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         ("connect_timeout", seconds(config.connect_timeout)),
         ("net_read_timeout", seconds(config.net_read_timeout)),
         ("net_write_timeout", seconds(config.net_write_timeout)),
-        ("version", crate::mysql::SERVER_VERSION.to_owned()),
-        (
-            "durability",
-            match config.durability {
-                DurabilityChoice::Sync => "sync",
-                DurabilityChoice::Interval => "interval",
-                DurabilityChoice::Memory => "memory",
-            }
-            .to_owned(),
-        ),
     ];
     if let Some(address) = config.mysql_listen {
         list.push(("port", address.port().to_string()));
@@ -117,7 +107,6 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         list.push(("socket", path.display().to_string()));
     }
     list.into_iter()
-        .filter(|(name, _)| porpoise_sql::vars::find(name).is_some())
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
 }

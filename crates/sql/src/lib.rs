@@ -29,6 +29,7 @@ pub mod virtual_tables;
 
 pub use error::SqlError;
 pub use exec::ResultSink;
+pub use functions::info::VERSION;
 pub use plan::ResultColumn;
 pub use session::server::{SqlConfig, SqlServer};
 pub use session::{ClientInfo, Outcome, Param, PreparedInfo, SqlSession};

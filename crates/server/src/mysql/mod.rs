@@ -40,10 +40,6 @@ use porpoise_wire::mysql::reply;
 use session::MysqlSession;
 use std::sync::Arc;
 
-/// What the greeting calls this server: a version that clients know, and the
-/// name.
-pub const SERVER_VERSION: &str = concat!("8.0.36-porpoise-", env!("CARGO_PKG_VERSION"));
-
 /// What all sessions of the door share.
 pub(crate) struct Shared {
     sql: Arc<SqlServer>,

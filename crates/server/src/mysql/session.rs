@@ -15,10 +15,10 @@
 use super::answer::{Answer, status_of};
 use super::login::{Authentication, Request, Verdict, host_of};
 use super::statements::Statements;
-use super::{SERVER_VERSION, Shared};
+use super::Shared;
 use crate::net::{End, Input, Next, Output, Peer, Session};
 use porpoise_base::cancel::Reason;
-use porpoise_sql::{ClientInfo, SqlError, SqlSession};
+use porpoise_sql::{ClientInfo, SqlError, SqlSession, VERSION};
 use porpoise_types::Collation;
 use porpoise_wire::mysql::auth::Plugin;
 use porpoise_wire::mysql::command::{self, Command};
@@ -110,7 +110,7 @@ impl MysqlSession {
         }
         let mut sequence = 0;
         Greeting {
-            server_version: SERVER_VERSION,
+            server_version: VERSION,
             connection_id: session.peer.id as u32,
             salt: &session.salt,
             capabilities: offered,
