@@ -46,6 +46,7 @@ impl SqlSession {
         &mut self,
         arena: &Bump,
         text: &[u8],
+        multi: bool,
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
         if let Some(result) = self.query_cached(arena, text, sink) {
@@ -56,6 +57,9 @@ impl SqlSession {
             ..ParseOptions::default()
         };
         let parsed = parse_one(arena, text, 0, &options).map_err(|e| syntax_error(&e, text))?;
+        if let (false, Some(rest)) = (multi, parsed.rest) {
+            return Err(near(text, rest));
+        }
         if parsed.params > 0 {
             let at = memchr::memchr(b'?', text).unwrap_or(parsed.start);
             return Err(near(text, at));

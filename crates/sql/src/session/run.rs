@@ -304,6 +304,9 @@ impl SqlSession {
             Newer::Restart if open.txn.pinned() => Newer::Conflict,
             other => other,
         };
+        if matches!(plan, Plan::Select(p) if p.locks()) {
+            sink.whole();
+        }
         let random = self.env.random.get();
         for _ in 0..=RESTARTS {
             match self.attempt(&planned.plan, params, open, mark, newer, sink) {
