@@ -316,6 +316,11 @@ impl Container {
         Ok(true)
     }
 
+    /// The columns that a storage command is sure to set.
+    pub fn replaced(&self) -> &[usize] {
+        &self.values
+    }
+
     /// Whether rows can expire.
     pub fn can_expire(&self) -> bool {
         self.expiry.is_some()
@@ -456,11 +461,17 @@ pub(super) fn lacking(table: &Table, given: &[usize]) -> Option<String> {
     table.columns.iter().enumerate().find_map(lacks)
 }
 
-/// A row's values, owned.
-pub fn owned(table: &Table, row: &RowRef<'_>) -> Vec<Value> {
-    (0..table.columns.len())
-        .map(|n| row.get(n).to_owned())
-        .collect()
+/// A row's values, owned; those of `replaced` columns, which are about to be
+/// set, are NULL and need no copy.
+pub fn owned(table: &Table, row: &RowRef<'_>, replaced: &[usize]) -> Vec<Value> {
+    let copy = |n: usize| {
+        if replaced.contains(&n) {
+            Value::Null
+        } else {
+            row.get(n).to_owned()
+        }
+    };
+    (0..table.columns.len()).map(copy).collect()
 }
 
 fn put(row: &mut [Value], position: usize, value: Value) {
