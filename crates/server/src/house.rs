@@ -2,14 +2,20 @@
 
 use crate::config::{Config, StartError};
 use crate::engine;
+use crate::memcached::Memcached;
 use crate::net::Door;
+use porpoise_base::clock;
 use porpoise_kv::{Engine, Stat};
+use porpoise_rows::{Db, DbOptions};
+use porpoise_wire::memcached::Limits;
 use std::sync::Arc;
 
 /// The rooms behind the doors, open.
 pub struct House {
     /// The engine.
     pub engine: Arc<dyn Engine>,
+    /// The rows, which all doors share.
+    pub db: Arc<Db>,
     /// The MySQL door, if there is one.
     pub mysql: Option<Arc<dyn Door>>,
     /// The memcached door, if there is one.
@@ -30,10 +36,15 @@ impl House {
         _tls: &Arc<rustls::ServerConfig>,
         _root_password: Option<&str>,
     ) -> Result<House, StartError> {
+        let engine = engine::open(config)?;
+        let db = Db::open(engine.clone(), clock::system(), DbOptions::default())
+            .map_err(|e| StartError::failure(format!("the catalog cannot be read: {e}")))?;
+        let memcached = open_memcached(config, &db)?;
         Ok(House {
-            engine: engine::open(config)?,
+            engine,
+            db,
             mysql: None,
-            memcached: None,
+            memcached: memcached.map(|door| -> Arc<dyn Door> { door }),
             root_has_password: false,
         })
     }
@@ -49,6 +60,17 @@ impl House {
     /// # Errors
     /// What did not reach the disk, in words.
     pub fn close(&self) -> Result<(), String> {
+        self.db.return_ids();
         self.engine.shutdown().map_err(|e| e.to_string())
     }
+}
+
+/// The memcached door, if it is asked for.
+fn open_memcached(config: &Config, db: &Arc<Db>) -> Result<Option<Arc<Memcached>>, StartError> {
+    if config.memcached_listen.is_none() && config.memcached_socket.is_none() {
+        return Ok(None);
+    }
+    let max_value = Limits::default().max_value;
+    let door = Memcached::open(db.clone(), &config.memcached_role, max_value)?;
+    Ok(Some(Arc::new(door)))
 }

@@ -4,6 +4,7 @@
 //! * [`serve`]: puts everything together; [`house`]: what is behind the doors;
 //!   [`engine`]: the only place that names one.
 //! * [`net`]: connections, worker groups, held replies; knows no protocol.
+//! * [`memcached`]: the memcached door.
 //! * [`noop`]: a door without a house behind it, for measuring.
 //! * [`http`], [`metrics`]: health and figures.
 //! * [`tls`], [`datadir`]: the certificate; the data directory and its lock.
@@ -18,6 +19,7 @@ pub mod datadir;
 pub mod engine;
 pub mod house;
 pub mod http;
+pub mod memcached;
 pub mod metrics;
 pub mod net;
 pub mod noop;

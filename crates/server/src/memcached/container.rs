@@ -229,7 +229,11 @@ impl Container {
         let Some(position) = self.cas else {
             return;
         };
-        let unsigned = self.table.columns.get(position).is_some_and(|c| c.ty.unsigned);
+        let unsigned = self
+            .table
+            .columns
+            .get(position)
+            .is_some_and(|c| c.ty.unsigned);
         let value = if unsigned {
             Value::UInt(version)
         } else {
@@ -278,7 +282,11 @@ impl Container {
                 None => ValueRef::Null,
                 Some(piece) => ValueRef::Bytes(piece),
             };
-            put(row, *position, convert.store(&self.table, *position, value)?);
+            put(
+                row,
+                *position,
+                convert.store(&self.table, *position, value)?,
+            );
         }
         if pieces.next().is_some() {
             return Err(refused(format!(
@@ -321,6 +329,18 @@ impl Container {
         &self.values
     }
 
+    /// Whether the value is the text of one string column, where a number
+    /// keeps its length.
+    pub fn holds_text(&self) -> bool {
+        let [only] = self.values.as_slice() else {
+            return false;
+        };
+        self.table
+            .columns
+            .get(*only)
+            .is_some_and(|c| c.ty.is_string())
+    }
+
     /// Whether rows can expire.
     pub fn can_expire(&self) -> bool {
         self.expiry.is_some()
@@ -335,9 +355,9 @@ impl Container {
         let moment = match (form, row.get(position)) {
             (_, ValueRef::Int(0) | ValueRef::UInt(0) | ValueRef::Null) => return false,
             (ExpiryForm::Seconds, ValueRef::Int(s)) => s.saturating_mul(1_000_000),
-            (ExpiryForm::Seconds, ValueRef::UInt(s)) => {
-                i64::try_from(s).unwrap_or(i64::MAX).saturating_mul(1_000_000)
-            }
+            (ExpiryForm::Seconds, ValueRef::UInt(s)) => i64::try_from(s)
+                .unwrap_or(i64::MAX)
+                .saturating_mul(1_000_000),
             (ExpiryForm::Time, ValueRef::DateTime(t)) => t.to_unix_micros(),
             _ => return false,
         };
@@ -363,7 +383,11 @@ impl Container {
     pub fn value_of<'a>(&self, row: &RowRef<'a>, scratch: &'a mut Vec<u8>) -> &'a [u8] {
         if let [only] = self.values.as_slice()
             && let ValueRef::Bytes(bytes) = row.get(*only)
-            && self.table.columns.get(*only).is_some_and(|c| c.ty.is_string())
+            && self
+                .table
+                .columns
+                .get(*only)
+                .is_some_and(|c| c.ty.is_string())
         {
             return bytes;
         }

@@ -31,6 +31,11 @@ impl Conversion {
         }
     }
 
+    /// Conversions of keys, which do not depend on the time.
+    pub fn timeless() -> Conversion {
+        Conversion { now: 0 }
+    }
+
     /// Seconds since 1970 UTC.
     pub fn unix_seconds(&self) -> i64 {
         self.now.div_euclid(1_000_000)

@@ -237,7 +237,10 @@ impl Mapping {
 
     /// The position of a container, which prefixes share by name.
     fn share(&mut self, container: Container) -> usize {
-        let known = self.containers.iter().position(|c| c.name == container.name);
+        let known = self
+            .containers
+            .iter()
+            .position(|c| c.name == container.name);
         known.unwrap_or_else(|| {
             self.containers.push(container);
             self.containers.len() - 1
@@ -348,18 +351,25 @@ fn read_table(txn: &mut porpoise_rows::Txn, table: &Arc<Table>) -> Result<Vec<Ro
     let mut rows = Vec::new();
     let mut position = ScanPosition::default();
     loop {
-        let more = txn.scan(table, &spec, Read::SNAPSHOT, &mut position, 1000, &mut |_, row| {
-            let texts = table.columns.iter().enumerate().map(|(n, column)| {
-                let value = row.get(n);
-                let text = (!value.is_null()).then(|| {
-                    let mut out = Vec::new();
-                    write_text(value, &column.ty, &mut out);
-                    String::from_utf8_lossy(&out).into_owned()
+        let more = txn.scan(
+            table,
+            &spec,
+            Read::SNAPSHOT,
+            &mut position,
+            1000,
+            &mut |_, row| {
+                let texts = table.columns.iter().enumerate().map(|(n, column)| {
+                    let value = row.get(n);
+                    let text = (!value.is_null()).then(|| {
+                        let mut out = Vec::new();
+                        write_text(value, &column.ty, &mut out);
+                        String::from_utf8_lossy(&out).into_owned()
+                    });
+                    (column.name.to_ascii_lowercase(), text)
                 });
-                (column.name.to_ascii_lowercase(), text)
-            });
-            rows.push(Row::new(texts.collect()));
-        })?;
+                rows.push(Row::new(texts.collect()));
+            },
+        )?;
         if !more {
             return Ok(rows);
         }

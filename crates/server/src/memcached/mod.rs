@@ -4,8 +4,8 @@
 //! * [`mapping`], [`resolve`], [`live`]: which container and policy a key has,
 //!   and how that follows the configuration.
 //! * [`container`], [`convert`]: rows as memcached sees them.
-//! * [`session`]: a connection; [`get`], [`store`], [`change`], [`flush`]: its
-//!   commands; [`stats`]: what it counts.
+//! * [`session`]: a connection; [`get`], [`store`], [`change`], [`touch`],
+//!   [`flush`]: its commands; [`stats`]: what it counts.
 //!
 //! Every command is an autocommit transaction on `porpoise_rows`; SQL is not
 //! involved. Foreign keys are always checked (transactions.md, rule 16).
@@ -22,6 +22,7 @@ pub mod schema;
 pub mod session;
 pub mod stats;
 pub mod store;
+pub mod touch;
 mod work;
 
 use crate::config::StartError;

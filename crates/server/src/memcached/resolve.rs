@@ -287,7 +287,11 @@ fn expiry(row: &Row, columns: &mut Columns<'_>) -> Resolved<Option<(usize, Expir
         return Ok(None);
     };
     let position = columns.find(name)?;
-    let nullable = columns.table.columns.get(position).is_some_and(|c| c.nullable);
+    let nullable = columns
+        .table
+        .columns
+        .get(position)
+        .is_some_and(|c| c.nullable);
     match columns.kind(position) {
         _ if columns.is_integer(position) => Ok(Some((position, ExpiryForm::Seconds))),
         Kind::Timestamp | Kind::DateTime if nullable => Ok(Some((position, ExpiryForm::Time))),

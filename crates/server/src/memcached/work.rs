@@ -80,10 +80,36 @@ pub struct Done<T> {
 }
 
 /// One attempt at a write.
-enum Attempt<T> {
+pub enum Attempt<T> {
+    /// It came to an end.
     Done(Done<T>),
     /// The mapping is older than the definitions.
     Stale,
+}
+
+impl<T> Attempt<T> {
+    /// It failed.
+    pub(super) fn failed(failure: Failure, ticket: Ticket) -> Attempt<T> {
+        Attempt::Done(Done {
+            outcome: Err(failure),
+            ticket,
+        })
+    }
+
+    /// Commits, or rolls back where the outcome is a failure.
+    pub(super) fn end(txn: Txn, outcome: Result<T, Failure>) -> Attempt<T> {
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(failure) => return Attempt::failed(failure, txn.seen()),
+        };
+        match txn.commit() {
+            Err(error) => Attempt::failed(error.into(), Ticket::NONE),
+            Ok(commit) => Attempt::Done(Done {
+                outcome: Ok(outcome),
+                ticket: commit.ticket,
+            }),
+        }
+    }
 }
 
 /// The row a write is about, for its closure.
@@ -190,13 +216,24 @@ impl Desk {
         key: &[u8],
         mut run: impl FnMut(&mut Txn, &mut Place<'_>) -> Result<T, Failure>,
     ) -> Done<T> {
+        self.repeat(current, |desk, current| {
+            desk.attempt(current, operation, key, &mut run)
+        })
+    }
+
+    /// Runs attempts at a write until one is final.
+    pub(super) fn repeat<T>(
+        &mut self,
+        current: &mut Arc<Current>,
+        mut attempt: impl FnMut(&mut Desk, &Current) -> Attempt<T>,
+    ) -> Done<T> {
         self.reader = None;
         let mut tries = 0;
         loop {
             tries += 1;
-            let attempt = self.attempt(current, operation, key, &mut run);
+            let ended = attempt(self, current);
             self.mdl.release();
-            match attempt {
+            match ended {
                 Attempt::Done(done) => {
                     let again = matches!(&done.outcome, Err(Failure::Rows(e)) if repeatable(e));
                     if !again || tries >= TRIES {
@@ -222,12 +259,7 @@ impl Desk {
         key: &[u8],
         run: &mut impl FnMut(&mut Txn, &mut Place<'_>) -> Result<T, Failure>,
     ) -> Attempt<T> {
-        let failed = |failure: Failure, ticket: Ticket| {
-            Attempt::Done(Done {
-                outcome: Err(failure),
-                ticket,
-            })
-        };
+        let failed = Attempt::failed;
         let found = current.mapping.find(key, operation);
         let (_, container, rest) = match found {
             Ok(found) => found,
@@ -256,16 +288,8 @@ impl Desk {
             Ok(txn) => txn,
             Err(error) => return failed(error.into(), Ticket::NONE),
         };
-        match run(&mut txn, &mut place) {
-            Err(failure) => failed(failure, txn.seen()),
-            Ok(outcome) => match txn.commit() {
-                Err(error) => failed(error.into(), Ticket::NONE),
-                Ok(commit) => Attempt::Done(Done {
-                    outcome: Ok(outcome),
-                    ticket: commit.ticket,
-                }),
-            },
-        }
+        let outcome = run(&mut txn, &mut place);
+        Attempt::end(txn, outcome)
     }
 
     /// Takes part in the metadata locks of tables until [`Desk::unshare`].
