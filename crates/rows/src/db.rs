@@ -10,10 +10,11 @@
 use crate::Result;
 use crate::autoinc::Counters;
 use crate::catalog::persist;
-use crate::catalog::{Catalog, Table};
+use crate::catalog::{Catalog, Table, TableId};
 use crate::mdl::Mdl;
 use crate::txn::{BeginOptions, Txn};
 use crate::version::Versions;
+use crate::watch::{Watch, Watches};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
@@ -35,6 +36,7 @@ pub struct Db {
     version: AtomicU64,
     pub(crate) versions: Versions,
     pub(crate) counters: Counters,
+    pub(crate) watches: Watches,
     pub(crate) mdl: Arc<Mdl>,
     /// Held while a change of the catalog is made and published.
     pub(crate) catalog_change: Mutex<()>,
@@ -58,6 +60,7 @@ impl Db {
             catalog: ArcSwap::from_pointee(catalog),
             versions: Versions::new(),
             counters: Counters::default(),
+            watches: Watches::default(),
             mdl: Mdl::new(),
             catalog_change: Mutex::new(()),
             row_limit,
@@ -126,6 +129,12 @@ impl Db {
     /// [`Db::catalog`] where several threads ask.
     pub(crate) fn catalog_guard(&self) -> arc_swap::Guard<Arc<Catalog>> {
         self.catalog.load()
+    }
+
+    /// Counts the commits that write to `tables` from now on, until the watch
+    /// is dropped.
+    pub fn watch(&self, tables: &[TableId]) -> Arc<Watch> {
+        self.watches.add(tables)
     }
 
     /// Makes a catalog the newest one. For definitions only, under their

@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //! 1. A row whose values are all the same is not written and keeps its
-//!    version.
+//!    version, unless [`UpdateMode::Rewrite`] asks for it.
 //! 2. A row whose keys keep their values needs no lock but the caller's: an
 //!    UPDATE of other columns makes no engine call except its put.
 //! 3. A referenced value that changes is looked after row by row, because an
@@ -50,6 +50,11 @@ pub enum UpdateMode {
     Plain,
     /// Skip it.
     Ignore,
+    /// Fail. A row whose values stay the same is written, too, and so gets a
+    /// new version: memcached's `set`.
+    Rewrite,
+    /// Fail. Rows keep their version: memcached's `touch`.
+    KeepVersion,
 }
 
 /// What an UPDATE did.
@@ -209,7 +214,10 @@ impl Txn {
         mode: UpdateMode,
     ) -> Result<UpdateDone> {
         self.statement(table, |txn, keys| {
-            txn.update_rows(table, &changes, mode, keys)
+            txn.keep_version = mode == UpdateMode::KeepVersion;
+            let done = txn.update_rows(table, &changes, mode, keys);
+            txn.keep_version = false;
+            done
         })
     }
 
@@ -228,8 +236,8 @@ impl Txn {
         };
         let mut steps = Vec::with_capacity(changes.len());
         for change in changes {
-            let step = plan_change(table, change, &constraints, &referrers, keys)?;
-            let stop = matches!(step, Step::Refuse(_)) && mode == UpdateMode::Plain;
+            let step = plan_change(table, change, mode, &constraints, &referrers, keys)?;
+            let stop = matches!(step, Step::Refuse(_)) && mode != UpdateMode::Ignore;
             steps.push(step);
             if stop {
                 break;
@@ -387,13 +395,14 @@ impl Txn {
 fn plan_change(
     table: &Table,
     change: &RowChange,
+    mode: UpdateMode,
     constraints: &[Constraint<'_>],
     referrers: &[Referrer],
     keys: &mut KeySet,
 ) -> Result<Step> {
     let old = change.old.row(table)?;
     let same = |(n, v): (usize, &Value)| v.as_ref() == old.get(n);
-    if change.new.iter().enumerate().all(same) {
+    if mode != UpdateMode::Rewrite && change.new.iter().enumerate().all(same) {
         return Ok(Step::Same);
     }
     if let Err(e) = check_not_null(table, &change.new) {

@@ -304,7 +304,7 @@ impl SqlSession {
             Newer::Restart if open.txn.pinned() => Newer::Conflict,
             other => other,
         };
-        if matches!(plan, Plan::Select(p) if p.locks()) {
+        if matches!(&planned.plan, Plan::Select(p) if p.locks()) {
             sink.whole();
         }
         let random = self.env.random.get();
