@@ -11,4 +11,6 @@
 mod forum;
 mod forum_races;
 mod forum_schema;
+mod mapping;
+mod multi_get;
 mod support;
