@@ -8,9 +8,12 @@
     reason = "a test stops at what it does not expect"
 )]
 
+mod doors;
 mod forum;
 mod forum_races;
 mod forum_schema;
 mod mapping;
 mod multi_get;
+mod shutdown;
+mod startup;
 mod support;
