@@ -8,6 +8,7 @@
     reason = "a test stops at what it does not expect"
 )]
 
+mod crash;
 mod doors;
 mod forum;
 mod forum_races;
@@ -17,3 +18,4 @@ mod multi_get;
 mod shutdown;
 mod startup;
 mod support;
+mod trace;
