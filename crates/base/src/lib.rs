@@ -6,11 +6,13 @@
 //! * [`cancel`]: ending a wait from outside (KILL, a client gone, shutdown).
 //! * [`blocking`]: announcing that the current thread may stand still.
 //! * [`clock`]: wall and monotonic time, replaceable.
-//! * [`stack`]: how much stack is left, for whatever recurses on input.
 //! * [`disk`]: files and their durability, replaceable by disks with faults.
+//! * [`password`]: the forms in which passwords are stored.
+//! * [`stack`]: how much stack is left, for whatever recurses on input.
 
 pub mod blocking;
 pub mod cancel;
 pub mod clock;
 pub mod disk;
+pub mod password;
 pub mod stack;

@@ -5,16 +5,24 @@
 //! * [`plan`]: what to read by which index.
 //! * [`expr`], [`functions`]: evaluation.
 //! * [`exec`]: running a plan against a transaction on rows.
+//! * [`session`]: statements, transactions, prepared statements of a client.
+//! * [`vars`]: system variables. [`users`]: accounts.
+//! * [`definition`]: what CREATE and ALTER ask for. [`show`]: what SHOW tells.
 //!
 //! It names no engine and no protocol.
 
 #![forbid(unsafe_code)]
 
 pub mod bind;
+pub mod definition;
 pub mod error;
 pub mod exec;
 pub mod expr;
 pub mod functions;
 pub mod parse;
 pub mod plan;
+pub mod session;
+pub mod show;
+pub mod users;
+pub mod vars;
 pub mod virtual_tables;

@@ -89,3 +89,8 @@ pub fn find(database: &str, name: &str) -> Option<&'static VirtualTable> {
         .iter()
         .find(|t| t.database.eq_ignore_ascii_case(database) && t.name.eq_ignore_ascii_case(name))
 }
+
+/// Whether there is a database of that name that holds virtual tables only.
+pub fn is_database(name: &str) -> bool {
+    name.eq_ignore_ascii_case("information_schema")
+}

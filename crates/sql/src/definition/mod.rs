@@ -1,0 +1,485 @@
+//! From definitions as parsed to what `rows` is asked for.
+//!
+//! Types get MySQL's defaults and limits, literals in DEFAULT become values
+//! of their columns, and everything that this server does not have is refused
+//! by name (1235): nothing of a definition is dropped silently that would
+//! change what the table does.
+
+pub mod alter;
+pub mod types;
+
+use crate::error::{Result, SqlError};
+use crate::parse::ast::{
+    ColumnAttr, ColumnDef, CreateTable, Expr, ExprKind, ForeignKeyAction, ForeignKeyDef,
+    IndexAlgorithm, IndexDef, IndexKind as AstIndexKind, IndexOption, IndexPartKey, OptionValue,
+    TableElement, TableOption, TypeKind,
+};
+use crate::session::SqlSession;
+use crate::vars::check::{engine_name, is_engine};
+use porpoise_rows::catalog::{ColumnDefault, FkAction, IndexKind, TableOptions};
+use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
+use porpoise_types::{CastCx, Collation, ColumnType, Kind, Level, SqlMode, store};
+
+pub use types::{collation_mismatch, collation_named};
+
+/// Where names and types without qualification come from.
+#[derive(Clone, Debug)]
+pub struct Naming {
+    /// The database of the statement's table.
+    pub database: String,
+    /// Its collation.
+    pub collation: Collation,
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// CREATE TABLE.
+///
+/// # Errors
+/// MySQL's for definitions that make no sense, 1235 for what is not there.
+pub fn table(
+    session: &SqlSession,
+    naming: &Naming,
+    create: &CreateTable<'_>,
+    _text: &[u8],
+) -> Result<TableSpec> {
+    let refused = [
+        (create.temporary, "TEMPORARY tables"),
+        (create.like.is_some(), "CREATE TABLE ... LIKE"),
+        (create.query.is_some(), "CREATE TABLE ... SELECT"),
+        (create.partition_by.is_some(), "PARTITION BY"),
+    ];
+    if let Some((_, what)) = refused.iter().find(|(given, _)| *given) {
+        return Err(SqlError::not_supported(what));
+    }
+    let name = create.name.name.name;
+    let (options, auto_increment) = table_options(session, naming, name, create.options)?;
+    let mut spec = TableSpec {
+        database: naming.database.clone(),
+        name: name.to_owned(),
+        if_not_exists: create.if_not_exists,
+        columns: Vec::new(),
+        indexes: Vec::new(),
+        foreign_keys: Vec::new(),
+        options,
+        auto_increment,
+    };
+    for element in create.elements {
+        match element {
+            TableElement::Column(def) => {
+                let (column, index) = column(session, def, spec.options.collation)?;
+                spec.columns.push(column);
+                spec.indexes.extend(index);
+            }
+            TableElement::Index(def) => spec.indexes.push(index(def)?),
+            TableElement::ForeignKey(def) => spec.foreign_keys.push(foreign_key(def)?),
+            TableElement::Check(_) => return Err(SqlError::not_supported("CHECK constraints")),
+        }
+    }
+    Ok(spec)
+}
+
+/// Options of CREATE TABLE, and AUTO_INCREMENT.
+fn table_options(
+    session: &SqlSession,
+    naming: &Naming,
+    table: &str,
+    given: &[TableOption<'_>],
+) -> Result<(TableOptions, Option<u64>)> {
+    let mut options = TableOptions {
+        engine: session.settings.engine.clone(),
+        collation: naming.collation,
+        comment: String::new(),
+        memory: false,
+        other: Vec::new(),
+        created: 0,
+    };
+    let mut auto_increment = None;
+    let mut charset = None;
+    let mut collation = None;
+    for option in given {
+        match option {
+            TableOption::Engine(name) => {
+                options.engine = engine(session, table, name.name)?;
+            }
+            TableOption::AutoIncrement(n) => auto_increment = Some(*n),
+            TableOption::Charset(Some(name)) => {
+                charset = Some(crate::bind::expr::charset_named(name.name)?);
+            }
+            TableOption::Collate(Some(name)) => collation = Some(collation_named(name.name)?),
+            TableOption::Charset(None) | TableOption::Collate(None) => {}
+            TableOption::Comment(comment) => options.comment = table_comment(table, comment)?,
+            TableOption::RowFormat(name) if name.name.eq_ignore_ascii_case("default") => {}
+            TableOption::RowFormat(name) => {
+                let value = name.name.to_ascii_uppercase();
+                options.other.push(("ROW_FORMAT".to_owned(), value));
+            }
+            TableOption::Union(_) => return Err(SqlError::not_supported("UNION of tables")),
+            TableOption::Other(name, value) => other_option(name, value, &mut options)?,
+        }
+    }
+    options.collation = match (charset, collation) {
+        (Some(charset), Some(c)) if c.charset() != charset => {
+            return Err(collation_mismatch(c, charset));
+        }
+        (_, Some(collation)) => collation,
+        (Some(charset), None) => session.collation_for(charset),
+        (None, None) => naming.collation,
+    };
+    Ok((options, auto_increment))
+}
+
+fn table_comment(table: &str, comment: &[u8]) -> Result<String> {
+    let comment = text(comment);
+    if comment.chars().count() > 2048 {
+        let text = format!("Comment for table '{table}' is too long (max = 2048)");
+        return Err(SqlError::new(1628, "HY000", text));
+    }
+    Ok(comment)
+}
+
+/// Options that MySQL prints back are kept; those that would change what the
+/// table does are refused.
+fn other_option(name: &str, value: &OptionValue<'_>, options: &mut TableOptions) -> Result<()> {
+    const KEPT: &[&str] = &[
+        "AVG_ROW_LENGTH",
+        "CHECKSUM",
+        "DELAY_KEY_WRITE",
+        "KEY_BLOCK_SIZE",
+        "MAX_ROWS",
+        "MIN_ROWS",
+        "PACK_KEYS",
+        "STATS_AUTO_RECALC",
+        "STATS_PERSISTENT",
+        "STATS_SAMPLE_PAGES",
+    ];
+    match (name, value) {
+        ("ENCRYPTION", OptionValue::String(v)) if !v.eq_ignore_ascii_case(b"n") => {
+            Err(SqlError::not_supported("ENCRYPTION"))
+        }
+        ("DATA DIRECTORY" | "INDEX DIRECTORY" | "TABLESPACE" | "CONNECTION", _) => {
+            Err(SqlError::not_supported(name))
+        }
+        (name, OptionValue::Int(n)) if KEPT.contains(&name) => {
+            options.other.push((name.to_owned(), n.to_string()));
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The engine's name for SHOW CREATE TABLE. Tables of any known engine are
+/// accepted, and the client is told whose they are in truth.
+fn engine(session: &SqlSession, table: &str, name: &str) -> Result<String> {
+    if !is_engine(name) {
+        let text = format!("Unknown storage engine '{name}'");
+        let error = SqlError::new(1286, "42000", text);
+        if session
+            .settings
+            .mode
+            .contains(SqlMode::NO_ENGINE_SUBSTITUTION)
+        {
+            return Err(error);
+        }
+        warn(session, Level::Warning, 1286, error.message);
+        let text = format!("Using storage engine Porpoise for table '{table}'");
+        warn(session, Level::Warning, 1266, text);
+        return Ok(session.settings.engine.clone());
+    }
+    if !name.eq_ignore_ascii_case("porpoise") {
+        let text = format!("Using storage engine Porpoise for table '{table}'");
+        warn(session, Level::Note, 1266, text);
+    }
+    Ok(engine_name(name))
+}
+
+fn warn(session: &SqlSession, level: Level, code: u16, message: String) {
+    session.env.warn(porpoise_types::Warning {
+        level,
+        code,
+        message,
+    });
+}
+
+/// A column, and the index that its attributes ask for.
+fn column(
+    session: &SqlSession,
+    def: &ColumnDef<'_>,
+    inherited: Collation,
+) -> Result<(ColumnSpec, Vec<IndexSpec>)> {
+    let name = def.name.name;
+    let mut ty = def.ty;
+    for attr in def.attrs {
+        if let ColumnAttr::Collate(collation) = attr {
+            ty.collation = Some(*collation);
+        }
+    }
+    let for_charset = |charset| session.collation_for(charset);
+    let mode = session.settings.mode;
+    let typed = types::column_type(&ty, name, inherited, mode, &for_charset)?;
+    if let Some((code, message)) = typed.note {
+        warn(session, Level::Note, code, message);
+    }
+    let mut spec = ColumnSpec {
+        name: name.to_owned(),
+        ty: typed.ty,
+        nullable: None,
+        default: None,
+        on_update_now: false,
+        auto_increment: false,
+        comment: String::new(),
+        explicit_collation: typed.explicit,
+    };
+    let mut key = None;
+    if ty.kind == TypeKind::Serial {
+        serial(&mut spec, &mut key);
+    }
+    for attr in def.attrs {
+        attribute(session, attr, &mut spec, &mut key)?;
+    }
+    let index = key.map(|kind| IndexSpec {
+        name: None,
+        kind,
+        parts: vec![(name.to_owned(), None, false)],
+        using_hash: false,
+        comment: String::new(),
+        invisible: false,
+    });
+    Ok((spec, index.into_iter().collect()))
+}
+
+fn serial(spec: &mut ColumnSpec, key: &mut Option<IndexKind>) {
+    spec.nullable = Some(false);
+    spec.auto_increment = true;
+    *key = Some(IndexKind::Unique);
+}
+
+fn attribute(
+    session: &SqlSession,
+    attr: &ColumnAttr<'_>,
+    spec: &mut ColumnSpec,
+    key: &mut Option<IndexKind>,
+) -> Result<()> {
+    let unsupported = |what: &str| Err(SqlError::not_supported(what));
+    match attr {
+        ColumnAttr::Null => spec.nullable = Some(true),
+        ColumnAttr::NotNull => spec.nullable = Some(false),
+        ColumnAttr::Default(e) => spec.default = Some(default(session, e, spec)?),
+        ColumnAttr::DefaultExpr(_) => return unsupported("DEFAULT (expression)"),
+        ColumnAttr::OnUpdateNow(fsp) => {
+            if u64::from(spec.ty.decimals) != *fsp {
+                return Err(bad_on_update(&spec.name));
+            }
+            spec.on_update_now = true;
+        }
+        ColumnAttr::AutoIncrement => spec.auto_increment = true,
+        ColumnAttr::SerialDefault => serial(spec, key),
+        ColumnAttr::PrimaryKey => *key = Some(IndexKind::Primary),
+        ColumnAttr::Unique if *key == Some(IndexKind::Primary) => {}
+        ColumnAttr::Unique => *key = Some(IndexKind::Unique),
+        ColumnAttr::Comment(comment) => {
+            spec.comment = text(comment);
+            if spec.comment.chars().count() > 1024 {
+                let text = format!("Comment for field '{}' is too long (max = 1024)", spec.name);
+                return Err(SqlError::new(1629, "HY000", text));
+            }
+        }
+        ColumnAttr::Generated { .. } => return unsupported("generated columns"),
+        ColumnAttr::Check(_) => return unsupported("CHECK constraints"),
+        ColumnAttr::Visible(false) => return unsupported("INVISIBLE columns"),
+        ColumnAttr::Srid(_) => return unsupported("SRID"),
+        // MySQL parses REFERENCES of a column and ignores it (manual,
+        // "FOREIGN KEY Constraints"); the rest is about other engines.
+        ColumnAttr::References(_)
+        | ColumnAttr::Collate(_)
+        | ColumnAttr::ColumnFormat(_)
+        | ColumnAttr::Storage(_)
+        | ColumnAttr::Visible(true)
+        | ColumnAttr::EngineAttribute(_)
+        | ColumnAttr::SecondaryEngineAttribute(_) => {}
+    }
+    Ok(())
+}
+
+fn bad_default(column: &str) -> SqlError {
+    SqlError::new(
+        1067,
+        "42000",
+        format!("Invalid default value for '{column}'"),
+    )
+}
+
+fn bad_on_update(column: &str) -> SqlError {
+    let text = format!("Invalid ON UPDATE clause for '{column}' column");
+    SqlError::new(1294, "HY000", text)
+}
+
+/// The number of digits of a call of NOW() or one of its other names.
+fn now_digits(e: &Expr<'_>) -> Option<u64> {
+    let ExprKind::Func(call) = &e.kind else {
+        return None;
+    };
+    let names = ["now", "current_timestamp", "localtime", "localtimestamp"];
+    if !names.iter().any(|n| call.name.name.eq_ignore_ascii_case(n)) {
+        return None;
+    }
+    match call.args {
+        [] => Some(0),
+        [digits] => match &digits.kind {
+            ExprKind::Literal(crate::parse::ast::Literal::Int(n)) => Some(*n),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The value of DEFAULT, already in the column's type.
+fn default(session: &SqlSession, e: &Expr<'_>, spec: &ColumnSpec) -> Result<ColumnDefault> {
+    if let Some(digits) = now_digits(e) {
+        let temporal = matches!(spec.ty.kind, Kind::DateTime | Kind::Timestamp);
+        return match temporal && digits == u64::from(spec.ty.decimals) {
+            true => Ok(ColumnDefault::Now),
+            false => Err(bad_default(&spec.name)),
+        };
+    }
+    let (value, source) = session.evaluate(e, &[], &[])?;
+    if value.is_null() {
+        return Ok(ColumnDefault::Null);
+    }
+    literal_default(session, value.as_ref(), &source, spec)
+}
+
+fn literal_default(
+    session: &SqlSession,
+    value: porpoise_types::ValueRef<'_>,
+    source: &ColumnType,
+    spec: &ColumnSpec,
+) -> Result<ColumnDefault> {
+    if spec.ty.is_blob() || spec.ty.kind == Kind::Json {
+        let text = format!(
+            "BLOB, TEXT, GEOMETRY or JSON column '{}' can't have a default value",
+            spec.name
+        );
+        return Err(SqlError::new(1101, "42000", text));
+    }
+    let mut changed = false;
+    let mut warnings = |w: porpoise_types::Warning| changed |= w.level != Level::Note;
+    let now = session.env.now();
+    let mut cx = CastCx {
+        mode: session.settings.mode,
+        strict: true,
+        warnings: &mut warnings,
+        tz: &session.settings.time_zone,
+        now,
+    };
+    let stored = store(value, Some(source), &spec.ty, &spec.name, 1, &mut cx);
+    match stored {
+        Ok(value) if !changed => Ok(ColumnDefault::Literal(value)),
+        _ => Err(bad_default(&spec.name)),
+    }
+}
+
+/// An index.
+///
+/// # Errors
+/// 1235 for kinds and parts that are not there.
+pub fn index(def: &IndexDef<'_>) -> Result<IndexSpec> {
+    let kind = match def.kind {
+        AstIndexKind::Primary => IndexKind::Primary,
+        AstIndexKind::Unique => IndexKind::Unique,
+        AstIndexKind::Plain => IndexKind::Plain,
+        AstIndexKind::Fulltext => return Err(SqlError::not_supported("FULLTEXT indexes")),
+        AstIndexKind::Spatial => return Err(SqlError::not_supported("SPATIAL indexes")),
+    };
+    let name = def.name.or(def.constraint).map(|n| n.name.to_owned());
+    let mut spec = IndexSpec {
+        name: name.filter(|_| kind != IndexKind::Primary),
+        kind,
+        parts: Vec::with_capacity(def.parts.len()),
+        using_hash: false,
+        comment: String::new(),
+        invisible: false,
+    };
+    for part in def.parts {
+        match part.key {
+            IndexPartKey::Column(column, prefix) => {
+                let prefix = match prefix {
+                    Some(0) => {
+                        let text = format!("Key part '{}' length cannot be 0", column.name);
+                        return Err(SqlError::new(1391, "HY000", text));
+                    }
+                    other => other.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+                };
+                spec.parts.push((column.name.to_owned(), prefix, part.desc));
+            }
+            IndexPartKey::Expr(_) => {
+                return Err(SqlError::not_supported("functional key parts"));
+            }
+        }
+    }
+    for option in def.options {
+        match option {
+            IndexOption::Using(IndexAlgorithm::Hash) => spec.using_hash = true,
+            IndexOption::Using(IndexAlgorithm::Btree) => spec.using_hash = false,
+            IndexOption::Using(IndexAlgorithm::Rtree) => {
+                return Err(SqlError::not_supported("RTREE indexes"));
+            }
+            IndexOption::Comment(comment) => {
+                spec.comment = text(comment);
+                if spec.comment.chars().count() > 1024 {
+                    let text = "Comment for index is too long (max = 1024)";
+                    return Err(SqlError::new(1688, "HY000", text));
+                }
+            }
+            IndexOption::Visible(visible) => spec.invisible = !visible,
+            _ => {}
+        }
+    }
+    Ok(spec)
+}
+
+fn action(given: Option<ForeignKeyAction>) -> Result<FkAction> {
+    match given {
+        None | Some(ForeignKeyAction::NoAction) => Ok(FkAction::NoAction),
+        Some(ForeignKeyAction::Restrict) => Ok(FkAction::Restrict),
+        Some(ForeignKeyAction::Cascade) => Ok(FkAction::Cascade),
+        Some(ForeignKeyAction::SetNull) => Ok(FkAction::SetNull),
+        Some(ForeignKeyAction::SetDefault) => Err(SqlError::new(
+            1215,
+            "HY000",
+            "Cannot add foreign key constraint",
+        )),
+    }
+}
+
+/// A foreign key.
+///
+/// # Errors
+/// 1239 when the number of columns differs, 1215 for SET DEFAULT.
+pub fn foreign_key(def: &ForeignKeyDef<'_>) -> Result<FkSpec> {
+    let references = &def.references;
+    if references.columns.len() != def.columns.len() {
+        let name = def.constraint.or(def.index_name);
+        let name = name.map_or("foreign key without name", |n| n.name);
+        let text = format!(
+            "Incorrect foreign key definition for '{name}': Key reference and table reference \
+             don't match"
+        );
+        return Err(SqlError::new(1239, "42000", text));
+    }
+    let names = |list: &[crate::parse::ast::Ident<'_>]| -> Vec<String> {
+        list.iter().map(|i| i.name.to_owned()).collect()
+    };
+    Ok(FkSpec {
+        name: def.constraint.map(|n| n.name.to_owned()),
+        index_name: def.index_name.map(|n| n.name.to_owned()),
+        columns: names(def.columns),
+        parent_database: references.table.schema.map(|s| s.name.to_owned()),
+        parent_table: references.table.name.name.to_owned(),
+        parent_columns: names(references.columns),
+        on_delete: action(references.on_delete)?,
+        on_update: action(references.on_update)?,
+    })
+}

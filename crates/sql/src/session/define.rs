@@ -1,0 +1,360 @@
+//! Statements that change definitions or look after tables.
+//!
+//! Each of them commits what is open before it begins (manual, "Statements
+//! That Cause an Implicit Commit"); what it does is committed at its end.
+
+use super::dispatch::qualified;
+use super::{Outcome, SqlSession};
+use crate::definition::{self, Naming};
+use crate::error::{Result, SqlError};
+use crate::exec::ResultSink;
+use crate::parse::ast::{
+    DatabaseOption, DropTables, LockTable, Maintain, MaintainKind, Statement, TableLock, TableName,
+};
+use crate::show::table::{Rows, text_column};
+use porpoise_rows::catalog::TableId;
+use porpoise_rows::ddl::{AlterOp, DdlCx, DdlDone};
+use porpoise_rows::mdl::MdlBarrier;
+use porpoise_types::{Collation, Value};
+
+/// LOCK TABLES: the tables, whether they may be written, and the barrier
+/// that keeps others away.
+pub struct TableLocks {
+    tables: Vec<(TableId, bool)>,
+    _barrier: MdlBarrier,
+}
+
+impl TableLocks {
+    /// Whether a table is locked, and if so, for writing.
+    pub fn mode_of(&self, table: TableId) -> Option<bool> {
+        let mut found = self.tables.iter().filter(|(t, _)| *t == table);
+        found.next().map(|(_, writes)| *writes)
+    }
+}
+
+impl SqlSession {
+    /// CREATE, ALTER, DROP, TRUNCATE.
+    pub(super) fn define(&mut self, statement: &Statement<'_>, text: &[u8]) -> Result<Outcome> {
+        let before = self.commit()?;
+        let mut outcome = match statement {
+            Statement::CreateDatabase(create) => {
+                let collation = self.database_collation(create.options, None)?;
+                let name = create.name.name;
+                if name.eq_ignore_ascii_case("information_schema") {
+                    let text = format!("Access denied for user to database '{name}'");
+                    return Err(SqlError::new(1044, "42000", text));
+                }
+                let db = self.server.db.clone();
+                let done =
+                    db.create_database(&self.ddl_cx(), name, collation, create.if_not_exists)?;
+                if done.note {
+                    let text = format!("Can't create database '{name}'; database exists");
+                    self.note(1007, text);
+                }
+                Outcome {
+                    affected_rows: 1,
+                    ticket: done.ticket,
+                    ..Outcome::default()
+                }
+            }
+            Statement::AlterDatabase(alter) => {
+                let name = alter.name.map(|n| n.name.to_owned());
+                let name = name.or_else(|| self.env.database.clone());
+                let name = name.ok_or_else(SqlError::no_database_selected)?;
+                let old = self
+                    .server
+                    .db
+                    .catalog()
+                    .database(&name)
+                    .map(|d| d.collation);
+                let collation = self.database_collation(alter.options, old)?;
+                let db = self.server.db.clone();
+                let done = db.alter_database(&self.ddl_cx(), &name, collation)?;
+                Outcome {
+                    affected_rows: 1,
+                    ticket: done.ticket,
+                    ..Outcome::default()
+                }
+            }
+            Statement::DropDatabase { if_exists, name } => {
+                self.drop_database(name.name, *if_exists)?
+            }
+            Statement::DropTable(drop) => self.drop_tables(drop)?,
+            Statement::Truncate(name) => {
+                let (database, name) = qualified(self, name)?;
+                let db = self.server.db.clone();
+                plain(db.truncate(&self.ddl_cx(), &database, &name)?)
+            }
+            _ => self.define_table(statement, text)?,
+        };
+        outcome.ticket = outcome.ticket.max(before);
+        Ok(outcome)
+    }
+
+    fn define_table(&mut self, statement: &Statement<'_>, text: &[u8]) -> Result<Outcome> {
+        let db = self.server.db.clone();
+        match statement {
+            Statement::CreateTable(create) => {
+                let (database, name) = qualified(self, &create.name)?;
+                let spec = definition::table(self, &self.naming(&database)?, create, text)?;
+                let done = db.create_table(&self.ddl_cx(), &spec)?;
+                if done.note {
+                    self.note(1050, format!("Table '{name}' already exists"));
+                }
+                Ok(plain(done))
+            }
+            Statement::AlterTable(alter) => {
+                let (database, name) = qualified(self, &alter.name)?;
+                let ops = definition::alter::operations(self, &database, &name, alter)?;
+                self.alter(&database, &name, &ops)
+            }
+            Statement::CreateIndex(create) => {
+                let (database, name) = qualified(self, &create.table)?;
+                let index = definition::index(&create.index)?;
+                self.alter(&database, &name, &[AlterOp::AddIndex(index)])
+            }
+            Statement::DropIndex(drop) => {
+                let (database, name) = qualified(self, &drop.table)?;
+                let op = AlterOp::DropIndex(drop.name.name.to_owned());
+                self.alter(&database, &name, &[op])
+            }
+            _ => Err(SqlError::internal("no definition")),
+        }
+    }
+
+    fn alter(&mut self, database: &str, name: &str, ops: &[AlterOp]) -> Result<Outcome> {
+        let db = self.server.db.clone();
+        let done = db.alter_table(&self.ddl_cx(), database, name, ops)?;
+        let mut outcome = plain(done);
+        let warnings = self.env.warnings.get_mut().len();
+        outcome.info = format!("Records: 0  Duplicates: 0  Warnings: {warnings}");
+        Ok(outcome)
+    }
+
+    /// What a definition statement needs.
+    pub(crate) fn ddl_cx(&self) -> DdlCx<'_> {
+        DdlCx {
+            mdl: &self.mdl,
+            deadline: self.definition_deadline(),
+            cancel: &self.env.cancel,
+            foreign_key_checks: self.settings.foreign_key_checks,
+            now: self.env.now_utc.to_unix_micros(),
+        }
+    }
+
+    /// Where names and types without qualification come from.
+    pub(crate) fn naming(&self, database: &str) -> Result<Naming> {
+        let catalog = self.server.db.catalog();
+        let found = catalog.database(database);
+        let found = found.ok_or_else(|| SqlError::unknown_database(database))?;
+        Ok(Naming {
+            database: database.to_owned(),
+            collation: found.collation,
+        })
+    }
+
+    fn database_collation(
+        &self,
+        options: &[DatabaseOption<'_>],
+        old: Option<Collation>,
+    ) -> Result<Collation> {
+        let mut charset = None;
+        let mut collation = None;
+        for option in options {
+            match option {
+                DatabaseOption::Charset(Some(name)) => {
+                    charset = Some(crate::bind::expr::charset_named(name.name)?);
+                }
+                DatabaseOption::Collate(Some(name)) => {
+                    collation = Some(definition::collation_named(name.name)?);
+                }
+                DatabaseOption::Encryption(value) if value.eq_ignore_ascii_case(b"Y") => {
+                    return Err(SqlError::not_supported("ENCRYPTION"));
+                }
+                DatabaseOption::ReadOnly(Some(true)) => {
+                    return Err(SqlError::not_supported("READ ONLY databases"));
+                }
+                DatabaseOption::Charset(None) | DatabaseOption::Collate(None) => {
+                    collation = Some(self.settings.server_collation);
+                }
+                _ => {}
+            }
+        }
+        match (charset, collation) {
+            (Some(charset), Some(c)) if c.charset() != charset => {
+                Err(definition::collation_mismatch(c, charset))
+            }
+            (_, Some(collation)) => Ok(collation),
+            (Some(charset), None) => Ok(self.collation_for(charset)),
+            (None, None) => Ok(old.unwrap_or(self.settings.server_collation)),
+        }
+    }
+
+    fn drop_database(&mut self, name: &str, if_exists: bool) -> Result<Outcome> {
+        if name == "mysql" || name.eq_ignore_ascii_case("information_schema") {
+            let text = format!("Access to system schema '{name}' is rejected.");
+            return Err(SqlError::new(3552, "HY000", text));
+        }
+        let db = self.server.db.clone();
+        let (done, tables) = db.drop_database(&self.ddl_cx(), name, if_exists)?;
+        if done.note {
+            let text = format!("Can't drop database '{name}'; database doesn't exist");
+            self.note(1008, text);
+        }
+        let mut outcome = plain(done);
+        outcome.affected_rows = tables as u64;
+        if self.env.database.as_deref() == Some(name) {
+            self.env.database = None;
+            outcome.schema_changed = Some(String::new());
+        }
+        Ok(outcome)
+    }
+
+    fn drop_tables(&mut self, drop: &DropTables<'_>) -> Result<Outcome> {
+        if drop.temporary {
+            return Err(SqlError::not_supported("TEMPORARY tables"));
+        }
+        let names = drop.names.iter().map(|n| qualified(self, n));
+        let names: Vec<(String, String)> = names.collect::<Result<_>>()?;
+        for (at, name) in names.iter().enumerate() {
+            if names.iter().take(at).any(|n| n == name) {
+                let text = format!("Not unique table/alias: '{}'", name.1);
+                return Err(SqlError::new(1066, "42000", text));
+            }
+        }
+        let db = self.server.db.clone();
+        let done = db.drop_tables(&self.ddl_cx(), &names, drop.if_exists)?;
+        for name in &done.missing {
+            self.note(1051, format!("Unknown table '{name}'"));
+        }
+        Ok(Outcome {
+            ticket: done.ticket,
+            ..Outcome::default()
+        })
+    }
+
+    /// ANALYZE, CHECK, OPTIMIZE and REPAIR TABLE.
+    pub(super) fn maintain(
+        &mut self,
+        maintain: &Maintain<'_>,
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        let ticket = self.commit()?;
+        let mut rows = Rows::new(vec![
+            text_column("Table", 128),
+            text_column("Op", 10),
+            text_column("Msg_type", 10),
+            text_column("Msg_text", 16_384),
+        ]);
+        let op = match maintain.kind {
+            MaintainKind::Analyze => "analyze",
+            MaintainKind::Check => "check",
+            MaintainKind::Optimize => "optimize",
+            MaintainKind::Repair => "repair",
+            MaintainKind::Checksum => "checksum",
+        };
+        for name in maintain.tables {
+            let (database, _) = qualified(self, name)?;
+            let full = format!("{database}.{}", name.name.name);
+            let mut line = |kind: &str, text: &str| {
+                let cells = [full.as_str(), op, kind, text];
+                rows.push(
+                    cells
+                        .iter()
+                        .map(|c| Value::Bytes(c.as_bytes().to_vec()))
+                        .collect(),
+                );
+            };
+            for (kind, text) in self.maintain_one(maintain.kind, &database, name)? {
+                line(kind, &text);
+            }
+        }
+        let mut outcome = rows.send(self, sink)?;
+        outcome.ticket = ticket;
+        Ok(outcome)
+    }
+
+    fn maintain_one(
+        &self,
+        kind: MaintainKind,
+        database: &str,
+        name: &TableName<'_>,
+    ) -> Result<Vec<(&'static str, String)>> {
+        let catalog = self.server.db.catalog();
+        let Some(table) = catalog.table(database, name.name.name) else {
+            let error = SqlError::no_table(database, name.name.name);
+            let failed = ("status", "Operation failed".to_owned());
+            return Ok(vec![("Error", error.message), failed]);
+        };
+        let ok = ("status", "OK".to_owned());
+        match kind {
+            MaintainKind::Check => {
+                let found = self.server.db.check_table(&self.ddl_cx(), table)?;
+                let mut lines: Vec<_> = found.1.iter().map(|p| ("error", p.what.clone())).collect();
+                if lines.is_empty() {
+                    lines.push(ok);
+                } else {
+                    lines.push(("error", "Corrupt".to_owned()));
+                }
+                Ok(lines)
+            }
+            MaintainKind::Optimize => {
+                let text = "Table does not need to be optimized; space is reclaimed all the time";
+                Ok(vec![("note", text.to_owned()), ok])
+            }
+            MaintainKind::Repair => {
+                let text = "The storage engine for the table doesn't support repair";
+                Ok(vec![("note", text.to_owned())])
+            }
+            _ => Ok(vec![ok]),
+        }
+    }
+
+    /// LOCK TABLES: a barrier keeps all other sessions away from the tables
+    /// and from those that their foreign keys reach. READ is granted as the
+    /// stronger WRITE, but does not allow writing.
+    pub(super) fn lock_tables(&mut self, tables: &[LockTable<'_>]) -> Result<Outcome> {
+        self.unlock_tables()?;
+        let ticket = self.commit()?;
+        let catalog = self.server.db.catalog();
+        let mut locked = Vec::new();
+        let mut reach: Vec<TableId> = Vec::new();
+        for lock in tables {
+            let (database, name) = qualified(self, &lock.table)?;
+            let table = catalog.table(&database, &name);
+            let table = table.ok_or_else(|| SqlError::no_table(&database, &name))?;
+            locked.push((table.id, lock.mode == TableLock::Write));
+            reach.extend(table.write_set.iter().copied());
+        }
+        reach.sort_unstable();
+        reach.dedup();
+        let deadline = self.definition_deadline();
+        let barrier = self.mdl.exclude(&reach, deadline, &self.env.cancel);
+        let barrier = barrier.map_err(|e| SqlError::from(porpoise_rows::ddl::mdl_error(e)))?;
+        self.table_locks = Some(TableLocks {
+            tables: locked,
+            _barrier: barrier,
+        });
+        Ok(Outcome {
+            ticket,
+            ..Outcome::default()
+        })
+    }
+
+    /// UNLOCK TABLES; commits when there were locks.
+    pub(super) fn unlock_tables(&mut self) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        if self.table_locks.is_some() {
+            outcome.ticket = self.commit()?;
+            self.table_locks = None;
+        }
+        Ok(outcome)
+    }
+}
+
+fn plain(done: DdlDone) -> Outcome {
+    Outcome {
+        ticket: done.ticket,
+        ..Outcome::default()
+    }
+}

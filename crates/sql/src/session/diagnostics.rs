@@ -1,0 +1,73 @@
+//! The conditions of the last statement, for SHOW WARNINGS.
+//!
+//! The list is kept until the next statement that is not itself about
+//! conditions (manual, "SHOW WARNINGS Statement"). An error stands in it as
+//! its last entry.
+
+use crate::error::SqlError;
+use porpoise_types::{Level, Warning};
+
+/// Conditions of a statement.
+#[derive(Debug, Default)]
+pub struct Diagnostics {
+    list: Vec<Warning>,
+    dropped: u64,
+    keep: bool,
+}
+
+impl Diagnostics {
+    /// A statement begins.
+    pub fn begin(&mut self) {
+        self.keep = false;
+    }
+
+    /// The statement is about conditions: those there are stay.
+    pub fn keep(&mut self) {
+        self.keep = true;
+    }
+
+    /// The statement has ended with these conditions.
+    pub fn end(
+        &mut self,
+        mut warnings: Vec<Warning>,
+        dropped: u64,
+        error: Option<&SqlError>,
+        notes: bool,
+    ) {
+        if self.keep && error.is_none() {
+            return;
+        }
+        if !notes {
+            warnings.retain(|w| w.level != Level::Note);
+        }
+        if let Some(error) = error {
+            warnings.push(Warning {
+                level: Level::Error,
+                code: error.code,
+                message: error.message.clone(),
+            });
+        }
+        self.list = warnings;
+        self.dropped = dropped;
+    }
+
+    /// The conditions, errors only or all.
+    pub fn list(&self, errors: bool) -> impl Iterator<Item = &Warning> {
+        let wanted = move |w: &&Warning| !errors || w.level == Level::Error;
+        self.list.iter().filter(wanted)
+    }
+
+    /// How many there were, those not kept included.
+    pub fn count(&self, errors: bool) -> u64 {
+        let dropped = if errors { 0 } else { self.dropped };
+        self.list(errors).count() as u64 + dropped
+    }
+
+    /// The number told in the reply.
+    pub fn reported(&self) -> u16 {
+        match self.keep {
+            true => 0,
+            false => u16::try_from(self.count(false)).unwrap_or(u16::MAX),
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! From a parsed statement to the module that knows it.
+
+use super::run::Plan;
+use super::{Outcome, SqlSession, lex_mode};
+use crate::error::{Result, SqlError};
+use crate::exec::ResultSink;
+use crate::parse::ast::{
+    DropTables, Expr, Flush, FlushWhat, MaintainKind, ProgramKind, ShowWhat, Statement, TableName,
+};
+use crate::parse::{ParseError, ParseOptions, parse_one};
+use bumpalo::Bump;
+use porpoise_types::{ColumnType, Level, ValueRef, Warning};
+use std::sync::Arc;
+
+/// MySQL's syntax error.
+pub(crate) fn syntax_error(error: &ParseError, text: &[u8]) -> SqlError {
+    SqlError::new(error.code(), error.sqlstate(), error.message(text))
+}
+
+/// 1064 at an offset of the text.
+pub(crate) fn near(text: &[u8], offset: usize) -> SqlError {
+    let rest = text.get(offset..).unwrap_or_default();
+    let rest = rest.trim_ascii_start();
+    let line = 1 + text.iter().take(offset).filter(|b| **b == b'\n').count();
+    let shown = String::from_utf8_lossy(rest.get(..80).unwrap_or(rest));
+    let message = format!(
+        "You have an error in your SQL syntax; check the manual that corresponds to your MySQL \
+         server version for the right syntax to use near '{shown}' at line {line}"
+    );
+    SqlError::new(1064, "42000", message)
+}
+
+/// The database and name of a table.
+pub(crate) fn qualified(session: &SqlSession, name: &TableName<'_>) -> Result<(String, String)> {
+    let database = match (&name.schema, &session.env.database) {
+        (Some(schema), _) => schema.name.to_owned(),
+        (None, Some(database)) => database.clone(),
+        (None, None) => return Err(SqlError::no_database_selected()),
+    };
+    Ok((database, name.name.name.to_owned()))
+}
+
+impl SqlSession {
+    /// Parses and runs the first statement of `text`.
+    pub(super) fn query_in(
+        &mut self,
+        arena: &Bump,
+        text: &[u8],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        let options = ParseOptions {
+            mode: lex_mode(self.settings.mode),
+            ..ParseOptions::default()
+        };
+        let parsed = parse_one(arena, text, 0, &options).map_err(|e| syntax_error(&e, text))?;
+        if parsed.params > 0 {
+            let at = memchr::memchr(b'?', text).unwrap_or(parsed.start);
+            return Err(near(text, at));
+        }
+        let outcome = self.statement(&parsed.statement, text, &[], &[], sink);
+        outcome.map(|mut outcome| {
+            outcome.rest = parsed.rest;
+            outcome
+        })
+    }
+
+    /// Runs a parsed statement.
+    pub(super) fn statement(
+        &mut self,
+        statement: &Statement<'_>,
+        text: &[u8],
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        match statement {
+            Statement::Query(_)
+            | Statement::Insert(_)
+            | Statement::Update(_)
+            | Statement::Delete(_) => {
+                let plan = self.secure(|session, catalog| {
+                    let plan = session.plan(statement, text, types, catalog)?;
+                    plan.map(Arc::new)
+                        .ok_or_else(|| SqlError::internal("no plan"))
+                })?;
+                self.check_locked(&plan)?;
+                self.run_plan(&plan, values, sink)
+            }
+            Statement::Set(items) => self.set(items, values, types),
+            Statement::Begin(start) => {
+                self.unlock_tables()?;
+                self.start_transaction(start)
+            }
+            Statement::Commit(how) => self.complete(true, how),
+            Statement::Rollback(how) => self.complete(false, how),
+            Statement::Savepoint(name) => self.savepoint(name.name),
+            Statement::RollbackTo(name) => self.rollback_to(name.name),
+            Statement::ReleaseSavepoint(name) => self.release_savepoint(name.name),
+            Statement::SetTransaction(set) => self.set_transaction(set),
+            Statement::Use(name) => {
+                self.use_db(name.name)?;
+                Ok(Outcome {
+                    schema_changed: Some(name.name.to_owned()),
+                    ..Outcome::default()
+                })
+            }
+            Statement::Show(show) => {
+                if matches!(
+                    show.what,
+                    ShowWhat::Warnings
+                        | ShowWhat::Errors
+                        | ShowWhat::CountWarnings
+                        | ShowWhat::CountErrors
+                ) {
+                    self.diagnostics.keep();
+                }
+                crate::show::show(self, show, values, types, sink)
+            }
+            Statement::Describe { table, column } => {
+                crate::show::describe(self, table, *column, sink)
+            }
+            Statement::Explain(explain) => {
+                crate::show::explain::explain(self, explain, text, types, sink)
+            }
+            Statement::Do(list) => self.do_list(list, values, types),
+            _ => self.other_statement(statement, text, values, types, sink),
+        }
+    }
+
+    fn do_list(
+        &mut self,
+        list: &[Expr<'_>],
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+    ) -> Result<Outcome> {
+        for e in list {
+            self.evaluate(e, values, types)?;
+        }
+        Ok(Outcome::default())
+    }
+
+    fn other_statement(
+        &mut self,
+        statement: &Statement<'_>,
+        text: &[u8],
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        match statement {
+            Statement::CreateDatabase(_)
+            | Statement::AlterDatabase(_)
+            | Statement::DropDatabase { .. }
+            | Statement::CreateTable(_)
+            | Statement::AlterTable(_)
+            | Statement::DropTable(_)
+            | Statement::Truncate(_)
+            | Statement::CreateIndex(_)
+            | Statement::DropIndex(_) => self.define(statement, text),
+            Statement::User(user) => crate::users::user_statement(self, user),
+            Statement::DropUser {
+                if_exists,
+                accounts,
+            } => crate::users::drop_users(self, *if_exists, accounts),
+            Statement::SetPassword(set) => crate::users::set_password(self, set),
+            Statement::Prepare { name, source } => self.prepare_named(name.name, source),
+            Statement::Execute { name, using } => self.execute_named(name.name, using, sink),
+            Statement::Deallocate(name) => self.deallocate(name.name),
+            Statement::Kill { query, id } => {
+                let (id, ty) = self.evaluate(id, values, types)?;
+                self.kill(*query, id.as_ref(), &ty)
+            }
+            Statement::Maintain(maintain) => {
+                if maintain.kind == MaintainKind::Checksum || maintain.histogram.is_some() {
+                    return Err(SqlError::not_supported("this table maintenance"));
+                }
+                self.maintain(maintain, sink)
+            }
+            Statement::LockTables(tables) => self.lock_tables(tables),
+            Statement::UnlockTables => self.unlock_tables(),
+            Statement::Flush(flush) => self.flush(flush),
+            Statement::DropView(drop) => self.drop_views(drop),
+            Statement::DropProgram {
+                kind,
+                if_exists,
+                name,
+            } => self.drop_program(*kind, *if_exists, name),
+            other => Err(refused(self, other)),
+        }
+    }
+
+    fn kill(&mut self, query: bool, id: ValueRef<'_>, _ty: &ColumnType) -> Result<Outcome> {
+        let id = match id {
+            ValueRef::Int(n) => u64::try_from(n).unwrap_or(u64::MAX),
+            ValueRef::UInt(n) => n,
+            _ => return Err(SqlError::wrong_arguments("KILL")),
+        };
+        self.server.kill(id, query)?;
+        if id != self.client.connection_id {
+            return Ok(Outcome::default());
+        }
+        let mut error = SqlError::new(1317, "70100", "Query execution was interrupted");
+        error.fatal = !query;
+        Err(error)
+    }
+
+    fn flush(&mut self, flush: &Flush<'_>) -> Result<Outcome> {
+        match flush.what {
+            FlushWhat::Tables {
+                read_lock: false,
+                export: false,
+                ..
+            }
+            | FlushWhat::Others(_) => {
+                let ticket = self.commit()?;
+                Ok(Outcome {
+                    ticket,
+                    ..Outcome::default()
+                })
+            }
+            FlushWhat::Tables { .. } => Err(SqlError::not_supported("FLUSH TABLES WITH READ LOCK")),
+        }
+    }
+
+    pub(crate) fn note(&self, code: u16, message: String) {
+        self.env.warn(Warning {
+            level: Level::Note,
+            code,
+            message,
+        });
+    }
+
+    /// There are no views, so none can be dropped.
+    fn drop_views(&mut self, drop: &DropTables<'_>) -> Result<Outcome> {
+        let ticket = self.commit()?;
+        let mut missing = Vec::new();
+        for name in drop.names {
+            let (database, name) = qualified(self, name)?;
+            if self.server.db.catalog().table(&database, &name).is_some() {
+                let text = format!("'{database}.{name}' is not VIEW");
+                return Err(SqlError::new(1347, "HY000", text));
+            }
+            missing.push(format!("{database}.{name}"));
+        }
+        if !drop.if_exists {
+            let text = format!("Unknown table '{}'", missing.join(","));
+            return Err(SqlError::new(1051, "42S02", text));
+        }
+        for name in missing {
+            self.note(1051, format!("Unknown table '{name}'"));
+        }
+        Ok(Outcome {
+            ticket,
+            ..Outcome::default()
+        })
+    }
+
+    /// There are no stored programs either.
+    fn drop_program(
+        &mut self,
+        kind: ProgramKind,
+        if_exists: bool,
+        name: &TableName<'_>,
+    ) -> Result<Outcome> {
+        let ticket = self.commit()?;
+        let (database, name) = qualified(self, name)?;
+        let (code, state, text) = match kind {
+            ProgramKind::Procedure => (
+                1305,
+                "42000",
+                format!("PROCEDURE {database}.{name} does not exist"),
+            ),
+            ProgramKind::Function => (
+                1305,
+                "42000",
+                format!("FUNCTION {database}.{name} does not exist"),
+            ),
+            ProgramKind::Trigger => (1360, "HY000", "Trigger does not exist".to_owned()),
+            ProgramKind::Event => (1539, "HY000", format!("Unknown event '{name}'")),
+        };
+        if !if_exists {
+            return Err(SqlError::new(code, state, text));
+        }
+        self.note(code, text);
+        Ok(Outcome {
+            ticket,
+            ..Outcome::default()
+        })
+    }
+
+    /// 1100: under LOCK TABLES only those tables can be used.
+    pub(super) fn check_locked(&self, plan: &Plan) -> Result<()> {
+        let Some(locks) = &self.table_locks else {
+            return Ok(());
+        };
+        for (table, writes) in plan.tables() {
+            match locks.mode_of(table.id) {
+                None => {
+                    let text = format!("Table '{}' was not locked with LOCK TABLES", table.name);
+                    return Err(SqlError::new(1100, "HY000", text));
+                }
+                Some(false) if writes => {
+                    let text = format!(
+                        "Table '{}' was locked with a READ lock and can't be updated",
+                        table.name
+                    );
+                    return Err(SqlError::new(1099, "HY000", text));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error for what this server does not have.
+fn refused(session: &SqlSession, statement: &Statement<'_>) -> SqlError {
+    let what = match statement {
+        Statement::Call(call) => {
+            let database = call.name.schema.map(|s| s.name.to_owned());
+            let database = database.or_else(|| session.env.database.clone());
+            let text = format!(
+                "PROCEDURE {}.{} does not exist",
+                database.unwrap_or_default(),
+                call.name.name.name
+            );
+            return SqlError::new(1305, "42000", text);
+        }
+        Statement::LoadData(_) => "LOAD DATA",
+        Statement::Handler(_) => "HANDLER",
+        Statement::RenameTable(_) => "RENAME TABLE",
+        Statement::CreateView(_) => "CREATE VIEW",
+        Statement::CreateProgram(program) => match program.kind {
+            ProgramKind::Procedure => "CREATE PROCEDURE",
+            ProgramKind::Function => "CREATE FUNCTION",
+            ProgramKind::Trigger => "CREATE TRIGGER",
+            ProgramKind::Event => "CREATE EVENT",
+        },
+        Statement::Xa(_) => "XA",
+        Statement::LockInstance(_) => "LOCK INSTANCE",
+        Statement::RenameUser(_) => "RENAME USER",
+        Statement::Grant(grant) if grant.revoke => "REVOKE",
+        Statement::Grant(_) => "GRANT",
+        Statement::Role { create: true, .. } => "CREATE ROLE",
+        Statement::Role { create: false, .. } => "DROP ROLE",
+        Statement::SetRole(_) => "SET ROLE",
+        Statement::Reset(_) => "RESET",
+        Statement::Binlog(_) => "BINLOG",
+        Statement::ImportTable(_) => "IMPORT TABLE",
+        Statement::Help(_) => "HELP",
+        Statement::Shutdown => "SHUTDOWN",
+        Statement::Restart => "RESTART",
+        Statement::Plugin { .. } => "INSTALL PLUGIN",
+        _ => "this statement",
+    };
+    SqlError::not_supported(what)
+}

@@ -1,0 +1,417 @@
+//! Sessions: from the text of a statement to its reply.
+//!
+//! A [`SqlSession`] belongs to one connection and is driven by one thread at
+//! a time. [`dispatch`] sends a parsed statement to the module that knows it;
+//! [`run`] executes plans under the rules of transactions; [`transaction`]
+//! begins, ends and chains transactions; [`define`] changes definitions;
+//! [`prepared`] keeps prepared statements; [`set`] sets variables.
+//!
+//! Invariants:
+//! 1. Order of a statement: names are resolved on the newest catalog, the
+//!    tables are published to the metadata locks, the catalog's version is
+//!    looked at again, then comes the plan, then the snapshot
+//!    (transactions.md, rule 41). Published tables are held to the end of the
+//!    transaction.
+//! 2. An error takes back the statement's writes and keeps its locks; only an
+//!    error that says so (deadlock, conflict, unknown outcome) ends the
+//!    transaction.
+//! 3. A reply that tells of rows from current reads, or of a commit, carries
+//!    the ticket that it must wait for (rule 19).
+//! 4. Passwords reach no log, no error text and no process list.
+
+pub(crate) mod define;
+mod diagnostics;
+pub(crate) mod dispatch;
+mod prepared;
+pub mod processes;
+pub(crate) mod results;
+pub(crate) mod run;
+pub mod server;
+mod set;
+mod system;
+mod transaction;
+
+use crate::error::{Result, SqlError};
+use crate::exec::ResultSink;
+use crate::expr::eval::Env;
+use crate::parse::LexMode;
+use crate::plan::ResultColumn;
+use crate::vars::{Settings, Values};
+use bumpalo::Bump;
+use define::TableLocks;
+use diagnostics::Diagnostics;
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::Ticket;
+use porpoise_rows::mdl::MdlSession;
+use porpoise_types::{Charset, Collation, DateTime, SqlMode};
+use prepared::Prepared;
+use processes::Process;
+use server::{Counters, SqlServer};
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+use transaction::{NextTxn, OpenTxn};
+
+pub use prepared::{Param, PreparedInfo};
+
+/// Capability bit of the handshake: affected rows are those found, not those
+/// changed.
+pub const CLIENT_FOUND_ROWS: u64 = 2;
+
+/// Who is at the other end.
+#[derive(Clone, Debug)]
+pub struct ClientInfo {
+    /// The connection's number.
+    pub connection_id: u64,
+    /// The name that the client gave.
+    pub user: String,
+    /// The host it comes from.
+    pub host: String,
+    /// The account that it was authenticated as, `user@host`.
+    pub account: String,
+    /// The capabilities of the handshake.
+    pub capabilities: u64,
+    /// The collation of the handshake, by MySQL's number.
+    pub collation: u16,
+    /// The default database asked for.
+    pub database: Option<String>,
+}
+
+/// What a statement did, besides the rows it sent.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Rows changed.
+    pub affected_rows: u64,
+    /// The first id generated.
+    pub last_insert_id: u64,
+    /// Conditions that SHOW WARNINGS will tell of.
+    pub warnings: u16,
+    /// "Records: 3  Duplicates: 0  Warnings: 0" and the like.
+    pub info: String,
+    /// A result set was sent.
+    pub had_rows: bool,
+    /// Where the next statement of the text begins.
+    pub rest: Option<usize>,
+    /// The reply may leave when this is durable.
+    pub ticket: Ticket,
+    /// The default database is this one now.
+    pub schema_changed: Option<String>,
+    /// The connection ends after the reply (COMMIT RELEASE, KILL of itself).
+    pub disconnect: bool,
+}
+
+/// One connection's state.
+pub struct SqlSession {
+    pub(crate) server: Arc<SqlServer>,
+    pub(crate) client: ClientInfo,
+    pub(crate) env: Env,
+    pub(crate) values: Values,
+    pub(crate) settings: Settings,
+    pub(crate) open: Option<OpenTxn>,
+    pub(crate) next: NextTxn,
+    pub(crate) mdl: MdlSession,
+    pub(crate) diagnostics: Diagnostics,
+    statements: HashMap<u32, Prepared>,
+    named: HashMap<String, Prepared>,
+    next_statement: u32,
+    process: Arc<Process>,
+    arena: Bump,
+    /// A plan made since this was cleared holds the value of a variable.
+    pub(crate) volatile: Cell<bool>,
+    /// LOCK TABLES.
+    pub(crate) table_locks: Option<TableLocks>,
+    pub(crate) last_insert_id: u64,
+}
+
+/// The flags of sql_mode that the parser needs.
+pub(crate) fn lex_mode(mode: SqlMode) -> LexMode {
+    LexMode {
+        ansi_quotes: mode.contains(SqlMode::ANSI_QUOTES),
+        no_backslash_escapes: mode.contains(SqlMode::NO_BACKSLASH_ESCAPES),
+        pipes_as_concat: mode.contains(SqlMode::PIPES_AS_CONCAT),
+        high_not_precedence: mode.contains(SqlMode::HIGH_NOT_PRECEDENCE),
+        ignore_space: mode.contains(SqlMode::IGNORE_SPACE),
+    }
+}
+
+impl SqlSession {
+    pub(crate) fn open(
+        server: Arc<SqlServer>,
+        client: ClientInfo,
+        cancel: Cancel,
+    ) -> Result<SqlSession> {
+        let values = server.globals.read().clone();
+        let settings = Settings::new(&values)?;
+        let now = server.db.clock().now();
+        let process = Arc::new(Process::new(
+            client.connection_id,
+            &client.user,
+            &client.host,
+            None,
+            now,
+            cancel.clone(),
+        ));
+        let mut session = SqlSession {
+            env: fresh_env(&client, &settings, cancel),
+            mdl: server.db.mdl().session(),
+            values,
+            settings,
+            open: None,
+            next: NextTxn::default(),
+            diagnostics: Diagnostics::default(),
+            statements: HashMap::new(),
+            named: HashMap::new(),
+            next_statement: 1,
+            process,
+            arena: Bump::new(),
+            volatile: Cell::new(false),
+            table_locks: None,
+            last_insert_id: 0,
+            server,
+            client,
+        };
+        session.apply_handshake()?;
+        session.server.processes.add(session.process.clone());
+        Ok(session)
+    }
+
+    /// Collation and default database of the handshake.
+    fn apply_handshake(&mut self) -> Result<()> {
+        let collation = Collation::from_id(self.client.collation);
+        let collation = collation.filter(|c| c.charset() != Charset::Binary);
+        if let Some(collation) = collation {
+            self.set_names(collation)?;
+        }
+        match self.client.database.clone() {
+            Some(name) => self.use_db(&name),
+            None => Ok(()),
+        }
+    }
+
+    /// The connection's number.
+    pub fn id(&self) -> u64 {
+        self.client.connection_id
+    }
+
+    /// The default database.
+    pub fn database(&self) -> Option<&str> {
+        self.env.database.as_deref()
+    }
+
+    /// Server status flags of the protocol: in transaction (1), autocommit
+    /// (2), no backslash escapes (512), in a read-only transaction (8192).
+    pub fn status_flags(&self) -> u16 {
+        let mut flags = 0;
+        if let Some(open) = &self.open {
+            flags |= 1;
+            if open.read_only {
+                flags |= 8192;
+            }
+        }
+        if self.settings.autocommit {
+            flags |= 2;
+        }
+        if self.settings.mode.contains(SqlMode::NO_BACKSLASH_ESCAPES) {
+            flags |= 512;
+        }
+        flags
+    }
+
+    /// Runs the first statement of `text`.
+    ///
+    /// # Errors
+    /// The statement's; the transaction is as [`SqlError::rolled_back`] says.
+    pub fn query(&mut self, text: &[u8], sink: &mut dyn ResultSink) -> Result<Outcome> {
+        let now = self.begin_statement("Query", None);
+        let text = self.decode(text);
+        self.process.begin("Query", Some(&shown(&text)), now);
+        let mut arena = std::mem::take(&mut self.arena);
+        let result = self.query_in(&arena, &text, sink);
+        arena.reset();
+        self.arena = arena;
+        self.end_statement(result)
+    }
+
+    /// The text in UTF-8.
+    fn decode<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
+        match self.settings.client {
+            Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Ascii | Charset::Binary => {
+                Cow::Borrowed(text)
+            }
+            other => other.convert(Charset::Utf8mb4, text).0,
+        }
+    }
+
+    /// Resets what belongs to one statement.
+    fn begin_statement(
+        &mut self,
+        command: &'static str,
+        text: Option<&[u8]>,
+    ) -> std::time::Instant {
+        let clock = self.server.db.clock();
+        let now = clock.now();
+        let micros = self
+            .settings
+            .timestamp
+            .unwrap_or_else(|| clock.unix_micros());
+        if let Some(at) = DateTime::from_unix_micros(micros) {
+            self.env.now_utc = at;
+        }
+        self.env.cancel.clear_query();
+        self.env.strict.set(false);
+        self.env.warnings.get_mut().clear();
+        self.env.warnings_dropped.set(0);
+        self.env.last_insert_id.set(self.last_insert_id);
+        self.diagnostics.begin();
+        Counters::add(&self.server.counters.questions);
+        if text.is_some() {
+            self.process.begin(command, text, now);
+        }
+        now
+    }
+
+    /// Files the statement's conditions, and the transaction of an error that
+    /// ended it.
+    fn end_statement(&mut self, result: Result<Outcome>) -> Result<Outcome> {
+        let result = result.map_err(|error| self.settle_error(error));
+        self.last_insert_id = self.env.last_insert_id.get();
+        let warnings = std::mem::take(self.env.warnings.get_mut());
+        let dropped = self.env.warnings_dropped.get();
+        self.diagnostics.end(
+            warnings,
+            dropped,
+            result.as_ref().err(),
+            self.settings.notes,
+        );
+        let result = result.map(|mut outcome| {
+            outcome.warnings = self.diagnostics.reported();
+            self.env.row_count = match outcome.had_rows {
+                true => -1,
+                false => i64::try_from(outcome.affected_rows).unwrap_or(i64::MAX),
+            };
+            outcome
+        });
+        if result.is_err() {
+            self.env.row_count = -1;
+        }
+        let now = self.server.db.clock().now();
+        self.process.end(now);
+        result
+    }
+
+    /// Makes `name` the default database.
+    ///
+    /// # Errors
+    /// 1049 when there is none.
+    pub fn use_db(&mut self, name: &str) -> Result<()> {
+        let catalog = self.server.db.catalog();
+        let collation = match catalog.database(name) {
+            Some(database) => database.collation,
+            None if crate::virtual_tables::is_database(name) => Collation::UTF8MB3_GENERAL_CI,
+            None => return Err(SqlError::unknown_database(name)),
+        };
+        self.env.database = Some(name.to_owned());
+        self.process.set_database(Some(name));
+        self.set_quietly("character_set_database", collation.charset().name());
+        self.set_quietly("collation_database", collation.name());
+        Ok(())
+    }
+
+    /// COM_RESET_CONNECTION: everything but the account as after connecting.
+    ///
+    /// # Errors
+    /// None of its own; see [`SqlServer::connect`].
+    pub fn reset(&mut self) -> Result<()> {
+        self.roll_back();
+        self.statements.clear();
+        self.named.clear();
+        self.next = NextTxn::default();
+        self.diagnostics = Diagnostics::default();
+        self.last_insert_id = 0;
+        self.values = self.server.globals.read().clone();
+        self.settings = Settings::new(&self.values)?;
+        let database = self.env.database.take();
+        let cancel = self.env.cancel.clone();
+        self.env = fresh_env(&self.client, &self.settings, cancel);
+        let collation = Collation::from_id(self.client.collation);
+        if let Some(collation) = collation.filter(|c| c.charset() != Charset::Binary) {
+            self.set_names(collation)?;
+        }
+        match database {
+            Some(name) if self.use_db(&name).is_ok() => Ok(()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Columns of a table, for COM_FIELD_LIST.
+    ///
+    /// # Errors
+    /// 1046 without a default database, 1146 without the table.
+    pub fn field_list(&mut self, table: &str) -> Result<Vec<ResultColumn>> {
+        let Some(database) = self.env.database.clone() else {
+            return Err(SqlError::no_database_selected());
+        };
+        let catalog = self.server.db.catalog();
+        let found = catalog.table(&database, table);
+        let table = found.ok_or_else(|| SqlError::no_table(&database, table))?;
+        Ok(results::columns_of(table))
+    }
+
+    /// Values of user variables and the like, for the statement.
+    pub(crate) fn apply_settings(&mut self) -> Result<()> {
+        self.settings = Settings::new(&self.values)?;
+        let s = &self.settings;
+        self.env.mode = s.mode;
+        self.env.time_zone = s.time_zone.clone();
+        self.env.max_allowed_packet = s.max_allowed_packet;
+        self.env.div_precision = s.div_precision;
+        self.env.group_concat_max_len = s.group_concat_max_len;
+        self.env.collation = s.collation;
+        if let Some(open) = &mut self.open {
+            open.txn.set_foreign_key_checks(s.foreign_key_checks);
+            open.txn.set_lock_wait(s.lock_wait);
+        }
+        Ok(())
+    }
+}
+
+/// The statement's text as the process list may show it.
+fn shown(text: &[u8]) -> Cow<'_, [u8]> {
+    match crate::users::mentions_password(text) {
+        true => Cow::Borrowed(b"(a statement with a password)"),
+        false => Cow::Borrowed(text),
+    }
+}
+
+fn fresh_env(client: &ClientInfo, settings: &Settings, cancel: Cancel) -> Env {
+    Env {
+        mode: settings.mode,
+        strict: Cell::new(false),
+        time_zone: settings.time_zone.clone(),
+        now_utc: DateTime::from_unix_micros(0).unwrap_or_default(),
+        connection_id: client.connection_id,
+        user: format!("{}@{}", client.user, client.host),
+        account: client.account.clone(),
+        database: None,
+        last_insert_id: Cell::new(0),
+        row_count: -1,
+        found_rows: 0,
+        user_variables: RefCell::new(HashMap::new()),
+        warnings: RefCell::new(Vec::new()),
+        warnings_dropped: Cell::new(0),
+        random: Cell::new(client.connection_id.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+        max_allowed_packet: settings.max_allowed_packet,
+        div_precision: settings.div_precision,
+        group_concat_max_len: settings.group_concat_max_len,
+        collation: settings.collation,
+        cancel,
+    }
+}
+
+impl Drop for SqlSession {
+    fn drop(&mut self) {
+        self.roll_back();
+        self.server.processes.remove(&self.process);
+    }
+}

@@ -1,0 +1,323 @@
+//! Prepared statements: of the protocol, and PREPARE, EXECUTE, DEALLOCATE.
+//!
+//! The text is kept; the plan is made at the first execution, when the types
+//! of the parameters are known, and again whenever something that it depends
+//! on is another: those types, the definitions, the SQL mode, the default
+//! database, the collation of the connection.
+
+use super::dispatch::syntax_error;
+use super::run::Plan;
+use super::server::Counters;
+use super::{Outcome, SqlSession, lex_mode};
+use crate::error::{Result, SqlError};
+use crate::exec::ResultSink;
+use crate::parse::ast::{PrepareSource, Statement};
+use crate::parse::{ParseOptions, Parsed, parse_one};
+use crate::plan::ResultColumn;
+use bumpalo::Bump;
+use porpoise_types::{Collation, ColumnType, SqlMode, Value, ValueRef};
+use std::sync::Arc;
+
+/// A parameter of an execution.
+#[derive(Clone, Debug)]
+pub struct Param<'a> {
+    /// Its value.
+    pub value: ValueRef<'a>,
+    /// The type that the client declares.
+    pub ty: ColumnType,
+}
+
+/// What the client is told of a prepared statement.
+#[derive(Clone, Debug)]
+pub struct PreparedInfo {
+    /// Its number in the session.
+    pub id: u32,
+    /// How many parameters it has.
+    pub params: usize,
+    /// The columns of its result; none where they are known only from the
+    /// execution (SHOW and the like).
+    pub columns: Vec<ResultColumn>,
+    /// Conditions met.
+    pub warnings: u16,
+}
+
+/// What a plan depends on.
+#[derive(Clone, Debug, PartialEq)]
+struct PlanKey {
+    types: Vec<ColumnType>,
+    version: u64,
+    mode: SqlMode,
+    database: Option<String>,
+    collation: Collation,
+    select_limit: Option<u64>,
+}
+
+/// A prepared statement.
+#[derive(Clone)]
+pub struct Prepared {
+    text: Arc<[u8]>,
+    params: usize,
+    plan: Option<(PlanKey, Arc<Plan>)>,
+}
+
+/// Most prepared statements of a session (`max_prepared_stmt_count` counts
+/// those of a server on MySQL).
+const MOST: usize = 16_382;
+
+impl SqlSession {
+    /// COM_STMT_PREPARE.
+    ///
+    /// # Errors
+    /// What parsing and binding find; 1461 when there are too many.
+    pub fn prepare(&mut self, text: &[u8]) -> Result<PreparedInfo> {
+        let text = self.decode(text).into_owned();
+        self.begin_statement("Prepare", Some(&super::shown(&text)));
+        let prepared = self.prepare_text(&text);
+        let info = prepared.map(|(statement, columns)| {
+            let params = statement.params;
+            let id = self.free_statement_id();
+            self.statements.insert(id, statement);
+            (id, params, columns)
+        });
+        let outcome = self.end_statement(
+            info.as_ref()
+                .map_or_else(|e| Err(e.clone()), |_| Ok(Outcome::default())),
+        )?;
+        let (id, params, columns) = info?;
+        Ok(PreparedInfo {
+            id,
+            params,
+            columns,
+            warnings: outcome.warnings,
+        })
+    }
+
+    fn free_statement_id(&mut self) -> u32 {
+        while self.next_statement == 0 || self.statements.contains_key(&self.next_statement) {
+            self.next_statement = self.next_statement.wrapping_add(1);
+        }
+        let id = self.next_statement;
+        self.next_statement = self.next_statement.wrapping_add(1);
+        id
+    }
+
+    fn prepare_text(&mut self, text: &[u8]) -> Result<(Prepared, Vec<ResultColumn>)> {
+        if self.statements.len() + self.named.len() >= MOST {
+            let text = "Can't create more than max_prepared_stmt_count statements (current value: \
+                        16382)";
+            return Err(SqlError::new(1461, "42000", text));
+        }
+        Counters::add(&self.server.counters.prepares);
+        let arena = Bump::new();
+        let parsed = self.parse_whole(&arena, text)?;
+        if matches!(
+            parsed.statement,
+            Statement::Prepare { .. } | Statement::Execute { .. } | Statement::Deallocate(_)
+        ) {
+            let text = "This command is not supported in the prepared statement protocol yet";
+            return Err(SqlError::new(1295, "HY000", text));
+        }
+        let catalog = self.server.db.catalog();
+        let plan = self.plan(&parsed.statement, text, &[], &catalog)?;
+        let columns = plan.map(|p| p.columns().to_vec()).unwrap_or_default();
+        let prepared = Prepared {
+            text: Arc::from(text),
+            params: parsed.params as usize,
+            plan: None,
+        };
+        Ok((prepared, columns))
+    }
+
+    /// Parses a text that must hold one statement.
+    fn parse_whole<'a>(&self, arena: &'a Bump, text: &'a [u8]) -> Result<Parsed<'a>> {
+        let options = ParseOptions {
+            mode: lex_mode(self.settings.mode),
+            ..ParseOptions::default()
+        };
+        let parsed = parse_one(arena, text, 0, &options).map_err(|e| syntax_error(&e, text))?;
+        match parsed.rest {
+            Some(rest) => Err(super::dispatch::near(text, rest)),
+            None => Ok(parsed),
+        }
+    }
+
+    /// COM_STMT_EXECUTE.
+    ///
+    /// # Errors
+    /// 1243 when there is no such statement, 1210 when the number of
+    /// parameters is another; the statement's.
+    pub fn execute(
+        &mut self,
+        id: u32,
+        params: &[Param<'_>],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        self.begin_statement("Execute", None);
+        let result = match self.statements.remove(&id) {
+            Some(mut prepared) => {
+                let now = self.server.db.clock().now();
+                let text = super::shown(&prepared.text);
+                self.process.begin("Execute", Some(&text), now);
+                let values: Vec<ValueRef<'_>> = params.iter().map(|p| p.value).collect();
+                let types: Vec<ColumnType> = params.iter().map(|p| p.ty.clone()).collect();
+                let result = self.run_prepared(&mut prepared, &values, &types, sink);
+                self.statements.insert(id, prepared);
+                result
+            }
+            None => Err(unknown_statement(&id.to_string(), "mysqld_stmt_execute")),
+        };
+        self.end_statement(result)
+    }
+
+    fn run_prepared(
+        &mut self,
+        prepared: &mut Prepared,
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        if values.len() != prepared.params {
+            return Err(SqlError::wrong_arguments("EXECUTE"));
+        }
+        let text = prepared.text.clone();
+        let cached = prepared.plan.take();
+        let mut kept = None;
+        let secured = self.secure(|session, catalog| {
+            let key = PlanKey {
+                types: types.to_vec(),
+                version: catalog.version,
+                mode: session.settings.mode,
+                database: session.env.database.clone(),
+                collation: session.settings.collation,
+                select_limit: session.settings.select_limit,
+            };
+            if let Some((old, plan)) = &cached
+                && *old == key
+            {
+                kept = Some((key, plan.clone()));
+                return Ok(plan.clone());
+            }
+            let arena = Bump::new();
+            let parsed = session.parse_whole(&arena, &text)?;
+            session.volatile.set(false);
+            let plan = session.plan(&parsed.statement, &text, types, catalog)?;
+            let plan = Arc::new(plan.ok_or_else(not_a_plan)?);
+            kept = (!session.volatile.get()).then(|| (key, plan.clone()));
+            Ok(plan)
+        });
+        match secured {
+            Ok(plan) => {
+                prepared.plan = kept;
+                self.run_plan(&plan, values, sink)
+            }
+            Err(error) if error.code == NOT_A_PLAN => {
+                let arena = Bump::new();
+                let parsed = self.parse_whole(&arena, &text)?;
+                self.statement(&parsed.statement, &text, values, types, sink)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// COM_STMT_CLOSE.
+    pub fn close_statement(&mut self, id: u32) {
+        self.statements.remove(&id);
+    }
+
+    /// COM_STMT_RESET: there is nothing kept between executions but the plan.
+    ///
+    /// # Errors
+    /// 1243 when there is no such statement.
+    pub fn reset_statement(&mut self, id: u32) -> Result<()> {
+        match self.statements.contains_key(&id) {
+            true => Ok(()),
+            false => Err(unknown_statement(&id.to_string(), "mysqld_stmt_reset")),
+        }
+    }
+
+    /// How many parameters a statement has; `None` when there is none of that
+    /// number.
+    pub fn parameter_count(&self, id: u32) -> Option<usize> {
+        self.statements.get(&id).map(|p| p.params)
+    }
+
+    /// PREPARE.
+    pub(crate) fn prepare_named(
+        &mut self,
+        name: &str,
+        source: &PrepareSource<'_>,
+    ) -> Result<Outcome> {
+        let text = match source {
+            PrepareSource::Text(text) => text.to_vec(),
+            PrepareSource::Var(variable) => {
+                let name = String::from_utf8_lossy(variable).to_lowercase();
+                let variables = self.env.user_variables.get_mut();
+                let (value, ty) = variables
+                    .get(name.as_str())
+                    .cloned()
+                    .unwrap_or_else(|| (Value::Bytes(b"NULL".to_vec()), ColumnType::null()));
+                let mut text = Vec::new();
+                porpoise_types::write_text(value.as_ref(), &ty, &mut text);
+                text
+            }
+        };
+        let key = name.to_lowercase();
+        self.named.remove(&key);
+        let (prepared, _) = self.prepare_text(&text)?;
+        self.named.insert(key, prepared);
+        Ok(Outcome {
+            info: "Statement prepared".to_owned(),
+            ..Outcome::default()
+        })
+    }
+
+    /// EXECUTE.
+    pub(crate) fn execute_named(
+        &mut self,
+        name: &str,
+        using: &[&[u8]],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        let key = name.to_lowercase();
+        let mut owned: Vec<(Value, ColumnType)> = Vec::with_capacity(using.len());
+        for variable in using {
+            let name = String::from_utf8_lossy(variable).to_lowercase();
+            let found = self
+                .env
+                .user_variables
+                .get_mut()
+                .get(name.as_str())
+                .cloned();
+            owned.push(found.unwrap_or((Value::Null, ColumnType::null())));
+        }
+        let Some(mut prepared) = self.named.remove(&key) else {
+            return Err(unknown_statement(name, "EXECUTE"));
+        };
+        let values: Vec<ValueRef<'_>> = owned.iter().map(|(v, _)| v.as_ref()).collect();
+        let types: Vec<ColumnType> = owned.iter().map(|(_, ty)| ty.clone()).collect();
+        let result = self.run_prepared(&mut prepared, &values, &types, sink);
+        self.named.insert(key, prepared);
+        result
+    }
+
+    /// DEALLOCATE PREPARE.
+    pub(crate) fn deallocate(&mut self, name: &str) -> Result<Outcome> {
+        match self.named.remove(&name.to_lowercase()) {
+            Some(_) => Ok(Outcome::default()),
+            None => Err(unknown_statement(name, "DEALLOCATE PREPARE")),
+        }
+    }
+}
+
+/// An error number of our own that never leaves this module: the statement is
+/// none that has a plan.
+const NOT_A_PLAN: u16 = 0;
+
+fn not_a_plan() -> SqlError {
+    SqlError::new(NOT_A_PLAN, "HY000", "no plan")
+}
+
+fn unknown_statement(name: &str, command: &str) -> SqlError {
+    let text = format!("Unknown prepared statement handler ({name}) given to {command}");
+    SqlError::new(1243, "HY000", text)
+}

@@ -1,0 +1,414 @@
+//! Running plans under the rules of transactions.
+//!
+//! 1. REPEATABLE READ and SERIALIZABLE: the first statement of a transaction
+//!    that reads something it does not lock pins the snapshot before it runs.
+//!    A statement that locks or changes runs at *now* while nothing is
+//!    pinned; it is run again at a newer view when it meets a row newer than
+//!    its own, at most [`RESTARTS`] times, and pins its view afterwards when
+//!    it scanned a range (transactions.md, rules 1 and 2).
+//! 2. READ COMMITTED takes a new view for each statement and goes on with
+//!    newer rows.
+//! 3. Outside a transaction each statement is one, committed at its end.
+
+use super::server::Counters;
+use super::transaction::OpenTxn;
+use super::{CLIENT_FOUND_ROWS, Outcome, SqlSession, results};
+use crate::bind::BindEnv;
+use crate::error::{Result, SqlError};
+use crate::exec::{self, Changes, Exec, Newer, ResultSink, Stop};
+use crate::parse::ast::Statement;
+use crate::plan::dml::{self, DeletePlan, InsertPlan, UpdatePlan};
+use crate::plan::select::{self, PlanCx};
+use crate::plan::{ResultColumn, SelectPlan};
+use crate::vars::settings::IsolationLevel;
+use porpoise_kv::{Mark, Ticket};
+use porpoise_rows::catalog::{Catalog, Table, TableId};
+use porpoise_types::{ColumnType, ValueRef};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How often a statement is run again at a newer view before it is given up
+/// (transactions.md, rule 2).
+const RESTARTS: usize = 16;
+
+/// How often a plan is made again because definitions changed meanwhile.
+const REPLANS: usize = 100;
+
+/// The plan of a statement.
+#[derive(Clone, Debug)]
+pub enum Plan {
+    /// SELECT.
+    Select(SelectPlan),
+    /// INSERT and REPLACE.
+    Insert(InsertPlan),
+    /// UPDATE.
+    Update(UpdatePlan),
+    /// DELETE.
+    Delete(DeletePlan),
+}
+
+impl Plan {
+    /// Its stored tables, and whether it writes to them.
+    pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
+        match self {
+            Plan::Select(p) => p.tables(),
+            Plan::Insert(p) => p.tables(),
+            Plan::Update(p) => p.tables(),
+            Plan::Delete(p) => p.tables(),
+        }
+    }
+
+    fn scans_ranges(&self) -> bool {
+        match self {
+            Plan::Select(p) => p.scans_ranges(),
+            Plan::Insert(p) => p.scans_ranges(),
+            Plan::Update(p) => p.scans_ranges(),
+            Plan::Delete(p) => p.scans_ranges(),
+        }
+    }
+
+    /// Whether it changes rows.
+    pub fn writes(&self) -> bool {
+        !matches!(self, Plan::Select(_))
+    }
+
+    /// Whether it reads stored rows without locking them.
+    fn reads_unlocked(&self) -> bool {
+        let unlocked = |p: &SelectPlan| {
+            let stored = |slot: usize| p.sources.get(slot).is_some_and(|s| s.table().is_some());
+            p.steps.iter().any(|s| s.lock.is_none() && stored(s.slot))
+        };
+        match self {
+            Plan::Select(p) => unlocked(p),
+            Plan::Insert(p) => p.source.as_deref().is_some_and(unlocked),
+            Plan::Update(_) | Plan::Delete(_) => false,
+        }
+    }
+
+    /// The columns of its result.
+    pub fn columns(&self) -> &[ResultColumn] {
+        match self {
+            Plan::Select(p) => &p.columns,
+            _ => &[],
+        }
+    }
+}
+
+/// What one run of a plan did.
+enum Done {
+    Rows(u64),
+    Changes(Changes),
+}
+
+impl SqlSession {
+    /// What binding depends on.
+    pub(crate) fn bind_env(&self, params: Vec<ColumnType>) -> BindEnv {
+        BindEnv {
+            mode: self.settings.mode,
+            collation: self.settings.collation,
+            params,
+            database: self.env.database.clone(),
+            div_precision: self.settings.div_precision,
+        }
+    }
+
+    /// Plans a statement that reads or changes rows; `None` for others.
+    pub(crate) fn plan(
+        &self,
+        statement: &Statement<'_>,
+        text: &[u8],
+        params: &[ColumnType],
+        catalog: &Catalog,
+    ) -> Result<Option<Plan>> {
+        let env = self.bind_env(params.to_vec());
+        let cx = PlanCx {
+            catalog,
+            env: &env,
+            system: self,
+            text: std::str::from_utf8(text).unwrap_or_default(),
+        };
+        Ok(Some(match statement {
+            Statement::Query(query) => {
+                let mut plan = select::plan_query(query, &cx)?;
+                if plan.limit.is_none()
+                    && let Some(limit) = self.settings.select_limit
+                {
+                    plan.limit = Some(crate::bind::literal::integer(limit));
+                }
+                Plan::Select(plan)
+            }
+            Statement::Insert(insert) => Plan::Insert(dml::plan_insert(insert, &cx)?),
+            Statement::Update(update) => {
+                self.check_safe(update.filter.is_some() || update.limit.is_some())?;
+                Plan::Update(dml::plan_update(update, &cx)?)
+            }
+            Statement::Delete(delete) => {
+                self.check_safe(delete.filter.is_some() || delete.limit.is_some())?;
+                Plan::Delete(dml::plan_delete(delete, &cx)?)
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// `sql_safe_updates`.
+    fn check_safe(&self, narrowed: bool) -> Result<()> {
+        if self.settings.safe_updates && !narrowed {
+            let text = "You are using safe update mode and you tried to update a table without a \
+                        WHERE that uses a KEY column. ";
+            return Err(SqlError::new(1175, "HY000", text));
+        }
+        Ok(())
+    }
+
+    /// Publishes the tables of a plan and makes sure that their definitions
+    /// are still those that it was made from; makes it again when not.
+    pub(crate) fn secure(
+        &mut self,
+        mut make: impl FnMut(&SqlSession, &Catalog) -> Result<Arc<Plan>>,
+    ) -> Result<Arc<Plan>> {
+        let deadline = self.definition_deadline();
+        for _ in 0..REPLANS {
+            let catalog = self.server.db.catalog();
+            let plan = make(self, &catalog)?;
+            self.publish(&plan.tables(), deadline)?;
+            if self.server.db.catalog().version == catalog.version {
+                return Ok(plan);
+            }
+        }
+        Err(SqlError::from(porpoise_rows::Error::DefinitionChanged))
+    }
+
+    /// When a wait for metadata locks ends.
+    pub(crate) fn definition_deadline(&self) -> Instant {
+        let now = self.server.db.clock().now();
+        let day = std::time::Duration::from_secs(86_400);
+        now.checked_add(self.settings.definition_wait)
+            .unwrap_or_else(|| now + day)
+    }
+
+    fn publish(&self, tables: &[(Arc<Table>, bool)], deadline: Instant) -> Result<()> {
+        let mut ids: Vec<TableId> = Vec::with_capacity(8);
+        for (table, writes) in tables {
+            match writes {
+                true => ids.extend(table.write_set.iter().copied()),
+                false => ids.push(table.id),
+            }
+        }
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let shared = self.mdl.share(&ids, deadline, &self.env.cancel);
+        shared.map_err(|e| SqlError::from(porpoise_rows::ddl::mdl_error(e)))
+    }
+
+    /// Runs a plan whose tables are published.
+    pub(crate) fn run_plan(
+        &mut self,
+        plan: &Plan,
+        params: &[ValueRef<'_>],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        let tables = plan.tables();
+        let inside = self.open.is_some();
+        let keep = inside || (!self.settings.autocommit && !tables.is_empty());
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None if tables.is_empty() => self.scratch_txn()?,
+            None => self.begin_txn()?,
+        };
+        let mark = open.txn.mark();
+        let checked = check_open(plan, &tables, &open);
+        let ran = checked.and_then(|()| self.attempts(plan, params, &mut open, mark, keep, sink));
+        match ran {
+            Ok(done) => self.succeed(plan, done, open, keep),
+            Err(error) => {
+                if keep && !error.rolled_back {
+                    open.txn.rollback_to(mark);
+                }
+                if keep {
+                    // An error that ends the transaction is settled later.
+                    self.open = Some(open);
+                } else {
+                    open.txn.rollback();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A transaction for a statement that touches no table; SET TRANSACTION
+    /// is not used up.
+    fn scratch_txn(&mut self) -> Result<OpenTxn> {
+        let next = self.next;
+        let open = self.begin_txn();
+        self.next = next;
+        open
+    }
+
+    fn attempts(
+        &mut self,
+        plan: &Plan,
+        params: &[ValueRef<'_>],
+        open: &mut OpenTxn,
+        mark: Mark,
+        keep: bool,
+        sink: &mut dyn ResultSink,
+    ) -> Result<Done> {
+        let pinned = open.txn.pinned();
+        let committed = open.isolation == IsolationLevel::ReadCommitted;
+        let newer = match (self.settings.snapshot_isolation && !committed, pinned) {
+            (false, _) => Newer::Take,
+            (true, true) => Newer::Conflict,
+            (true, false) => Newer::Restart,
+        };
+        if !pinned && !plan.tables().is_empty() {
+            open.snapshot_version = self.server.db.catalog().version;
+            open.txn.refresh()?;
+            if keep && !committed && plan.reads_unlocked() {
+                open.txn.pin()?;
+            }
+        }
+        let newer = match newer {
+            Newer::Restart if open.txn.pinned() => Newer::Conflict,
+            other => other,
+        };
+        let random = self.env.random.get();
+        for _ in 0..=RESTARTS {
+            match self.attempt(plan, params, open, mark, newer, sink) {
+                Ok(done) => {
+                    let pins = plan.tables().iter().any(|_| plan.scans_ranges());
+                    if keep && pins && !committed && !open.txn.pinned() {
+                        open.txn.pin()?;
+                    }
+                    return Ok(done);
+                }
+                Err(Stop::Error(error)) => return Err(error),
+                Err(Stop::Restart) => {
+                    Counters::add(&self.server.counters.restarts);
+                    open.txn.rollback_to(mark);
+                    open.snapshot_version = self.server.db.catalog().version;
+                    open.txn.refresh()?;
+                    self.env.warnings.get_mut().clear();
+                    self.env.random.set(random);
+                    self.env.last_insert_id.set(self.last_insert_id);
+                }
+            }
+        }
+        Err(SqlError::from(porpoise_rows::Error::SnapshotConflict))
+    }
+
+    fn attempt(
+        &self,
+        plan: &Plan,
+        params: &[ValueRef<'_>],
+        open: &mut OpenTxn,
+        mark: Mark,
+        newer: Newer,
+        sink: &mut dyn ResultSink,
+    ) -> exec::Run<Done> {
+        let mut exec = Exec {
+            txn: &mut open.txn,
+            env: &self.env,
+            params,
+            mark,
+            newer,
+            lock_wait: self.settings.lock_wait,
+            server: self.server.as_ref(),
+        };
+        match plan {
+            Plan::Select(p) => {
+                let mut sink = results::Recode::new(sink, &self.settings);
+                exec::select::run(p, &mut exec, &mut sink).map(Done::Rows)
+            }
+            Plan::Insert(p) => {
+                let ids = self.settings.auto_increment;
+                exec::dml::insert(p, &mut exec, ids).map(Done::Changes)
+            }
+            Plan::Update(p) => exec::dml::update(p, &mut exec).map(Done::Changes),
+            Plan::Delete(p) => exec::dml::delete(p, &mut exec).map(Done::Changes),
+        }
+    }
+
+    /// Commits a statement of its own, or keeps the transaction.
+    fn succeed(&mut self, plan: &Plan, done: Done, open: OpenTxn, keep: bool) -> Result<Outcome> {
+        let seen = open.txn.seen();
+        let ticket = if keep {
+            self.open = Some(open);
+            seen
+        } else if plan.writes() || seen != Ticket::NONE {
+            self.open = Some(open);
+            self.commit()?
+        } else {
+            open.txn.rollback();
+            self.mdl.release();
+            Ticket::NONE
+        };
+        let mut outcome = match done {
+            Done::Rows(rows) => {
+                self.env.found_rows = rows;
+                Counters::add(&self.server.counters.selects);
+                Outcome {
+                    had_rows: true,
+                    ..Outcome::default()
+                }
+            }
+            Done::Changes(changes) => self.report(plan, changes),
+        };
+        outcome.ticket = outcome.ticket.max(ticket);
+        Ok(outcome)
+    }
+
+    fn report(&mut self, plan: &Plan, changes: Changes) -> Outcome {
+        let mut outcome = Outcome {
+            affected_rows: changes.affected,
+            ticket: changes.seen,
+            ..Outcome::default()
+        };
+        let warnings = self.env.warnings.get_mut().len();
+        let found_rows = self.client.capabilities & CLIENT_FOUND_ROWS != 0;
+        match plan {
+            Plan::Insert(p) => {
+                Counters::add(&self.server.counters.inserts);
+                if p.rows.len() > 1 || p.source.is_some() {
+                    outcome.info = format!(
+                        "Records: {}  Duplicates: {}  Warnings: {warnings}",
+                        changes.records, changes.duplicates
+                    );
+                }
+            }
+            Plan::Update(_) => {
+                Counters::add(&self.server.counters.updates);
+                outcome.info = format!(
+                    "Rows matched: {}  Changed: {}  Warnings: {warnings}",
+                    changes.matched, changes.affected
+                );
+                if found_rows {
+                    outcome.affected_rows = changes.matched;
+                }
+            }
+            Plan::Delete(_) => Counters::add(&self.server.counters.deletes),
+            Plan::Select(_) => {}
+        }
+        if let Some(id) = changes.insert_id {
+            self.env.last_insert_id.set(id);
+            outcome.last_insert_id = id;
+        } else if self.env.last_insert_id.get() != self.last_insert_id {
+            // LAST_INSERT_ID(n) was called.
+            outcome.last_insert_id = self.env.last_insert_id.get();
+        }
+        outcome
+    }
+}
+
+/// 1792 and 1412.
+fn check_open(plan: &Plan, tables: &[(Arc<Table>, bool)], open: &OpenTxn) -> Result<()> {
+    if open.read_only && plan.writes() {
+        let text = "Cannot execute statement in a READ ONLY transaction.";
+        return Err(SqlError::new(1792, "25006", text));
+    }
+    let newer = |t: &Arc<Table>| t.incompatible_since > open.snapshot_version;
+    if open.txn.pinned() && tables.iter().any(|(t, _)| newer(t)) {
+        return Err(SqlError::from(porpoise_rows::Error::DefinitionChanged));
+    }
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! What all sessions share.
+
+use super::processes::{Process, Processes};
+use super::{ClientInfo, SqlSession};
+use crate::error::{Result, SqlError};
+use crate::users::{self, Account};
+use crate::vars::{Settings, Values};
+use parking_lot::RwLock;
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::Stat;
+use porpoise_rows::Db;
+use porpoise_types::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Rows of a virtual table that another room fills.
+pub type RowsProvider = Box<dyn Fn() -> Vec<Vec<Value>> + Send + Sync>;
+/// Figures of another room for SHOW STATUS: name and value.
+pub type StatusProvider = Box<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
+
+/// How SQL is set up.
+#[derive(Clone, Debug, Default)]
+pub struct SqlConfig {
+    /// Values of system variables at start, by name.
+    pub variables: Vec<(String, String)>,
+    /// The password that `root` gets when the accounts are made; none leaves
+    /// it empty.
+    pub root_password: Option<String>,
+}
+
+/// Counters of all sessions.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Statements run.
+    pub questions: AtomicU64,
+    /// SELECTs run.
+    pub selects: AtomicU64,
+    /// INSERTs and REPLACEs run.
+    pub inserts: AtomicU64,
+    /// UPDATEs run.
+    pub updates: AtomicU64,
+    /// DELETEs run.
+    pub deletes: AtomicU64,
+    /// Transactions committed.
+    pub commits: AtomicU64,
+    /// Transactions rolled back.
+    pub rollbacks: AtomicU64,
+    /// Transactions ended because a row was newer than their snapshot.
+    pub conflicts: AtomicU64,
+    /// Statements run again at a new view.
+    pub restarts: AtomicU64,
+    /// Sessions so far.
+    pub connections: AtomicU64,
+    /// Statements prepared so far.
+    pub prepares: AtomicU64,
+}
+
+impl Counters {
+    /// Adds one.
+    pub fn add(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// State that all sessions share.
+pub struct SqlServer {
+    pub(crate) db: Arc<Db>,
+    pub(crate) globals: RwLock<Values>,
+    pub(crate) processes: Processes,
+    pub(crate) counters: Counters,
+    pub(crate) started: Instant,
+    providers: RwLock<Vec<(String, String, RowsProvider)>>,
+    status: RwLock<Vec<StatusProvider>>,
+}
+
+impl SqlServer {
+    /// Sets SQL up over a database; makes the accounts at first start.
+    ///
+    /// # Errors
+    /// A variable of the configuration that is unknown or takes no such
+    /// value; what making the accounts fails with.
+    pub fn new(db: Arc<Db>, config: SqlConfig) -> Result<Arc<SqlServer>> {
+        let globals = Values::new(&config.variables)?;
+        Settings::new(&globals)?;
+        users::create_at_first_start(&db, config.root_password.as_deref())?;
+        Ok(Arc::new(SqlServer {
+            started: db.clock().now(),
+            db,
+            globals: RwLock::new(globals),
+            processes: Processes::default(),
+            counters: Counters::default(),
+            providers: RwLock::new(Vec::new()),
+            status: RwLock::new(Vec::new()),
+        }))
+    }
+
+    /// The database.
+    pub fn db(&self) -> &Arc<Db> {
+        &self.db
+    }
+
+    /// The account that a client of that name and host may log in as: its
+    /// plugin and what it stores. `None` when there is none, or it is locked.
+    ///
+    /// # Errors
+    /// Reading the accounts failed.
+    pub fn account(&self, user: &str, host: &str) -> Result<Option<Account>> {
+        users::find(&self.db, user, host)
+    }
+
+    /// Opens a session for a client that has proved who it is.
+    ///
+    /// # Errors
+    /// 1049 when the default database asked for does not exist.
+    pub fn connect(self: &Arc<Self>, info: ClientInfo, cancel: Cancel) -> Result<SqlSession> {
+        Counters::add(&self.counters.connections);
+        SqlSession::open(self.clone(), info, cancel)
+    }
+
+    /// Fills a virtual table of [`crate::virtual_tables::TABLES`].
+    pub fn provide_rows(&self, database: &str, table: &str, rows: RowsProvider) {
+        let entry = (database.to_owned(), table.to_owned(), rows);
+        self.providers.write().push(entry);
+    }
+
+    /// Adds figures to SHOW STATUS.
+    pub fn provide_status(&self, status: StatusProvider) {
+        self.status.write().push(status);
+    }
+
+    pub(crate) fn provided_rows(&self, database: &str, table: &str) -> Vec<Vec<Value>> {
+        let providers = self.providers.read();
+        let mut found = providers
+            .iter()
+            .filter(|(d, t, _)| d == database && t == table);
+        found.next().map(|(_, _, rows)| rows()).unwrap_or_default()
+    }
+
+    pub(crate) fn provided_status(&self) -> Vec<(String, String)> {
+        self.status.read().iter().flat_map(|s| s()).collect()
+    }
+
+    /// The value of a system variable of the server, as SHOW prints it.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        crate::vars::find(name).map(|at| self.globals.read().at(at).text())
+    }
+
+    /// Figures for the metrics page.
+    pub fn stats(&self) -> Vec<Stat> {
+        let c = &self.counters;
+        let counter = |name, help, value: &AtomicU64| Stat {
+            name,
+            help,
+            counter: true,
+            value: value.load(Ordering::Relaxed),
+        };
+        vec![
+            counter("sql_statements_total", "SQL statements run.", &c.questions),
+            counter("sql_selects_total", "SELECT statements run.", &c.selects),
+            counter(
+                "sql_inserts_total",
+                "INSERT and REPLACE statements run.",
+                &c.inserts,
+            ),
+            counter("sql_updates_total", "UPDATE statements run.", &c.updates),
+            counter("sql_deletes_total", "DELETE statements run.", &c.deletes),
+            counter(
+                "sql_commits_total",
+                "Transactions committed by SQL.",
+                &c.commits,
+            ),
+            counter(
+                "sql_rollbacks_total",
+                "Transactions rolled back by SQL.",
+                &c.rollbacks,
+            ),
+            counter(
+                "sql_snapshot_conflicts_total",
+                "Transactions ended because a row was newer than their snapshot.",
+                &c.conflicts,
+            ),
+            counter(
+                "sql_restarts_total",
+                "Statements run again at a new view.",
+                &c.restarts,
+            ),
+            counter("sql_sessions_total", "SQL sessions opened.", &c.connections),
+            Stat {
+                name: "sql_sessions",
+                help: "SQL sessions now.",
+                counter: false,
+                value: self.processes.count() as u64,
+            },
+        ]
+    }
+
+    /// The line of COM_STATISTICS.
+    pub fn statistics_line(&self) -> String {
+        let uptime = self.uptime();
+        let questions = self.counters.questions.load(Ordering::Relaxed);
+        let rate = questions as f64 / uptime.max(1) as f64;
+        format!(
+            "Uptime: {uptime}  Threads: {}  Questions: {questions}  Slow queries: 0  Opens: 0  \
+             Flush tables: 0  Open tables: {}  Queries per second avg: {rate:.3}",
+            self.processes.count(),
+            self.db.catalog().tables.len(),
+        )
+    }
+
+    /// Seconds since the start.
+    pub fn uptime(&self) -> u64 {
+        let now = self.db.clock().now();
+        now.saturating_duration_since(self.started).as_secs()
+    }
+
+    /// Ends a session or its statement.
+    ///
+    /// # Errors
+    /// 1094 when there is no such session.
+    pub fn kill(&self, id: u64, query: bool) -> Result<()> {
+        if self.processes.kill(id, query) {
+            return Ok(());
+        }
+        let text = format!("Unknown thread id: {id}");
+        Err(SqlError::new(1094, "HY000", text))
+    }
+
+    /// The sessions there are.
+    pub fn sessions(&self) -> Vec<Arc<Process>> {
+        self.processes.list()
+    }
+}

@@ -1,0 +1,272 @@
+//! SET in all its forms.
+//!
+//! All values of a statement are worked out and checked before the first is
+//! assigned, so that it sets all or none.
+
+use super::system::wrong_scope;
+use super::{Outcome, SqlSession};
+use crate::bind::expr::charset_named;
+use crate::error::{Result, SqlError};
+use crate::parse::ast::{Expr, ExprKind, Ident, SetItem, VarScope};
+use crate::vars::settings::IsolationLevel;
+use crate::vars::{self, Scope, VarValue, Variable, check};
+use porpoise_types::{Charset, Collation, ColumnType, Value, ValueRef};
+use std::sync::Arc;
+
+/// An assignment whose value is known and checked.
+enum Change {
+    User(Arc<str>, Value, ColumnType),
+    System(usize, &'static Variable, bool, VarValue),
+    Names(Collation),
+    Charset(Charset),
+}
+
+impl SqlSession {
+    /// SET.
+    pub(crate) fn set(
+        &mut self,
+        items: &[SetItem<'_>],
+        params: &[ValueRef<'_>],
+        types: &[ColumnType],
+    ) -> Result<Outcome> {
+        let mut changes = Vec::with_capacity(items.len());
+        for item in items {
+            changes.push(self.check_item(item, params, types)?);
+        }
+        let was_autocommit = self.settings.autocommit;
+        for change in changes {
+            self.apply(change)?;
+        }
+        self.apply_settings()?;
+        let mut outcome = Outcome::default();
+        if !was_autocommit && self.settings.autocommit {
+            outcome.ticket = self.commit()?;
+        }
+        Ok(outcome)
+    }
+
+    fn check_item(
+        &self,
+        item: &SetItem<'_>,
+        params: &[ValueRef<'_>],
+        types: &[ColumnType],
+    ) -> Result<Change> {
+        match item {
+            SetItem::User(name, value) => {
+                let (value, ty) = self.evaluate(value, params, types)?;
+                let name = String::from_utf8_lossy(name).to_lowercase();
+                Ok(Change::User(Arc::from(name), value, ty))
+            }
+            SetItem::Names { charset, collation } => {
+                self.names(*charset, *collation).map(Change::Names)
+            }
+            SetItem::Charset(Some(name)) => charset_named(name.name).map(Change::Charset),
+            SetItem::Charset(None) => Ok(Change::Charset(self.default_collation().charset())),
+            SetItem::System {
+                scope,
+                component,
+                name,
+                value,
+            } => {
+                let full = match component {
+                    Some(component) => format!("{}.{}", component.name, name.name),
+                    None => name.name.to_owned(),
+                };
+                let (at, variable) = vars::entry(&full)?;
+                let global = settable(variable, *scope)?;
+                let value = self.value_for(at, variable, global, value, params, types)?;
+                self.check_meaning(variable, &value)?;
+                Ok(Change::System(at, variable, global, value))
+            }
+        }
+    }
+
+    /// What only the session or the engine can judge.
+    fn check_meaning(&self, variable: &Variable, value: &VarValue) -> Result<()> {
+        match (variable.name, value) {
+            ("transaction_isolation", VarValue::Text(level)) => {
+                self.check_isolation(IsolationLevel::named(level))
+            }
+            ("init_connect", VarValue::Text(text)) if !text.is_empty() => {
+                Err(SqlError::wrong_variable_value(variable.name, text))
+            }
+            ("local_infile" | "read_only" | "super_read_only" | "offline_mode", v)
+                if *v == VarValue::Bool(true) =>
+            {
+                Err(SqlError::not_supported(&format!("{} = ON", variable.name)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn value_for(
+        &self,
+        at: usize,
+        variable: &'static Variable,
+        global: bool,
+        value: &Expr<'_>,
+        params: &[ValueRef<'_>],
+        types: &[ColumnType],
+    ) -> Result<VarValue> {
+        let mut warn = |w| self.env.warn(w);
+        match &value.kind {
+            ExprKind::Default if global || variable.scope == Scope::Session => {
+                check::from_text(variable, variable.default)
+            }
+            ExprKind::Default => Ok(self.server.globals.read().at(at).clone()),
+            ExprKind::Column(word) if word.table.is_none() => {
+                let word = ValueRef::Bytes(word.name.name.as_bytes());
+                check::from_value(variable, word, &mut warn)
+            }
+            _ => {
+                let (value, _) = self.evaluate(value, params, types)?;
+                check::from_value(variable, value.as_ref(), &mut warn)
+            }
+        }
+    }
+
+    fn names(&self, charset: Option<Ident<'_>>, collation: Option<Ident<'_>>) -> Result<Collation> {
+        let Some(charset) = charset else {
+            return Ok(self.default_collation());
+        };
+        let charset = charset_named(charset.name)?;
+        let Some(name) = collation else {
+            return Ok(self.collation_for(charset));
+        };
+        let collation = crate::definition::collation_named(name.name)?;
+        if collation.charset() != charset {
+            return Err(crate::definition::collation_mismatch(collation, charset));
+        }
+        Ok(collation)
+    }
+
+    /// The collation of a character set that is named alone.
+    pub(crate) fn collation_for(&self, charset: Charset) -> Collation {
+        match charset {
+            Charset::Utf8mb4 => self.settings.utf8mb4_collation,
+            other => other.default_collation(),
+        }
+    }
+
+    fn default_collation(&self) -> Collation {
+        let globals = self.server.globals.read();
+        Collation::by_name(globals.text("collation_connection"))
+            .unwrap_or(Collation::UTF8MB4_0900_AI_CI)
+    }
+
+    /// SET NAMES.
+    pub(crate) fn set_names(&mut self, collation: Collation) -> Result<()> {
+        let charset = collation.charset().name();
+        self.set_quietly("character_set_client", charset);
+        self.set_quietly("character_set_results", charset);
+        self.set_quietly("character_set_connection", charset);
+        self.set_quietly("collation_connection", collation.name());
+        self.apply_settings()
+    }
+
+    /// Sets a session variable to text that is known to be good.
+    pub(crate) fn set_quietly(&mut self, name: &str, text: &str) {
+        if let Some(at) = vars::find(name) {
+            self.values.set(at, VarValue::Text(Arc::from(text)));
+        }
+    }
+
+    /// Sets a variable to a word.
+    pub(crate) fn assign(&mut self, name: &str, global: bool, word: &str) -> Result<()> {
+        let (at, variable) = vars::entry(name)?;
+        let value = check::from_text(variable, word)?;
+        self.apply(Change::System(at, variable, global, value))
+    }
+
+    fn apply(&mut self, change: Change) -> Result<()> {
+        match change {
+            Change::User(name, value, ty) => {
+                self.env.user_variables.get_mut().insert(name, (value, ty));
+            }
+            Change::Names(collation) => self.set_names(collation)?,
+            Change::Charset(charset) => {
+                let connection = self.values.text("collation_database").to_owned();
+                let connection = Collation::by_name(&connection).unwrap_or(Collation::BINARY);
+                self.set_quietly("character_set_client", charset.name());
+                self.set_quietly("character_set_results", charset.name());
+                self.set_quietly("character_set_connection", connection.charset().name());
+                self.set_quietly("collation_connection", connection.name());
+            }
+            Change::System(at, variable, true, value) => {
+                let partner = partner(variable.name, &value);
+                let mut globals = self.server.globals.write();
+                globals.set(at, value);
+                if let Some((at, value)) = partner {
+                    globals.set(at, value);
+                }
+            }
+            Change::System(at, variable, false, value) => {
+                self.side_effect(variable.name, &value);
+                if let Some((at, value)) = partner(variable.name, &value) {
+                    self.values.set(at, value);
+                }
+                self.values.set(at, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Variables that are kept elsewhere too.
+    fn side_effect(&mut self, name: &str, value: &VarValue) {
+        match (name, value) {
+            ("last_insert_id", VarValue::Int(id)) => {
+                self.last_insert_id = *id;
+                self.env.last_insert_id.set(*id);
+            }
+            ("rand_seed1", VarValue::Int(seed)) => {
+                let low = self.env.random.get() & 0xFFFF_FFFF;
+                self.env.random.set(seed << 32 | low);
+            }
+            ("rand_seed2", VarValue::Int(seed)) => {
+                let high = self.env.random.get() & !0xFFFF_FFFF;
+                self.env.random.set(high | (seed & 0xFFFF_FFFF));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Character set and collation of one purpose change together.
+fn partner(name: &str, value: &VarValue) -> Option<(usize, VarValue)> {
+    let VarValue::Text(text) = value else {
+        return None;
+    };
+    if let Some(purpose) = name.strip_prefix("character_set_") {
+        let at = vars::find(&format!("collation_{purpose}"))?;
+        let collation = Charset::by_name(text)?.default_collation();
+        return Some((at, VarValue::Text(Arc::from(collation.name()))));
+    }
+    let purpose = name.strip_prefix("collation_")?;
+    let at = vars::find(&format!("character_set_{purpose}"))?;
+    let charset = Collation::by_name(text)?.charset();
+    Some((at, VarValue::Text(Arc::from(charset.name()))))
+}
+
+/// Whether the server's value is set (true) or the session's.
+fn settable(variable: &Variable, scope: VarScope) -> Result<bool> {
+    let name = variable.name;
+    match (scope, variable.scope) {
+        (VarScope::Persist | VarScope::PersistOnly, _) => {
+            Err(SqlError::not_supported("SET PERSIST"))
+        }
+        (_, Scope::Fixed | Scope::SessionFixed) => Err(wrong_scope(name, "read only")),
+        (VarScope::Global, Scope::Session) => {
+            let text = format!(
+                "Variable '{name}' is a SESSION variable and can't be used with SET GLOBAL"
+            );
+            Err(SqlError::new(1228, "HY000", text))
+        }
+        (VarScope::Global, _) => Ok(true),
+        (_, Scope::Global) => {
+            let text =
+                format!("Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL");
+            Err(SqlError::new(1229, "HY000", text))
+        }
+        _ => Ok(false),
+    }
+}

@@ -1,0 +1,96 @@
+//! System variables as expressions see them, and expressions outside of
+//! queries.
+
+use super::SqlSession;
+use super::server::SqlServer;
+use crate::bind::{Binder, Scope, SystemVariables};
+use crate::error::{Result, SqlError};
+use crate::expr::Expr;
+use crate::expr::eval::{EvalCx, eval};
+use crate::parse::ast;
+use crate::vars::{self, VarValue};
+use crate::virtual_tables::Facts;
+use bumpalo::Bump;
+use porpoise_types::{ColumnType, Value, ValueRef};
+
+/// 1238: a variable used in a scope that it does not have.
+pub(crate) fn wrong_scope(name: &str, kind: &str) -> SqlError {
+    SqlError::new(
+        1238,
+        "HY000",
+        format!("Variable '{name}' is a {kind} variable"),
+    )
+}
+
+impl SystemVariables for SqlSession {
+    fn get(&self, global: bool, name: &str) -> Result<Expr> {
+        self.volatile.set(true);
+        let (at, variable) = vars::entry(name)?;
+        if global {
+            if !variable.scope.global() {
+                return Err(wrong_scope(variable.name, "SESSION"));
+            }
+            return Ok(self.server.globals.read().at(at).expr());
+        }
+        if !variable.scope.session() {
+            return Ok(self.server.globals.read().at(at).expr());
+        }
+        Ok(self.session_value(at, variable.name).expr())
+    }
+}
+
+impl SqlSession {
+    /// The session's value, those computed included.
+    pub(crate) fn session_value(&self, at: usize, name: &str) -> VarValue {
+        match name {
+            "warning_count" => VarValue::Int(self.diagnostics.count(false)),
+            "error_count" => VarValue::Int(self.diagnostics.count(true)),
+            "last_insert_id" => VarValue::Int(self.last_insert_id),
+            "pseudo_thread_id" => VarValue::Int(self.client.connection_id),
+            "timestamp" => VarValue::Double(self.env.now_utc.to_unix_micros() as f64 / 1e6),
+            _ => self.values.at(at).clone(),
+        }
+    }
+
+    /// The value of an expression that stands in no query.
+    pub(crate) fn evaluate(
+        &self,
+        e: &ast::Expr<'_>,
+        params: &[ValueRef<'_>],
+        types: &[ColumnType],
+    ) -> Result<(Value, ColumnType)> {
+        let env = self.bind_env(types.to_vec());
+        let scope = Scope::default();
+        let mut binder = Binder {
+            scope: &scope,
+            env: &env,
+            place: "field list",
+            aggregates: None,
+            values_allowed: false,
+            system: self,
+            aliases: &[],
+        };
+        let bound = binder.expr(e)?;
+        let arena = Bump::new();
+        let cx = EvalCx {
+            arena: &arena,
+            env: &self.env,
+            params,
+            aggregates: &[],
+            new_row: &[],
+        };
+        let value = eval(&bound, &[], &cx)?.to_owned();
+        Ok((value, bound.ty))
+    }
+}
+
+impl Facts for SqlServer {
+    fn rows(&self, database: &str, table: &str) -> Vec<Vec<Value>> {
+        let catalog = self.db.catalog();
+        match (database, table) {
+            ("information_schema", "SCHEMATA") => crate::show::schema::schemata(&catalog),
+            ("information_schema", "TABLES") => crate::show::schema::tables(&catalog),
+            _ => self.provided_rows(database, table),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Transactions of a session: begin, commit, savepoints, isolation.
+
+use super::server::Counters;
+use super::{Outcome, SqlSession};
+use crate::error::{Result, SqlError};
+use crate::parse::ast::{
+    Completion, Isolation as AstIsolation, SetTransaction, StartTransaction, VarScope,
+};
+use crate::vars::settings::{self, IsolationLevel};
+use porpoise_kv::{Isolation, Mark, Ticket};
+use porpoise_rows::{BeginOptions, Txn};
+
+/// A transaction that outlives the statement that began it.
+pub struct OpenTxn {
+    /// On rows.
+    pub txn: Txn,
+    /// Its isolation.
+    pub isolation: IsolationLevel,
+    /// Changes are refused (1792).
+    pub read_only: bool,
+    /// The catalog's version when the snapshot was taken.
+    pub snapshot_version: u64,
+    savepoints: Vec<(String, Mark)>,
+}
+
+/// What SET TRANSACTION without a scope asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NextTxn {
+    isolation: Option<IsolationLevel>,
+    read_only: Option<bool>,
+}
+
+/// The name of a level as `transaction_isolation` has it.
+fn level_name(level: AstIsolation) -> &'static str {
+    match level {
+        AstIsolation::ReadUncommitted => "READ-UNCOMMITTED",
+        AstIsolation::ReadCommitted => "READ-COMMITTED",
+        AstIsolation::RepeatableRead => "REPEATABLE-READ",
+        AstIsolation::Serializable => "SERIALIZABLE",
+    }
+}
+
+impl SqlSession {
+    /// Fails when the engine cannot do `SERIALIZABLE`.
+    pub(crate) fn check_isolation(&self, level: IsolationLevel) -> Result<()> {
+        let engine = self.server.db.engine();
+        if level == IsolationLevel::Serializable && !engine.capabilities().serializable {
+            let text = format!(
+                "The isolation level SERIALIZABLE is not available on the {} engine, which gives \
+                 snapshot isolation",
+                engine.name()
+            );
+            return Err(SqlError::new(1235, "42000", text));
+        }
+        Ok(())
+    }
+
+    /// A transaction with the session's settings and those of SET
+    /// TRANSACTION, which are used up.
+    pub(crate) fn begin_txn(&mut self) -> Result<OpenTxn> {
+        let next = std::mem::take(&mut self.next);
+        let isolation = next.isolation.unwrap_or(self.settings.isolation);
+        self.check_isolation(isolation)?;
+        let txn = self.server.db.begin(BeginOptions {
+            isolation: match isolation {
+                IsolationLevel::Serializable => Isolation::Serializable,
+                _ => Isolation::Snapshot,
+            },
+            sync: false,
+            cancel: self.env.cancel.clone(),
+            lock_wait: self.settings.lock_wait,
+            foreign_key_checks: self.settings.foreign_key_checks,
+            snapshot_conflicts: self.settings.snapshot_isolation
+                && isolation != IsolationLevel::ReadCommitted,
+        })?;
+        Ok(OpenTxn {
+            txn,
+            isolation,
+            read_only: next.read_only.unwrap_or(self.settings.read_only),
+            snapshot_version: 0,
+            savepoints: Vec::new(),
+        })
+    }
+
+    /// START TRANSACTION, BEGIN.
+    pub(crate) fn start_transaction(&mut self, start: &StartTransaction) -> Result<Outcome> {
+        let ticket = self.commit()?;
+        if let Some(read_only) = start.read_only {
+            self.next.read_only = Some(read_only);
+        }
+        let mut open = self.begin_txn()?;
+        if start.snapshot && open.isolation != IsolationLevel::ReadCommitted {
+            open.snapshot_version = self.server.db.catalog().version;
+            open.txn.refresh()?;
+            open.txn.pin()?;
+        }
+        self.open = Some(open);
+        Ok(Outcome {
+            ticket,
+            ..Outcome::default()
+        })
+    }
+
+    /// Commits what is open. Also the implicit commit of definitions.
+    pub(crate) fn commit(&mut self) -> Result<Ticket> {
+        let Some(open) = self.open.take() else {
+            self.mdl.release();
+            return Ok(Ticket::NONE);
+        };
+        let done = open.txn.commit();
+        self.mdl.release();
+        match done {
+            Ok(commit) => {
+                Counters::add(&self.server.counters.commits);
+                Ok(commit.ticket)
+            }
+            Err(error) => {
+                Counters::add(&self.server.counters.rollbacks);
+                let mut error = SqlError::from(error);
+                error.rolled_back = true;
+                Err(error)
+            }
+        }
+    }
+
+    /// Rolls back what is open.
+    pub(crate) fn roll_back(&mut self) {
+        if let Some(open) = self.open.take() {
+            Counters::add(&self.server.counters.rollbacks);
+            open.txn.rollback();
+        }
+        self.mdl.release();
+    }
+
+    /// COMMIT and ROLLBACK.
+    pub(crate) fn complete(&mut self, commit: bool, how: &Completion) -> Result<Outcome> {
+        let before = self.open.as_ref().map(|o| (o.isolation, o.read_only));
+        let ticket = match commit {
+            true => self.commit()?,
+            false => {
+                self.roll_back();
+                Ticket::NONE
+            }
+        };
+        let default = self.settings.completion;
+        let chain = how.chain.unwrap_or(default == settings::Completion::Chain);
+        let release = how
+            .release
+            .unwrap_or(default == settings::Completion::Release);
+        if chain {
+            if let Some((isolation, read_only)) = before {
+                self.next = NextTxn {
+                    isolation: Some(isolation),
+                    read_only: Some(read_only),
+                };
+            }
+            self.open = Some(self.begin_txn()?);
+        }
+        Ok(Outcome {
+            ticket,
+            disconnect: release && !chain,
+            ..Outcome::default()
+        })
+    }
+
+    /// SAVEPOINT: one of the same name goes.
+    pub(crate) fn savepoint(&mut self, name: &str) -> Result<Outcome> {
+        if self.open.is_none() {
+            if self.settings.autocommit {
+                return Ok(Outcome::default());
+            }
+            self.open = Some(self.begin_txn()?);
+        }
+        if let Some(open) = &mut self.open {
+            let mark = open.txn.mark();
+            open.savepoints
+                .retain(|(n, _)| !n.eq_ignore_ascii_case(name));
+            open.savepoints.push((name.to_owned(), mark));
+        }
+        Ok(Outcome::default())
+    }
+
+    /// ROLLBACK TO SAVEPOINT: later savepoints go, locks stay.
+    pub(crate) fn rollback_to(&mut self, name: &str) -> Result<Outcome> {
+        let (open, at) = self.find_savepoint(name)?;
+        if let Some((_, mark)) = open.savepoints.get(at) {
+            open.txn.rollback_to(*mark);
+        }
+        open.savepoints.truncate(at + 1);
+        Ok(Outcome::default())
+    }
+
+    /// RELEASE SAVEPOINT: it and later ones go.
+    pub(crate) fn release_savepoint(&mut self, name: &str) -> Result<Outcome> {
+        let (open, at) = self.find_savepoint(name)?;
+        open.savepoints.truncate(at);
+        Ok(Outcome::default())
+    }
+
+    fn find_savepoint(&mut self, name: &str) -> Result<(&mut OpenTxn, usize)> {
+        let missing = || {
+            let text = format!("SAVEPOINT {name} does not exist");
+            SqlError::new(1305, "42000", text)
+        };
+        let open = self.open.as_mut().ok_or_else(missing)?;
+        let at = open
+            .savepoints
+            .iter()
+            .position(|(n, _)| n.eq_ignore_ascii_case(name))
+            .ok_or_else(missing)?;
+        Ok((open, at))
+    }
+
+    /// SET TRANSACTION.
+    pub(crate) fn set_transaction(&mut self, set: &SetTransaction) -> Result<Outcome> {
+        if let Some(level) = set.isolation {
+            self.check_isolation(IsolationLevel::named(level_name(level)))?;
+        }
+        if set.scope == VarScope::Default {
+            if self.open.is_some() {
+                let text = "Transaction characteristics can't be changed while a transaction is \
+                            in progress";
+                return Err(SqlError::new(1568, "25001", text));
+            }
+            if let Some(level) = set.isolation {
+                self.next.isolation = Some(IsolationLevel::named(level_name(level)));
+            }
+            if set.read_only.is_some() {
+                self.next.read_only = set.read_only;
+            }
+            return Ok(Outcome::default());
+        }
+        let global = set.scope == VarScope::Global;
+        if let Some(level) = set.isolation {
+            self.assign("transaction_isolation", global, level_name(level))?;
+        }
+        if let Some(read_only) = set.read_only {
+            let word = if read_only { "ON" } else { "OFF" };
+            self.assign("transaction_read_only", global, word)?;
+        }
+        self.apply_settings()?;
+        Ok(Outcome::default())
+    }
+
+    /// What an error that reaches the client does to the transaction.
+    pub(crate) fn settle_error(&mut self, error: SqlError) -> SqlError {
+        if error.rolled_back || error.fatal {
+            if error.message.contains("(snapshot conflict)") {
+                Counters::add(&self.server.counters.conflicts);
+            }
+            self.roll_back();
+        } else if self.open.is_none() {
+            self.mdl.release();
+        }
+        error
+    }
+}

@@ -1,0 +1,233 @@
+//! EXPLAIN: the steps of a plan in MySQL's columns.
+//!
+//! Rows are no estimate but what the access path promises: 1 for a whole
+//! unique key, the number of keys for a list of them, NULL where the number
+//! depends on data that nobody has counted.
+
+use super::table::{Rows, number_column, text, text_column, typed_column};
+use crate::bind::Source;
+use crate::error::{Result, SqlError};
+use crate::exec::ResultSink;
+use crate::expr::{Expr, ExprKind};
+use crate::parse::ast::{Explain, ExplainTarget};
+use crate::plan::{Access, SelectPlan, Step};
+use crate::session::run::Plan;
+use crate::session::{Outcome, SqlSession};
+use porpoise_rows::catalog::{Index, IndexKind, Table};
+use porpoise_types::{ColumnType, Kind, Value};
+
+/// EXPLAIN of a statement.
+pub fn explain(
+    session: &mut SqlSession,
+    explain: &Explain<'_>,
+    source: &[u8],
+    types: &[ColumnType],
+    sink: &mut dyn ResultSink,
+) -> Result<Outcome> {
+    if explain.analyze {
+        return Err(SqlError::not_supported("EXPLAIN ANALYZE"));
+    }
+    let format = explain.format.map(|f| f.name.to_ascii_uppercase());
+    if format.as_deref().is_some_and(|f| f != "TRADITIONAL") {
+        return Err(SqlError::not_supported(
+            "EXPLAIN FORMAT other than TRADITIONAL",
+        ));
+    }
+    let ExplainTarget::Statement(statement) = &explain.target else {
+        return Err(SqlError::not_supported("EXPLAIN FOR CONNECTION"));
+    };
+    let catalog = session.server.db.catalog();
+    let plan = session.plan(statement, source, types, &catalog)?;
+    let plan = plan.ok_or_else(|| SqlError::not_supported("EXPLAIN of this statement"))?;
+    let rows = rows(&plan);
+    rows.send(session, sink)
+}
+
+fn rows(plan: &Plan) -> Rows {
+    let mut rows = Rows::new(vec![
+        number_column("id"),
+        text_column("select_type", 19),
+        text_column("table", 64),
+        text_column("partitions", 512),
+        text_column("type", 10),
+        text_column("possible_keys", 4096),
+        text_column("key", 64),
+        text_column("key_len", 4096),
+        text_column("ref", 1024),
+        number_column("rows"),
+        typed_column("filtered", ColumnType::double()),
+        text_column("Extra", 255),
+    ]);
+    match plan {
+        Plan::Select(p) => select(p, &mut rows),
+        Plan::Insert(p) => {
+            rows.push(line("INSERT", Some(&p.table.name), Some("ALL"), ""));
+            if let Some(source) = &p.source {
+                select(source, &mut rows);
+            }
+        }
+        Plan::Update(p) => {
+            let t = &p.target;
+            let extra = extra(&t.step, !t.order_by.is_empty(), false);
+            rows.push(step_line("UPDATE", &t.source, &t.step, &extra));
+        }
+        Plan::Delete(p) => {
+            let t = &p.target;
+            let extra = extra(&t.step, !t.order_by.is_empty(), false);
+            rows.push(step_line("DELETE", &t.source, &t.step, &extra));
+        }
+    }
+    rows
+}
+
+fn line(kind: &str, table: Option<&str>, access: Option<&str>, extra: &str) -> Vec<Value> {
+    let cell = |value: Option<&str>| value.map_or(Value::Null, text);
+    vec![
+        Value::UInt(1),
+        text(kind),
+        cell(table),
+        Value::Null,
+        cell(access),
+        Value::Null,
+        Value::Null,
+        Value::Null,
+        Value::Null,
+        Value::Null,
+        Value::Null,
+        match extra {
+            "" => Value::Null,
+            extra => text(extra),
+        },
+    ]
+}
+
+fn select(plan: &SelectPlan, rows: &mut Rows) {
+    if plan.steps.is_empty() {
+        rows.push(line("SIMPLE", None, None, "No tables used"));
+        return;
+    }
+    for (at, step) in plan.steps.iter().enumerate() {
+        let Some(source) = plan.sources.get(step.slot) else {
+            continue;
+        };
+        let first = at == 0;
+        let sorted = first && !plan.order_by.is_empty();
+        let grouped = first && (!plan.group_by.is_empty() || plan.distinct);
+        rows.push(step_line(
+            "SIMPLE",
+            source,
+            step,
+            &extra(step, sorted, grouped),
+        ));
+    }
+}
+
+fn extra(step: &Step, sorted: bool, grouped: bool) -> String {
+    let mut parts = Vec::new();
+    if !step.filter.is_empty() || !step.on.is_empty() {
+        parts.push("Using where");
+    }
+    if grouped {
+        parts.push("Using temporary");
+    }
+    if sorted {
+        parts.push("Using filesort");
+    }
+    match &step.access {
+        Access::Lookup { reverse: true, .. }
+        | Access::Range { reverse: true, .. }
+        | Access::Full { reverse: true, .. } => parts.push("Backward index scan"),
+        _ => {}
+    }
+    parts.join("; ")
+}
+
+fn step_line(kind: &str, source: &Source, step: &Step, extra: &str) -> Vec<Value> {
+    let depends = depends(&step.access);
+    let mut row = line(
+        kind,
+        Some(&source.alias),
+        Some(step.access.kind(depends)),
+        extra,
+    );
+    let Some(table) = source.table() else {
+        return row;
+    };
+    let used = step.access.index().and_then(|at| table.indexes.get(at));
+    let mut set = |at: usize, value: Value| {
+        if let Some(cell) = row.get_mut(at) {
+            *cell = value;
+        }
+    };
+    if let Some(index) = used {
+        let parts = parts_used(&step.access, index);
+        if !matches!(step.access, Access::Full { .. }) {
+            set(5, text(&index.name));
+        }
+        set(6, text(&index.name));
+        set(7, text(key_length(table, index, parts).to_string()));
+    }
+    if let Access::Lookup { keys, .. } = &step.access {
+        if let [key] = keys.as_slice() {
+            let refs: Vec<&str> = key.iter().map(ref_of).collect();
+            set(8, text(refs.join(",")));
+        }
+    }
+    set(9, promised(&step.access));
+    set(10, Value::Double(100.0));
+    row
+}
+
+fn depends(access: &Access) -> bool {
+    match access {
+        Access::Lookup { keys, .. } => keys.iter().flatten().any(|e| e.slots() != 0),
+        _ => false,
+    }
+}
+
+fn ref_of(e: &Expr) -> &'static str {
+    match &e.kind {
+        ExprKind::Column { .. } => "func",
+        _ => "const",
+    }
+}
+
+fn promised(access: &Access) -> Value {
+    match access {
+        Access::Lookup {
+            keys, whole: true, ..
+        } => Value::UInt(keys.len() as u64),
+        _ => Value::Null,
+    }
+}
+
+/// Leading parts of the index that narrow what is looked at.
+fn parts_used(access: &Access, index: &Index) -> usize {
+    match access {
+        Access::Lookup { keys, .. } => keys.first().map_or(0, Vec::len),
+        Access::Range { equal, .. } => equal.len() + 1,
+        _ => index.parts.len(),
+    }
+}
+
+/// `key_len` as MySQL counts it: bytes of the parts, one more for NULL, two
+/// more for a length.
+fn key_length(table: &Table, index: &Index, parts: usize) -> u64 {
+    let mut length = 0;
+    for part in index.parts.iter().take(parts) {
+        let Some(column) = table.columns.get(part.column) else {
+            continue;
+        };
+        let ty = &column.ty;
+        let varying = matches!(ty.kind, Kind::VarChar | Kind::VarBinary) || ty.is_blob();
+        let bytes = match part.prefix {
+            Some(n) => u64::from(n) * u64::from(ty.collation.charset().max_len()),
+            None => u64::from(ty.max_bytes()),
+        };
+        length += ty.fixed_width().map_or(bytes, |w| w as u64);
+        length += u64::from(varying) * 2;
+        let nullable = column.nullable && index.kind != IndexKind::Primary;
+        length += u64::from(nullable);
+    }
+    length
+}

@@ -1,0 +1,171 @@
+//! SHOW, DESCRIBE and EXPLAIN, with the column names of MySQL 8.
+//!
+//! [`schema`] tells of databases, tables, columns and indexes; [`server`] of
+//! variables, counters and sessions; [`explain`] of plans. Each makes a
+//! [`table::Rows`], which LIKE and WHERE filter through the ordinary
+//! evaluator.
+
+pub mod explain;
+pub mod schema;
+pub mod server;
+pub mod table;
+
+use crate::error::{Result, SqlError};
+use crate::exec::ResultSink;
+use crate::parse::ast::{ProgramKind, Show, ShowFilter, ShowWhat, TableName};
+use crate::session::{Outcome, SqlSession};
+use porpoise_types::{ColumnType, ValueRef};
+use table::{Rows, number_column, text_column, typed_column};
+
+/// SHOW. Filters act on the first column unless said otherwise.
+pub fn show(
+    session: &mut SqlSession,
+    show: &Show<'_>,
+    params: &[ValueRef<'_>],
+    types: &[ColumnType],
+    sink: &mut dyn ResultSink,
+) -> Result<Outcome> {
+    let mut rows = rows(session, show)?;
+    rows.filter(session, 0, &show.filter, params, types)?;
+    rows.limit(session, show.limit, params, types)?;
+    rows.send(session, sink)
+}
+
+fn rows(session: &SqlSession, show: &Show<'_>) -> Result<Rows> {
+    let like = match show.filter {
+        ShowFilter::Like(pattern) => Some(String::from_utf8_lossy(pattern).into_owned()),
+        _ => None,
+    };
+    match &show.what {
+        ShowWhat::Databases => schema::databases(session, like.as_deref()),
+        ShowWhat::Tables { full, schema, .. } => {
+            schema::table_names(session, schema.map(|s| s.name), *full, like.as_deref())
+        }
+        ShowWhat::TableStatus(schema) => schema::table_status(session, schema.map(|s| s.name)),
+        ShowWhat::OpenTables(_) => Ok(Rows::new(vec![
+            text_column("Database", 64),
+            text_column("Table", 64),
+            number_column("In_use"),
+            number_column("Name_locked"),
+        ])),
+        ShowWhat::Columns { full, table, .. } => schema::columns(session, table, *full),
+        ShowWhat::Index { table, .. } => schema::indexes(session, table),
+        ShowWhat::CreateTable(table) => schema::create_table(session, table),
+        ShowWhat::CreateDatabase {
+            if_not_exists,
+            name,
+        } => schema::create_database(session, name.name, *if_not_exists),
+        ShowWhat::Variables(scope) => Ok(server::variables(session, *scope)),
+        ShowWhat::Status(_) => Ok(server::status(session)),
+        ShowWhat::Warnings => Ok(server::conditions(session, false)),
+        ShowWhat::Errors => Ok(server::conditions(session, true)),
+        ShowWhat::CountWarnings => Ok(server::condition_count(session, false)),
+        ShowWhat::CountErrors => Ok(server::condition_count(session, true)),
+        ShowWhat::Processlist(full) => Ok(server::processes(session, *full)),
+        ShowWhat::Engines => Ok(server::engines()),
+        ShowWhat::Charset => Ok(server::charsets()),
+        ShowWhat::Collation => Ok(server::collations()),
+        ShowWhat::Grants(account) => Ok(server::grants(session, account.as_ref())),
+        ShowWhat::Plugins => Ok(server::plugins()),
+        ShowWhat::Privileges => Ok(Rows::new(vec![
+            text_column("Privilege", 30),
+            text_column("Context", 50),
+            text_column("Comment", 200),
+        ])),
+        other => empty_or_refused(other),
+    }
+}
+
+/// What there is none of is shown as an empty result; the rest is refused.
+fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
+    let texts = |names: &[&str]| {
+        let columns = names.iter().map(|n| text_column(n, 256));
+        Ok(Rows::new(columns.collect()))
+    };
+    match what {
+        ShowWhat::Triggers(_) => texts(&[
+            "Trigger",
+            "Event",
+            "Table",
+            "Statement",
+            "Timing",
+            "Created",
+            "sql_mode",
+            "Definer",
+            "character_set_client",
+            "collation_connection",
+            "Database Collation",
+        ]),
+        ShowWhat::Events(_) => texts(&[
+            "Db",
+            "Name",
+            "Definer",
+            "Time zone",
+            "Type",
+            "Execute at",
+            "Interval value",
+            "Interval field",
+            "Starts",
+            "Ends",
+            "Status",
+            "Originator",
+            "character_set_client",
+            "collation_connection",
+            "Database Collation",
+        ]),
+        ShowWhat::ProgramStatus(_) => texts(&[
+            "Db",
+            "Name",
+            "Type",
+            "Definer",
+            "Modified",
+            "Created",
+            "Security_type",
+            "Comment",
+            "character_set_client",
+            "collation_connection",
+            "Database Collation",
+        ]),
+        ShowWhat::Profiles => Ok(Rows::new(vec![
+            number_column("Query_ID"),
+            typed_column("Duration", ColumnType::double()),
+            text_column("Query", 300),
+        ])),
+        ShowWhat::Replicas | ShowWhat::ReplicaStatus => texts(&["Replica_IO_State"]),
+        ShowWhat::BinaryLogs | ShowWhat::BinaryLogStatus | ShowWhat::BinlogEvents(..) => Err(
+            SqlError::new(1381, "HY000", "You are not using binary logging"),
+        ),
+        ShowWhat::CreateProgram(kind, name) => {
+            let kind = match kind {
+                ProgramKind::Procedure => "PROCEDURE",
+                ProgramKind::Function => "FUNCTION",
+                ProgramKind::Trigger => "TRIGGER",
+                ProgramKind::Event => "EVENT",
+            };
+            let text = format!("{kind} {} does not exist", name.name.name);
+            Err(SqlError::new(1305, "42000", text))
+        }
+        ShowWhat::CreateView(name) => {
+            let text = format!("'{}' is not VIEW", name.name.name);
+            Err(SqlError::new(1347, "HY000", text))
+        }
+        ShowWhat::Engine(..) => Err(SqlError::not_supported("SHOW ENGINE")),
+        ShowWhat::CreateUser(_) => Err(SqlError::not_supported("SHOW CREATE USER")),
+        ShowWhat::ProgramCode(..) => Err(SqlError::not_supported("SHOW PROCEDURE CODE")),
+        _ => Err(SqlError::not_supported("this SHOW")),
+    }
+}
+
+/// DESCRIBE t, EXPLAIN t, with a column or a pattern.
+pub fn describe(
+    session: &mut SqlSession,
+    table: &TableName<'_>,
+    column: Option<&[u8]>,
+    sink: &mut dyn ResultSink,
+) -> Result<Outcome> {
+    let mut rows = schema::columns(session, table, false)?;
+    if let Some(pattern) = column {
+        rows.filter(session, 0, &ShowFilter::Like(pattern), &[], &[])?;
+    }
+    rows.send(session, sink)
+}

@@ -1,0 +1,426 @@
+//! Databases, tables, columns, indexes: SHOW and information_schema.
+
+use super::table::{Rows, long_column, maybe, number_column, text, text_column, typed_column};
+use crate::error::{Result, SqlError};
+use crate::parse::ast::TableName;
+use crate::session::SqlSession;
+use crate::virtual_tables::{self, VirtualTable};
+use porpoise_rows::catalog::{Catalog, Column, ColumnDefault, IndexKind, Table};
+use porpoise_rows::show as ddl;
+use porpoise_types::{ColumnType, DateTime, Kind, Value, write_text};
+use std::sync::Arc;
+
+/// All databases by name, those of virtual tables included.
+fn database_names(catalog: &Catalog) -> Vec<String> {
+    let mut names: Vec<String> = catalog.databases.keys().cloned().collect();
+    names.extend(virtual_tables::TABLES.iter().map(|t| t.database.to_owned()));
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// SHOW DATABASES.
+pub fn databases(session: &SqlSession, like: Option<&str>) -> Result<Rows> {
+    let name = match like {
+        Some(pattern) => format!("Database ({pattern})"),
+        None => "Database".to_owned(),
+    };
+    let mut rows = Rows::new(vec![text_column(&name, 64)]);
+    for name in database_names(&session.server.db.catalog()) {
+        rows.push(vec![text(name)]);
+    }
+    Ok(rows)
+}
+
+fn database_of(session: &SqlSession, given: Option<&str>) -> Result<String> {
+    let name = given
+        .map(str::to_owned)
+        .or_else(|| session.env.database.clone());
+    let name = name.ok_or_else(SqlError::no_database_selected)?;
+    let catalog = session.server.db.catalog();
+    match catalog.database(&name).is_some() || virtual_tables::is_database(&name) {
+        true => Ok(name),
+        false => Err(SqlError::unknown_database(&name)),
+    }
+}
+
+fn stored_tables(catalog: &Catalog, database: &str) -> Vec<Arc<Table>> {
+    let tables = catalog.database(database).map(|d| &d.tables);
+    let ids = tables.into_iter().flat_map(|t| t.values());
+    ids.filter_map(|id| catalog.table_by_id(*id).cloned())
+        .collect()
+}
+
+fn virtual_of(database: &str) -> impl Iterator<Item = &'static VirtualTable> {
+    virtual_tables::TABLES
+        .iter()
+        .filter(move |t| t.database.eq_ignore_ascii_case(database))
+}
+
+fn virtual_type(table: &VirtualTable) -> &'static str {
+    match table.database {
+        "information_schema" => "SYSTEM VIEW",
+        _ => "VIEW",
+    }
+}
+
+/// SHOW [FULL] TABLES.
+pub fn table_names(
+    session: &SqlSession,
+    database: Option<&str>,
+    full: bool,
+    like: Option<&str>,
+) -> Result<Rows> {
+    let database = database_of(session, database)?;
+    let name = match like {
+        Some(pattern) => format!("Tables_in_{database} ({pattern})"),
+        None => format!("Tables_in_{database}"),
+    };
+    let mut columns = vec![text_column(&name, 64)];
+    if full {
+        columns.push(text_column("Table_type", 11));
+    }
+    let catalog = session.server.db.catalog();
+    let stored = stored_tables(&catalog, &database);
+    let mut names: Vec<(String, &str)> = stored
+        .iter()
+        .map(|t| (t.name.clone(), "BASE TABLE"))
+        .collect();
+    names.extend(virtual_of(&database).map(|t| (t.name.to_owned(), virtual_type(t))));
+    names.sort();
+    let mut rows = Rows::new(columns);
+    for (name, kind) in names {
+        let mut row = vec![text(name)];
+        if full {
+            row.push(text(kind));
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn created(table: &Table) -> Value {
+    let at = DateTime::from_unix_micros(table.options.created);
+    at.map_or(Value::Null, Value::DateTime)
+}
+
+/// SHOW TABLE STATUS. Numbers of rows and bytes are not kept, and NULL.
+pub fn table_status(session: &SqlSession, database: Option<&str>) -> Result<Rows> {
+    let database = database_of(session, database)?;
+    let mut rows = Rows::new(vec![
+        text_column("Name", 64),
+        text_column("Engine", 64),
+        number_column("Version"),
+        text_column("Row_format", 10),
+        number_column("Rows"),
+        number_column("Avg_row_length"),
+        number_column("Data_length"),
+        number_column("Max_data_length"),
+        number_column("Index_length"),
+        number_column("Data_free"),
+        number_column("Auto_increment"),
+        typed_column("Create_time", ColumnType::datetime(0)),
+        typed_column("Update_time", ColumnType::datetime(0)),
+        typed_column("Check_time", ColumnType::datetime(0)),
+        text_column("Collation", 64),
+        number_column("Checksum"),
+        text_column("Create_options", 256),
+        text_column("Comment", 2048),
+    ]);
+    let db = &session.server.db;
+    for table in stored_tables(&db.catalog(), &database) {
+        let next = match table.auto_increment() {
+            Some(_) => Value::UInt(db.next_auto_increment(&table)?),
+            None => Value::Null,
+        };
+        let options = table.options.other.iter().map(|(n, v)| format!("{n}={v}"));
+        let options: Vec<String> = options.collect();
+        rows.push(vec![
+            text(&table.name),
+            text(&table.options.engine),
+            Value::UInt(10),
+            text("Dynamic"),
+            Value::Null,
+            Value::Null,
+            Value::Null,
+            Value::Null,
+            Value::Null,
+            Value::Null,
+            next,
+            created(&table),
+            Value::Null,
+            Value::Null,
+            text(table.options.collation.name()),
+            Value::Null,
+            text(options.join(" ").to_lowercase()),
+            text(&table.options.comment),
+        ]);
+    }
+    Ok(rows)
+}
+
+/// A stored table by its name in a statement.
+pub fn stored(session: &SqlSession, name: &TableName<'_>) -> Result<Arc<Table>> {
+    let database = database_of(session, name.schema.map(|s| s.name))?;
+    let catalog = session.server.db.catalog();
+    let table = catalog.table(&database, name.name.name).cloned();
+    table.ok_or_else(|| SqlError::no_table(&database, name.name.name))
+}
+
+/// SHOW CREATE TABLE.
+pub fn create_table(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> {
+    let table = stored(session, name)?;
+    let next = match table.auto_increment() {
+        Some(_) => Some(session.server.db.next_auto_increment(&table)?),
+        None => None,
+    };
+    let mut rows = Rows::new(vec![text_column("Table", 64), long_column("Create Table")]);
+    rows.push(vec![
+        text(&table.name),
+        text(ddl::create_table(&table, next)),
+    ]);
+    Ok(rows)
+}
+
+/// SHOW CREATE DATABASE.
+pub fn create_database(session: &SqlSession, name: &str, if_not_exists: bool) -> Result<Rows> {
+    let catalog = session.server.db.catalog();
+    let database = catalog.database(name);
+    let database = database.ok_or_else(|| SqlError::unknown_database(name))?;
+    let clause = if if_not_exists {
+        "/*!32312 IF NOT EXISTS*/ "
+    } else {
+        ""
+    };
+    let collation = database.collation;
+    let charset = collation.charset();
+    let collate = match charset.default_collation() == collation && charset.name() != "utf8mb4" {
+        true => String::new(),
+        false => format!(" COLLATE {}", collation.name()),
+    };
+    let create = format!(
+        "CREATE DATABASE {clause}{} /*!40100 DEFAULT CHARACTER SET {}{collate} */ /*!80016 \
+         DEFAULT ENCRYPTION='N' */",
+        ddl::quote(name),
+        charset.name()
+    );
+    let mut rows = Rows::new(vec![
+        text_column("Database", 64),
+        text_column("Create Database", 1024),
+    ]);
+    rows.push(vec![text(name), text(create)]);
+    Ok(rows)
+}
+
+/// The Key cell of DESCRIBE.
+fn key_of(table: &Table, column: usize) -> &'static str {
+    let part = |kind: IndexKind, at: Option<usize>| {
+        let mut indexes = table.indexes.iter().filter(|i| i.kind == kind);
+        indexes.any(|i| match at {
+            Some(at) => i.parts.get(at).is_some_and(|p| p.column == column),
+            None => i.parts.iter().any(|p| p.column == column),
+        })
+    };
+    let whole_unique = table.indexes.iter().any(|i| {
+        let first = i.parts.first().is_some_and(|p| p.column == column);
+        i.kind == IndexKind::Unique && i.parts.len() == 1 && first
+    });
+    if part(IndexKind::Primary, None) {
+        "PRI"
+    } else if whole_unique {
+        "UNI"
+    } else if part(IndexKind::Unique, Some(0)) || part(IndexKind::Plain, Some(0)) {
+        "MUL"
+    } else {
+        ""
+    }
+}
+
+fn now_of(column: &Column) -> String {
+    match column.ty.decimals {
+        0 => "CURRENT_TIMESTAMP".to_owned(),
+        fsp => format!("CURRENT_TIMESTAMP({fsp})"),
+    }
+}
+
+/// The Default cell of DESCRIBE.
+fn default_of(session: &SqlSession, column: &Column) -> Value {
+    match &column.default {
+        ColumnDefault::None | ColumnDefault::Null => Value::Null,
+        ColumnDefault::Now => text(now_of(column)),
+        ColumnDefault::Literal(Value::DateTime(utc)) if column.ty.kind == Kind::Timestamp => {
+            let local = Value::DateTime(session.settings.time_zone.utc_to_local(*utc));
+            let mut out = Vec::new();
+            write_text(local.as_ref(), &column.ty, &mut out);
+            Value::Bytes(out)
+        }
+        ColumnDefault::Literal(Value::UInt(bits)) if column.ty.kind == Kind::Bit => {
+            text(format!("b'{bits:b}'"))
+        }
+        ColumnDefault::Literal(value) => {
+            let mut out = Vec::new();
+            write_text(value.as_ref(), &column.ty, &mut out);
+            Value::Bytes(out)
+        }
+    }
+}
+
+/// The Extra cell of DESCRIBE.
+fn extra_of(column: &Column) -> String {
+    let mut extra = Vec::new();
+    if column.auto_increment {
+        extra.push("auto_increment".to_owned());
+    }
+    if column.default == ColumnDefault::Now {
+        extra.push("DEFAULT_GENERATED".to_owned());
+    }
+    if column.on_update_now {
+        extra.push(format!("on update {}", now_of(column)));
+    }
+    extra.join(" ")
+}
+
+/// SHOW [FULL] COLUMNS, DESCRIBE.
+pub fn columns(session: &SqlSession, name: &TableName<'_>, full: bool) -> Result<Rows> {
+    let mut heads = vec![text_column("Field", 64), long_column("Type")];
+    if full {
+        heads.push(text_column("Collation", 64));
+    }
+    heads.extend([
+        text_column("Null", 3),
+        text_column("Key", 3),
+        long_column("Default"),
+        text_column("Extra", 256),
+    ]);
+    if full {
+        heads.extend([text_column("Privileges", 154), long_column("Comment")]);
+    }
+    let mut rows = Rows::new(heads);
+    let database = database_of(session, name.schema.map(|s| s.name))?;
+    if let Some(table) = virtual_tables::find(&database, name.name.name) {
+        for column in (table.columns)() {
+            let mut row = vec![text(&column.name), text(column.ty.sql())];
+            if full {
+                row.push(text(column.ty.collation.name()));
+            }
+            row.extend([text("YES"), text(""), Value::Null, text("")]);
+            if full {
+                row.extend([text("select"), text("")]);
+            }
+            rows.push(row);
+        }
+        return Ok(rows);
+    }
+    let table = stored(session, name)?;
+    for (at, column) in table.columns.iter().enumerate() {
+        let mut row = vec![text(&column.name), text(column.ty.sql())];
+        if full {
+            let textual = crate::bind::literal::is_character(&column.ty);
+            row.push(maybe(textual.then(|| column.ty.collation.name())));
+        }
+        row.extend([
+            text(if column.nullable { "YES" } else { "NO" }),
+            text(key_of(&table, at)),
+            default_of(session, column),
+            text(extra_of(column)),
+        ]);
+        if full {
+            row.extend([
+                text("select,insert,update,references"),
+                text(&column.comment),
+            ]);
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// SHOW INDEX.
+pub fn indexes(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> {
+    let mut rows = Rows::new(vec![
+        text_column("Table", 64),
+        number_column("Non_unique"),
+        text_column("Key_name", 64),
+        number_column("Seq_in_index"),
+        text_column("Column_name", 64),
+        text_column("Collation", 1),
+        number_column("Cardinality"),
+        number_column("Sub_part"),
+        text_column("Packed", 10),
+        text_column("Null", 3),
+        text_column("Index_type", 11),
+        text_column("Comment", 8),
+        text_column("Index_comment", 2048),
+        text_column("Visible", 3),
+        long_column("Expression"),
+    ]);
+    let table = stored(session, name)?;
+    for index in table.indexes.iter().filter(|i| !i.parts.is_empty()) {
+        for (at, part) in (1u64..).zip(&index.parts) {
+            let column = table.columns.get(part.column);
+            let nullable = column.is_some_and(|c| c.nullable);
+            rows.push(vec![
+                text(&table.name),
+                Value::UInt(u64::from(index.kind == IndexKind::Plain)),
+                text(&index.name),
+                Value::UInt(at),
+                maybe(column.map(|c| c.name.as_str())),
+                text(if part.desc { "D" } else { "A" }),
+                Value::UInt(0),
+                part.prefix
+                    .map_or(Value::Null, |n| Value::UInt(u64::from(n))),
+                Value::Null,
+                text(if nullable { "YES" } else { "" }),
+                text(if index.using_hash { "HASH" } else { "BTREE" }),
+                text(""),
+                text(&index.comment),
+                text(if index.invisible { "NO" } else { "YES" }),
+                Value::Null,
+            ]);
+        }
+    }
+    Ok(rows)
+}
+
+/// Rows of information_schema.SCHEMATA.
+pub fn schemata(catalog: &Catalog) -> Vec<Vec<Value>> {
+    let row = |name: String| {
+        let collation = catalog.database(&name).map(|d| d.collation);
+        let collation = collation.unwrap_or(porpoise_types::Collation::UTF8MB3_GENERAL_CI);
+        vec![
+            text("def"),
+            text(name),
+            text(collation.charset().name()),
+            text(collation.name()),
+        ]
+    };
+    database_names(catalog).into_iter().map(row).collect()
+}
+
+/// Rows of information_schema.TABLES.
+pub fn tables(catalog: &Catalog) -> Vec<Vec<Value>> {
+    let mut rows = Vec::with_capacity(catalog.tables.len());
+    for table in catalog.tables.values() {
+        rows.push(vec![
+            text("def"),
+            text(&table.database),
+            text(&table.name),
+            text("BASE TABLE"),
+            text(&table.options.engine),
+            text(table.options.collation.name()),
+            text(&table.options.comment),
+        ]);
+    }
+    for table in virtual_tables::TABLES {
+        rows.push(vec![
+            text("def"),
+            text(table.database),
+            text(table.name),
+            text(virtual_type(table)),
+            Value::Null,
+            Value::Null,
+            text(""),
+        ]);
+    }
+    rows
+}

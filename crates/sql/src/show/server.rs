@@ -1,0 +1,293 @@
+//! Variables, counters, sessions, and what the server can do.
+
+use super::table::{Rows, long_column, maybe, number_column, text, text_column};
+use crate::parse::ast::{Account, VarScope};
+use crate::session::SqlSession;
+use crate::vars::VARIABLES;
+use porpoise_types::{Charset, Collation, Level, Value};
+use std::sync::atomic::Ordering;
+
+/// SHOW VARIABLES.
+pub fn variables(session: &SqlSession, scope: VarScope) -> Rows {
+    let mut rows = Rows::new(vec![
+        text_column("Variable_name", 64),
+        text_column("Value", 2048),
+    ]);
+    let globals = session.server.globals.read();
+    for (at, variable) in VARIABLES.iter().enumerate() {
+        let value = match (scope == VarScope::Global, variable.scope.session()) {
+            (true, _) if !variable.scope.global() => continue,
+            (true, _) | (false, false) => globals.at(at).text(),
+            (false, true) => session.session_value(at, variable.name).text(),
+        };
+        rows.push(vec![text(variable.name), text(value)]);
+    }
+    rows
+}
+
+/// SHOW STATUS: counters of SQL, of the engine, and of the other rooms.
+pub fn status(session: &SqlSession) -> Rows {
+    let mut rows = Rows::new(vec![
+        text_column("Variable_name", 64),
+        text_column("Value", 1024),
+    ]);
+    let server = &session.server;
+    let c = &server.counters;
+    let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let mut list: Vec<(String, String)> = [
+        ("Com_commit", load(&c.commits)),
+        ("Com_delete", load(&c.deletes)),
+        ("Com_insert", load(&c.inserts)),
+        ("Com_rollback", load(&c.rollbacks)),
+        ("Com_select", load(&c.selects)),
+        ("Com_stmt_prepare", load(&c.prepares)),
+        ("Com_update", load(&c.updates)),
+        ("Connections", load(&c.connections)),
+        ("Open_tables", server.db.catalog().tables.len() as u64),
+        ("Porpoise_snapshot_conflicts", load(&c.conflicts)),
+        ("Porpoise_statement_restarts", load(&c.restarts)),
+        ("Queries", load(&c.questions)),
+        ("Questions", load(&c.questions)),
+        ("Slow_queries", 0),
+        ("Threads_connected", server.processes.count() as u64),
+        ("Threads_running", running(session)),
+        ("Uptime", server.uptime()),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value.to_string()))
+    .collect();
+    for stat in server.db.engine().stats() {
+        let name = format!("Porpoise_engine_{}", stat.name);
+        list.push((name, stat.value.to_string()));
+    }
+    list.push(("Ssl_cipher".to_owned(), String::new()));
+    list.push(("Ssl_version".to_owned(), String::new()));
+    for (name, value) in server.provided_status() {
+        list.retain(|(n, _)| *n != name);
+        list.push((name, value));
+    }
+    list.sort();
+    for (name, value) in list {
+        rows.push(vec![text(name), text(value)]);
+    }
+    rows
+}
+
+fn running(session: &SqlSession) -> u64 {
+    let now = session.server.db.clock().now();
+    let list = session.server.processes.list();
+    list.iter().filter(|p| p.state(now).0 != "Sleep").count() as u64
+}
+
+fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::Note => "Note",
+        Level::Warning => "Warning",
+        Level::Error => "Error",
+    }
+}
+
+/// SHOW WARNINGS, SHOW ERRORS.
+pub fn conditions(session: &SqlSession, errors: bool) -> Rows {
+    let mut rows = Rows::new(vec![
+        text_column("Level", 7),
+        number_column("Code"),
+        text_column("Message", 512),
+    ]);
+    for warning in session.diagnostics.list(errors) {
+        rows.push(vec![
+            text(level_name(warning.level)),
+            Value::UInt(u64::from(warning.code)),
+            text(&warning.message),
+        ]);
+    }
+    rows
+}
+
+/// SHOW COUNT(*) WARNINGS, ERRORS.
+pub fn condition_count(session: &SqlSession, errors: bool) -> Rows {
+    let name = match errors {
+        true => "@@session.error_count",
+        false => "@@session.warning_count",
+    };
+    let mut rows = Rows::new(vec![number_column(name)]);
+    rows.push(vec![Value::UInt(session.diagnostics.count(errors))]);
+    rows
+}
+
+/// SHOW [FULL] PROCESSLIST.
+pub fn processes(session: &SqlSession, full: bool) -> Rows {
+    let mut rows = Rows::new(vec![
+        number_column("Id"),
+        text_column("User", 32),
+        text_column("Host", 261),
+        text_column("db", 64),
+        text_column("Command", 16),
+        number_column("Time"),
+        text_column("State", 64),
+        long_column("Info"),
+    ]);
+    let now = session.server.db.clock().now();
+    for process in session.server.processes.list() {
+        let (command, seconds, info) = process.state(now);
+        let info = info.map(|text| match full {
+            true => text,
+            false => text.chars().take(100).collect(),
+        });
+        let state = if command == "Sleep" { "" } else { "executing" };
+        rows.push(vec![
+            Value::UInt(process.id),
+            text(&process.user),
+            text(&process.host),
+            maybe(process.database()),
+            text(command),
+            Value::UInt(seconds),
+            text(state),
+            maybe(info),
+        ]);
+    }
+    rows
+}
+
+/// SHOW ENGINES: there is one, and it does what InnoDB is asked for.
+pub fn engines() -> Rows {
+    let mut rows = Rows::new(vec![
+        text_column("Engine", 64),
+        text_column("Support", 8),
+        text_column("Comment", 80),
+        text_column("Transactions", 3),
+        text_column("XA", 3),
+        text_column("Savepoints", 3),
+    ]);
+    let list = [
+        (
+            "Porpoise",
+            "YES",
+            "Rows in memory under MVCC, durable through a log",
+        ),
+        ("InnoDB", "DEFAULT", "Accepted; tables are Porpoise's"),
+        ("ndbcluster", "YES", "Accepted; tables are Porpoise's"),
+    ];
+    for (name, support, comment) in list {
+        rows.push(vec![
+            text(name),
+            text(support),
+            text(comment),
+            text("YES"),
+            text("NO"),
+            text("YES"),
+        ]);
+    }
+    rows
+}
+
+/// SHOW CHARACTER SET.
+pub fn charsets() -> Rows {
+    let mut rows = Rows::new(vec![
+        text_column("Charset", 64),
+        text_column("Description", 2048),
+        text_column("Default collation", 64),
+        number_column("Maxlen"),
+    ]);
+    let list = [
+        (Charset::Ascii, "US ASCII"),
+        (Charset::Binary, "Binary pseudo charset"),
+        (Charset::Latin1, "cp1252 West European"),
+        (Charset::Utf8mb3, "UTF-8 Unicode"),
+        (Charset::Utf8mb4, "UTF-8 Unicode"),
+    ];
+    for (charset, description) in list {
+        rows.push(vec![
+            text(charset.name()),
+            text(description),
+            text(charset.default_collation().name()),
+            Value::UInt(u64::from(charset.max_len())),
+        ]);
+    }
+    rows
+}
+
+/// SHOW COLLATION.
+pub fn collations() -> Rows {
+    let mut rows = Rows::new(vec![
+        text_column("Collation", 64),
+        text_column("Charset", 64),
+        number_column("Id"),
+        text_column("Default", 3),
+        text_column("Compiled", 3),
+        number_column("Sortlen"),
+        text_column("Pad_attribute", 9),
+    ]);
+    let mut list: Vec<Collation> = Collation::all().collect();
+    list.sort_by_key(|c| c.name());
+    for collation in list {
+        let default = collation.charset().default_collation() == collation;
+        rows.push(vec![
+            text(collation.name()),
+            text(collation.charset().name()),
+            Value::UInt(u64::from(collation.0)),
+            text(if default { "Yes" } else { "" }),
+            text("Yes"),
+            Value::UInt(1),
+            text(if collation.pad_space() {
+                "PAD SPACE"
+            } else {
+                "NO PAD"
+            }),
+        ]);
+    }
+    rows
+}
+
+/// SHOW GRANTS: every account may do everything.
+pub fn grants(session: &SqlSession, account: Option<&Account<'_>>) -> Rows {
+    let (user, host) = match account {
+        Some(Account::Named { user, host }) => {
+            let host = host.map(|h| String::from_utf8_lossy(h).into_owned());
+            let user = String::from_utf8_lossy(user).into_owned();
+            (user, host.unwrap_or_else(|| "%".to_owned()))
+        }
+        _ => {
+            let own = session.client.account.rsplit_once('@');
+            let (user, host) = own.unwrap_or((session.client.account.as_str(), "%"));
+            (user.to_owned(), host.to_owned())
+        }
+    };
+    let mut rows = Rows::new(vec![text_column(
+        &format!("Grants for {user}@{host}"),
+        1024,
+    )]);
+    let quoted = |name: &str| porpoise_rows::show::quote(name);
+    rows.push(vec![text(format!(
+        "GRANT ALL PRIVILEGES ON *.* TO {}@{} WITH GRANT OPTION",
+        quoted(&user),
+        quoted(&host)
+    ))]);
+    rows
+}
+
+/// SHOW PLUGINS.
+pub fn plugins() -> Rows {
+    let mut rows = Rows::new(vec![
+        text_column("Name", 64),
+        text_column("Status", 10),
+        text_column("Type", 80),
+        text_column("Library", 64),
+        text_column("License", 80),
+    ]);
+    let list = [
+        ("caching_sha2_password", "AUTHENTICATION"),
+        ("mysql_native_password", "AUTHENTICATION"),
+        ("Porpoise", "STORAGE ENGINE"),
+    ];
+    for (name, kind) in list {
+        rows.push(vec![
+            text(name),
+            text("ACTIVE"),
+            text(kind),
+            Value::Null,
+            text("Apache-2.0"),
+        ]);
+    }
+    rows
+}

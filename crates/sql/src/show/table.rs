@@ -1,0 +1,204 @@
+//! Small result tables in memory: what SHOW answers with, filtered by LIKE or
+//! WHERE.
+
+use crate::bind::{Binder, Origin, Scope, ScopeColumn, Source};
+use crate::error::Result;
+use crate::exec::ResultSink;
+use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::parse::ast::{Limit, ShowFilter};
+use crate::plan::ResultColumn;
+use crate::plan::select::type_flags;
+use crate::session::{Outcome, SqlSession};
+use crate::virtual_tables::VirtualTable;
+use bumpalo::Bump;
+use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
+
+/// The result of a SHOW, as names see it.
+static SHOWN: VirtualTable = VirtualTable {
+    database: "",
+    name: "",
+    columns: Vec::new,
+};
+
+/// A text column.
+pub fn text_column(name: &str, length: u32) -> ScopeColumn {
+    ScopeColumn {
+        name: name.to_owned(),
+        ty: ColumnType::varchar(length, Collation::UTF8MB4_GENERAL_CI),
+        nullable: true,
+    }
+}
+
+/// A column of long text.
+pub fn long_column(name: &str) -> ScopeColumn {
+    ScopeColumn {
+        name: name.to_owned(),
+        ty: ColumnType::text(Kind::LongText, Collation::UTF8MB4_GENERAL_CI),
+        nullable: true,
+    }
+}
+
+/// A column of integers.
+pub fn number_column(name: &str) -> ScopeColumn {
+    ScopeColumn {
+        name: name.to_owned(),
+        ty: ColumnType::bigint_unsigned(),
+        nullable: true,
+    }
+}
+
+/// A column of another type.
+pub fn typed_column(name: &str, ty: ColumnType) -> ScopeColumn {
+    ScopeColumn {
+        name: name.to_owned(),
+        ty,
+        nullable: true,
+    }
+}
+
+/// Text as a value.
+pub fn text(value: impl AsRef<[u8]>) -> Value {
+    Value::Bytes(value.as_ref().to_vec())
+}
+
+/// Text or NULL.
+pub fn maybe(value: Option<impl AsRef<[u8]>>) -> Value {
+    value.map_or(Value::Null, text)
+}
+
+/// A result in the making.
+pub struct Rows {
+    columns: Vec<ScopeColumn>,
+    rows: Vec<Vec<Value>>,
+}
+
+impl Rows {
+    /// No rows yet.
+    pub fn new(columns: Vec<ScopeColumn>) -> Rows {
+        Rows {
+            columns,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row, one value a column.
+    pub fn push(&mut self, row: Vec<Value>) {
+        self.rows.push(row);
+    }
+
+    /// Keeps the rows that LIKE (on column `at`) or WHERE lets through.
+    pub fn filter(
+        &mut self,
+        session: &SqlSession,
+        at: usize,
+        filter: &ShowFilter<'_>,
+        params: &[ValueRef<'_>],
+        types: &[ColumnType],
+    ) -> Result<()> {
+        match filter {
+            ShowFilter::None => Ok(()),
+            ShowFilter::Like(pattern) => {
+                let collation = Collation::UTF8MB4_GENERAL_CI;
+                self.rows.retain(|row| match row.get(at) {
+                    Some(Value::Bytes(text)) => collation.like(text, pattern, Some('\\')),
+                    _ => false,
+                });
+                Ok(())
+            }
+            ShowFilter::Where(condition) => {
+                let env = session.bind_env(types.to_vec());
+                let mut scope = Scope::default();
+                scope.add(Source {
+                    alias: String::new(),
+                    database: String::new(),
+                    columns: self.columns.clone(),
+                    origin: Origin::Virtual(&SHOWN),
+                })?;
+                let mut binder = Binder {
+                    scope: &scope,
+                    env: &env,
+                    place: "where clause",
+                    aggregates: None,
+                    values_allowed: false,
+                    system: session,
+                    aliases: &[],
+                };
+                let condition = binder.expr(condition)?;
+                let mut kept = Vec::with_capacity(self.rows.len());
+                for row in std::mem::take(&mut self.rows) {
+                    let arena = Bump::new();
+                    let cx = EvalCx {
+                        arena: &arena,
+                        env: &session.env,
+                        params,
+                        aggregates: &[],
+                        new_row: &[],
+                    };
+                    let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
+                    let slots = [Slot::Values(&values)];
+                    let truth = eval(&condition, &slots, &cx)?;
+                    let truth = crate::expr::convert::truth(truth, &condition.ty, &cx)?;
+                    if truth == Some(true) {
+                        kept.push(row);
+                    }
+                }
+                self.rows = kept;
+                Ok(())
+            }
+        }
+    }
+
+    /// LIMIT of SHOW WARNINGS.
+    pub fn limit(
+        &mut self,
+        session: &SqlSession,
+        limit: Option<&Limit<'_>>,
+        params: &[ValueRef<'_>],
+        types: &[ColumnType],
+    ) -> Result<()> {
+        let Some(limit) = limit else {
+            return Ok(());
+        };
+        let number = |e| -> Result<usize> {
+            let (value, _) = session.evaluate(e, params, types)?;
+            Ok(match value {
+                Value::Int(n) => usize::try_from(n).unwrap_or(0),
+                Value::UInt(n) => usize::try_from(n).unwrap_or(usize::MAX),
+                _ => 0,
+            })
+        };
+        let count = number(&limit.count)?;
+        let offset = limit.offset.as_ref().map(number).transpose()?.unwrap_or(0);
+        let rows = std::mem::take(&mut self.rows);
+        self.rows = rows.into_iter().skip(offset).take(count).collect();
+        Ok(())
+    }
+
+    /// Sends it all.
+    pub fn send(&self, session: &mut SqlSession, sink: &mut dyn ResultSink) -> Result<Outcome> {
+        let columns: Vec<ResultColumn> = self.columns.iter().map(result_column).collect();
+        let mut sink = crate::session::results::Recode::new(sink, &session.settings);
+        sink.columns(&columns)?;
+        for row in &self.rows {
+            let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
+            sink.row(&values)?;
+        }
+        session.env.found_rows = self.rows.len() as u64;
+        Ok(Outcome {
+            had_rows: true,
+            ..Outcome::default()
+        })
+    }
+}
+
+fn result_column(column: &ScopeColumn) -> ResultColumn {
+    ResultColumn {
+        schema: String::new(),
+        table: String::new(),
+        org_table: String::new(),
+        name: column.name.clone(),
+        org_name: column.name.clone(),
+        ty: column.ty.clone(),
+        flags: type_flags(&column.ty),
+    }
+}

@@ -1,0 +1,283 @@
+//! System variables: a registry, the values of server and session, and the
+//! settings that statements work with.
+//!
+//! An entry of [`registry`] names a variable, who may set it, what it takes,
+//! its default and its documentation. Values live in [`Values`], one list for
+//! the server and one for each session; a session shares the server's list
+//! until it sets something. [`settings`] turns a list into typed settings, so
+//! that no statement looks a variable up by its name.
+//!
+//! Adding a variable: one entry in the registry, and a field in the settings
+//! if statements need it.
+//!
+//! Invariants:
+//! 1. A value in a list has passed its entry's check.
+//! 2. A statement that sets several variables sets all or none.
+
+pub mod check;
+pub mod registry;
+pub mod settings;
+
+use crate::error::{Result, SqlError};
+use crate::expr::Expr;
+use porpoise_types::{Collation, ColumnType, Value};
+use std::sync::Arc;
+
+pub use registry::VARIABLES;
+pub use settings::Settings;
+
+/// Who has a value of a variable, and who may set it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The server and each session.
+    Both,
+    /// The server.
+    Global,
+    /// Each session.
+    Session,
+    /// The server; fixed at start.
+    Fixed,
+    /// Each session; never set by a client.
+    SessionFixed,
+}
+
+impl Scope {
+    /// Whether sessions have a value of their own.
+    pub fn session(self) -> bool {
+        matches!(self, Scope::Both | Scope::Session | Scope::SessionFixed)
+    }
+
+    /// Whether the server has one.
+    pub fn global(self) -> bool {
+        matches!(self, Scope::Both | Scope::Global | Scope::Fixed)
+    }
+}
+
+/// What a variable takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum VarKind {
+    /// ON and OFF, 1 and 0.
+    Bool,
+    /// An unsigned integer of a range; what lies outside is clipped, with
+    /// warning 1292.
+    Int(u64, u64),
+    /// A number of seconds or the like with a fraction, of a range.
+    Double(f64, f64),
+    /// One of these words, or its position from 0.
+    Enum(&'static [&'static str]),
+    /// Any text.
+    Text,
+    /// Any text or NULL.
+    NullableText,
+    /// A list of SQL modes.
+    SqlMode,
+    /// A character set's name.
+    Charset,
+    /// A character set's name or NULL.
+    NullableCharset,
+    /// A collation's name.
+    Collation,
+    /// A time zone.
+    TimeZone,
+    /// The name of a storage engine.
+    Engine,
+}
+
+/// A registered system variable.
+#[derive(Debug)]
+pub struct Variable {
+    /// The name, in lower case.
+    pub name: &'static str,
+    /// Who has a value, and who may set it.
+    pub scope: Scope,
+    /// What it takes.
+    pub kind: VarKind,
+    /// The value at start, in the form in which a configuration gives it.
+    pub default: &'static str,
+    /// One line of documentation.
+    pub doc: &'static str,
+}
+
+/// The value of a variable.
+#[derive(Clone, Debug, PartialEq)]
+pub enum VarValue {
+    /// NULL.
+    Null,
+    /// ON or OFF.
+    Bool(bool),
+    /// An integer.
+    Int(u64),
+    /// A number.
+    Double(f64),
+    /// Text.
+    Text(Arc<str>),
+}
+
+impl VarValue {
+    /// As SHOW VARIABLES prints it.
+    pub fn text(&self) -> String {
+        match self {
+            VarValue::Null => String::new(),
+            VarValue::Bool(true) => "ON".to_owned(),
+            VarValue::Bool(false) => "OFF".to_owned(),
+            VarValue::Int(n) => n.to_string(),
+            VarValue::Double(n) => format!("{n:.6}"),
+            VarValue::Text(text) => text.to_string(),
+        }
+    }
+
+    /// As `SELECT @@name` gives it.
+    pub fn expr(&self) -> Expr {
+        let text = |t: &str| {
+            let length = u32::try_from(t.chars().count()).unwrap_or(u32::MAX);
+            ColumnType::varchar(length.max(1), Collation::UTF8MB4_GENERAL_CI)
+        };
+        let mut expr = match self {
+            VarValue::Null => Expr::constant(Value::Null, text("")),
+            VarValue::Bool(on) => {
+                let mut ty = ColumnType::bigint();
+                ty.length = 1;
+                Expr::constant(Value::Int(i64::from(*on)), ty)
+            }
+            VarValue::Int(n) => Expr::constant(Value::UInt(*n), ColumnType::bigint_unsigned()),
+            VarValue::Double(n) => Expr::constant(Value::Double(*n), ColumnType::double()),
+            VarValue::Text(t) => Expr::constant(Value::Bytes(t.as_bytes().to_vec()), text(t)),
+        };
+        expr.coercibility = crate::expr::Coercibility::System;
+        expr
+    }
+}
+
+/// The position of a variable in [`VARIABLES`], by name in any case; other
+/// names of the same variable are known too.
+pub fn find(name: &str) -> Option<usize> {
+    let lower = name.to_ascii_lowercase();
+    let name = match lower.as_str() {
+        "tx_isolation" => "transaction_isolation",
+        "tx_read_only" => "transaction_read_only",
+        "storage_engine" => "default_storage_engine",
+        "ndb_autoincrement_prefetch_sz" => "auto_increment_prefetch",
+        "identity" => "last_insert_id",
+        other => other,
+    };
+    VARIABLES.binary_search_by(|v| v.name.cmp(name)).ok()
+}
+
+/// The entry of that name.
+///
+/// # Errors
+/// 1193 when there is none.
+pub fn entry(name: &str) -> Result<(usize, &'static Variable)> {
+    let at = find(name).ok_or_else(|| SqlError::unknown_variable(name))?;
+    let variable = VARIABLES.get(at);
+    variable
+        .map(|v| (at, v))
+        .ok_or_else(|| SqlError::unknown_variable(name))
+}
+
+/// One value for each entry of [`VARIABLES`].
+#[derive(Clone, Debug)]
+pub struct Values(Arc<Vec<VarValue>>);
+
+impl Values {
+    /// The registry's defaults, with those of a configuration laid over them
+    /// (name and text).
+    ///
+    /// # Errors
+    /// 1193 for an unknown name, 1231 or 1232 for a value that does not do.
+    pub fn new(config: &[(String, String)]) -> Result<Values> {
+        let mut values = Vec::with_capacity(VARIABLES.len());
+        for variable in VARIABLES {
+            values.push(check::from_text(variable, variable.default)?);
+        }
+        for (name, text) in config {
+            let (at, variable) = entry(name)?;
+            if let Some(slot) = values.get_mut(at) {
+                *slot = check::from_text(variable, text)?;
+            }
+        }
+        Ok(Values(Arc::new(values)))
+    }
+
+    /// The value at a position.
+    pub fn at(&self, position: usize) -> &VarValue {
+        self.0.get(position).unwrap_or(&VarValue::Null)
+    }
+
+    /// The value of that name; NULL where there is no such variable.
+    pub fn named(&self, name: &str) -> &VarValue {
+        find(name).map_or(&VarValue::Null, |at| self.at(at))
+    }
+
+    /// Sets a checked value.
+    pub fn set(&mut self, position: usize, value: VarValue) {
+        if let Some(slot) = Arc::make_mut(&mut self.0).get_mut(position) {
+            *slot = value;
+        }
+    }
+
+    /// The value as a truth; false where it is none.
+    pub fn bool(&self, name: &str) -> bool {
+        matches!(self.named(name), VarValue::Bool(true))
+    }
+
+    /// The value as an integer; 0 where it is none.
+    pub fn int(&self, name: &str) -> u64 {
+        match self.named(name) {
+            VarValue::Int(n) => *n,
+            _ => 0,
+        }
+    }
+
+    /// The value as text; empty where it is none.
+    pub fn text(&self, name: &str) -> &str {
+        match self.named(name) {
+            VarValue::Text(text) => text,
+            _ => "",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_registry_is_sorted_and_its_defaults_pass_their_own_checks() {
+        for pair in VARIABLES.windows(2) {
+            assert!(
+                pair[0].name < pair[1].name,
+                "{} {}",
+                pair[0].name,
+                pair[1].name
+            );
+        }
+        assert!(VARIABLES.iter().all(|v| !v.doc.is_empty()));
+        let values = Values::new(&[]).unwrap();
+        for name in [
+            "autocommit",
+            "foreign_key_checks",
+            "innodb_snapshot_isolation",
+        ] {
+            assert!(values.bool(name), "{name}");
+        }
+        assert_eq!(values.int("max_allowed_packet"), 64 << 20);
+        assert_eq!(values.text("tx_isolation"), "REPEATABLE-READ");
+        assert_eq!(
+            find("ndb_autoincrement_prefetch_sz"),
+            find("AUTO_INCREMENT_PREFETCH")
+        );
+    }
+
+    #[test]
+    fn a_configuration_overrides_defaults_and_is_checked() {
+        let set = |n: &str, v: &str| Values::new(&[(n.to_owned(), v.to_owned())]);
+        assert_eq!(set("port", "3307").unwrap().int("port"), 3307);
+        assert_eq!(set("no_such", "1").err().map(|e| e.code), Some(1193));
+        assert_eq!(
+            set("autocommit", "perhaps").err().map(|e| e.code),
+            Some(1231)
+        );
+        assert_eq!(set("sql_mode", "NO_SUCH").err().map(|e| e.code), Some(1231));
+    }
+}

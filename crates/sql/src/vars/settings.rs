@@ -1,0 +1,157 @@
+//! Typed settings of a session, made from its list of values whenever one of
+//! them is set.
+
+use super::{Values, VarValue};
+use crate::error::Result;
+use porpoise_rows::AutoIncOptions;
+use porpoise_types::{Charset, Collation, SqlMode, TimeZone};
+use std::time::Duration;
+
+/// What transactions see of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IsolationLevel {
+    /// READ UNCOMMITTED and READ COMMITTED: each statement sees what was
+    /// committed when it began.
+    ReadCommitted,
+    /// REPEATABLE READ: one snapshot.
+    RepeatableRead,
+    /// SERIALIZABLE.
+    Serializable,
+}
+
+impl IsolationLevel {
+    /// The level of a value of `transaction_isolation`.
+    pub fn named(name: &str) -> IsolationLevel {
+        match name {
+            "READ-UNCOMMITTED" | "READ-COMMITTED" => IsolationLevel::ReadCommitted,
+            "SERIALIZABLE" => IsolationLevel::Serializable,
+            _ => IsolationLevel::RepeatableRead,
+        }
+    }
+}
+
+/// What statements ask of a session's variables.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `sql_mode`.
+    pub mode: SqlMode,
+    /// `autocommit`.
+    pub autocommit: bool,
+    /// `transaction_isolation`.
+    pub isolation: IsolationLevel,
+    /// `transaction_read_only`.
+    pub read_only: bool,
+    /// `innodb_snapshot_isolation`.
+    pub snapshot_isolation: bool,
+    /// `innodb_lock_wait_timeout`.
+    pub lock_wait: Duration,
+    /// `lock_wait_timeout`.
+    pub definition_wait: Duration,
+    /// `foreign_key_checks`.
+    pub foreign_key_checks: bool,
+    /// `time_zone`.
+    pub time_zone: TimeZone,
+    /// `character_set_client`.
+    pub client: Charset,
+    /// `collation_connection`.
+    pub collation: Collation,
+    /// `character_set_results`; `None` leaves results as they are.
+    pub results: Option<Charset>,
+    /// `collation_server`.
+    pub server_collation: Collation,
+    /// `default_collation_for_utf8mb4`.
+    pub utf8mb4_collation: Collation,
+    /// `auto_increment_*`.
+    pub auto_increment: AutoIncOptions,
+    /// `max_execution_time`.
+    pub max_execution: Option<Duration>,
+    /// `sql_select_limit`, unless it is without effect.
+    pub select_limit: Option<u64>,
+    /// `sql_safe_updates`.
+    pub safe_updates: bool,
+    /// `sql_notes`.
+    pub notes: bool,
+    /// `div_precision_increment`.
+    pub div_precision: u8,
+    /// `group_concat_max_len`.
+    pub group_concat_max_len: u64,
+    /// `max_allowed_packet`.
+    pub max_allowed_packet: u64,
+    /// `timestamp`, in microseconds, unless it is the clock's.
+    pub timestamp: Option<i64>,
+    /// `default_storage_engine`.
+    pub engine: String,
+    /// `completion_type`.
+    pub completion: Completion,
+}
+
+/// `completion_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// Nothing.
+    Plain,
+    /// Another transaction begins.
+    Chain,
+    /// The connection ends.
+    Release,
+}
+
+impl Settings {
+    /// The settings of these values.
+    ///
+    /// # Errors
+    /// None for values that passed their checks.
+    pub fn new(values: &Values) -> Result<Settings> {
+        let charset = |name: &str| Charset::by_name(values.text(name)).unwrap_or(Charset::Utf8mb4);
+        let collation = |name: &str| {
+            Collation::by_name(values.text(name)).unwrap_or(Collation::UTF8MB4_0900_AI_CI)
+        };
+        let mode = SqlMode::parse(values.text("sql_mode")).unwrap_or_default();
+        let results = match values.named("character_set_results") {
+            VarValue::Text(name) => Charset::by_name(name),
+            _ => None,
+        };
+        let timestamp = match values.named("timestamp") {
+            VarValue::Double(seconds) if *seconds > 0.0 => Some((seconds * 1e6) as i64),
+            _ => None,
+        };
+        let limit = values.int("sql_select_limit");
+        let execution = values.int("max_execution_time");
+        Ok(Settings {
+            mode,
+            autocommit: values.bool("autocommit"),
+            isolation: IsolationLevel::named(values.text("transaction_isolation")),
+            read_only: values.bool("transaction_read_only"),
+            snapshot_isolation: values.bool("innodb_snapshot_isolation"),
+            lock_wait: Duration::from_secs(values.int("innodb_lock_wait_timeout")),
+            definition_wait: Duration::from_secs(values.int("lock_wait_timeout")),
+            foreign_key_checks: values.bool("foreign_key_checks"),
+            time_zone: TimeZone::parse(values.text("time_zone")).unwrap_or(TimeZone::UTC),
+            client: charset("character_set_client"),
+            collation: collation("collation_connection"),
+            results,
+            server_collation: collation("collation_server"),
+            utf8mb4_collation: collation("default_collation_for_utf8mb4"),
+            auto_increment: AutoIncOptions {
+                increment: values.int("auto_increment_increment"),
+                offset: values.int("auto_increment_offset"),
+                prefetch: values.int("auto_increment_prefetch"),
+                no_auto_value_on_zero: mode.contains(SqlMode::NO_AUTO_VALUE_ON_ZERO),
+            },
+            max_execution: (execution > 0).then(|| Duration::from_millis(execution)),
+            select_limit: (limit != u64::MAX).then_some(limit),
+            safe_updates: values.bool("sql_safe_updates"),
+            notes: values.bool("sql_notes"),
+            div_precision: u8::try_from(values.int("div_precision_increment")).unwrap_or(4),
+            group_concat_max_len: values.int("group_concat_max_len"),
+            max_allowed_packet: values.int("max_allowed_packet"),
+            timestamp,
+            engine: values.text("default_storage_engine").to_owned(),
+            completion: match values.text("completion_type") {
+                "CHAIN" => Completion::Chain,
+                "RELEASE" => Completion::Release,
+                _ => Completion::Plain,
+            },
+        })
+    }
+}

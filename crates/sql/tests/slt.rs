@@ -1,0 +1,369 @@
+//! Golden files of SQL: every file of `tests/sql/` on a database of its own,
+//! on the reference engine and on the embedded one.
+//!
+//! A file is a list of blocks separated by empty lines. A block begins with a
+//! directive; the lines after it are the statement:
+//!
+//! * `ok`, `ok affected=N`, `ok id=N`, `ok warnings=N`, `ok info=TEXT`
+//! * `error CODE`, `error CODE TEXT`: TEXT is a part of the message
+//! * `query`, `query sorted`: after a line `----` come the rows, one a line,
+//!   cells between `|`; NULL stands for NULL. `query header` begins with the
+//!   names of the columns.
+//! * `connection NAME`: what follows is run by that session (`a` at first)
+//! * `background DIRECTIVE`: runs beside what follows, until `join NAME`
+//! * `prepared DIRECTIVE`: through the prepared protocol; lines `param TYPE
+//!   VALUE` stand between directive and statement.
+
+use porpoise_base::cancel::Cancel;
+use porpoise_base::clock;
+use porpoise_kv::Engine;
+use porpoise_kv::model::Model;
+use porpoise_rows::{Db, DbOptions};
+use porpoise_sql::error::SqlError;
+use porpoise_sql::exec::ResultSink;
+use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::session::server::{SqlConfig, SqlServer};
+use porpoise_sql::session::{ClientInfo, Outcome, Param, SqlSession};
+use porpoise_types::{ColumnType, Kind, Value, ValueRef, write_text};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Keeps a result as text.
+#[derive(Default)]
+struct Collected {
+    columns: Vec<ResultColumn>,
+    rows: Vec<String>,
+}
+
+impl ResultSink for Collected {
+    fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
+        self.columns = columns.to_vec();
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        assert_eq!(values.len(), self.columns.len(), "cells of a row");
+        let cells = values
+            .iter()
+            .zip(&self.columns)
+            .map(|(v, c)| cell(*v, &c.ty));
+        self.rows.push(cells.collect::<Vec<_>>().join("|"));
+        Ok(())
+    }
+}
+
+fn cell(value: ValueRef<'_>, ty: &ColumnType) -> String {
+    if value.is_null() {
+        return "NULL".to_owned();
+    }
+    let mut out = Vec::new();
+    write_text(value, ty, &mut out);
+    String::from_utf8(out).unwrap_or_else(|e| format!("{:02X?}", e.as_bytes()))
+}
+
+/// What a statement did.
+struct Answer {
+    result: Result<Outcome, SqlError>,
+    collected: Collected,
+}
+
+#[derive(Clone, Debug)]
+struct Block {
+    line: usize,
+    directive: String,
+    params: Vec<(String, String)>,
+    sql: String,
+    expected: Vec<String>,
+}
+
+fn parse(text: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut current: Option<Block> = None;
+    let mut rows = false;
+    for (at, line) in text.lines().enumerate() {
+        if line.is_empty() {
+            blocks.extend(current.take());
+            rows = false;
+            continue;
+        }
+        match &mut current {
+            None if line.starts_with('#') => {}
+            None => {
+                current = Some(Block {
+                    line: at + 1,
+                    directive: line.to_owned(),
+                    params: Vec::new(),
+                    sql: String::new(),
+                    expected: Vec::new(),
+                });
+            }
+            Some(_) if line == "----" => rows = true,
+            Some(block) if rows => block.expected.push(line.to_owned()),
+            Some(block) => match line.strip_prefix("param ") {
+                Some(param) => {
+                    let (ty, value) = param.split_once(' ').unwrap_or((param, ""));
+                    block.params.push((ty.to_owned(), value.to_owned()));
+                }
+                None => {
+                    if !block.sql.is_empty() {
+                        block.sql.push('\n');
+                    }
+                    block.sql.push_str(line);
+                }
+            },
+        }
+    }
+    blocks.extend(current);
+    blocks
+}
+
+fn run(session: &mut SqlSession, block: &Block, prepared: bool) -> Answer {
+    let mut collected = Collected::default();
+    let result = match prepared {
+        false => session.query(block.sql.as_bytes(), &mut collected),
+        true => run_prepared(session, block, &mut collected),
+    };
+    Answer { result, collected }
+}
+
+fn run_prepared(
+    session: &mut SqlSession,
+    block: &Block,
+    collected: &mut Collected,
+) -> Result<Outcome, SqlError> {
+    let info = session.prepare(block.sql.as_bytes())?;
+    assert_eq!(
+        info.params,
+        block.params.len(),
+        "parameters of line {}",
+        block.line
+    );
+    let utf8 = porpoise_types::Collation::UTF8MB4_0900_AI_CI;
+    let owned: Vec<(Value, ColumnType)> = block
+        .params
+        .iter()
+        .map(|(ty, value)| match ty.as_str() {
+            "int" => (Value::Int(value.parse().unwrap()), ColumnType::bigint()),
+            "double" => (Value::Double(value.parse().unwrap()), ColumnType::double()),
+            "null" => (Value::Null, ColumnType::null()),
+            "text" => (
+                Value::Bytes(value.as_bytes().to_vec()),
+                ColumnType::text(Kind::LongText, utf8),
+            ),
+            other => panic!("parameter type {other}"),
+        })
+        .collect();
+    let params: Vec<Param<'_>> = owned
+        .iter()
+        .map(|(value, ty)| Param {
+            value: value.as_ref(),
+            ty: ty.clone(),
+        })
+        .collect();
+    // Twice would change rows twice: a second run is only made of queries.
+    let outcome = session.execute(info.id, &params, collected)?;
+    if outcome.had_rows {
+        let first = std::mem::take(&mut collected.rows);
+        session.execute(info.id, &params, collected)?;
+        assert_eq!(
+            first, collected.rows,
+            "second execution of line {}",
+            block.line
+        );
+    }
+    session.close_statement(info.id);
+    Ok(outcome)
+}
+
+/// Compares an answer with its block; the text of the difference.
+fn judge(block: &Block, directive: &str, answer: &Answer) -> Option<String> {
+    let (word, rest) = directive.split_once(' ').unwrap_or((directive, ""));
+    match (word, &answer.result) {
+        ("error", Ok(_)) => Some("succeeded".to_owned()),
+        ("error", Err(error)) => {
+            let (code, text) = rest.split_once(' ').unwrap_or((rest, ""));
+            let fits = error.code.to_string() == code && error.message.contains(text);
+            (!fits).then(|| format!("failed with {error}"))
+        }
+        (_, Err(error)) => Some(format!("failed with {error}")),
+        ("ok", Ok(outcome)) => rest.split_once('=').and_then(|(what, wanted)| {
+            let found = match what {
+                "affected" => outcome.affected_rows.to_string(),
+                "id" => outcome.last_insert_id.to_string(),
+                "warnings" => outcome.warnings.to_string(),
+                "info" => outcome.info.clone(),
+                other => panic!("{other}"),
+            };
+            (found != wanted).then(|| format!("{what} is {found}"))
+        }),
+        ("query", Ok(_)) => {
+            let mut found = answer.collected.rows.clone();
+            let mut wanted = block.expected.clone();
+            if rest == "sorted" {
+                found.sort();
+                wanted.sort();
+            }
+            if rest == "header" {
+                let names = answer.collected.columns.iter().map(|c| c.name.clone());
+                found.insert(0, names.collect::<Vec<_>>().join("|"));
+            }
+            (found != wanted).then(|| format!("answered\n    {}", found.join("\n    ")))
+        }
+        _ => panic!("line {}: directive {directive}", block.line),
+    }
+}
+
+struct Runner {
+    server: Arc<SqlServer>,
+    sessions: HashMap<String, SqlSession>,
+    background: HashMap<String, (Block, String, JoinHandle<(SqlSession, Answer)>)>,
+    current: String,
+    failures: Vec<String>,
+    name: String,
+}
+
+impl Runner {
+    fn new(engine: Arc<dyn Engine>, name: &str) -> Runner {
+        let db = Db::open(engine, clock::system(), DbOptions::default()).unwrap();
+        Runner {
+            server: SqlServer::new(db, SqlConfig::default()).unwrap(),
+            sessions: HashMap::new(),
+            background: HashMap::new(),
+            current: "a".to_owned(),
+            failures: Vec::new(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn session(&mut self) -> SqlSession {
+        if let Some(session) = self.sessions.remove(&self.current) {
+            return session;
+        }
+        let number = u64::from(self.current.bytes().next().unwrap_or(b'a') - b'a') + 1;
+        let info = ClientInfo {
+            connection_id: number,
+            user: "root".to_owned(),
+            host: "localhost".to_owned(),
+            account: "root@localhost".to_owned(),
+            capabilities: 0,
+            collation: 255,
+            database: None,
+        };
+        let mut session = self.server.connect(info, Cancel::new()).unwrap();
+        let mut sink = Collected::default();
+        session
+            .query(b"CREATE DATABASE IF NOT EXISTS test", &mut sink)
+            .unwrap();
+        session.use_db("test").unwrap();
+        session
+            .query(b"SET time_zone = '+00:00'", &mut sink)
+            .unwrap();
+        session
+    }
+
+    fn fail(&mut self, block: &Block, what: String) {
+        let statement = block.sql.replace('\n', " ");
+        let text = format!(
+            "{}:{}: {statement}\n  expected {} {}\n  {what}",
+            self.name,
+            block.line,
+            block.directive,
+            block.expected.join("\n    ")
+        );
+        self.failures.push(text);
+    }
+
+    fn block(&mut self, block: &Block) {
+        if let Some(name) = block.directive.strip_prefix("connection ") {
+            self.current = name.to_owned();
+            return;
+        }
+        if let Some(name) = block.directive.strip_prefix("join ") {
+            let (block, directive, handle) = self.background.remove(name).unwrap();
+            let (session, answer) = handle.join().unwrap();
+            self.sessions.insert(name.to_owned(), session);
+            if let Some(what) = judge(&block, &directive, &answer) {
+                self.fail(&block, what);
+            }
+            return;
+        }
+        let mut session = self.session();
+        if let Some(directive) = block.directive.strip_prefix("background ") {
+            let directive = directive.to_owned();
+            let copy = block.clone();
+            let handle = std::thread::spawn(move || {
+                let answer = run(&mut session, &copy, false);
+                (session, answer)
+            });
+            let entry = (block.clone(), directive, handle);
+            self.background.insert(self.current.clone(), entry);
+            // Long enough to reach the lock it is going to wait for.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            return;
+        }
+        let prepared = block.directive.strip_prefix("prepared ");
+        let answer = run(&mut session, block, prepared.is_some());
+        let directive = prepared.unwrap_or(&block.directive);
+        let directive = directive.replace("{", "").replace("}", "");
+        if let Some(what) = judge(block, &directive, &answer) {
+            self.fail(block, what);
+        }
+        self.sessions.insert(self.current.clone(), session);
+    }
+}
+
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sql");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut files: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
+    files.retain(|f| f.extension().is_some_and(|e| e == "slt"));
+    if let Ok(only) = std::env::var("SLT") {
+        files.retain(|f| f.to_string_lossy().contains(&only));
+    }
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+fn run_all(engine: fn() -> Arc<dyn Engine>) {
+    let mut failures = Vec::new();
+    for file in files() {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        let blocks = parse(&text);
+        assert!(!blocks.is_empty(), "{name}");
+        let mut runner = Runner::new(engine(), &name);
+        for block in &blocks {
+            runner.block(block);
+        }
+        assert!(
+            runner.background.is_empty(),
+            "{name}: a statement was not joined"
+        );
+        failures.append(&mut runner.failures);
+    }
+    assert!(
+        failures.is_empty(),
+        "\n{}\n{} failures",
+        failures.join("\n\n"),
+        failures.len()
+    );
+}
+
+#[test]
+fn every_file_on_the_reference_engine() {
+    run_all(|| Arc::new(Model::new()));
+}
+
+#[test]
+fn every_file_on_the_embedded_engine() {
+    run_all(|| {
+        let options = porpoise_kv_mem::KvMemOptions {
+            durability: porpoise_kv::Durability::Memory,
+            ..Default::default()
+        };
+        porpoise_kv_mem::KvMem::open(options).unwrap()
+    });
+}
