@@ -20,10 +20,16 @@ fn both_protocols_work_over_unix_sockets() {
     sql.run("update ndbmemcache.kv set value = 'sql' where mkey = 'over'");
     assert_eq!(cache.get("over").unwrap(), "sql");
     // TCP leads to the same rows.
-    assert_eq!(Cache::connect(server.memcached_addr).get("over").unwrap(), "sql");
+    assert_eq!(
+        Cache::connect(server.memcached_addr).get("over").unwrap(),
+        "sql"
+    );
     assert_eq!(Sql::connect(server.mysql_addr).rows(select), [["sql"]]);
     assert!(server.terminate().success());
-    assert!(!mysql.exists() && !memcached.exists(), "sockets are removed");
+    assert!(
+        !mysql.exists() && !memcached.exists(),
+        "sockets are removed"
+    );
     // A socket's file that a crash left behind is no hindrance.
     server.restart();
     server.kill9();

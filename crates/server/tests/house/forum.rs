@@ -57,7 +57,11 @@ fn post(sql: &mut Sql, table: &str, seed: u64, count: u64) -> Vec<(u64, u64)> {
     let mut ids = Vec::new();
     let mut left = count;
     while left > 0 {
-        let rows = if random.below(2) == 0 { 1 } else { left.min(10) };
+        let rows = if random.below(2) == 0 {
+            1
+        } else {
+            left.min(10)
+        };
         let values: Vec<String> = (0..rows)
             .map(|n| {
                 let (uid, fid) = (1 + random.below(USERS), 1 + random.below(FORUMS));
@@ -155,13 +159,18 @@ fn experiment(rows: u64) {
 }
 
 fn an_orphan_is_refused(sql: &mut Sql, posts: usize) {
-    for (values, constraint) in [("(1,999999,'x')", "fk_forum"), ("(999999,1,'x')", "fk_user")] {
+    for (values, constraint) in [
+        ("(1,999999,'x')", "fk_forum"),
+        ("(999999,1,'x')", "fk_user"),
+    ] {
         let insert = "insert into users_posts_fk (uid,fid,message) values (1,1,'y'),";
         let error = sql.refused(&format!("{insert}{values}"));
         assert_eq!(error.code, 1452, "{error:?}");
         assert_eq!(&error.sqlstate, b"23000");
         assert!(
-            error.message.contains(&format!("CONSTRAINT `{constraint}`")),
+            error
+                .message
+                .contains(&format!("CONSTRAINT `{constraint}`")),
             "{error:?}"
         );
     }

@@ -23,7 +23,10 @@ fn a_change_of_the_mapping_counts_for_the_next_command_of_every_connection() {
     assert_eq!(old.get("p:1").unwrap(), "12.50", "not yet committed");
     sql.run("commit");
     assert_eq!(old.get("p:1").unwrap(), "default");
-    assert_eq!(Cache::connect(server.memcached_addr).get("p:1").unwrap(), "default");
+    assert_eq!(
+        Cache::connect(server.memcached_addr).get("p:1").unwrap(),
+        "default"
+    );
 }
 
 #[test]
@@ -40,10 +43,7 @@ fn each_role_has_its_own_prefixes() {
     assert_eq!(sql.rows("select * from shop.one"), [["5", "db-only"]]);
     assert!(sql.rows("select * from shop.two").is_empty());
     assert!(server.terminate().success());
-    server.reconfigure(|_| {
-        crate::support::server()
-            .arg("--memcached-role", "default_role")
-    });
+    server.reconfigure(|_| crate::support::server().arg("--memcached-role", "default_role"));
     server.restart();
     let mut sql = Sql::connect(server.mysql_addr);
     let mut cache = Cache::connect(server.memcached_addr);

@@ -55,7 +55,9 @@ fn get_and_select_in_give_the_same_for_1_to_50_keys() {
     let (server, mut sql) = start();
     // Rows that differ, so that a mix-up of values shows.
     for n in (1..=KEYS).step_by(3) {
-        sql.run(&format!("update memcache_t set value = 'v{n}' where id = {n}"));
+        sql.run(&format!(
+            "update memcache_t set value = 'v{n}' where id = {n}"
+        ));
     }
     sql.run("delete from memcache_t where id = 42");
     let mut open = Cache::connect(server.memcached_addr);
@@ -104,7 +106,9 @@ fn what_one_door_writes_the_other_reads_next() {
         assert_eq!(sql.rows(&select), [[format!("set {n}")]]);
         let stored = cache.version(&key);
         assert_ne!(stored, before, "a set changes the version");
-        sql.run(&format!("update memcache_t set value = 'sql {n}' where id = {n}"));
+        sql.run(&format!(
+            "update memcache_t set value = 'sql {n}' where id = {n}"
+        ));
         assert_eq!(cache.get(&key), Some(format!("sql {n}")));
         let updated = cache.version(&key);
         assert_ne!(updated, stored, "an UPDATE changes the version");
@@ -160,8 +164,20 @@ fn a_set_that_does_not_fit_is_refused_with_the_reason() {
     let (server, mut sql) = start();
     let mut cache = Cache::connect(server.memcached_addr);
     let long = "x".repeat(21);
-    refused(&mut cache, &mut sql, "mt:1", &long, "Data too long for column 'value'");
-    refused(&mut cache, &mut sql, "mt:999", &long, "Data too long for column 'value'");
+    refused(
+        &mut cache,
+        &mut sql,
+        "mt:1",
+        &long,
+        "Data too long for column 'value'",
+    );
+    refused(
+        &mut cache,
+        &mut sql,
+        "mt:999",
+        &long,
+        "Data too long for column 'value'",
+    );
     refused(&mut cache, &mut sql, "mt:many", "x", "'id'");
     refused(&mut cache, &mut sql, "mt:99999999999", "x", "'id'");
     // The connection goes on.

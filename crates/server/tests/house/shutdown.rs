@@ -16,12 +16,17 @@ fn after_sigterm_everything_is_there_and_no_id_is_lost() {
             sql.run("create table d.t (id int auto_increment primary key, r int)");
         }
         for _ in 0..10 {
-            let id = sql.run(&format!("insert into d.t (r) values ({round})")).insert_id;
+            let id = sql
+                .run(&format!("insert into d.t (r) values ({round})"))
+                .insert_id;
             assert_eq!(id, last + 1, "round {round}: the counter is exact");
             last = id;
         }
         let mut cache = Cache::connect(server.memcached_addr);
-        assert_eq!(cache.set(&format!("round {round}").replace(' ', ""), "kept"), "STORED");
+        assert_eq!(
+            cache.set(&format!("round {round}").replace(' ', ""), "kept"),
+            "STORED"
+        );
         let started = Instant::now();
         assert!(server.terminate().success(), "{}", server.log());
         assert!(started.elapsed() < Duration::from_secs(20));

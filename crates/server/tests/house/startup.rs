@@ -53,7 +53,10 @@ fn a_second_server_on_one_data_directory_is_refused_and_harms_nothing() {
     assert!(said.contains(&directory), "{said}");
     sql.run("insert into d.t values (1)");
     first.restart();
-    assert_eq!(Sql::connect(first.mysql_addr).number("select count(*) from d.t"), 1);
+    assert_eq!(
+        Sql::connect(first.mysql_addr).number("select count(*) from d.t"),
+        1
+    );
 }
 
 #[test]

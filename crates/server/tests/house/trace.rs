@@ -135,7 +135,11 @@ fn last_stages(server: &mut Porpoise, count: usize) -> Vec<Stage> {
         trace.lines().any(ended).then_some(trace)
     });
     let stages = stages(&trace, &store);
-    assert!(stages.len() >= count, "{} answers in the trace", stages.len());
+    assert!(
+        stages.len() >= count,
+        "{} answers in the trace",
+        stages.len()
+    );
     stages[stages.len() - count..].to_vec()
 }
 
@@ -158,7 +162,9 @@ fn write_by_sql(sql: &mut Sql) -> usize {
     for n in 0..10 {
         run(&format!("insert into d.t values ({n}, 'a')"));
         run(&format!("update d.t set v = 'b{n}' where id = {n}"));
-        run(&format!("insert into d.t values ({n} + 100, 'x'), ({n} + 200, 'y')"));
+        run(&format!(
+            "insert into d.t values ({n} + 100, 'x'), ({n} + 200, 'y')"
+        ));
         run(&format!("delete from d.t where id = {n} + 100"));
         run("insert into d.u () values ()");
     }
@@ -238,27 +244,51 @@ fn replies_that_need_no_sync_are_told_apart() {
     let count = write_by_sql(&mut sql);
     drop(sql);
     let stages = last_stages(&mut server, count);
-    assert!(stages.iter().all(|stage| *stage == Stage::Asked), "{stages:?}");
+    assert!(
+        stages.iter().all(|stage| *stage == Stage::Asked),
+        "{stages:?}"
+    );
 }
 
 #[test]
 fn the_judge_sees_a_reply_that_is_too_early() {
     let line = |thread: u32, text: &str| format!("{thread} 1700000000.000001 {text}\n");
-    let asked = line(1, "recvfrom(9<socket:[77]>, \"...\", 4096, 0, NULL, NULL) = 20");
+    let asked = line(
+        1,
+        "recvfrom(9<socket:[77]>, \"...\", 4096, 0, NULL, NULL) = 20",
+    );
     let wrote = line(2, "pwrite64(5</d/store/log>, \"...\", 64, 0) = 64");
     let starts = line(2, "fdatasync(5</d/store/log> <unfinished ...>");
     let ends = line(2, "<... fdatasync resumed>) = 0");
     let failed = line(2, "<... fdatasync resumed>) = -1 EIO (Input/output error)");
-    let reply = line(1, "sendto(9<socket:[77]>, \"...\", 11, MSG_NOSIGNAL, NULL, 0) = 11");
-    let waits = line(1, "recvfrom(9<socket:[77]>, 0x1, 4096, 0, NULL, NULL) = -1 EAGAIN (Try)");
+    let reply = line(
+        1,
+        "sendto(9<socket:[77]>, \"...\", 11, MSG_NOSIGNAL, NULL, 0) = 11",
+    );
+    let waits = line(
+        1,
+        "recvfrom(9<socket:[77]>, 0x1, 4096, 0, NULL, NULL) = -1 EAGAIN (Try)",
+    );
     let judge = |lines: &[&String]| {
         let text: String = lines.iter().map(|line| line.as_str()).collect();
         stages(&text, "/d/store")
     };
     let good = [&asked, &wrote, &starts, &waits, &ends, &reply];
     assert_eq!(judge(&good), [Stage::Synced]);
-    assert_eq!(judge(&[&asked, &wrote, &starts, &reply, &ends]), [Stage::Written]);
-    assert_eq!(judge(&[&asked, &starts, &wrote, &ends, &reply]), [Stage::Written]);
-    assert_eq!(judge(&[&asked, &wrote, &starts, &failed, &reply]), [Stage::Written]);
-    assert_eq!(judge(&[&wrote, &starts, &ends, &asked, &reply]), [Stage::Asked]);
+    assert_eq!(
+        judge(&[&asked, &wrote, &starts, &reply, &ends]),
+        [Stage::Written]
+    );
+    assert_eq!(
+        judge(&[&asked, &starts, &wrote, &ends, &reply]),
+        [Stage::Written]
+    );
+    assert_eq!(
+        judge(&[&asked, &wrote, &starts, &failed, &reply]),
+        [Stage::Written]
+    );
+    assert_eq!(
+        judge(&[&wrote, &starts, &ends, &asked, &reply]),
+        [Stage::Asked]
+    );
 }
