@@ -70,7 +70,7 @@ impl Keys {
         self.values.insert(key.clone(), after.clone());
         self.asked = None;
         self.acknowledged += 1;
-        if self.next % 8 == 0
+        if self.next.is_multiple_of(8)
             && let Some(value) = after
         {
             let items = cache.items(&format!("gets {key}\r\n"))?.unwrap();
