@@ -13,6 +13,7 @@ mod doors;
 mod forum;
 mod forum_races;
 mod forum_schema;
+mod guide;
 mod mapping;
 mod multi_get;
 mod shutdown;
