@@ -6,8 +6,9 @@
 //! Ports are replaced by those of the test's own server.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use porpoise_testkit::Porpoise;
+use porpoise_testkit::{Porpoise, wait_until};
 
 use crate::support::server;
 
@@ -84,7 +85,10 @@ fn walk(page: &str) {
     let mut functions = String::new();
     for block in &blocks[1..] {
         if block.script == "make serve\n" {
-            assert!(!server.is_running(), "{page}:{}: it still runs", block.line);
+            let gone = wait_until(Duration::from_secs(10), || {
+                (!server.is_running()).then_some(())
+            });
+            assert!(gone.is_some(), "{page}:{}: it still runs", block.line);
             server.restart();
             continue;
         }

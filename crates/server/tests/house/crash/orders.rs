@@ -42,7 +42,15 @@ impl Orders {
 
     /// Writes until the connection breaks.
     pub fn write(&mut self, sql: &mut Sql, given: &Given) {
-        while self.step(sql, given).is_ok() {}
+        loop {
+            match self.step(sql, given) {
+                Ok(()) => {}
+                // The victim of a deadlock was rolled back.
+                Err(Failure::Refused(error)) if error.code == 1213 => self.asked = None,
+                Err(Failure::Refused(error)) => panic!("{:?}: {error:?}", self.asked),
+                Err(Failure::Gone(_)) => return,
+            }
+        }
     }
 
     fn pick(&mut self) -> Option<i64> {

@@ -58,7 +58,8 @@ impl Transfers {
                 Ok(()) => {}
                 // The victim of a deadlock was rolled back.
                 Err(Failure::Refused(error)) if error.code == 1213 => self.asked = None,
-                Err(_) => return,
+                Err(Failure::Refused(error)) => panic!("{:?}: {error:?}", self.asked),
+                Err(Failure::Gone(_)) => return,
             }
         }
     }
