@@ -239,8 +239,11 @@ impl Binder<'_> {
                 )
             }
             UnaryOp::Binary => {
+                // Stronger than a literal: comparison becomes binary.
                 let length = arg.ty.max_bytes();
-                cast_to(arg, ColumnType::varbinary(length))
+                let mut binary = cast_to(arg, ColumnType::varbinary(length));
+                binary.coercibility = binary.coercibility.min(Coercibility::Implicit);
+                binary
             }
         })
     }
