@@ -62,7 +62,7 @@ class MariadbCli(unittest.TestCase):
         self.assertNotIn("never reached", done.stdout)
 
     def test_force_goes_on_after_an_error(self):
-        done = self.cli("--force", script="SELECT * FROM nowhere.t;\nSELECT 'went on';\n")
+        done = self.cli("--force", script=f"SELECT * FROM {DATABASE}.nowhere;\nSELECT 'went on';\n")
         self.assertIn("ERROR 1146 (42S02)", done.stderr)
         self.assertIn("went on", done.stdout)
 

@@ -1,6 +1,7 @@
 //! Opening the engine: the only place that names one.
 
 use crate::config::{Config, DurabilityChoice, EngineChoice, StartError};
+use porpoise_base::disk::{self, Disk, Faults, FaultyDisk};
 use porpoise_kv::{Durability, Engine};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use std::sync::Arc;
@@ -22,10 +23,15 @@ pub fn open(config: &Config) -> Result<Arc<dyn Engine>, StartError> {
 }
 
 fn open_embedded(config: &Config) -> Result<Arc<dyn Engine>, StartError> {
-    if config.test_fault.is_some() {
-        let message = "--test-fault: this engine knows no faults";
-        return Err(StartError::usage(message));
-    }
+    let disk = match &config.test_fault {
+        Some(spec) => {
+            let faults = Faults::parse(spec)
+                .map_err(|e| StartError::usage(format!("--test-fault: {e}")))?;
+            tracing::warn!("this disk has faults, for tests: {spec}");
+            Arc::new(FaultyDisk::new(faults)) as Arc<dyn Disk>
+        }
+        None => disk::real(),
+    };
     let (dir, durability) = match config.durability {
         DurabilityChoice::Sync => (Some(config.data_dir.join(STORE)), Durability::Sync),
         DurabilityChoice::Interval => (
@@ -36,6 +42,7 @@ fn open_embedded(config: &Config) -> Result<Arc<dyn Engine>, StartError> {
     };
     let options = KvMemOptions {
         dir,
+        disk,
         durability,
         memory_limit: config
             .memory_limit
@@ -50,6 +57,10 @@ fn open_embedded(config: &Config) -> Result<Arc<dyn Engine>, StartError> {
 #[cfg(feature = "tikv")]
 fn open_cluster(config: &Config, addresses: &[String]) -> Result<Arc<dyn Engine>, StartError> {
     use porpoise_kv_tikv::{KvTikv, KvTikvOptions};
+    if config.test_fault.is_some() {
+        let message = "--test-fault: for the embedded engine only";
+        return Err(StartError::usage(message));
+    }
     if config.durability != DurabilityChoice::Sync {
         let message = "--durability: a TiKV cluster knows sync only";
         return Err(StartError::usage(message));

@@ -1,15 +1,28 @@
-//! What is behind the doors.
+//! What is behind the doors: engine, rows, SQL, opened in that order.
+//!
+//! Invariant: at [`House::close`] unused ids go back to the engine before the
+//! engine's own shutdown (transactions.md, rule 40), and nothing is written
+//! after that.
 
 use crate::config::{Config, StartError};
 use crate::engine;
+use crate::mysql::MysqlDoor;
 use crate::net::Door;
-use porpoise_kv::{Engine, Stat};
+use crate::tls;
+use porpoise_base::clock;
+use porpoise_kv::Engine;
+use porpoise_rows::{Db, DbOptions};
+use porpoise_sql::{SqlConfig, SqlServer};
 use std::sync::Arc;
 
 /// The rooms behind the doors, open.
 pub struct House {
     /// The engine.
     pub engine: Arc<dyn Engine>,
+    /// The rows on it.
+    pub db: Arc<Db>,
+    /// SQL.
+    pub sql: Arc<SqlServer>,
     /// The MySQL door, if there is one.
     pub mysql: Option<Arc<dyn Door>>,
     /// The memcached door, if there is one.
@@ -20,27 +33,45 @@ pub struct House {
 
 impl House {
     /// Opens the engine the configuration names, and what stands on it. The
-    /// data directory is locked by the caller; `_tls` is what a door offers to
-    /// its clients, `_root_password` what root gets at first start.
+    /// data directory is locked by the caller; `tls` is what a door offers to
+    /// its clients, `root_password` what root gets at first start.
     ///
     /// # Errors
     /// What the operator has to know, in one line.
     pub fn open(
         config: &Config,
-        _tls: &Arc<rustls::ServerConfig>,
-        _root_password: Option<&str>,
+        tls: &Arc<rustls::ServerConfig>,
+        root_password: Option<&str>,
     ) -> Result<House, StartError> {
+        let engine = engine::open(config)?;
+        let failed = |what: &str, error: &dyn std::fmt::Display| {
+            StartError::failure(format!("{what}: {error}"))
+        };
+        let db = Db::open(engine.clone(), clock::system(), DbOptions::default())
+            .map_err(|e| failed("the catalog does not open", &e))?;
+        let setup = SqlConfig {
+            variables: variables(config),
+            root_password: root_password.map(str::to_owned),
+        };
+        let sql = SqlServer::new(db.clone(), setup).map_err(|e| failed("SQL does not start", &e))?;
+        let root = sql
+            .account("root", "localhost")
+            .map_err(|e| failed("the accounts cannot be read", &e))?;
+        let mysql: Option<Arc<dyn Door>> = if is_open(config) {
+            let key = tls::password_key(config)?;
+            let door = MysqlDoor::new(sql.clone(), Some(tls.clone()), Some(key));
+            Some(Arc::new(door))
+        } else {
+            None
+        };
         Ok(House {
-            engine: engine::open(config)?,
-            mysql: None,
+            engine,
+            db,
+            sql,
+            mysql,
             memcached: None,
-            root_has_password: false,
+            root_has_password: root.is_none_or(|r| !r.secret.is_empty()),
         })
-    }
-
-    /// The engine's figures.
-    pub fn stats(&self) -> Vec<Stat> {
-        self.engine.stats()
     }
 
     /// Exact counters, a last sync (transactions.md, rule 40). All sessions
@@ -49,6 +80,33 @@ impl House {
     /// # Errors
     /// What did not reach the disk, in words.
     pub fn close(&self) -> Result<(), String> {
+        self.db.return_ids();
         self.engine.shutdown().map_err(|e| e.to_string())
     }
+}
+
+/// Whether there is a place where the MySQL door listens.
+fn is_open(config: &Config) -> bool {
+    config.mysql_listen.is_some() || config.mysql_socket.is_some()
+}
+
+/// Settings that clients read as system variables.
+fn variables(config: &Config) -> Vec<(String, String)> {
+    let seconds = |d: std::time::Duration| d.as_secs().to_string();
+    let mut list = vec![
+        ("datadir", config.data_dir.display().to_string()),
+        ("max_connections", config.max_connections.to_string()),
+        ("connect_timeout", seconds(config.connect_timeout)),
+        ("net_read_timeout", seconds(config.net_read_timeout)),
+        ("net_write_timeout", seconds(config.net_write_timeout)),
+    ];
+    if let Some(address) = config.mysql_listen {
+        list.push(("port", address.port().to_string()));
+    }
+    if let Some(path) = &config.mysql_socket {
+        list.push(("socket", path.display().to_string()));
+    }
+    list.into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }

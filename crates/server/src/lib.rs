@@ -4,6 +4,7 @@
 //! * [`serve`]: puts everything together; [`house`]: what is behind the doors;
 //!   [`engine`]: the only place that names one.
 //! * [`net`]: connections, worker groups, held replies; knows no protocol.
+//! * [`mysql`]: the MySQL door.
 //! * [`noop`]: a door without a house behind it, for measuring.
 //! * [`http`], [`metrics`]: health and figures.
 //! * [`tls`], [`datadir`]: the certificate; the data directory and its lock.
@@ -19,6 +20,7 @@ pub mod engine;
 pub mod house;
 pub mod http;
 pub mod metrics;
+pub mod mysql;
 pub mod net;
 pub mod noop;
 pub mod serve;

@@ -143,7 +143,7 @@ impl Pages for Look {
     }
 
     fn metrics(&self) -> String {
-        page::render(&self.net, &self.house.stats())
+        page::render(&self.net, &self.house.engine.stats(), &self.house.sql.stats())
     }
 }
 

@@ -5,6 +5,7 @@
 //! that ask for encryption get it; clients that verify need the operator's.
 
 use crate::config::{Config, StartError};
+use porpoise_wire::mysql::auth::RsaKey;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -17,6 +18,7 @@ use std::sync::Arc;
 /// Names of the files in the data directory.
 const CERT: &str = "server-cert.pem";
 const KEY: &str = "server-key.pem";
+const PASSWORD_KEY: &str = "password-key.der";
 
 /// The TLS configuration of all doors.
 pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, StartError> {
@@ -57,9 +59,27 @@ fn own_files(dir: &Path) -> Result<(PathBuf, PathBuf), StartError> {
     ];
     names.extend(host_name());
     let made = rcgen::generate_simple_self_signed(names).map_err(|e| failed(&e))?;
-    write(&key, &made.signing_key.serialize_pem(), 0o600).map_err(|e| failed(&e))?;
-    write(&cert, &made.cert.pem(), 0o644).map_err(|e| failed(&e))?;
+    let private = made.signing_key.serialize_pem();
+    write(&key, private.as_bytes(), 0o600).map_err(|e| failed(&e))?;
+    write(&cert, made.cert.pem().as_bytes(), 0o644).map_err(|e| failed(&e))?;
     Ok((cert, key))
+}
+
+/// The RSA key to which clients without TLS encrypt their passwords: kept in
+/// the data directory, made at first start.
+///
+/// # Errors
+/// A file that cannot be read or written, or holds no key.
+pub fn password_key(config: &Config) -> Result<RsaKey, StartError> {
+    let path = config.data_dir.join(PASSWORD_KEY);
+    let failed = |what: String| StartError::failure(format!("{}: {what}", path.display()));
+    if !path.exists() {
+        let made = RsaKey::generate_pkcs8();
+        let made = made.ok_or_else(|| failed("no RSA key could be made".to_owned()))?;
+        write(&path, &made, 0o600).map_err(|e| failed(e.to_string()))?;
+    }
+    let der = std::fs::read(&path).map_err(|e| failed(e.to_string()))?;
+    RsaKey::from_pkcs8(&der).ok_or_else(|| failed("no RSA key in PKCS#8 form".to_owned()))
 }
 
 /// This machine's name, if it can stand in a certificate.
@@ -71,7 +91,7 @@ fn host_name() -> Option<String> {
 }
 
 /// Writes a file whole, or not at all.
-fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
+fn write(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
     let unfinished = path.with_extension("tmp");
     let _ = std::fs::remove_file(&unfinished);
     let mut file = OpenOptions::new()
@@ -79,7 +99,7 @@ fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
         .create_new(true)
         .mode(mode)
         .open(&unfinished)?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(&unfinished, path)
 }
@@ -102,6 +122,19 @@ mod tests {
         let before = std::fs::read(&key).unwrap();
         server_config(&config).unwrap();
         assert_eq!(std::fs::read(&key).unwrap(), before);
+    }
+
+    #[test]
+    fn the_password_key_is_made_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = table::defaults();
+        config.data_dir = dir.path().to_owned();
+        let made = password_key(&config).unwrap();
+        let read = password_key(&config).unwrap();
+        assert_eq!(made.public_pem(), read.public_pem());
+        std::fs::write(dir.path().join(PASSWORD_KEY), "nothing").unwrap();
+        let error = password_key(&config).unwrap_err();
+        assert!(error.message.contains(PASSWORD_KEY), "{error}");
     }
 
     #[test]

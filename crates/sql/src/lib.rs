@@ -26,3 +26,10 @@ pub mod show;
 pub mod users;
 pub mod vars;
 pub mod virtual_tables;
+
+pub use error::SqlError;
+pub use exec::ResultSink;
+pub use functions::info::VERSION;
+pub use plan::ResultColumn;
+pub use session::server::{SqlConfig, SqlServer};
+pub use session::{ClientInfo, Outcome, Param, PreparedInfo, SqlSession};

@@ -122,7 +122,7 @@ fn parse(text: &str) -> Vec<Block> {
 fn run(session: &mut SqlSession, block: &Block, prepared: bool) -> Answer {
     let mut collected = Collected::default();
     let result = match prepared {
-        false => session.query(block.sql.as_bytes(), &mut collected),
+        false => session.query(block.sql.as_bytes(), true, &mut collected),
         true => run_prepared(session, block, &mut collected),
     };
     Answer { result, collected }
@@ -254,11 +254,11 @@ impl Runner {
         let mut session = self.server.connect(info, Cancel::new()).unwrap();
         let mut sink = Collected::default();
         session
-            .query(b"CREATE DATABASE IF NOT EXISTS test", &mut sink)
+            .query(b"CREATE DATABASE IF NOT EXISTS test", true, &mut sink)
             .unwrap();
         session.use_db("test").unwrap();
         session
-            .query(b"SET time_zone = '+00:00'", &mut sink)
+            .query(b"SET time_zone = '+00:00'", true, &mut sink)
             .unwrap();
         session
     }

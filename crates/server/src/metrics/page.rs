@@ -13,9 +13,9 @@ fn single(page: &mut String, name: &str, help: &str, kind: &str, value: impl std
     );
 }
 
-/// The whole page: counters, the network's gauges, the engine's figures, the
-/// process.
-pub fn render(net: &NetProbe, engine: &[Stat]) -> String {
+/// The whole page: counters, the network's gauges, the figures of engine and
+/// SQL, the process.
+pub fn render(net: &NetProbe, engine: &[Stat], sql: &[Stat]) -> String {
     let mut page = String::with_capacity(8 * 1024);
     counters(&mut page);
     let gauges = net.gauges();
@@ -43,9 +43,11 @@ pub fn render(net: &NetProbe, engine: &[Stat]) -> String {
     ] {
         single(&mut page, name, help, "gauge", value);
     }
-    for stat in engine {
+    let engine = engine.iter().map(|stat| ("porpoise_engine_", stat));
+    let sql = sql.iter().map(|stat| ("porpoise_", stat));
+    for (prefix, stat) in engine.chain(sql) {
         let kind = if stat.counter { "counter" } else { "gauge" };
-        let name = format!("porpoise_engine_{}", stat.name);
+        let name = format!("{prefix}{}", stat.name);
         single(&mut page, &name, stat.help, kind, stat.value);
     }
     process(&mut page);

@@ -51,5 +51,6 @@ counters! {
     Deferred: "porpoise_requests_deferred_total", "", "Requests put off because max_running_statements were waiting.";
     HangUps: "porpoise_waits_ended_by_hangup_total", "", "Waiting sessions cancelled because their client was gone.";
     UnknownOutcomes: "porpoise_unknown_outcomes_total", "", "Connections told that an outcome is unknown.";
+    LoginsDenied: "porpoise_logins_denied_total", "", "Logins refused for a wrong name or password.";
     PanicsCaught: "porpoise_session_panics_total", "", "Sessions ended by a broken invariant.";
 }

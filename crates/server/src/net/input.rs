@@ -25,6 +25,12 @@ impl Input {
         self.buf.get(self.start..self.end).unwrap_or_default()
     }
 
+    /// The unread bytes, for a session that moves pieces of a request
+    /// together in place.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.buf.get_mut(self.start..self.end).unwrap_or_default()
+    }
+
     /// Marks the first `n` unread bytes as read.
     pub fn consume(&mut self, n: usize) {
         self.start = (self.start + n).min(self.end);

@@ -52,6 +52,10 @@ pub trait ResultSink {
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError>;
     /// One row; values are SQL values of the columns' types.
     fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError>;
+    /// Before the columns: the result must be kept until the statement has
+    /// ended, because its rows are newer than what is durable, or because it
+    /// may begin anew ([`ResultSink::columns`] again).
+    fn whole(&mut self) {}
 }
 
 /// What is done about rows newer than the view.

@@ -22,6 +22,7 @@
 pub(crate) mod define;
 mod diagnostics;
 pub(crate) mod dispatch;
+mod plan_cache;
 mod prepared;
 pub mod processes;
 pub(crate) mod results;
@@ -40,6 +41,7 @@ use crate::vars::{Settings, Values};
 use bumpalo::Bump;
 use define::TableLocks;
 use diagnostics::Diagnostics;
+use plan_cache::PlanCache;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::Ticket;
 use porpoise_rows::mdl::MdlSession;
@@ -51,6 +53,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 use transaction::{NextTxn, OpenTxn};
 
 pub use prepared::{Param, PreparedInfo};
@@ -58,6 +61,9 @@ pub use prepared::{Param, PreparedInfo};
 /// Capability bit of the handshake: affected rows are those found, not those
 /// changed.
 pub const CLIENT_FOUND_ROWS: u64 = 2;
+
+/// Capability bit of the handshake: `interactive_timeout` holds for it.
+const CLIENT_INTERACTIVE: u64 = 1 << 10;
 
 /// Who is at the other end.
 #[derive(Clone, Debug)]
@@ -117,6 +123,8 @@ pub struct SqlSession {
     next_statement: u32,
     process: Arc<Process>,
     arena: Bump,
+    /// Plans of statements sent as text.
+    plans: PlanCache,
     /// A plan made since this was cleared holds the value of a variable.
     pub(crate) volatile: Cell<bool>,
     /// LOCK TABLES.
@@ -165,6 +173,7 @@ impl SqlSession {
             next_statement: 1,
             process,
             arena: Bump::new(),
+            plans: PlanCache::default(),
             volatile: Cell::new(false),
             table_locks: None,
             last_insert_id: 0,
@@ -199,6 +208,26 @@ impl SqlSession {
         self.env.database.as_deref()
     }
 
+    /// How long the connection may be idle: `wait_timeout`, or for the people
+    /// who said that they are some, `interactive_timeout`.
+    pub fn idle_timeout(&self) -> Duration {
+        if self.client.capabilities & CLIENT_INTERACTIVE != 0 {
+            self.settings.interactive_timeout
+        } else {
+            self.settings.wait_timeout
+        }
+    }
+
+    /// Whether others may wait for this session: a transaction or LOCK TABLES.
+    pub fn holds_locks(&self) -> bool {
+        self.open.is_some() || self.table_locks.is_some()
+    }
+
+    /// The collation of the connection.
+    pub fn collation(&self) -> Collation {
+        self.settings.collation
+    }
+
     /// Server status flags of the protocol: in transaction (1), autocommit
     /// (2), no backslash escapes (512), in a read-only transaction (8192).
     pub fn status_flags(&self) -> u16 {
@@ -218,16 +247,23 @@ impl SqlSession {
         flags
     }
 
-    /// Runs the first statement of `text`.
+    /// Runs the first statement of `text`. Unless several statements in a text
+    /// are allowed (`multi`), a second one is a syntax error before the first
+    /// has run.
     ///
     /// # Errors
     /// The statement's; the transaction is as [`SqlError::rolled_back`] says.
-    pub fn query(&mut self, text: &[u8], sink: &mut dyn ResultSink) -> Result<Outcome> {
+    pub fn query(
+        &mut self,
+        text: &[u8],
+        multi: bool,
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
         let now = self.begin_statement("Query", None);
         let text = self.decode(text);
         self.process.begin("Query", Some(&shown(&text)), now);
         let mut arena = std::mem::take(&mut self.arena);
-        let result = self.query_in(&arena, &text, sink);
+        let result = self.query_in(&arena, &text, multi, sink);
         arena.reset();
         self.arena = arena;
         self.end_statement(result)

@@ -6,7 +6,7 @@
 //! database, the collation of the connection.
 
 use super::dispatch::syntax_error;
-use super::run::Plan;
+use super::run::Planned;
 use super::server::Counters;
 use super::{Outcome, SqlSession, lex_mode};
 use crate::error::{Result, SqlError};
@@ -57,7 +57,7 @@ struct PlanKey {
 pub struct Prepared {
     text: Arc<[u8]>,
     params: usize,
-    plan: Option<(PlanKey, Arc<Plan>)>,
+    plan: Option<(PlanKey, Arc<Planned>)>,
 }
 
 /// Most prepared statements of a session (`max_prepared_stmt_count` counts
@@ -201,7 +201,7 @@ impl SqlSession {
             let parsed = session.parse_whole(&arena, &text)?;
             session.volatile.set(false);
             let plan = session.plan(&parsed.statement, &text, types, catalog)?;
-            let plan = Arc::new(plan.ok_or_else(not_a_plan)?);
+            let plan = Arc::new(Planned::new(plan.ok_or_else(not_a_plan)?));
             kept = (!session.volatile.get()).then(|| (key, plan.clone()));
             Ok(plan)
         });

@@ -83,6 +83,10 @@ pub struct Settings {
     pub engine: String,
     /// `completion_type`.
     pub completion: Completion,
+    /// `wait_timeout`.
+    pub wait_timeout: Duration,
+    /// `interactive_timeout`.
+    pub interactive_timeout: Duration,
 }
 
 /// `completion_type`.
@@ -152,6 +156,8 @@ impl Settings {
                 "RELEASE" => Completion::Release,
                 _ => Completion::Plain,
             },
+            wait_timeout: Duration::from_secs(values.int("wait_timeout")),
+            interactive_timeout: Duration::from_secs(values.int("interactive_timeout")),
         })
     }
 }

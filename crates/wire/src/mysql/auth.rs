@@ -224,6 +224,13 @@ impl RsaKey {
         RsaKey::wrap(PrivateDecryptingKey::generate(KeySize::Rsa2048).ok()?)
     }
 
+    /// Makes a new key to be kept: PKCS#8 (DER), for [`RsaKey::from_pkcs8`].
+    pub fn generate_pkcs8() -> Option<Vec<u8>> {
+        let key = PrivateDecryptingKey::generate(KeySize::Rsa2048).ok()?;
+        let der = AsDer::<aws_lc_rs::encoding::Pkcs8V1Der<'_>>::as_der(&key).ok()?;
+        Some(der.as_ref().to_vec())
+    }
+
     /// Reads a key kept as PKCS#8 (DER).
     pub fn from_pkcs8(der: &[u8]) -> Option<RsaKey> {
         RsaKey::wrap(PrivateDecryptingKey::from_pkcs8(der).ok()?)
@@ -388,5 +395,9 @@ mod tests {
         );
         message[9] ^= 1;
         assert_eq!(key.decrypt_password(&message, &SALT), None);
+        let kept = RsaKey::generate_pkcs8().expect("key");
+        let (one, two) = (RsaKey::from_pkcs8(&kept), RsaKey::from_pkcs8(&kept));
+        let (one, two) = (one.expect("read"), two.expect("read"));
+        assert_eq!(one.public_pem(), two.public_pem());
     }
 }

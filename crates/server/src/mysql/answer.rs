@@ -1,0 +1,148 @@
+//! OK and ERR packets, and which of them are held back.
+//!
+//! An [`Answer`] is one reply being written: it knows where the reply began
+//! in the output, so that all of it can be held until a ticket is durable,
+//! and the next packet's sequence number.
+//!
+//! Invariants:
+//! 1. A hold covers a reply from its first byte that has not been written.
+//! 2. An ERR packet ends a reply, also after rows.
+
+use crate::net::{Gone, Output};
+use porpoise_kv::Ticket;
+use porpoise_sql::{Outcome, SqlError, SqlSession};
+use porpoise_wire::mysql::reply::{self, SessionChange};
+use porpoise_wire::mysql::{Capabilities, ProtocolError, Status};
+
+/// One reply on its way into the output.
+pub(super) struct Answer<'o> {
+    pub(super) out: &'o mut Output,
+    pub(super) caps: Capabilities,
+    /// The sequence number of the next packet.
+    pub(super) sequence: u8,
+    /// Where the reply, or what is left of it, begins.
+    start: usize,
+    /// Part of it has been written already.
+    pub(super) departed: bool,
+}
+
+impl<'o> Answer<'o> {
+    /// A reply whose first packet has this sequence number.
+    pub(super) fn new(out: &'o mut Output, caps: Capabilities, sequence: u8) -> Answer<'o> {
+        let start = out.position();
+        Answer {
+            out,
+            caps,
+            sequence,
+            start,
+            departed: false,
+        }
+    }
+
+    /// The next result of a reply of several begins here.
+    pub(super) fn next_part(&mut self) {
+        self.start = self.out.position();
+        self.departed = false;
+    }
+
+    /// Takes back what was appended since the reply, or its part, began; the
+    /// next packet has this sequence number. False if some of it has left.
+    pub(super) fn take_back(&mut self, sequence: u8) -> bool {
+        if self.departed {
+            return false;
+        }
+        self.out.buf().truncate(self.start);
+        self.sequence = sequence;
+        true
+    }
+
+    /// Lets the reply leave only when `ticket` is durable.
+    pub(super) fn hold(&mut self, ticket: Ticket) {
+        if ticket != Ticket::NONE {
+            self.out.hold_from(self.start, ticket);
+        }
+    }
+
+    /// Writes out everything so far; waits for a client that reads slowly.
+    pub(super) fn drain(&mut self) -> Result<(), Gone> {
+        self.out.drain()?;
+        self.start = self.out.position();
+        self.departed = true;
+        Ok(())
+    }
+
+    /// OK without figures.
+    pub(super) fn plain_ok(&mut self, status: Status) {
+        let ok = reply::Ok {
+            status,
+            ..reply::Ok::default()
+        };
+        reply::write_ok(self.out.buf(), &mut self.sequence, self.caps, &ok);
+    }
+
+    /// EOF, or OK in its place.
+    pub(super) fn eof(&mut self, status: Status, warnings: u16) {
+        let ok = reply::Ok {
+            status,
+            warnings,
+            ..reply::Ok::default()
+        };
+        reply::write_end_of_rows(self.out.buf(), &mut self.sequence, self.caps, &ok);
+    }
+
+    /// Ends the reply of a statement that succeeded.
+    pub(super) fn outcome(&mut self, outcome: &Outcome, status: Status) {
+        let schema = outcome.schema_changed.as_deref().map(str::as_bytes);
+        let change = SessionChange::Schema(schema.unwrap_or_default());
+        let changes = std::slice::from_ref(&change);
+        let ok = reply::Ok {
+            affected_rows: outcome.affected_rows,
+            last_insert_id: outcome.last_insert_id,
+            status,
+            warnings: outcome.warnings,
+            info: outcome.info.as_bytes(),
+            changes: if schema.is_some() { changes } else { &[] },
+        };
+        if outcome.had_rows {
+            reply::write_end_of_rows(self.out.buf(), &mut self.sequence, self.caps, &ok);
+        } else {
+            reply::write_ok(self.out.buf(), &mut self.sequence, self.caps, &ok);
+        }
+        self.hold(outcome.ticket);
+    }
+
+    /// Ends the reply with a statement's error.
+    pub(super) fn error(&mut self, error: &SqlError) {
+        self.raw_error(error.code, error.sqlstate, &error.message);
+        self.hold(error.ticket);
+    }
+
+    /// Ends the reply with an error of the protocol.
+    pub(super) fn protocol_error(&mut self, error: ProtocolError) {
+        self.raw_error(error.code(), error.sqlstate(), &error.to_string());
+    }
+
+    /// Ends the reply with an error.
+    pub(super) fn raw_error(&mut self, code: u16, sqlstate: [u8; 5], message: &str) {
+        reply::write_error(
+            self.out.buf(),
+            &mut self.sequence,
+            code,
+            sqlstate,
+            message,
+        );
+    }
+}
+
+/// The session's status bits.
+pub(super) fn status_of(session: &SqlSession) -> Status {
+    Status(session.status_flags())
+}
+
+/// The error that ends a statement whose client is gone.
+pub(super) fn client_gone() -> SqlError {
+    let text = "Got an error writing communication packets";
+    let mut error = SqlError::new(1160, "08S01", text);
+    error.fatal = true;
+    error
+}

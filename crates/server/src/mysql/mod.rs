@@ -1,0 +1,114 @@
+//! The MySQL door: sessions of the client/server protocol in front of SQL.
+//!
+//! * [`login`]: greeting, TLS, authentication, change of user.
+//! * [`session`]: packets of a logged-in connection, one command at a time.
+//! * [`query`]: statements as text, one or several in a packet.
+//! * [`statements`]: prepared statements, long data, cursors.
+//! * [`sink`]: results on their way into the connection's output.
+//! * [`answer`]: OK and ERR packets, and which of them are held back.
+//!
+//! Invariants:
+//! 1. Before a client has logged in, a packet over 64 KiB ends the
+//!    connection, and nothing is kept on its word.
+//! 2. Whatever a client sends is answered with a packet of the protocol; the
+//!    connection is closed only where its bytes can no longer be told apart,
+//!    or the statement's error says so.
+//! 3. A reply that tells of a commit, or of rows that a commit still on its
+//!    way to the disk has written, leaves when that commit is durable
+//!    (transactions.md, rule 19): [`answer`] holds it from its first byte.
+//! 4. A result leaves in pieces only where it reads from a snapshot; one that
+//!    reads the newest rows is kept whole until its ticket is known.
+//! 5. No password and no secret is logged or told.
+//!
+//! Rejected: answering statements by their text without the parser (session
+//! set-up queries of drivers); one statement per packet only, with the rest
+//! ignored (loses data silently).
+
+mod answer;
+mod login;
+mod query;
+mod session;
+mod sink;
+mod statements;
+
+use crate::metrics::{self, Counter};
+use crate::net::{Door, Output, Peer, Refusal, Session};
+use login::FastPath;
+use porpoise_sql::SqlServer;
+use porpoise_wire::mysql::auth::RsaKey;
+use porpoise_wire::mysql::reply;
+use session::MysqlSession;
+use std::sync::Arc;
+
+/// What all sessions of the door share.
+pub(crate) struct Shared {
+    sql: Arc<SqlServer>,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    rsa: Option<RsaKey>,
+    fast_path: FastPath,
+}
+
+/// The MySQL protocol's door.
+pub struct MysqlDoor(Arc<Shared>);
+
+impl MysqlDoor {
+    /// A door to `sql`. `tls` is what clients that ask for encryption get;
+    /// `rsa` takes the passwords of those that do not.
+    pub fn new(
+        sql: Arc<SqlServer>,
+        tls: Option<Arc<rustls::ServerConfig>>,
+        rsa: Option<RsaKey>,
+    ) -> MysqlDoor {
+        sql.provide_status(Box::new(network_status));
+        MysqlDoor(Arc::new(Shared {
+            sql,
+            tls,
+            rsa,
+            fast_path: FastPath::default(),
+        }))
+    }
+}
+
+impl Door for MysqlDoor {
+    fn name(&self) -> &'static str {
+        "mysql"
+    }
+
+    fn open(&self, peer: Peer, out: &mut Output) -> Box<dyn Session> {
+        Box::new(MysqlSession::greet(self.0.clone(), peer, out))
+    }
+
+    fn refusal(&self, why: Refusal) -> Vec<u8> {
+        let (code, message) = match why {
+            Refusal::TooManyConnections => (1040, "Too many connections"),
+            Refusal::OutOfResources => (
+                1041,
+                "Out of memory; check if the server or some other process uses all available \
+                 memory or descriptors",
+            ),
+        };
+        let mut bytes = Vec::new();
+        reply::write_early_error(&mut bytes, &mut 0, code, message);
+        bytes
+    }
+
+    fn reserves_a_place(&self) -> bool {
+        true
+    }
+}
+
+/// Figures of the network under the names that SHOW STATUS has for them.
+fn network_status() -> Vec<(String, String)> {
+    let refused = metrics::sum(Counter::RefusedMany) + metrics::sum(Counter::RefusedResources);
+    [
+        ("Aborted_connects", metrics::sum(Counter::LoginsDenied)),
+        ("Bytes_received", metrics::sum(Counter::BytesReceived)),
+        ("Bytes_sent", metrics::sum(Counter::BytesSent)),
+        ("Connections", metrics::sum(Counter::Accepted)),
+        ("Connection_errors_max_connections", refused),
+        ("Porpoise_replies_held", metrics::sum(Counter::HeldReplies)),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value.to_string()))
+    .collect()
+}

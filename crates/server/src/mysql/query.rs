@@ -1,0 +1,215 @@
+//! Commands of a logged-in session, and statements as text.
+//!
+//! Invariants:
+//! 1. Several statements in one text run one after the other; the first error
+//!    is the end of the reply. Each result but the last says that another
+//!    follows, and is held back for its own ticket only.
+//! 2. Commands that are statements in disguise (process list, KILL) go
+//!    through the parser like those, with the same rights.
+
+use super::Shared;
+use super::answer::{Answer, client_gone, status_of};
+use super::session::{Open, Then};
+use super::sink::{Form, WireSink, definition};
+use porpoise_sql::{Outcome, ResultColumn, SqlError};
+use porpoise_wire::mysql::command::Command;
+use porpoise_wire::mysql::reply::{self, SessionChange};
+use porpoise_wire::mysql::{Status, column};
+
+impl Open {
+    /// Runs a command and appends its reply.
+    pub(super) fn run(
+        &mut self,
+        shared: &Shared,
+        command: Command<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Then {
+        match command {
+            Command::Query { text, .. } => self.query(text, answer),
+            Command::StmtExecute(execute) => self.execute(&execute, answer),
+            Command::StmtPrepare(text) => self.prepare(text, answer),
+            Command::StmtClose(id) => {
+                self.sql.close_statement(id);
+                self.statements.close(id);
+                Then::Continue
+            }
+            Command::StmtReset(id) => self.reset_statement(id, answer),
+            Command::StmtFetch { id, rows } => self.fetch(id, rows, answer),
+            Command::StmtSendLongData { id, param, data } => {
+                self.statements.add_long_data(id, param, data, self.max_packet);
+                Then::Continue
+            }
+            Command::Ping => self.ok(answer),
+            Command::Quit => Then::Close,
+            Command::InitDb(name) => self.init_db(name, answer),
+            Command::FieldList { table, wildcard } => self.field_list(table, wildcard, answer),
+            Command::Statistics => {
+                let line = shared.sql.statistics_line();
+                reply::write_statistics(answer.out.buf(), &mut answer.sequence, &line);
+                Then::Continue
+            }
+            Command::ProcessInfo => self.query(b"SHOW PROCESSLIST", answer),
+            Command::ProcessKill(id) => {
+                let text = format!("KILL CONNECTION {id}");
+                self.query(text.as_bytes(), answer)
+            }
+            Command::SetMultiStatements(on) => {
+                self.multi = on;
+                answer.eof(status_of(&self.sql), 0);
+                Then::Continue
+            }
+            Command::ResetConnection => self.reset(answer),
+            Command::Debug => self.refuse(SqlError::not_supported("COM_DEBUG"), answer),
+            // The session has dealt with it.
+            Command::ChangeUser(_) => self.refuse(SqlError::internal("change of user"), answer),
+        }
+    }
+
+    fn ok(&mut self, answer: &mut Answer<'_>) -> Then {
+        answer.plain_ok(status_of(&self.sql));
+        Then::Continue
+    }
+
+    /// Ends the reply with an error.
+    pub(super) fn refuse(&mut self, error: SqlError, answer: &mut Answer<'_>) -> Then {
+        answer.error(&error);
+        if error.fatal {
+            Then::Close
+        } else {
+            Then::Continue
+        }
+    }
+
+    fn query(&mut self, text: &[u8], answer: &mut Answer<'_>) -> Then {
+        let mut text = text;
+        loop {
+            let before = status_of(&self.sql);
+            let mut sink = WireSink::new(answer, Form::Text, before);
+            let result = self.sql.query(text, self.multi, &mut sink);
+            let outcome = match result {
+                Ok(outcome) => outcome,
+                Err(error) => return self.refuse(error, answer),
+            };
+            let rest = outcome.rest.and_then(|at| text.get(at..));
+            let rest = rest.filter(|rest| !rest.is_empty());
+            let more = rest.is_some() && !outcome.disconnect;
+            let status = status_of(&self.sql).with(Status::MORE_RESULTS, more);
+            answer.outcome(&outcome, status);
+            match rest {
+                Some(rest) if more => text = rest,
+                _ => return after(&outcome),
+            }
+            if answer.out.is_full() && answer.drain().is_err() {
+                return self.refuse(client_gone(), answer);
+            }
+            answer.next_part();
+        }
+    }
+
+    fn init_db(&mut self, name: &[u8], answer: &mut Answer<'_>) -> Then {
+        let name = String::from_utf8_lossy(name);
+        if let Err(error) = self.sql.use_db(&name) {
+            return self.refuse(error, answer);
+        }
+        let ok = reply::Ok {
+            status: status_of(&self.sql),
+            changes: &[SessionChange::Schema(name.as_bytes())],
+            ..reply::Ok::default()
+        };
+        reply::write_ok(
+            answer.out.buf(),
+            &mut answer.sequence,
+            answer.caps,
+            &ok,
+        );
+        Then::Continue
+    }
+
+    fn field_list(&mut self, table: &[u8], wildcard: &[u8], answer: &mut Answer<'_>) -> Then {
+        let table = String::from_utf8_lossy(table);
+        let columns = match self.sql.field_list(&table) {
+            Ok(columns) => columns,
+            Err(error) => return self.refuse(error, answer),
+        };
+        let wanted = |c: &&ResultColumn| wildcard.is_empty() || like(&c.name, wildcard);
+        for c in columns.iter().filter(wanted) {
+            let (out, sequence) = (answer.out.buf(), &mut answer.sequence);
+            column::write_listed_column(out, sequence, &definition(c), None, None);
+        }
+        answer.eof(status_of(&self.sql), 0);
+        Then::Continue
+    }
+
+    fn reset(&mut self, answer: &mut Answer<'_>) -> Then {
+        self.statements.clear();
+        match self.sql.reset() {
+            Ok(()) => self.ok(answer),
+            Err(error) => self.refuse(error, answer),
+        }
+    }
+}
+
+/// What a statement that succeeded does to the connection.
+pub(super) fn after(outcome: &Outcome) -> Then {
+    if outcome.disconnect {
+        Then::Close
+    } else {
+        Then::Continue
+    }
+}
+
+/// Whether a column's name fits a pattern of `%` and `_`, letters of either
+/// case alike.
+fn like(name: &str, pattern: &[u8]) -> bool {
+    let name = name.as_bytes();
+    let (mut n, mut p) = (0, 0);
+    // Where the last `%` stands, and what it has taken up to.
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        let same = |a: u8, b: u8| a.eq_ignore_ascii_case(&b);
+        match (pattern.get(p), name.get(n)) {
+            (Some(b'%'), _) => {
+                star = Some((p, n));
+                p += 1;
+            }
+            (Some(&b), Some(&a)) if b == b'_' || same(a, b) => {
+                n += 1;
+                p += 1;
+            }
+            _ => match star {
+                Some((at, taken)) => {
+                    star = Some((at, taken + 1));
+                    p = at + 1;
+                    n = taken + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern
+        .get(p..)
+        .unwrap_or_default()
+        .iter()
+        .all(|b| *b == b'%')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::like;
+
+    #[test]
+    fn patterns_of_column_names() {
+        for (pattern, fits) in [
+            ("user_id", true),
+            ("USER%", true),
+            ("%id", true),
+            ("%e%_i%", true),
+            ("user", false),
+            ("_ser_i_", true),
+            ("%x%", false),
+            ("%", true),
+        ] {
+            assert_eq!(like("user_id", pattern.as_bytes()), fits, "{pattern}");
+        }
+    }
+}

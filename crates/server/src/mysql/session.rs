@@ -1,0 +1,409 @@
+//! One connection of the MySQL door, from greeting to goodbye.
+//!
+//! The state says what the next packet is: a login request, an answer of an
+//! authentication plugin, or a command. All complete packets of one read are
+//! processed in order, each to its end, and their replies stand in the output
+//! in that order.
+//!
+//! Invariants:
+//! 1. Sequence numbers start anew with each command, and follow one another
+//!    through a login.
+//! 2. A packet that is too large is answered when its last byte has been
+//!    dropped, so that the client, which is still sending, can read it.
+//! 3. A failed change of user ends the connection, as on MySQL.
+
+use super::answer::{Answer, status_of};
+use super::login::{Authentication, Request, Verdict, host_of};
+use super::statements::Statements;
+use super::Shared;
+use crate::net::{End, Input, Next, Output, Peer, Session};
+use porpoise_base::cancel::Reason;
+use porpoise_sql::{ClientInfo, SqlError, SqlSession, VERSION};
+use porpoise_types::Collation;
+use porpoise_wire::mysql::auth::Plugin;
+use porpoise_wire::mysql::command::{self, Command};
+use porpoise_wire::mysql::frame::{PacketReader, Step};
+use porpoise_wire::mysql::handshake::{
+    ClientHello, Greeting, LoginRequest, Salt, parse_hello, random_salt,
+};
+use porpoise_wire::mysql::{Capabilities, ProtocolError, Status};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the next packet is.
+enum State {
+    /// A request for TLS or a login request.
+    Greeted,
+    /// An answer of the plugin.
+    Proving(Box<Authentication>),
+    /// A command.
+    Open(Box<Open>),
+    /// Nothing: the connection is being closed.
+    Over,
+}
+
+/// A logged-in session.
+pub(super) struct Open {
+    pub(super) sql: SqlSession,
+    pub(super) statements: Statements,
+    pub(super) caps: Capabilities,
+    /// Several statements in a text are allowed.
+    pub(super) multi: bool,
+    /// `max_allowed_packet` as it was at login.
+    pub(super) max_packet: usize,
+    request: Request,
+}
+
+/// What a command does to the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// The next command.
+    Continue,
+    /// The end.
+    Close,
+}
+
+/// The server's side of one connection of the MySQL protocol.
+pub(super) struct MysqlSession {
+    shared: Arc<Shared>,
+    peer: Peer,
+    reader: PacketReader,
+    state: State,
+    salt: Salt,
+    secure: bool,
+    caps: Capabilities,
+    /// `wait_timeout`, or `interactive_timeout`, as it was after the last
+    /// command.
+    idle: Duration,
+}
+
+/// `max_allowed_packet` where the variable cannot be read.
+const DEFAULT_PACKET: usize = 64 << 20;
+
+/// Greatest `max_allowed_packet`.
+const LARGEST_PACKET: usize = 1 << 30;
+
+impl MysqlSession {
+    /// Greets the client.
+    pub(super) fn greet(shared: Arc<Shared>, peer: Peer, out: &mut Output) -> MysqlSession {
+        let mut offered = Capabilities::SERVER;
+        if shared.tls.is_some() && peer.address.is_some() {
+            offered = offered | Capabilities::SSL;
+        }
+        let salt = random_salt();
+        let mut session = MysqlSession {
+            secure: peer.address.is_none(),
+            shared,
+            peer,
+            reader: PacketReader::before_login(),
+            state: State::Greeted,
+            salt: salt.unwrap_or([0; 20]),
+            caps: offered,
+            idle: Duration::from_secs(28_800),
+        };
+        if salt.is_none() {
+            let mut answer = Answer::new(out, offered, 0);
+            let text = "The system has no random numbers for a challenge";
+            answer.raw_error(1041, *b"HY000", text);
+            session.state = State::Over;
+            return session;
+        }
+        let mut sequence = 0;
+        Greeting {
+            server_version: VERSION,
+            connection_id: session.peer.id as u32,
+            salt: &session.salt,
+            capabilities: offered,
+            collation: u8::try_from(Collation::UTF8MB4_0900_AI_CI.0).unwrap_or(45),
+            status: Status::AUTOCOMMIT,
+            plugin: Plugin::CachingSha2.name(),
+        }
+        .write(out.buf(), &mut sequence);
+        session.reader.expect(sequence);
+        session
+    }
+
+    /// Deals with one packet.
+    fn packet(&mut self, payload: &[u8], out: &mut Output) -> Next {
+        let sequence = self.reader.sequence();
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Greeted => self.hello(payload, out, sequence),
+            State::Proving(proof) => self.prove(proof, payload, out, sequence),
+            State::Open(open) => self.command(open, payload, out, sequence),
+            State::Over => Next::Close,
+        }
+    }
+
+    fn hello(&mut self, payload: &[u8], out: &mut Output, sequence: u8) -> Next {
+        match parse_hello(payload, self.caps) {
+            Ok(ClientHello::Tls { .. }) => match &self.shared.tls {
+                Some(tls) if !self.secure => {
+                    self.secure = true;
+                    self.state = State::Greeted;
+                    Next::StartTls(tls.clone())
+                }
+                _ => self.broken(ProtocolError::BadHandshake, out, sequence),
+            },
+            Ok(ClientHello::Login(login)) => self.login(&login, out, sequence),
+            Err(error) => self.broken(error, out, sequence),
+        }
+    }
+
+    fn login(&mut self, login: &LoginRequest<'_>, out: &mut Output, sequence: u8) -> Next {
+        self.caps = login.capabilities;
+        let mut answer = Answer::new(out, self.caps, sequence);
+        let request = Request::of_login(login);
+        let begun =
+            Authentication::begin(&self.shared, &self.peer, request, self.salt, self.secure);
+        let mut proof = match begun {
+            Ok(proof) => Box::new(proof),
+            Err(error) => {
+                answer.error(&error);
+                return Next::Close;
+            }
+        };
+        let verdict = proof.start(
+            &self.shared,
+            &self.peer,
+            login.plugin,
+            login.auth,
+            &mut answer,
+        );
+        self.proceed(verdict, proof, answer)
+    }
+
+    fn prove(
+        &mut self,
+        mut proof: Box<Authentication>,
+        payload: &[u8],
+        out: &mut Output,
+        sequence: u8,
+    ) -> Next {
+        let mut answer = Answer::new(out, self.caps, sequence);
+        let verdict = proof.more(&self.shared, &self.peer, payload, &mut answer);
+        self.proceed(verdict, proof, answer)
+    }
+
+    /// After a step of a login.
+    fn proceed(
+        &mut self,
+        verdict: Verdict,
+        proof: Box<Authentication>,
+        mut answer: Answer<'_>,
+    ) -> Next {
+        match verdict {
+            Verdict::Wait => {
+                self.reader.expect(answer.sequence);
+                self.state = State::Proving(proof);
+                Next::Wait
+            }
+            Verdict::Refused => Next::Close,
+            Verdict::Granted(account) => match self.connect(account, proof.request) {
+                Ok(open) => {
+                    answer.plain_ok(status_of(&open.sql));
+                    self.reader.set_limit(open.max_packet);
+                    self.reader.expect(0);
+                    self.idle = open.sql.idle_timeout();
+                    self.state = State::Open(Box::new(open));
+                    Next::Wait
+                }
+                Err(error) => {
+                    answer.error(&error);
+                    Next::Close
+                }
+            },
+        }
+    }
+
+    /// Opens the SQL session of a client that has proved who it is.
+    fn connect(&self, account: String, request: Request) -> Result<Open, SqlError> {
+        let caps = request.capabilities;
+        let info = ClientInfo {
+            connection_id: self.peer.id,
+            user: request.user.clone(),
+            host: host_of(&self.peer),
+            account,
+            capabilities: u64::from(caps.0),
+            collation: request.collation,
+            database: request.database.clone(),
+        };
+        let sql = self.shared.sql.connect(info, self.peer.cancel.clone())?;
+        let limit = self.shared.sql.variable("max_allowed_packet");
+        let limit = limit.and_then(|text| text.parse().ok());
+        Ok(Open {
+            sql,
+            statements: Statements::default(),
+            caps,
+            multi: caps.has(Capabilities::MULTI_STATEMENTS),
+            max_packet: limit.unwrap_or(DEFAULT_PACKET).min(LARGEST_PACKET),
+            request,
+        })
+    }
+
+    fn command(
+        &mut self,
+        mut open: Box<Open>,
+        payload: &[u8],
+        out: &mut Output,
+        sequence: u8,
+    ) -> Next {
+        let command = match command::parse(payload, self.caps) {
+            Ok(Command::ChangeUser(change)) => {
+                let request = Request::of_change(&change, &open.request);
+                drop(open);
+                return self.change_user(request, &change, out, sequence);
+            }
+            Ok(command) => command,
+            Err(error) => {
+                let mut answer = Answer::new(out, self.caps, sequence);
+                answer.protocol_error(error);
+                return self.next_command(open, Then::Continue, out);
+            }
+        };
+        let mut answer = Answer::new(out, self.caps, sequence);
+        let then = open.run(&self.shared, command, &mut answer);
+        self.next_command(open, then, out)
+    }
+
+    fn next_command(&mut self, open: Box<Open>, then: Then, out: &mut Output) -> Next {
+        out.request_done();
+        let ended = self.peer.cancel.reason();
+        if then == Then::Close || ended == Some(Reason::Connection) {
+            return Next::Close;
+        }
+        self.reader.expect(0);
+        self.idle = open.sql.idle_timeout();
+        self.state = State::Open(open);
+        Next::Wait
+    }
+
+    /// The session before is gone; the connection proves another user.
+    fn change_user(
+        &mut self,
+        request: Request,
+        change: &porpoise_wire::mysql::handshake::ChangeUser<'_>,
+        out: &mut Output,
+        sequence: u8,
+    ) -> Next {
+        let mut answer = Answer::new(out, self.caps, sequence);
+        let begun =
+            Authentication::begin(&self.shared, &self.peer, request, self.salt, self.secure);
+        let mut proof = match begun {
+            Ok(proof) => Box::new(proof),
+            Err(error) => {
+                answer.error(&error);
+                return Next::Close;
+            }
+        };
+        let verdict = if self.caps.has(Capabilities::PLUGIN_AUTH) {
+            proof.start_anew(&self.shared, &self.peer, &mut answer)
+        } else {
+            let (shared, peer) = (&self.shared, &self.peer);
+            proof.start(shared, peer, change.plugin, change.auth, &mut answer)
+        };
+        self.proceed(verdict, proof, answer)
+    }
+
+    /// The bytes that follow cannot be understood.
+    fn broken(&mut self, error: ProtocolError, out: &mut Output, sequence: u8) -> Next {
+        Answer::new(out, self.caps, sequence).protocol_error(error);
+        self.state = State::Over;
+        Next::Close
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+}
+
+impl Session for MysqlSession {
+    fn on_input(&mut self, input: &mut Input, out: &mut Output) -> Next {
+        if matches!(self.state, State::Over) {
+            return Next::Close;
+        }
+        loop {
+            if self.is_open() && out.should_yield() {
+                return Next::Yield;
+            }
+            match self.reader.next(input.bytes_mut()) {
+                Ok(Step::NeedMore(more)) => {
+                    input.want(input.len().saturating_add(more));
+                    return Next::Wait;
+                }
+                Ok(Step::Packet { payload, consumed }) => {
+                    let bytes = input.bytes().get(payload).unwrap_or_default();
+                    let next = self.packet(bytes, out);
+                    input.consume(consumed);
+                    if !matches!(next, Next::Wait) {
+                        return next;
+                    }
+                }
+                Ok(Step::Skip { consumed }) => input.consume(consumed),
+                Ok(Step::TooLarge { consumed }) => {
+                    input.consume(consumed);
+                    let mut answer = Answer::new(out, self.caps, self.reader.sequence());
+                    answer.protocol_error(ProtocolError::TooLarge);
+                    out.request_done();
+                    self.reader.expect(0);
+                }
+                Err(error) => {
+                    let sequence = self.reader.sequence();
+                    return self.broken(error, out, sequence);
+                }
+            }
+        }
+    }
+
+    fn on_end(&mut self, end: End, out: &mut Output) {
+        let (code, state, text) = match end {
+            End::Eof => return,
+            End::LoginTimeout | End::RequestTimeout => (
+                1159,
+                *b"08S01",
+                "Got timeout reading communication packets",
+            ),
+            End::IdleTimeout => (
+                4031,
+                *b"HY000",
+                "The client was disconnected by the server because of inactivity. See \
+                 wait_timeout and interactive_timeout for configuring this behavior.",
+            ),
+            End::Killed => (3169, *b"HY000", "The session was killed."),
+            End::Shutdown => (1053, *b"08S01", "Server shutdown in progress"),
+            End::UnknownOutcome => (
+                1180,
+                *b"HY000",
+                "Got error 1 - 'the log has failed; it is not known whether this is durable' \
+                 during COMMIT",
+            ),
+            End::InternalError => (
+                1815,
+                *b"HY000",
+                "Internal error: the statement was ended by a broken invariant; see the log",
+            ),
+        };
+        // After a request comes 1; unasked, a client takes 0.
+        let sequence = match end {
+            End::UnknownOutcome | End::InternalError => 1,
+            End::LoginTimeout => self.reader.sequence(),
+            _ => 0,
+        };
+        Answer::new(out, self.caps, sequence).raw_error(code, state, text);
+        self.state = State::Over;
+    }
+
+    fn logged_in(&self) -> bool {
+        self.is_open()
+    }
+
+    fn idle_timeout(&self) -> Option<Duration> {
+        Some(self.idle)
+    }
+
+    fn holds_locks(&self) -> bool {
+        match &self.state {
+            State::Open(open) => open.sql.holds_locks(),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Results on their way into the connection's output: each row is encoded
+//! into it once, and nothing is kept beside it.
+//!
+//! Invariants:
+//! 1. A long result is written out in pieces of [`crate::net::FLUSH_AT`], so
+//!    it takes no more memory than that; unless it reads the newest rows:
+//!    then it is kept whole, for its ticket is known at its end only.
+//! 2. A statement that is run again begins its result anew: what the first
+//!    run appended is taken back.
+//! 3. A row that outgrows what the protocol or `max_allowed_packet` allows is
+//!    an error of the statement.
+
+use super::answer::{Answer, client_gone};
+use porpoise_sql::{ResultColumn, ResultSink, SqlError};
+use porpoise_types::ValueRef;
+use porpoise_wire::mysql::Status;
+use porpoise_wire::mysql::column::{self, ColumnDefinition};
+use porpoise_wire::mysql::reply;
+use porpoise_wire::mysql::row::RowEncoder;
+
+/// How rows are encoded, and where they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Text, to the client.
+    Text,
+    /// Binary, to the client.
+    Binary,
+    /// Binary, kept for fetching.
+    Cursor,
+}
+
+/// Rows of a cursor: packets in binary form, without sequence numbers.
+#[derive(Debug, Default)]
+pub(super) struct KeptRows {
+    /// Payloads, one after the other.
+    pub(super) bytes: Vec<u8>,
+    /// Where each of them ends.
+    pub(super) ends: Vec<usize>,
+}
+
+/// Greatest size of a cursor's rows, in bytes.
+const CURSOR_LIMIT: usize = 1 << 30;
+
+/// Takes the result of one statement.
+pub(super) struct WireSink<'a, 'o> {
+    answer: &'a mut Answer<'o>,
+    form: Form,
+    status: Status,
+    first: u8,
+    encoder: RowEncoder,
+    whole: bool,
+    begun: bool,
+    pub(super) kept: KeptRows,
+}
+
+impl<'a, 'o> WireSink<'a, 'o> {
+    /// A sink for the statement that `answer` replies to; `status` is that of
+    /// the session before it.
+    pub(super) fn new(answer: &'a mut Answer<'o>, form: Form, status: Status) -> Self {
+        WireSink {
+            first: answer.sequence,
+            answer,
+            form,
+            status,
+            encoder: RowEncoder::default(),
+            whole: false,
+            begun: false,
+            kept: KeptRows::default(),
+        }
+    }
+
+    /// A packet of a row that is kept: its payload without the header.
+    fn keep(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        let start = self.kept.bytes.len();
+        self.encoder
+            .write_binary(&mut self.kept.bytes, &mut 0, values);
+        // Rows over one piece would carry headers inside.
+        let length = self.kept.bytes.len() - start - HEADER;
+        if length >= MAX_PIECE || self.kept.bytes.len() > CURSOR_LIMIT {
+            let text = "Out of memory; the rows of this cursor are too large";
+            return Err(SqlError::new(1041, "HY000", text));
+        }
+        self.kept.bytes.drain(start..start + HEADER);
+        self.kept.ends.push(self.kept.bytes.len());
+        Ok(())
+    }
+}
+
+use porpoise_wire::mysql::frame::{HEADER, MAX_PIECE};
+
+/// Writes the definition of a result's column.
+pub(super) fn definition(column: &ResultColumn) -> ColumnDefinition<'_> {
+    ColumnDefinition {
+        schema: column.schema.as_bytes(),
+        table: column.table.as_bytes(),
+        org_table: column.org_table.as_bytes(),
+        name: column.name.as_bytes(),
+        org_name: column.org_name.as_bytes(),
+        ty: &column.ty,
+        flags: column.flags,
+    }
+}
+
+impl ResultSink for WireSink<'_, '_> {
+    fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
+        if self.begun {
+            if !self.answer.take_back(self.first) {
+                let what = "a result began again after part of it was sent";
+                return Err(SqlError::internal(what));
+            }
+            self.kept = KeptRows::default();
+        }
+        self.begun = true;
+        let caps = self.answer.caps;
+        let sequence = &mut self.answer.sequence;
+        let out = self.answer.out.buf();
+        reply::write_column_count(out, sequence, columns.len());
+        for c in columns {
+            column::write_column(out, sequence, &definition(c), None);
+        }
+        if self.form != Form::Cursor {
+            reply::write_end_of_columns(out, sequence, caps, 0, self.status);
+        }
+        self.encoder.reset(columns.iter().map(|c| &c.ty));
+        Ok(())
+    }
+
+    #[inline]
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        match self.form {
+            Form::Text => {
+                let sequence = &mut self.answer.sequence;
+                self.encoder
+                    .write_text(self.answer.out.buf(), sequence, values);
+            }
+            Form::Binary => {
+                let sequence = &mut self.answer.sequence;
+                self.encoder
+                    .write_binary(self.answer.out.buf(), sequence, values);
+            }
+            Form::Cursor => return self.keep(values),
+        }
+        if self.answer.out.is_full() && !self.whole {
+            return self.answer.drain().map_err(|_| client_gone());
+        }
+        Ok(())
+    }
+
+    fn whole(&mut self) {
+        self.whole = true;
+    }
+}

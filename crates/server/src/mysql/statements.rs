@@ -1,0 +1,307 @@
+//! Prepared statements of a connection: what the protocol keeps of them
+//! beside the SQL session (types of parameters, long data, cursors).
+//!
+//! Invariants:
+//! 1. A long parameter is at most `max_allowed_packet`, all of a connection's
+//!    together at most [`LONG_DATA_LIMIT`]; what is beyond is dropped and the
+//!    next execution refused, as there is no answer to a piece.
+//! 2. Long data and cursor belong to one execution: the next one, or a reset,
+//!    drops them.
+//! 3. A cursor's rows were read by its execution and are kept in the form in
+//!    which they are sent.
+
+use super::answer::{Answer, client_gone, status_of};
+use super::query::after;
+use super::session::{Open, Then};
+use super::sink::{Form, KeptRows, WireSink, definition};
+use porpoise_sql::{Outcome, Param, SqlError};
+use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
+use porpoise_wire::mysql::capability::type_code as t;
+use porpoise_wire::mysql::command::StmtExecute;
+use porpoise_wire::mysql::params::{self, ParamTypes};
+use porpoise_wire::mysql::{Status, column, frame, reply};
+use std::collections::HashMap;
+
+/// Bytes of long data that one connection may have waiting.
+const LONG_DATA_LIMIT: usize = 1 << 30;
+
+/// Greatest number of parameters and of columns of a prepared statement.
+const MOST: usize = u16::MAX as usize;
+
+/// The prepared statements of a connection.
+#[derive(Default)]
+pub(super) struct Statements {
+    all: HashMap<u32, Statement>,
+    long_bytes: usize,
+}
+
+#[derive(Default)]
+struct Statement {
+    params: usize,
+    types: ParamTypes,
+    long: HashMap<u16, Vec<u8>>,
+    long_error: bool,
+    cursor: Option<Cursor>,
+}
+
+/// Rows not fetched yet.
+struct Cursor {
+    rows: KeptRows,
+    next: usize,
+    warnings: u16,
+}
+
+impl Statements {
+    /// Drops all of them.
+    pub(super) fn clear(&mut self) {
+        *self = Statements::default();
+    }
+
+    /// Drops one.
+    pub(super) fn close(&mut self, id: u32) {
+        self.drop_long_data(id);
+        self.all.remove(&id);
+    }
+
+    /// Adds a piece of a long parameter. Nothing answers it, so nothing is
+    /// said about a statement or parameter that is not there.
+    pub(super) fn add_long_data(&mut self, id: u32, param: u16, data: &[u8], limit: usize) {
+        let Some(statement) = self.all.get_mut(&id) else {
+            return;
+        };
+        if usize::from(param) >= statement.params {
+            statement.long_error = true;
+            return;
+        }
+        let value = statement.long.entry(param).or_default();
+        let length = value.len().saturating_add(data.len());
+        let total = self.long_bytes.saturating_add(data.len());
+        if length > limit || total > LONG_DATA_LIMIT {
+            statement.long_error = true;
+            return;
+        }
+        value.extend_from_slice(data);
+        self.long_bytes = total;
+    }
+
+    fn drop_long_data(&mut self, id: u32) {
+        if let Some(statement) = self.all.get_mut(&id)
+            && (statement.long_error || !statement.long.is_empty())
+        {
+            let bytes: usize = statement.long.values().map(Vec::len).sum();
+            self.long_bytes = self.long_bytes.saturating_sub(bytes);
+            statement.long = HashMap::new();
+            statement.long_error = false;
+        }
+    }
+}
+
+impl Open {
+    pub(super) fn prepare(&mut self, text: &[u8], answer: &mut Answer<'_>) -> Then {
+        let info = match self.sql.prepare(text) {
+            Ok(info) => info,
+            Err(error) => return self.refuse(error, answer),
+        };
+        let (Ok(params), Ok(columns)) = (
+            u16::try_from(info.params),
+            u16::try_from(info.columns.len()),
+        ) else {
+            self.sql.close_statement(info.id);
+            let text = "Prepared statement contains too many placeholders";
+            return self.refuse(SqlError::new(1390, "HY000", text), answer);
+        };
+        let statement = Statement {
+            params: info.params.min(MOST),
+            ..Statement::default()
+        };
+        self.statements.all.insert(info.id, statement);
+        let status = status_of(&self.sql);
+        let (caps, sequence) = (answer.caps, &mut answer.sequence);
+        let out = answer.out.buf();
+        reply::write_prepare_ok(out, sequence, info.id, columns, params, info.warnings);
+        if params > 0 {
+            for _ in 0..params {
+                column::write_param(out, sequence);
+            }
+            reply::write_end_of_columns(out, sequence, caps, 0, status);
+        }
+        if columns > 0 {
+            for c in &info.columns {
+                column::write_column(out, sequence, &definition(c), None);
+            }
+            reply::write_end_of_columns(out, sequence, caps, 0, status);
+        }
+        Then::Continue
+    }
+
+    pub(super) fn execute(&mut self, execute: &StmtExecute<'_>, answer: &mut Answer<'_>) -> Then {
+        let id = execute.id;
+        let Some(statement) = self.statements.all.get_mut(&id) else {
+            return self.refuse(unknown(id, "mysqld_stmt_execute"), answer);
+        };
+        statement.cursor = None;
+        if statement.long_error {
+            self.statements.drop_long_data(id);
+            let text = "Parameter of prepared statement which is set through \
+                        mysql_send_long_data() is longer than 'max_allowed_packet' bytes";
+            return self.refuse(SqlError::new(1105, "HY000", text), answer);
+        }
+        let mut sent = Vec::new();
+        let long = &statement.long;
+        let long_data = |i: usize| -> Option<&[u8]> {
+            let key = u16::try_from(i).ok()?;
+            Some(long.get(&key)?.as_slice())
+        };
+        let types = &mut statement.types;
+        let parsed = params::parse_execute(
+            execute,
+            self.caps,
+            statement.params,
+            types,
+            long_data,
+            &mut sent,
+        );
+        if let Err(error) = parsed {
+            answer.protocol_error(error);
+            self.statements.drop_long_data(id);
+            return Then::Continue;
+        }
+        let text_as = self.sql.collation();
+        let values: Vec<Param<'_>> = sent
+            .iter()
+            .map(|p| Param {
+                value: p.value,
+                ty: type_of(p, text_as),
+            })
+            .collect();
+        let form = match execute.wants_cursor() {
+            true => Form::Cursor,
+            false => Form::Binary,
+        };
+        let before = status_of(&self.sql);
+        let mut sink = WireSink::new(answer, form, before);
+        let result = self.sql.execute(id, &values, &mut sink);
+        let kept = std::mem::take(&mut sink.kept);
+        self.statements.drop_long_data(id);
+        match result {
+            Ok(outcome) => self.executed(id, &outcome, form, kept, answer),
+            Err(error) => self.refuse(error, answer),
+        }
+    }
+
+    fn executed(
+        &mut self,
+        id: u32,
+        outcome: &Outcome,
+        form: Form,
+        rows: KeptRows,
+        answer: &mut Answer<'_>,
+    ) -> Then {
+        let opens = form == Form::Cursor && outcome.had_rows;
+        if opens && let Some(statement) = self.statements.all.get_mut(&id) {
+            statement.cursor = Some(Cursor {
+                rows,
+                next: 0,
+                warnings: outcome.warnings,
+            });
+        }
+        let status = status_of(&self.sql).with(Status::CURSOR_EXISTS, opens);
+        answer.outcome(outcome, status);
+        after(outcome)
+    }
+
+    pub(super) fn fetch(&mut self, id: u32, wanted: u32, answer: &mut Answer<'_>) -> Then {
+        let Some(statement) = self.statements.all.get_mut(&id) else {
+            return self.refuse(unknown(id, "mysqld_stmt_fetch"), answer);
+        };
+        let Some(mut cursor) = statement.cursor.take() else {
+            let text = format!("The statement ({id}) has no open cursor.");
+            return self.refuse(SqlError::new(1421, "HY000", text), answer);
+        };
+        let mut sent = 0;
+        while sent < wanted
+            && let Some(row) = cursor.next_row()
+        {
+            frame::packet(answer.out.buf(), &mut answer.sequence, row);
+            sent += 1;
+            if answer.out.is_full() && answer.drain().is_err() {
+                return self.refuse(client_gone(), answer);
+            }
+        }
+        let over = sent < wanted;
+        let warnings = cursor.warnings;
+        if !over {
+            statement.cursor = Some(cursor);
+        }
+        let status = status_of(&self.sql)
+            .with(Status::CURSOR_EXISTS, !over)
+            .with(Status::LAST_ROW_SENT, over);
+        answer.eof(status, warnings);
+        Then::Continue
+    }
+
+    pub(super) fn reset_statement(&mut self, id: u32, answer: &mut Answer<'_>) -> Then {
+        self.statements.drop_long_data(id);
+        if let Some(statement) = self.statements.all.get_mut(&id) {
+            statement.cursor = None;
+        }
+        match self.sql.reset_statement(id) {
+            Ok(()) => {
+                answer.plain_ok(status_of(&self.sql));
+                Then::Continue
+            }
+            Err(error) => self.refuse(error, answer),
+        }
+    }
+}
+
+impl Cursor {
+    /// The next row's payload.
+    fn next_row(&mut self) -> Option<&[u8]> {
+        let end = *self.rows.ends.get(self.next)?;
+        let before = self.next.checked_sub(1);
+        let start = before.and_then(|at| self.rows.ends.get(at)).copied();
+        self.next += 1;
+        self.rows.bytes.get(start.unwrap_or(0)..end)
+    }
+}
+
+fn unknown(id: u32, command: &str) -> SqlError {
+    let text = format!("Unknown prepared statement handler ({id}) given to {command}");
+    SqlError::new(1243, "HY000", text)
+}
+
+/// The SQL type of a parameter that the client has declared so. Texts are in
+/// the connection's collation.
+fn type_of(param: &params::Param<'_>, text_as: Collation) -> ColumnType {
+    let length = match param.value {
+        ValueRef::Bytes(bytes) => u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+        _ => 0,
+    };
+    match (param.type_code, param.value) {
+        (t::NULL, _) => ColumnType::null(),
+        (_, ValueRef::Int(_)) => ColumnType::bigint(),
+        (_, ValueRef::UInt(_)) => ColumnType::bigint_unsigned(),
+        (_, ValueRef::Double(_)) => ColumnType::double(),
+        (_, ValueRef::Decimal(d)) => ColumnType::decimal(65, d.scale()),
+        (_, ValueRef::Date(_)) => ColumnType::date(),
+        (_, ValueRef::DateTime(_)) => ColumnType::datetime(6),
+        (_, ValueRef::Time(_)) => ColumnType::time(6),
+        (t::TINY_BLOB | t::MEDIUM_BLOB | t::LONG_BLOB | t::BLOB | t::GEOMETRY, _) => {
+            ColumnType::blob(Kind::LongBlob)
+        }
+        (t::TINY | t::SHORT | t::LONG | t::LONGLONG | t::INT24 | t::BOOL, _) if param.unsigned => {
+            ColumnType::bigint_unsigned()
+        }
+        (t::TINY | t::SHORT | t::LONG | t::LONGLONG | t::INT24 | t::BOOL, _) => {
+            ColumnType::bigint()
+        }
+        (t::FLOAT | t::DOUBLE, _) => ColumnType::double(),
+        _ if length > LONGEST_VARCHAR => ColumnType::text(Kind::LongText, text_as),
+        // One length for all of them, so that a plan fits the next execution.
+        _ => ColumnType::varchar(LONGEST_VARCHAR, text_as),
+    }
+}
+
+/// Characters of a parameter that is a VARCHAR to the planner.
+const LONGEST_VARCHAR: u32 = 16_383;
