@@ -239,7 +239,7 @@ fn moment(shared: &Shared, log: &Log, counters: &Counters, exact: bool) -> (Mani
     let (ts, slot) = shared.snapshots.take(&shared.mark);
     let reached = match log.immediate() {
         true => seq.log.appended,
-        false => log.synced.load(std::sync::atomic::Ordering::SeqCst),
+        false => log.synced_to(),
     };
     let chunks = seq.log.chunked.first().map(|tag| tag - 1);
     let reserved = seq.log.ts_next_limit.map_or(0, |(limit, _)| limit);

@@ -17,7 +17,7 @@
 use crate::log::Log;
 use crate::log::format::{Record as LogRecord, put_write, stamp};
 use crate::reclaim::Item;
-use crate::record::Record;
+use crate::record::{NewVersion, Record};
 use crate::shared::{Sequencer, Shared};
 use crate::space::Space;
 use crate::txn::MemTxn;
@@ -40,7 +40,9 @@ const CHUNK: usize = 1 << 20;
 struct Install<'s> {
     space: &'s Space,
     record: Arc<Record>,
-    value: Option<Box<[u8]>>,
+    deletion: bool,
+    /// Until it is installed.
+    version: Option<NewVersion>,
 }
 
 impl MemTxn {
@@ -113,7 +115,8 @@ impl MemTxn {
             installs.push(Install {
                 space,
                 record,
-                value: write.value,
+                deletion: write.value.is_none(),
+                version: Some(NewVersion::new(write.value.as_deref())),
             });
         }
         Ok(installs)
@@ -207,8 +210,8 @@ impl<'s> Logged<'s> {
         };
         let mut writes = Vec::new();
         for install in installs.iter().filter(|install| install.space.logged()) {
-            let (key, value) = (install.record.key(), install.value.as_deref());
-            put_write(&mut writes, install.space.id, key, value);
+            let value = install.version.as_ref().and_then(NewVersion::value);
+            put_write(&mut writes, install.space.id, install.record.key(), value);
             if writes.len() >= CHUNK {
                 logged.tag = log.append_chunk(shared, logged.tag, &writes)?;
                 writes.clear();
@@ -296,6 +299,9 @@ fn install_all(shared: &Shared, installs: &mut [Install<'_>], ts: u64, guard: &G
     let mut weight = 0;
     let mut superseded: smallvec::SmallVec<[Item; 4]> = smallvec::SmallVec::new();
     for install in installs {
+        let Some(version) = install.version.take() else {
+            continue;
+        };
         let mut latch = install.record.latch();
         while latch.dead {
             drop(latch);
@@ -303,10 +309,9 @@ fn install_all(shared: &Shared, installs: &mut [Install<'_>], ts: u64, guard: &G
             install.record = shared.record_of(install.space, install.record.key());
             latch = install.record.latch();
         }
-        let deletion = install.value.is_none();
-        let (bytes, over_older) = latch.push(ts, install.value.take(), guard);
+        let (bytes, over_older) = latch.push(ts, version, guard);
         weight += bytes;
-        if (over_older || deletion) && !latch.queued {
+        if (over_older || install.deletion) && !latch.queued {
             latch.queued = true;
             drop(latch);
             superseded.push(Item {

@@ -214,8 +214,8 @@ impl Log {
         len: usize,
     ) -> Result<MutexGuard<'s, Sequencer>> {
         loop {
-            self.admit(&seq, len)?;
             shared.writable()?;
+            self.admit(&seq, len)?;
             seq = self.reserve_timestamp(shared, seq)?;
             if self.fits(&seq, len) {
                 return Ok(seq);
@@ -251,11 +251,17 @@ impl Log {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
         seq.log.urgent = true;
+        self.wake.notify_one();
         self.append(seq, &bytes)
     }
 
     pub(crate) fn is_synced(&self, position: u64) -> bool {
-        self.synced.load(Ordering::SeqCst) >= position
+        self.synced_to() >= position
+    }
+
+    /// The position up to which records are on disk.
+    pub(crate) fn synced_to(&self) -> u64 {
+        self.synced.load(Ordering::SeqCst)
     }
 
     /// Waits until a position is on disk, in whatever mode.
@@ -266,7 +272,7 @@ impl Log {
         {
             let mut seq = shared.seq.lock();
             seq.log.urgent = true;
-            self.nudge(&mut seq);
+            self.wake.notify_one();
         }
         shared.wait_until(|| {
             if self.is_synced(position) {

@@ -7,8 +7,8 @@
 use bumpalo::collections::Vec as BumpVec;
 
 use super::super::ast::{
-    Between, Binary, BinaryOp, Chain, Collate, Expr, ExprKind, InList, InQuery, IntervalArith, Is,
-    IsTest, Like, LogicalOp, MemberOf, Quantified, Query, Regexp, UnaryOp,
+    Between, Binary, BinaryOp, Chain, Collate, Expr, ExprKind, Ident, InList, InQuery,
+    IntervalArith, Is, IsTest, Like, LogicalOp, MemberOf, Quantified, Query, Regexp, UnaryOp,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
@@ -46,6 +46,14 @@ enum Infix {
     None,
 }
 
+/// What INTERVAL turns out to be.
+pub(super) enum IntervalOperand<'a> {
+    /// An amount; its unit is the current token.
+    Amount(Expr<'a>),
+    /// A call of the function INTERVAL.
+    Call(Expr<'a>),
+}
+
 /// What a pair of parentheses held.
 pub(super) enum Paren<'a> {
     /// A query.
@@ -76,6 +84,11 @@ impl<'a> Parser<'a> {
         self.expr_at(level::BIT_OR)
     }
 
+    /// An operand without logical operators: what `INTERVAL 1 DAY +` reaches over in MySQL.
+    pub(super) fn compare_expr(&mut self) -> PResult<Expr<'a>> {
+        self.expr_at(level::COMPARE)
+    }
+
     /// An operand without infix operators at all.
     pub(super) fn simple_expr(&mut self) -> PResult<Expr<'a>> {
         self.expr_at(level::UNARY)
@@ -97,6 +110,7 @@ impl<'a> Parser<'a> {
     pub(super) fn expr_after(&mut self, left: Expr<'a>) -> PResult<Expr<'a>> {
         self.enter()?;
         self.grow()?;
+        self.ceiling = u8::MAX;
         let expr = self.infixes(left, 0)?;
         self.leave();
         Ok(expr)
@@ -114,7 +128,15 @@ impl<'a> Parser<'a> {
             (K::Word, Kw::NOT) if self.mode.high_not_precedence => (UnaryOp::Not, level::UNARY),
             (K::Word, Kw::NOT) if min <= level::NOT => (UnaryOp::Not, level::NOT),
             (K::Word, Kw::BINARY) => (UnaryOp::Binary, level::UNARY),
-            _ => return self.primary(),
+            _ => {
+                let operand = self.primary()?;
+                self.ceiling = match operand.kind {
+                    ExprKind::AssignUserVar(_) if token.kind == K::UserVar => 0,
+                    ExprKind::IntervalArith(_) if token.keyword == Kw::INTERVAL => level::NOT,
+                    _ => u8::MAX,
+                };
+                return Ok(operand);
+            }
         };
         self.advance();
         let operand = self.expr_at(operand)?;
@@ -177,26 +199,19 @@ impl<'a> Parser<'a> {
 
     /// The operators that follow `left`, as long as they bind at `min` or tighter.
     fn infixes(&mut self, mut left: Expr<'a>, min: u8) -> PResult<Expr<'a>> {
-        // After a test or a predicate only looser operators may follow: `a IS NULL + 1` is no expression.
-        let mut max = u8::MAX;
-        let fits = |level: u8, max: u8| level >= min && level <= max;
         loop {
+            let max = self.ceiling;
+            let fits = |level: u8| level >= min && level <= max;
             left = match self.infix() {
-                Infix::Logical(op, level) if fits(level, max) => self.logical(left, op, level)?,
-                Infix::Binary(op, level) if fits(level, max) => self.binary(left, op, level)?,
-                Infix::Is if fits(level::COMPARE, max) => {
-                    max = level::COMPARE;
+                Infix::Logical(op, level) if fits(level) => self.logical(left, op, level)?,
+                Infix::Binary(op, level) if fits(level) => self.binary(left, op, level)?,
+                Infix::Is if fits(level::COMPARE) => {
+                    self.ceiling = level::COMPARE;
                     self.is_test(left)?
                 }
-                Infix::Predicate if fits(level::PREDICATE, max) => {
-                    max = level::PREDICATE;
-                    self.predicate(left)?
-                }
-                Infix::MemberOf if fits(level::PREDICATE, max) => {
-                    max = level::PREDICATE;
-                    self.member_of(left)?
-                }
-                Infix::Collate if fits(level::COLLATE, max) => {
+                Infix::Predicate if fits(level::PREDICATE) => self.predicate(left)?,
+                Infix::MemberOf if fits(level::PREDICATE) => self.member_of(left)?,
+                Infix::Collate if fits(level::COLLATE) => {
                     self.advance();
                     let collation = self.ident_or_string()?;
                     self.wrap(left, |p, expr| {
@@ -257,6 +272,9 @@ impl<'a> Parser<'a> {
             return self.quantified(first, op);
         }
         let second = self.expr_at(at + 1)?;
+        if sounds {
+            self.ceiling = level::COMPARE;
+        }
         if !self.continues_chain(at) {
             let node = self.alloc(Binary {
                 op,
@@ -297,7 +315,7 @@ impl<'a> Parser<'a> {
         let Infix::Binary(op, level) = self.infix() else {
             return false;
         };
-        if level != at {
+        if level != at || level > self.ceiling {
             return false;
         }
         match at {
@@ -315,45 +333,62 @@ impl<'a> Parser<'a> {
 
     /// At INTERVAL, behind `date +`.
     fn add_interval(&mut self, date: Expr<'a>, subtract: bool) -> PResult<Expr<'a>> {
-        let start = self.token.start;
-        self.advance();
-        let amount = self.expr()?;
-        if let ExprKind::Row(args) = amount.kind
-            && !self.at_unit()
-        {
-            // `1 + INTERVAL(a, b, c)`: the function after all.
-            let name = super::super::ast::Ident {
-                name: "INTERVAL",
-                span: Span::new(start, start + 8),
-            };
-            let call = self.plain_call(name, args);
-            let right = Expr {
-                kind: call,
-                span: Span::new(start, self.last_end),
-            };
-            let op = if subtract {
-                BinaryOp::Sub
-            } else {
-                BinaryOp::Add
-            };
-            return Ok(self.wrap(date, |p, left| {
-                ExprKind::Binary(p.alloc(Binary { op, left, right }))
-            }));
+        match self.interval_amount()? {
+            IntervalOperand::Amount(amount) => {
+                let unit = self.interval_unit()?;
+                self.ceiling = u8::MAX;
+                let node = IntervalArith {
+                    date,
+                    subtract,
+                    amount,
+                    unit,
+                };
+                Ok(self.wrap(date, |p, _| ExprKind::IntervalArith(p.alloc(node))))
+            }
+            IntervalOperand::Call(call) => {
+                self.ceiling = u8::MAX;
+                let right = self.infixes(call, level::ADD + 1)?;
+                let op = if subtract {
+                    BinaryOp::Sub
+                } else {
+                    BinaryOp::Add
+                };
+                Ok(self.wrap(date, |p, left| {
+                    ExprKind::Binary(p.alloc(Binary { op, left, right }))
+                }))
+            }
         }
-        let unit = self.interval_unit()?;
-        let node = IntervalArith {
-            date,
-            subtract,
-            amount,
-            unit,
+    }
+
+    /// At INTERVAL: the amount up to its unit, or a call of the function INTERVAL, whose
+    /// parentheses hold two values or more and are followed by no unit.
+    pub(super) fn interval_amount(&mut self) -> PResult<IntervalOperand<'a>> {
+        let start = self.advance().start;
+        let name = Ident {
+            name: "INTERVAL",
+            span: Span::new(start, self.last_end),
         };
-        Ok(self.wrap(date, |p, _| ExprKind::IntervalArith(p.alloc(node))))
+        if !self.is(K::LeftParen) {
+            return self.expr().map(IntervalOperand::Amount);
+        }
+        let open = self.advance().start;
+        let left = match self.paren_rest()? {
+            Paren::List(list) if list.len() > 1 && !self.at_unit() => {
+                return Ok(IntervalOperand::Call(
+                    self.node(start, self.plain_call(name, list)),
+                ));
+            }
+            Paren::List(list) => self.paren_value(list, open),
+            Paren::Query(query) => self.node(open, ExprKind::Subquery(query)),
+        };
+        self.expr_after(left).map(IntervalOperand::Amount)
     }
 
     fn quantified(&mut self, left: Expr<'a>, op: BinaryOp) -> PResult<Expr<'a>> {
         let all = self.is_kw(Kw::ALL);
         self.advance();
         let query = self.subquery()?;
+        self.ceiling = level::COMPARE;
         Ok(self.wrap(left, |p, left| {
             ExprKind::Quantified(p.alloc(Quantified {
                 op,
@@ -392,9 +427,20 @@ impl<'a> Parser<'a> {
             return self.error();
         }
         self.advance();
+        let node = self.predicate_after(expr, not, keyword)?;
+        // Only IN may follow itself: `a IN (1) IN (0)`.
+        self.ceiling = if keyword == Kw::IN {
+            level::PREDICATE
+        } else {
+            level::COMPARE
+        };
+        Ok(node)
+    }
+
+    fn predicate_after(&mut self, expr: Expr<'a>, not: bool, keyword: Kw) -> PResult<Expr<'a>> {
         match keyword {
             Kw::LIKE => {
-                let pattern = self.expr_at(level::CONCAT)?;
+                let pattern = self.bit_expr()?;
                 let escape = if self.eat_kw(Kw::ESCAPE) {
                     Some(self.simple_expr()?)
                 } else {
@@ -450,6 +496,7 @@ impl<'a> Parser<'a> {
         self.expect(K::LeftParen)?;
         let array = self.simple_expr()?;
         self.expect(K::RightParen)?;
+        self.ceiling = level::COMPARE;
         Ok(self.wrap(expr, |p, expr| {
             ExprKind::MemberOf(p.alloc(MemberOf { expr, array }))
         }))

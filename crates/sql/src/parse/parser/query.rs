@@ -107,6 +107,11 @@ impl<'a> Parser<'a> {
 
     /// UNION and EXCEPT.
     fn set_chain(&mut self, first: Option<QueryBody<'a>>) -> PResult<QueryBody<'a>> {
+        let outer = if first.is_none() {
+            std::mem::take(&mut self.height)
+        } else {
+            0
+        };
         let first = self.intersect_chain(first)?;
         let mut rest = self.list();
         while let Some(word) = self.eat_any_kw(&[Kw::UNION, Kw::EXCEPT]) {
@@ -122,11 +127,16 @@ impl<'a> Parser<'a> {
                 body: self.intersect_chain(None)?,
             });
         }
-        self.chain_of(first, rest)
+        self.chain_of(first, rest, outer)
     }
 
     /// INTERSECT, which binds tighter.
     fn intersect_chain(&mut self, first: Option<QueryBody<'a>>) -> PResult<QueryBody<'a>> {
+        let outer = if first.is_none() {
+            std::mem::take(&mut self.height)
+        } else {
+            0
+        };
         let first = match first {
             Some(first) => first,
             None => self.query_primary()?,
@@ -140,22 +150,27 @@ impl<'a> Parser<'a> {
                 body: self.query_primary()?,
             });
         }
-        self.chain_of(first, rest)
+        self.chain_of(first, rest, outer)
     }
 
+    /// The chain, one level above the tallest of its terms; `outer` is the height beside it.
     fn chain_of(
         &mut self,
         first: QueryBody<'a>,
         rest: bumpalo::collections::Vec<'a, SetTerm<'a>>,
+        outer: u32,
     ) -> PResult<QueryBody<'a>> {
-        if rest.is_empty() {
-            return Ok(first);
-        }
-        self.grow()?;
-        Ok(QueryBody::Set(self.alloc(SetChain {
-            first,
-            rest: rest.into_bump_slice(),
-        })))
+        let body = if rest.is_empty() {
+            first
+        } else {
+            self.grow()?;
+            QueryBody::Set(self.alloc(SetChain {
+                first,
+                rest: rest.into_bump_slice(),
+            }))
+        };
+        self.height = self.height.max(outer);
+        Ok(body)
     }
 
     /// True for ALL.

@@ -466,7 +466,34 @@ impl<'a> Parser<'a> {
             ty.span = Span::new(start, self.last_end);
             return Ok(ty);
         }
-        self.data_type()
+        use TypeKind as T;
+        let ty = self.data_type()?;
+        let castable = matches!(
+            ty.kind,
+            T::Binary
+                | T::Char
+                | T::Date
+                | T::DateTime
+                | T::Decimal
+                | T::Double
+                | T::Float
+                | T::Real
+                | T::Json
+                | T::Time
+                | T::Year
+                | T::Point
+                | T::LineString
+                | T::Polygon
+                | T::MultiPoint
+                | T::MultiLineString
+                | T::MultiPolygon
+                | T::GeometryCollection
+        );
+        if castable && !ty.unsigned && !ty.zerofill {
+            Ok(ty)
+        } else {
+            self.error_at(ty.span)
+        }
     }
 }
 
