@@ -81,9 +81,13 @@ mod tests {
     use super::remaining;
     use std::hint::black_box;
 
+    #[inline(never)]
     fn use_stack() -> usize {
-        let block = black_box([0_u8; 16 * 1024]);
-        remaining() + usize::from(block[0])
+        let mut block = [0_u8; 16 * 1024];
+        black_box(&mut block);
+        let left = remaining();
+        black_box(&mut block);
+        left
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Prints how long parsing and normalising take: `cargo run --release --example parse_speed`.
 
 use std::hint::black_box;
+use std::io::{Result, Write, stdout};
 use std::time::Instant;
 
 use bumpalo::Bump;
@@ -22,7 +23,7 @@ fn measure(mut call: impl FnMut()) -> f64 {
     rounds.fold(f64::INFINITY, f64::min)
 }
 
-fn main() {
+fn main() -> Result<()> {
     let mut insert = String::from("INSERT INTO users (id, name, email, view_cnt, created) VALUES ");
     for row in 0..16 {
         insert.push_str(if row > 0 { ", " } else { "" });
@@ -51,9 +52,11 @@ fn main() {
         let normalise = measure(|| {
             black_box(digest.compute(black_box(text.as_bytes()), 0, LexMode::default()));
         });
-        println!(
+        writeln!(
+            stdout(),
             "{name:16} {:5} bytes  parse {parse:8.0} ns  digest {normalise:8.0} ns",
             text.len()
-        );
+        )?;
     }
+    Ok(())
 }

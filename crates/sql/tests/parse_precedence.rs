@@ -1,5 +1,7 @@
 //! Operators bind as in MySQL: the shape of the tree is shown with every pair of parentheses.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use bumpalo::Bump;
 use porpoise_sql::parse::{LexMode, ParseOptions, parse_expr, print};
 

@@ -1,5 +1,12 @@
 //! Random expressions survive printing, and random bytes never bring the parser down.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
+
 use bumpalo::Bump;
 use fastrand::Rng;
 use porpoise_sql::parse::digest::{Digest, parse_parametric};

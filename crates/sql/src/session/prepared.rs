@@ -42,7 +42,7 @@ pub struct PreparedInfo {
 }
 
 /// What a plan depends on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct PlanKey {
     types: Vec<ColumnType>,
     version: u64,
@@ -50,6 +50,29 @@ struct PlanKey {
     database: Option<String>,
     collation: Collation,
     select_limit: Option<u64>,
+}
+
+impl PlanKey {
+    fn new(session: &SqlSession, version: u64, types: &[ColumnType]) -> PlanKey {
+        PlanKey {
+            types: types.to_vec(),
+            version,
+            mode: session.settings.mode,
+            database: session.env.database.clone(),
+            collation: session.settings.collation,
+            select_limit: session.settings.select_limit,
+        }
+    }
+
+    /// Whether a plan made under this key serves now.
+    fn fits(&self, session: &SqlSession, version: u64, types: &[ColumnType]) -> bool {
+        self.version == version
+            && self.mode == session.settings.mode
+            && self.collation == session.settings.collation
+            && self.select_limit == session.settings.select_limit
+            && self.database == session.env.database
+            && self.types == types
+    }
 }
 
 /// A prepared statement.
@@ -183,18 +206,10 @@ impl SqlSession {
         let cached = prepared.plan.take();
         let mut kept = None;
         let secured = self.secure(|session, catalog| {
-            let key = PlanKey {
-                types: types.to_vec(),
-                version: catalog.version,
-                mode: session.settings.mode,
-                database: session.env.database.clone(),
-                collation: session.settings.collation,
-                select_limit: session.settings.select_limit,
-            };
-            if let Some((old, plan)) = &cached
-                && *old == key
+            if let Some((key, plan)) = &cached
+                && key.fits(session, catalog.version, types)
             {
-                kept = Some((key, plan.clone()));
+                kept = None;
                 return Ok(plan.clone());
             }
             let arena = Bump::new();
@@ -202,12 +217,17 @@ impl SqlSession {
             session.volatile.set(false);
             let plan = session.plan(&parsed.statement, &text, types, catalog)?;
             let plan = Arc::new(Planned::new(plan.ok_or_else(not_a_plan)?));
-            kept = (!session.volatile.get()).then(|| (key, plan.clone()));
+            let key = || PlanKey::new(session, catalog.version, types);
+            kept = (!session.volatile.get()).then(|| (key(), plan.clone()));
             Ok(plan)
         });
         match secured {
             Ok(plan) => {
-                prepared.plan = kept;
+                prepared.plan = match (kept, cached) {
+                    (Some(new), _) => Some(new),
+                    (None, Some(old)) if Arc::ptr_eq(&old.1, &plan) => Some(old),
+                    (None, _) => None,
+                };
                 self.run_plan(&plan, values, sink)
             }
             Err(error) if error.code == NOT_A_PLAN => {

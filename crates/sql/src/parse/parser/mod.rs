@@ -12,17 +12,22 @@
 //! tables are slower than the calls that replace them.
 
 mod admin;
+mod column;
 mod create;
 mod ddl;
 mod dml;
 mod expr;
 mod from;
 mod func;
+mod json;
 mod lists;
 mod literal;
+mod operand;
 mod partition;
+mod predicate;
 mod program;
 mod query;
+mod select;
 mod set;
 mod show;
 mod special;

@@ -102,6 +102,13 @@ impl Printer {
                 self.list(items, Self::set_item);
             }
             Statement::SetTransaction(set) => self.set_transaction(set),
+            _ => self.user_or_show(statement),
+        }
+    }
+
+    /// SHOW and its kin, users.
+    fn user_or_show(&mut self, statement: &Statement<'_>) {
+        match statement {
             Statement::Show(show) => self.show(show),
             Statement::Describe { table, column } => {
                 self.put("DESCRIBE ");

@@ -75,6 +75,13 @@ impl Printer {
                 self.column_def(column);
                 self.position(position);
             }
+            _ => self.alter_changes(action),
+        }
+    }
+
+    /// Changes of what is there.
+    fn alter_changes(&mut self, action: &AlterAction<'_>) {
+        match action {
             AlterAction::SetDefault(column, value) => {
                 self.opt_ident("ALTER COLUMN ", Some(column));
                 self.put(" SET DEFAULT ");
@@ -116,6 +123,13 @@ impl Printer {
                     " NOT ENFORCED"
                 });
             }
+            _ => self.alter_table_itself(action),
+        }
+    }
+
+    /// What concerns the table as a whole.
+    fn alter_table_itself(&mut self, action: &AlterAction<'_>) {
+        match action {
             AlterAction::Rename(name) => {
                 self.put("RENAME TO ");
                 self.table_name(name);

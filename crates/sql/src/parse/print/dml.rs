@@ -133,7 +133,7 @@ impl Printer {
         }
         if !load.fields.is_empty() {
             self.put(" ");
-            self.paren_list(load.fields, Self::into_var);
+            self.paren_list(load.fields, Self::destination_var);
         }
         if !load.set.is_empty() {
             self.put(" SET ");

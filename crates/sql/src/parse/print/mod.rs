@@ -10,6 +10,7 @@
 
 mod admin;
 mod alter;
+mod call;
 mod ddl;
 mod dml;
 mod expr;

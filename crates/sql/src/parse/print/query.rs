@@ -210,7 +210,7 @@ impl Printer {
     fn into(&mut self, into: &Into<'_>) {
         self.put(" INTO ");
         match into {
-            Into::Vars(vars) => self.list(vars, Self::into_var),
+            Into::Vars(vars) => self.list(vars, Self::destination_var),
             Into::Outfile {
                 path,
                 charset,
@@ -228,7 +228,7 @@ impl Printer {
         }
     }
 
-    pub(super) fn into_var(&mut self, var: &IntoVar<'_>) {
+    pub(super) fn destination_var(&mut self, var: &IntoVar<'_>) {
         match var {
             IntoVar::User(name) => self.user_var(name),
             IntoVar::Local(name) => self.ident(name),

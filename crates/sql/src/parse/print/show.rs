@@ -17,7 +17,7 @@ impl Printer {
         }
     }
 
-    fn from_schema(&mut self, words: &str, schema: Option<&Ident<'_>>) {
+    fn opt_schema(&mut self, words: &str, schema: Option<&Ident<'_>>) {
         self.put(words);
         self.opt_ident(" FROM ", schema);
     }
@@ -49,12 +49,12 @@ impl Printer {
             } => {
                 self.put_if(*extended, "EXTENDED ");
                 self.put_if(*full, "FULL ");
-                self.from_schema("TABLES", schema.as_ref());
+                self.opt_schema("TABLES", schema.as_ref());
             }
-            ShowWhat::TableStatus(schema) => self.from_schema("TABLE STATUS", schema.as_ref()),
-            ShowWhat::OpenTables(schema) => self.from_schema("OPEN TABLES", schema.as_ref()),
-            ShowWhat::Triggers(schema) => self.from_schema("TRIGGERS", schema.as_ref()),
-            ShowWhat::Events(schema) => self.from_schema("EVENTS", schema.as_ref()),
+            ShowWhat::TableStatus(schema) => self.opt_schema("TABLE STATUS", schema.as_ref()),
+            ShowWhat::OpenTables(schema) => self.opt_schema("OPEN TABLES", schema.as_ref()),
+            ShowWhat::Triggers(schema) => self.opt_schema("TRIGGERS", schema.as_ref()),
+            ShowWhat::Events(schema) => self.opt_schema("EVENTS", schema.as_ref()),
             ShowWhat::Columns {
                 extended,
                 full,

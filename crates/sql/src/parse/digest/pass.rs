@@ -1,103 +1,9 @@
-//! Normalising a statement for the plan cache in one pass of the lexer.
-//!
-//! Literals are taken out of the text and listed; what is left, token by token, is the key of the
-//! plan. A plan is made by parsing with [`super::Literals::Params`] and the same list, so that
-//! the n-th literal is the plan's n-th parameter. Both hang together because a parse depends on
-//! the kinds of tokens and never on the value of a literal: if one text parses under a list, every
-//! text of the same key parses to the same tree under its own list; and if a literal of the list
-//! stands where no parameter can, the parse fails for all of them, and none gets a plan.
-//!
-//! Invariants
-//! 1. Two texts of one key differ in nothing but comments and white space between tokens, and in
-//!    the values of the listed literals. The key is injective: every token is written with its kind
-//!    and with a length or a terminator.
-//! 2. A listed literal is never structural. Select lists go into the key as they are written, for
-//!    they name the result's columns; so do literals in GROUP BY, HAVING, ORDER BY and WINDOW, where
-//!    an integer is a column's number and expressions are compared with each other, those of types
-//!    and formats (`CAST`, `ROUND`, `DATE_FORMAT` ...), and aliases. Decimals carry their number of
-//!    digits, since the type of a result follows from it.
-//! 3. Statements other than queries and changes of rows have no digest, nor has a text with a
-//!    parameter, with adjacent strings, or with a token that is none.
-//!
-//! Default schema, character sets, time zone and catalog version belong to the key of a cache too;
-//! they are the caller's to add. The flags of sql_mode that change the reading are in it.
-//!
-//! Rejected: a digest of upper-cased words; it would merge `T` and `t`, which may be two tables.
+//! The pass over the tokens.
 
-use bumpalo::Bump;
-use xxhash_rust::xxh3::xxh3_128;
-
-use super::ast::Literal;
-use super::error::ParseError;
-use super::keyword::Keyword as Kw;
-use super::lexer::{LexMode, Lexer};
-use super::parser::Parser;
-use super::token::{Span, Token, TokenKind as K};
-use super::{ParseOptions, Parsed};
-
-/// What a literal is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LiteralKind {
-    /// A whole number up to 9223372036854775807.
-    Int,
-    /// The same behind LIMIT or OFFSET.
-    Limit,
-    /// A number with a period.
-    Decimal,
-    /// A number with an exponent.
-    Float,
-    /// A string in the connection's character set.
-    String,
-    /// A hexadecimal literal: a binary string.
-    Hex,
-}
-
-/// A literal that a parameter stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LiteralToken {
-    /// Where it stands.
-    pub span: Span,
-    /// What it is.
-    pub kind: LiteralKind,
-}
-
-impl LiteralToken {
-    /// Its value. `text` and `mode` are those it was found with.
-    ///
-    /// # Errors
-    /// 1064 when `text` is not the text it was found in.
-    pub fn value<'a>(
-        &self,
-        arena: &'a Bump,
-        text: &'a [u8],
-        mode: LexMode,
-    ) -> Result<Literal<'a>, ParseError> {
-        let options = ParseOptions {
-            mode,
-            ..ParseOptions::default()
-        };
-        Parser::new(arena, text, self.span.start as usize, &options).parse_literal()
-    }
-}
-
-/// What was found out about a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Normalized {
-    /// A hash of [`Digest::normalized`]. It is no protection against chosen collisions: compare
-    /// the bytes too before a plan is used.
-    pub key: u128,
-    /// As [`Parsed::end`].
-    pub end: usize,
-    /// As [`Parsed::rest`].
-    pub rest: Option<usize>,
-}
-
-/// The buffers of the pass, to be used again for the next text.
-#[derive(Debug, Default)]
-pub struct Digest {
-    normalized: Vec<u8>,
-    literals: Vec<LiteralToken>,
-}
+use super::super::keyword::Keyword as Kw;
+use super::super::lexer::{LexMode, Lexer};
+use super::super::token::{Token, TokenKind as K};
+use super::{Digest, LiteralKind, LiteralToken};
 
 /// Tags of the normalised form that are no kinds of tokens. Kinds are below 64.
 mod tag {
@@ -106,66 +12,6 @@ mod tag {
     pub const CALL: u8 = 66;
     pub const RAW: u8 = 67;
     pub const LITERAL: u8 = 68;
-}
-
-impl Digest {
-    /// Empty buffers.
-    #[must_use]
-    pub fn new() -> Digest {
-        Digest::default()
-    }
-
-    /// The normalised form of the last text.
-    #[must_use]
-    pub fn normalized(&self) -> &[u8] {
-        &self.normalized
-    }
-
-    /// The literals of the last text, in its order.
-    #[must_use]
-    pub fn literals(&self) -> &[LiteralToken] {
-        &self.literals
-    }
-
-    /// Normalises the statement of `text` that begins at `start`. None: parse it.
-    pub fn compute(&mut self, text: &[u8], start: usize, mode: LexMode) -> Option<Normalized> {
-        self.normalized.clear();
-        self.literals.clear();
-        self.normalized.push(
-            u8::from(mode.ansi_quotes)
-                | u8::from(mode.no_backslash_escapes) << 1
-                | u8::from(mode.pipes_as_concat) << 2
-                | u8::from(mode.high_not_precedence) << 3
-                | u8::from(mode.ignore_space) << 4,
-        );
-        let mut pass = Pass {
-            out: self,
-            text,
-            lexer: Lexer::new(text, start, mode),
-            depth: 0,
-            raw: None,
-            verbatim: None,
-            limit: false,
-            last: Token {
-                kind: K::End,
-                keyword: Kw::NONE,
-                start: 0,
-                end: 0,
-            },
-            end: start,
-        };
-        let semicolon = pass.run()?;
-        let (end, mut lexer) = (pass.end, pass.lexer);
-        let rest = match semicolon {
-            Some(after) => (lexer.next_token().kind != K::End).then_some(after),
-            None => None,
-        };
-        Some(Normalized {
-            key: xxh3_128(&self.normalized),
-            end,
-            rest,
-        })
-    }
 }
 
 /// Where literals stay in the text.
@@ -177,7 +23,7 @@ struct Verbatim {
     clause: bool,
 }
 
-struct Pass<'d, 't> {
+pub(super) struct Pass<'d, 't> {
     out: &'d mut Digest,
     text: &'t [u8],
     lexer: Lexer<'t>,
@@ -191,9 +37,29 @@ struct Pass<'d, 't> {
     end: usize,
 }
 
-impl Pass<'_, '_> {
-    /// Returns the offset behind the semicolon that ended the statement, if one did.
-    fn run(&mut self) -> Option<Option<usize>> {
+impl<'d, 't> Pass<'d, 't> {
+    /// The pass over the statement of `text` that begins at `start`.
+    pub(super) fn new(out: &'d mut Digest, text: &'t [u8], start: usize, mode: LexMode) -> Self {
+        Pass {
+            out,
+            text,
+            lexer: Lexer::new(text, start, mode),
+            depth: 0,
+            raw: None,
+            verbatim: None,
+            limit: false,
+            last: Token {
+                kind: K::End,
+                keyword: Kw::NONE,
+                start: 0,
+                end: 0,
+            },
+            end: start,
+        }
+    }
+
+    /// Returns the statement's end, and where the next one begins.
+    pub(super) fn run(&mut self) -> Option<(usize, Option<usize>)> {
         let first = self.lexer.next_token();
         let begins = matches!(
             first.keyword,
@@ -214,7 +80,8 @@ impl Pass<'_, '_> {
             match token.kind {
                 K::End | K::Semicolon => {
                     self.end_raw();
-                    return Some((token.kind == K::Semicolon).then_some(token.end as usize));
+                    let more = token.kind == K::Semicolon && self.lexer.next_token().kind != K::End;
+                    return Some((self.end, more.then_some(token.end as usize)));
                 }
                 K::Invalid | K::Param => return None,
                 _ if self.raw.is_some() => self.in_select_list(token)?,
@@ -493,23 +360,4 @@ fn structural_call(name: &[u8]) -> bool {
         b"JSON_CONTAINS_PATH",
     ];
     NAMES.iter().any(|known| known.eq_ignore_ascii_case(name))
-}
-
-/// Parses a text with the literals of its digest as parameters.
-///
-/// # Errors
-/// As [`super::parse_one`], and [`super::ParseErrorKind::NotParametric`].
-pub fn parse_parametric<'a>(
-    arena: &'a Bump,
-    text: &'a [u8],
-    start: usize,
-    mode: LexMode,
-    literals: &'a [LiteralToken],
-) -> Result<Parsed<'a>, ParseError> {
-    let options = ParseOptions {
-        mode,
-        literals: super::Literals::Params(literals),
-        ..ParseOptions::default()
-    };
-    super::parse_one(arena, text, start, &options)
 }
