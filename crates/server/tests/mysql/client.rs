@@ -1,6 +1,7 @@
 //! A client of the MySQL protocol for these tests: plain and blocking, over
 //! the codec's client half, with every packet at hand.
 
+use porpoise_types::{ColumnType, ValueRef};
 use porpoise_wire::mysql::Capabilities;
 use porpoise_wire::mysql::Status;
 use porpoise_wire::mysql::client::login::{
@@ -8,7 +9,7 @@ use porpoise_wire::mysql::client::login::{
 };
 use porpoise_wire::mysql::client::result::{Event, ResultReader, Row, ServerError, parse_error};
 use porpoise_wire::mysql::client::{self, result};
-use porpoise_wire::mysql::frame::{PacketReader, Step};
+use porpoise_wire::mysql::frame::{HEADER, MAX_PIECE, PacketReader, Step};
 use porpoise_wire::mysql::params::Param;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -285,20 +286,21 @@ impl Client {
     pub fn all(&mut self, text: &str) -> Vec<Answer> {
         let bytes = self.query_bytes(text);
         self.send(&bytes);
-        self.answers(false)
+        let pieces = (bytes.len() - HEADER) / (HEADER + MAX_PIECE) + 1;
+        self.answers_from(pieces as u8, false)
     }
 
     /// Runs one statement.
     pub fn query(&mut self, text: &str) -> Answer {
         let mut all = self.all(text);
-        assert_eq!(all.len(), 1, "{text}: {all:?}");
+        assert_eq!(all.len(), 1, "{text:.200}");
         all.remove(0)
     }
 
     /// Runs a statement that succeeds.
     pub fn good(&mut self, text: &str) -> Answer {
         let answer = self.query(text);
-        assert_eq!(answer.error, None, "{text}");
+        assert_eq!(answer.error, None, "{text:.200}");
         answer
     }
 
@@ -310,12 +312,18 @@ impl Client {
         self.answers(false).remove(0)
     }
 
-    /// Reads the results of one command.
+    /// Reads the results of one command of one packet.
     pub fn answers(&mut self, binary: bool) -> Vec<Answer> {
+        self.answers_from(1, binary)
+    }
+
+    /// Reads the results of one command, the first packet of which has this
+    /// sequence number.
+    pub fn answers_from(&mut self, sequence: u8, binary: bool) -> Vec<Answer> {
         let mut reader = ResultReader::new(self.caps, binary);
         let mut all = Vec::new();
         let mut now = Answer::default();
-        self.reader.expect(1);
+        self.reader.expect(sequence);
         while !reader.finished() {
             let packet = self.packet().expect("closed within an answer");
             match reader.next(&packet).expect("malformed") {
@@ -386,8 +394,13 @@ fn values(row: Row<'_, '_>) -> Vec<Option<Vec<u8>>> {
         Row::Binary(row) => row
             .map(|v| {
                 let mut text = Vec::new();
+                let ty = match v {
+                    ValueRef::DateTime(_) => ColumnType::datetime(6),
+                    ValueRef::Time(_) => ColumnType::time(6),
+                    _ => ColumnType::null(),
+                };
                 (!v.is_null()).then(|| {
-                    porpoise_types::write_text(v, &porpoise_types::ColumnType::null(), &mut text);
+                    porpoise_types::write_text(v, &ty, &mut text);
                     text
                 })
             })

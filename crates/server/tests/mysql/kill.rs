@@ -1,13 +1,17 @@
 //! Statements and sessions that end from outside: KILL, clients gone,
 //! shutdown, idleness.
 
-use crate::client::Client;
-use porpoise_testkit::Porpoise;
+use crate::client::{Client, How};
+use porpoise_testkit::{Porpoise, PorpoiseBuilder};
 use std::time::{Duration, Instant};
 
 /// A server with a row that its first client has locked.
 fn locked() -> (Porpoise, Client) {
-    let server = Porpoise::builder().start();
+    locked_in(Porpoise::builder())
+}
+
+fn locked_in(builder: PorpoiseBuilder) -> (Porpoise, Client) {
+    let server = builder.start();
     let mut holder = Client::root(server.mysql_addr);
     holder.good("CREATE DATABASE d");
     holder.good("CREATE TABLE d.t (a INT PRIMARY KEY, b INT)");
@@ -64,7 +68,10 @@ fn kill_ends_a_waiting_and_an_idle_session() {
 
 #[test]
 fn a_client_that_is_gone_leaves_no_locks() {
-    let (server, holder) = locked();
+    // A Unix socket shows at once that it was closed.
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("door.sock");
+    let (server, holder) = locked_in(Porpoise::builder().arg("--mysql-socket", &socket));
     let mut c = Client::root(server.mysql_addr);
     let bytes = c.query_bytes(WAITING);
     c.send(&bytes);
@@ -73,7 +80,7 @@ fn a_client_that_is_gone_leaves_no_locks() {
     // One that waits and is gone waits no longer.
     c.good("BEGIN");
     c.good(WAITING.replace("= 2", "= 3").as_str());
-    let mut gone = Client::root(server.mysql_addr);
+    let mut gone = Client::connect_unix(&socket, &How::default()).unwrap();
     let bytes = gone.query_bytes(WAITING);
     gone.send(&bytes);
     until_running(&mut c, gone.id);

@@ -9,20 +9,36 @@ use porpoise_wire::mysql::{client, frame};
 fn rows_and_statements_over_16_mib() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
+    // Around one piece: the row's packet, then the statement's, is exactly
+    // that long; then more than two.
+    let statement = "SELECT '' AS a".len() + 1 + 2;
+    for size in [
+        frame::MAX_PIECE - 4,
+        frame::MAX_PIECE - statement,
+        frame::MAX_PIECE,
+        40 << 20,
+    ] {
+        let answer = c.query(&format!("SELECT '{}' AS a", "x".repeat(size)));
+        assert_eq!(answer.code(), 0, "{size}");
+        let value = answer.rows[0][0].as_ref().unwrap();
+        assert!(value.len() == size && value.iter().all(|b| *b == b'x'));
+    }
+}
+
+#[test]
+fn large_rows_are_stored_and_read() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
     c.good("CREATE DATABASE d");
     c.good("CREATE TABLE d.t (id INT PRIMARY KEY, body LONGBLOB)");
-    // A statement whose packet is exactly one piece, and larger ones.
-    let head = "INSERT INTO d.t VALUES (0, '')".len() + 1 + 2;
-    for (id, size) in [frame::MAX_PIECE - head, frame::MAX_PIECE, 40 << 20]
-        .into_iter()
-        .enumerate()
-    {
-        let body = "x".repeat(size);
-        let text = format!("INSERT INTO d.t VALUES ({id}, '{body}')");
-        assert_eq!(c.good(&text).affected, 1);
-        let got = c.good(&format!("SELECT body FROM d.t WHERE id = {id}"));
-        let value = got.rows[0][0].as_ref().unwrap();
-        assert!(value.len() == size && value.iter().all(|b| *b == b'x'));
+    let body = "x".repeat(12 << 20);
+    let insert = format!("INSERT INTO d.t VALUES (1, '{body}'), (2, '{body}')");
+    assert_eq!(c.query(&insert).affected, 2);
+    let answer = c.query("SELECT body, body FROM d.t");
+    assert_eq!(answer.code(), 0);
+    for row in answer.rows {
+        let whole = |v: &Option<Vec<u8>>| v.as_deref() == Some(body.as_bytes());
+        assert!(row.iter().all(whole));
     }
 }
 
@@ -37,8 +53,8 @@ fn too_large_a_packet_is_an_error_and_the_connection_lives() {
         let text = "x".repeat(size);
         client::query(&mut out, c.caps, text.as_bytes(), &[]);
         c.send(&out);
-        let pieces = (size / frame::MAX_PIECE + 1) as u8;
-        c.expect(pieces);
+        let pieces = (out.len() - frame::HEADER) / (frame::HEADER + frame::MAX_PIECE) + 1;
+        c.expect(pieces as u8);
         let packet = c.packet().unwrap();
         let error = client::result::parse_error(&packet).unwrap();
         assert_eq!((error.code, &error.sqlstate), (1153, b"08S01"));
