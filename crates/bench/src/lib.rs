@@ -6,12 +6,21 @@
 //! - [`url`], [`proto`], [`connect`], [`conn`]: targets, and thin clients of
 //!   equal cost for every protocol.
 //! - [`value`]: values whose reading back can be judged.
-//! - [`stats`]: intervals and ratios.
+//! - [`machine`], [`peers`]: the machine as it was; servers started and stopped.
+//! - [`load`]: closed-loop load by both shapes of client.
+//! - [`procfs`], [`stats`]: what a run cost; intervals and ratios.
+//!
+//! Unsafe code is in [`sys`] alone.
 
 pub mod conn;
 pub mod connect;
 pub mod error;
+pub mod load;
+pub mod machine;
+pub mod peers;
+pub mod procfs;
 pub mod proto;
 pub mod stats;
+pub mod sys;
 pub mod url;
 pub mod value;
