@@ -15,11 +15,16 @@
 pub mod conn;
 pub mod connect;
 pub mod error;
+pub mod experiments;
+pub mod futex;
 pub mod load;
 pub mod machine;
+pub mod matrix;
 pub mod peers;
 pub mod procfs;
+pub mod progress;
 pub mod proto;
+pub mod report;
 pub mod stats;
 pub mod sys;
 pub mod url;
