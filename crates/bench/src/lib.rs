@@ -12,6 +12,7 @@
 //!
 //! Unsafe code is in [`sys`] alone.
 
+pub mod cli;
 pub mod conn;
 pub mod connect;
 pub mod error;
@@ -20,6 +21,7 @@ pub mod futex;
 pub mod load;
 pub mod machine;
 pub mod matrix;
+pub mod output;
 pub mod peers;
 pub mod procfs;
 pub mod progress;

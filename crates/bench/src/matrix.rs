@@ -7,7 +7,7 @@
 //! round; the others go on.
 
 use crate::connect::Endpoint;
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::load::{self, Plan, Shape, Workload};
 use crate::progress::Progress;
 use crate::report::{Cell, Run};
@@ -93,6 +93,9 @@ pub fn run(
                 let Some(entry) = group.entries.get(place) else {
                     continue;
                 };
+                if crate::sys::is_interrupted() {
+                    return Err(Error::failed("interrupted"));
+                }
                 let (run, is_wrong) = one(group, entry, effort, cores);
                 progress.ran(group, entry.system, round, effort.rounds, &run);
                 let failure = run.failure.clone();
@@ -101,7 +104,7 @@ pub fn run(
                 }
                 if is_wrong {
                     let reason = failure.unwrap_or_default();
-                    return Err(crate::error::Error::wrong(format!(
+                    return Err(Error::wrong(format!(
                         "{} {}: {reason}",
                         entry.system, group.operation
                     )));

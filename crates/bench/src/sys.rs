@@ -4,6 +4,7 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What a socket is waited for.
@@ -211,6 +212,32 @@ pub fn allow_many_files() {
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
     }
+}
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_interrupt(_: libc::c_int) {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// From now on Ctrl-C and SIGTERM are only noted, once each: a second one ends
+/// the process as usual.
+pub fn catch_interrupts() {
+    // SAFETY: the handler stores one atomic flag, which is safe in a handler; the struct is
+    // zeroed, which is a valid value, and lives across the calls.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_interrupt as *const () as usize;
+        action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+        for number in [libc::SIGINT, libc::SIGTERM] {
+            libc::sigaction(number, &raw const action, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Whether one of them came.
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]

@@ -301,7 +301,10 @@ fn sleep_while(stage: &Stage, time: Duration, phase: u8) {
     let end = Instant::now() + time;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() || stage.phase() != phase || stage.running.load(Ordering::Acquire) == 0 {
+        let is_over = stage.phase() != phase
+            || stage.running.load(Ordering::Acquire) == 0
+            || crate::sys::is_interrupted();
+        if left.is_zero() || is_over {
             return;
         }
         std::thread::sleep(left.min(STEP));
