@@ -27,7 +27,6 @@ fn launch(settings: &Settings, name: &'static str, extra: &[&str]) -> Result<Ser
         .args(["--http-listen", "127.0.0.1:0"])
         .args(["--mysql-listen", "127.0.0.1:0"])
         .args(["--memcached-listen", "127.0.0.1:0"])
-        .args(["--max-connections", "20000"])
         .args(extra);
     if let Some(library) = &settings.preload {
         command.env("LD_PRELOAD", library);
