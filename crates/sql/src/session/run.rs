@@ -248,7 +248,7 @@ impl SqlSession {
             None if tables.is_empty() => self.scratch_txn()?,
             None => self.begin_txn()?,
         };
-        if !open.txn.pinned() && (plan.reads_unlocked() || plan.scans_ranges()) {
+        if !open.txn.pinned() && (planned.unlocked || planned.scans) {
             self.await_own_commits()?;
         }
         let mark = open.txn.mark();
