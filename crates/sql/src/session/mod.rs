@@ -30,6 +30,7 @@ pub(crate) mod run;
 pub mod server;
 mod set;
 mod system;
+mod timer;
 mod transaction;
 
 use crate::error::{Result, SqlError};
@@ -265,11 +266,22 @@ impl SqlSession {
         let now = self.begin_statement("Query", None);
         let text = self.decode(text);
         self.process.begin("Query", Some(&shown(&text)), now);
+        if let Err(error) = self.check_alive() {
+            return self.end_statement(Err(error));
+        }
         let mut arena = std::mem::take(&mut self.arena);
         let result = self.query_in(&arena, &text, multi, sink);
         arena.reset();
         self.arena = arena;
         self.end_statement(result)
+    }
+
+    /// Fails when the session was killed between two statements.
+    fn check_alive(&self) -> Result<()> {
+        match self.env.cancel.reason() {
+            None => Ok(()),
+            Some(reason) => Err(crate::error::cancelled(reason)),
+        }
     }
 
     /// The text in UTF-8.
@@ -368,6 +380,7 @@ impl SqlSession {
     /// None of its own; see [`SqlServer::connect`].
     pub fn reset(&mut self) -> Result<()> {
         self.roll_back();
+        self.table_locks = None;
         self.statements.clear();
         self.named.clear();
         self.next = NextTxn::default();

@@ -44,6 +44,8 @@ pub(super) struct Conditions {
     database: Option<String>,
     collation: Collation,
     select_limit: Option<u64>,
+    safe_updates: bool,
+    div_precision: u8,
 }
 
 impl Conditions {
@@ -55,6 +57,8 @@ impl Conditions {
             database: session.env.database.clone(),
             collation: session.settings.collation,
             select_limit: session.settings.select_limit,
+            safe_updates: session.settings.safe_updates,
+            div_precision: session.settings.div_precision,
         }
     }
 
@@ -64,6 +68,8 @@ impl Conditions {
             && self.mode == session.settings.mode
             && self.collation == session.settings.collation
             && self.select_limit == session.settings.select_limit
+            && self.safe_updates == session.settings.safe_updates
+            && self.div_precision == session.settings.div_precision
             && self.database == session.env.database
     }
 }

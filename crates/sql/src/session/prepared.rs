@@ -183,7 +183,9 @@ impl SqlSession {
                 self.process.begin("Execute", Some(&text), now);
                 let values: Vec<ValueRef<'_>> = params.iter().map(|p| p.value).collect();
                 let types: Vec<ColumnType> = params.iter().map(|p| p.ty.clone()).collect();
-                let result = self.run_prepared(&mut prepared, &values, &types, sink);
+                let alive = self.check_alive();
+                let result =
+                    alive.and_then(|()| self.run_prepared(&mut prepared, &values, &types, sink));
                 self.statements.insert(id, prepared);
                 result
             }

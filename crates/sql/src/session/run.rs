@@ -11,6 +11,7 @@
 //! 3. Outside a transaction each statement is one, committed at its end.
 
 use super::server::Counters;
+use super::timer::Armed;
 use super::transaction::OpenTxn;
 use super::{CLIENT_FOUND_ROWS, Outcome, SqlSession, results};
 use crate::bind::BindEnv;
@@ -324,6 +325,7 @@ impl SqlSession {
         if matches!(&planned.plan, Plan::Select(p) if p.locks()) {
             sink.whole();
         }
+        let _deadline = self.arm_deadline(&planned.plan)?;
         let random = self.env.random.get();
         for _ in 0..=RESTARTS {
             match self.attempt(&planned.plan, params, open, mark, newer, sink) {
@@ -346,6 +348,18 @@ impl SqlSession {
             }
         }
         Err(SqlError::from(porpoise_rows::Error::SnapshotConflict))
+    }
+
+    /// `max_execution_time`, which is for SELECT only.
+    fn arm_deadline(&self, plan: &Plan) -> Result<Option<Armed>> {
+        let (Some(limit), Plan::Select(_)) = (self.settings.max_execution, plan) else {
+            return Ok(None);
+        };
+        let deadline = Instant::now() + limit;
+        let armed = self.server.timer.arm(deadline, self.env.cancel.clone());
+        let text = "Can't create a new thread for max_execution_time";
+        let armed = armed.ok_or_else(|| SqlError::new(1135, "HY000", text))?;
+        Ok(Some(armed))
     }
 
     fn attempt(

@@ -70,6 +70,7 @@ pub struct SqlServer {
     pub(crate) processes: Processes,
     pub(crate) counters: Counters,
     pub(crate) started: Instant,
+    pub(super) timer: super::timer::Timer,
     providers: RwLock<Vec<(String, String, RowsProvider)>>,
     status: RwLock<Vec<StatusProvider>>,
 }
@@ -89,6 +90,7 @@ impl SqlServer {
             db,
             globals: RwLock::new(globals),
             processes: Processes::default(),
+            timer: super::timer::Timer::default(),
             counters: Counters::default(),
             providers: RwLock::new(Vec::new()),
             status: RwLock::new(Vec::new()),

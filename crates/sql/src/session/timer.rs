@@ -1,0 +1,106 @@
+//! `max_execution_time`: ends statements that take too long.
+//!
+//! One thread waits for the earliest deadline. It is started with the first
+//! statement that has one, and ends when none is left: sessions that do not
+//! use the variable pay nothing.
+//!
+//! Invariant: a statement is never ended after its [`Armed`] was dropped;
+//! firing and disarming hold the same lock.
+
+use parking_lot::{Condvar, Mutex};
+use porpoise_base::cancel::{Cancel, Reason};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+#[derive(Default)]
+struct State {
+    /// By deadline and a number that makes it unique.
+    pending: BTreeMap<(Instant, u64), Cancel>,
+    next: u64,
+    running: bool,
+}
+
+#[derive(Default)]
+struct Inner {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// The deadlines of all sessions.
+#[derive(Default)]
+pub struct Timer(Arc<Inner>);
+
+/// A statement's deadline; dropped, it is disarmed.
+pub struct Armed {
+    inner: Arc<Inner>,
+    key: (Instant, u64),
+}
+
+impl Timer {
+    /// Ends what `cancel` belongs to at `deadline`. `None` when no thread can
+    /// be started.
+    pub fn arm(&self, deadline: Instant, cancel: Cancel) -> Option<Armed> {
+        let mut state = self.0.state.lock();
+        let key = (deadline, state.next);
+        state.next += 1;
+        if !state.running {
+            let inner = self.0.clone();
+            let thread = std::thread::Builder::new().name("sql-timer".to_owned());
+            thread.spawn(move || inner.run()).ok()?;
+            state.running = true;
+        }
+        state.pending.insert(key, cancel);
+        self.0.changed.notify_one();
+        Some(Armed {
+            inner: self.0.clone(),
+            key,
+        })
+    }
+}
+
+impl Inner {
+    fn run(&self) {
+        let mut state = self.state.lock();
+        while let Some((&(deadline, _), _)) = state.pending.first_key_value() {
+            if Instant::now() >= deadline {
+                if let Some((_, cancel)) = state.pending.pop_first() {
+                    cancel.cancel(Reason::Timeout);
+                }
+            } else {
+                self.changed.wait_until(&mut state, deadline);
+            }
+        }
+        state.running = false;
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        self.inner.state.lock().pending.remove(&self.key);
+        self.inner.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_deadline_ends_its_own_statement_only() {
+        let timer = Timer::default();
+        let (soon, late, gone) = (Cancel::new(), Cancel::new(), Cancel::new());
+        let now = Instant::now();
+        let short = Duration::from_millis(20);
+        let _late = timer.arm(now + Duration::from_secs(60), late.clone());
+        let _soon = timer.arm(now + short, soon.clone());
+        drop(timer.arm(now + short, gone.clone()));
+        while soon.reason().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(soon.reason(), Some(Reason::Timeout));
+        std::thread::sleep(short);
+        assert_eq!((late.reason(), gone.reason()), (None, None));
+    }
+}

@@ -1,0 +1,168 @@
+//! Ending statements and sessions from outside.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use porpoise_base::cancel::Cancel;
+use porpoise_base::clock;
+use porpoise_kv::Durability;
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+use porpoise_rows::{Db, DbOptions};
+use porpoise_sql::error::SqlError;
+use porpoise_sql::exec::ResultSink;
+use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::session::server::{SqlConfig, SqlServer};
+use porpoise_sql::session::{ClientInfo, SqlSession};
+use porpoise_types::ValueRef;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+struct Nothing;
+
+impl ResultSink for Nothing {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        Ok(())
+    }
+}
+
+fn server() -> Arc<SqlServer> {
+    let engine = KvMem::open(KvMemOptions {
+        durability: Durability::Memory,
+        ..KvMemOptions::default()
+    });
+    let db = Db::open(engine.unwrap(), clock::system(), DbOptions::default()).unwrap();
+    SqlServer::new(db, SqlConfig::default()).unwrap()
+}
+
+fn session(server: &Arc<SqlServer>, id: u64) -> SqlSession {
+    let info = ClientInfo {
+        connection_id: id,
+        user: "root".to_owned(),
+        host: "localhost".to_owned(),
+        account: "root@localhost".to_owned(),
+        capabilities: 0,
+        collation: 255,
+        database: None,
+    };
+    server.connect(info, Cancel::new()).unwrap()
+}
+
+fn run(session: &mut SqlSession, text: &str) -> Result<u64, SqlError> {
+    let outcome = session.query(text.as_bytes(), false, &mut Nothing)?;
+    Ok(outcome.affected_rows)
+}
+
+/// Waits until the session runs something.
+fn until_busy(server: &SqlServer, id: u64) {
+    let busy = || {
+        let list = server.sessions();
+        let mut found = list.iter().filter(|p| p.id == id);
+        found.any(|p| p.state(Instant::now()).0 == "Query")
+    };
+    while !busy() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(50));
+}
+
+#[test]
+fn kill_query_ends_a_lock_wait_and_the_session_lives_on() {
+    let server = server();
+    let (mut a, mut b) = (session(&server, 1), session(&server, 2));
+    for text in [
+        "CREATE DATABASE d",
+        "USE d",
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT)",
+    ] {
+        run(&mut a, text).unwrap();
+    }
+    run(&mut a, "INSERT INTO t VALUES (1, 1)").unwrap();
+    run(&mut a, "BEGIN").unwrap();
+    run(&mut a, "UPDATE t SET a = 2").unwrap();
+    run(&mut b, "USE d").unwrap();
+    run(&mut b, "BEGIN").unwrap();
+    run(&mut b, "INSERT INTO t VALUES (2, 2)").unwrap();
+    let waiter = std::thread::spawn(move || {
+        let result = run(&mut b, "UPDATE t SET a = 3 WHERE id = 1");
+        (b, result)
+    });
+    until_busy(&server, 2);
+    run(&mut a, "KILL QUERY 2").unwrap();
+    let (mut b, result) = waiter.join().unwrap();
+    assert_eq!(result.unwrap_err().code, 1317);
+    // The statement is gone, the transaction is not.
+    run(&mut b, "COMMIT").unwrap();
+    run(&mut a, "COMMIT").unwrap();
+    assert_eq!(run(&mut a, "DELETE FROM t").unwrap(), 2);
+}
+
+#[test]
+fn kill_ends_the_session() {
+    let server = server();
+    let (mut a, mut b) = (session(&server, 1), session(&server, 2));
+    run(&mut a, "KILL 2").unwrap();
+    let error = run(&mut b, "SELECT 1").unwrap_err();
+    assert!(error.fatal, "{error}");
+    drop(b);
+    assert_eq!(run(&mut a, "KILL 2").unwrap_err().code, 1094);
+}
+
+#[test]
+fn sleep_is_ended_by_kill_query() {
+    let server = server();
+    let (mut a, mut b) = (session(&server, 1), session(&server, 2));
+    let start = Instant::now();
+    let sleeper = std::thread::spawn(move || run(&mut b, "SELECT SLEEP(60)"));
+    until_busy(&server, 2);
+    run(&mut a, "KILL QUERY 2").unwrap();
+    // MySQL returns 1 from an interrupted SLEEP, or 1317 from the statement.
+    let _ = sleeper.join().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn max_execution_time_ends_a_select() {
+    let server = server();
+    let mut a = session(&server, 1);
+    for text in [
+        "CREATE DATABASE d",
+        "USE d",
+        "CREATE TABLE t (id INT PRIMARY KEY)",
+    ] {
+        run(&mut a, text).unwrap();
+    }
+    let values: Vec<String> = (0..2000).map(|n| format!("({n})")).collect();
+    run(
+        &mut a,
+        &format!("INSERT INTO t VALUES {}", values.join(",")),
+    )
+    .unwrap();
+    run(&mut a, "SET max_execution_time = 100").unwrap();
+    let slow = "SELECT COUNT(*) FROM t x JOIN t y JOIN t z WHERE x.id + y.id + z.id < 0";
+    let error = run(&mut a, slow).unwrap_err();
+    assert_eq!(error.code, 3024, "{error}");
+    run(&mut a, "SELECT COUNT(*) FROM t").unwrap();
+}
+
+#[test]
+fn a_password_is_not_in_the_process_list() {
+    let server = server();
+    let (mut a, mut b) = (session(&server, 1), session(&server, 2));
+    run(&mut b, "CREATE USER u IDENTIFIED BY 'topsecret'").unwrap();
+    let sleeper =
+        std::thread::spawn(move || run(&mut b, "SELECT SLEEP(60), 'identified by topsecret'"));
+    until_busy(&server, 2);
+    let list = server.sessions();
+    let info = list
+        .iter()
+        .find(|p| p.id == 2)
+        .unwrap()
+        .state(Instant::now())
+        .2;
+    assert!(!info.unwrap().contains("topsecret"));
+    run(&mut a, "KILL 2").unwrap();
+    let _ = sleeper.join().unwrap();
+}
