@@ -19,3 +19,4 @@ mod mapped;
 mod multi_get;
 mod own_writes;
 mod transcripts;
+mod with_sql;

@@ -1,0 +1,142 @@
+//! Watches of tables, and updates that always or never give a new version.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::model::Model;
+use porpoise_kv::{LockMode, Read};
+use porpoise_rows::catalog::{IndexKind, Table, TableOptions};
+use porpoise_rows::ddl::{ColumnSpec, DdlCx, IndexSpec, TableSpec};
+use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode, RowBuf, RowChange, UpdateMode};
+use porpoise_types::{Collation, ColumnType, Kind, Value};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn column(name: &str) -> ColumnSpec {
+    ColumnSpec {
+        name: name.to_owned(),
+        ty: ColumnType::int(Kind::Int),
+        nullable: None,
+        default: None,
+        on_update_now: false,
+        auto_increment: false,
+        comment: String::new(),
+        explicit_collation: false,
+    }
+}
+
+/// Tables `a` and `b` of (id, v).
+fn open() -> (Arc<Db>, Arc<Table>, Arc<Table>) {
+    let clock = porpoise_base::clock::system();
+    let db = Db::open(Arc::new(Model::new()), clock, DbOptions::default()).unwrap();
+    let (mdl, cancel) = (db.mdl().session(), Cancel::new());
+    let cx = DdlCx {
+        mdl: &mdl,
+        deadline: Instant::now() + Duration::from_secs(5),
+        cancel: &cancel,
+        foreign_key_checks: true,
+        now: 0,
+    };
+    let collation = Collation::UTF8MB4_GENERAL_CI;
+    db.create_database(&cx, "test", collation, false).unwrap();
+    for name in ["a", "b"] {
+        let primary = IndexSpec {
+            name: None,
+            kind: IndexKind::Primary,
+            parts: vec![("id".to_owned(), None, false)],
+            using_hash: false,
+            comment: String::new(),
+            invisible: false,
+        };
+        let spec = TableSpec {
+            database: "test".to_owned(),
+            name: name.to_owned(),
+            if_not_exists: false,
+            columns: vec![column("id"), column("v")],
+            indexes: vec![primary],
+            foreign_keys: vec![],
+            options: TableOptions {
+                engine: "InnoDB".to_owned(),
+                collation,
+                comment: String::new(),
+                memory: false,
+                other: vec![],
+                created: 0,
+            },
+            auto_increment: None,
+        };
+        db.create_table(&cx, &spec).unwrap();
+    }
+    let table = |name| db.catalog().table("test", name).unwrap().clone();
+    let (a, b) = (table("a"), table("b"));
+    (db, a, b)
+}
+
+fn insert(db: &Arc<Db>, table: &Arc<Table>, id: i64, commit: bool) {
+    let mut txn = db.begin(BeginOptions::default()).unwrap();
+    let row = vec![Value::Int(id), Value::Int(0)];
+    txn.insert(table, vec![row], InsertMode::Plain).unwrap();
+    if commit {
+        txn.commit().unwrap();
+    }
+}
+
+/// Sets `v` of row 1 and returns the row's version.
+fn update(db: &Arc<Db>, table: &Arc<Table>, v: i64, mode: UpdateMode) -> u64 {
+    let mut txn = db.begin(BeginOptions::default()).unwrap();
+    let key = table.primary_key(&[Value::Int(1)]);
+    let mut old = RowBuf::default();
+    let wait = txn.wait();
+    txn.lock_rows(table, &[&key], LockMode::Update, wait, &mut |_, found| {
+        old = RowBuf::from(found.row.unwrap().bytes().to_vec());
+    })
+    .unwrap();
+    let change = RowChange {
+        key: key.clone(),
+        old,
+        new: vec![Value::Int(1), Value::Int(v)],
+    };
+    txn.update(table, vec![change], mode).unwrap();
+    txn.commit().unwrap();
+    let mut txn = db.begin(BeginOptions::default()).unwrap();
+    let mut version = 0;
+    txn.get_rows(table, &[&key], Read::CURRENT, &mut |_, row| {
+        version = row.unwrap().version();
+    })
+    .unwrap();
+    version
+}
+
+#[test]
+fn commits_to_watched_tables_are_counted_and_rollbacks_are_not() {
+    let (db, a, b) = open();
+    let watch = db.watch(&[a.id]);
+    insert(&db, &b, 1, true);
+    insert(&db, &a, 1, false);
+    assert_eq!(watch.changes(), 0);
+    insert(&db, &a, 1, true);
+    assert_eq!(watch.changes(), 1);
+    let mut both = db.begin(BeginOptions::default()).unwrap();
+    for table in [&b, &a, &b] {
+        let id = if Arc::ptr_eq(table, &a) { 2 } else { 3 };
+        let row = vec![Value::Int(id), Value::Int(0)];
+        both.insert(table, vec![row], InsertMode::Ignore).unwrap();
+    }
+    both.commit().unwrap();
+    assert_eq!(watch.changes(), 2);
+    update(&db, &a, 9, UpdateMode::Plain);
+    assert_eq!(watch.changes(), 3);
+    update(&db, &a, 9, UpdateMode::Plain);
+    assert_eq!(watch.changes(), 3, "an update that changes nothing");
+}
+
+#[test]
+fn an_update_gives_a_new_version_where_something_changed_or_always_or_never() {
+    let (db, a, _) = open();
+    insert(&db, &a, 1, true);
+    let first = update(&db, &a, 5, UpdateMode::Plain);
+    assert_eq!(update(&db, &a, 5, UpdateMode::Plain), first);
+    let second = update(&db, &a, 5, UpdateMode::Rewrite);
+    assert_ne!(second, first);
+    assert_eq!(update(&db, &a, 6, UpdateMode::KeepVersion), second);
+    assert_ne!(update(&db, &a, 7, UpdateMode::Plain), second);
+}

@@ -1,0 +1,87 @@
+//! The same rows through SQL and memcached; the configuration through SQL.
+
+use porpoise_testkit::Porpoise;
+
+fn sql(server: &Porpoise, statements: &str) -> String {
+    let done = server.sql(statements);
+    assert!(done.is_ok, "{statements}: {}", done.stderr);
+    done.stdout
+}
+
+#[test]
+fn a_mapping_made_with_sql_serves_the_same_rows_through_both_doors() {
+    let server = Porpoise::builder().arg("--durability", "sync").start();
+    sql(
+        &server,
+        "CREATE DATABASE test;
+         CREATE TABLE test.users (uid integer auto_increment primary key, name varchar(8),
+                                  view_cnt bigint unsigned default 0);
+         INSERT INTO test.users (name) VALUES ('ann'), ('bob');
+         INSERT INTO ndbmemcache.containers SET name = 'users', db_schema = 'test',
+             db_table = 'users', key_columns = 'uid', value_columns = 'name',
+             increment_column = 'view_cnt';
+         INSERT INTO ndbmemcache.key_prefixes VALUES (0, 'u:', 0, 'ndb-only', 'users'),
+             (0, 'bad:', 0, 'ndb-only', 'nothing');",
+    );
+    assert_eq!(
+        server.memcached("get u:1 u:3 u:2\r\n"),
+        "VALUE u:1 0 3\r\nann\r\nVALUE u:2 0 3\r\nbob\r\nEND\r\n"
+    );
+    assert_eq!(
+        sql(
+            &server,
+            "SELECT key_prefix, state, reason FROM ndbmemcache.status
+             WHERE server_role_id = 0 AND key_prefix <> '' ORDER BY key_prefix"
+        ),
+        "bad:\tdisabled\tcontainer 'nothing' is not in containers\nu:\tactive\t\n"
+    );
+    // A set is seen by the next SELECT, an UPDATE by the next get and as a
+    // new version.
+    assert_eq!(server.memcached("set u:7 0 0 3\r\neve\r\n"), "STORED\r\n");
+    assert_eq!(
+        sql(&server, "SELECT name FROM test.users WHERE uid = 7"),
+        "eve\n"
+    );
+    let before = server.memcached("gets u:7\r\n");
+    sql(&server, "UPDATE test.users SET name = 'eva' WHERE uid = 7");
+    let after = server.memcached("gets u:7\r\n");
+    assert!(after.contains("\r\neva\r\n"), "{after}");
+    assert_ne!(before.lines().next(), after.lines().next());
+    let refused = server.memcached("set u:7 0 0 9\r\nnine char\r\nget u:7\r\n");
+    assert_eq!(
+        refused,
+        "SERVER_ERROR Data too long for column 'name' at row 1\r\n\
+         VALUE u:7 0 3\r\neva\r\nEND\r\n"
+    );
+    // The counter is table-wide: an explicit key pushed it.
+    sql(&server, "INSERT INTO test.users (name) VALUES ('kim')");
+    assert_eq!(
+        server.memcached("get u:8\r\n"),
+        "VALUE u:8 0 3\r\nkim\r\nEND\r\n"
+    );
+    sql(
+        &server,
+        "DELETE FROM ndbmemcache.key_prefixes WHERE key_prefix = 'u:'",
+    );
+    assert_eq!(server.memcached("get u:8\r\n"), "END\r\n");
+}
+
+#[test]
+fn the_default_table_can_be_selected_from() {
+    let server = Porpoise::builder().start();
+    server.memcached("set greeting 5 0 5\r\nhello\r\n");
+    let rows = "SELECT mkey, value, flags, expire_time FROM ndbmemcache.kv";
+    assert_eq!(sql(&server, rows), "greeting\thello\t5\t0\n");
+    sql(
+        &server,
+        "UPDATE ndbmemcache.kv SET value = 'bye' WHERE mkey = 'greeting'",
+    );
+    assert_eq!(
+        server.memcached("get greeting\r\n"),
+        "VALUE greeting 5 3\r\nbye\r\nEND\r\n"
+    );
+    assert_eq!(
+        sql(&server, "SELECT metadata_version FROM ndbmemcache.meta"),
+        "1.2\n"
+    );
+}
