@@ -25,8 +25,8 @@ pub fn open(config: &Config) -> Result<Arc<dyn Engine>, StartError> {
 fn open_embedded(config: &Config) -> Result<Arc<dyn Engine>, StartError> {
     let disk = match &config.test_fault {
         Some(spec) => {
-            let faults = Faults::parse(spec)
-                .map_err(|e| StartError::usage(format!("--test-fault: {e}")))?;
+            let faults =
+                Faults::parse(spec).map_err(|e| StartError::usage(format!("--test-fault: {e}")))?;
             tracing::warn!("this disk has faults, for tests: {spec}");
             Arc::new(FaultyDisk::new(faults)) as Arc<dyn Disk>
         }

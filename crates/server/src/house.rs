@@ -53,7 +53,8 @@ impl House {
             variables: variables(config),
             root_password: root_password.map(str::to_owned),
         };
-        let sql = SqlServer::new(db.clone(), setup).map_err(|e| failed("SQL does not start", &e))?;
+        let sql =
+            SqlServer::new(db.clone(), setup).map_err(|e| failed("SQL does not start", &e))?;
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;

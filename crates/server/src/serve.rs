@@ -143,7 +143,11 @@ impl Pages for Look {
     }
 
     fn metrics(&self) -> String {
-        page::render(&self.net, &self.house.engine.stats(), &self.house.sql.stats())
+        page::render(
+            &self.net,
+            &self.house.engine.stats(),
+            &self.house.sql.stats(),
+        )
     }
 }
 

@@ -124,13 +124,7 @@ impl<'o> Answer<'o> {
 
     /// Ends the reply with an error.
     pub(super) fn raw_error(&mut self, code: u16, sqlstate: [u8; 5], message: &str) {
-        reply::write_error(
-            self.out.buf(),
-            &mut self.sequence,
-            code,
-            sqlstate,
-            message,
-        );
+        reply::write_error(self.out.buf(), &mut self.sequence, code, sqlstate, message);
     }
 }
 

@@ -36,7 +36,8 @@ impl Open {
             Command::StmtReset(id) => self.reset_statement(id, answer),
             Command::StmtFetch { id, rows } => self.fetch(id, rows, answer),
             Command::StmtSendLongData { id, param, data } => {
-                self.statements.add_long_data(id, param, data, self.max_packet);
+                self.statements
+                    .add_long_data(id, param, data, self.max_packet);
                 Then::Continue
             }
             Command::Ping => self.ok(answer),
@@ -116,12 +117,7 @@ impl Open {
             changes: &[SessionChange::Schema(name.as_bytes())],
             ..reply::Ok::default()
         };
-        reply::write_ok(
-            answer.out.buf(),
-            &mut answer.sequence,
-            answer.caps,
-            &ok,
-        );
+        reply::write_ok(answer.out.buf(), &mut answer.sequence, answer.caps, &ok);
         Then::Continue
     }
 

@@ -12,10 +12,10 @@
 //!    dropped, so that the client, which is still sending, can read it.
 //! 3. A failed change of user ends the connection, as on MySQL.
 
+use super::Shared;
 use super::answer::{Answer, status_of};
 use super::login::{Authentication, Request, Verdict, host_of};
 use super::statements::Statements;
-use super::Shared;
 use crate::net::{End, Input, Next, Output, Peer, Session};
 use porpoise_base::cancel::Reason;
 use porpoise_sql::{ClientInfo, SqlError, SqlSession, VERSION};
@@ -357,11 +357,9 @@ impl Session for MysqlSession {
     fn on_end(&mut self, end: End, out: &mut Output) {
         let (code, state, text) = match end {
             End::Eof => return,
-            End::LoginTimeout | End::RequestTimeout => (
-                1159,
-                *b"08S01",
-                "Got timeout reading communication packets",
-            ),
+            End::LoginTimeout | End::RequestTimeout => {
+                (1159, *b"08S01", "Got timeout reading communication packets")
+            }
             End::IdleTimeout => (
                 4031,
                 *b"HY000",
