@@ -17,7 +17,7 @@
 use crate::log::Log;
 use crate::log::format::{Record as LogRecord, put_write, stamp};
 use crate::reclaim::Item;
-use crate::record::Record;
+use crate::record::{NewVersion, Record};
 use crate::shared::{Sequencer, Shared};
 use crate::space::Space;
 use crate::txn::MemTxn;
@@ -40,7 +40,9 @@ const CHUNK: usize = 1 << 20;
 struct Install<'s> {
     space: &'s Space,
     record: Arc<Record>,
-    value: Option<Box<[u8]>>,
+    deletion: bool,
+    /// Until it is installed.
+    version: Option<NewVersion>,
 }
 
 impl MemTxn {
@@ -56,13 +58,18 @@ impl MemTxn {
         if writes.iter().any(|w| w.value.is_some()) && !shared.room_for(grows) {
             return Err(Error::Full(Full::Memory));
         }
-        let installs = self.resolve(&shared, writes)?;
-        if installs.is_empty() {
-            return Ok(self.only_read());
+        let mut installs = Vec::with_capacity(writes.len());
+        let sequenced = self.resolve_and_sequence(&shared, writes, &mut installs);
+        if sequenced.is_err() {
+            // Keys that were made for nothing; those locked go with their locks.
+            let guard = crossbeam_epoch::pin();
+            for install in &installs {
+                shared.tidy(install.space.id, &install.record, &guard);
+            }
         }
-        let mut logged = Logged::encode(&shared, &installs)?;
-        let (ts, position) = self.sequence(&shared, installs, &mut logged)?;
-        drop(logged);
+        let Some((ts, position)) = sequenced? else {
+            return Ok(self.only_read());
+        };
         shared.tell_if_asked();
         if let (true, Some(log)) = (self.options.sync, &shared.log)
             && log.rows()
@@ -81,11 +88,31 @@ impl MemTxn {
         }
     }
 
+    /// Everything up to the commit point and the installing; `None` when
+    /// nothing changes. What it made of the writes stays in `installs`.
+    fn resolve_and_sequence<'s>(
+        &mut self,
+        shared: &'s Shared,
+        writes: Vec<Write>,
+        installs: &mut Vec<Install<'s>>,
+    ) -> Result<Option<(u64, u64)>> {
+        self.resolve(shared, writes, installs)?;
+        if installs.is_empty() {
+            return Ok(None);
+        }
+        let mut logged = Logged::encode(shared, installs)?;
+        self.sequence(shared, installs, &mut logged).map(Some)
+    }
+
     /// Locks and compares what is to be compared; finds the records. Deletions
     /// of what is not there are left out.
-    fn resolve<'s>(&mut self, shared: &'s Shared, writes: Vec<Write>) -> Result<Vec<Install<'s>>> {
+    fn resolve<'s>(
+        &mut self,
+        shared: &'s Shared,
+        writes: Vec<Write>,
+        installs: &mut Vec<Install<'s>>,
+    ) -> Result<()> {
         let wait = Wait::Until(shared.clock.now() + shared.lock_wait);
-        let mut installs = Vec::with_capacity(writes.len());
         for write in writes {
             let space = shared.spaces.get(write.space)?;
             let record = match write.check {
@@ -113,10 +140,11 @@ impl MemTxn {
             installs.push(Install {
                 space,
                 record,
-                value: write.value,
+                deletion: write.value.is_none(),
+                version: Some(NewVersion::new(write.value.as_deref())),
             });
         }
-        Ok(installs)
+        Ok(())
     }
 
     /// The record of a key that is locked.
@@ -136,7 +164,7 @@ impl MemTxn {
     fn sequence(
         &mut self,
         shared: &Shared,
-        mut installs: Vec<Install<'_>>,
+        installs: &mut [Install<'_>],
         logged: &mut Logged<'_>,
     ) -> Result<(u64, u64)> {
         let mut seq = shared.seq.lock();
@@ -153,7 +181,7 @@ impl MemTxn {
         if !self.tracked.is_empty() {
             validate(&shared.spaces, &self.tracked, &guard)?;
         }
-        for install in &installs {
+        for install in installs.iter() {
             if install.space.dropped() {
                 return Err(Error::NoSuchSpace(install.space.id));
             }
@@ -164,17 +192,17 @@ impl MemTxn {
         seq.last_ts = ts;
         shared.counts.commits.add(1);
         shared.counts.versions.add(installs.len() as u64);
-        for install in &installs {
+        for install in installs.iter() {
             install.space.last_commit.store(ts, Ordering::Release);
         }
         let small = installs.len() <= SMALL;
         if small && seq.inflight.is_empty() {
-            install_all(shared, &mut installs, ts, &guard);
+            install_all(shared, installs, ts, &guard);
             shared.installed.store(ts, Ordering::Release);
         } else {
             seq.inflight.push_back((ts, false));
             drop(seq);
-            install_all(shared, &mut installs, ts, &guard);
+            install_all(shared, installs, ts, &guard);
             seq = shared.seq.lock();
             settle(shared, &mut seq, ts);
         }
@@ -207,8 +235,8 @@ impl<'s> Logged<'s> {
         };
         let mut writes = Vec::new();
         for install in installs.iter().filter(|install| install.space.logged()) {
-            let (key, value) = (install.record.key(), install.value.as_deref());
-            put_write(&mut writes, install.space.id, key, value);
+            let value = install.version.as_ref().and_then(NewVersion::value);
+            put_write(&mut writes, install.space.id, install.record.key(), value);
             if writes.len() >= CHUNK {
                 logged.tag = log.append_chunk(shared, logged.tag, &writes)?;
                 writes.clear();
@@ -246,7 +274,7 @@ impl<'s> Logged<'s> {
         seq.log.commits += 1;
         let position = log.append(seq, &self.record);
         if self.tag > 0 {
-            log.forget_chunks(seq, self.tag);
+            log.end_chunks(seq, self.tag, position);
             self.tag = 0;
         }
         position
@@ -296,6 +324,9 @@ fn install_all(shared: &Shared, installs: &mut [Install<'_>], ts: u64, guard: &G
     let mut weight = 0;
     let mut superseded: smallvec::SmallVec<[Item; 4]> = smallvec::SmallVec::new();
     for install in installs {
+        let Some(version) = install.version.take() else {
+            continue;
+        };
         let mut latch = install.record.latch();
         while latch.dead {
             drop(latch);
@@ -303,10 +334,9 @@ fn install_all(shared: &Shared, installs: &mut [Install<'_>], ts: u64, guard: &G
             install.record = shared.record_of(install.space, install.record.key());
             latch = install.record.latch();
         }
-        let deletion = install.value.is_none();
-        let (bytes, over_older) = latch.push(ts, install.value.take(), guard);
+        let (bytes, over_older) = latch.push(ts, version, guard);
         weight += bytes;
-        if (over_older || deletion) && !latch.queued {
+        if (over_older || install.deletion) && !latch.queued {
             latch.queued = true;
             drop(latch);
             superseded.push(Item {

@@ -226,7 +226,8 @@ impl Counters {
     pub(crate) fn drop_spaces(&self, shared: &Shared, ids: &[SpaceId]) -> Result<()> {
         self.lock().open()?;
         shared.writable()?;
-        let mut seq = shared.seq.lock();
+        // No commit is on its way into one of them.
+        let mut seq = crate::commit::quiet(shared, shared.seq.lock());
         let mut position = 0;
         let mut gone = Vec::new();
         for id in ids {
@@ -242,6 +243,8 @@ impl Counters {
         drop(seq);
         for space in gone {
             for record in space.index.clear() {
+                // The reclaimer may have it, too, and leaves dead ones alone.
+                record.latch().dead = true;
                 shared.forget_record(&record);
             }
         }

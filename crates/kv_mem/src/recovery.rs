@@ -16,6 +16,7 @@ use crate::counters::{Counter, Table};
 use crate::log::format::{Group, LoggedWrite, Record, SEGMENT_HEADER, SegmentHeader, get_write};
 use crate::log::{io_error, segment_name, segment_number};
 use crate::manifest::{self, CheckpointFile, Manifest};
+use crate::record::NewVersion;
 use crate::shared::Shared;
 use porpoise_base::disk::Disk;
 use porpoise_kv::{CounterId, Error, Result, SpaceId};
@@ -209,7 +210,7 @@ fn load_block(
         let record = shared.record_of(space, key);
         weight += record
             .latch()
-            .push(manifest.ts, Some(value.into()), &guard)
+            .push(manifest.ts, NewVersion::new(Some(value)), &guard)
             .0;
     }
     shared.weigh(weight as i64);
@@ -447,7 +448,7 @@ impl Recovery<'_> {
         };
         let record = self.shared.record_of(space, write.key);
         let mut latch = record.latch();
-        let (bytes, _) = latch.push(ts, write.value.map(Into::into), guard);
+        let (bytes, _) = latch.push(ts, NewVersion::new(write.value), guard);
         let pruned = latch.prune(u64::MAX, &[], guard);
         latch.dead = write.value.is_none();
         drop(latch);

@@ -5,11 +5,13 @@
 //! freeing of memory.
 
 use crate::index::Walk;
-use crate::record::InlineKey;
+use crate::record::{InlineKey, Record};
 use crate::space::Space;
 use crate::writes::WriteSet;
+use crossbeam_epoch::Guard;
 use porpoise_kv::{Mark, ScanRange};
 use std::cmp::Ordering;
+use std::iter::Peekable;
 use std::ops::{Bound, ControlFlow};
 
 /// Records looked at under one latch.
@@ -31,6 +33,9 @@ pub(crate) struct RangeScan {
 /// A visitor of one range.
 type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 
+/// Own writes of the range, in the order of the scan.
+type Own<'w> = Peekable<std::vec::IntoIter<(&'w [u8], Option<&'w [u8]>)>>;
+
 impl RangeScan {
     /// Shows an entry; breaks, with its key noted, when it was the last.
     fn show(
@@ -49,6 +54,44 @@ impl RangeScan {
         ControlFlow::Continue(())
     }
 
+    /// Shows what comes up to a record: own writes before it, and it or the own
+    /// write in its place.
+    fn meet(
+        &mut self,
+        record: &Record,
+        own: &mut Own<'_>,
+        reverse: bool,
+        guard: &Guard,
+        visit: &mut Visit<'_>,
+        stopped: &mut Option<InlineKey>,
+    ) -> ControlFlow<()> {
+        let before = match reverse {
+            false => Ordering::Less,
+            true => Ordering::Greater,
+        };
+        while let Some((key, value)) = own.next_if(|(key, _)| (*key).cmp(record.key()) == before) {
+            if let Some(value) = value {
+                self.show(key, value, visit, stopped)?;
+            }
+        }
+        if let Some((key, value)) = own.next_if(|(key, _)| *key == record.key()) {
+            return match value {
+                Some(value) => self.show(key, value, visit, stopped),
+                None => ControlFlow::Continue(()),
+            };
+        }
+        let Some(version) = record.visible(self.upto, guard) else {
+            return ControlFlow::Continue(());
+        };
+        if self.current {
+            self.seen = self.seen.max(version.ts());
+        }
+        match version.value() {
+            Some(value) => self.show(record.key(), value, visit, stopped),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
     /// Walks the range; the key at which it stopped early, if it did.
     pub(crate) fn run(
         &mut self,
@@ -65,10 +108,6 @@ impl RangeScan {
             }
         }
         let mut own = own.into_iter().peekable();
-        let order = |a: &[u8], b: &[u8]| match range.reverse {
-            false => a.cmp(b),
-            true => b.cmp(a),
-        };
         let mut stopped = None;
         let mut behind: Option<InlineKey> = None;
         let mut guard = crossbeam_epoch::pin();
@@ -85,29 +124,7 @@ impl RangeScan {
             let walk = space
                 .index
                 .walk(lower, upper, range.reverse, STEP, |record| {
-                    while let Some((key, value)) =
-                        own.next_if(|(key, _)| order(key, record.key()) == Ordering::Less)
-                    {
-                        if let Some(value) = value {
-                            self.show(key, value, visit, &mut stopped)?;
-                        }
-                    }
-                    if let Some((key, value)) = own.next_if(|(key, _)| *key == record.key()) {
-                        return match value {
-                            Some(value) => self.show(key, value, visit, &mut stopped),
-                            None => ControlFlow::Continue(()),
-                        };
-                    }
-                    let Some(version) = record.visible(self.upto, &guard) else {
-                        return ControlFlow::Continue(());
-                    };
-                    if self.current {
-                        self.seen = self.seen.max(version.ts());
-                    }
-                    match version.value() {
-                        Some(value) => self.show(record.key(), value, visit, &mut stopped),
-                        None => ControlFlow::Continue(()),
-                    }
+                    self.meet(record, &mut own, range.reverse, &guard, visit, &mut stopped)
                 });
             match walk {
                 Walk::Done => break,

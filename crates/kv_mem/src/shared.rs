@@ -80,8 +80,10 @@ pub(crate) struct Shared {
     pub(crate) installed: AtomicU64,
     pub(crate) mark: AtomicU64,
     pub(crate) listeners: RwLock<Vec<Arc<dyn DurableListener>>>,
-    /// Somebody was told of a commit above the mark.
-    interest: AtomicBool,
+    /// The newest commit that somebody was told of before the mark had it, and
+    /// the mark that listeners were last told.
+    asked: AtomicU64,
+    told: AtomicU64,
     waiters: AtomicUsize,
     progress: Mutex<()>,
     progressed: Condvar,
@@ -120,7 +122,8 @@ impl Shared {
             installed: AtomicU64::new(1),
             mark: AtomicU64::new(1),
             listeners: RwLock::default(),
-            interest: AtomicBool::new(false),
+            asked: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
             progress: Mutex::new(()),
             progressed: Condvar::new(),
@@ -237,7 +240,7 @@ impl Shared {
     /// Somebody holds a reply for a commit; makes sure that it hears of it.
     pub(crate) fn interested_in(&self, ts: u64) {
         if ts > self.mark.load(Ordering::Acquire) {
-            self.interest.store(true, Ordering::SeqCst);
+            self.asked.fetch_max(ts, Ordering::SeqCst);
             if ts <= self.mark.load(Ordering::SeqCst) {
                 self.tell();
             }
@@ -247,7 +250,7 @@ impl Shared {
     /// Tells of progress if somebody may wait for it; called after `publish`,
     /// without the sequencer.
     pub(crate) fn tell_if_asked(&self) {
-        if self.interest.load(Ordering::SeqCst) && self.interest.swap(false, Ordering::SeqCst) {
+        if self.asked.load(Ordering::SeqCst) > self.told.load(Ordering::SeqCst) {
             self.tell();
         } else {
             self.wake_waiters();
@@ -256,10 +259,11 @@ impl Shared {
 
     /// Tells everybody how far the mark has come.
     pub(crate) fn tell(&self) {
-        let mark = Ticket(self.mark.load(Ordering::SeqCst));
+        let mark = self.mark.load(Ordering::SeqCst);
         for listener in self.listeners.read().iter() {
-            listener.durable(mark);
+            listener.durable(Ticket(mark));
         }
+        self.told.fetch_max(mark, Ordering::SeqCst);
         self.wake_waiters();
     }
 

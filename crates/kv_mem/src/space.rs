@@ -11,8 +11,8 @@ use porpoise_kv::{Error, Result, SpaceDurability, SpaceId, SpaceSpec};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-const PAGE: usize = 1024;
-const PAGES: usize = 1 << 16;
+const PAGE: usize = 4096;
+const PAGES: usize = 4096;
 
 /// One space.
 pub(crate) struct Space {

@@ -8,16 +8,17 @@
 //!    is tracked, some slot (the view's or `anchor`) is at or below all that is
 //!    tracked, so that no deletion that validation must find is unlinked.
 
-use crate::lock::{Request, TxnId, Waited};
+mod locks;
+
+use crate::lock::TxnId;
 use crate::record::{InlineKey, Record};
 use crate::shared::Shared;
 use crate::snapshots::Slot;
-use crate::space::Space;
 use crate::validate::{Extent, Tracked};
 use crate::writes::WriteSet;
 use porpoise_kv::{
-    Check, Commit, Error, Full, Isolation, Key, LockMode, LockRequest, Locked, Mark, Read, Result,
-    ScanEnd, ScanRange, ScanVisitor, SpaceId, Ticket, Txn, TxnOptions, View, Wait,
+    Check, Commit, Error, Full, Isolation, Key, LockRequest, Locked, Mark, Read, Result, ScanEnd,
+    ScanRange, ScanVisitor, SpaceId, Ticket, Txn, TxnOptions, View, Wait,
 };
 use std::cell::Cell;
 use std::sync::Arc;
@@ -154,106 +155,6 @@ impl MemTxn {
         self.release_all();
         self.end_view();
         self.end_anchor();
-    }
-
-    fn release_all(&mut self) {
-        if self.held.is_empty() {
-            return;
-        }
-        let shared = &self.shared;
-        let guard = crossbeam_epoch::pin();
-        for held in self.held.drain(..) {
-            held.record.latch().lock.release(self.id);
-            shared.tidy(held.space, &held.record, &guard);
-        }
-    }
-
-    fn hold(&mut self, space: SpaceId, record: &Arc<Record>) {
-        self.held.push(Held {
-            space,
-            record: record.clone(),
-            since: self.writes.len() as u64,
-        });
-    }
-
-    /// Locks one key; `None` when it was skipped.
-    pub(crate) fn lock_key(
-        &mut self,
-        space: &Space,
-        key: &[u8],
-        mode: LockMode,
-        wait: Wait,
-    ) -> Result<Option<Arc<Record>>> {
-        if self.id == 0 {
-            self.id = next_txn_id();
-        }
-        loop {
-            let record = self.shared.record_of(space, key);
-            let mut latch = record.latch();
-            if latch.dead {
-                drop(latch);
-                self.shared.unlink(space, &record);
-                continue;
-            }
-            let fresh = match latch.lock.request(self.id, mode) {
-                Request::Granted(fresh) => fresh,
-                Request::Blocked => {
-                    let deadline = match wait {
-                        Wait::Skip => return Ok(None),
-                        Wait::NoWait => return Err(Error::LockBusy),
-                        Wait::Until(deadline) => deadline,
-                    };
-                    let fresh = latch.lock.held(self.id).is_none();
-                    let waiter = latch.lock.enqueue(self.id, mode);
-                    drop(latch);
-                    self.shared.counts.lock_waits.add(1);
-                    let failed = self.wait_for(&record, &waiter, deadline);
-                    if let Some(error) = failed {
-                        let left = record.latch().lock.give_up(&waiter);
-                        if !left && fresh {
-                            self.hold(space.id, &record);
-                        }
-                        if left || matches!(error, Error::Cancelled(_)) {
-                            self.shared.count_refusal(&error);
-                            if error.ends_transaction() {
-                                self.end();
-                            }
-                            return Err(error);
-                        }
-                        return Ok(Some(record));
-                    }
-                    if fresh {
-                        self.hold(space.id, &record);
-                    }
-                    return Ok(Some(record));
-                }
-            };
-            drop(latch);
-            if fresh {
-                self.hold(space.id, &record);
-            }
-            return Ok(Some(record));
-        }
-    }
-
-    fn wait_for(
-        &self,
-        record: &Arc<Record>,
-        waiter: &Arc<crate::lock::Waiter>,
-        deadline: std::time::Instant,
-    ) -> Option<Error> {
-        let graph = &self.shared.graph;
-        let failed = if graph.begin_wait(self.id, record) {
-            Some(Error::Deadlock)
-        } else {
-            match waiter.wait(deadline, &self.options.cancel) {
-                Waited::Granted => None,
-                Waited::TimedOut => Some(Error::LockTimeout),
-                Waited::Cancelled(reason) => Some(Error::Cancelled(reason)),
-            }
-        };
-        graph.end_wait(self.id);
-        failed
     }
 
     fn write(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) -> Result<()> {
@@ -439,34 +340,8 @@ impl Txn for MemTxn {
     }
 
     fn unlock(&mut self, keys: &[Key<'_>], since: Mark) {
-        let shared = self.shared.clone();
-        let guard = crossbeam_epoch::pin();
         for key in keys {
-            if self.writes.wrote(*key) {
-                continue;
-            }
-            let found = self
-                .held
-                .iter()
-                .rposition(|h| h.space == key.space && h.record.key() == key.bytes);
-            let Some(held) = found.and_then(|at| self.held.get(at).map(|h| (at, h))) else {
-                continue;
-            };
-            let (
-                at,
-                Held {
-                    record,
-                    since: taken,
-                    ..
-                },
-            ) = held;
-            if *taken < since.0 {
-                continue;
-            }
-            if record.latch().lock.release_one(self.id) {
-                let held = self.held.swap_remove(at);
-                shared.tidy(held.space, &held.record, &guard);
-            }
+            self.unlock_key(*key, since);
         }
     }
 

@@ -10,16 +10,18 @@
 use crate::Result;
 use crate::autoinc::Counters;
 use crate::catalog::persist;
-use crate::catalog::{Catalog, Table};
+use crate::catalog::{Catalog, Table, TableId};
 use crate::mdl::Mdl;
 use crate::txn::{BeginOptions, Txn};
 use crate::version::Versions;
+use crate::watch::{Watch, Watches};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
 use porpoise_kv::{Engine, SpaceId, TxnOptions};
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Settings of a [`Db`].
 #[derive(Clone, Debug, Default)]
@@ -30,8 +32,11 @@ pub struct Db {
     engine: Arc<dyn Engine>,
     clock: Arc<dyn Clock>,
     catalog: ArcSwap<Catalog>,
+    /// The newest catalog's version: what most statements look at.
+    version: AtomicU64,
     pub(crate) versions: Versions,
     pub(crate) counters: Counters,
+    pub(crate) watches: Watches,
     pub(crate) mdl: Arc<Mdl>,
     /// Held while a change of the catalog is made and published.
     pub(crate) catalog_change: Mutex<()>,
@@ -51,9 +56,11 @@ impl Db {
         Arc::new(Db {
             engine,
             clock,
+            version: AtomicU64::new(catalog.version),
             catalog: ArcSwap::from_pointee(catalog),
             versions: Versions::new(),
             counters: Counters::default(),
+            watches: Watches::default(),
             mdl: Mdl::new(),
             catalog_change: Mutex::new(()),
             row_limit,
@@ -112,16 +119,30 @@ impl Db {
         self.catalog.load_full()
     }
 
+    /// The version of the newest catalog. Reads a cache line that only
+    /// definitions write, where [`Db::catalog`] counts a reference.
+    pub fn catalog_version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
+    }
+
     /// The newest catalog for the time of a statement: cheaper than
     /// [`Db::catalog`] where several threads ask.
     pub(crate) fn catalog_guard(&self) -> arc_swap::Guard<Arc<Catalog>> {
         self.catalog.load()
     }
 
+    /// Counts the commits that write to `tables` from now on, until the watch
+    /// is dropped.
+    pub fn watch(&self, tables: &[TableId]) -> Arc<Watch> {
+        self.watches.add(tables)
+    }
+
     /// Makes a catalog the newest one. For definitions only, under their
     /// metadata locks.
     pub(crate) fn publish(&self, catalog: Arc<Catalog>) {
+        let version = catalog.version;
         self.catalog.store(catalog);
+        self.version.store(version, Ordering::SeqCst);
     }
 
     /// Begins a transaction.

@@ -26,6 +26,7 @@ pub mod row;
 pub mod show;
 pub mod txn;
 pub mod version;
+pub mod watch;
 
 pub use autoinc::AutoIncOptions;
 pub use db::{Db, DbOptions};
@@ -38,3 +39,4 @@ pub use txn::lock::LockedRow;
 pub use txn::read::{KeyRange, ScanPosition, ScanSpec};
 pub use txn::update::{RowChange, UpdateDone, UpdateMode};
 pub use txn::{BeginOptions, Txn};
+pub use watch::Watch;

@@ -103,7 +103,7 @@ fn now(ty: &ColumnType) -> String {
 fn default(c: &Column) -> String {
     match &c.default {
         ColumnDefault::None => String::new(),
-        ColumnDefault::Null if c.ty.is_blob() || c.ty.kind == Kind::Json => String::new(),
+        ColumnDefault::Null if c.ty.is_blob() && c.ty.kind != Kind::Json => String::new(),
         ColumnDefault::Null => " DEFAULT NULL".to_owned(),
         ColumnDefault::Now => format!(" DEFAULT {}", now(&c.ty)),
         ColumnDefault::Literal(value) => format!(" DEFAULT {}", default_literal(c, value)),

@@ -6,6 +6,7 @@
 
 use crate::config::{Config, StartError};
 use crate::engine;
+use crate::memcached::Memcached;
 use crate::mysql::MysqlDoor;
 use crate::net::Door;
 use crate::tls;
@@ -13,13 +14,14 @@ use porpoise_base::clock;
 use porpoise_kv::Engine;
 use porpoise_rows::{Db, DbOptions};
 use porpoise_sql::{SqlConfig, SqlServer};
+use porpoise_wire::memcached::Limits;
 use std::sync::Arc;
 
 /// The rooms behind the doors, open.
 pub struct House {
     /// The engine.
     pub engine: Arc<dyn Engine>,
-    /// The rows on it.
+    /// The rows, which all doors share.
     pub db: Arc<Db>,
     /// SQL.
     pub sql: Arc<SqlServer>,
@@ -65,12 +67,17 @@ impl House {
         } else {
             None
         };
+        let memcached = open_memcached(config, &db)?;
+        if let Some(door) = memcached.clone() {
+            let rows = Box::new(move || door.status_rows());
+            sql.provide_rows("ndbmemcache", "status", rows);
+        }
         Ok(House {
             engine,
             db,
             sql,
             mysql,
-            memcached: None,
+            memcached: memcached.map(|door| -> Arc<dyn Door> { door }),
             root_has_password: root.is_none_or(|r| !r.secret.is_empty()),
         })
     }
@@ -110,4 +117,14 @@ fn variables(config: &Config) -> Vec<(String, String)> {
     list.into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
+}
+
+/// The memcached door, if it is asked for.
+fn open_memcached(config: &Config, db: &Arc<Db>) -> Result<Option<Arc<Memcached>>, StartError> {
+    if config.memcached_listen.is_none() && config.memcached_socket.is_none() {
+        return Ok(None);
+    }
+    let max_value = Limits::default().max_value;
+    let door = Memcached::open(db.clone(), &config.memcached_role, max_value)?;
+    Ok(Some(Arc::new(door)))
 }

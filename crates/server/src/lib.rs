@@ -5,6 +5,7 @@
 //!   [`engine`]: the only place that names one.
 //! * [`net`]: connections, worker groups, held replies; knows no protocol.
 //! * [`mysql`]: the MySQL door.
+//! * [`memcached`]: the memcached door.
 //! * [`noop`]: a door without a house behind it, for measuring.
 //! * [`http`], [`metrics`]: health and figures.
 //! * [`tls`], [`datadir`]: the certificate; the data directory and its lock.
@@ -19,6 +20,7 @@ pub mod datadir;
 pub mod engine;
 pub mod house;
 pub mod http;
+pub mod memcached;
 pub mod metrics;
 pub mod mysql;
 pub mod net;

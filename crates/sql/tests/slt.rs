@@ -14,6 +14,12 @@
 //! * `prepared DIRECTIVE`: through the prepared protocol; lines `param TYPE
 //!   VALUE` stand between directive and statement.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that fails may panic"
+)]
+
 use porpoise_base::cancel::Cancel;
 use porpoise_base::clock;
 use porpoise_kv::Engine;
@@ -199,7 +205,8 @@ fn judge(block: &Block, directive: &str, answer: &Answer) -> Option<String> {
             (found != wanted).then(|| format!("{what} is {found}"))
         }),
         ("query", Ok(_)) => {
-            let mut found = answer.collected.rows.clone();
+            let lines = |row: &String| row.split('\n').map(str::to_owned).collect::<Vec<_>>();
+            let mut found: Vec<String> = answer.collected.rows.iter().flat_map(lines).collect();
             let mut wanted = block.expected.clone();
             if rest == "sorted" {
                 found.sort();
@@ -215,10 +222,14 @@ fn judge(block: &Block, directive: &str, answer: &Answer) -> Option<String> {
     }
 }
 
+/// A statement that runs beside the others: its block, what is expected of
+/// it, and its session.
+type Running = (Block, String, JoinHandle<(SqlSession, Answer)>);
+
 struct Runner {
     server: Arc<SqlServer>,
     sessions: HashMap<String, SqlSession>,
-    background: HashMap<String, (Block, String, JoinHandle<(SqlSession, Answer)>)>,
+    background: HashMap<String, Running>,
     current: String,
     failures: Vec<String>,
     name: String,
@@ -306,8 +317,7 @@ impl Runner {
         let prepared = block.directive.strip_prefix("prepared ");
         let answer = run(&mut session, block, prepared.is_some());
         let directive = prepared.unwrap_or(&block.directive);
-        let directive = directive.replace("{", "").replace("}", "");
-        if let Some(what) = judge(block, &directive, &answer) {
+        if let Some(what) = judge(block, directive, &answer) {
             self.fail(block, what);
         }
         self.sessions.insert(self.current.clone(), session);

@@ -23,13 +23,14 @@ pub(crate) mod read;
 pub(crate) mod update;
 pub(crate) mod write;
 
-use crate::catalog::Table;
+use crate::catalog::{Table, TableId};
 use crate::db::Db;
 use crate::{AutoIncOptions, Error, Result};
 use keyset::KeySet;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{self as kv, Isolation, Mark, Ticket, Wait};
 use porpoise_types::Value;
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,6 +75,11 @@ pub struct Txn {
     foreign_key_checks: bool,
     snapshot_conflicts: bool,
     scratch: Scratch,
+    /// Rows replaced keep their version.
+    keep_version: bool,
+    /// The table of the last row written, and watched ones written so far.
+    last_written: Option<TableId>,
+    watched: SmallVec<[TableId; 2]>,
 }
 
 /// Buffers of writing statements. They outlive their transaction in a pool of
@@ -135,6 +141,9 @@ impl Txn {
             foreign_key_checks: options.foreign_key_checks,
             snapshot_conflicts: options.snapshot_conflicts,
             scratch: Scratch::take(),
+            keep_version: false,
+            last_written: None,
+            watched: SmallVec::new(),
         }
     }
 
@@ -252,7 +261,17 @@ impl Txn {
     /// The engine's; nothing has changed then, unless it is
     /// [`kv::Error::Unknown`].
     pub fn commit(self) -> Result<kv::Commit> {
-        Ok(self.kv.commit()?)
+        let done = self.kv.commit();
+        if !self.watched.is_empty() {
+            match &done {
+                Ok(commit) => self.db.watches.committed(&self.watched, commit.ticket),
+                Err(kv::Error::Unknown(_)) => {
+                    self.db.watches.committed(&self.watched, Ticket::NONE);
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(done?)
     }
 
     /// Ends the transaction without a trace.
@@ -270,6 +289,17 @@ impl Txn {
             Err(Error::SnapshotConflict)
         } else {
             Ok(())
+        }
+    }
+
+    /// Notes that a row of `table` was written, for those who watch it.
+    fn note_written(&mut self, table: &Table) {
+        if self.last_written == Some(table.id) {
+            return;
+        }
+        self.last_written = Some(table.id);
+        if self.db.watches.watched(table.id) && !self.watched.contains(&table.id) {
+            self.watched.push(table.id);
         }
     }
 

@@ -20,13 +20,13 @@ impl Txn {
         table: &Table,
         primary: &[u8],
         values: &[Value],
-        expiry: u64,
+        stamp: RowStamp,
         keys: &mut KeySet,
     ) -> Result<()> {
-        let version = self.row_version()?;
+        self.note_written(table);
         let mut row = std::mem::take(&mut self.scratch.row);
         row.clear();
-        let done = encode(table, values, RowStamp { version, expiry }, &mut row).and_then(|()| {
+        let done = encode(table, values, stamp, &mut row).and_then(|()| {
             if row.len() > self.db.row_limit {
                 return Err(Error::RowTooBig {
                     size: row.len(),
@@ -52,7 +52,11 @@ impl Txn {
         values: &[Value],
         keys: &mut KeySet,
     ) -> Result<()> {
-        self.put_row(table, primary, values, 0, keys)?;
+        let stamp = RowStamp {
+            version: self.row_version()?,
+            expiry: 0,
+        };
+        self.put_row(table, primary, values, stamp, keys)?;
         let mut entry = std::mem::take(&mut self.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             entry.clear();
@@ -117,6 +121,7 @@ impl Txn {
         old: RowRef<'_>,
         keys: &mut KeySet,
     ) -> Result<()> {
+        self.note_written(table);
         let space = table.space(0, primary);
         self.kv.delete(Key::new(space, primary), Check::Locked)?;
         keys.note(space, primary, false);
@@ -146,7 +151,16 @@ impl Txn {
             self.kv.delete(Key::new(space, primary), Check::Locked)?;
             keys.note(space, primary, false);
         }
-        self.put_row(table, new_primary, new, old.expiry(), keys)?;
+        let version = if self.keep_version {
+            old.version()
+        } else {
+            self.row_version()?
+        };
+        let stamp = RowStamp {
+            version,
+            expiry: old.expiry(),
+        };
+        self.put_row(table, new_primary, new, stamp, keys)?;
         let mut entry = std::mem::take(&mut self.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             if !moved && !touched(&index.parts, &old, new) {

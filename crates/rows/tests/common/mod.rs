@@ -186,6 +186,7 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> Table {
         indexes,
         foreign_keys: Vec::new(),
         referenced_by: Vec::new(),
+        write_set: Arc::from([TableId(number as u64 + 1)]),
         hidden_key,
         counter: CounterId(spaces[0].0),
         layouts: vec![LayoutDef {

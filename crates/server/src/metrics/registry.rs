@@ -53,4 +53,19 @@ counters! {
     UnknownOutcomes: "porpoise_unknown_outcomes_total", "", "Connections told that an outcome is unknown.";
     LoginsDenied: "porpoise_logins_denied_total", "", "Logins refused for a wrong name or password.";
     PanicsCaught: "porpoise_session_panics_total", "", "Sessions ended by a broken invariant.";
+    MemcachedGetHit: "porpoise_memcached_commands_total", "command=\"get\",result=\"hit\"", "Commands of the memcached door; of the get family, keys.";
+    MemcachedGetMiss: "porpoise_memcached_commands_total", "command=\"get\",result=\"miss\"", "Commands of the memcached door; of the get family, keys.";
+    MemcachedSet: "porpoise_memcached_commands_total", "command=\"set\",result=\"any\"", "Commands of the memcached door; of the get family, keys.";
+    MemcachedTouchHit: "porpoise_memcached_commands_total", "command=\"touch\",result=\"hit\"", "Commands of the memcached door; of the get family, keys.";
+    MemcachedTouchMiss: "porpoise_memcached_commands_total", "command=\"touch\",result=\"miss\"", "Commands of the memcached door; of the get family, keys.";
+    MemcachedDeleteHit: "porpoise_memcached_commands_total", "command=\"delete\",result=\"hit\"", "Commands of the memcached door; of the get family, keys.";
+    MemcachedDeleteMiss: "porpoise_memcached_commands_total", "command=\"delete\",result=\"miss\"", "Commands of the memcached door; of the get family, keys.";
+    MemcachedIncrHit: "porpoise_memcached_commands_total", "command=\"incr\",result=\"hit\"", "Commands of the memcached door; of the get family, keys.";
+    MemcachedIncrMiss: "porpoise_memcached_commands_total", "command=\"incr\",result=\"miss\"", "Commands of the memcached door; of the get family, keys.";
+    MemcachedDecrHit: "porpoise_memcached_commands_total", "command=\"decr\",result=\"hit\"", "Commands of the memcached door; of the get family, keys.";
+    MemcachedDecrMiss: "porpoise_memcached_commands_total", "command=\"decr\",result=\"miss\"", "Commands of the memcached door; of the get family, keys.";
+    MemcachedCasHit: "porpoise_memcached_commands_total", "command=\"cas\",result=\"hit\"", "Commands of the memcached door; of the get family, keys.";
+    MemcachedCasMiss: "porpoise_memcached_commands_total", "command=\"cas\",result=\"miss\"", "Commands of the memcached door; of the get family, keys.";
+    MemcachedCasBadval: "porpoise_memcached_commands_total", "command=\"cas\",result=\"badval\"", "Commands of the memcached door; of the get family, keys.";
+    MemcachedFlush: "porpoise_memcached_commands_total", "command=\"flush_all\",result=\"any\"", "Commands of the memcached door; of the get family, keys.";
 }

@@ -1,15 +1,19 @@
 //! Binding of expressions, node by node.
 
+pub use super::nodes::charset_named;
+use super::nodes::{
+    cast_to, cast_type, compare, conjunction, construct_name, fold_negation, node, numeric_operand,
+    unit_of, variable_name,
+};
 use super::types::{arithmetic, collation_of_two, comparison, is_text, merged, number_like};
-use super::{Aggregate, AggregateKind, Binder, Origin, literal};
+use super::{Binder, Origin, literal};
 use crate::error::{Result, SqlError};
 use crate::expr::{
     ArithOp, BitOp, CmpOp, Coercibility, Expr, ExprKind, Load, Truth, Unit, When, load_of,
 };
-use crate::functions::{self, Function, Nullable, text_of};
+use crate::functions::{self, text_of};
 use crate::parse::ast::{
-    self, Binary, BinaryOp, Cast, Chain, ColumnName, Func, IntervalUnit, IsTest, LogicalOp,
-    TypeKind, UnaryOp,
+    self, Binary, BinaryOp, Cast, Chain, ColumnName, IsTest, LogicalOp, UnaryOp,
 };
 use porpoise_types::{Charset, Collation, ColumnType, Kind, Value};
 
@@ -235,8 +239,11 @@ impl Binder<'_> {
                 )
             }
             UnaryOp::Binary => {
+                // Stronger than a literal: comparison becomes binary.
                 let length = arg.ty.max_bytes();
-                cast_to(arg, ColumnType::varbinary(length))
+                let mut binary = cast_to(arg, ColumnType::varbinary(length));
+                binary.coercibility = binary.coercibility.min(Coercibility::Implicit);
+                binary
             }
         })
     }
@@ -289,7 +296,7 @@ impl Binder<'_> {
         })
     }
 
-    fn operator(&mut self, op: BinaryOp, a: Expr, b: Expr) -> Result<Expr> {
+    pub(super) fn operator(&mut self, op: BinaryOp, a: Expr, b: Expr) -> Result<Expr> {
         let nullable = a.nullable || b.nullable;
         let arith = match op {
             BinaryOp::Add => Some(ArithOp::Add),
@@ -443,7 +450,7 @@ impl Binder<'_> {
         Ok(self.cases(whens, otherwise))
     }
 
-    fn cases(&self, whens: Vec<When>, otherwise: Option<Expr>) -> Expr {
+    pub(super) fn cases(&self, whens: Vec<When>, otherwise: Option<Expr>) -> Expr {
         let mut branches: Vec<&Expr> = whens.iter().map(|w| &w.result).collect();
         branches.extend(otherwise.as_ref());
         let ty = merged(&branches, self.env.collation);
@@ -455,7 +462,7 @@ impl Binder<'_> {
         e
     }
 
-    fn interval(
+    pub(super) fn interval(
         &mut self,
         date: &ast::Expr<'_>,
         amount: &ast::Expr<'_>,
@@ -520,308 +527,5 @@ impl Binder<'_> {
         let mut e = cast_to(arg, ty);
         e.coercibility = Coercibility::Explicit;
         Ok(e)
-    }
-
-    fn function(&mut self, f: &Func<'_>) -> Result<Expr> {
-        let name = f.name.name;
-        if f.over.is_some() {
-            return Err(SqlError::not_supported("window functions"));
-        }
-        if let Some(kind) = aggregate_kind(name, f.star) {
-            return self.aggregate(kind, f);
-        }
-        if f.distinct || f.star {
-            return Err(SqlError::wrong_arguments(name));
-        }
-        let args = f.args;
-        let upper = name.to_ascii_uppercase();
-        match (upper.as_str(), args) {
-            ("IF", [condition, then, otherwise]) => {
-                let condition = self.expr(condition)?;
-                let result = self.expr(then)?;
-                let otherwise = self.expr(otherwise)?;
-                Ok(self.cases(vec![When { condition, result }], Some(otherwise)))
-            }
-            ("IFNULL", [_, _]) | ("COALESCE", [_, ..]) => {
-                let args = self.list(args)?;
-                let branches: Vec<&Expr> = args.iter().collect();
-                let ty = merged(&branches, self.env.collation);
-                let nullable = args.iter().all(|a| a.nullable);
-                let coercibility = args.iter().map(|a| a.coercibility).min();
-                let mut e = node(ExprKind::Coalesce(args), ty, nullable);
-                e.coercibility = coercibility.unwrap_or(Coercibility::Literal);
-                Ok(e)
-            }
-            ("NULLIF", [a, b]) => {
-                let (a, b) = (self.expr(a)?, self.expr(b)?);
-                let how = comparison(&a, &b, "nullif")?;
-                let ty = a.ty.clone();
-                Ok(node(ExprKind::NullIf(how, Box::new([a, b])), ty, true))
-            }
-            ("ISNULL", [arg]) => {
-                let kind = ExprKind::Is {
-                    arg: Box::new(self.expr(arg)?),
-                    truth: Truth::Null,
-                    negated: false,
-                };
-                Ok(Expr::boolean(kind, false))
-            }
-            ("MOD", [a, b]) => {
-                let (a, b) = (self.expr(a)?, self.expr(b)?);
-                self.operator(BinaryOp::Mod, a, b)
-            }
-            ("ADDDATE", [date, days]) => self.interval(date, days, Unit::Day, false),
-            ("SUBDATE", [date, days]) => self.interval(date, days, Unit::Day, true),
-            _ => {
-                let args = self.list(args)?;
-                self.call(name, args)
-            }
-        }
-    }
-
-    /// A call of a registered function.
-    pub fn call(&self, name: &str, args: Vec<Expr>) -> Result<Expr> {
-        let function: &'static Function =
-            functions::find(name).ok_or_else(|| SqlError::unknown_function(name))?;
-        let (least, most) = function.args;
-        if args.len() < least || args.len() > most {
-            return Err(SqlError::argument_count(name));
-        }
-        let ty = (function.ty)(&args, self.env.collation);
-        let nullable = match function.nullable {
-            Nullable::IfArgument => args.iter().any(|a| a.nullable),
-            Nullable::Always => true,
-            Nullable::Never => false,
-        };
-        let textual = args.iter().filter(|a| is_text(&a.ty));
-        let coercibility = match (is_text(&ty), args.is_empty()) {
-            (true, true) => Coercibility::System,
-            (true, false) => textual
-                .map(|a| a.coercibility)
-                .min()
-                .unwrap_or(Coercibility::Literal),
-            (false, _) => Coercibility::Numeric,
-        };
-        Ok(Expr {
-            kind: ExprKind::Call(function, args),
-            ty,
-            nullable,
-            coercibility,
-        })
-    }
-
-    fn aggregate(&mut self, kind: AggregateKind, f: &Func<'_>) -> Result<Expr> {
-        let Some(found) = self.aggregates.take() else {
-            return Err(SqlError::new(
-                1111,
-                "HY000",
-                "Invalid use of group function",
-            ));
-        };
-        // Arguments of an aggregate cannot hold another one.
-        let arg = match f.args {
-            [] if kind == AggregateKind::CountRows => Ok(None),
-            [arg] => self.expr(arg).map(Some),
-            _ => Err(SqlError::argument_count(f.name.name)),
-        };
-        let aggregates = self.aggregates.insert(found);
-        let arg = arg?;
-        let ty = aggregate_type(kind, arg.as_ref());
-        aggregates.list.push(Aggregate {
-            kind,
-            arg,
-            distinct: f.distinct,
-            ty: ty.clone(),
-        });
-        let at = aggregates.list.len() - 1;
-        let counts = matches!(kind, AggregateKind::CountRows | AggregateKind::Count);
-        let mut e = node(ExprKind::Aggregate(at), ty, !counts);
-        e.coercibility = Coercibility::Implicit;
-        Ok(e)
-    }
-}
-
-/// A node that is neither column nor literal.
-pub fn node(kind: ExprKind, ty: ColumnType, nullable: bool) -> Expr {
-    Expr {
-        kind,
-        ty,
-        nullable,
-        coercibility: Coercibility::Literal,
-    }
-}
-
-/// A comparison of two bound expressions.
-pub fn compare(op: CmpOp, a: Expr, b: Expr) -> Result<Expr> {
-    let how = comparison(&a, &b, "=")?;
-    let nullable = op != CmpOp::NullSafe && (a.nullable || b.nullable);
-    Ok(Expr::boolean(
-        ExprKind::Compare(op, how, Box::new([a, b])),
-        nullable,
-    ))
-}
-
-/// AND of conditions.
-pub fn conjunction(mut parts: Vec<Expr>) -> Expr {
-    if parts.len() == 1 {
-        return parts.pop().unwrap_or_else(Expr::null);
-    }
-    let nullable = parts.iter().any(|p| p.nullable);
-    Expr::boolean(ExprKind::And(parts), nullable)
-}
-
-/// A conversion to `ty`.
-pub fn cast_to(arg: Expr, ty: ColumnType) -> Expr {
-    let coercibility = match arg.coercibility {
-        Coercibility::Numeric | Coercibility::Ignorable => Coercibility::Literal,
-        other => other,
-    };
-    Expr {
-        kind: ExprKind::Cast(Box::new(arg)),
-        ty,
-        nullable: true,
-        coercibility,
-    }
-}
-
-/// An operand where a number is wanted: ENUM and SET give their numbers.
-fn numeric_operand(e: &Expr) -> Expr {
-    let mut e = e.clone();
-    if let (ExprKind::Column { load, .. }, Kind::Enum | Kind::Set) = (&mut e.kind, e.ty.kind) {
-        *load = Load::Plain;
-        e.ty = ColumnType::bigint_unsigned();
-    }
-    e
-}
-
-/// The negation of a constant is a constant.
-fn fold_negation(arg: Expr, ty: ColumnType, nullable: bool) -> Expr {
-    let folded = match arg.as_const() {
-        Some(Value::Decimal(d)) => Some(Value::Decimal(d.neg())),
-        Some(Value::Double(d)) => Some(Value::Double(-d)),
-        _ => None,
-    };
-    match folded {
-        Some(value) => Expr::constant(value, arg.ty),
-        None => node(ExprKind::Negate(Box::new(arg)), ty, nullable),
-    }
-}
-
-fn variable_name(name: &[u8]) -> std::sync::Arc<str> {
-    String::from_utf8_lossy(name).to_lowercase().into()
-}
-
-fn aggregate_kind(name: &str, star: bool) -> Option<AggregateKind> {
-    let is = |n: &str| name.eq_ignore_ascii_case(n);
-    Some(match () {
-        () if is("COUNT") && star => AggregateKind::CountRows,
-        () if is("COUNT") => AggregateKind::Count,
-        () if is("SUM") => AggregateKind::Sum,
-        () if is("AVG") => AggregateKind::Avg,
-        () if is("MIN") => AggregateKind::Min,
-        () if is("MAX") => AggregateKind::Max,
-        () => return None,
-    })
-}
-
-fn aggregate_type(kind: AggregateKind, arg: Option<&Expr>) -> ColumnType {
-    let arg = arg.map_or_else(ColumnType::bigint, |e| e.ty.clone());
-    let number = number_like(&arg);
-    match kind {
-        AggregateKind::CountRows | AggregateKind::Count => ColumnType::bigint(),
-        AggregateKind::Min | AggregateKind::Max => arg,
-        _ if number.kind == Kind::Double => ColumnType::double(),
-        AggregateKind::Sum => {
-            let (precision, scale) = super::types::precision(&number);
-            ColumnType::decimal(precision.saturating_add(22).min(65), scale)
-        }
-        AggregateKind::Avg => {
-            let (precision, scale) = super::types::precision(&number);
-            let scale = scale.saturating_add(4).min(30);
-            ColumnType::decimal(precision.saturating_add(4).min(65), scale)
-        }
-    }
-}
-
-/// The character set of that name; 1115 when there is none.
-pub fn charset_named(name: &str) -> Result<Charset> {
-    let unknown = || SqlError::new(1115, "42000", format!("Unknown character set: '{name}'"));
-    Charset::by_name(name).ok_or_else(unknown)
-}
-
-fn cast_type(ty: &ast::DataType<'_>, arg: &Expr, connection: Collation) -> Result<ColumnType> {
-    let length = ty.length.map(|l| u32::try_from(l).unwrap_or(u32::MAX));
-    let fsp = u8::try_from(ty.length.unwrap_or(0).min(6)).unwrap_or(0);
-    Ok(match ty.kind {
-        TypeKind::Int | TypeKind::BigInt if ty.unsigned => ColumnType::bigint_unsigned(),
-        TypeKind::Int | TypeKind::BigInt => ColumnType::bigint(),
-        TypeKind::Decimal => {
-            let precision = u8::try_from(ty.length.unwrap_or(10).min(65)).unwrap_or(65);
-            let scale = u8::try_from(ty.decimals.unwrap_or(0).min(30)).unwrap_or(30);
-            ColumnType::decimal(precision.max(1), scale)
-        }
-        TypeKind::Double | TypeKind::Real => ColumnType::double(),
-        TypeKind::Float => ColumnType::float(),
-        TypeKind::Date => ColumnType::date(),
-        TypeKind::DateTime => ColumnType::datetime(fsp),
-        TypeKind::Time => ColumnType::time(fsp),
-        TypeKind::Year => ColumnType::year(),
-        TypeKind::Json => ColumnType::json(),
-        TypeKind::Binary => match length {
-            Some(length) => ColumnType::binary(length),
-            None => ColumnType::varbinary(arg.ty.max_bytes()),
-        },
-        TypeKind::Char => {
-            let collation = match &ty.charset {
-                Some(charset) => charset_named(charset.name)?.default_collation(),
-                None => connection,
-            };
-            match length {
-                Some(length) => ColumnType::varchar(length, collation),
-                None => text_of(functions::width(arg), collation),
-            }
-        }
-        _ => return Err(SqlError::not_supported("this target type of CAST")),
-    })
-}
-
-fn unit_of(unit: IntervalUnit) -> Unit {
-    match unit {
-        IntervalUnit::Microsecond => Unit::Microsecond,
-        IntervalUnit::Second => Unit::Second,
-        IntervalUnit::Minute => Unit::Minute,
-        IntervalUnit::Hour => Unit::Hour,
-        IntervalUnit::Day => Unit::Day,
-        IntervalUnit::Week => Unit::Week,
-        IntervalUnit::Month => Unit::Month,
-        IntervalUnit::Quarter => Unit::Quarter,
-        IntervalUnit::Year => Unit::Year,
-        IntervalUnit::SecondMicrosecond => Unit::SecondMicrosecond,
-        IntervalUnit::MinuteMicrosecond => Unit::MinuteMicrosecond,
-        IntervalUnit::MinuteSecond => Unit::MinuteSecond,
-        IntervalUnit::HourMicrosecond => Unit::HourMicrosecond,
-        IntervalUnit::HourSecond => Unit::HourSecond,
-        IntervalUnit::HourMinute => Unit::HourMinute,
-        IntervalUnit::DayMicrosecond => Unit::DayMicrosecond,
-        IntervalUnit::DaySecond => Unit::DaySecond,
-        IntervalUnit::DayMinute => Unit::DayMinute,
-        IntervalUnit::DayHour => Unit::DayHour,
-        IntervalUnit::YearMonth => Unit::YearMonth,
-    }
-}
-
-fn construct_name(kind: &ast::ExprKind<'_>) -> &'static str {
-    use ast::ExprKind as A;
-    match kind {
-        A::Regexp(_) => "REGEXP",
-        A::InQuery(_) | A::Exists(_) | A::Subquery(_) | A::Quantified(_) => "subqueries",
-        A::MemberOf(_) | A::JsonValue(_) | A::JsonPath(_) => "JSON expressions",
-        A::Match(_) => "MATCH ... AGAINST",
-        A::CharUsing(_) => "CHAR()",
-        A::WeightString(_) => "WEIGHT_STRING()",
-        A::TimestampArith(_) => "TIMESTAMPADD and TIMESTAMPDIFF",
-        A::GetFormat(..) => "GET_FORMAT()",
-        A::DefaultOf(_) => "DEFAULT()",
-        _ => "this expression",
     }
 }

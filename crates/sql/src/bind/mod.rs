@@ -9,8 +9,10 @@
 //!    message says in which clause.
 //! 2. Nothing here reads a row or takes a lock.
 
+mod calls;
 pub mod expr;
 pub mod literal;
+pub mod nodes;
 pub mod types;
 
 use crate::error::{Result, SqlError};

@@ -197,7 +197,7 @@ pub fn width(e: &Expr) -> u32 {
         Kind::DateTime | Kind::Timestamp => 26,
         Kind::Time => 17,
         Kind::Null => 0,
-        _ => ty.max_bytes() / u32::try_from(max).unwrap_or(1),
+        _ => ty.max_bytes() / max,
     }
 }
 

@@ -70,7 +70,16 @@ fn unix_type(args: &[Expr], _: Collation) -> ColumnType {
         Some((Kind::DateTime | Kind::Timestamp | Kind::Time, fsp)) if fsp > 0 => {
             ColumnType::decimal(18, fsp)
         }
-        Some((Kind::VarChar | Kind::Char | Kind::Text, _)) => ColumnType::decimal(18, 6),
+        // A literal tells by itself how many digits it has.
+        Some((Kind::VarChar | Kind::Char | Kind::Text, _)) => {
+            match args.first().and_then(Expr::as_const) {
+                Some(Value::Bytes(text)) => match text.iter().rposition(|b| *b == b'.') {
+                    None => ColumnType::bigint(),
+                    Some(at) => ColumnType::decimal(18, (text.len() - at - 1).min(6) as u8),
+                },
+                _ => ColumnType::decimal(18, 6),
+            }
+        }
         _ => ColumnType::bigint(),
     }
 }

@@ -13,7 +13,10 @@
 //! 2. Steps of outer joins keep the order of the FROM clause.
 
 pub mod access;
+mod columns;
 pub mod dml;
+mod from;
+mod order;
 pub mod select;
 
 use crate::bind::{Aggregate, Source};

@@ -8,21 +8,23 @@
 //!    addressed one and goes on with what an index leads to; outer joins and
 //!    STRAIGHT_JOIN keep the order of the text.
 
-use super::access::choose;
-use super::{Access, Busy, LockSpec, OrderKey, ResultColumn, SelectPlan, Step, flags};
-use crate::bind::expr::{compare, conjunction};
+use super::columns::result_column;
+use super::from::{From, bind_from};
+use super::order::{lock_specs, steps};
+use super::{Access, OrderKey, SelectPlan};
 use crate::bind::{Aggregates, BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
-use crate::expr::{CmpOp, Expr, ExprKind};
+use crate::expr::Expr;
 use crate::parse::ast::{
-    self, Join, JoinCondition, JoinKind, LockClause, LockWait, OrderItem, Query, QueryBody, Select,
-    SelectItem, TableFactor, TableName, TableRef,
+    self, LockClause, OrderItem, Query, QueryBody, Select, SelectItem, TableName,
 };
 use crate::virtual_tables;
-use porpoise_kv::LockMode;
 use porpoise_rows::catalog::{Catalog, Table};
-use porpoise_types::{Collation, ColumnType, Kind};
+use porpoise_types::Collation;
 use std::sync::Arc;
+
+pub use super::columns::{column_flags, type_flags};
+pub use super::from::split;
 
 /// What planning works with.
 pub struct PlanCx<'a> {
@@ -35,23 +37,6 @@ pub struct PlanCx<'a> {
     /// The statement's text, from which unnamed result columns take their
     /// names.
     pub text: &'a str,
-}
-
-/// A table on the right of an outer join, with its condition.
-struct Outer {
-    slot: usize,
-    on: Vec<Expr>,
-}
-
-/// The FROM clause, bound.
-#[derive(Default)]
-struct From {
-    scope: Scope,
-    conditions: Vec<Expr>,
-    outer: Vec<Outer>,
-    straight: bool,
-    /// Columns that USING or NATURAL joined: hidden from `*`.
-    hidden: Vec<(usize, usize)>,
 }
 
 impl PlanCx<'_> {
@@ -205,9 +190,9 @@ fn plan_select(select: &Select<'_>, query: &Query<'_>, cx: &PlanCx<'_>) -> Resul
 }
 
 /// An item of the select list.
-struct Item {
-    expr: Expr,
-    name: String,
+pub(super) struct Item {
+    pub(super) expr: Expr,
+    pub(super) name: String,
 }
 
 fn star(
@@ -342,154 +327,6 @@ fn finish_with(
     })
 }
 
-/// Splits a condition at its ANDs.
-pub fn split(condition: Expr, out: &mut Vec<Expr>) {
-    match condition.kind {
-        ExprKind::And(parts) => parts.into_iter().for_each(|p| split(p, out)),
-        _ => out.push(condition),
-    }
-}
-
-fn bind_from(tables: &[TableRef<'_>], cx: &PlanCx<'_>) -> Result<From> {
-    let mut from = From::default();
-    for table in tables {
-        bind_table(table, &mut from, cx)?;
-    }
-    Ok(from)
-}
-
-fn bind_table(table: &TableRef<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<()> {
-    // `a RIGHT JOIN b` is `b LEFT JOIN a`, where it is the only join.
-    if let [join] = table.joins
-        && join.kind == JoinKind::Right
-        && !join.natural
-    {
-        bind_factor(&join.right, from, cx)?;
-        let left = Join {
-            kind: JoinKind::Left,
-            right: table.first,
-            ..*join
-        };
-        return bind_join(&left, from, cx);
-    }
-    bind_factor(&table.first, from, cx)?;
-    for join in table.joins {
-        bind_join(join, from, cx)?;
-    }
-    Ok(())
-}
-
-fn bind_factor(factor: &TableFactor<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<()> {
-    match factor {
-        TableFactor::Table(source) => {
-            if !source.partitions.is_empty() {
-                let text = "PARTITION () clause on non partitioned table";
-                return Err(SqlError::new(1747, "HY000", text));
-            }
-            let alias = source.alias.map(|a| a.name);
-            from.scope.add(cx.source(&source.name, alias)?)?;
-            Ok(())
-        }
-        TableFactor::Nested(tables) => {
-            for table in *tables {
-                bind_table(table, from, cx)?;
-            }
-            Ok(())
-        }
-        TableFactor::Derived(_) => Err(SqlError::not_supported("derived tables")),
-        TableFactor::JsonTable(_) => Err(SqlError::not_supported("JSON_TABLE")),
-    }
-}
-
-fn bind_join(join: &Join<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<()> {
-    let before = from.scope.sources.len();
-    bind_factor(&join.right, from, cx)?;
-    let after = from.scope.sources.len();
-    let mut conditions = Vec::new();
-    match (&join.condition, join.natural) {
-        (JoinCondition::On(on), _) => {
-            let on = cx.binder(&from.scope, "on clause").expr(on)?;
-            split(on, &mut conditions);
-        }
-        (JoinCondition::Using(names), _) => {
-            let names: Vec<&str> = names.iter().map(|n| n.name).collect();
-            using(from, before, &names, cx, &mut conditions)?;
-        }
-        (JoinCondition::None, true) => {
-            let names = common_names(from, before);
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            using(from, before, &names, cx, &mut conditions)?;
-        }
-        (JoinCondition::None, false) => {}
-    }
-    match join.kind {
-        JoinKind::Inner => from.conditions.extend(conditions),
-        JoinKind::Straight => {
-            from.straight = true;
-            from.conditions.extend(conditions);
-        }
-        JoinKind::Left if after == before + 1 => from.outer.push(Outer {
-            slot: before,
-            on: conditions,
-        }),
-        JoinKind::Left => return Err(SqlError::not_supported("LEFT JOIN of several tables")),
-        JoinKind::Right => return Err(SqlError::not_supported("RIGHT JOIN after another join")),
-    }
-    Ok(())
-}
-
-fn common_names(from: &From, before: usize) -> Vec<String> {
-    let (left, right) = from
-        .scope
-        .sources
-        .split_at(before.min(from.scope.sources.len()));
-    let there = |name: &str| {
-        left.iter()
-            .flat_map(|s| &s.columns)
-            .any(|c| c.name.eq_ignore_ascii_case(name))
-    };
-    right
-        .iter()
-        .flat_map(|s| &s.columns)
-        .filter(|c| there(&c.name))
-        .map(|c| c.name.clone())
-        .collect()
-}
-
-fn using(
-    from: &mut From,
-    before: usize,
-    names: &[&str],
-    cx: &PlanCx<'_>,
-    conditions: &mut Vec<Expr>,
-) -> Result<()> {
-    for name in names {
-        let mut places = Vec::new();
-        for (slot, source) in from.scope.sources.iter().enumerate() {
-            let position = source
-                .columns
-                .iter()
-                .position(|c| c.name.eq_ignore_ascii_case(name));
-            if let Some(position) = position.filter(|p| !from.hidden.contains(&(slot, *p))) {
-                places.push((slot, position));
-            }
-        }
-        let left = places.iter().find(|(slot, _)| *slot < before);
-        let right = places.iter().find(|(slot, _)| *slot >= before);
-        let (Some(left), Some(right)) = (left, right) else {
-            return Err(SqlError::unknown_column(name, "from clause"));
-        };
-        let binder = cx.binder(&from.scope, "from clause");
-        let (a, b) = (
-            binder.column_at(left.0, left.1),
-            binder.column_at(right.0, right.1),
-        );
-        conditions.push(compare(CmpOp::Eq, a, b)?);
-        from.hidden.push(*right);
-    }
-    Ok(())
-}
-
 fn group_keys(
     scope: &Scope,
     aliases: &[(String, Expr)],
@@ -590,204 +427,6 @@ pub fn limits(
     Ok((Some(count), offset))
 }
 
-fn lock_specs(scope: &Scope, clauses: &[LockClause<'_>]) -> Result<Vec<Option<LockSpec>>> {
-    let mut specs = vec![None; scope.sources.len()];
-    for clause in clauses {
-        let mode = match clause.exclusive {
-            true => LockMode::Exclusive,
-            false => LockMode::Share,
-        };
-        let busy = match clause.wait {
-            LockWait::Wait => Busy::Wait,
-            LockWait::NoWait => Busy::NoWait,
-            LockWait::SkipLocked => Busy::Skip,
-        };
-        for name in clause.tables {
-            let known = scope.sources.iter();
-            if !known
-                .into_iter()
-                .any(|s| s.alias.eq_ignore_ascii_case(name.name.name))
-            {
-                let text = format!(
-                    "Unresolved table name `{}` in locking clause.",
-                    name.name.name
-                );
-                return Err(SqlError::new(3568, "HY000", text));
-            }
-        }
-        for (spec, source) in specs.iter_mut().zip(&scope.sources) {
-            let named = clause
-                .tables
-                .iter()
-                .any(|t| t.name.name.eq_ignore_ascii_case(&source.alias));
-            if (clause.tables.is_empty() || named) && source.table().is_some() {
-                *spec = Some(LockSpec { mode, busy });
-            }
-        }
-    }
-    Ok(specs)
-}
-
-/// The steps of the join, and whether the first gives the wanted order.
-fn steps(from: &From, order: &[OrderKey], limited: bool) -> (Vec<Step>, bool) {
-    let count = from.scope.sources.len();
-    let keep_order = from.straight || !from.outer.is_empty();
-    let mut left: Vec<usize> = (0..count).collect();
-    let mut joined = 0u64;
-    let mut steps: Vec<Step> = Vec::with_capacity(count);
-    let mut ordered = order.is_empty();
-    while !left.is_empty() {
-        let pick = match keep_order {
-            true => 0,
-            false => best_next(from, &left, joined),
-        };
-        let slot = left.remove(pick);
-        let outer = from.outer.iter().find(|o| o.slot == slot);
-        let on: Vec<Expr> = outer.map(|o| o.on.clone()).unwrap_or_default();
-        let bit = 1u64 << slot;
-        let filter: Vec<Expr> = from
-            .conditions
-            .iter()
-            .filter(|c| {
-                let slots = c.slots();
-                slots & bit != 0 && slots & !(joined | bit) == 0
-            })
-            .cloned()
-            .collect();
-        // Conditions of the WHERE on an outer table do not narrow what
-        // matches it, but they may not hold for the empty row either, so they
-        // serve to find rows only for inner steps.
-        let narrowing: Vec<&Expr> = match outer {
-            Some(_) => on.iter().collect(),
-            None => filter.iter().collect(),
-        };
-        let first = steps.is_empty();
-        let wanted = if first { order } else { &[] };
-        let (access, in_order) = match from.scope.sources.get(slot).and_then(Source::table) {
-            Some(table) => choose(table, slot, &narrowing, joined, wanted, limited),
-            None => (Access::Virtual, order.is_empty()),
-        };
-        if first {
-            ordered = in_order;
-        }
-        joined |= bit;
-        steps.push(Step {
-            slot,
-            access,
-            outer: outer.is_some(),
-            on,
-            filter,
-            lock: None,
-        });
-    }
-    (steps, ordered)
-}
-
-/// The table to join next: the most narrowly addressed one.
-fn best_next(from: &From, left: &[usize], joined: u64) -> usize {
-    let rank = |slot: usize| {
-        let conditions: Vec<&Expr> = from.conditions.iter().collect();
-        let source = from.scope.sources.get(slot).and_then(Source::table);
-        match source.map(|table| choose(table, slot, &conditions, joined, &[], false).0) {
-            Some(Access::Lookup {
-                whole: true, keys, ..
-            }) => 1_000_000 - keys.len().min(10_000),
-            Some(Access::Lookup { .. }) => 100_000,
-            Some(Access::Range { .. }) => 10_000,
-            Some(Access::Virtual) => 1000,
-            _ => 0,
-        }
-    };
-    let ranked = left.iter().enumerate().map(|(at, slot)| (rank(*slot), at));
-    ranked
-        .max_by_key(|(rank, at)| (*rank, usize::MAX - at))
-        .map_or(0, |(_, at)| at)
-}
-
-fn result_column(scope: &Scope, item: &Item) -> ResultColumn {
-    let e = &item.expr;
-    let mut column = ResultColumn {
-        schema: String::new(),
-        table: String::new(),
-        org_table: String::new(),
-        name: item.name.clone(),
-        org_name: String::new(),
-        ty: e.ty.clone(),
-        flags: type_flags(&e.ty),
-    };
-    if !e.nullable {
-        column.flags |= flags::NOT_NULL;
-    }
-    let ExprKind::Column {
-        slot, column: at, ..
-    } = &e.kind
-    else {
-        return column;
-    };
-    let Some(source) = scope.sources.get(*slot) else {
-        return column;
-    };
-    column.table.clone_from(&source.alias);
-    column.schema.clone_from(&source.database);
-    if let Some(known) = source.columns.get(*at) {
-        column.org_name.clone_from(&known.name);
-    }
-    match &source.origin {
-        Origin::Virtual(table) => column.org_table = table.name.to_owned(),
-        Origin::Stored(table) => {
-            column.org_table.clone_from(&table.name);
-            column.flags |= column_flags(table, *at);
-        }
-    }
-    column
-}
-
-/// Flags that follow from the type.
-pub fn type_flags(ty: &ColumnType) -> u16 {
-    let mut all = 0;
-    let mut set = |on: bool, flag: u16| {
-        if on {
-            all |= flag;
-        }
-    };
-    set(ty.unsigned, flags::UNSIGNED);
-    set(ty.zerofill, flags::ZEROFILL);
-    set(ty.is_blob() || ty.kind == Kind::Json, flags::BLOB);
-    set(ty.kind == Kind::Enum, flags::ENUM);
-    set(ty.kind == Kind::Set, flags::SET);
-    set(ty.kind == Kind::Timestamp, flags::TIMESTAMP);
-    let textual = crate::bind::types::is_text(ty);
-    set(!textual || ty.collation == Collation::BINARY, flags::BINARY);
-    all
-}
-
-/// Flags that follow from the definition of a stored column.
-pub fn column_flags(table: &Table, at: usize) -> u16 {
-    use porpoise_rows::catalog::{ColumnDefault, IndexKind};
-    let mut all = 0;
-    for index in &table.indexes {
-        let place = index.parts.iter().position(|p| p.column == at);
-        all |= match (index.kind, place) {
-            (IndexKind::Primary, Some(_)) => flags::PRIMARY_KEY,
-            (IndexKind::Unique, Some(0)) if index.parts.len() == 1 => flags::UNIQUE_KEY,
-            (_, Some(0)) => flags::MULTIPLE_KEY,
-            _ => 0,
-        };
-    }
-    if let Some(column) = table.columns.get(at) {
-        if column.auto_increment {
-            all |= flags::AUTO_INCREMENT;
-        }
-        if column.default == ColumnDefault::None && !column.nullable && !column.auto_increment {
-            all |= flags::NO_DEFAULT;
-        }
-        if column.on_update_now {
-            all |= flags::ON_UPDATE_NOW;
-        }
-    }
-    all
-}
-
 impl SelectPlan {
     /// The stored tables it reads.
     pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
@@ -801,11 +440,6 @@ impl SelectPlan {
             .iter()
             .any(|s| !matches!(s.access, Access::Lookup { whole: true, .. }))
     }
-}
-
-/// All of these conditions as one.
-pub fn all_of(conditions: Vec<Expr>) -> Expr {
-    conjunction(conditions)
 }
 
 /// A binding environment for statements without parameters.

@@ -6,24 +6,26 @@
 
 use crate::error::SqlError;
 use porpoise_types::{Level, Warning};
+use std::cell::Cell;
 
 /// Conditions of a statement.
 #[derive(Debug, Default)]
 pub struct Diagnostics {
     list: Vec<Warning>,
     dropped: u64,
-    keep: bool,
+    keep: Cell<bool>,
 }
 
 impl Diagnostics {
     /// A statement begins.
     pub fn begin(&mut self) {
-        self.keep = false;
+        self.keep.set(false);
     }
 
-    /// The statement is about conditions: those there are stay.
-    pub fn keep(&mut self) {
-        self.keep = true;
+    /// The statement is about conditions (SHOW WARNINGS, @@warning_count):
+    /// those there are stay.
+    pub fn keep(&self) {
+        self.keep.set(true);
     }
 
     /// The statement has ended with these conditions.
@@ -34,7 +36,7 @@ impl Diagnostics {
         error: Option<&SqlError>,
         notes: bool,
     ) {
-        if self.keep && error.is_none() {
+        if self.keep.get() && error.is_none() {
             return;
         }
         if !notes {
@@ -65,7 +67,7 @@ impl Diagnostics {
 
     /// The number told in the reply.
     pub fn reported(&self) -> u16 {
-        match self.keep {
+        match self.keep.get() {
             true => 0,
             false => u16::try_from(self.count(false)).unwrap_or(u16::MAX),
         }

@@ -1,6 +1,6 @@
 //! From a parsed statement to the module that knows it.
 
-use super::run::Plan;
+use super::run::Planned;
 use super::{Outcome, SqlSession, lex_mode};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
@@ -49,6 +49,9 @@ impl SqlSession {
         multi: bool,
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
+        if let Some(result) = self.query_cached(arena, text, sink) {
+            return result;
+        }
         let options = ParseOptions {
             mode: lex_mode(self.settings.mode),
             ..ParseOptions::default()
@@ -84,10 +87,9 @@ impl SqlSession {
             | Statement::Delete(_) => {
                 let plan = self.secure(|session, catalog| {
                     let plan = session.plan(statement, text, types, catalog)?;
-                    plan.map(Arc::new)
+                    plan.map(|plan| Arc::new(Planned::new(plan)))
                         .ok_or_else(|| SqlError::internal("no plan"))
                 })?;
-                self.check_locked(&plan)?;
                 self.run_plan(&plan, values, sink)
             }
             Statement::Set(items) => self.set(items, values, types),
@@ -293,17 +295,17 @@ impl SqlSession {
     }
 
     /// 1100: under LOCK TABLES only those tables can be used.
-    pub(super) fn check_locked(&self, plan: &Plan) -> Result<()> {
+    pub(super) fn check_locked(&self, plan: &Planned) -> Result<()> {
         let Some(locks) = &self.table_locks else {
             return Ok(());
         };
-        for (table, writes) in plan.tables() {
+        for (table, writes) in &plan.tables {
             match locks.mode_of(table.id) {
                 None => {
                     let text = format!("Table '{}' was not locked with LOCK TABLES", table.name);
                     return Err(SqlError::new(1100, "HY000", text));
                 }
-                Some(false) if writes => {
+                Some(false) if *writes => {
                     let text = format!(
                         "Table '{}' was locked with a READ lock and can't be updated",
                         table.name

@@ -22,6 +22,7 @@
 pub(crate) mod define;
 mod diagnostics;
 pub(crate) mod dispatch;
+mod plan_cache;
 mod prepared;
 pub mod processes;
 pub(crate) mod results;
@@ -40,6 +41,7 @@ use crate::vars::{Settings, Values};
 use bumpalo::Bump;
 use define::TableLocks;
 use diagnostics::Diagnostics;
+use plan_cache::PlanCache;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::Ticket;
 use porpoise_rows::mdl::MdlSession;
@@ -121,6 +123,8 @@ pub struct SqlSession {
     next_statement: u32,
     process: Arc<Process>,
     arena: Bump,
+    /// Plans of statements sent as text.
+    plans: PlanCache,
     /// A plan made since this was cleared holds the value of a variable.
     pub(crate) volatile: Cell<bool>,
     /// LOCK TABLES.
@@ -171,6 +175,7 @@ impl SqlSession {
             next_statement: 1,
             process,
             arena: Bump::new(),
+            plans: PlanCache::default(),
             volatile: Cell::new(false),
             table_locks: None,
             last_insert_id: 0,

@@ -6,7 +6,7 @@
 //! database, the collation of the connection.
 
 use super::dispatch::syntax_error;
-use super::run::Plan;
+use super::run::Planned;
 use super::server::Counters;
 use super::{Outcome, SqlSession, lex_mode};
 use crate::error::{Result, SqlError};
@@ -42,7 +42,7 @@ pub struct PreparedInfo {
 }
 
 /// What a plan depends on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct PlanKey {
     types: Vec<ColumnType>,
     version: u64,
@@ -52,12 +52,35 @@ struct PlanKey {
     select_limit: Option<u64>,
 }
 
+impl PlanKey {
+    fn new(session: &SqlSession, version: u64, types: &[ColumnType]) -> PlanKey {
+        PlanKey {
+            types: types.to_vec(),
+            version,
+            mode: session.settings.mode,
+            database: session.env.database.clone(),
+            collation: session.settings.collation,
+            select_limit: session.settings.select_limit,
+        }
+    }
+
+    /// Whether a plan made under this key serves now.
+    fn fits(&self, session: &SqlSession, version: u64, types: &[ColumnType]) -> bool {
+        self.version == version
+            && self.mode == session.settings.mode
+            && self.collation == session.settings.collation
+            && self.select_limit == session.settings.select_limit
+            && self.database == session.env.database
+            && self.types == types
+    }
+}
+
 /// A prepared statement.
 #[derive(Clone)]
 pub struct Prepared {
     text: Arc<[u8]>,
     params: usize,
-    plan: Option<(PlanKey, Arc<Plan>)>,
+    plan: Option<(PlanKey, Arc<Planned>)>,
 }
 
 /// Most prepared statements of a session (`max_prepared_stmt_count` counts
@@ -183,31 +206,28 @@ impl SqlSession {
         let cached = prepared.plan.take();
         let mut kept = None;
         let secured = self.secure(|session, catalog| {
-            let key = PlanKey {
-                types: types.to_vec(),
-                version: catalog.version,
-                mode: session.settings.mode,
-                database: session.env.database.clone(),
-                collation: session.settings.collation,
-                select_limit: session.settings.select_limit,
-            };
-            if let Some((old, plan)) = &cached
-                && *old == key
+            if let Some((key, plan)) = &cached
+                && key.fits(session, catalog.version, types)
             {
-                kept = Some((key, plan.clone()));
+                kept = None;
                 return Ok(plan.clone());
             }
             let arena = Bump::new();
             let parsed = session.parse_whole(&arena, &text)?;
             session.volatile.set(false);
             let plan = session.plan(&parsed.statement, &text, types, catalog)?;
-            let plan = Arc::new(plan.ok_or_else(not_a_plan)?);
-            kept = (!session.volatile.get()).then(|| (key, plan.clone()));
+            let plan = Arc::new(Planned::new(plan.ok_or_else(not_a_plan)?));
+            let key = || PlanKey::new(session, catalog.version, types);
+            kept = (!session.volatile.get()).then(|| (key(), plan.clone()));
             Ok(plan)
         });
         match secured {
             Ok(plan) => {
-                prepared.plan = kept;
+                prepared.plan = match (kept, cached) {
+                    (Some(new), _) => Some(new),
+                    (None, Some(old)) if Arc::ptr_eq(&old.1, &plan) => Some(old),
+                    (None, _) => None,
+                };
                 self.run_plan(&plan, values, sink)
             }
             Err(error) if error.code == NOT_A_PLAN => {

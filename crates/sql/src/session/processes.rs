@@ -1,9 +1,8 @@
 //! The process list: who is connected, and what each session is doing.
 //!
-//! An entry is written by its session only; the text of a statement is kept
-//! by an atomic swap, so that running one takes no lock that others share.
+//! An entry is written by its session only, under a lock of its own that
+//! nobody else asks for unless the list is looked at.
 
-use arc_swap::ArcSwapOption;
 use parking_lot::{Mutex, RwLock};
 use porpoise_base::cancel::{Cancel, Reason};
 use std::collections::BTreeMap;
@@ -20,23 +19,27 @@ pub struct Process {
     /// The host.
     pub host: String,
     database: Mutex<Option<String>>,
-    statement: ArcSwapOption<Running>,
+    statement: Mutex<Running>,
     /// Milliseconds after `born` at which the present state began.
     since: AtomicU64,
     born: Instant,
     cancel: Cancel,
 }
 
-/// A statement that runs.
+/// What a session does; the text's buffer is used again.
+#[derive(Default)]
 struct Running {
-    /// `Query`, `Execute`, ...
+    /// `Query`, `Execute`, ...; empty between statements.
     command: &'static str,
-    /// What is shown as Info.
-    info: Option<String>,
+    /// What is shown as Info; empty is none.
+    info: Vec<u8>,
 }
 
 /// Bytes of a statement that the list keeps.
 const KEPT: usize = 64 * 1024;
+
+/// Bytes of buffer that an idle session keeps for it.
+const IDLE: usize = 1024;
 
 impl Process {
     /// An entry for a session that begins now.
@@ -53,7 +56,7 @@ impl Process {
             user: user.to_owned(),
             host: host.to_owned(),
             database: Mutex::new(database),
-            statement: ArcSwapOption::empty(),
+            statement: Mutex::default(),
             since: AtomicU64::new(0),
             born: now,
             cancel,
@@ -68,18 +71,25 @@ impl Process {
 
     /// A statement begins.
     pub fn begin(&self, command: &'static str, text: Option<&[u8]>, now: Instant) {
-        let info = text.map(|t| {
-            let kept = t.get(..KEPT).unwrap_or(t);
-            String::from_utf8_lossy(kept).into_owned()
-        });
-        self.statement
-            .store(Some(Arc::new(Running { command, info })));
+        let mut statement = self.statement.lock();
+        statement.command = command;
+        statement.info.clear();
+        let text = text.unwrap_or_default();
+        statement
+            .info
+            .extend_from_slice(text.get(..KEPT).unwrap_or(text));
+        drop(statement);
         self.mark(now);
     }
 
     /// It has ended.
     pub fn end(&self, now: Instant) {
-        self.statement.store(None);
+        let mut statement = self.statement.lock();
+        statement.command = "";
+        if statement.info.capacity() > IDLE {
+            statement.info = Vec::new();
+        }
+        drop(statement);
         self.mark(now);
     }
 
@@ -98,10 +108,13 @@ impl Process {
         let since = self.since.load(Ordering::Relaxed);
         let now = now.saturating_duration_since(self.born).as_millis();
         let seconds = u64::try_from(now).unwrap_or(u64::MAX).saturating_sub(since) / 1000;
-        match self.statement.load_full() {
-            Some(running) => (running.command, seconds, running.info.clone()),
-            None => ("Sleep", seconds, None),
+        let statement = self.statement.lock();
+        if statement.command.is_empty() {
+            return ("Sleep", seconds, None);
         }
+        let info = String::from_utf8_lossy(&statement.info).into_owned();
+        let info = Some(info).filter(|i| !i.is_empty());
+        (statement.command, seconds, info)
     }
 }
 
@@ -144,7 +157,7 @@ impl Processes {
         // A statement that has not begun cannot be ended.
         if !query {
             process.cancel.cancel(Reason::Connection);
-        } else if process.statement.load().is_some() {
+        } else if !process.statement.lock().command.is_empty() {
             process.cancel.cancel(Reason::Query);
         }
         true

@@ -95,6 +95,42 @@ impl Plan {
     }
 }
 
+/// A plan with what is asked of it at every execution, worked out once.
+#[derive(Debug)]
+pub struct Planned {
+    /// The plan.
+    pub plan: Plan,
+    /// Its stored tables, and whether it writes to them.
+    pub tables: Vec<(Arc<Table>, bool)>,
+    /// What it publishes as used.
+    used: Vec<TableId>,
+    /// It looks at more than whole unique keys of stored tables.
+    scans: bool,
+    /// It reads stored rows without locking them.
+    unlocked: bool,
+}
+
+impl Planned {
+    /// Works out what executions ask for.
+    pub fn new(plan: Plan) -> Planned {
+        let tables = plan.tables();
+        let mut used: Vec<TableId> = Vec::with_capacity(8);
+        for (table, writes) in &tables {
+            match writes {
+                true => used.extend(table.write_set.iter().copied()),
+                false => used.push(table.id),
+            }
+        }
+        Planned {
+            scans: !tables.is_empty() && plan.scans_ranges(),
+            unlocked: plan.reads_unlocked(),
+            used,
+            tables,
+            plan,
+        }
+    }
+}
+
 /// What one run of a plan did.
 enum Done {
     Rows(u64),
@@ -165,14 +201,14 @@ impl SqlSession {
     /// are still those that it was made from; makes it again when not.
     pub(crate) fn secure(
         &mut self,
-        mut make: impl FnMut(&SqlSession, &Catalog) -> Result<Arc<Plan>>,
-    ) -> Result<Arc<Plan>> {
+        mut make: impl FnMut(&SqlSession, &Catalog) -> Result<Arc<Planned>>,
+    ) -> Result<Arc<Planned>> {
         let deadline = self.definition_deadline();
         for _ in 0..REPLANS {
             let catalog = self.server.db.catalog();
             let plan = make(self, &catalog)?;
-            self.publish(&plan.tables(), deadline)?;
-            if self.server.db.catalog().version == catalog.version {
+            self.publish(&plan, deadline)?;
+            if self.server.db.catalog_version() == catalog.version {
                 return Ok(plan);
             }
         }
@@ -187,29 +223,24 @@ impl SqlSession {
             .unwrap_or_else(|| now + day)
     }
 
-    fn publish(&self, tables: &[(Arc<Table>, bool)], deadline: Instant) -> Result<()> {
-        let mut ids: Vec<TableId> = Vec::with_capacity(8);
-        for (table, writes) in tables {
-            match writes {
-                true => ids.extend(table.write_set.iter().copied()),
-                false => ids.push(table.id),
-            }
-        }
-        if ids.is_empty() {
+    /// Publishes the tables of a plan as used.
+    pub(crate) fn publish(&self, plan: &Planned, deadline: Instant) -> Result<()> {
+        if plan.used.is_empty() {
             return Ok(());
         }
-        let shared = self.mdl.share(&ids, deadline, &self.env.cancel);
+        let shared = self.mdl.share(&plan.used, deadline, &self.env.cancel);
         shared.map_err(|e| SqlError::from(porpoise_rows::ddl::mdl_error(e)))
     }
 
     /// Runs a plan whose tables are published.
     pub(crate) fn run_plan(
         &mut self,
-        plan: &Plan,
+        planned: &Planned,
         params: &[ValueRef<'_>],
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
-        let tables = plan.tables();
+        self.check_locked(planned)?;
+        let (plan, tables) = (&planned.plan, &planned.tables);
         let inside = self.open.is_some();
         let keep = inside || (!self.settings.autocommit && !tables.is_empty());
         let mut open = match self.open.take() {
@@ -221,8 +252,9 @@ impl SqlSession {
             self.await_own_commits()?;
         }
         let mark = open.txn.mark();
-        let checked = check_open(plan, &tables, &open);
-        let ran = checked.and_then(|()| self.attempts(plan, params, &mut open, mark, keep, sink));
+        let checked = check_open(plan, tables, &open);
+        let ran =
+            checked.and_then(|()| self.attempts(planned, params, &mut open, mark, keep, sink));
         match ran {
             Ok(done) => self.succeed(plan, done, open, keep),
             Err(mut error) => {
@@ -264,7 +296,7 @@ impl SqlSession {
 
     fn attempts(
         &mut self,
-        plan: &Plan,
+        planned: &Planned,
         params: &[ValueRef<'_>],
         open: &mut OpenTxn,
         mark: Mark,
@@ -278,10 +310,10 @@ impl SqlSession {
             (true, true) => Newer::Conflict,
             (true, false) => Newer::Restart,
         };
-        if !pinned && !plan.tables().is_empty() {
-            open.snapshot_version = self.server.db.catalog().version;
+        if !pinned && !planned.tables.is_empty() {
+            open.snapshot_version = self.server.db.catalog_version();
             open.txn.refresh()?;
-            if keep && !committed && plan.reads_unlocked() {
+            if keep && !committed && planned.unlocked {
                 open.txn.pin()?;
             }
         }
@@ -289,15 +321,14 @@ impl SqlSession {
             Newer::Restart if open.txn.pinned() => Newer::Conflict,
             other => other,
         };
-        if matches!(plan, Plan::Select(p) if p.locks()) {
+        if matches!(&planned.plan, Plan::Select(p) if p.locks()) {
             sink.whole();
         }
         let random = self.env.random.get();
         for _ in 0..=RESTARTS {
-            match self.attempt(plan, params, open, mark, newer, sink) {
+            match self.attempt(&planned.plan, params, open, mark, newer, sink) {
                 Ok(done) => {
-                    let pins = plan.tables().iter().any(|_| plan.scans_ranges());
-                    if keep && pins && !committed && !open.txn.pinned() {
+                    if keep && planned.scans && !committed && !open.txn.pinned() {
                         open.txn.pin()?;
                     }
                     return Ok(done);
@@ -306,7 +337,7 @@ impl SqlSession {
                 Err(Stop::Restart) => {
                     Counters::add(&self.server.counters.restarts);
                     open.txn.rollback_to(mark);
-                    open.snapshot_version = self.server.db.catalog().version;
+                    open.snapshot_version = self.server.db.catalog_version();
                     open.txn.refresh()?;
                     self.env.warnings.get_mut().clear();
                     self.env.random.set(random);

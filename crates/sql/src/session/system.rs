@@ -35,6 +35,9 @@ impl SystemVariables for SqlSession {
         if !variable.scope.session() {
             return Ok(self.server.globals.read().at(at).expr());
         }
+        if matches!(variable.name, "warning_count" | "error_count") {
+            self.diagnostics.keep();
+        }
         Ok(self.session_value(at, variable.name).expr())
     }
 }

@@ -90,7 +90,7 @@ impl SqlSession {
         }
         let mut open = self.begin_txn()?;
         if start.snapshot && open.isolation != IsolationLevel::ReadCommitted {
-            open.snapshot_version = self.server.db.catalog().version;
+            open.snapshot_version = self.server.db.catalog_version();
             open.txn.refresh()?;
             open.txn.pin()?;
         }

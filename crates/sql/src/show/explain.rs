@@ -167,11 +167,11 @@ fn step_line(kind: &str, source: &Source, step: &Step, extra: &str) -> Vec<Value
         set(6, text(&index.name));
         set(7, text(key_length(table, index, parts).to_string()));
     }
-    if let Access::Lookup { keys, .. } = &step.access {
-        if let [key] = keys.as_slice() {
-            let refs: Vec<&str> = key.iter().map(ref_of).collect();
-            set(8, text(refs.join(",")));
-        }
+    if let Access::Lookup { keys, .. } = &step.access
+        && let [key] = keys.as_slice()
+    {
+        let refs: Vec<&str> = key.iter().map(ref_of).collect();
+        set(8, text(refs.join(",")));
     }
     set(9, promised(&step.access));
     set(10, Value::Double(100.0));

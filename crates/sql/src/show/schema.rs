@@ -174,10 +174,18 @@ pub fn create_table(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> 
         Some(_) => Some(session.server.db.next_auto_increment(&table)?),
         None => None,
     };
+    let mut shown = Table::clone(&table);
+    for column in &mut shown.columns {
+        if let (Kind::Timestamp, ColumnDefault::Literal(Value::DateTime(at))) =
+            (column.ty.kind, &mut column.default)
+        {
+            *at = session.settings.time_zone.utc_to_local(*at);
+        }
+    }
     let mut rows = Rows::new(vec![text_column("Table", 64), long_column("Create Table")]);
     rows.push(vec![
         text(&table.name),
-        text(ddl::create_table(&table, next)),
+        text(ddl::create_table(&shown, next)),
     ]);
     Ok(rows)
 }

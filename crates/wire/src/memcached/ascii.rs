@@ -20,8 +20,9 @@
 //! Wanted differences:
 //! 5. Numbers out of range are refused instead of cut to 32 bits, and an
 //!    expiry time keeps 64 bits.
-//! 6. Control characters in keys are refused; the protocol's specification
-//!    forbids them and memcached lets them pass.
+//! 6. Control characters in keys are refused, but for TAB, which separates the
+//!    columns of a key; the protocol's specification forbids them all, and
+//!    memcached lets them pass.
 //! 7. The limit on a line's length holds for the line, not for what happens to
 //!    have arrived of it (memcached drops a connection after 2,048 bytes
 //!    without an end of line, and takes a longer line that comes in one read).

@@ -10,16 +10,26 @@
 //!    literals any bytes.
 
 mod admin;
+mod alter;
+mod call;
 mod ddl;
 mod dml;
 mod expr;
+mod partition;
 mod query;
+mod types;
+mod user;
 
 pub use admin::*;
+pub use alter::*;
+pub use call::*;
 pub use ddl::*;
 pub use dml::*;
 pub use expr::*;
+pub use partition::*;
 pub use query::*;
+pub use types::*;
+pub use user::*;
 
 use super::token::Span;
 

@@ -166,7 +166,24 @@ impl<'a> Parser<'a> {
 
     /// Statements of a few words.
     pub(super) fn minor_statement(&mut self) -> PResult<Statement<'a>> {
-        match self.advance().keyword {
+        let keyword = self.token.keyword;
+        let known = matches!(
+            keyword,
+            Kw::USE
+                | Kw::TRUNCATE
+                | Kw::RESET
+                | Kw::BINLOG
+                | Kw::IMPORT
+                | Kw::HELP
+                | Kw::SHUTDOWN
+                | Kw::INSTALL
+                | Kw::UNINSTALL
+        );
+        if !known {
+            return self.error();
+        }
+        self.advance();
+        match keyword {
             Kw::USE => Ok(Statement::Use(self.ident()?)),
             Kw::TRUNCATE => {
                 self.eat_kw(Kw::TABLE);

@@ -147,24 +147,8 @@ impl<'a> Parser<'a> {
     fn alter_partitions(&mut self) -> PResult<AlterAction<'a>> {
         let keyword = self.token.keyword;
         let next = self.peek().keyword;
-        let maintenance = match keyword {
-            Kw::TRUNCATE => Some(PartitionMaintenance::Truncate),
-            Kw::ANALYZE => Some(PartitionMaintenance::Analyze),
-            Kw::CHECK => Some(PartitionMaintenance::Check),
-            Kw::OPTIMIZE => Some(PartitionMaintenance::Optimize),
-            Kw::REBUILD => Some(PartitionMaintenance::Rebuild),
-            Kw::REPAIR => Some(PartitionMaintenance::Repair),
-            _ => None,
-        };
-        if let Some(maintenance) = maintenance {
-            self.advance();
-            self.expect_kw(Kw::PARTITION)?;
-            let names = if self.eat_kw(Kw::ALL) {
-                &[]
-            } else {
-                self.comma_list(Self::ident)?
-            };
-            return Ok(AlterAction::MaintainPartitions(maintenance, names));
+        if let Some(action) = self.opt_partition_maintenance(keyword)? {
+            return Ok(action);
         }
         match (keyword, next) {
             (Kw::DISCARD | Kw::IMPORT, Kw::TABLESPACE) => {
@@ -218,6 +202,27 @@ impl<'a> Parser<'a> {
                 None => self.error(),
             },
         }
+    }
+
+    /// `TRUNCATE PARTITION` and its kin; None if the keyword is none of them.
+    fn opt_partition_maintenance(&mut self, keyword: Kw) -> PResult<Option<AlterAction<'a>>> {
+        let maintenance = match keyword {
+            Kw::TRUNCATE => PartitionMaintenance::Truncate,
+            Kw::ANALYZE => PartitionMaintenance::Analyze,
+            Kw::CHECK => PartitionMaintenance::Check,
+            Kw::OPTIMIZE => PartitionMaintenance::Optimize,
+            Kw::REBUILD => PartitionMaintenance::Rebuild,
+            Kw::REPAIR => PartitionMaintenance::Repair,
+            _ => return Ok(None),
+        };
+        self.advance();
+        self.expect_kw(Kw::PARTITION)?;
+        let names = if self.eat_kw(Kw::ALL) {
+            &[]
+        } else {
+            self.comma_list(Self::ident)?
+        };
+        Ok(Some(AlterAction::MaintainPartitions(maintenance, names)))
     }
 
     fn alter_add(&mut self) -> PResult<AlterAction<'a>> {

@@ -295,7 +295,7 @@ impl<'a> Parser<'a> {
             }
         }
         let fields: &[IntoVar<'a>] = if self.is(K::LeftParen) {
-            self.paren_list(Self::into_var)?
+            self.paren_list(Self::destination_var)?
         } else {
             &[]
         };

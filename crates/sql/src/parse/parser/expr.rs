@@ -7,15 +7,14 @@
 use bumpalo::collections::Vec as BumpVec;
 
 use super::super::ast::{
-    Between, Binary, BinaryOp, Chain, Collate, Expr, ExprKind, InList, InQuery, IntervalArith, Is,
-    IsTest, Like, LogicalOp, MemberOf, Quantified, Query, Regexp, UnaryOp,
+    Binary, BinaryOp, Chain, Collate, Expr, ExprKind, LogicalOp, Query, UnaryOp,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
 use super::{PResult, Parser};
 
 /// Binding levels, loosest first.
-mod level {
+pub(super) mod level {
     pub const OR: u8 = 1;
     pub const XOR: u8 = 2;
     pub const AND: u8 = 3;
@@ -44,6 +43,14 @@ enum Infix {
     MemberOf,
     Collate,
     None,
+}
+
+/// What INTERVAL turns out to be.
+pub(super) enum IntervalOperand<'a> {
+    /// An amount; its unit is the current token.
+    Amount(Expr<'a>),
+    /// A call of the function INTERVAL.
+    Call(Expr<'a>),
 }
 
 /// What a pair of parentheses held.
@@ -76,13 +83,18 @@ impl<'a> Parser<'a> {
         self.expr_at(level::BIT_OR)
     }
 
+    /// An operand without logical operators: what `INTERVAL 1 DAY +` reaches over in MySQL.
+    pub(super) fn compare_expr(&mut self) -> PResult<Expr<'a>> {
+        self.expr_at(level::COMPARE)
+    }
+
     /// An operand without infix operators at all.
     pub(super) fn simple_expr(&mut self) -> PResult<Expr<'a>> {
         self.expr_at(level::UNARY)
     }
 
     /// An expression of operators that bind at `min` or tighter.
-    fn expr_at(&mut self, min: u8) -> PResult<Expr<'a>> {
+    pub(super) fn expr_at(&mut self, min: u8) -> PResult<Expr<'a>> {
         self.enter()?;
         let outer = std::mem::take(&mut self.height);
         let left = self.prefix(min)?;
@@ -97,6 +109,7 @@ impl<'a> Parser<'a> {
     pub(super) fn expr_after(&mut self, left: Expr<'a>) -> PResult<Expr<'a>> {
         self.enter()?;
         self.grow()?;
+        self.ceiling = u8::MAX;
         let expr = self.infixes(left, 0)?;
         self.leave();
         Ok(expr)
@@ -114,7 +127,15 @@ impl<'a> Parser<'a> {
             (K::Word, Kw::NOT) if self.mode.high_not_precedence => (UnaryOp::Not, level::UNARY),
             (K::Word, Kw::NOT) if min <= level::NOT => (UnaryOp::Not, level::NOT),
             (K::Word, Kw::BINARY) => (UnaryOp::Binary, level::UNARY),
-            _ => return self.primary(),
+            _ => {
+                let operand = self.primary()?;
+                self.ceiling = match operand.kind {
+                    ExprKind::AssignUserVar(_) if token.kind == K::UserVar => 0,
+                    ExprKind::IntervalArith(_) if token.keyword == Kw::INTERVAL => level::NOT,
+                    _ => u8::MAX,
+                };
+                return Ok(operand);
+            }
         };
         self.advance();
         let operand = self.expr_at(operand)?;
@@ -176,27 +197,20 @@ impl<'a> Parser<'a> {
     }
 
     /// The operators that follow `left`, as long as they bind at `min` or tighter.
-    fn infixes(&mut self, mut left: Expr<'a>, min: u8) -> PResult<Expr<'a>> {
-        // After a test or a predicate only looser operators may follow: `a IS NULL + 1` is no expression.
-        let mut max = u8::MAX;
-        let fits = |level: u8, max: u8| level >= min && level <= max;
+    pub(super) fn infixes(&mut self, mut left: Expr<'a>, min: u8) -> PResult<Expr<'a>> {
         loop {
+            let max = self.ceiling;
+            let fits = |level: u8| level >= min && level <= max;
             left = match self.infix() {
-                Infix::Logical(op, level) if fits(level, max) => self.logical(left, op, level)?,
-                Infix::Binary(op, level) if fits(level, max) => self.binary(left, op, level)?,
-                Infix::Is if fits(level::COMPARE, max) => {
-                    max = level::COMPARE;
+                Infix::Logical(op, level) if fits(level) => self.logical(left, op, level)?,
+                Infix::Binary(op, level) if fits(level) => self.binary(left, op, level)?,
+                Infix::Is if fits(level::COMPARE) => {
+                    self.ceiling = level::COMPARE;
                     self.is_test(left)?
                 }
-                Infix::Predicate if fits(level::PREDICATE, max) => {
-                    max = level::PREDICATE;
-                    self.predicate(left)?
-                }
-                Infix::MemberOf if fits(level::PREDICATE, max) => {
-                    max = level::PREDICATE;
-                    self.member_of(left)?
-                }
-                Infix::Collate if fits(level::COLLATE, max) => {
+                Infix::Predicate if fits(level::PREDICATE) => self.predicate(left)?,
+                Infix::MemberOf if fits(level::PREDICATE) => self.member_of(left)?,
+                Infix::Collate if fits(level::COLLATE) => {
                     self.advance();
                     let collation = self.ident_or_string()?;
                     self.wrap(left, |p, expr| {
@@ -210,7 +224,7 @@ impl<'a> Parser<'a> {
     }
 
     /// An expression around `inner` that ends with the last token taken.
-    fn wrap(
+    pub(super) fn wrap(
         &self,
         inner: Expr<'a>,
         kind: impl FnOnce(&Self, Expr<'a>) -> ExprKind<'a>,
@@ -257,6 +271,9 @@ impl<'a> Parser<'a> {
             return self.quantified(first, op);
         }
         let second = self.expr_at(at + 1)?;
+        if sounds {
+            self.ceiling = level::COMPARE;
+        }
         if !self.continues_chain(at) {
             let node = self.alloc(Binary {
                 op,
@@ -297,7 +314,7 @@ impl<'a> Parser<'a> {
         let Infix::Binary(op, level) = self.infix() else {
             return false;
         };
-        if level != at {
+        if level != at || level > self.ceiling {
             return false;
         }
         match at {
@@ -311,148 +328,6 @@ impl<'a> Parser<'a> {
     /// `INTERVAL (a, b)` are told apart by what follows the parenthesis, in `interval_amount`.
     fn at_interval(&self) -> bool {
         self.is_kw(Kw::INTERVAL)
-    }
-
-    /// At INTERVAL, behind `date +`.
-    fn add_interval(&mut self, date: Expr<'a>, subtract: bool) -> PResult<Expr<'a>> {
-        let start = self.token.start;
-        self.advance();
-        let amount = self.expr()?;
-        if let ExprKind::Row(args) = amount.kind
-            && !self.at_unit()
-        {
-            // `1 + INTERVAL(a, b, c)`: the function after all.
-            let name = super::super::ast::Ident {
-                name: "INTERVAL",
-                span: Span::new(start, start + 8),
-            };
-            let call = self.plain_call(name, args);
-            let right = Expr {
-                kind: call,
-                span: Span::new(start, self.last_end),
-            };
-            let op = if subtract {
-                BinaryOp::Sub
-            } else {
-                BinaryOp::Add
-            };
-            return Ok(self.wrap(date, |p, left| {
-                ExprKind::Binary(p.alloc(Binary { op, left, right }))
-            }));
-        }
-        let unit = self.interval_unit()?;
-        let node = IntervalArith {
-            date,
-            subtract,
-            amount,
-            unit,
-        };
-        Ok(self.wrap(date, |p, _| ExprKind::IntervalArith(p.alloc(node))))
-    }
-
-    fn quantified(&mut self, left: Expr<'a>, op: BinaryOp) -> PResult<Expr<'a>> {
-        let all = self.is_kw(Kw::ALL);
-        self.advance();
-        let query = self.subquery()?;
-        Ok(self.wrap(left, |p, left| {
-            ExprKind::Quantified(p.alloc(Quantified {
-                op,
-                left,
-                all,
-                query,
-            }))
-        }))
-    }
-
-    fn is_test(&mut self, expr: Expr<'a>) -> PResult<Expr<'a>> {
-        self.advance();
-        let not = self.eat_kw(Kw::NOT);
-        let test = match self.token.keyword {
-            Kw::NULL => IsTest::Null,
-            Kw::TRUE => IsTest::True,
-            Kw::FALSE => IsTest::False,
-            Kw::UNKNOWN => IsTest::Unknown,
-            _ if self.is(K::NullMark) => IsTest::Null,
-            _ => return self.error(),
-        };
-        self.advance();
-        Ok(self.wrap(expr, |p, expr| {
-            ExprKind::Is(p.alloc(Is { expr, test, not }))
-        }))
-    }
-
-    /// `[NOT] LIKE`, REGEXP, IN, BETWEEN
-    fn predicate(&mut self, expr: Expr<'a>) -> PResult<Expr<'a>> {
-        let not = self.eat_kw(Kw::NOT);
-        let keyword = self.token.keyword;
-        if !matches!(
-            keyword,
-            Kw::LIKE | Kw::REGEXP | Kw::RLIKE | Kw::IN | Kw::BETWEEN
-        ) {
-            return self.error();
-        }
-        self.advance();
-        match keyword {
-            Kw::LIKE => {
-                let pattern = self.expr_at(level::CONCAT)?;
-                let escape = if self.eat_kw(Kw::ESCAPE) {
-                    Some(self.simple_expr()?)
-                } else {
-                    None
-                };
-                let node = Like {
-                    expr,
-                    pattern,
-                    escape,
-                    not,
-                };
-                Ok(self.wrap(expr, |p, _| ExprKind::Like(p.alloc(node))))
-            }
-            Kw::REGEXP | Kw::RLIKE => {
-                let node = Regexp {
-                    expr,
-                    pattern: self.bit_expr()?,
-                    not,
-                };
-                Ok(self.wrap(expr, |p, _| ExprKind::Regexp(p.alloc(node))))
-            }
-            Kw::BETWEEN => {
-                let low = self.bit_expr()?;
-                self.expect_kw(Kw::AND)?;
-                let high = self.expr_at(level::PREDICATE)?;
-                let node = Between {
-                    expr,
-                    low,
-                    high,
-                    not,
-                };
-                Ok(self.wrap(expr, |p, _| ExprKind::Between(p.alloc(node))))
-            }
-            _ => self.in_list(expr, not),
-        }
-    }
-
-    fn in_list(&mut self, expr: Expr<'a>, not: bool) -> PResult<Expr<'a>> {
-        self.expect(K::LeftParen)?;
-        match self.paren_rest()? {
-            Paren::Query(query) => Ok(self.wrap(expr, |p, expr| {
-                ExprKind::InQuery(p.alloc(InQuery { expr, query, not }))
-            })),
-            Paren::List(list) => Ok(self.wrap(expr, |p, expr| {
-                ExprKind::InList(p.alloc(InList { expr, list, not }))
-            })),
-        }
-    }
-
-    fn member_of(&mut self, expr: Expr<'a>) -> PResult<Expr<'a>> {
-        self.advance();
-        self.expect_kw(Kw::OF)?;
-        self.expect(K::LeftParen)?;
-        let array = self.simple_expr()?;
-        self.expect(K::RightParen)?;
-        Ok(self.wrap(expr, |p, expr| {
-            ExprKind::MemberOf(p.alloc(MemberOf { expr, array }))
-        }))
     }
 
     /// What follows an opening parenthesis that has been taken, its closing one included.

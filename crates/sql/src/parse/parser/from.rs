@@ -146,7 +146,7 @@ impl<'a> Parser<'a> {
         let lateral = self.eat_kw(Kw::LATERAL);
         if self.is(K::LeftParen) {
             self.advance();
-            return match self.from_paren()? {
+            return match self.tables_in_paren()? {
                 FromParen::Query(query) => self.derived(query, lateral),
                 FromParen::Tables(_) if lateral => self.error(),
                 FromParen::Tables(tables) => Ok(TableFactor::Nested(tables)),
@@ -163,10 +163,10 @@ impl<'a> Parser<'a> {
     }
 
     /// What follows an opening parenthesis, its closing one included.
-    fn from_paren(&mut self) -> PResult<FromParen<'a>> {
+    fn tables_in_paren(&mut self) -> PResult<FromParen<'a>> {
         self.enter()?;
         let outer = std::mem::take(&mut self.height);
-        let inner = self.from_paren_inner()?;
+        let inner = self.tables_in_paren_inner()?;
         self.expect(K::RightParen)?;
         self.grow()?;
         self.height = self.height.max(outer);
@@ -174,7 +174,7 @@ impl<'a> Parser<'a> {
         Ok(inner)
     }
 
-    fn from_paren_inner(&mut self) -> PResult<FromParen<'a>> {
+    fn tables_in_paren_inner(&mut self) -> PResult<FromParen<'a>> {
         if self.at_query() {
             return self.query_expr().map(FromParen::Query);
         }
@@ -182,7 +182,7 @@ impl<'a> Parser<'a> {
             return self.table_refs().map(FromParen::Tables);
         }
         let start = self.advance().start;
-        let first = match self.from_paren()? {
+        let first = match self.tables_in_paren()? {
             FromParen::Query(query) if self.is(K::RightParen) => {
                 return Ok(FromParen::Query(query));
             }

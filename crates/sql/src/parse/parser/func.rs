@@ -6,6 +6,7 @@ use super::super::ast::{
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
+use super::expr::IntervalOperand;
 use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
@@ -367,21 +368,14 @@ impl<'a> Parser<'a> {
 
     /// At INTERVAL as an operand: `INTERVAL a unit + date`, or the function of that name.
     pub(super) fn interval_operand(&mut self) -> PResult<Expr<'a>> {
-        let start = self.advance().start;
-        let name = Ident {
-            name: "INTERVAL",
-            span: Span::new(start, self.last_end),
+        let start = self.token.start;
+        let amount = match self.interval_amount()? {
+            IntervalOperand::Amount(amount) => amount,
+            IntervalOperand::Call(call) => return Ok(call),
         };
-        let amount = self.expr()?;
-        if !self.at_unit() {
-            return match amount.kind {
-                ExprKind::Row(args) => Ok(self.node(start, self.plain_call(name, args))),
-                _ => self.error(),
-            };
-        }
         let unit = self.interval_unit()?;
         self.expect(K::Plus)?;
-        let date = self.expr()?;
+        let date = self.compare_expr()?;
         let node = IntervalArith {
             date,
             subtract: false,

@@ -47,6 +47,11 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// The literal at the parser's place.
+    pub(crate) fn parse_literal(&mut self) -> PResult<Literal<'a>> {
+        self.literal()
+    }
+
     /// A literal other than the words TRUE, FALSE, NULL, DATE and so on.
     pub(super) fn literal(&mut self) -> PResult<Literal<'a>> {
         let token = self.token;

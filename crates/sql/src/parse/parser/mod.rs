@@ -12,17 +12,22 @@
 //! tables are slower than the calls that replace them.
 
 mod admin;
+mod column;
 mod create;
 mod ddl;
 mod dml;
 mod expr;
 mod from;
 mod func;
+mod json;
 mod lists;
 mod literal;
+mod operand;
 mod partition;
+mod predicate;
 mod program;
 mod query;
+mod select;
 mod set;
 mod show;
 mod special;
@@ -67,6 +72,9 @@ pub(crate) struct Parser<'a> {
     nodes: u32,
     /// Height of the tallest tree built since the caller last reset it.
     height: u32,
+    /// The tightest level of operators that may follow the operand just read: after a test or a
+    /// predicate only looser ones may, so that `a IS NULL + 1` is no expression.
+    ceiling: u8,
     /// Parameters met so far.
     params: u32,
     /// Literals to be read as parameters, None: all stay literals.
@@ -98,6 +106,7 @@ impl<'a> Parser<'a> {
             depth: 0,
             nodes: 0,
             height: 0,
+            ceiling: u8::MAX,
             params: 0,
             literals: match options.literals {
                 Literals::Keep => None,

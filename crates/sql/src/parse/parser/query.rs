@@ -1,10 +1,7 @@
 //! Queries.
 
 use super::super::ast::{Cte, Expr};
-use super::super::ast::{
-    ExprKind, Ident, Into, IntoVar, Limit, LockClause, LockWait, NamedWindow, OrderItem, Query,
-    QueryBody, Select, SelectItem, SelectOptions, SetChain, SetOp, SetTerm, TableName, With,
-};
+use super::super::ast::{OrderItem, Query, QueryBody, SetChain, SetOp, SetTerm, With};
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
 use super::{PResult, Parser};
@@ -82,11 +79,11 @@ impl<'a> Parser<'a> {
         let limit = self.opt_limit()?;
         let mut into = self.into.take();
         if into.is_none() && self.is_kw(Kw::INTO) {
-            into = Some(self.into_clause()?);
+            into = Some(self.destination()?);
         }
         let locks = self.lock_clauses()?;
         if into.is_none() && self.is_kw(Kw::INTO) {
-            into = Some(self.into_clause()?);
+            into = Some(self.destination()?);
         }
         self.into = outer_into;
         let span = Span::new(start, self.last_end);
@@ -107,6 +104,11 @@ impl<'a> Parser<'a> {
 
     /// UNION and EXCEPT.
     fn set_chain(&mut self, first: Option<QueryBody<'a>>) -> PResult<QueryBody<'a>> {
+        let outer = if first.is_none() {
+            std::mem::take(&mut self.height)
+        } else {
+            0
+        };
         let first = self.intersect_chain(first)?;
         let mut rest = self.list();
         while let Some(word) = self.eat_any_kw(&[Kw::UNION, Kw::EXCEPT]) {
@@ -122,11 +124,16 @@ impl<'a> Parser<'a> {
                 body: self.intersect_chain(None)?,
             });
         }
-        self.chain_of(first, rest)
+        self.chain_of(first, rest, outer)
     }
 
     /// INTERSECT, which binds tighter.
     fn intersect_chain(&mut self, first: Option<QueryBody<'a>>) -> PResult<QueryBody<'a>> {
+        let outer = if first.is_none() {
+            std::mem::take(&mut self.height)
+        } else {
+            0
+        };
         let first = match first {
             Some(first) => first,
             None => self.query_primary()?,
@@ -140,22 +147,27 @@ impl<'a> Parser<'a> {
                 body: self.query_primary()?,
             });
         }
-        self.chain_of(first, rest)
+        self.chain_of(first, rest, outer)
     }
 
+    /// The chain, one level above the tallest of its terms; `outer` is the height beside it.
     fn chain_of(
         &mut self,
         first: QueryBody<'a>,
         rest: bumpalo::collections::Vec<'a, SetTerm<'a>>,
+        outer: u32,
     ) -> PResult<QueryBody<'a>> {
-        if rest.is_empty() {
-            return Ok(first);
-        }
-        self.grow()?;
-        Ok(QueryBody::Set(self.alloc(SetChain {
-            first,
-            rest: rest.into_bump_slice(),
-        })))
+        let body = if rest.is_empty() {
+            first
+        } else {
+            self.grow()?;
+            QueryBody::Set(self.alloc(SetChain {
+                first,
+                rest: rest.into_bump_slice(),
+            }))
+        };
+        self.height = self.height.max(outer);
+        Ok(body)
     }
 
     /// True for ALL.
@@ -220,301 +232,6 @@ impl<'a> Parser<'a> {
             })
         })?;
         Ok(self.alloc(With { recursive, ctes }))
-    }
-
-    /// SELECT, at the word.
-    fn select(&mut self) -> PResult<&'a Select<'a>> {
-        let start = self.advance().start;
-        let options = self.select_options();
-        let items = self.comma_list(Self::select_item)?;
-        if self.is_kw(Kw::INTO) {
-            let into = self.into_clause()?;
-            self.into = Some(into);
-        }
-        let mut select = Select {
-            options,
-            items,
-            from: &[],
-            filter: None,
-            group_by: &[],
-            rollup: false,
-            having: None,
-            windows: &[],
-            span: Span::default(),
-        };
-        if self.eat_kw(Kw::FROM) && !self.eat_kw(Kw::DUAL) {
-            select.from = self.table_refs()?;
-        }
-        if self.eat_kw(Kw::WHERE) {
-            select.filter = Some(self.expr()?);
-        }
-        if self.eat_kw2(Kw::GROUP, Kw::BY) {
-            select.group_by = self.order_items()?;
-            if self.eat_kw(Kw::WITH) {
-                self.expect_kw(Kw::ROLLUP)?;
-                select.rollup = true;
-            }
-        }
-        if self.eat_kw(Kw::HAVING) {
-            select.having = Some(self.expr()?);
-        }
-        if self.eat_kw(Kw::WINDOW) {
-            select.windows = self.comma_list(|p| {
-                let name = p.ident()?;
-                p.expect_kw(Kw::AS)?;
-                Ok(NamedWindow {
-                    name,
-                    spec: p.window_spec()?,
-                })
-            })?;
-        }
-        select.span = Span::new(start, self.last_end);
-        Ok(self.alloc(select))
-    }
-
-    fn select_options(&mut self) -> SelectOptions {
-        let mut options = SelectOptions::default();
-        loop {
-            match self.token.keyword {
-                Kw::NONE => return options,
-                Kw::ALL => {}
-                Kw::DISTINCT | Kw::DISTINCTROW => options.distinct = true,
-                Kw::HIGH_PRIORITY => options.high_priority = true,
-                Kw::STRAIGHT_JOIN => options.straight_join = true,
-                Kw::SQL_SMALL_RESULT => options.small_result = true,
-                Kw::SQL_BIG_RESULT => options.big_result = true,
-                Kw::SQL_BUFFER_RESULT => options.buffer_result = true,
-                Kw::SQL_NO_CACHE => options.no_cache = true,
-                Kw::SQL_CACHE => {}
-                Kw::SQL_CALC_FOUND_ROWS => options.calc_found_rows = true,
-                _ => return options,
-            }
-            self.advance();
-        }
-    }
-
-    fn select_item(&mut self) -> PResult<SelectItem<'a>> {
-        if self.eat(K::Star) {
-            return Ok(SelectItem::Wildcard);
-        }
-        let start = self.token.start;
-        // `t.*` and `db.t.*`; a period behind a name is followed by a star or by a name.
-        if self.is_ident() && self.peek().kind == K::Period {
-            return self.dotted_item(start);
-        }
-        let expr = self.expr()?;
-        self.aliased(expr, start)
-    }
-
-    fn aliased(&mut self, expr: Expr<'a>, start: u32) -> PResult<SelectItem<'a>> {
-        let span = Span::new(start, self.last_end);
-        let alias = if self.eat_kw(Kw::AS) {
-            Some(if self.is(K::String) {
-                self.ident_or_string()?
-            } else {
-                self.ident()?
-            })
-        } else if self.is(K::String) {
-            Some(self.ident_or_string()?)
-        } else if self.is_ident() {
-            Some(self.ident()?)
-        } else {
-            None
-        };
-        Ok(SelectItem::Expr { expr, alias, span })
-    }
-
-    /// At a name with a period behind it.
-    fn dotted_item(&mut self, start: u32) -> PResult<SelectItem<'a>> {
-        let first = self.ident()?;
-        self.advance();
-        if self.eat(K::Star) {
-            return Ok(SelectItem::TableWildcard(TableName {
-                schema: None,
-                name: first,
-            }));
-        }
-        let second = self.any_word()?;
-        let mut third = None;
-        if self.eat(K::Period) {
-            if self.eat(K::Star) {
-                return Ok(SelectItem::TableWildcard(TableName {
-                    schema: Some(first),
-                    name: second,
-                }));
-            }
-            third = Some(self.any_word()?);
-        }
-        let outer = std::mem::take(&mut self.height);
-        let operand = self.dotted_operand(start, first, second, third)?;
-        let expr = self.expr_after(operand)?;
-        self.height = self.height.max(outer);
-        self.aliased(expr, start)
-    }
-
-    fn dotted_operand(
-        &mut self,
-        start: u32,
-        first: Ident<'a>,
-        second: Ident<'a>,
-        third: Option<Ident<'a>>,
-    ) -> PResult<Expr<'a>> {
-        use super::super::ast::{ColumnName, JsonPath};
-        if third.is_none() && self.is(K::LeftParen) {
-            return self.call(Some(first), second, start);
-        }
-        let column = self.alloc(match third {
-            Some(name) => ColumnName {
-                schema: Some(first),
-                table: Some(second),
-                name,
-            },
-            None => ColumnName {
-                schema: None,
-                table: Some(first),
-                name: second,
-            },
-        });
-        if matches!(self.token.kind, K::Arrow | K::LongArrow) {
-            let unquote = self.advance().kind == K::LongArrow;
-            let path = self.string()?;
-            return Ok(self.node(
-                start,
-                ExprKind::JsonPath(self.alloc(JsonPath {
-                    column,
-                    path,
-                    unquote,
-                })),
-            ));
-        }
-        Ok(self.node(start, ExprKind::Column(column)))
-    }
-
-    /// Items of ORDER BY and GROUP BY.
-    pub(super) fn order_items(&mut self) -> PResult<&'a [OrderItem<'a>]> {
-        self.comma_list(|p| {
-            let expr = p.expr()?;
-            let desc = p.eat_any_kw(&[Kw::ASC, Kw::DESC]) == Some(Kw::DESC);
-            Ok(OrderItem { expr, desc })
-        })
-    }
-
-    /// ORDER BY of UPDATE and DELETE, or nothing.
-    pub(super) fn opt_order_by(&mut self) -> PResult<&'a [OrderItem<'a>]> {
-        if self.eat_kw2(Kw::ORDER, Kw::BY) {
-            self.order_items()
-        } else {
-            Ok(&[])
-        }
-    }
-
-    /// LIMIT, or nothing.
-    pub(super) fn opt_limit(&mut self) -> PResult<Option<&'a Limit<'a>>> {
-        if !self.eat_kw(Kw::LIMIT) {
-            return Ok(None);
-        }
-        let first = self.limit_number()?;
-        let limit = if self.eat(K::Comma) {
-            Limit {
-                count: self.limit_number()?,
-                offset: Some(first),
-            }
-        } else if self.eat_kw(Kw::OFFSET) {
-            Limit {
-                count: first,
-                offset: Some(self.limit_number()?),
-            }
-        } else {
-            Limit {
-                count: first,
-                offset: None,
-            }
-        };
-        Ok(Some(self.alloc(limit)))
-    }
-
-    fn limit_number(&mut self) -> PResult<Expr<'a>> {
-        match self.token.kind {
-            K::Int => self.literal_expr(),
-            K::Param => self.primary(),
-            _ if self.is_ident() => {
-                let start = self.token.start;
-                let column = self.column_name()?;
-                Ok(self.node(start, ExprKind::Column(self.alloc(column))))
-            }
-            _ => self.error(),
-        }
-    }
-
-    fn lock_clauses(&mut self) -> PResult<&'a [LockClause<'a>]> {
-        let mut locks = self.list();
-        loop {
-            if self.is_kw(Kw::LOCK) && self.peek().keyword == Kw::IN {
-                self.advance();
-                self.advance();
-                self.expect_kw(Kw::SHARE)?;
-                self.expect_kw(Kw::MODE)?;
-                locks.push(LockClause {
-                    exclusive: false,
-                    tables: &[],
-                    wait: LockWait::Wait,
-                });
-                continue;
-            }
-            if !(self.is_kw(Kw::FOR) && matches!(self.peek().keyword, Kw::UPDATE | Kw::SHARE)) {
-                return Ok(locks.into_bump_slice());
-            }
-            self.advance();
-            let exclusive = self.advance().keyword == Kw::UPDATE;
-            let tables: &[TableName<'a>] = if self.eat_kw(Kw::OF) {
-                self.table_names()?
-            } else {
-                &[]
-            };
-            let wait = if self.eat_kw(Kw::NOWAIT) {
-                LockWait::NoWait
-            } else if self.eat_kw2(Kw::SKIP, Kw::LOCKED) {
-                LockWait::SkipLocked
-            } else {
-                LockWait::Wait
-            };
-            locks.push(LockClause {
-                exclusive,
-                tables,
-                wait,
-            });
-        }
-    }
-
-    /// INTO, at the word.
-    fn into_clause(&mut self) -> PResult<&'a Into<'a>> {
-        self.advance();
-        let into = if self.eat_kw(Kw::OUTFILE) {
-            let path = self.string()?;
-            let charset = if self.eat_charset_words() {
-                Some(self.charset_name()?)
-            } else {
-                None
-            };
-            Into::Outfile {
-                path,
-                charset,
-                format: self.file_format()?,
-            }
-        } else if self.eat_kw(Kw::DUMPFILE) {
-            Into::Dumpfile(self.string()?)
-        } else {
-            Into::Vars(self.comma_list(Self::into_var)?)
-        };
-        Ok(self.alloc(into))
-    }
-
-    pub(super) fn into_var(&mut self) -> PResult<IntoVar<'a>> {
-        if self.is(K::UserVar) {
-            self.user_var().map(IntoVar::User)
-        } else {
-            self.ident().map(IntoVar::Local)
-        }
     }
 }
 

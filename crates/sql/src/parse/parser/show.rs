@@ -60,7 +60,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `FROM t [FROM db]`
-    fn from_table(&mut self) -> PResult<TableName<'a>> {
+    fn table_after_from(&mut self) -> PResult<TableName<'a>> {
         if self.eat_any_kw(&[Kw::FROM, Kw::IN]).is_none() {
             return self.error();
         }
@@ -97,7 +97,7 @@ impl<'a> Parser<'a> {
         Ok(ShowWhat::Columns {
             extended,
             full,
-            table: self.from_table()?,
+            table: self.table_after_from()?,
         })
     }
 
@@ -105,7 +105,7 @@ impl<'a> Parser<'a> {
         self.advance();
         Ok(ShowWhat::Index {
             extended,
-            table: self.from_table()?,
+            table: self.table_after_from()?,
         })
     }
 

@@ -42,10 +42,9 @@ impl<'a> Parser<'a> {
             Kw::DOUBLE => {
                 self.eat_kw(Kw::PRECISION);
             }
-            Kw::CHAR | Kw::CHARACTER => {
-                if self.eat_kw(Kw::VARYING) {
-                    ty.kind = TypeKind::VarChar;
-                }
+            Kw::CHAR | Kw::CHARACTER if self.is_kw(Kw::VARYING) => {
+                self.advance();
+                ty.kind = TypeKind::VarChar;
             }
             Kw::NATIONAL | Kw::NCHAR | Kw::NVARCHAR => self.national(keyword, &mut ty)?,
             Kw::LONG => self.long(&mut ty),

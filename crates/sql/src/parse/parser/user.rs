@@ -281,16 +281,24 @@ impl<'a> Parser<'a> {
     pub(super) fn grant(&mut self) -> PResult<Statement<'a>> {
         let revoke = self.advance().keyword == Kw::REVOKE;
         let if_exists = revoke && self.if_exists()?;
-        let mut privileges = self.comma_list(Self::privilege)?;
+        let named = self.comma_list(Self::privilege)?;
         let mut on = None;
+        let mut everything = false;
         if self.eat_kw(Kw::ON) {
             on = Some(self.grant_on()?);
-        } else if let [all, option] = privileges
-            && all.name == "ALL"
-            && option.name == "GRANT OPTION"
-        {
-            privileges = &[];
+        } else if let [(all, _), (option, _)] = named {
+            everything = revoke && all.name == "ALL" && option.name == "GRANT OPTION";
         }
+        let mut privileges = self.list();
+        for &(privilege, role) in if everything { &[] } else { named } {
+            let name = match (on.is_some(), role) {
+                (true, _) => privilege.name,
+                (false, Some(role)) => role,
+                (false, None) => return self.error(),
+            };
+            privileges.push(Privilege { name, ..privilege });
+        }
+        let privileges = privileges.into_bump_slice();
         self.expect_kw(if revoke { Kw::FROM } else { Kw::TO })?;
         let accounts = self.comma_list(Self::account)?;
         let mut grant_option = false;
@@ -318,8 +326,8 @@ impl<'a> Parser<'a> {
         Ok(Statement::Grant(self.alloc(grant)))
     }
 
-    /// One or more words, with columns; or a role.
-    fn privilege(&mut self) -> PResult<Privilege<'a>> {
+    /// One or more words, with columns; or a role, whose name as written comes second.
+    fn privilege(&mut self) -> PResult<(Privilege<'a>, Option<&'a str>)> {
         if self.is(K::String) || self.is(K::QuotedIdent) {
             let at = self.token.span();
             let bytes = self.ident_or_bytes()?;
@@ -331,11 +339,17 @@ impl<'a> Parser<'a> {
             } else {
                 None
             };
-            return Ok(Privilege {
-                name,
-                host,
-                columns: &[],
-            });
+            if !(self.is(K::Comma) || self.is_any_kw(&[Kw::TO, Kw::FROM])) {
+                return self.error();
+            }
+            return Ok((
+                Privilege {
+                    name,
+                    host,
+                    columns: &[],
+                },
+                Some(name),
+            ));
         }
         let start = self.token.start;
         let mut words = bumpalo::collections::String::new_in(self.arena);
@@ -348,31 +362,36 @@ impl<'a> Parser<'a> {
             words.extend(word.chars().map(|c| c.to_ascii_uppercase()));
             count += 1;
         }
-        if count == 0 {
-            return self.error();
-        }
-        if self.is(K::UserVar) && count == 1 {
-            let name = self.str_of(Span::new(start, self.last_end))?;
-            return Ok(Privilege {
-                name,
-                host: Some(self.user_var()?),
-                columns: &[],
-            });
+        let written = self.str_of(Span::new(start, self.last_end.max(start)))?;
+        match count {
+            0 => return self.error(),
+            1 if self.is(K::UserVar) => {
+                let host = Some(self.user_var()?);
+                return Ok((
+                    Privilege {
+                        name: written,
+                        host,
+                        columns: &[],
+                    },
+                    Some(written),
+                ));
+            }
+            _ => {}
         }
         let columns = self.opt_paren_idents()?;
         let name = match words.into_bump_str() {
             "ALL PRIVILEGES" => "ALL",
-            // A single word that is no privilege is a role, whose name keeps its case.
-            _ if count == 1 && columns.is_empty() && !self.is_kw(Kw::ON) && !self.is(K::Comma) => {
-                self.str_of(Span::new(start, self.last_end))?
-            }
             name => name,
         };
-        Ok(Privilege {
-            name,
-            host: None,
-            columns,
-        })
+        let role = (count == 1 && columns.is_empty()).then_some(written);
+        Ok((
+            Privilege {
+                name,
+                host: None,
+                columns,
+            },
+            role,
+        ))
     }
 
     fn grant_on(&mut self) -> PResult<GrantOn<'a>> {

@@ -1,1 +1,210 @@
 //! From syntax tree to canonical text.
+//!
+//! The text is MySQL's, with keywords in upper case, identifiers in backticks, strings in single
+//! quotes, and parentheses only where the shape of the tree needs them. It is bytes, since string
+//! literals hold any bytes.
+//!
+//! Invariants
+//! 1. Parsing the text in the same mode gives a tree equal to the one printed.
+//! 2. Parameters appear in the order of their numbers.
+
+mod admin;
+mod alter;
+mod call;
+mod ddl;
+mod dml;
+mod expr;
+mod query;
+mod show;
+mod user;
+
+use super::LexMode;
+use super::ast::{ColumnName, Expr, Ident, Query, Statement, TableName};
+
+/// The text of a statement, to be read in `mode`.
+#[must_use]
+pub fn statement(statement: &Statement<'_>, mode: LexMode) -> Vec<u8> {
+    let mut printer = Printer::new(mode);
+    printer.statement(statement);
+    printer.out
+}
+
+/// The text of an expression, to be read in `mode`.
+#[must_use]
+pub fn expr(expr: &Expr<'_>, mode: LexMode) -> Vec<u8> {
+    let mut printer = Printer::new(mode);
+    printer.expr(expr);
+    printer.out
+}
+
+/// The text of an expression with parentheses around every operator: its shape made visible.
+#[must_use]
+pub fn expr_shape(expr: &Expr<'_>, mode: LexMode) -> Vec<u8> {
+    let mut printer = Printer::new(mode);
+    printer.all_parens = true;
+    printer.expr(expr);
+    printer.out
+}
+
+/// The text of a query, to be read in `mode`.
+#[must_use]
+pub fn query(query: &Query<'_>, mode: LexMode) -> Vec<u8> {
+    let mut printer = Printer::new(mode);
+    printer.query(query);
+    printer.out
+}
+
+/// Where the text grows.
+pub(super) struct Printer {
+    out: Vec<u8>,
+    mode: LexMode,
+    all_parens: bool,
+}
+
+impl Printer {
+    fn new(mode: LexMode) -> Printer {
+        Printer {
+            out: Vec::with_capacity(128),
+            mode,
+            all_parens: false,
+        }
+    }
+
+    fn put(&mut self, text: &str) {
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// Text, if a condition holds.
+    fn put_if(&mut self, condition: bool, text: &str) {
+        if condition {
+            self.put(text);
+        }
+    }
+
+    fn number(&mut self, number: u64) {
+        self.put(&number.to_string());
+    }
+
+    fn quoted_name(&mut self, name: &[u8]) {
+        self.out.push(b'`');
+        for &byte in name {
+            if byte == b'`' {
+                self.out.push(b'`');
+            }
+            self.out.push(byte);
+        }
+        self.out.push(b'`');
+    }
+
+    fn ident(&mut self, ident: &Ident<'_>) {
+        self.quoted_name(ident.name.as_bytes());
+    }
+
+    /// A word of the grammar that the tree keeps as a name.
+    fn word(&mut self, ident: &Ident<'_>) {
+        self.put(ident.name);
+    }
+
+    fn string(&mut self, text: &[u8]) {
+        self.out.push(b'\'');
+        for &byte in text {
+            match byte {
+                b'\'' => self.put("''"),
+                b'\\' if !self.mode.no_backslash_escapes => self.put("\\\\"),
+                0 if !self.mode.no_backslash_escapes => self.put("\\0"),
+                _ => self.out.push(byte),
+            }
+        }
+        self.out.push(b'\'');
+    }
+
+    fn table_name(&mut self, name: &TableName<'_>) {
+        if let Some(schema) = &name.schema {
+            self.ident(schema);
+            self.put(".");
+        }
+        self.ident(&name.name);
+    }
+
+    fn column_name(&mut self, name: &ColumnName<'_>) {
+        for part in [&name.schema, &name.table].into_iter().flatten() {
+            self.ident(part);
+            self.put(".");
+        }
+        self.ident(&name.name);
+    }
+
+    /// Items with a separator between them.
+    fn separated<T>(&mut self, items: &[T], separator: &str, mut item: impl FnMut(&mut Self, &T)) {
+        for (index, each) in items.iter().enumerate() {
+            self.put_if(index > 0, separator);
+            item(self, each);
+        }
+    }
+
+    /// Items with commas between them.
+    fn list<T>(&mut self, items: &[T], item: impl FnMut(&mut Self, &T)) {
+        self.separated(items, ", ", item);
+    }
+
+    /// Items in parentheses.
+    fn paren_list<T>(&mut self, items: &[T], item: impl FnMut(&mut Self, &T)) {
+        self.put("(");
+        self.list(items, item);
+        self.put(")");
+    }
+
+    fn idents(&mut self, idents: &[Ident<'_>]) {
+        self.list(idents, Self::ident);
+    }
+
+    /// ` (a, b)`, or nothing for an empty list.
+    fn opt_idents(&mut self, idents: &[Ident<'_>]) {
+        if !idents.is_empty() {
+            self.put(" (");
+            self.idents(idents);
+            self.put(")");
+        }
+    }
+
+    /// ` PARTITION (a, b)`, or nothing for an empty list.
+    fn opt_partitions(&mut self, partitions: &[Ident<'_>]) {
+        if !partitions.is_empty() {
+            self.put(" PARTITION");
+            self.opt_idents(partitions);
+        }
+    }
+
+    /// `prefix` and a name, or nothing.
+    fn opt_ident(&mut self, prefix: &str, ident: Option<&Ident<'_>>) {
+        if let Some(ident) = ident {
+            self.put(prefix);
+            self.ident(ident);
+        }
+    }
+
+    /// `prefix` and a string, or nothing.
+    fn opt_string(&mut self, prefix: &str, text: Option<&[u8]>) {
+        if let Some(text) = text {
+            self.put(prefix);
+            self.string(text);
+        }
+    }
+
+    /// `prefix` and a number, or nothing.
+    fn opt_number(&mut self, prefix: &str, number: Option<u64>) {
+        if let Some(number) = number {
+            self.put(prefix);
+            self.number(number);
+        }
+    }
+
+    /// `prefix` and a name, or DEFAULT.
+    fn name_or_default(&mut self, prefix: &str, ident: Option<&Ident<'_>>) {
+        self.put(prefix);
+        match ident {
+            Some(ident) => self.ident(ident),
+            None => self.put("DEFAULT"),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Taking and releasing row locks for a transaction.
+
+use super::{Held, MemTxn, next_txn_id};
+use crate::lock::{Request, Waited, Waiter};
+use crate::record::Record;
+use crate::space::Space;
+use porpoise_kv::{Error, Key, LockMode, Mark, Result, SpaceId, Wait};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl MemTxn {
+    pub(super) fn release_all(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let shared = &self.shared;
+        let guard = crossbeam_epoch::pin();
+        for held in self.held.drain(..) {
+            held.record.latch().lock.release(self.id);
+            shared.tidy(held.space, &held.record, &guard);
+        }
+    }
+
+    fn hold(&mut self, space: SpaceId, record: &Arc<Record>) {
+        self.held.push(Held {
+            space,
+            record: record.clone(),
+            since: self.writes.len() as u64,
+        });
+    }
+
+    /// Locks one key; `None` when it was skipped.
+    pub(crate) fn lock_key(
+        &mut self,
+        space: &Space,
+        key: &[u8],
+        mode: LockMode,
+        wait: Wait,
+    ) -> Result<Option<Arc<Record>>> {
+        if self.id == 0 {
+            self.id = next_txn_id();
+        }
+        loop {
+            let record = self.shared.record_of(space, key);
+            let mut latch = record.latch();
+            if latch.dead {
+                drop(latch);
+                self.shared.unlink(space, &record);
+                continue;
+            }
+            let fresh = match latch.lock.request(self.id, mode) {
+                Request::Granted(fresh) => fresh,
+                Request::Blocked => {
+                    let deadline = match wait {
+                        Wait::Skip => return Ok(None),
+                        Wait::NoWait => return Err(Error::LockBusy),
+                        Wait::Until(deadline) => deadline,
+                    };
+                    let fresh = latch.lock.held(self.id).is_none();
+                    let waiter = latch.lock.enqueue(self.id, mode);
+                    drop(latch);
+                    self.shared.counts.lock_waits.add(1);
+                    let failed = self.wait_for(&record, &waiter, deadline);
+                    if let Some(error) = failed {
+                        let left = record.latch().lock.give_up(&waiter);
+                        if !left && fresh {
+                            self.hold(space.id, &record);
+                        }
+                        if left || matches!(error, Error::Cancelled(_)) {
+                            self.shared.count_refusal(&error);
+                            if error.ends_transaction() {
+                                self.end();
+                            }
+                            return Err(error);
+                        }
+                        return Ok(Some(record));
+                    }
+                    if fresh {
+                        self.hold(space.id, &record);
+                    }
+                    return Ok(Some(record));
+                }
+            };
+            drop(latch);
+            if fresh {
+                self.hold(space.id, &record);
+            }
+            return Ok(Some(record));
+        }
+    }
+
+    fn wait_for(
+        &self,
+        record: &Arc<Record>,
+        waiter: &Arc<Waiter>,
+        deadline: Instant,
+    ) -> Option<Error> {
+        let graph = &self.shared.graph;
+        let failed = if graph.begin_wait(self.id, record) {
+            Some(Error::Deadlock)
+        } else {
+            match waiter.wait(deadline, &self.options.cancel) {
+                Waited::Granted => None,
+                Waited::TimedOut => Some(Error::LockTimeout),
+                Waited::Cancelled(reason) => Some(Error::Cancelled(reason)),
+            }
+        };
+        graph.end_wait(self.id);
+        failed
+    }
+
+    /// Takes back one lock call on a key; the lock goes with the last.
+    pub(super) fn unlock_key(&mut self, key: Key<'_>, since: Mark) {
+        if self.writes.wrote(key) {
+            return;
+        }
+        let found = self
+            .held
+            .iter()
+            .rposition(|h| h.space == key.space && h.record.key() == key.bytes);
+        let Some((at, held)) = found.and_then(|at| Some((at, self.held.get(at)?))) else {
+            return;
+        };
+        if held.since >= since.0 && held.record.latch().lock.release_one(self.id) {
+            let held = self.held.swap_remove(at);
+            let guard = crossbeam_epoch::pin();
+            self.shared.tidy(held.space, &held.record, &guard);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! `flush_all`: deletes the rows of the containers whose policy says
+//! `flush_from_db` (transactions.md, rule 47), and of no others.
+//!
+//! Rows go in transactions of [`BATCH`] rows, under the ordinary rules: a row
+//! that others refer to by RESTRICT ends the command with that reason, and
+//! what was deleted before stays deleted. Rows stored while it runs may go or
+//! stay.
+
+use super::container::Container;
+use super::live::Current;
+use super::mapping::Mapping;
+use super::work::{Desk, Failure, repeatable};
+use crate::metrics::{self, Counter};
+use porpoise_base::blocking::blocking;
+use porpoise_kv::{LockMode, Read, Ticket};
+use porpoise_rows::{Error, KeyRange, RowBuf, ScanPosition, ScanSpec};
+use std::sync::Arc;
+
+/// Rows of one transaction.
+const BATCH: usize = 500;
+/// Runs of one batch before its conflict is reported.
+const TRIES: usize = 16;
+
+/// Deletes what may be deleted; returns how many rows, and what the reply
+/// waits for.
+///
+/// # Errors
+/// The first refusal.
+pub fn flush(desk: &mut Desk, current: &mut Arc<Current>) -> Result<(u64, Ticket), Failure> {
+    metrics::add(Counter::MemcachedFlush, 1);
+    desk.end_batch();
+    // It may take long: others of this group are served by another worker.
+    blocking(|| ());
+    let held = current.clone();
+    let (mut rows, mut ticket) = (0, Ticket::NONE);
+    for container in held.mapping.flushed() {
+        let (count, last) = flush_container(desk, &held.mapping, container)?;
+        rows += count;
+        ticket = ticket.max(last);
+    }
+    desk.note_own(ticket);
+    Ok((rows, ticket))
+}
+
+fn flush_container(
+    desk: &mut Desk,
+    mapping: &Mapping,
+    container: &Container,
+) -> Result<(u64, Ticket), Failure> {
+    let (mut rows, mut ticket) = (0, Ticket::NONE);
+    let mut start = Vec::new();
+    let mut tries = 0;
+    loop {
+        desk.share(&container.table.write_set)?;
+        let done = if desk.shared.db.catalog_version() == mapping.catalog_version {
+            one_batch(desk, container, &start)
+        } else {
+            Err(Error::DefinitionChanged)
+        };
+        desk.unshare();
+        match done {
+            Ok(batch) => {
+                tries = 0;
+                rows += batch.rows;
+                ticket = ticket.max(batch.ticket);
+                match batch.last {
+                    // Behind the last row of the batch.
+                    Some(mut last) => {
+                        last.push(0);
+                        start = last;
+                    }
+                    None => return Ok((rows, ticket)),
+                }
+            }
+            Err(Error::DefinitionChanged) => return Err(Error::DefinitionChanged.into()),
+            Err(error) if repeatable(&error) && tries < TRIES => tries += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+struct Batch {
+    rows: u64,
+    ticket: Ticket,
+    /// The last key looked at, if there may be more.
+    last: Option<Vec<u8>>,
+}
+
+fn one_batch(desk: &Desk, container: &Container, start: &[u8]) -> Result<Batch, Error> {
+    let table = &container.table;
+    let spec = ScanSpec {
+        index: 0,
+        ranges: vec![KeyRange {
+            start: start.to_vec(),
+            end: None,
+        }],
+        reverse: false,
+        entries_only: false,
+    };
+    let mut txn = desk.begin()?;
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    let mut position = ScanPosition::default();
+    let more = txn.scan(
+        table,
+        &spec,
+        Read::CURRENT,
+        &mut position,
+        BATCH,
+        &mut |key, _| {
+            keys.push(key.to_vec());
+        },
+    )?;
+    let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let wait = txn.wait();
+    let mut found: Vec<(usize, RowBuf)> = Vec::new();
+    txn.lock_rows(
+        table,
+        &borrowed,
+        LockMode::Exclusive,
+        wait,
+        &mut |n, locked| {
+            if let Some(row) = locked.row {
+                found.push((n, RowBuf::from(row.bytes().to_vec())));
+            }
+        },
+    )?;
+    found.sort_unstable_by_key(|(n, _)| *n);
+    let gone = found
+        .into_iter()
+        .filter_map(|(n, row)| Some((keys.get(n)?.clone(), row)))
+        .collect();
+    let done = txn.delete(table, gone)?;
+    let ticket = txn.commit()?.ticket;
+    Ok(Batch {
+        rows: done.deleted,
+        ticket,
+        last: keys.pop().filter(|_| more),
+    })
+}

@@ -1,0 +1,144 @@
+//! The mapping in force: made anew when the configuration or a definition
+//! changes.
+//!
+//! A session asks once per batch of requests whether its mapping is the newest
+//! one; the answer costs two loads. Commits to the tables of the configuration
+//! are counted by a watch of `rows`, whichever door they come through, before
+//! their caller hears of them, so the next command on any connection sees the
+//! change.
+//!
+//! Invariants:
+//! 1. A mapping is read at a snapshot; a counted commit that is not durable
+//!    yet is waited for by nobody: its caller has not been answered, and the
+//!    mapping is made as soon as a snapshot shows the change.
+//! 2. The count is read before the snapshot is taken: a commit in between
+//!    leads to another reading, not to a missed one.
+//! 3. A mapping that cannot be made (the engine fails) leaves the last one in
+//!    force, with a line in the log.
+//!
+//! On an engine shared by several servers a commit made through another server
+//! is not counted here; the definitions of tables are not shared yet either.
+
+use super::mapping::Mapping;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use porpoise_rows::{Db, Error, Result, Watch};
+use std::sync::Arc;
+
+/// A mapping and what tells that it is out of date.
+#[derive(Debug)]
+pub struct Current {
+    /// The mapping.
+    pub mapping: Mapping,
+    watch: Arc<Watch>,
+    seen: u64,
+}
+
+/// The mapping in force; see the module.
+pub struct Live {
+    db: Arc<Db>,
+    role: String,
+    current: ArcSwap<Current>,
+    making: Mutex<()>,
+}
+
+impl Live {
+    /// Reads the configuration for a role.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn open(db: Arc<Db>, role: &str) -> Result<Live> {
+        let first = make(&db, role, None)?;
+        Ok(Live {
+            role: role.to_owned(),
+            current: ArcSwap::from_pointee(first),
+            making: Mutex::new(()),
+            db,
+        })
+    }
+
+    /// The mapping in force, for whoever asks rarely.
+    pub fn load(&self) -> Arc<Current> {
+        let mut held = self.current.load_full();
+        self.renew(&mut held);
+        held
+    }
+
+    /// Replaces `held` if it is not the mapping in force any more.
+    #[inline]
+    pub fn renew(&self, held: &mut Arc<Current>) {
+        if !self.is_stale(held) {
+            return;
+        }
+        self.renew_slowly(held);
+    }
+
+    fn is_stale(&self, held: &Current) -> bool {
+        held.watch.changes() != held.seen
+            || held.mapping.catalog_version != self.db.catalog_version()
+    }
+
+    #[cold]
+    fn renew_slowly(&self, held: &mut Arc<Current>) {
+        let _one_at_a_time = self.making.lock();
+        *held = self.current.load_full();
+        if !self.is_stale(held) {
+            return;
+        }
+        let definitions = held.mapping.catalog_version != self.db.catalog_version();
+        if !definitions && self.db.engine().durable_mark() < held.watch.ticket() {
+            return;
+        }
+        let last = held.mapping.roles.get(&self.role).copied();
+        match make(&self.db, &self.role, last) {
+            Ok(new) => {
+                tell(&held.mapping, &new.mapping);
+                *held = Arc::new(new);
+                self.current.store(held.clone());
+            }
+            Err(error) => {
+                tracing::warn!("the memcached configuration cannot be read: {error}");
+            }
+        }
+    }
+}
+
+/// Says in the log what became of the configuration.
+fn tell(old: &Mapping, new: &Mapping) {
+    if old.status == new.status {
+        return;
+    }
+    for line in new.status.iter().filter(|s| !old.status.contains(s)) {
+        let state = if line.active { "active" } else { "disabled" };
+        tracing::info!(
+            "memcached prefix '{}' of role {} is {state} {}",
+            line.prefix,
+            line.role,
+            line.reason
+        );
+    }
+}
+
+fn make(db: &Arc<Db>, role: &str, last: Option<i64>) -> Result<Current> {
+    let mut tries = 0;
+    loop {
+        let watch = db.watch(&Mapping::watched(&db.catalog()));
+        let seen = watch.changes();
+        match Mapping::read(db, role, last) {
+            Ok(mapping) => {
+                return Ok(Current {
+                    mapping,
+                    watch,
+                    seen,
+                });
+            }
+            // A definition changed in the middle.
+            Err(Error::DefinitionChanged | Error::Kv(porpoise_kv::Error::NoSuchSpace(_)))
+                if tries < 8 =>
+            {
+                tries += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}

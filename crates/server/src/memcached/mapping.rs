@@ -1,0 +1,377 @@
+//! Which container and policy a key has: the configuration, resolved.
+//!
+//! A [`Mapping`] is made from one snapshot of the tables of `ndbmemcache` and
+//! one catalog, and never changes. The longest configured prefix of a key
+//! decides; a key without any goes to `ndbmemcache.kv`.
+//!
+//! Invariants:
+//! 1. A row that makes no sense disables the keys of its own prefix and
+//!    nothing else; they are not handed to a shorter prefix, which would put
+//!    data where nobody looks for it.
+//! 2. Every row of `key_prefixes`, of all roles, has its line in the status.
+//! 3. Tables of the configuration that are missing count as empty.
+
+use super::container::Container;
+use super::resolve::{self, Row};
+use super::schema::{CONFIGURATION, DATABASE, DEFAULT_TABLE};
+use porpoise_kv::Read;
+use porpoise_rows::catalog::{Catalog, Table, TableId};
+use porpoise_rows::{BeginOptions, Db, KeyRange, Result, ScanPosition, ScanSpec};
+use porpoise_types::{Value, write_text};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// What a command does with rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// The get family.
+    Get,
+    /// Everything that stores or counts.
+    Set,
+    /// `delete`.
+    Delete,
+}
+
+/// What a policy says of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// On the table.
+    Table,
+    /// In a cache beside the table, which there is none of yet.
+    CacheOnly,
+    /// Not at all.
+    Disabled,
+}
+
+/// A row of `cache_policies`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Of the get family.
+    pub get: Access,
+    /// Of everything that stores.
+    pub set: Access,
+    /// Of `delete`.
+    pub delete: Access,
+    /// `flush_all` deletes the rows.
+    pub flush: bool,
+    /// Some operation says `caching`.
+    pub caching: bool,
+}
+
+/// What the keys of one prefix mean.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// The prefix.
+    pub prefix: Box<[u8]>,
+    /// How they are served.
+    pub policy: Policy,
+    /// Where they are, as a position in [`Mapping::containers`], or why they
+    /// are not served.
+    pub target: std::result::Result<usize, String>,
+}
+
+/// A line of `ndbmemcache.status`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The role.
+    pub role: i64,
+    /// The prefix.
+    pub prefix: String,
+    /// The container named.
+    pub container: Option<String>,
+    /// The policy named.
+    pub policy: String,
+    /// Whether the keys are served.
+    pub active: bool,
+    /// Why not, or what is worth knowing.
+    pub reason: String,
+}
+
+/// The configuration, resolved; see the module.
+#[derive(Debug, Default)]
+pub struct Mapping {
+    /// [`Catalog::version`] it was made from.
+    pub catalog_version: u64,
+    /// Containers in use.
+    pub containers: Vec<Container>,
+    rules: Vec<Rule>,
+    /// Position in `rules` by prefix.
+    by_prefix: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
+    /// Lengths of the prefixes that are not empty, longest first.
+    lengths: Vec<usize>,
+    /// Position of the rule of keys without a configured prefix.
+    fallback: usize,
+    /// One line for every configured prefix.
+    pub status: Vec<Status>,
+    /// The role's number, and all roles by name.
+    pub roles: HashMap<String, i64>,
+}
+
+impl Mapping {
+    /// The rule of a key: the longest prefix.
+    #[inline]
+    pub fn rule(&self, key: &[u8]) -> Option<&Rule> {
+        for length in &self.lengths {
+            if let Some(prefix) = key.get(..*length)
+                && let Some(at) = self.by_prefix.get(prefix)
+            {
+                return self.rules.get(*at);
+            }
+        }
+        self.rules.get(self.fallback)
+    }
+
+    /// The container of a key, its position, and the key without its prefix.
+    ///
+    /// # Errors
+    /// Why the operation is not carried out, in words.
+    #[inline]
+    pub fn find<'m, 'k>(
+        &'m self,
+        key: &'k [u8],
+        operation: Operation,
+    ) -> std::result::Result<(usize, &'m Container, &'k [u8]), String> {
+        let rule = self.rule(key).ok_or("no container is configured")?;
+        let access = match operation {
+            Operation::Get => rule.policy.get,
+            Operation::Set => rule.policy.set,
+            Operation::Delete => rule.policy.delete,
+        };
+        if access != Access::Table {
+            return Err(rule.refusal(operation, access));
+        }
+        let at = *rule.target.as_ref().map_err(|why| rule.disabled(why))?;
+        let container = self.containers.get(at).ok_or("no such container")?;
+        Ok((at, container, key.get(rule.prefix.len()..).unwrap_or(&[])))
+    }
+
+    /// Containers whose rows `flush_all` deletes.
+    pub fn flushed(&self) -> Vec<&Container> {
+        let targets: BTreeSet<usize> = self
+            .rules
+            .iter()
+            .filter(|r| r.policy.flush)
+            .filter_map(|r| r.target.as_ref().ok().copied())
+            .collect();
+        targets
+            .iter()
+            .filter_map(|at| self.containers.get(*at))
+            .collect()
+    }
+
+    /// Reads the configuration and resolves it for a role. `role` is the
+    /// role's name, `last` its number as known so far, which stays when the
+    /// role's row is gone.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn read(db: &Arc<Db>, role: &str, last: Option<i64>) -> Result<Mapping> {
+        let catalog = db.catalog();
+        let mut txn = db.begin(BeginOptions::default())?;
+        txn.pin()?;
+        let mut tables: HashMap<&str, Vec<Row>> = HashMap::new();
+        for name in CONFIGURATION {
+            let rows = match catalog.table(DATABASE, name) {
+                Some(table) => read_table(&mut txn, table)?,
+                None => Vec::new(),
+            };
+            tables.insert(name, rows);
+        }
+        let of = |name: &str| tables.get(name).map_or(&[][..], Vec::as_slice);
+        let mut mapping = Mapping {
+            catalog_version: catalog.version,
+            ..Mapping::default()
+        };
+        for row in of("memcache_server_roles") {
+            if let (Some(name), Some(id)) = (row.text("role_name"), row.number("role_id")) {
+                mapping.roles.insert(name.to_owned(), id);
+            }
+        }
+        let number = mapping.roles.get(role).copied().or(last).unwrap_or(0);
+        let policies = resolve::policies(of("cache_policies"));
+        mapping.add_prefixes(&catalog, &tables, &policies, number);
+        mapping.finish(&catalog);
+        Ok(mapping)
+    }
+
+    fn add_prefixes(
+        &mut self,
+        catalog: &Catalog,
+        tables: &HashMap<&str, Vec<Row>>,
+        policies: &HashMap<String, std::result::Result<Policy, String>>,
+        role: i64,
+    ) {
+        let of = |name: &str| tables.get(name).map_or(&[][..], Vec::as_slice);
+        for row in of("key_prefixes") {
+            let prefix = row.text("key_prefix").unwrap_or_default().to_owned();
+            let named = row.text("policy").unwrap_or_default().to_owned();
+            let container = row.text("container").map(str::to_owned);
+            let resolved = resolve::prefix(row, policies, of("containers"), catalog);
+            let own = row.number("server_role_id").unwrap_or(-1);
+            let (policy, target, reason) = match resolved {
+                Ok((policy, Some((container, note)))) => (policy, Ok(container), note),
+                Ok((policy, None)) => {
+                    let why = "no operation of the policy uses a table".to_owned();
+                    (policy, Err(why.clone()), why)
+                }
+                Err(why) => (Policy::TABLE, Err(why.clone()), why),
+            };
+            self.status.push(Status {
+                role: own,
+                prefix: prefix.clone(),
+                container,
+                policy: named,
+                active: target.is_ok(),
+                reason,
+            });
+            if own == role {
+                let target = target.map(|c| self.share(c));
+                self.rules.push(Rule {
+                    prefix: prefix.into_bytes().into(),
+                    policy,
+                    target,
+                });
+            }
+        }
+    }
+
+    /// The position of a container, which prefixes share by name.
+    fn share(&mut self, container: Container) -> usize {
+        let known = self
+            .containers
+            .iter()
+            .position(|c| c.name == container.name);
+        known.unwrap_or_else(|| {
+            self.containers.push(container);
+            self.containers.len() - 1
+        })
+    }
+
+    fn finish(&mut self, catalog: &Catalog) {
+        if !self.rules.iter().any(|r| r.prefix.is_empty()) {
+            let target = resolve::default_container(catalog).map(|c| self.share(c));
+            self.rules.push(Rule {
+                prefix: Box::default(),
+                policy: Policy {
+                    flush: true,
+                    ..Policy::TABLE
+                },
+                target,
+            });
+        }
+        for (at, rule) in self.rules.iter().enumerate() {
+            if rule.prefix.is_empty() {
+                self.fallback = at;
+            } else {
+                self.by_prefix.insert(rule.prefix.clone(), at);
+                self.lengths.push(rule.prefix.len());
+            }
+        }
+        self.lengths.sort_unstable_by(|a, b| b.cmp(a));
+        self.lengths.dedup();
+        self.status
+            .sort_by(|a, b| (a.role, &a.prefix).cmp(&(b.role, &b.prefix)));
+    }
+
+    /// The rows of `ndbmemcache.status`: server_role_id, key_prefix,
+    /// container, policy, state, reason.
+    pub fn status_rows(&self) -> Vec<Vec<Value>> {
+        let text = |t: &str| Value::Bytes(t.as_bytes().to_vec());
+        let row = |s: &Status| {
+            vec![
+                Value::Int(s.role),
+                text(&s.prefix),
+                s.container.as_deref().map_or(Value::Null, text),
+                text(&s.policy),
+                text(if s.active { "active" } else { "disabled" }),
+                text(&s.reason),
+            ]
+        };
+        self.status.iter().map(row).collect()
+    }
+
+    /// The tables whose commits change the configuration.
+    pub fn watched(catalog: &Catalog) -> Vec<TableId> {
+        CONFIGURATION
+            .iter()
+            .filter_map(|name| Some(catalog.table(DATABASE, name)?.id))
+            .collect()
+    }
+}
+
+impl Policy {
+    /// Everything on the table.
+    pub const TABLE: Policy = Policy {
+        get: Access::Table,
+        set: Access::Table,
+        delete: Access::Table,
+        flush: false,
+        caching: false,
+    };
+}
+
+impl Rule {
+    fn disabled(&self, why: &str) -> String {
+        format!("keys of prefix '{}' are disabled: {why}", self.shown())
+    }
+
+    #[cold]
+    fn refusal(&self, operation: Operation, access: Access) -> String {
+        let what = match operation {
+            Operation::Get => "get",
+            Operation::Set => "set",
+            Operation::Delete => "delete",
+        };
+        let why = match access {
+            Access::CacheOnly => "cache_only, which this server does not offer yet",
+            Access::Disabled | Access::Table => "disabled",
+        };
+        let shown = self.shown();
+        format!("{what}_policy of the keys of prefix '{shown}' is {why}")
+    }
+
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.prefix).into_owned()
+    }
+}
+
+/// The name of the table behind keys of no configured prefix.
+pub fn default_table_name() -> String {
+    format!("{DATABASE}.{DEFAULT_TABLE}")
+}
+
+/// All rows of a table as texts by column.
+fn read_table(txn: &mut porpoise_rows::Txn, table: &Arc<Table>) -> Result<Vec<Row>> {
+    let spec = ScanSpec {
+        index: 0,
+        ranges: vec![KeyRange::ALL],
+        reverse: false,
+        entries_only: false,
+    };
+    let mut rows = Vec::new();
+    let mut position = ScanPosition::default();
+    loop {
+        let more = txn.scan(
+            table,
+            &spec,
+            Read::SNAPSHOT,
+            &mut position,
+            1000,
+            &mut |_, row| {
+                let texts = table.columns.iter().enumerate().map(|(n, column)| {
+                    let value = row.get(n);
+                    let text = (!value.is_null()).then(|| {
+                        let mut out = Vec::new();
+                        write_text(value, &column.ty, &mut out);
+                        String::from_utf8_lossy(&out).into_owned()
+                    });
+                    (column.name.to_ascii_lowercase(), text)
+                });
+                rows.push(Row::new(texts.collect()));
+            },
+        )?;
+        if !more {
+            return Ok(rows);
+        }
+    }
+}

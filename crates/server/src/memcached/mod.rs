@@ -1,0 +1,120 @@
+//! The memcached door: the classic ASCII commands over rows of tables.
+//!
+//! * [`schema`]: the database `ndbmemcache`, where keys are mapped to tables.
+//! * [`mapping`], [`resolve`], [`live`]: which container and policy a key has,
+//!   and how that follows the configuration.
+//! * [`container`], [`convert`]: rows as memcached sees them.
+//! * [`session`]: a connection; [`get`], [`store`], [`change`], [`touch`],
+//!   [`flush`]: its commands; [`stats`]: what it counts.
+//!
+//! Every command is an autocommit transaction on `porpoise_rows`; SQL is not
+//! involved. Foreign keys are always checked (transactions.md, rule 16).
+
+pub mod change;
+pub mod container;
+pub mod convert;
+mod fill;
+mod first_rows;
+pub mod flush;
+pub mod get;
+pub mod live;
+pub mod mapping;
+pub mod resolve;
+pub mod schema;
+pub mod session;
+pub mod stats;
+pub mod store;
+pub mod touch;
+mod work;
+
+use crate::config::StartError;
+use crate::net::{Door, Output, Peer, Refusal, Session};
+use live::Live;
+use porpoise_rows::Db;
+use porpoise_types::Value;
+use porpoise_wire::memcached::Limits;
+use stats::Figures;
+use std::sync::Arc;
+
+/// The memcached door.
+pub struct Memcached {
+    shared: Arc<Shared>,
+}
+
+/// What all sessions of the door share.
+pub(crate) struct Shared {
+    pub(crate) db: Arc<Db>,
+    pub(crate) live: Live,
+    pub(crate) figures: Figures,
+    pub(crate) limits: Limits,
+}
+
+impl Memcached {
+    /// Opens the door: makes `ndbmemcache` where it is missing and reads the
+    /// configuration of the role. `max_value` is the longest value taken, in
+    /// bytes.
+    ///
+    /// # Errors
+    /// An unknown role is a mistake in the command line; others are failures.
+    pub fn open(db: Arc<Db>, role: &str, max_value: usize) -> Result<Memcached, StartError> {
+        let failed = |what: &str, e: porpoise_rows::Error| {
+            StartError::failure(format!("the memcached door: {what}: {e}"))
+        };
+        let made = schema::ensure(&db).map_err(|e| failed("cannot make its schema", e))?;
+        db.engine()
+            .wait_durable(made)
+            .map_err(|e| failed("cannot make its schema", e.into()))?;
+        let live = Live::open(db.clone(), role).map_err(|e| failed("cannot read its rows", e))?;
+        let known = live.load();
+        if !known.mapping.roles.contains_key(role) {
+            let mut names: Vec<&str> = known.mapping.roles.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            return Err(StartError::usage(format!(
+                "--memcached-role: '{role}' is not in ndbmemcache.memcache_server_roles, which \
+                 has {}",
+                names.join(", ")
+            )));
+        }
+        if let Err(error) = schema::sign_on(&db, role) {
+            tracing::warn!("cannot note the start in ndbmemcache.last_memcached_signon: {error}");
+        }
+        let limits = Limits {
+            max_value,
+            ..Limits::default()
+        };
+        let figures = Figures::new(db.clock().as_ref());
+        Ok(Memcached {
+            shared: Arc::new(Shared {
+                db,
+                live,
+                figures,
+                limits,
+            }),
+        })
+    }
+
+    /// The rows of the virtual table `ndbmemcache.status`: server_role_id,
+    /// key_prefix, container, policy, state (`active` or `disabled`), reason.
+    pub fn status_rows(&self) -> Vec<Vec<Value>> {
+        let mut current = self.shared.live.load();
+        self.shared.live.renew(&mut current);
+        current.mapping.status_rows()
+    }
+}
+
+impl Door for Memcached {
+    fn name(&self) -> &'static str {
+        "memcached"
+    }
+
+    fn open(&self, peer: Peer, _out: &mut Output) -> Box<dyn Session> {
+        Box::new(session::Connection::new(self.shared.clone(), peer))
+    }
+
+    fn refusal(&self, why: Refusal) -> Vec<u8> {
+        match why {
+            Refusal::TooManyConnections => b"ERROR Too many open connections\r\n".to_vec(),
+            Refusal::OutOfResources => b"SERVER_ERROR out of resources\r\n".to_vec(),
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! From rows of the configuration to policies and containers, or to the reason
+//! why not.
+//!
+//! What is refused here is told in the status, in the words of whoever wrote
+//! the row: names of columns and tables, and what was expected.
+
+use super::container::{Container, ExpiryForm, Flags, KeyPart, lacking};
+use super::mapping::{Access, Policy};
+use super::schema::{DATABASE, DEFAULT_TABLE};
+use porpoise_rows::catalog::{Catalog, Table};
+use porpoise_types::Kind;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A row of the configuration: texts by lower-case column name.
+#[derive(Clone, Debug, Default)]
+pub struct Row(Vec<(String, Option<String>)>);
+
+impl Row {
+    pub(super) fn new(texts: Vec<(String, Option<String>)>) -> Row {
+        Row(texts)
+    }
+
+    /// The text of a column that exists and is not NULL.
+    pub fn text(&self, column: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(name, _)| name == column)?;
+        found.1.as_deref()
+    }
+
+    /// The column as a number.
+    pub fn number(&self, column: &str) -> Option<i64> {
+        self.text(column)?.trim().parse().ok()
+    }
+
+    /// The text of a column, if there is anything in it.
+    fn given(&self, column: &str) -> Option<&str> {
+        self.text(column).map(str::trim).filter(|t| !t.is_empty())
+    }
+}
+
+type Resolved<T> = Result<T, String>;
+
+fn access(row: &Row, column: &str) -> Resolved<(Access, bool)> {
+    match row.text(column).unwrap_or_default() {
+        "ndb_only" => Ok((Access::Table, false)),
+        "caching" => Ok((Access::Table, true)),
+        "cache_only" => Ok((Access::CacheOnly, false)),
+        "disabled" => Ok((Access::Disabled, false)),
+        other => Err(format!("{column} '{other}' is unknown")),
+    }
+}
+
+fn policy(row: &Row) -> Resolved<Policy> {
+    let (get, get_caches) = access(row, "get_policy")?;
+    let (set, set_caches) = access(row, "set_policy")?;
+    let (delete, delete_caches) = access(row, "delete_policy")?;
+    Ok(Policy {
+        get,
+        set,
+        delete,
+        flush: row.text("flush_from_db") == Some("true"),
+        caching: get_caches || set_caches || delete_caches,
+    })
+}
+
+/// The policies by name.
+pub(super) fn policies(rows: &[Row]) -> HashMap<String, Resolved<Policy>> {
+    rows.iter()
+        .filter_map(|row| Some((row.text("policy_name")?.to_owned(), policy(row))))
+        .collect()
+}
+
+/// A prefix's policy and container, with what is worth knowing of it; no
+/// container where the policy needs none.
+///
+/// # Errors
+/// Why its keys are not served.
+pub(super) fn prefix(
+    row: &Row,
+    policies: &HashMap<String, Resolved<Policy>>,
+    containers: &[Row],
+    catalog: &Catalog,
+) -> Resolved<(Policy, Option<(Container, String)>)> {
+    let cluster = row.number("cluster_id").unwrap_or(0);
+    if cluster != 0 {
+        return Err(format!(
+            "cluster_id {cluster}: only cluster 0, this server, is served"
+        ));
+    }
+    let name = row.text("policy").unwrap_or_default();
+    let policy = policies
+        .get(name)
+        .ok_or_else(|| format!("policy '{name}' is not in cache_policies"))?
+        .clone()?;
+    let uses_table = [policy.get, policy.set, policy.delete].contains(&Access::Table);
+    if !uses_table {
+        return Ok((policy, None));
+    }
+    let name = row.given("container").ok_or("no container is named")?;
+    let found = containers.iter().find(|c| c.text("name") == Some(name));
+    let found = found.ok_or_else(|| format!("container '{name}' is not in containers"))?;
+    let (container, mut note) = container(name, found, catalog)?;
+    if policy.caching {
+        add_note(&mut note, "policy caching is carried out as ndb_only");
+    }
+    let cached = [policy.get, policy.set, policy.delete].contains(&Access::CacheOnly);
+    if cached {
+        add_note(&mut note, "cache_only operations are refused");
+    }
+    Ok((policy, Some((container, note))))
+}
+
+fn add_note(note: &mut String, more: &str) {
+    if !note.is_empty() {
+        note.push_str("; ");
+    }
+    note.push_str(more);
+}
+
+/// The container of keys of no configured prefix.
+///
+/// # Errors
+/// The table is not there, or not as it was made.
+pub(super) fn default_container(catalog: &Catalog) -> Resolved<Container> {
+    let row = |column: &str, text: &str| (column.to_owned(), Some(text.to_owned()));
+    let row = Row(vec![
+        row("db_schema", DATABASE),
+        row("db_table", DEFAULT_TABLE),
+        row("key_columns", "mkey"),
+        row("value_columns", "value"),
+        row("flags", "flags"),
+        row("expire_time_column", "expire_time"),
+    ]);
+    container("", &row, catalog).map(|(container, _)| container)
+}
+
+/// Resolves columns by name and keeps book of those named.
+struct Columns<'a> {
+    table: &'a Table,
+    named: Vec<usize>,
+}
+
+impl Columns<'_> {
+    fn find(&mut self, name: &str) -> Resolved<usize> {
+        let position = self
+            .table
+            .column(name)
+            .ok_or_else(|| format!("table {} has no column '{name}'", shown(self.table)))?;
+        if self.named.contains(&position) {
+            return Err(format!("column '{name}' is named twice"));
+        }
+        self.named.push(position);
+        Ok(position)
+    }
+
+    fn list(&mut self, names: &str) -> Resolved<Vec<usize>> {
+        names.split(',').map(|n| self.find(n.trim())).collect()
+    }
+
+    fn kind(&self, position: usize) -> Kind {
+        let column = self.table.columns.get(position);
+        column.map_or(Kind::Null, |c| c.ty.kind)
+    }
+
+    fn is_integer(&self, position: usize) -> bool {
+        let column = self.table.columns.get(position);
+        column.is_some_and(|c| c.ty.is_integer())
+    }
+}
+
+fn shown(table: &Table) -> String {
+    format!("{}.{}", table.database, table.name)
+}
+
+/// Resolves a row of `containers`.
+fn container(name: &str, row: &Row, catalog: &Catalog) -> Resolved<(Container, String)> {
+    if let Some(other) = row.given("large_values_table") {
+        return Err(format!(
+            "large_values_table '{other}': values in a second table are not served yet"
+        ));
+    }
+    let (database, table) = (row.given("db_schema"), row.given("db_table"));
+    let (Some(database), Some(table_name)) = (database, table) else {
+        return Err("db_schema and db_table must be given".to_owned());
+    };
+    let table = catalog
+        .table(database, table_name)
+        .ok_or_else(|| format!("table {database}.{table_name} does not exist"))?;
+    let mut columns = Columns {
+        table,
+        named: Vec::new(),
+    };
+    let mut note = String::new();
+    let key = key_parts(row, table, &mut columns)?;
+    let values = match row.given("value_columns") {
+        Some(names) => columns.list(names)?,
+        None => Vec::new(),
+    };
+    let increment = increment(row, &mut columns)?;
+    if values.is_empty() && increment.is_none() {
+        return Err("neither value_columns nor increment_column is given".to_owned());
+    }
+    let container = Container {
+        name: name.to_owned(),
+        table: Arc::clone(table),
+        key,
+        values,
+        flags: flags(row, &mut columns)?,
+        increment,
+        cas: cas(row, &mut columns, &mut note)?,
+        expiry: expiry(row, &mut columns)?,
+        lacking: lacking(table, &columns.named),
+    };
+    if let Some(column) = &container.lacking {
+        let text = format!("new rows are refused: column '{column}' has no default");
+        add_note(&mut note, &text);
+    }
+    Ok((container, note))
+}
+
+fn key_parts(row: &Row, table: &Table, columns: &mut Columns<'_>) -> Resolved<Vec<KeyPart>> {
+    let names = row.given("key_columns").ok_or("no key_columns are given")?;
+    let given = columns.list(names)?;
+    let primary = table.indexes.first().filter(|_| !table.hidden_key);
+    let parts = primary.map_or(&[][..], |index| index.parts.as_slice());
+    let mut key = Vec::new();
+    for part in parts {
+        let piece = given.iter().position(|c| *c == part.column);
+        if let (Some(piece), None) = (piece, part.prefix) {
+            key.push(KeyPart {
+                column: part.column,
+                piece,
+                desc: part.desc,
+            });
+        }
+    }
+    if key.is_empty() || key.len() != given.len() || key.len() != parts.len() {
+        return Err(format!(
+            "key_columns '{names}' are not the primary key of {}",
+            shown(table)
+        ));
+    }
+    Ok(key)
+}
+
+fn increment(row: &Row, columns: &mut Columns<'_>) -> Resolved<Option<usize>> {
+    let Some(name) = row.given("increment_column") else {
+        return Ok(None);
+    };
+    let position = columns.find(name)?;
+    if !columns.is_integer(position) {
+        return Err(format!("increment_column '{name}' is no integer"));
+    }
+    Ok(Some(position))
+}
+
+fn flags(row: &Row, columns: &mut Columns<'_>) -> Resolved<Flags> {
+    let Some(text) = row.given("flags") else {
+        return Ok(Flags::Constant(0));
+    };
+    if text.bytes().all(|b| b.is_ascii_digit()) {
+        let constant = text.parse().map(Flags::Constant);
+        return constant.map_err(|_| format!("flags '{text}' do not fit into 32 bits"));
+    }
+    let position = columns.find(text)?;
+    if !columns.is_integer(position) {
+        return Err(format!("flags column '{text}' is no integer"));
+    }
+    Ok(Flags::Column(position))
+}
+
+fn cas(row: &Row, columns: &mut Columns<'_>, note: &mut String) -> Resolved<Option<usize>> {
+    let Some(name) = row.given("cas_column") else {
+        return Ok(None);
+    };
+    let position = columns.find(name)?;
+    if columns.kind(position) == Kind::BigInt {
+        return Ok(Some(position));
+    }
+    let text = format!("cas_column '{name}' is narrower than 64 bits and left as it is");
+    add_note(note, &text);
+    Ok(None)
+}
+
+fn expiry(row: &Row, columns: &mut Columns<'_>) -> Resolved<Option<(usize, ExpiryForm)>> {
+    let Some(name) = row.given("expire_time_column") else {
+        return Ok(None);
+    };
+    let position = columns.find(name)?;
+    let nullable = columns
+        .table
+        .columns
+        .get(position)
+        .is_some_and(|c| c.nullable);
+    match columns.kind(position) {
+        _ if columns.is_integer(position) => Ok(Some((position, ExpiryForm::Seconds))),
+        Kind::Timestamp | Kind::DateTime if nullable => Ok(Some((position, ExpiryForm::Time))),
+        Kind::Timestamp | Kind::DateTime => {
+            Err(format!("expire_time_column '{name}' must allow NULL"))
+        }
+        _ => Err(format!(
+            "expire_time_column '{name}' is neither integer nor TIMESTAMP nor DATETIME"
+        )),
+    }
+}

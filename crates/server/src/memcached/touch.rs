@@ -1,0 +1,223 @@
+//! `touch`, `gat`, `gats`: a new moment of expiry.
+//!
+//! They keep the row's version (transactions.md, rule 31). A container without
+//! a column for the moment takes them and has nothing to change. The keys of a
+//! `gat` are one transaction: each container's rows are locked and read in one
+//! batch and changed in another.
+//!
+//! Invariants:
+//! 1. The values that a `gat` shows are those of the rows it touched.
+//! 2. They are put together before anything is sent, so their size is limited
+//!    ([`GAT_BYTES`]).
+
+use super::container::{Container, moment, owned};
+use super::convert::Conversion;
+use super::live::Current;
+use super::mapping::Operation;
+use super::store::{change, lock};
+use super::work::{Attempt, Desk, Done, Failure};
+use crate::metrics::{self, Counter};
+use porpoise_kv::{LockMode, Ticket};
+use porpoise_rows::{Error, RowBuf, RowChange, Txn, UpdateMode};
+use porpoise_wire::memcached::Keys;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Most bytes of values that one `gat` answers with.
+const GAT_BYTES: usize = 256 << 20;
+
+/// A row that was touched, for `gat`.
+#[derive(Clone, Debug)]
+pub struct Touched {
+    /// The client's flags.
+    pub flags: u32,
+    /// The row's version.
+    pub version: u64,
+    /// The value.
+    pub value: Vec<u8>,
+}
+
+fn count(hits: usize, misses: usize) {
+    metrics::add(Counter::MemcachedTouchHit, hits as u64);
+    metrics::add(Counter::MemcachedTouchMiss, misses as u64);
+}
+
+/// Sets the moment of expiry of a row; false when there is none.
+pub fn touch(desk: &mut Desk, current: &mut Arc<Current>, key: &[u8], exptime: i64) -> Done<bool> {
+    let mut done = desk.write(current, Operation::Set, key, |txn, place| {
+        let Some(found) = lock(txn, place, LockMode::Update)?.filter(|f| !f.expired) else {
+            return Ok(false);
+        };
+        let container = place.container;
+        let row = found.row.row(&container.table)?;
+        let mut values = owned(&container.table, &row, &[]);
+        let expires = moment(exptime, place.convert.unix_seconds());
+        if container.apply_expiry(&mut values, expires, &mut place.convert)? {
+            change(txn, place, found.row, values, UpdateMode::KeepVersion)?;
+        }
+        Ok(true)
+    });
+    if matches!(done.outcome, Err(Failure::NoSuchKey(_))) {
+        done.outcome = Ok(false);
+    }
+    let hit = matches!(done.outcome, Ok(true));
+    count(usize::from(hit), usize::from(!hit));
+    done
+}
+
+/// The keys of one container: their places in the request, and primary keys.
+#[derive(Default)]
+struct Group {
+    places: Vec<usize>,
+    primaries: Vec<Vec<u8>>,
+}
+
+/// Sets the moment of expiry of the rows of many keys and shows them, in the
+/// order of the keys.
+pub fn get_and_touch(
+    desk: &mut Desk,
+    current: &mut Arc<Current>,
+    keys: Keys<'_>,
+    exptime: i64,
+) -> Done<Vec<Option<Touched>>> {
+    let done = desk.repeat(current, |desk, current| {
+        attempt(desk, current, keys, exptime)
+    });
+    if let Ok(rows) = &done.outcome {
+        let hits = rows.iter().flatten().count();
+        count(hits, rows.len() - hits);
+        metrics::add(Counter::MemcachedGetHit, hits as u64);
+        metrics::add(Counter::MemcachedGetMiss, (rows.len() - hits) as u64);
+    }
+    done
+}
+
+fn attempt(
+    desk: &mut Desk,
+    current: &Current,
+    keys: Keys<'_>,
+    exptime: i64,
+) -> Attempt<Vec<Option<Touched>>> {
+    let db = desk.shared.db.clone();
+    let mut convert = Conversion::new(db.clock().as_ref());
+    let groups = match group(current, keys, &mut convert) {
+        Ok(groups) => groups,
+        Err(why) => return Attempt::failed(Failure::Refused(why), Ticket::NONE),
+    };
+    for at in groups.keys() {
+        if let Some(container) = current.mapping.containers.get(*at)
+            && let Err(error) = desk.share(&container.table.write_set)
+        {
+            return Attempt::failed(error.into(), Ticket::NONE);
+        }
+    }
+    if db.catalog_version() != current.mapping.catalog_version {
+        return Attempt::Stale;
+    }
+    let mut txn = match desk.begin() {
+        Ok(txn) => txn,
+        Err(error) => return Attempt::failed(error.into(), Ticket::NONE),
+    };
+    let mut rows = Vec::new();
+    rows.resize_with(keys.len(), || None);
+    let mut job = Job {
+        convert,
+        exptime,
+        room: GAT_BYTES,
+    };
+    for (at, group) in &groups {
+        let Some(container) = current.mapping.containers.get(*at) else {
+            continue;
+        };
+        if let Err(failure) = job.touch_group(&mut txn, container, group, &mut rows) {
+            return Attempt::end(txn, Err(failure));
+        }
+    }
+    Attempt::end(txn, Ok(rows))
+}
+
+/// The keys by container. Keys that no row can have are left out.
+fn group(
+    current: &Current,
+    keys: Keys<'_>,
+    convert: &mut Conversion,
+) -> Result<BTreeMap<usize, Group>, String> {
+    let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
+    for (n, key) in keys.enumerate() {
+        current.mapping.find(key, Operation::Get)?;
+        let (at, container, rest) = current.mapping.find(key, Operation::Set)?;
+        let mut primary = Vec::new();
+        if container.append_key(rest, convert, &mut primary).is_ok() {
+            let group = groups.entry(at).or_default();
+            group.places.push(n);
+            group.primaries.push(primary);
+        }
+    }
+    Ok(groups)
+}
+
+struct Job {
+    convert: Conversion,
+    exptime: i64,
+    /// Bytes of values that may still be shown.
+    room: usize,
+}
+
+impl Job {
+    fn touch_group(
+        &mut self,
+        txn: &mut Txn,
+        container: &Container,
+        group: &Group,
+        rows: &mut [Option<Touched>],
+    ) -> Result<(), Failure> {
+        let keys: Vec<&[u8]> = group.primaries.iter().map(Vec::as_slice).collect();
+        let wait = txn.wait();
+        let mut found: Vec<(usize, RowBuf)> = Vec::new();
+        let table = &container.table;
+        let now = self.convert.unix_micros();
+        let mut room = Some(self.room);
+        txn.lock_rows(table, &keys, LockMode::Update, wait, &mut |n, locked| {
+            let Some(row) = locked.row.filter(|row| !container.expired(row, || now)) else {
+                return;
+            };
+            room = room.and_then(|room| room.checked_sub(row.bytes().len()));
+            if room.is_some() {
+                found.push((n, RowBuf::from(row.bytes().to_vec())));
+            }
+        })?;
+        let Some(room) = room else {
+            let why = "the answer is too large: ask for fewer keys".to_owned();
+            return Err(Failure::Refused(why));
+        };
+        self.room = room;
+        let expires = moment(self.exptime, self.convert.unix_seconds());
+        let mut changes = Vec::new();
+        let mut scratch = Vec::new();
+        for (n, old) in found {
+            let row = old.row(table)?;
+            let touched = Touched {
+                flags: container.flags_of(&row),
+                version: row.version(),
+                value: container.value_of(&row, &mut scratch).to_vec(),
+            };
+            let mut new = owned(table, &row, &[]);
+            let place = group.places.get(n).and_then(|p| rows.get_mut(*p));
+            let (Some(place), Some(key)) = (place, group.primaries.get(n)) else {
+                return Err(Error::DefinitionChanged.into());
+            };
+            *place = Some(touched);
+            if container.apply_expiry(&mut new, expires, &mut self.convert)? {
+                changes.push(RowChange {
+                    key: key.clone(),
+                    old,
+                    new,
+                });
+            }
+        }
+        if !changes.is_empty() {
+            txn.update(table, changes, UpdateMode::KeepVersion)?;
+        }
+        Ok(())
+    }
+}

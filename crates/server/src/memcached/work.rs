@@ -1,0 +1,322 @@
+//! What the commands of a connection share: scratch space, the transaction of
+//! a write, the snapshot of reads.
+//!
+//! Invariants:
+//! 1. A write is one autocommit transaction, run again from its start on a
+//!    conflict or deadlock, at most [`TRIES`] times (transactions.md, rule 2):
+//!    nothing of it was answered.
+//! 2. A write holds the metadata locks of its table, closed over foreign keys,
+//!    from before it looks at the definition to its end (rule 41). Reads hold
+//!    none: a definition that changed under them is noticed, and they begin
+//!    again.
+//! 3. Consecutive reads of one batch of requests share a snapshot; it ends
+//!    with the batch, and with every write of the connection.
+//! 4. Every reply is held back for the newest commit that was seen for it.
+//! 5. A connection sees its own writes although they are not durable yet: a
+//!    single key is then read at its newest state, several keys after the log
+//!    has caught up.
+
+use super::Shared;
+use super::container::Container;
+use super::convert::Conversion;
+use super::live::Current;
+use super::mapping::Operation;
+use porpoise_base::blocking::blocking;
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::{self as kv, Read, Ticket};
+use porpoise_rows::mdl::{MdlError, MdlSession};
+use porpoise_rows::{BeginOptions, Error, Txn};
+use std::sync::Arc;
+
+/// Runs of a write before its conflict is reported.
+const TRIES: usize = 16;
+
+/// Why a command was not carried out.
+#[derive(Clone, Debug)]
+pub enum Failure {
+    /// By the configuration, or the command's own rules.
+    Refused(String),
+    /// The key is no value of the key columns: no such row can exist.
+    NoSuchKey(Error),
+    /// By the rows.
+    Rows(Error),
+    /// The client is gone, or part of the answer is and cannot be taken back.
+    Gone,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Rows(error)
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Refused(why) => f.write_str(why),
+            Failure::NoSuchKey(error) | Failure::Rows(error) => write!(f, "{error}"),
+            Failure::Gone => f.write_str("the connection is gone"),
+        }
+    }
+}
+
+impl Failure {
+    /// Whether the connection must end.
+    pub fn ends_session(&self) -> bool {
+        match self {
+            Failure::Gone => true,
+            Failure::Rows(error) => error.ends_session(),
+            _ => false,
+        }
+    }
+}
+
+/// How a write ended, and what its reply waits for.
+pub struct Done<T> {
+    /// The outcome.
+    pub outcome: Result<T, Failure>,
+    /// What the reply waits for.
+    pub ticket: Ticket,
+}
+
+/// One attempt at a write.
+pub enum Attempt<T> {
+    /// It came to an end.
+    Done(Done<T>),
+    /// The mapping is older than the definitions.
+    Stale,
+}
+
+impl<T> Attempt<T> {
+    /// It failed.
+    pub(super) fn failed(failure: Failure, ticket: Ticket) -> Attempt<T> {
+        Attempt::Done(Done {
+            outcome: Err(failure),
+            ticket,
+        })
+    }
+
+    /// Commits, or rolls back where the outcome is a failure.
+    pub(super) fn end(txn: Txn, outcome: Result<T, Failure>) -> Attempt<T> {
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(failure) => return Attempt::failed(failure, txn.seen()),
+        };
+        match txn.commit() {
+            Err(error) => Attempt::failed(error.into(), Ticket::NONE),
+            Ok(commit) => Attempt::Done(Done {
+                outcome: Ok(outcome),
+                ticket: commit.ticket,
+            }),
+        }
+    }
+}
+
+/// The row a write is about, for its closure.
+pub struct Place<'a> {
+    /// The container.
+    pub container: &'a Container,
+    /// The key without its prefix.
+    pub key: &'a [u8],
+    /// The primary key's bytes.
+    pub primary: &'a [u8],
+    /// Conversions at the command's time.
+    pub convert: Conversion,
+    /// Longest value in bytes.
+    pub max_value: usize,
+}
+
+/// What a connection works with; see the module.
+pub struct Desk {
+    pub(super) shared: Arc<Shared>,
+    cancel: Cancel,
+    mdl: MdlSession,
+    /// Encoded keys.
+    pub(super) keys: Vec<u8>,
+    /// Values put together.
+    pub(super) text: Vec<u8>,
+    reader: Option<Txn>,
+    /// The newest commit of this connection.
+    own: Ticket,
+}
+
+impl Desk {
+    pub(super) fn new(shared: Arc<Shared>, cancel: Cancel) -> Desk {
+        Desk {
+            mdl: shared.db.mdl().session(),
+            shared,
+            cancel,
+            keys: Vec::new(),
+            text: Vec::new(),
+            reader: None,
+            own: Ticket::NONE,
+        }
+    }
+
+    fn options(&self) -> BeginOptions {
+        BeginOptions {
+            cancel: self.cancel.clone(),
+            ..BeginOptions::default()
+        }
+    }
+
+    /// A transaction outside [`Desk::write`].
+    pub(super) fn begin(&self) -> Result<Txn, Error> {
+        self.shared.db.begin(self.options())
+    }
+
+    /// The end of a batch of requests.
+    pub(super) fn end_batch(&mut self) {
+        const KEPT: usize = 64 * 1024;
+        self.reader = None;
+        for buffer in [&mut self.keys, &mut self.text] {
+            buffer.clear();
+            buffer.shrink_to(KEPT);
+        }
+    }
+
+    /// The snapshot of this batch's reads and how to read `count` keys in it.
+    /// Give the transaction back with [`Desk::give_back`].
+    pub(super) fn reader(&mut self, count: usize) -> Result<(Txn, Read), Failure> {
+        let engine = self.shared.db.engine();
+        let mut read = Read::SNAPSHOT;
+        if self.own != Ticket::NONE {
+            if engine.durable_mark() >= self.own {
+                self.own = Ticket::NONE;
+            } else if count == 1 {
+                read = Read::CURRENT;
+            } else {
+                let own = self.own;
+                blocking(|| engine.wait_durable(own)).map_err(Error::from)?;
+                self.own = Ticket::NONE;
+            }
+        }
+        let txn = match self.reader.take() {
+            Some(txn) => txn,
+            None => self.begin()?,
+        };
+        Ok((txn, read))
+    }
+
+    /// Keeps the snapshot for the next read of the batch.
+    pub(super) fn give_back(&mut self, reader: Txn) {
+        self.reader = Some(reader);
+    }
+
+    /// A commit of this connection.
+    pub(super) fn note_own(&mut self, ticket: Ticket) {
+        self.own = self.own.max(ticket);
+    }
+
+    /// Runs a write on the row of a client's key.
+    pub(super) fn write<T>(
+        &mut self,
+        current: &mut Arc<Current>,
+        operation: Operation,
+        key: &[u8],
+        mut run: impl FnMut(&mut Txn, &mut Place<'_>) -> Result<T, Failure>,
+    ) -> Done<T> {
+        self.repeat(current, |desk, current| {
+            desk.attempt(current, operation, key, &mut run)
+        })
+    }
+
+    /// Runs attempts at a write until one is final.
+    pub(super) fn repeat<T>(
+        &mut self,
+        current: &mut Arc<Current>,
+        mut attempt: impl FnMut(&mut Desk, &Current) -> Attempt<T>,
+    ) -> Done<T> {
+        self.reader = None;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let ended = attempt(self, current);
+            self.mdl.release();
+            match ended {
+                Attempt::Done(done) => {
+                    let again = matches!(&done.outcome, Err(Failure::Rows(e)) if repeatable(e));
+                    if !again || tries >= TRIES {
+                        self.note_own(done.ticket);
+                        return done;
+                    }
+                }
+                Attempt::Stale if tries >= TRIES => {
+                    let outcome = Err(Failure::Rows(Error::DefinitionChanged));
+                    let ticket = Ticket::NONE;
+                    return Done { outcome, ticket };
+                }
+                Attempt::Stale => {}
+            }
+            self.shared.live.renew(current);
+        }
+    }
+
+    fn attempt<T>(
+        &mut self,
+        current: &Current,
+        operation: Operation,
+        key: &[u8],
+        run: &mut impl FnMut(&mut Txn, &mut Place<'_>) -> Result<T, Failure>,
+    ) -> Attempt<T> {
+        let failed = Attempt::failed;
+        let found = current.mapping.find(key, operation);
+        let (_, container, rest) = match found {
+            Ok(found) => found,
+            Err(why) => return failed(Failure::Refused(why), Ticket::NONE),
+        };
+        let db = &self.shared.db;
+        if let Err(error) = self.share(&container.table.write_set) {
+            return failed(error.into(), Ticket::NONE);
+        }
+        if db.catalog_version() != current.mapping.catalog_version {
+            return Attempt::Stale;
+        }
+        let mut convert = Conversion::new(db.clock().as_ref());
+        self.keys.clear();
+        if let Err(error) = container.append_key(rest, &mut convert, &mut self.keys) {
+            return failed(Failure::NoSuchKey(error), Ticket::NONE);
+        }
+        let mut place = Place {
+            container,
+            key: rest,
+            primary: &self.keys,
+            convert,
+            max_value: self.shared.limits.max_value,
+        };
+        let mut txn = match db.begin(self.options()) {
+            Ok(txn) => txn,
+            Err(error) => return failed(error.into(), Ticket::NONE),
+        };
+        let outcome = run(&mut txn, &mut place);
+        Attempt::end(txn, outcome)
+    }
+
+    /// Takes part in the metadata locks of tables until [`Desk::unshare`].
+    pub(super) fn share(&self, tables: &[porpoise_rows::catalog::TableId]) -> Result<(), Error> {
+        let deadline = BeginOptions::default().lock_wait;
+        let deadline = self.shared.db.clock().now() + deadline;
+        self.mdl
+            .share(tables, deadline, &self.cancel)
+            .map_err(|error| match error {
+                MdlError::Timeout => Error::Kv(kv::Error::LockTimeout),
+                MdlError::Cancelled(reason) => Error::Kv(kv::Error::Cancelled(reason)),
+            })
+    }
+
+    /// Gives the metadata locks back.
+    pub(super) fn unshare(&self) {
+        self.mdl.release();
+    }
+}
+
+/// Whether a single autocommit command may be run again: nothing of it was
+/// committed or answered.
+pub(super) fn repeatable(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::SnapshotConflict
+            | Error::DefinitionChanged
+            | Error::Kv(kv::Error::Conflict | kv::Error::Deadlock | kv::Error::NoSuchSpace(_))
+    )
+}

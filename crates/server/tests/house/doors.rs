@@ -1,0 +1,92 @@
+//! The doors beside TCP: Unix sockets for both protocols, and the pages over HTTP.
+
+use crate::support::{Cache, Sql, server};
+
+#[test]
+fn both_protocols_work_over_unix_sockets() {
+    let home = tempfile::tempdir().unwrap();
+    let (mysql, memcached) = (home.path().join("mysql.sock"), home.path().join("mc.sock"));
+    let mut server = server()
+        .arg("--mysql-socket", &mysql)
+        .arg("--memcached-socket", &memcached)
+        .start();
+    assert_eq!(server.socket("mysql-socket"), Some(mysql.as_path()));
+    assert_eq!(server.socket("memcached-socket"), Some(memcached.as_path()));
+    let mut sql = Sql::connect_unix(&mysql);
+    let mut cache = Cache::connect_unix(&memcached);
+    assert_eq!(cache.set("over", "a socket"), "STORED");
+    let select = "select value from ndbmemcache.kv where mkey = 'over'";
+    assert_eq!(sql.rows(select), [["a socket"]]);
+    sql.run("update ndbmemcache.kv set value = 'sql' where mkey = 'over'");
+    assert_eq!(cache.get("over").unwrap(), "sql");
+    // TCP leads to the same rows.
+    assert_eq!(
+        Cache::connect(server.memcached_addr).get("over").unwrap(),
+        "sql"
+    );
+    assert_eq!(Sql::connect(server.mysql_addr).rows(select), [["sql"]]);
+    assert!(server.terminate().success());
+    assert!(
+        !mysql.exists() && !memcached.exists(),
+        "sockets are removed"
+    );
+    // A socket's file that a crash left behind is no hindrance.
+    server.restart();
+    server.kill9();
+    assert!(mysql.exists());
+    server.restart();
+    assert_eq!(Sql::connect_unix(&mysql).rows(select), [["sql"]]);
+}
+
+#[test]
+fn a_door_that_is_off_is_not_open() {
+    let home = tempfile::tempdir().unwrap();
+    let mysql = home.path().join("mysql.sock");
+    let server = server()
+        .arg("--mysql-socket", &mysql)
+        .arg("--mysql-listen", "off")
+        .arg("--memcached-listen", "off")
+        .arg("--http-listen", "off")
+        .start();
+    assert_eq!(server.mysql_addr.port(), 0);
+    assert_eq!(server.memcached_addr.port(), 0);
+    assert_eq!(server.http_addr.port(), 0);
+    assert_eq!(Sql::connect_unix(&mysql).number("select 1"), 1);
+}
+
+/// The value of a metric without labels.
+fn metric(page: &str, name: &str) -> f64 {
+    let found = page
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    found
+        .unwrap_or_else(|| panic!("no {name} in\n{page}"))
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn health_and_metrics_tell_of_work_done_through_both_doors() {
+    let server = server().start();
+    let (status, _) = server.http("/health");
+    assert_eq!(status, 200);
+    let (_, before) = server.http("/metrics");
+    let mut sql = Sql::connect(server.mysql_addr);
+    let mut cache = Cache::connect(server.memcached_addr);
+    sql.run("create database d");
+    sql.run("create table d.t (id int primary key)");
+    for n in 0..10 {
+        sql.run(&format!("insert into d.t values ({n})"));
+        assert_eq!(cache.set(&format!("k{n}"), "v"), "STORED");
+    }
+    let (status, after) = server.http("/metrics");
+    assert_eq!(status, 200);
+    for line in after.lines().filter(|line| !line.is_empty()) {
+        let is_comment = line.starts_with("# HELP ") || line.starts_with("# TYPE ");
+        let value = line.rsplit(' ').next().unwrap();
+        assert!(is_comment || value.parse::<f64>().is_ok(), "{line}");
+    }
+    let grown = |name: &str| metric(&after, name) - metric(&before, name);
+    assert!(grown("porpoise_requests_total") >= 22.0);
+    assert!(grown("porpoise_connections_accepted_total") >= 2.0);
+}

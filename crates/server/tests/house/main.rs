@@ -1,0 +1,22 @@
+//! What the house promises, through the real binary: the published experiments, crashes, the order
+//! of syncs and replies, starting and stopping, the first steps of the guide.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it does not expect"
+)]
+
+mod crash;
+mod doors;
+mod forum;
+mod forum_races;
+mod forum_schema;
+mod guide;
+mod mapping;
+mod multi_get;
+mod shutdown;
+mod startup;
+mod support;
+mod trace;

@@ -1,0 +1,146 @@
+//! What the rows refuse, memcached refuses, with the reason, and nothing
+//! changes.
+
+use crate::house::{House, column, reference, required, varchar};
+use porpoise_rows::catalog::FkAction;
+use porpoise_types::{ColumnType, Kind, Value};
+
+fn child(on_delete: FkAction) -> House {
+    let house = House::open();
+    let int = || ColumnType::int(Kind::Int);
+    house.create(
+        "parent",
+        vec![required("id", int()), column("name", varchar(9))],
+        &["id"],
+        vec![],
+    );
+    house.map(
+        "p:",
+        "parent",
+        &[("key_columns", "id"), ("value_columns", "name")],
+    );
+    house.create(
+        "child",
+        vec![required("id", int()), column("pid", int())],
+        &["id"],
+        vec![reference("pid", on_delete)],
+    );
+    house.map(
+        "c:",
+        "child",
+        &[("key_columns", "id"), ("value_columns", "pid")],
+    );
+    house.put("test", "parent", &[("id", "1")]);
+    let parent = [("key_columns", "id"), ("value_columns", "extra")];
+    house.create(
+        "other",
+        vec![required("id", int()), required("extra", varchar(3))],
+        &["id"],
+        vec![],
+    );
+    house.map("o:", "other", &parent);
+    house
+}
+
+#[test]
+fn an_orphan_is_refused_and_a_known_parent_accepted() {
+    let house = child(FkAction::NoAction);
+    let answer = house.ask("set c:7 0 0 1\r\n9\r\nget c:7\r\n");
+    assert!(
+        answer.starts_with(
+            "SERVER_ERROR Cannot add or update a child row: a foreign key constraint fails"
+        ),
+        "{answer}"
+    );
+    assert!(answer.contains("fk_parent"), "{answer}");
+    assert!(answer.ends_with("\r\nEND\r\n"), "{answer}");
+    assert_eq!(answer.lines().count(), 2, "{answer}");
+    assert_eq!(house.ask("set c:7 0 0 1\r\n1\r\n"), "STORED\r\n");
+    let answer = house.ask("set c:7 0 0 1\r\n9\r\nincr c:7 5\r\nget c:7\r\n");
+    assert!(
+        answer.ends_with("VALUE c:7 0 1\r\n1\r\nEND\r\n"),
+        "{answer}"
+    );
+    assert_eq!(
+        answer.matches("SERVER_ERROR Cannot add").count(),
+        2,
+        "{answer}"
+    );
+}
+
+#[test]
+fn deleting_a_parent_is_refused_or_takes_its_children_along() {
+    for (action, deleted) in [(FkAction::Restrict, false), (FkAction::Cascade, true)] {
+        let house = child(action);
+        assert_eq!(house.ask("set c:7 0 0 1\r\n1\r\n"), "STORED\r\n");
+        let answer = house.ask("delete p:1\r\nget p:1 c:7\r\n");
+        if deleted {
+            assert_eq!(answer, "DELETED\r\nEND\r\n");
+        } else {
+            let refused = "SERVER_ERROR Cannot delete or update a parent row: a foreign key";
+            assert!(answer.starts_with(refused), "{answer}");
+            assert!(
+                answer.ends_with("VALUE c:7 0 1\r\n1\r\nEND\r\n"),
+                "{answer}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_value_that_does_not_fit_is_refused_not_cut() {
+    let house = child(FkAction::NoAction);
+    assert_eq!(house.ask("set o:1 0 0 3\r\nabc\r\n"), "STORED\r\n");
+    let answer = house.ask("set o:1 0 0 4\r\nabcd\r\nappend o:1 0 0 1\r\nd\r\nget o:1\r\n");
+    let refused = "SERVER_ERROR Data too long for column 'extra' at row 1\r\n";
+    assert_eq!(
+        answer,
+        format!("{refused}{refused}VALUE o:1 0 3\r\nabc\r\nEND\r\n")
+    );
+    let answer = house.ask("set c:1 0 0 3\r\nx\ny\r\nset c:x 0 0 1\r\n1\r\nget c:x\r\n");
+    let lines: Vec<&str> = answer.split("\r\n").collect();
+    assert!(
+        lines[0].starts_with("SERVER_ERROR Incorrect integer value: 'x"),
+        "{answer}"
+    );
+    assert!(
+        lines[1].starts_with("SERVER_ERROR Incorrect integer value: 'x'"),
+        "{answer}"
+    );
+    assert_eq!(lines[2], "END");
+    assert_eq!(lines.len(), 4, "a message is one line: {answer}");
+}
+
+#[test]
+fn noreply_hides_refusals_too() {
+    let house = child(FkAction::NoAction);
+    assert_eq!(
+        house.ask("set c:7 0 0 1 noreply\r\n9\r\nget c:7\r\n"),
+        "END\r\n"
+    );
+}
+
+#[test]
+fn a_column_without_default_that_memcached_cannot_fill_is_told() {
+    let house = House::open();
+    let int = || ColumnType::int(Kind::Int);
+    house.create(
+        "t",
+        vec![
+            required("id", int()),
+            column("v", int()),
+            required("n", int()),
+        ],
+        &["id"],
+        vec![],
+    );
+    house.map("t:", "t", &[("key_columns", "id"), ("value_columns", "v")]);
+    assert_eq!(
+        house.ask("set t:1 0 0 1\r\n1\r\n"),
+        "SERVER_ERROR Field 'n' doesn't have a default value\r\n"
+    );
+    house.put("test", "t", &[("id", "1"), ("v", "5"), ("n", "6")]);
+    assert_eq!(house.ask("set t:1 0 0 1\r\n8\r\n"), "STORED\r\n");
+    let row = house.row("test", "t", &[Value::Int(1)]);
+    assert_eq!(row.unwrap(), ["1", "8", "6"]);
+}

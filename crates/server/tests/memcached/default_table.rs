@@ -1,0 +1,89 @@
+//! Without any configuration any client just works.
+
+use crate::house::House;
+use porpoise_testkit::Porpoise;
+use porpoise_types::Value;
+
+#[test]
+fn keys_of_no_prefix_are_rows_of_the_default_table() {
+    let house = House::open();
+    let answers = house.ask("set a:b 7 0 5\r\nhello\r\nadd a:b 0 0 1\r\nx\r\ngets a:b\r\n");
+    assert!(
+        answers.starts_with("STORED\r\nNOT_STORED\r\nVALUE a:b 7 5 "),
+        "{answers}"
+    );
+    let row = house.row("ndbmemcache", "kv", &[Value::Bytes(b"a:b".to_vec())]);
+    assert_eq!(row.unwrap(), ["a:b", "hello", "7", "0"]);
+    assert_eq!(house.ask("delete a:b\r\nget a:b\r\n"), "DELETED\r\nEND\r\n");
+}
+
+#[test]
+fn a_half_closed_connection_gets_all_its_answers() {
+    let house = House::open();
+    let request = "set a 0 0 1\r\nx\r\n".to_owned() + &"get  a \n".repeat(200);
+    let answer = house.ask(&request);
+    let expected = "STORED\r\n".to_owned() + &"VALUE a 0 1\r\nx\r\nEND\r\n".repeat(200);
+    assert_eq!(answer, expected);
+}
+
+#[test]
+fn an_unknown_role_is_a_mistake_in_the_command_line() {
+    let finished = Porpoise::builder()
+        .arg("--mysql-listen", "off")
+        .arg("--memcached-role", "nobody")
+        .run_to_end(std::time::Duration::from_secs(20));
+    assert_eq!(finished.status.code(), Some(2));
+    assert!(
+        finished.stderr.contains("'nobody' is not in"),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
+fn another_role_has_other_prefixes() {
+    let server = Porpoise::builder()
+        .arg("--mysql-listen", "off")
+        .arg("--memcached-role", "db-only")
+        .start();
+    let set = "set t:5 3 0 6\r\na\tb\t12\r\nget t:5\r\nset k 0 0 2\r\n17\r\nincr k 1\r\nget k\r\n";
+    assert_eq!(
+        server.memcached(set),
+        "STORED\r\nVALUE t:5 3 6\r\na\tb\t12\r\nEND\r\n\
+         STORED\r\n18\r\nVALUE k 0 2\r\n18\r\nEND\r\n"
+    );
+    let answer = server.memcached("get b:1\r\nflush_all\r\nget k\r\n");
+    assert!(
+        answer.starts_with("SERVER_ERROR keys of prefix 'b:' are disabled: large_values_table"),
+        "{answer}"
+    );
+    assert!(
+        answer.ends_with("OK\r\nVALUE k 0 2\r\n18\r\nEND\r\n"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn stats_count_and_can_be_reset() {
+    let house = House::open();
+    house.ask("set a 0 0 1\r\nx\r\n");
+    let stats = house.ask("stats\r\n");
+    for name in [
+        "pid",
+        "uptime",
+        "version",
+        "curr_connections",
+        "cmd_get",
+        "cmd_set",
+    ] {
+        assert!(stats.contains(&format!("STAT {name} ")), "{name}: {stats}");
+    }
+    assert!(stats.ends_with("END\r\n"));
+    assert_eq!(house.ask("stats reset\r\n"), "RESET\r\n");
+    assert!(
+        house
+            .ask("stats settings\r\n")
+            .contains("STAT item_size_max 1048576\r\n")
+    );
+    assert_eq!(house.ask("stats sizes\r\n"), "END\r\n");
+}

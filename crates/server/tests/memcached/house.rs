@@ -1,0 +1,240 @@
+//! The memcached door over an engine in this process, so that a test can also
+//! work on the rows and the configuration from the other side.
+
+use porpoise_base::cancel::Cancel;
+use porpoise_base::clock;
+use porpoise_kv::{Durability, Engine, Read};
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+use porpoise_rows::catalog::{ColumnDefault, FkAction, IndexKind, Table, TableOptions};
+use porpoise_rows::ddl::{ColumnSpec, DdlCx, FkSpec, IndexSpec, TableSpec};
+use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode};
+use porpoise_server::memcached::Memcached;
+use porpoise_server::net::{Bound, Listening, Marks, Net, NetConfig};
+use porpoise_testkit::exchange;
+use porpoise_types::{Collation, ColumnType, Value, ValueRef, write_text};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub struct House {
+    pub db: Arc<Db>,
+    pub door: Arc<Memcached>,
+    pub address: SocketAddr,
+    _dir: tempfile::TempDir,
+    _net: Net,
+}
+
+/// A column that may be NULL.
+pub fn column(name: &str, ty: ColumnType) -> ColumnSpec {
+    ColumnSpec {
+        name: name.to_owned(),
+        ty,
+        nullable: Some(true),
+        default: None,
+        on_update_now: false,
+        auto_increment: false,
+        comment: String::new(),
+        explicit_collation: false,
+    }
+}
+
+/// A column that may not.
+pub fn required(name: &str, ty: ColumnType) -> ColumnSpec {
+    ColumnSpec {
+        nullable: Some(false),
+        ..column(name, ty)
+    }
+}
+
+/// With a default of 0.
+pub fn zero(mut spec: ColumnSpec) -> ColumnSpec {
+    spec.default = Some(ColumnDefault::Literal(Value::Int(0)));
+    spec
+}
+
+pub fn varchar(n: u32) -> ColumnType {
+    ColumnType::varchar(n, Collation::UTF8MB4_GENERAL_CI)
+}
+
+impl House {
+    /// In `sync` durability, in the default role.
+    pub fn open() -> House {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = KvMem::open(KvMemOptions {
+            dir: Some(dir.path().to_owned()),
+            durability: Durability::Sync,
+            ..KvMemOptions::default()
+        })
+        .unwrap();
+        let engine: Arc<dyn Engine> = engine;
+        let db = Db::open(engine.clone(), clock::system(), DbOptions::default()).unwrap();
+        let door = Memcached::open(db.clone(), "default_role", 1 << 20).unwrap();
+        let door = Arc::new(door);
+        let marks = Marks::new(engine.durable_mark());
+        engine.subscribe(marks.clone());
+        let mut net = Net::start(NetConfig::default(), marks).unwrap();
+        let bound = Bound::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+        let Listening::Tcp(address) = *bound.at() else {
+            unreachable!()
+        };
+        net.serve(vec![bound.behind(door.clone())]).unwrap();
+        House {
+            db,
+            door,
+            address,
+            _dir: dir,
+            _net: net,
+        }
+    }
+
+    /// Sends text and reads all answers.
+    pub fn ask(&self, request: &str) -> String {
+        let answer = exchange(self.address, request.as_bytes());
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    pub fn create(&self, name: &str, columns: Vec<ColumnSpec>, key: &[&str], fks: Vec<FkSpec>) {
+        let (mdl, cancel) = (self.db.mdl().session(), Cancel::new());
+        let cx = DdlCx {
+            mdl: &mdl,
+            deadline: Instant::now() + Duration::from_secs(5),
+            cancel: &cancel,
+            foreign_key_checks: true,
+            now: 0,
+        };
+        let collation = Collation::UTF8MB4_GENERAL_CI;
+        self.db
+            .create_database(&cx, "test", collation, true)
+            .unwrap();
+        let primary = IndexSpec {
+            name: None,
+            kind: IndexKind::Primary,
+            parts: key.iter().map(|c| ((*c).to_owned(), None, false)).collect(),
+            using_hash: false,
+            comment: String::new(),
+            invisible: false,
+        };
+        let spec = TableSpec {
+            database: "test".to_owned(),
+            name: name.to_owned(),
+            if_not_exists: false,
+            columns,
+            indexes: vec![primary],
+            foreign_keys: fks,
+            options: TableOptions {
+                engine: "InnoDB".to_owned(),
+                collation,
+                comment: String::new(),
+                memory: false,
+                other: Vec::new(),
+                created: 0,
+            },
+            auto_increment: None,
+        };
+        self.db.create_table(&cx, &spec).unwrap();
+    }
+
+    pub fn drop_table(&self, name: &str) {
+        let (mdl, cancel) = (self.db.mdl().session(), Cancel::new());
+        let cx = DdlCx {
+            mdl: &mdl,
+            deadline: Instant::now() + Duration::from_secs(5),
+            cancel: &cancel,
+            foreign_key_checks: true,
+            now: 0,
+        };
+        let names = [("test".to_owned(), name.to_owned())];
+        self.db.drop_tables(&cx, &names, false).unwrap();
+    }
+
+    pub fn table(&self, database: &str, name: &str) -> Arc<Table> {
+        self.db.catalog().table(database, name).unwrap().clone()
+    }
+
+    /// Writes a row of a table: columns and texts; others get their defaults.
+    pub fn put(&self, database: &str, name: &str, texts: &[(&str, &str)]) {
+        let table = self.table(database, name);
+        let clock = clock::system();
+        let mut convert = porpoise_server::memcached::convert::Conversion::new(clock.as_ref());
+        let mut row = convert.defaults(&table);
+        for (column, text) in texts {
+            let position = table.column(column).unwrap();
+            let value = ValueRef::Bytes(text.as_bytes());
+            row[position] = convert.store(&table, position, value).unwrap();
+        }
+        let mut txn = self.db.begin(BeginOptions::default()).unwrap();
+        txn.insert(&table, vec![row], InsertMode::Replace).unwrap();
+        let commit = txn.commit().unwrap();
+        self.db.engine().wait_durable(commit.ticket).unwrap();
+    }
+
+    /// A container over a table of `test`, and a prefix of the default role.
+    pub fn map(&self, prefix: &str, table: &str, more: &[(&str, &str)]) {
+        let mut row = vec![("name", table), ("db_schema", "test"), ("db_table", table)];
+        row.extend_from_slice(more);
+        self.put("ndbmemcache", "containers", &row);
+        self.prefix(prefix, "ndb-only", table);
+    }
+
+    pub fn prefix(&self, prefix: &str, policy: &str, container: &str) {
+        let row = [
+            ("server_role_id", "0"),
+            ("key_prefix", prefix),
+            ("policy", policy),
+            ("container", container),
+        ];
+        self.put("ndbmemcache", "key_prefixes", &row);
+    }
+
+    /// The texts of a row that a primary key names.
+    pub fn row(&self, database: &str, name: &str, key: &[Value]) -> Option<Vec<String>> {
+        let table = self.table(database, name);
+        let key: Vec<ValueRef<'_>> = key.iter().map(Value::as_ref).collect();
+        let primary = table.key_prefix(0, &key);
+        let mut txn = self.db.begin(BeginOptions::default()).unwrap();
+        let mut found = None;
+        txn.get_rows(&table, &[&primary], Read::SNAPSHOT, &mut |_, row| {
+            found = row.map(|row| {
+                let text = |n: usize| {
+                    let mut out = Vec::new();
+                    write_text(row.get(n), &table.columns[n].ty, &mut out);
+                    if row.get(n).is_null() {
+                        return "NULL".to_owned();
+                    }
+                    String::from_utf8(out).unwrap()
+                };
+                (0..table.columns.len()).map(text).collect()
+            });
+        })
+        .unwrap();
+        found
+    }
+
+    /// Status and reason of a prefix of the default role.
+    pub fn status(&self, prefix: &str) -> (String, String) {
+        let text = |v: &Value| match v {
+            Value::Bytes(b) => String::from_utf8(b.clone()).unwrap(),
+            _ => String::new(),
+        };
+        self.door
+            .status_rows()
+            .iter()
+            .find(|r| r[0] == Value::Int(0) && text(&r[1]) == prefix)
+            .map(|r| (text(&r[4]), text(&r[5])))
+            .unwrap()
+    }
+}
+
+/// A reference to `parent(id)`.
+pub fn reference(column: &str, on_delete: FkAction) -> FkSpec {
+    FkSpec {
+        name: Some("fk_parent".to_owned()),
+        index_name: None,
+        columns: vec![column.to_owned()],
+        parent_database: None,
+        parent_table: "parent".to_owned(),
+        parent_columns: vec!["id".to_owned()],
+        on_delete,
+        on_update: FkAction::NoAction,
+    }
+}

@@ -1,0 +1,165 @@
+//! Binding of function calls and aggregates.
+
+use super::nodes::node;
+use super::types::comparison;
+use super::types::{is_text, merged, number_like};
+use super::{Aggregate, AggregateKind, Binder};
+use crate::error::{Result, SqlError};
+use crate::expr::{Coercibility, Expr, ExprKind, Truth, Unit, When};
+use crate::functions::{self, Function, Nullable};
+use crate::parse::ast::{BinaryOp, Func};
+use porpoise_types::{ColumnType, Kind};
+
+impl Binder<'_> {
+    /// A call: of an aggregate, of a function with lazy arguments, or of a
+    /// registered one.
+    pub(super) fn function(&mut self, f: &Func<'_>) -> Result<Expr> {
+        let name = f.name.name;
+        if f.over.is_some() {
+            return Err(SqlError::not_supported("window functions"));
+        }
+        if let Some(kind) = aggregate_kind(name, f.star) {
+            return self.aggregate(kind, f);
+        }
+        if f.distinct || f.star {
+            return Err(SqlError::wrong_arguments(name));
+        }
+        let args = f.args;
+        let upper = name.to_ascii_uppercase();
+        match (upper.as_str(), args) {
+            ("IF", [condition, then, otherwise]) => {
+                let condition = self.expr(condition)?;
+                let result = self.expr(then)?;
+                let otherwise = self.expr(otherwise)?;
+                Ok(self.cases(vec![When { condition, result }], Some(otherwise)))
+            }
+            ("IFNULL", [_, _]) | ("COALESCE", [_, ..]) => {
+                let args = self.list(args)?;
+                let branches: Vec<&Expr> = args.iter().collect();
+                let ty = merged(&branches, self.env.collation);
+                let nullable = args.iter().all(|a| a.nullable);
+                let coercibility = args.iter().map(|a| a.coercibility).min();
+                let mut e = node(ExprKind::Coalesce(args), ty, nullable);
+                e.coercibility = coercibility.unwrap_or(Coercibility::Literal);
+                Ok(e)
+            }
+            ("NULLIF", [a, b]) => {
+                let (a, b) = (self.expr(a)?, self.expr(b)?);
+                let how = comparison(&a, &b, "nullif")?;
+                let ty = a.ty.clone();
+                Ok(node(ExprKind::NullIf(how, Box::new([a, b])), ty, true))
+            }
+            ("ISNULL", [arg]) => {
+                let kind = ExprKind::Is {
+                    arg: Box::new(self.expr(arg)?),
+                    truth: Truth::Null,
+                    negated: false,
+                };
+                Ok(Expr::boolean(kind, false))
+            }
+            ("MOD", [a, b]) => {
+                let (a, b) = (self.expr(a)?, self.expr(b)?);
+                self.operator(BinaryOp::Mod, a, b)
+            }
+            ("ADDDATE", [date, days]) => self.interval(date, days, Unit::Day, false),
+            ("SUBDATE", [date, days]) => self.interval(date, days, Unit::Day, true),
+            _ => {
+                let args = self.list(args)?;
+                self.call(name, args)
+            }
+        }
+    }
+
+    /// A call of a registered function.
+    pub fn call(&self, name: &str, args: Vec<Expr>) -> Result<Expr> {
+        let function: &'static Function =
+            functions::find(name).ok_or_else(|| SqlError::unknown_function(name))?;
+        let (least, most) = function.args;
+        if args.len() < least || args.len() > most {
+            return Err(SqlError::argument_count(name));
+        }
+        let ty = (function.ty)(&args, self.env.collation);
+        let nullable = match function.nullable {
+            Nullable::IfArgument => args.iter().any(|a| a.nullable),
+            Nullable::Always => true,
+            Nullable::Never => false,
+        };
+        let textual = args.iter().filter(|a| is_text(&a.ty));
+        let coercibility = match (is_text(&ty), args.is_empty()) {
+            (true, true) => Coercibility::System,
+            (true, false) => textual
+                .map(|a| a.coercibility)
+                .min()
+                .unwrap_or(Coercibility::Literal),
+            (false, _) => Coercibility::Numeric,
+        };
+        Ok(Expr {
+            kind: ExprKind::Call(function, args),
+            ty,
+            nullable,
+            coercibility,
+        })
+    }
+
+    fn aggregate(&mut self, kind: AggregateKind, f: &Func<'_>) -> Result<Expr> {
+        let Some(found) = self.aggregates.take() else {
+            return Err(SqlError::new(
+                1111,
+                "HY000",
+                "Invalid use of group function",
+            ));
+        };
+        // Arguments of an aggregate cannot hold another one.
+        let arg = match f.args {
+            [] if kind == AggregateKind::CountRows => Ok(None),
+            [arg] => self.expr(arg).map(Some),
+            _ => Err(SqlError::argument_count(f.name.name)),
+        };
+        let aggregates = self.aggregates.insert(found);
+        let arg = arg?;
+        let ty = aggregate_type(kind, arg.as_ref());
+        aggregates.list.push(Aggregate {
+            kind,
+            arg,
+            distinct: f.distinct,
+            ty: ty.clone(),
+        });
+        let at = aggregates.list.len() - 1;
+        let counts = matches!(kind, AggregateKind::CountRows | AggregateKind::Count);
+        let mut e = node(ExprKind::Aggregate(at), ty, !counts);
+        e.coercibility = Coercibility::Implicit;
+        Ok(e)
+    }
+}
+
+fn aggregate_kind(name: &str, star: bool) -> Option<AggregateKind> {
+    let is = |n: &str| name.eq_ignore_ascii_case(n);
+    Some(match () {
+        () if is("COUNT") && star => AggregateKind::CountRows,
+        () if is("COUNT") => AggregateKind::Count,
+        () if is("SUM") => AggregateKind::Sum,
+        () if is("AVG") => AggregateKind::Avg,
+        () if is("MIN") => AggregateKind::Min,
+        () if is("MAX") => AggregateKind::Max,
+        () => return None,
+    })
+}
+
+fn aggregate_type(kind: AggregateKind, arg: Option<&Expr>) -> ColumnType {
+    let arg = arg.map_or_else(ColumnType::bigint, |e| e.ty.clone());
+    let number = number_like(&arg);
+    match kind {
+        AggregateKind::CountRows | AggregateKind::Count => ColumnType::bigint(),
+        AggregateKind::Min | AggregateKind::Max => arg,
+        _ if number.kind == Kind::Double => ColumnType::double(),
+        AggregateKind::Sum => {
+            let (precision, scale) = super::types::precision(&number);
+            ColumnType::decimal(precision.saturating_add(22).min(65), scale)
+        }
+        AggregateKind::Avg => {
+            let (precision, scale) = super::types::precision(&number);
+            let scale = scale.saturating_add(4).min(30);
+            ColumnType::decimal(precision.saturating_add(4).min(65), scale)
+        }
+    }
+}

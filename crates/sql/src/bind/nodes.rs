@@ -1,0 +1,168 @@
+//! Small makers of bound nodes, and the translation of the tree's own enums.
+
+use super::types::comparison;
+use crate::error::{Result, SqlError};
+use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, Load, Unit};
+use crate::functions::{self, text_of};
+use crate::parse::ast::{self, IntervalUnit, TypeKind};
+use porpoise_types::{Charset, Collation, ColumnType, Kind, Value};
+
+/// A node that is neither column nor literal.
+pub fn node(kind: ExprKind, ty: ColumnType, nullable: bool) -> Expr {
+    Expr {
+        kind,
+        ty,
+        nullable,
+        coercibility: Coercibility::Literal,
+    }
+}
+
+/// A comparison of two bound expressions.
+pub fn compare(op: CmpOp, a: Expr, b: Expr) -> Result<Expr> {
+    let how = comparison(&a, &b, "=")?;
+    let nullable = op != CmpOp::NullSafe && (a.nullable || b.nullable);
+    Ok(Expr::boolean(
+        ExprKind::Compare(op, how, Box::new([a, b])),
+        nullable,
+    ))
+}
+
+/// AND of conditions.
+pub fn conjunction(mut parts: Vec<Expr>) -> Expr {
+    if parts.len() == 1 {
+        return parts.pop().unwrap_or_else(Expr::null);
+    }
+    let nullable = parts.iter().any(|p| p.nullable);
+    Expr::boolean(ExprKind::And(parts), nullable)
+}
+
+/// A conversion to `ty`.
+pub fn cast_to(arg: Expr, ty: ColumnType) -> Expr {
+    let coercibility = match arg.coercibility {
+        Coercibility::Numeric | Coercibility::Ignorable => Coercibility::Literal,
+        other => other,
+    };
+    Expr {
+        kind: ExprKind::Cast(Box::new(arg)),
+        ty,
+        nullable: true,
+        coercibility,
+    }
+}
+
+/// An operand where a number is wanted: ENUM and SET give their numbers.
+pub(super) fn numeric_operand(e: &Expr) -> Expr {
+    let mut e = e.clone();
+    if let (ExprKind::Column { load, .. }, Kind::Enum | Kind::Set) = (&mut e.kind, e.ty.kind) {
+        *load = Load::Plain;
+        e.ty = ColumnType::bigint_unsigned();
+    }
+    e
+}
+
+/// The negation of a constant is a constant.
+pub(super) fn fold_negation(arg: Expr, ty: ColumnType, nullable: bool) -> Expr {
+    let folded = match arg.as_const() {
+        Some(Value::Decimal(d)) => Some(Value::Decimal(d.neg())),
+        Some(Value::Double(d)) => Some(Value::Double(-d)),
+        _ => None,
+    };
+    match folded {
+        Some(value) => Expr::constant(value, arg.ty),
+        None => node(ExprKind::Negate(Box::new(arg)), ty, nullable),
+    }
+}
+
+/// User variables are named without regard to case.
+pub(super) fn variable_name(name: &[u8]) -> std::sync::Arc<str> {
+    String::from_utf8_lossy(name).to_lowercase().into()
+}
+
+/// The character set of that name; 1115 when there is none.
+pub fn charset_named(name: &str) -> Result<Charset> {
+    let unknown = || SqlError::new(1115, "42000", format!("Unknown character set: '{name}'"));
+    Charset::by_name(name).ok_or_else(unknown)
+}
+
+/// The target type of a CAST.
+pub(super) fn cast_type(
+    ty: &ast::DataType<'_>,
+    arg: &Expr,
+    connection: Collation,
+) -> Result<ColumnType> {
+    let length = ty.length.map(|l| u32::try_from(l).unwrap_or(u32::MAX));
+    let fsp = u8::try_from(ty.length.unwrap_or(0).min(6)).unwrap_or(0);
+    Ok(match ty.kind {
+        TypeKind::Int | TypeKind::BigInt if ty.unsigned => ColumnType::bigint_unsigned(),
+        TypeKind::Int | TypeKind::BigInt => ColumnType::bigint(),
+        TypeKind::Decimal => {
+            let precision = u8::try_from(ty.length.unwrap_or(10).min(65)).unwrap_or(65);
+            let scale = u8::try_from(ty.decimals.unwrap_or(0).min(30)).unwrap_or(30);
+            ColumnType::decimal(precision.max(1), scale)
+        }
+        TypeKind::Double | TypeKind::Real => ColumnType::double(),
+        TypeKind::Float => ColumnType::float(),
+        TypeKind::Date => ColumnType::date(),
+        TypeKind::DateTime => ColumnType::datetime(fsp),
+        TypeKind::Time => ColumnType::time(fsp),
+        TypeKind::Year => ColumnType::year(),
+        TypeKind::Json => ColumnType::json(),
+        TypeKind::Binary => match length {
+            Some(length) => ColumnType::binary(length),
+            None => ColumnType::varbinary(arg.ty.max_bytes()),
+        },
+        TypeKind::Char => {
+            let collation = match &ty.charset {
+                Some(charset) => charset_named(charset.name)?.default_collation(),
+                None => connection,
+            };
+            match length {
+                Some(length) => ColumnType::varchar(length, collation),
+                None => text_of(functions::width(arg), collation),
+            }
+        }
+        _ => return Err(SqlError::not_supported("this target type of CAST")),
+    })
+}
+
+pub(super) fn unit_of(unit: IntervalUnit) -> Unit {
+    match unit {
+        IntervalUnit::Microsecond => Unit::Microsecond,
+        IntervalUnit::Second => Unit::Second,
+        IntervalUnit::Minute => Unit::Minute,
+        IntervalUnit::Hour => Unit::Hour,
+        IntervalUnit::Day => Unit::Day,
+        IntervalUnit::Week => Unit::Week,
+        IntervalUnit::Month => Unit::Month,
+        IntervalUnit::Quarter => Unit::Quarter,
+        IntervalUnit::Year => Unit::Year,
+        IntervalUnit::SecondMicrosecond => Unit::SecondMicrosecond,
+        IntervalUnit::MinuteMicrosecond => Unit::MinuteMicrosecond,
+        IntervalUnit::MinuteSecond => Unit::MinuteSecond,
+        IntervalUnit::HourMicrosecond => Unit::HourMicrosecond,
+        IntervalUnit::HourSecond => Unit::HourSecond,
+        IntervalUnit::HourMinute => Unit::HourMinute,
+        IntervalUnit::DayMicrosecond => Unit::DayMicrosecond,
+        IntervalUnit::DaySecond => Unit::DaySecond,
+        IntervalUnit::DayMinute => Unit::DayMinute,
+        IntervalUnit::DayHour => Unit::DayHour,
+        IntervalUnit::YearMonth => Unit::YearMonth,
+    }
+}
+
+/// What a construct that is not there is called in messages.
+pub(super) fn construct_name(kind: &ast::ExprKind<'_>) -> &'static str {
+    use ast::ExprKind as A;
+    match kind {
+        A::Regexp(_) => "REGEXP",
+        A::InQuery(_) | A::Exists(_) | A::Subquery(_) | A::Quantified(_) => "subqueries",
+        A::MemberOf(_) | A::JsonValue(_) | A::JsonPath(_) => "JSON expressions",
+        A::Match(_) => "MATCH ... AGAINST",
+        A::CharUsing(_) => "CHAR()",
+        A::WeightString(_) => "WEIGHT_STRING()",
+        A::TimestampArith(_) => "TIMESTAMPADD and TIMESTAMPDIFF",
+        A::GetFormat(..) => "GET_FORMAT()",
+        A::DefaultOf(_) => "DEFAULT()",
+        _ => "this expression",
+    }
+}

@@ -1,0 +1,363 @@
+//! The pass over the tokens.
+
+use super::super::keyword::Keyword as Kw;
+use super::super::lexer::{LexMode, Lexer};
+use super::super::token::{Token, TokenKind as K};
+use super::{Digest, LiteralKind, LiteralToken};
+
+/// Tags of the normalised form that are no kinds of tokens. Kinds are below 64.
+mod tag {
+    pub const KEYWORD: u8 = 64;
+    pub const KEYWORD_CALL: u8 = 65;
+    pub const CALL: u8 = 66;
+    pub const RAW: u8 = 67;
+    pub const LITERAL: u8 = 68;
+}
+
+/// Where literals stay in the text.
+#[derive(Clone, Copy)]
+struct Verbatim {
+    /// It ends when the depth falls below this.
+    depth: u32,
+    /// It is a clause, which other clauses end too.
+    clause: bool,
+}
+
+pub(super) struct Pass<'d, 't> {
+    out: &'d mut Digest,
+    text: &'t [u8],
+    lexer: Lexer<'t>,
+    depth: u32,
+    /// A select list: where it starts, and its depth.
+    raw: Option<(u32, u32)>,
+    verbatim: Option<Verbatim>,
+    /// Behind LIMIT.
+    limit: bool,
+    last: Token,
+    end: usize,
+}
+
+impl<'d, 't> Pass<'d, 't> {
+    /// The pass over the statement of `text` that begins at `start`.
+    pub(super) fn new(out: &'d mut Digest, text: &'t [u8], start: usize, mode: LexMode) -> Self {
+        Pass {
+            out,
+            text,
+            lexer: Lexer::new(text, start, mode),
+            depth: 0,
+            raw: None,
+            verbatim: None,
+            limit: false,
+            last: Token {
+                kind: K::End,
+                keyword: Kw::NONE,
+                start: 0,
+                end: 0,
+            },
+            end: start,
+        }
+    }
+
+    /// Returns the statement's end, and where the next one begins.
+    pub(super) fn run(&mut self) -> Option<(usize, Option<usize>)> {
+        let first = self.lexer.next_token();
+        let begins = matches!(
+            first.keyword,
+            Kw::SELECT
+                | Kw::INSERT
+                | Kw::REPLACE
+                | Kw::UPDATE
+                | Kw::DELETE
+                | Kw::WITH
+                | Kw::TABLE
+                | Kw::VALUES
+        );
+        if !begins && first.kind != K::LeftParen {
+            return None;
+        }
+        let mut token = first;
+        loop {
+            match token.kind {
+                K::End | K::Semicolon => {
+                    self.end_raw();
+                    let more = token.kind == K::Semicolon && self.lexer.next_token().kind != K::End;
+                    return Some((self.end, more.then_some(token.end as usize)));
+                }
+                K::Invalid | K::Param => return None,
+                _ if self.raw.is_some() => self.in_select_list(token)?,
+                _ => self.token(token)?,
+            }
+            self.end = token.end as usize;
+            self.last = token;
+            token = self.lexer.next_token();
+        }
+    }
+
+    fn put(&mut self, tag: u8, bytes: &[u8]) {
+        self.out.normalized.push(tag);
+        self.out.normalized.extend_from_slice(bytes);
+        // Words, names and numbers hold no NUL; strings are escaped by their quotes, and what
+        // may hold one is written with its length.
+        self.out.normalized.push(0);
+    }
+
+    fn put_sized(&mut self, tag: u8, bytes: &[u8]) {
+        self.out.normalized.push(tag);
+        self.out
+            .normalized
+            .extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        self.out.normalized.extend_from_slice(bytes);
+    }
+
+    /// Writes the select list that ends before the current token.
+    fn end_raw(&mut self) {
+        if let Some((start, _)) = self.raw.take() {
+            let text = self.text.get(start as usize..self.end).unwrap_or_default();
+            self.put_sized(tag::RAW, text);
+        }
+    }
+
+    /// A token of a select list, or the one that ends it.
+    fn in_select_list(&mut self, token: Token) -> Option<()> {
+        let (_, depth) = self.raw?;
+        match token.kind {
+            K::LeftParen => self.depth += 1,
+            K::RightParen if self.depth == depth => {
+                self.end_raw();
+                return self.token(token);
+            }
+            K::RightParen => self.depth = self.depth.checked_sub(1)?,
+            K::Word if self.depth == depth && ends_select_list(token.keyword) => {
+                self.end_raw();
+                return self.token(token);
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn token(&mut self, token: Token) -> Option<()> {
+        let bytes = token.span().slice(self.text);
+        if self.limit && !matches!(token.kind, K::Int | K::Comma) && token.keyword != Kw::OFFSET {
+            self.limit = false;
+        }
+        match token.kind {
+            K::Word if token.keyword == Kw::NONE => self.word(token, bytes),
+            K::Word => self.keyword(token, bytes)?,
+            K::QuotedIdent | K::Introducer => self.put(token.kind as u8, bytes),
+            K::UserVar => self.put_sized(token.kind as u8, bytes),
+            K::LeftParen => {
+                self.depth += 1;
+                self.out.normalized.push(token.kind as u8);
+            }
+            K::RightParen => {
+                self.depth = self.depth.checked_sub(1)?;
+                if self
+                    .verbatim
+                    .is_some_and(|verbatim| self.depth < verbatim.depth)
+                {
+                    self.verbatim = None;
+                }
+                self.out.normalized.push(token.kind as u8);
+            }
+            K::Int | K::Decimal | K::Float | K::String | K::HexString | K::HexNumber => {
+                self.literal(token, bytes)?;
+            }
+            K::NationalString | K::BitString | K::BitNumber => {
+                self.put_sized(token.kind as u8, bytes)
+            }
+            _ => self.out.normalized.push(token.kind as u8),
+        }
+        Some(())
+    }
+
+    fn paren_follows(&self) -> bool {
+        self.lexer.clone().next_token().kind == K::LeftParen
+    }
+
+    fn word(&mut self, token: Token, bytes: &[u8]) {
+        let call = self.lexer.at_paren();
+        self.put(if call { tag::CALL } else { token.kind as u8 }, bytes);
+        if self.verbatim.is_none() && structural_call(bytes) && self.paren_follows() {
+            self.verbatim = Some(Verbatim {
+                depth: self.depth + 1,
+                clause: false,
+            });
+        }
+    }
+
+    fn keyword(&mut self, token: Token, bytes: &[u8]) -> Option<()> {
+        let call = self.lexer.at_paren();
+        self.put(
+            if call {
+                tag::KEYWORD_CALL
+            } else {
+                tag::KEYWORD
+            },
+            bytes,
+        );
+        let keyword = token.keyword;
+        if let Some(Verbatim {
+            depth,
+            clause: true,
+        }) = self.verbatim
+            && depth == self.depth
+            && ends_clause(keyword)
+        {
+            self.verbatim = None;
+        }
+        match keyword {
+            Kw::SELECT => self.raw = Some((token.end, self.depth)),
+            Kw::GROUP | Kw::HAVING | Kw::ORDER | Kw::WINDOW if self.verbatim.is_none() => {
+                self.verbatim = Some(Verbatim {
+                    depth: self.depth,
+                    clause: true,
+                });
+            }
+            Kw::LIMIT => self.limit = self.verbatim.is_none(),
+            // The window functions' FROM FIRST, which would end a select list too early.
+            Kw::FIRST | Kw::LAST if self.last.keyword == Kw::FROM => return None,
+            Kw::OVER
+            | Kw::CAST
+            | Kw::CONVERT
+            | Kw::CHAR
+            | Kw::JSON_VALUE
+            | Kw::JSON_TABLE
+            | Kw::WEIGHT_STRING
+            | Kw::GET_FORMAT
+            | Kw::FORMAT
+            | Kw::TRUNCATE
+            | Kw::NOW
+            | Kw::CURTIME
+            | Kw::SYSDATE
+            | Kw::CURRENT_TIME
+            | Kw::CURRENT_TIMESTAMP
+            | Kw::LOCALTIME
+            | Kw::LOCALTIMESTAMP
+            | Kw::UTC_TIME
+            | Kw::UTC_TIMESTAMP
+            | Kw::GROUP_CONCAT
+            | Kw::TABLESAMPLE
+                if self.verbatim.is_none() && self.paren_follows() =>
+            {
+                self.verbatim = Some(Verbatim {
+                    depth: self.depth + 1,
+                    clause: false,
+                });
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn literal(&mut self, token: Token, bytes: &[u8]) -> Option<()> {
+        let kept = self.verbatim.is_some() && !self.limit;
+        if token.kind == K::String && matches!(self.last.kind, K::String | K::NationalString) {
+            return None;
+        }
+        let structural = matches!(
+            self.last.keyword,
+            Kw::AS
+                | Kw::ESCAPE
+                | Kw::COLLATE
+                | Kw::SEPARATOR
+                | Kw::OUTFILE
+                | Kw::DUMPFILE
+                | Kw::BY
+                | Kw::SET
+                | Kw::DATE
+                | Kw::TIME
+                | Kw::TIMESTAMP
+        ) || matches!(
+            self.last.kind,
+            K::Arrow | K::LongArrow | K::Introducer | K::UserVar
+        ) || (self.last.kind == K::Word && self.last.keyword == Kw::NONE);
+        let kind = match token.kind {
+            K::Int if self.limit => LiteralKind::Limit,
+            K::Int => LiteralKind::Int,
+            K::Decimal => LiteralKind::Decimal,
+            K::Float => LiteralKind::Float,
+            K::String => LiteralKind::String,
+            _ => LiteralKind::Hex,
+        };
+        let big = token.kind == K::Int && !fits_i64(bytes);
+        if kept || structural || big {
+            self.put_sized(token.kind as u8, bytes);
+            return Some(());
+        }
+        self.out
+            .normalized
+            .extend_from_slice(&[tag::LITERAL, kind as u8]);
+        if kind == LiteralKind::Decimal {
+            let period = memchr::memchr(b'.', bytes).unwrap_or(bytes.len());
+            self.out
+                .normalized
+                .extend_from_slice(&(period as u32).to_le_bytes());
+            self.out
+                .normalized
+                .extend_from_slice(&((bytes.len() - period) as u32).to_le_bytes());
+        }
+        self.out.literals.push(LiteralToken {
+            span: token.span(),
+            kind,
+        });
+        Some(())
+    }
+}
+
+/// True for digits whose value is at most 9223372036854775807.
+fn fits_i64(digits: &[u8]) -> bool {
+    digits.len() < 19 || std::str::from_utf8(digits).is_ok_and(|text| text.parse::<i64>().is_ok())
+}
+
+fn ends_select_list(keyword: Kw) -> bool {
+    matches!(
+        keyword,
+        Kw::FROM
+            | Kw::INTO
+            | Kw::WHERE
+            | Kw::GROUP
+            | Kw::HAVING
+            | Kw::WINDOW
+            | Kw::ORDER
+            | Kw::LIMIT
+            | Kw::UNION
+            | Kw::EXCEPT
+            | Kw::INTERSECT
+            | Kw::FOR
+            | Kw::LOCK
+            | Kw::ON
+    )
+}
+
+fn ends_clause(keyword: Kw) -> bool {
+    matches!(
+        keyword,
+        Kw::LIMIT
+            | Kw::UNION
+            | Kw::EXCEPT
+            | Kw::INTERSECT
+            | Kw::FOR
+            | Kw::INTO
+            | Kw::LOCK
+            | Kw::SELECT
+            | Kw::ON
+    )
+}
+
+/// Functions whose constant arguments shape the type or the form of the result.
+fn structural_call(name: &[u8]) -> bool {
+    const NAMES: &[&[u8]] = &[
+        b"ROUND",
+        b"DATE_FORMAT",
+        b"TIME_FORMAT",
+        b"STR_TO_DATE",
+        b"FROM_UNIXTIME",
+        b"UNIX_TIMESTAMP",
+        b"NTILE",
+        b"JSON_EXTRACT",
+        b"JSON_UNQUOTE",
+        b"JSON_CONTAINS_PATH",
+    ];
+    NAMES.iter().any(|known| known.eq_ignore_ascii_case(name))
+}

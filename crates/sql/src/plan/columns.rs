@@ -1,0 +1,93 @@
+//! What clients are told about the columns of a result.
+
+use super::select::Item;
+use super::{ResultColumn, flags};
+use crate::bind::{Origin, Scope};
+use crate::expr::ExprKind;
+use porpoise_rows::catalog::Table;
+use porpoise_types::{Collation, ColumnType, Kind};
+
+/// The metadata of one item of the select list.
+pub(super) fn result_column(scope: &Scope, item: &Item) -> ResultColumn {
+    let e = &item.expr;
+    let mut column = ResultColumn {
+        schema: String::new(),
+        table: String::new(),
+        org_table: String::new(),
+        name: item.name.clone(),
+        org_name: String::new(),
+        ty: e.ty.clone(),
+        flags: type_flags(&e.ty),
+    };
+    if !e.nullable {
+        column.flags |= flags::NOT_NULL;
+    }
+    let ExprKind::Column {
+        slot, column: at, ..
+    } = &e.kind
+    else {
+        return column;
+    };
+    let Some(source) = scope.sources.get(*slot) else {
+        return column;
+    };
+    column.table.clone_from(&source.alias);
+    column.schema.clone_from(&source.database);
+    if let Some(known) = source.columns.get(*at) {
+        column.org_name.clone_from(&known.name);
+    }
+    match &source.origin {
+        Origin::Virtual(table) => column.org_table = table.name.to_owned(),
+        Origin::Stored(table) => {
+            column.org_table.clone_from(&table.name);
+            column.flags |= column_flags(table, *at);
+        }
+    }
+    column
+}
+
+/// Flags that follow from the type.
+pub fn type_flags(ty: &ColumnType) -> u16 {
+    let mut all = 0;
+    let mut set = |on: bool, flag: u16| {
+        if on {
+            all |= flag;
+        }
+    };
+    set(ty.unsigned, flags::UNSIGNED);
+    set(ty.zerofill, flags::ZEROFILL);
+    set(ty.is_blob() || ty.kind == Kind::Json, flags::BLOB);
+    set(ty.kind == Kind::Enum, flags::ENUM);
+    set(ty.kind == Kind::Set, flags::SET);
+    set(ty.kind == Kind::Timestamp, flags::TIMESTAMP);
+    let textual = crate::bind::types::is_text(ty);
+    set(!textual || ty.collation == Collation::BINARY, flags::BINARY);
+    all
+}
+
+/// Flags that follow from the definition of a stored column.
+pub fn column_flags(table: &Table, at: usize) -> u16 {
+    use porpoise_rows::catalog::{ColumnDefault, IndexKind};
+    let mut all = 0;
+    for index in &table.indexes {
+        let place = index.parts.iter().position(|p| p.column == at);
+        all |= match (index.kind, place) {
+            (IndexKind::Primary, Some(_)) => flags::PRIMARY_KEY,
+            (IndexKind::Unique, Some(0)) if index.parts.len() == 1 => flags::UNIQUE_KEY,
+            (_, Some(0)) => flags::MULTIPLE_KEY,
+            _ => 0,
+        };
+    }
+    if let Some(column) = table.columns.get(at) {
+        if column.auto_increment {
+            all |= flags::AUTO_INCREMENT;
+        }
+        if column.default == ColumnDefault::None && !column.nullable && !column.auto_increment {
+            all |= flags::NO_DEFAULT;
+        }
+        if column.on_update_now {
+            all |= flags::ON_UPDATE_NOW;
+        }
+    }
+    all
+}

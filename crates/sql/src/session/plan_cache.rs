@@ -1,0 +1,275 @@
+//! Plans of statements sent as text, found by the text without its literals.
+//!
+//! A text is normalised by one pass of the lexer ([`crate::parse::digest`]);
+//! the normalised form, and what else a plan depends on, is the key
+//! (transactions.md, rule 42). A hit costs the pass, a look-up and turning
+//! the literals into parameters; the statement is not parsed.
+//!
+//! Invariants:
+//! 1. The whole normalised form is compared, not only its hash.
+//! 2. A plan is used only under the definitions, SQL mode, default database,
+//!    character set and row limit that it was made under.
+//! 3. What cannot be normalised, or does not parse with parameters in the
+//!    place of its literals, goes the ordinary way, and so do all errors of
+//!    syntax.
+//!
+//! Rejected: a cache that sessions share (a lock or a shared cache line on
+//! every statement); the plans of a session are few.
+
+use super::lex_mode;
+use super::run::Planned;
+use super::{Outcome, SqlSession};
+use crate::bind::literal;
+use crate::error::Result;
+use crate::exec::ResultSink;
+use crate::parse::ast::Literal;
+use crate::parse::digest::{Digest, LiteralKind, LiteralToken, Normalized};
+use crate::parse::{LexMode, Literals, ParseOptions, parse_one};
+use bumpalo::Bump;
+use porpoise_types::{Collation, ColumnType, SqlMode, ValueRef};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Plans that a session keeps; past it all are dropped.
+const MOST: usize = 256;
+
+/// Texts longer than this are not kept: large INSERTs hardly come again.
+const LONGEST: usize = 16 * 1024;
+
+/// What a plan depends on besides its text and the types of its parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Conditions {
+    version: u64,
+    mode: SqlMode,
+    database: Option<String>,
+    collation: Collation,
+    select_limit: Option<u64>,
+}
+
+impl Conditions {
+    /// Those of a session now, under the catalog of that version.
+    pub(super) fn of(session: &SqlSession, version: u64) -> Conditions {
+        Conditions {
+            version,
+            mode: session.settings.mode,
+            database: session.env.database.clone(),
+            collation: session.settings.collation,
+            select_limit: session.settings.select_limit,
+        }
+    }
+
+    /// Whether they hold.
+    pub(super) fn hold(&self, session: &SqlSession, version: u64) -> bool {
+        self.version == version
+            && self.mode == session.settings.mode
+            && self.collation == session.settings.collation
+            && self.select_limit == session.settings.select_limit
+            && self.database == session.env.database
+    }
+}
+
+struct Entry {
+    normalized: Box<[u8]>,
+    conditions: Conditions,
+    /// None: the text has to go the ordinary way.
+    plan: Option<Arc<Planned>>,
+}
+
+/// The plans of one session.
+#[derive(Default)]
+pub(super) struct PlanCache {
+    digest: Digest,
+    entries: HashMap<u128, Entry, foldhash::fast::FixedState>,
+}
+
+impl PlanCache {
+    fn find(&self, key: u128) -> Option<&Entry> {
+        let entry = self.entries.get(&key)?;
+        (*entry.normalized == *self.digest.normalized()).then_some(entry)
+    }
+
+    fn keep(&mut self, key: u128, conditions: Conditions, plan: Option<Arc<Planned>>) {
+        if self.entries.len() >= MOST {
+            self.entries.clear();
+        }
+        let entry = Entry {
+            normalized: self.digest.normalized().into(),
+            conditions,
+            plan,
+        };
+        self.entries.insert(key, entry);
+    }
+}
+
+impl SqlSession {
+    /// Runs the first statement of `text` by a plan from the cache, or by one
+    /// made for it; `None` when it has to go the ordinary way.
+    pub(super) fn query_cached(
+        &mut self,
+        arena: &Bump,
+        text: &[u8],
+        sink: &mut dyn ResultSink,
+    ) -> Option<Result<Outcome>> {
+        if text.len() > LONGEST || self.table_locks.is_some() {
+            return None;
+        }
+        let mode = lex_mode(self.settings.mode);
+        let mut cache = std::mem::take(&mut self.plans);
+        let result = self.query_with(&mut cache, arena, text, mode, sink);
+        // The statement may have been one that drops all plans; a cache that
+        // was replaced meanwhile stays replaced.
+        self.plans = cache;
+        result
+    }
+
+    fn query_with(
+        &mut self,
+        cache: &mut PlanCache,
+        arena: &Bump,
+        text: &[u8],
+        mode: LexMode,
+        sink: &mut dyn ResultSink,
+    ) -> Option<Result<Outcome>> {
+        let normalized = cache.digest.compute(text, 0, mode)?;
+        let version = self.server.db.catalog_version();
+        let known = cache.find(normalized.key);
+        let fresh = known.filter(|e| e.conditions.hold(self, version));
+        let plan = match fresh {
+            Some(entry) => entry.plan.clone()?,
+            None => match self.plan_for(cache, &normalized, arena, text, mode)? {
+                Ok(plan) => plan,
+                Err(error) => return Some(Err(error)),
+            },
+        };
+        let values = parameters(cache.digest.literals(), arena, text, mode)?;
+        let deadline = self.definition_deadline();
+        if let Err(error) = self.publish(&plan, deadline) {
+            return Some(Err(error));
+        }
+        if self.server.db.catalog_version() != version {
+            // Definitions changed between look-up and lock.
+            return None;
+        }
+        let outcome = self.run_plan(&plan, values, sink);
+        Some(outcome.map(|mut outcome| {
+            outcome.rest = normalized.rest;
+            outcome
+        }))
+    }
+
+    /// Makes the plan of a normalised text.
+    fn plan_for(
+        &self,
+        cache: &mut PlanCache,
+        normalized: &Normalized,
+        arena: &Bump,
+        text: &[u8],
+        mode: LexMode,
+    ) -> Option<Result<Arc<Planned>>> {
+        let catalog = self.server.db.catalog();
+        let conditions = Conditions::of(self, catalog.version);
+        let options = ParseOptions {
+            mode,
+            literals: Literals::Params(cache.digest.literals()),
+            ..ParseOptions::default()
+        };
+        let Ok(parsed) = parse_one(arena, text, 0, &options) else {
+            cache.keep(normalized.key, conditions, None);
+            return None;
+        };
+        let types = types_of(cache.digest.literals(), text, self.settings.collation);
+        self.volatile.set(false);
+        let planned = match self.plan(&parsed.statement, text, &types, &catalog) {
+            Ok(plan) => plan.map(|plan| Arc::new(Planned::new(plan))),
+            Err(error) => return Some(Err(error)),
+        };
+        let plan = match self.volatile.get() {
+            true => None,
+            false => planned,
+        };
+        cache.keep(normalized.key, conditions, plan.clone());
+        plan.map(Ok)
+    }
+}
+
+/// The types of the parameters: those of the literals, but for the length of
+/// text, on which no result type depends outside select lists.
+fn types_of(literals: &[LiteralToken], text: &[u8], collation: Collation) -> Vec<ColumnType> {
+    let of = |token: &LiteralToken| match token.kind {
+        LiteralKind::Int | LiteralKind::Limit => ColumnType::bigint(),
+        LiteralKind::Float => ColumnType::double(),
+        LiteralKind::String => ColumnType::varchar(255, collation),
+        LiteralKind::Hex => ColumnType::varbinary(255),
+        LiteralKind::Decimal => {
+            let digits = token_text(token, text);
+            let scale = digits.iter().rev().position(|b| *b == b'.').unwrap_or(0);
+            let precision = digits.iter().filter(|b| b.is_ascii_digit()).count();
+            let bounded = |n: usize, most: u8| u8::try_from(n).unwrap_or(most).min(most);
+            ColumnType::decimal(bounded(precision, 65).max(1), bounded(scale, 30))
+        }
+    };
+    literals.iter().map(of).collect()
+}
+
+fn token_text<'t>(token: &LiteralToken, text: &'t [u8]) -> &'t [u8] {
+    let range = token.span.start as usize..token.span.end as usize;
+    text.get(range).unwrap_or_default()
+}
+
+/// The values of the literals, in the arena.
+fn parameters<'a>(
+    literals: &[LiteralToken],
+    arena: &'a Bump,
+    text: &'a [u8],
+    mode: LexMode,
+) -> Option<&'a [ValueRef<'a>]> {
+    let mut values = bumpalo::collections::Vec::with_capacity_in(literals.len(), arena);
+    for token in literals {
+        values.push(quick(token, text).or_else(|| slow(token, arena, text, mode))?);
+    }
+    Some(values.into_bump_slice())
+}
+
+/// Whole numbers, and strings without escapes.
+fn quick<'a>(token: &LiteralToken, text: &'a [u8]) -> Option<ValueRef<'a>> {
+    let written = token_text(token, text);
+    match token.kind {
+        LiteralKind::Int | LiteralKind::Limit => {
+            let mut value = 0i64;
+            for digit in written {
+                let digit = i64::from(digit.checked_sub(b'0').filter(|d| *d < 10)?);
+                value = value.checked_mul(10)?.checked_add(digit)?;
+            }
+            (!written.is_empty()).then_some(ValueRef::Int(value))
+        }
+        LiteralKind::String => {
+            let quote = *written.first()?;
+            let inner = written.get(1..written.len().checked_sub(1)?)?;
+            let plain =
+                matches!(quote, b'\'' | b'"') && memchr::memchr2(quote, b'\\', inner).is_none();
+            plain.then_some(ValueRef::Bytes(inner))
+        }
+        _ => None,
+    }
+}
+
+fn slow<'a>(
+    token: &LiteralToken,
+    arena: &'a Bump,
+    text: &'a [u8],
+    mode: LexMode,
+) -> Option<ValueRef<'a>> {
+    let read: Literal<'a> = token.value(arena, text, mode).ok()?;
+    if let Literal::String(bytes) | Literal::Hex(bytes) = read {
+        return Some(ValueRef::Bytes(bytes));
+    }
+    // Numbers only: their values borrow nothing.
+    let bound = literal::literal(&read, Collation::BINARY, SqlMode::EMPTY).ok()?;
+    match bound.as_const()?.as_ref() {
+        ValueRef::Int(v) => Some(ValueRef::Int(v)),
+        ValueRef::UInt(v) => Some(ValueRef::UInt(v)),
+        ValueRef::Double(v) => Some(ValueRef::Double(v)),
+        ValueRef::Decimal(v) => Some(ValueRef::Decimal(v)),
+        _ => None,
+    }
+}
