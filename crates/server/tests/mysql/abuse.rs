@@ -11,7 +11,9 @@ use std::time::Duration;
 /// Sends bytes to a fresh connection, ends the sending half, and reads all.
 fn throw(server: &Porpoise, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(server.mysql_addr).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
     // The server may have closed already.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
@@ -81,7 +83,8 @@ fn noise_after_login() {
             frame::packet(&mut out, &mut 0, &body);
             c.send(&out);
             c.expect(1);
-            c.packet().unwrap_or_else(|| panic!("closed after {body:?}"));
+            c.packet()
+                .unwrap_or_else(|| panic!("closed after {body:?}"));
             // What follows the first packet of an answer is of no interest.
             let mut fresh = Client::root(server.mysql_addr);
             std::mem::swap(&mut c, &mut fresh);
@@ -129,7 +132,9 @@ fn a_client_that_ends_its_half_still_gets_its_answers() {
     probe.good("CREATE DATABASE d");
     probe.good("CREATE TABLE d.t (a INT)");
     let mut stream = TcpStream::connect(server.mysql_addr).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
     let mut bytes = Vec::new();
     // A login without a password, then two statements.
     let mut body = 0x0008_a200u32.to_le_bytes().to_vec();

@@ -2,8 +2,8 @@
 
 use crate::client::Client;
 use porpoise_testkit::Porpoise;
-use porpoise_wire::mysql::command::code;
 use porpoise_wire::mysql::client;
+use porpoise_wire::mysql::command::code;
 use std::time::{Duration, Instant};
 
 /// How long a sync takes in these tests.

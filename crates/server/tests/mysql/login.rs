@@ -111,9 +111,7 @@ fn a_wrong_password_and_an_unknown_name_are_refused_alike() {
 #[test]
 fn a_client_without_plugins_gets_native_or_a_clear_error() {
     let server = server();
-    let without = Capabilities(
-        Capabilities::PLUGIN_AUTH.0 | Capabilities::PLUGIN_AUTH_LENENC.0,
-    );
+    let without = Capabilities(Capabilities::PLUGIN_AUTH.0 | Capabilities::PLUGIN_AUTH_LENENC.0);
     // Such a client answers the greeting's challenge for the native plugin.
     let mut old = OldClient::new(&server);
     assert_eq!(old.login(b"nat", b"n4tive", without), None);

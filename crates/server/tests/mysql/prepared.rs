@@ -274,7 +274,9 @@ fn statements_end_and_are_unknown_then() {
 fn too_many_parameters_are_refused() {
     let (_server, mut c) = ready();
     let marks = vec!["?"; 65_536].join(",");
-    let error = c.prepare(&format!("SELECT 1 WHERE 1 IN ({marks})")).unwrap_err();
+    let error = c
+        .prepare(&format!("SELECT 1 WHERE 1 IN ({marks})"))
+        .unwrap_err();
     assert_eq!(error.code, 1390);
     let select = c.prepare("SELECT 1").unwrap();
     assert_eq!(c.execute(select.id, &[], &[]).texts(), [["1"]]);

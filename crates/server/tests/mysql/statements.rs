@@ -55,7 +55,8 @@ fn several_statements_in_one_text() {
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     c.good("CREATE DATABASE d");
-    let all = c.all("USE d; CREATE TABLE t (a INT); INSERT INTO t VALUES (1),(2); SELECT * FROM t;");
+    let all =
+        c.all("USE d; CREATE TABLE t (a INT); INSERT INTO t VALUES (1),(2); SELECT * FROM t;");
     assert_eq!(all.len(), 4);
     assert_eq!(all[2].affected, 2);
     assert_eq!(all[3].texts(), [["1"], ["2"]]);
