@@ -1,7 +1,7 @@
 //! The command line, made from the table of settings.
 
 use crate::config::{self, Config, StartError, Values, table::SETTINGS};
-use clap::{Arg, ArgAction, Command, error::ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -10,6 +10,8 @@ use std::path::PathBuf;
 pub enum Asked {
     /// Run the server.
     Serve(Box<Config>),
+    /// Measure, as these options say.
+    Bench(Box<ArgMatches>),
     /// Print this and end.
     Print(String),
 }
@@ -55,6 +57,7 @@ fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(serve_command())
+        .subcommand(porpoise_bench::cli::command())
 }
 
 /// Reads command line, environment and file.
@@ -74,10 +77,14 @@ pub fn parse(
         }
         Err(error) => return Err(StartError::usage(one_line(&error))),
     };
-    let Some(("serve", given)) = matches.subcommand() else {
-        return Err(StartError::usage(
-            "say what to do: porpoise serve; try --help",
-        ));
+    let given = match matches.subcommand() {
+        Some(("serve", given)) => given,
+        Some(("bench", given)) => return Ok(Asked::Bench(Box::new(given.clone()))),
+        _ => {
+            return Err(StartError::usage(
+                "say what to do: porpoise serve; try --help",
+            ));
+        }
     };
     let mut options = Values::new();
     for setting in SETTINGS {
@@ -136,6 +143,7 @@ mod tests {
             &["porpoise", "serve", "--colour", "blue"],
             &["porpoise", "serve", "--data-dir"],
             &["porpoise", "serve", "--http-listen", "nowhere"],
+            &["porpoise", "bench", "flight"],
         ] {
             let error = ask(bad).unwrap_err();
             assert_eq!(error.status, 2);

@@ -31,6 +31,10 @@ fn start() -> Result<(), StartError> {
             start_logging(&config)?;
             serve::run(&config)
         }
+        Asked::Bench(given) => porpoise_bench::cli::run(&given).map_err(|error| StartError {
+            status: error.exit_status(),
+            message: error.message,
+        }),
     }
 }
 

@@ -3,6 +3,7 @@
 //! An experiment prepares its tables in every target, makes groups of runs,
 //! hands them to [`crate::matrix`], and says which systems are to be compared.
 
+pub mod batch;
 pub mod kv;
 pub mod kv_runs;
 pub mod load_rows;

@@ -1,5 +1,373 @@
-//! x
-/// x
-pub fn render(_: &[crate::report::Report]) -> String {
-    String::new()
+//! Results as one page that needs nothing else: the machine, a chart for each
+//! operation (and each machine, where several files are merged), tables of
+//! figures and of ratios.
+
+use super::short;
+use super::svg::{Chart, Point, Series, colour, escape, render as draw, shape};
+use crate::machine::date;
+use crate::report::{Cell, Experiment, Report, Run};
+use crate::stats::Estimate;
+use std::fmt::Write;
+
+const STYLE: &str = "\
+:root{--bg:#fff;--fg:#1b1f24;--soft:#5b6570;--grid:#d9dee3;--box:#f5f7f9}\
+@media(prefers-color-scheme:dark){:root{--bg:#14181d;--fg:#e6e9ec;--soft:#9aa5b1;--grid:#323a43;--box:#1d232a}}\
+body{background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif;max-width:1180px;margin:2em auto;padding:0 1em}\
+h1{font-size:1.6em}h2{margin-top:2em;border-bottom:1px solid var(--grid)}\
+.soft,dt{color:var(--soft)}dl{display:grid;grid-template-columns:max-content 1fr;gap:0 1em;margin:.5em 0}dd{margin:0}\
+.box{background:var(--box);padding:.5em 1em;border-radius:6px;margin:.8em 0}\
+.facets{display:flex;flex-wrap:wrap;gap:14px}.facets figure{margin:0;flex:1 1 380px;max-width:560px}\
+svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:var(--soft)}svg .head{font-size:13px;fill:var(--fg)}\
+.grid{stroke:var(--grid);stroke-width:1}.legend{display:flex;flex-wrap:wrap;gap:.2em 1.2em;list-style:none;padding:0}\
+.legend svg{width:16px;height:12px;margin-right:5px;vertical-align:-1px}\
+table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}th,td{padding:2px 9px;text-align:right;border-bottom:1px solid var(--grid)}\
+th:first-child,td:first-child,.t{text-align:left}.scroll{overflow-x:auto}.bad{color:#d55e00}.good{color:#009e73}";
+
+/// A page of all reports; those of several machines stand beside each other.
+pub fn render(reports: &[Report]) -> String {
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+         <meta name=\"viewport\" content=\"width=device-width\"/>\
+         <title>porpoise bench</title><style>{STYLE}</style></head><body>\
+         <h1>porpoise bench</h1>"
+    );
+    for report in reports {
+        machine(report, &mut out);
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for experiment in reports.iter().flat_map(|r| &r.experiments) {
+        if !names.contains(&experiment.name.as_str()) {
+            names.push(&experiment.name);
+        }
+    }
+    for name in names {
+        section(reports, name, &mut out);
+    }
+    out.push_str("</body></html>\n");
+    out
+}
+
+fn machine(report: &Report, out: &mut String) {
+    let m = &report.machine;
+    let _ = write!(
+        out,
+        "<div class=\"box\"><dl><dt>machine</dt><dd>{}: {} cores, {}, {:.1} GiB, Linux {}</dd>\
+         <dt>date</dt><dd>{}</dd><dt>command</dt><dd><code>{}</code></dd>\
+         <dt>disk</dt><dd>write and fdatasync of 4 KiB: median {:.0} µs{}</dd>\
+         <dt>processor</dt><dd>{:.0} M steps/s of arithmetic; pressure before the runs {}</dd>",
+        escape(&m.host),
+        m.cores,
+        escape(&m.cpu),
+        m.memory as f64 / (1u64 << 30) as f64,
+        escape(&m.kernel),
+        date(m.time),
+        escape(&m.command),
+        m.fsync_micros,
+        if m.fsync_delay_micros > 0 {
+            format!(
+                "; {} µs added to each of the servers'",
+                m.fsync_delay_micros
+            )
+        } else {
+            String::new()
+        },
+        m.calibration,
+        m.pressure
+            .map_or("unknown".to_owned(), |p| format!("{p:.1} %")),
+    );
+    for system in &report.systems {
+        let _ = write!(
+            out,
+            "<dt>{}</dt><dd>{}</dd>",
+            escape(&system.name),
+            escape(&system.settings)
+        );
+    }
+    out.push_str("</dl>");
+    if let Some(failure) = &report.failure {
+        let _ = write!(
+            out,
+            "<p class=\"bad\">Not complete: {}</p>",
+            escape(failure)
+        );
+    }
+    out.push_str("</div>");
+}
+
+/// One experiment, with a facet for each operation and machine.
+fn section(reports: &[Report], name: &str, out: &mut String) {
+    let found: Vec<(&Report, &Experiment)> = reports
+        .iter()
+        .flat_map(|r| r.experiments.iter().map(move |e| (r, e)))
+        .filter(|(_, e)| e.name == name)
+        .collect();
+    let Some((_, first)) = found.first() else {
+        return;
+    };
+    let _ = write!(
+        out,
+        "<h2>{}</h2><p>{}</p>",
+        escape(&first.title),
+        escape(&first.about)
+    );
+    // One colour for one name, on all machines.
+    let mut systems: Vec<&str> = Vec::new();
+    for (_, experiment) in &found {
+        for system in experiment.systems() {
+            if !systems.contains(&system) {
+                systems.push(system);
+            }
+        }
+    }
+    legend(&systems, out);
+    let several = reports.len() > 1;
+    out.push_str("<div class=\"facets\">");
+    for (report, experiment) in &found {
+        for operation in experiment.operations() {
+            let title = if several {
+                format!("{operation}, {}", report.machine.host)
+            } else {
+                operation.to_owned()
+            };
+            let chart = chart(experiment, operation, title, &systems);
+            let _ = write!(out, "<figure>{}</figure>", draw(&chart));
+        }
+    }
+    out.push_str("</div>");
+    for (report, experiment) in &found {
+        if several {
+            let _ = write!(out, "<h3>{}</h3>", escape(&report.machine.host));
+        }
+        tables(experiment, out);
+    }
+}
+
+fn legend(systems: &[&str], out: &mut String) {
+    out.push_str("<ul class=\"legend\">");
+    for (index, system) in systems.iter().enumerate() {
+        let _ = write!(
+            out,
+            "<li><svg viewBox=\"0 0 16 12\"><path fill=\"{}\" d=\"{}\"/></svg>{}</li>",
+            colour(index),
+            shape(index, 8.0, 6.0),
+            escape(system)
+        );
+    }
+    out.push_str("</ul>");
+}
+
+fn chart(experiment: &Experiment, operation: &str, title: String, systems: &[&str]) -> Chart {
+    let figure: fn(&Run) -> Option<f64> = if experiment.is_about_latency {
+        |run| Some(run.latency.mean)
+    } else {
+        |run| Some(run.throughput)
+    };
+    let of_system = |(index, system): (usize, &&str)| {
+        let mut points: Vec<Point> = experiment
+            .cells
+            .iter()
+            .filter(|c| c.operation == operation && c.system == **system)
+            .filter_map(|cell| {
+                let found = cell.figure(figure)?;
+                Some(Point {
+                    x: cell.size as f64,
+                    y: found.mean,
+                    interval: found.interval,
+                    is_doubtful: cell.is_disturbed() || cell.failure().is_some(),
+                })
+            })
+            .collect();
+        points.sort_by(|a, b| a.x.total_cmp(&b.x));
+        (!points.is_empty()).then(|| Series {
+            index,
+            name: (*system).to_owned(),
+            points,
+        })
+    };
+    Chart {
+        title,
+        x_title: experiment.axis.title.clone(),
+        y_title: if experiment.is_about_latency {
+            "mean latency, µs".to_owned()
+        } else {
+            "requests a second".to_owned()
+        },
+        is_logarithmic: experiment.axis.is_logarithmic,
+        series: systems.iter().enumerate().filter_map(of_system).collect(),
+    }
+}
+
+fn tables(experiment: &Experiment, out: &mut String) {
+    ratios(experiment, out);
+    out.push_str(
+        "<details><summary>All figures</summary><div class=\"scroll\"><table><tr>\
+         <th>operation</th><th>size</th><th class=\"t\">system</th><th class=\"t\">client</th>\
+         <th>requests/s</th><th>± %</th><th>p50 µs</th><th>p95 µs</th><th>p99 µs</th>\
+         <th>server µs</th><th>futex/1000</th><th>others %</th><th class=\"t\">remarks</th></tr>",
+    );
+    for cell in &experiment.cells {
+        row(cell, out);
+    }
+    out.push_str("</table></div></details>");
+    for note in &experiment.notes {
+        let _ = write!(out, "<p class=\"soft\">{}</p>", escape(note));
+    }
+    if experiment.cells.iter().any(Cell::is_disturbed) {
+        out.push_str(
+            "<p class=\"soft\">Hollow points: other programs used more than 5 % of the \
+             processors during a run, or a run failed.</p>",
+        );
+    }
+    for cell in &experiment.cells {
+        if let Some(failure) = cell.failure() {
+            let _ = write!(
+                out,
+                "<p class=\"bad\">{}, {}, {}: {}</p>",
+                escape(&cell.operation),
+                cell.size,
+                escape(&cell.system),
+                escape(failure)
+            );
+        }
+    }
+}
+
+fn row(cell: &Cell, out: &mut String) {
+    let show = |found: Option<Estimate>| found.map_or("-".to_owned(), |e| short(e.mean));
+    let throughput = cell.throughput();
+    let half = throughput
+        .and_then(|e| {
+            let (low, high) = e.interval?;
+            (e.mean > 0.0).then(|| format!("{:.1}", (high - low) / 2.0 / e.mean * 100.0))
+        })
+        .unwrap_or_default();
+    let remarks = match (cell.failure(), cell.is_disturbed()) {
+        (Some(_), _) => "failed",
+        (None, true) => "disturbed",
+        (None, false) => "",
+    };
+    let _ = write!(
+        out,
+        "<tr><td>{}</td><td>{}</td><td class=\"t\">{}</td><td class=\"t\">{}</td><td>{}</td>\
+         <td>{half}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+         <td class=\"t\">{remarks}</td></tr>",
+        escape(&cell.operation),
+        cell.size,
+        escape(&cell.system),
+        escape(&cell.client),
+        show(throughput),
+        show(cell.figure(|r| Some(r.latency.p50))),
+        show(cell.figure(|r| Some(r.latency.p95))),
+        show(cell.figure(|r| Some(r.latency.p99))),
+        show(cell.figure(|r| r.server_micros)),
+        show(cell.figure(|r| r.futex_per_thousand)),
+        show(cell.figure(|r| r.outside.map(|o| o * 100.0))),
+    );
+}
+
+fn ratios(experiment: &Experiment, out: &mut String) {
+    let found = experiment.ratios();
+    if found.is_empty() {
+        return;
+    }
+    let what = if experiment.is_about_latency {
+        "how many times shorter"
+    } else {
+        "how many times as many requests"
+    };
+    let _ = write!(
+        out,
+        "<h3>Ratios</h3><p class=\"soft\">{what}; with the 95 % interval of pairs of runs</p>\
+         <div class=\"scroll\"><table><tr><th>operation</th><th>{}</th><th class=\"t\">ours</th>\
+         <th class=\"t\">theirs</th><th>ratio</th><th>from</th><th>to</th></tr>",
+        escape(&experiment.axis.title)
+    );
+    for ratio in found {
+        let class = match (ratio.ratio.excludes(1.0), ratio.ratio.mean > 1.0) {
+            (true, true) => " class=\"good\"",
+            (true, false) => " class=\"bad\"",
+            _ => "",
+        };
+        let (low, high) = ratio
+            .ratio
+            .interval
+            .map_or((String::new(), String::new()), |(a, b)| {
+                (format!("{a:.2}"), format!("{b:.2}"))
+            });
+        let _ = write!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td class=\"t\">{}</td><td class=\"t\">{}</td>\
+             <td{class}>{:.2}</td><td>{low}</td><td>{high}</td></tr>",
+            escape(ratio.operation),
+            ratio.size,
+            escape(ratio.ours),
+            escape(ratio.theirs),
+            ratio.ratio.mean
+        );
+    }
+    out.push_str("</table></div>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::sample;
+    use super::*;
+
+    /// Checks that tags are balanced and every special character is quoted.
+    fn check_well_formed(page: &str) {
+        let mut open: Vec<&str> = Vec::new();
+        let mut rest = page.strip_prefix("<!DOCTYPE html>").unwrap();
+        while let Some(start) = rest.find('<') {
+            let text = &rest[..start];
+            assert!(!text.contains('>'), "a bare > in {text:?}");
+            for piece in text.split('&').skip(1) {
+                let entity = piece.split(';').next().unwrap();
+                assert!(
+                    ["lt", "gt", "amp", "quot", "#39"].contains(&entity),
+                    "a bare & before {piece:?}"
+                );
+            }
+            let end = start + rest[start..].find('>').unwrap();
+            let tag = &rest[start + 1..end];
+            rest = &rest[end + 1..];
+            let quotes = tag.matches('"').count();
+            assert!(quotes.is_multiple_of(2), "quotes in <{tag}>");
+            if let Some(name) = tag.strip_prefix('/') {
+                assert_eq!(open.pop(), Some(name), "closing");
+            } else if !tag.ends_with('/') {
+                open.push(tag.split(' ').next().unwrap());
+            }
+            if open.last() == Some(&"style") {
+                rest = &rest[rest.find("</style>").unwrap()..];
+            }
+        }
+        assert!(open.is_empty(), "left open: {open:?}");
+    }
+
+    #[test]
+    fn the_page_is_well_formed() {
+        let mut report = sample("one & <only>");
+        report.failure = Some("x < y".to_owned());
+        check_well_formed(&render(&[report]));
+        check_well_formed(&render(&[]));
+    }
+
+    #[test]
+    fn several_machines_have_facets_of_their_own() {
+        let page = render(&[sample("first"), sample("second")]);
+        check_well_formed(&page);
+        for part in ["SELECT, first", "SELECT, second", "<h3>second</h3>"] {
+            assert!(page.contains(part), "{part}");
+        }
+        assert_eq!(page.matches("<figure>").count(), 2);
+        assert_eq!(page.matches("<h2>").count(), 1);
+    }
+
+    #[test]
+    fn the_page_needs_nothing_else() {
+        let page = render(&[sample("one")]);
+        for outside in ["<script", "<link", "src=", "url("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+    }
 }
