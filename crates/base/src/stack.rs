@@ -81,19 +81,27 @@ mod tests {
     use super::remaining;
     use std::hint::black_box;
 
+    /// Asks from a frame of its own, whatever is inlined elsewhere.
+    #[inline(never)]
+    fn ask() -> usize {
+        black_box(remaining())
+    }
+
+    /// Asks from beneath a frame that holds a block: the frame may not be
+    /// merged with the caller's, nor the question with the frame.
     #[inline(never)]
     fn use_stack() -> usize {
         let mut block = [0_u8; 16 * 1024];
         black_box(&mut block);
-        let left = remaining();
+        let figure = ask();
         black_box(&mut block);
-        left
+        figure
     }
 
     #[test]
     fn the_figure_follows_the_thread_and_the_frame() {
         let check = || {
-            let here = remaining();
+            let here = ask();
             assert!(
                 here > 400 * 1024 && here <= 512 * 1024 + 64 * 1024,
                 "{here}"

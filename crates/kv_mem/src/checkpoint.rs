@@ -12,6 +12,11 @@
 //! 2. Spaces, counters and the timestamp limit in a manifest are those of one
 //!    moment, and what changed them later stands behind the position.
 //! 3. A file that no manifest names is worthless; the next start removes it.
+//! 4. Numbers of checkpoints are not used twice in a run, and the files of one
+//!    whose manifest may be in place stay until a later one is in place for
+//!    sure.
+//! 5. When a manifest is put in place, everything is on disk that was appended
+//!    before, drops of spaces included, of which it may show a part.
 
 use crate::codec::put_bytes;
 use crate::counters::Counters;
@@ -62,6 +67,10 @@ pub(crate) fn file_header(checkpoint: u64, number: u64) -> Vec<u8> {
 /// What the last checkpoint left.
 struct Last {
     manifest: Manifest,
+    /// The number of the next one.
+    next: u64,
+    /// Number and files of those whose manifest may be in place.
+    doubtful: Vec<(u64, u64)>,
 }
 
 /// Makes checkpoints, one at a time.
@@ -183,7 +192,11 @@ impl Writer<'_> {
 impl Checkpoints {
     /// After a checkpoint, or an empty manifest.
     pub(crate) fn new(manifest: Manifest) -> Checkpoints {
-        Checkpoints(Mutex::new(Last { manifest }))
+        Checkpoints(Mutex::new(Last {
+            next: manifest.checkpoint + 1,
+            manifest,
+            doubtful: Vec::new(),
+        }))
     }
 
     /// Writes a checkpoint. `exact` at a clean shutdown: nothing comes after it.
@@ -195,24 +208,34 @@ impl Checkpoints {
         exact: bool,
     ) -> Result<()> {
         let mut last = self.0.lock();
+        shared.writable()?;
         let began = Instant::now();
         let (mut manifest, ts, slot) = moment(shared, log, counters, exact);
-        manifest.checkpoint = last.manifest.checkpoint + 1;
+        manifest.checkpoint = last.next;
+        last.next += 1;
         let outcome = write_files(shared, log, &manifest, ts);
         shared.snapshots.end(slot);
-        let files = match outcome {
-            Ok(files) => files,
-            Err(error) => {
-                remove_files(log, manifest.checkpoint, u64::MAX);
-                return Err(error);
-            }
-        };
-        manifest.files = files;
-        log.wait_synced(shared, manifest.position)?;
-        shared.writable()?;
-        manifest.store(&*log.disk, &log.dir)?;
+        let prepared = outcome.and_then(|files| {
+            manifest.files = files;
+            let appended = shared.seq.lock().log.appended;
+            log.wait_synced(shared, appended)?;
+            shared.writable()?;
+            manifest.prepare(&*log.disk, &log.dir)
+        });
+        if let Err(error) = prepared {
+            remove_files(log, manifest.checkpoint, u64::MAX);
+            return Err(error);
+        }
+        let files = manifest.files.len() as u64;
+        if let Err(error) = Manifest::replace(&*log.disk, &log.dir) {
+            last.doubtful.push((manifest.checkpoint, files));
+            return Err(error);
+        }
         let before = std::mem::replace(&mut last.manifest, manifest);
         remove_files(log, before.checkpoint, before.files.len() as u64);
+        for (checkpoint, files) in std::mem::take(&mut last.doubtful) {
+            remove_files(log, checkpoint, files);
+        }
         log.remove_before(last.manifest.position)?;
         shared.counts.checkpoints.add(1);
         let rows: u64 = last.manifest.files.iter().map(|file| file.rows).sum();
@@ -235,13 +258,13 @@ impl Checkpoints {
 /// A snapshot, and what belongs to it of everything that is not rows.
 fn moment(shared: &Shared, log: &Log, counters: &Counters, exact: bool) -> (Manifest, u64, Slot) {
     let table = counters.lock();
-    let seq = crate::commit::quiet(shared, shared.seq.lock());
+    let mut seq = crate::commit::quiet(shared, shared.seq.lock());
     let (ts, slot) = shared.snapshots.take(&shared.mark);
     let reached = match log.immediate() {
         true => seq.log.appended,
         false => log.synced_to(),
     };
-    let chunks = seq.log.chunked.first().map(|tag| tag - 1);
+    let position = log.settle_chunks(&mut seq, reached);
     let reserved = seq.log.ts_next_limit.map_or(0, |(limit, _)| limit);
     let spaces = shared.spaces.iter();
     let spaces = spaces.filter(|space| space.id >= SpaceId::FIRST_FREE);
@@ -252,7 +275,7 @@ fn moment(shared: &Shared, log: &Log, counters: &Counters, exact: bool) -> (Mani
             true => seq.last_ts + 1,
             false => seq.log.ts_limit.max(reserved),
         },
-        position: reached.min(chunks.unwrap_or(u64::MAX)),
+        position,
         next_space: table.next_space,
         files: Vec::new(),
         spaces: spaces.map(|space| (space.id, space.spec.clone())).collect(),

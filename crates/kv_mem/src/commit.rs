@@ -58,13 +58,18 @@ impl MemTxn {
         if writes.iter().any(|w| w.value.is_some()) && !shared.room_for(grows) {
             return Err(Error::Full(Full::Memory));
         }
-        let installs = self.resolve(&shared, writes)?;
-        if installs.is_empty() {
-            return Ok(self.only_read());
+        let mut installs = Vec::with_capacity(writes.len());
+        let sequenced = self.resolve_and_sequence(&shared, writes, &mut installs);
+        if sequenced.is_err() {
+            // Keys that were made for nothing; those locked go with their locks.
+            let guard = crossbeam_epoch::pin();
+            for install in &installs {
+                shared.tidy(install.space.id, &install.record, &guard);
+            }
         }
-        let mut logged = Logged::encode(&shared, &installs)?;
-        let (ts, position) = self.sequence(&shared, installs, &mut logged)?;
-        drop(logged);
+        let Some((ts, position)) = sequenced? else {
+            return Ok(self.only_read());
+        };
         shared.tell_if_asked();
         if let (true, Some(log)) = (self.options.sync, &shared.log)
             && log.rows()
@@ -83,11 +88,31 @@ impl MemTxn {
         }
     }
 
+    /// Everything up to the commit point and the installing; `None` when
+    /// nothing changes. What it made of the writes stays in `installs`.
+    fn resolve_and_sequence<'s>(
+        &mut self,
+        shared: &'s Shared,
+        writes: Vec<Write>,
+        installs: &mut Vec<Install<'s>>,
+    ) -> Result<Option<(u64, u64)>> {
+        self.resolve(shared, writes, installs)?;
+        if installs.is_empty() {
+            return Ok(None);
+        }
+        let mut logged = Logged::encode(shared, installs)?;
+        self.sequence(shared, installs, &mut logged).map(Some)
+    }
+
     /// Locks and compares what is to be compared; finds the records. Deletions
     /// of what is not there are left out.
-    fn resolve<'s>(&mut self, shared: &'s Shared, writes: Vec<Write>) -> Result<Vec<Install<'s>>> {
+    fn resolve<'s>(
+        &mut self,
+        shared: &'s Shared,
+        writes: Vec<Write>,
+        installs: &mut Vec<Install<'s>>,
+    ) -> Result<()> {
         let wait = Wait::Until(shared.clock.now() + shared.lock_wait);
-        let mut installs = Vec::with_capacity(writes.len());
         for write in writes {
             let space = shared.spaces.get(write.space)?;
             let record = match write.check {
@@ -119,7 +144,7 @@ impl MemTxn {
                 version: Some(NewVersion::new(write.value.as_deref())),
             });
         }
-        Ok(installs)
+        Ok(())
     }
 
     /// The record of a key that is locked.
@@ -139,7 +164,7 @@ impl MemTxn {
     fn sequence(
         &mut self,
         shared: &Shared,
-        mut installs: Vec<Install<'_>>,
+        installs: &mut [Install<'_>],
         logged: &mut Logged<'_>,
     ) -> Result<(u64, u64)> {
         let mut seq = shared.seq.lock();
@@ -156,7 +181,7 @@ impl MemTxn {
         if !self.tracked.is_empty() {
             validate(&shared.spaces, &self.tracked, &guard)?;
         }
-        for install in &installs {
+        for install in installs.iter() {
             if install.space.dropped() {
                 return Err(Error::NoSuchSpace(install.space.id));
             }
@@ -167,17 +192,17 @@ impl MemTxn {
         seq.last_ts = ts;
         shared.counts.commits.add(1);
         shared.counts.versions.add(installs.len() as u64);
-        for install in &installs {
+        for install in installs.iter() {
             install.space.last_commit.store(ts, Ordering::Release);
         }
         let small = installs.len() <= SMALL;
         if small && seq.inflight.is_empty() {
-            install_all(shared, &mut installs, ts, &guard);
+            install_all(shared, installs, ts, &guard);
             shared.installed.store(ts, Ordering::Release);
         } else {
             seq.inflight.push_back((ts, false));
             drop(seq);
-            install_all(shared, &mut installs, ts, &guard);
+            install_all(shared, installs, ts, &guard);
             seq = shared.seq.lock();
             settle(shared, &mut seq, ts);
         }
@@ -249,7 +274,7 @@ impl<'s> Logged<'s> {
         seq.log.commits += 1;
         let position = log.append(seq, &self.record);
         if self.tag > 0 {
-            log.forget_chunks(seq, self.tag);
+            log.end_chunks(seq, self.tag, position);
             self.tag = 0;
         }
         position

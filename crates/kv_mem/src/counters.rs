@@ -243,6 +243,8 @@ impl Counters {
         drop(seq);
         for space in gone {
             for record in space.index.clear() {
+                // The reclaimer may have it, too, and leaves dead ones alone.
+                record.latch().dead = true;
                 shared.forget_record(&record);
             }
         }

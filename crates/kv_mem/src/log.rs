@@ -30,7 +30,7 @@ use format::{Record, SegmentHeader};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use porpoise_base::disk::{Disk, File};
 use porpoise_kv::{Durability, Error, Full, Result};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,8 +64,10 @@ pub(crate) struct LogBuffer {
     pub(crate) full: bool,
     /// Records up to this position fit in the segments there are.
     pub(crate) fits: u64,
-    /// Where the transactions begin whose chunks are being appended.
-    pub(crate) chunked: BTreeSet<u64>,
+    /// Where the transactions begin that have chunks in the log, each with the
+    /// position behind its commit once that was appended. Kept until the
+    /// commit is where a checkpoint has it.
+    pub(crate) chunked: BTreeMap<u64, Option<u64>>,
     /// Timestamps below are reserved on disk.
     pub(crate) ts_limit: u64,
     /// A higher limit, and the position behind its record.
@@ -327,7 +329,7 @@ impl Log {
             // The tag is the position behind the log's beginning plus one, so
             // that it is never 0.
             let tag = if tag == 0 { seq.log.appended + 1 } else { tag };
-            seq.log.chunked.insert(tag);
+            seq.log.chunked.entry(tag).or_default();
             let mut bytes = Vec::with_capacity(writes.len() + 16);
             Record::Chunk { tag, writes }.encode(&mut bytes);
             self.append(&mut seq, &bytes);
@@ -335,9 +337,27 @@ impl Log {
         }
     }
 
-    /// The transaction with these chunks has committed, or never will.
+    /// The transaction with these chunks will never commit.
     pub(crate) fn forget_chunks(&self, seq: &mut Sequencer, tag: u64) {
         seq.log.chunked.remove(&tag);
+    }
+
+    /// The transaction with these chunks has its commit before `position`. A
+    /// checkpoint whose snapshot is older still needs the chunks.
+    pub(crate) fn end_chunks(&self, seq: &mut Sequencer, tag: u64, position: u64) {
+        self.settle_chunks(seq, self.synced_to());
+        seq.log.chunked.insert(tag, Some(position));
+    }
+
+    /// The first position that recovery needs for the commits that a
+    /// checkpoint does not have, which has all up to `reached`.
+    pub(crate) fn settle_chunks(&self, seq: &mut Sequencer, reached: u64) -> u64 {
+        let chunked = &mut seq.log.chunked;
+        chunked.retain(|_, end| end.is_none_or(|end| end > reached));
+        chunked
+            .keys()
+            .next()
+            .map_or(reached, |tag| reached.min(tag - 1))
     }
 
     /// Removes segments that hold nothing at or behind a position.
@@ -346,9 +366,17 @@ impl Log {
         let keep = segments.partition_point(|(_, start)| *start <= position);
         let gone: Vec<(u64, u64)> = segments.drain(..keep.saturating_sub(1)).collect();
         drop(segments);
-        for (number, _) in gone {
-            let path = self.dir.join(segment_name(number));
-            self.disk.remove(&path).map_err(|e| io_error(&path, &e))?;
+        for (n, (number, _)) in gone.iter().enumerate() {
+            let path = self.dir.join(segment_name(*number));
+            match self.disk.remove(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    // A gap would look like a loss: these go first, next time.
+                    let rest = gone.iter().skip(n).copied();
+                    self.segments.lock().splice(0..0, rest);
+                    return Err(io_error(&path, &error));
+                }
+                _ => {}
+            }
         }
         self.disk
             .sync_dir(&self.dir)

@@ -131,17 +131,24 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Puts the manifest in the place of the one before.
-    pub(crate) fn store(&self, disk: &dyn Disk, dir: &Path) -> Result<()> {
-        let (new, path) = (dir.join(NEW_NAME), dir.join(NAME));
-        let failed = |e: io::Error| io_error(&path, &e);
+    /// Writes the manifest beside the one before.
+    pub(crate) fn prepare(&self, disk: &dyn Disk, dir: &Path) -> Result<()> {
+        let new = dir.join(NEW_NAME);
+        let failed = |e: io::Error| io_error(&new, &e);
         match disk.remove(&new) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
             _ => {}
         }
         let file = disk.create(&new).map_err(failed)?;
         file.write_at(0, &self.encode()).map_err(failed)?;
-        file.sync_data().map_err(failed)?;
+        file.sync_data().map_err(failed)
+    }
+
+    /// Puts what was prepared in the place of the one before. After an error
+    /// either of the two may be what the next start finds.
+    pub(crate) fn replace(disk: &dyn Disk, dir: &Path) -> Result<()> {
+        let (new, path) = (dir.join(NEW_NAME), dir.join(NAME));
+        let failed = |e: io::Error| io_error(&path, &e);
         disk.rename(&new, &path).map_err(failed)?;
         disk.sync_dir(dir).map_err(failed)
     }

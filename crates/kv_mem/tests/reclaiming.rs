@@ -8,7 +8,7 @@
 mod common;
 
 use common::{all, get, key, set, stat, write};
-use porpoise_kv::{Check, Engine, Error, Full, Read};
+use porpoise_kv::{Check, Engine, Error, Full, Key, Read, SpaceSpec};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 
 fn live_versions(engine: &KvMem) -> u64 {
@@ -124,5 +124,48 @@ fn at_the_memory_limit_growth_is_refused_and_deletion_makes_room() {
     engine.reclaim();
     engine.reclaim();
     set(&engine, "again", &value).unwrap();
+    engine.verify().unwrap();
+}
+
+#[test]
+fn commits_that_are_refused_leave_no_keys_behind() {
+    let engine = KvMem::open(KvMemOptions::default()).unwrap();
+    set(&engine, "read", "0").unwrap();
+    engine.reclaim();
+    let before = stat(&engine, "keys");
+    for n in 0..100 {
+        let mut txn = engine.begin(Default::default()).unwrap();
+        let read = Read {
+            validate: true,
+            ..Read::SNAPSHOT
+        };
+        txn.get(read, &[key("read")], &mut |_, _| ()).unwrap();
+        let name = format!("entry{n}");
+        txn.put(key(&name), b"v", Check::Blind).unwrap();
+        set(&engine, "read", &name).unwrap();
+        assert!(matches!(txn.commit(), Err(Error::Conflict)));
+    }
+    engine.reclaim();
+    assert_eq!(stat(&engine, "keys"), before);
+    engine.verify().unwrap();
+}
+
+#[test]
+fn versions_of_a_dropped_space_are_counted_out_once() {
+    let engine = KvMem::open(KvMemOptions::default()).unwrap();
+    let space = engine.create_spaces(&[SpaceSpec::default()]).unwrap()[0];
+    let put = |value: &[u8]| {
+        let mut txn = engine.begin(Default::default()).unwrap();
+        txn.put(Key::new(space, b"k"), value, Check::Blind).unwrap();
+        engine.wait_durable(txn.commit().unwrap().ticket).unwrap();
+    };
+    put(b"one");
+    let mut long = engine.begin(Default::default()).unwrap();
+    long.pin().unwrap();
+    put(b"two");
+    engine.reclaim();
+    engine.drop_spaces(&[space]).unwrap();
+    drop(long);
+    engine.reclaim();
     engine.verify().unwrap();
 }

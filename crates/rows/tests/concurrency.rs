@@ -202,3 +202,69 @@ fn a_parents_key_cannot_move_away_from_a_child_about_to_be_committed() {
         verify(&db);
     }
 }
+
+/// A child that moves names its parent from another place; whoever deletes the
+/// parent meanwhile must find it there.
+#[test]
+fn a_child_that_moves_is_not_missed_by_the_delete_of_its_parent() {
+    for engine in engines() {
+        for on_delete in [FkAction::Restrict, FkAction::Cascade, FkAction::SetNull] {
+            let db = family(engine.clone(), on_delete);
+            let mut setup = begin(&db);
+            insert(&mut setup, &get(&db, "p"), &[&[1, 0]]).unwrap();
+            insert(&mut setup, &get(&db, "c"), &[&[5, 1]]).unwrap();
+            setup.commit().unwrap();
+            let mut mover = impatient(&db);
+            update(&mut mover, &get(&db, "c"), &[5], |r| r[0] = int(6)).unwrap();
+            std::thread::scope(|s| {
+                let deleter = s.spawn(|| {
+                    let mut txn = impatient(&db);
+                    let done = delete(&mut txn, &get(&db, "p"), &[1]);
+                    txn.commit().unwrap();
+                    done.is_ok()
+                });
+                std::thread::sleep(Duration::from_millis(100));
+                mover.commit().unwrap();
+                let deleted = deleter.join().unwrap();
+                assert_eq!(deleted, on_delete != FkAction::Restrict);
+            });
+            verify(&db);
+        }
+    }
+}
+
+/// The scan for children is no snapshot: an entry that goes from behind it to
+/// before it is kept still by the parent's lock.
+#[test]
+fn a_childs_entry_stays_in_its_place_while_its_parent_is_being_deleted() {
+    for engine in engines() {
+        let child = table("c").int("id").primary(&["id"]).int("p").int("x");
+        let child = child.int("v").key("p", &["p", "x"]);
+        let db = database(
+            engine,
+            &[
+                table("p").int("id").primary(&["id"]),
+                child.fk("c_p", &["p"], "p", &["id"]),
+            ],
+        );
+        let mut setup = begin(&db);
+        insert(&mut setup, &get(&db, "p"), &[&[1]]).unwrap();
+        insert(&mut setup, &get(&db, "c"), &[&[5, 1, 9, 0]]).unwrap();
+        setup.commit().unwrap();
+        let mut deleter = begin(&db);
+        delete(&mut deleter, &get(&db, "p"), &[1]).unwrap_err();
+        let change = |column: usize| {
+            let mut txn = db
+                .begin(BeginOptions {
+                    lock_wait: Duration::from_millis(20),
+                    ..BeginOptions::default()
+                })
+                .unwrap();
+            let done = update(&mut txn, &get(&db, "c"), &[5], |r| r[column] = int(3));
+            done.map_err(|e| e.code()).map(|done| done.changed)
+        };
+        assert_eq!(change(2), Err(1205), "x is in the index");
+        assert_eq!(change(0), Err(1205), "and so is the primary key");
+        assert_eq!(change(3), Ok(1), "v is not");
+    }
+}

@@ -12,7 +12,12 @@ use porpoise_rows::mdl::MdlSession;
 use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode, show};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+#[path = "common/counting.rs"]
+#[allow(dead_code, reason = "calls are counted by other tests")]
+mod counting;
 
 struct Ddl {
     mdl: MdlSession,
@@ -255,4 +260,26 @@ fn truncate_empties_and_starts_ids_anew() {
         assert!(row.is_none())
     })
     .unwrap();
+}
+
+#[test]
+fn a_definition_of_unknown_outcome_keeps_its_spaces() {
+    let model = Arc::new(Model::new());
+    let engine = Arc::new(counting::Counting::new(model.clone()));
+    let (db, ddl) = open(engine.clone());
+    family(&db, &ddl);
+    add(&db, "parent", &[(1, 1)]).unwrap();
+    engine.lose_answers.store(true, Ordering::SeqCst);
+    let made = table("late", &["id", "p"], Vec::new());
+    db.create_table(&ddl.cx(), &made).unwrap_err();
+    db.truncate(&ddl.cx(), "test", "child").unwrap_err();
+    let parts = index(IndexKind::Unique, Some("a"), &["a"]);
+    let add_index = [AlterOp::AddIndex(parts)];
+    db.alter_table(&ddl.cx(), "test", "parent", &add_index)
+        .unwrap_err();
+    let (db, ddl) = open(model);
+    for name in ["late", "child", "parent"] {
+        add(&db, name, &[(7, 1)]).unwrap_or_else(|code| panic!("{name}: {code}"));
+        check(&db, &ddl, name);
+    }
 }

@@ -48,11 +48,11 @@ impl Db {
         let mut plan = plan(&catalog, &before, cx, ops)?;
         let fresh = self.give_index_spaces(&mut plan)?;
         let built = self.build_and_commit(cx, &before, &plan);
-        if built.is_err() {
-            self.engine().drop_spaces(&fresh)?;
+        if let Err(error) = &built {
+            self.abandon_spaces(&fresh, error);
         }
         let ticket = built?;
-        self.engine().drop_spaces(&plan.leaving)?;
+        self.retire_spaces(&plan.leaving);
         Ok(DdlDone {
             ticket,
             note: false,

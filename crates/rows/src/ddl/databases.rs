@@ -92,7 +92,7 @@ impl Db {
             Ok(tables.iter().flat_map(|t| super::neighbours(t)).collect())
         })?;
         let mut spaces: Vec<SpaceId> = Vec::new();
-        let mut count = 0;
+        let mut gone = Vec::new();
         let ticket = self.change_catalog(cx, |draft| {
             let tables = inside(&draft.catalog);
             let ids: Vec<TableId> = tables.iter().map(|t| t.id).collect();
@@ -103,17 +103,20 @@ impl Db {
                 draft.catalog.tables.remove(&table.id);
                 spaces.extend(table.indexes.iter().flat_map(|i| &i.spaces));
             }
-            count = tables.len();
+            gone = tables;
             if draft.catalog.databases.remove(name).is_none() {
                 return Err(errors::cannot_drop_database(name));
             }
             Ok(())
         })?;
-        self.engine().drop_spaces(&spaces)?;
+        self.retire_spaces(&spaces);
+        for table in &gone {
+            self.forget_counters(table);
+        }
         let done = DdlDone {
             ticket,
             note: false,
         };
-        Ok((done, count))
+        Ok((done, gone.len()))
     }
 }

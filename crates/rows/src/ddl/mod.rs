@@ -36,7 +36,7 @@ use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::mdl::{MdlBarrier, MdlError, MdlSession};
 use porpoise_base::cancel::Cancel;
-use porpoise_kv::{LockMode, LockRequest, Ticket, TxnOptions, Wait};
+use porpoise_kv::{LockMode, LockRequest, SpaceId, Ticket, TxnOptions, Wait};
 use porpoise_types::{Collation, ColumnType};
 use std::sync::Arc;
 use std::time::Instant;
@@ -205,6 +205,23 @@ impl Db {
         let commit = txn.commit()?;
         self.publish(Arc::new(new));
         Ok(commit.ticket)
+    }
+
+    /// Drops the spaces made for a definition that was refused. An unknown
+    /// outcome may have named them: then they stay, as what cannot be dropped
+    /// now does; the next start drops those that nothing names.
+    pub(crate) fn abandon_spaces(&self, spaces: &[SpaceId], refusal: &Error) {
+        if !matches!(refusal, Error::Kv(porpoise_kv::Error::Unknown(_))) {
+            self.retire_spaces(spaces);
+        }
+    }
+
+    /// Drops spaces that no definition names. What cannot be dropped now goes
+    /// at the next start, and does not undo what is committed.
+    pub(crate) fn retire_spaces(&self, spaces: &[SpaceId]) {
+        if let Err(error) = self.engine().drop_spaces(spaces) {
+            tracing::warn!(%error, "unused spaces stay until the next start");
+        }
     }
 
     /// Raises a barrier over tables named by `choose` and looks again: what

@@ -38,8 +38,8 @@ impl Db {
         let mut table = draft_table(&self.catalog(), cx, spec, id)?;
         let spaces = self.give_spaces(&mut table)?;
         let result = self.commit_new_table(cx, spec, table);
-        if result.is_err() {
-            self.engine().drop_spaces(&spaces)?;
+        if let Err(error) = &result {
+            self.abandon_spaces(&spaces, error);
         }
         Ok(DdlDone {
             ticket: result?,
@@ -139,7 +139,7 @@ impl Db {
             gone = tables;
             Ok(())
         })?;
-        self.engine().drop_spaces(&spaces)?;
+        self.retire_spaces(&spaces);
         for table in &gone {
             self.forget_counters(table);
         }
@@ -183,7 +183,7 @@ impl Db {
         let ticket = match ticket {
             Ok(ticket) => ticket,
             Err(error) => {
-                self.engine().drop_spaces(&spaces)?;
+                self.abandon_spaces(&spaces, &error);
                 return Err(error);
             }
         };
@@ -192,7 +192,7 @@ impl Db {
             .iter()
             .flat_map(|i| i.spaces.clone())
             .collect();
-        self.engine().drop_spaces(&old)?;
+        self.retire_spaces(&old);
         self.forget_counters(&table);
         Ok(DdlDone {
             ticket,

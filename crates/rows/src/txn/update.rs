@@ -10,7 +10,9 @@
 //! 1. A row whose values are all the same is not written and keeps its
 //!    version, unless [`UpdateMode::Rewrite`] asks for it.
 //! 2. A row whose keys keep their values needs no lock but the caller's: an
-//!    UPDATE of other columns makes no engine call except its put.
+//!    UPDATE of other columns makes no engine call except its put. A row whose
+//!    entry in a constraint's index changes place holds its parent key-shared,
+//!    so that a deletion of the parent scans before or after, not meanwhile.
 //! 3. A referenced value that changes is looked after row by row, because an
 //!    earlier row of the statement may have moved the children; rows without
 //!    children are told apart by one scan call for all.
@@ -124,6 +126,18 @@ pub(crate) fn touched(parts: &[IndexPart], old: &RowRef<'_>, new: &[Value]) -> b
         .any(|p| new.get(p.column).map(Value::as_ref) != Some(old.get(p.column)))
 }
 
+/// Whether the index in which a constraint's children are found has another
+/// entry for `new` than for `old`.
+fn entry_touched(
+    table: &Table,
+    constraint: &Constraint<'_>,
+    old: &RowRef<'_>,
+    new: &[Value],
+) -> bool {
+    let index = table.indexes.get(constraint.fk.child_index);
+    index.is_some_and(|index| touched(&index.parts, old, new))
+}
+
 /// Gathers the keys that change when `old` becomes `new`.
 pub(crate) fn gather_change(
     table: &Table,
@@ -179,6 +193,10 @@ pub(crate) fn gather_change(
         let differs = |c: &usize| new.get(*c).map(Value::as_ref) != Some(old.get(*c));
         if constraint.fk.columns.iter().any(differs) {
             changes.parents.push((n, constraint.gather(new, keys)));
+        } else if moved || entry_touched(table, constraint, old, new) {
+            // The parent stays, but the entry by which its deletion finds this
+            // row changes place, and the scan for children is no snapshot.
+            constraint.gather(new, keys);
         }
     }
     changes

@@ -1,13 +1,14 @@
-//! An engine that counts the calls that may cost a round trip.
+//! An engine that counts the calls that may cost a round trip, and whose
+//! answers to commits can get lost.
 
 use porpoise_kv::{
-    Capabilities, Check, Commit, CounterId, DurableListener, Engine, Key, Limits, LockRequest,
-    Locked, Mark, Read, Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, SpaceSpec, Stat, Ticket,
-    Txn, TxnOptions, Wait,
+    Capabilities, Check, Commit, CounterId, DurableListener, Engine, Error, Key, Limits,
+    LockRequest, Locked, Mark, Read, Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, SpaceSpec,
+    Stat, Ticket, Txn, TxnOptions, Wait,
 };
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Calls since the last [`Calls::take`].
 #[derive(Default, Debug)]
@@ -41,6 +42,8 @@ impl Calls {
 pub struct Counting {
     inner: Arc<dyn Engine>,
     pub calls: Arc<Calls>,
+    /// Commits are made, and their outcome reported as unknown.
+    pub lose_answers: Arc<AtomicBool>,
 }
 
 impl Counting {
@@ -48,6 +51,7 @@ impl Counting {
         Counting {
             inner,
             calls: Arc::default(),
+            lose_answers: Arc::default(),
         }
     }
 }
@@ -55,6 +59,7 @@ impl Counting {
 struct CountingTxn {
     inner: Box<dyn Txn>,
     calls: Arc<Calls>,
+    lose_answers: Arc<AtomicBool>,
 }
 
 impl Engine for Counting {
@@ -71,6 +76,7 @@ impl Engine for Counting {
         Ok(Box::new(CountingTxn {
             inner: self.inner.begin(options)?,
             calls: self.calls.clone(),
+            lose_answers: self.lose_answers.clone(),
         }))
     }
     fn create_spaces(&self, specs: &[SpaceSpec]) -> Result<Vec<SpaceId>> {
@@ -172,7 +178,11 @@ impl Txn for CountingTxn {
         self.inner.seen()
     }
     fn commit(self: Box<Self>) -> Result<Commit> {
-        self.inner.commit()
+        let commit = self.inner.commit()?;
+        if self.lose_answers.load(Ordering::SeqCst) {
+            return Err(Error::Unknown("the answer was lost".to_owned()));
+        }
+        Ok(commit)
     }
     fn rollback(self: Box<Self>) {
         self.inner.rollback();

@@ -13,6 +13,8 @@
 pub mod change;
 pub mod container;
 pub mod convert;
+mod fill;
+mod first_rows;
 pub mod flush;
 pub mod get;
 pub mod live;

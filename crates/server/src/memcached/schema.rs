@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::convert::Conversion;
+use super::first_rows::ROWS;
 
 /// The database's name.
 pub const DATABASE: &str = "ndbmemcache";
@@ -88,16 +89,29 @@ struct Definition {
     using_hash: bool,
 }
 
-fn configuration_tables() -> Vec<Definition> {
-    let define = |name, comment, columns, key| Definition {
+fn define(
+    name: &'static str,
+    comment: &'static str,
+    columns: Vec<Col>,
+    key: &'static [&'static str],
+) -> Definition {
+    Definition {
         name,
         comment,
         columns,
         key,
         using_hash: false,
-    };
-    let mut prefix = text("key_prefix", 250);
-    prefix.1.collation = Collation::LATIN1_BIN;
+    }
+}
+
+fn configuration_tables() -> Vec<Definition> {
+    let mut tables = server_tables();
+    tables.extend(mapping_tables());
+    tables
+}
+
+/// What is said of servers.
+fn server_tables() -> Vec<Definition> {
     let mut cluster = number("cluster_id", None);
     cluster.1.unsigned = false;
     vec![
@@ -133,6 +147,25 @@ fn configuration_tables() -> Vec<Definition> {
             ],
             &["role_name"],
         ),
+        define(
+            "last_memcached_signon",
+            "when a door was opened last",
+            vec![
+                number("ndb_node_id", None),
+                text("hostname", 255),
+                text("server_role", 40),
+                Col("signon_time", ColumnType::timestamp(0), false, None),
+            ],
+            &["ndb_node_id"],
+        ),
+    ]
+}
+
+/// What is said of keys.
+fn mapping_tables() -> Vec<Definition> {
+    let mut prefix = text("key_prefix", 250);
+    prefix.1.collation = Collation::LATIN1_BIN;
+    vec![
         define(
             "cache_policies",
             "how the commands on a prefix are carried out",
@@ -179,41 +212,34 @@ fn configuration_tables() -> Vec<Definition> {
             ],
             &["server_role_id", "key_prefix"],
         ),
-        define(
-            "last_memcached_signon",
-            "when a door was opened last",
-            vec![
-                number("ndb_node_id", None),
-                text("hostname", 255),
-                text("server_role", 40),
-                Col("signon_time", ColumnType::timestamp(0), false, None),
-            ],
-            &["ndb_node_id"],
-        ),
     ]
 }
 
 fn data_tables() -> Vec<Definition> {
+    let mut tables = demonstration_tables();
+    tables.push(define(
+        DEFAULT_TABLE,
+        "keys of no configured prefix",
+        vec![
+            Col("mkey", ColumnType::varbinary(250), false, None),
+            Col("value", ColumnType::blob(Kind::LongBlob), true, None),
+            number("flags", Some(0)),
+            Col(
+                "expire_time",
+                ColumnType::bigint(),
+                false,
+                Some(ColumnDefault::Literal(Value::Int(0))),
+            ),
+        ],
+        &["mkey"],
+    ));
+    tables
+}
+
+fn demonstration_tables() -> Vec<Definition> {
     let binary = |name, length| Col(name, ColumnType::varbinary(length), true, None);
     let big = |name| or_null(Col(name, ColumnType::bigint_unsigned(), true, None));
     vec![
-        Definition {
-            name: DEFAULT_TABLE,
-            comment: "keys of no configured prefix",
-            columns: vec![
-                Col("mkey", ColumnType::varbinary(250), false, None),
-                Col("value", ColumnType::blob(Kind::LongBlob), true, None),
-                number("flags", Some(0)),
-                Col(
-                    "expire_time",
-                    ColumnType::bigint(),
-                    false,
-                    Some(ColumnDefault::Literal(Value::Int(0))),
-                ),
-            ],
-            key: &["mkey"],
-            using_hash: false,
-        },
         Definition {
             name: "demo_table",
             comment: "demonstration: a text, a number, a CAS column",
@@ -310,64 +336,6 @@ impl Definition {
         }
     }
 }
-
-/// The first rows: table, columns, and rows with words separated by spaces;
-/// `-` is an empty word, `NULL` is NULL.
-const ROWS: &[(&str, &str, &[&str])] = &[
-    ("ndb_clusters", "cluster_id ndb_connectstring", &["0 NULL"]),
-    (
-        "memcache_server_roles",
-        "role_name role_id",
-        &[
-            "default_role 0",
-            "db-only 1",
-            "mc-only 2",
-            "ndb-caching 3",
-            "large 4",
-        ],
-    ),
-    (
-        "cache_policies",
-        "policy_name get_policy set_policy delete_policy flush_from_db",
-        &[
-            "memcache-only cache_only cache_only cache_only false",
-            "ndb-only ndb_only ndb_only ndb_only false",
-            "ndb-test ndb_only ndb_only ndb_only true",
-            "caching caching caching caching false",
-            "caching-with-local-deletes caching caching cache_only false",
-            "ndb-read-only ndb_only disabled disabled false",
-        ],
-    ),
-    (
-        "containers",
-        "name db_schema db_table key_columns value_columns flags increment_column cas_column \
-         expire_time_column large_values_table",
-        &[
-            "kv ndbmemcache kv mkey value flags NULL NULL expire_time NULL",
-            "demo_table ndbmemcache demo_table mkey string_value 0 math_value cas_value NULL NULL",
-            "demo_tabs ndbmemcache demo_table_tabs mkey val1,val2,val3 flags NULL NULL \
-             expire_time NULL",
-            "demo_ext ndbmemcache demo_table_large mkey string_value 0 NULL cas_value NULL \
-             ndbmemcache.external_values",
-        ],
-    ),
-    (
-        "key_prefixes",
-        "server_role_id key_prefix cluster_id policy container",
-        &[
-            "0 - 0 ndb-test kv",
-            "1 - 0 ndb-only demo_table",
-            "1 t: 0 ndb-only demo_tabs",
-            "1 b: 0 ndb-only demo_ext",
-            "2 - 0 memcache-only NULL",
-            "3 - 0 caching demo_table",
-            "3 t: 0 caching demo_tabs",
-            "3 b: 0 caching demo_ext",
-            "4 - 0 ndb-test demo_ext",
-        ],
-    ),
-    ("meta", "application metadata_version", &["ndbmemcache 1.2"]),
-];
 
 /// Makes what is missing of the database. Returns what a reply that tells of
 /// it would have to wait for.

@@ -57,7 +57,10 @@ fn another_role_has_other_prefixes() {
         answer.starts_with("SERVER_ERROR keys of prefix 'b:' are disabled: large_values_table"),
         "{answer}"
     );
-    assert!(answer.ends_with("OK\r\nVALUE k 0 2\r\n18\r\nEND\r\n"), "{answer}");
+    assert!(
+        answer.ends_with("OK\r\nVALUE k 0 2\r\n18\r\nEND\r\n"),
+        "{answer}"
+    );
 }
 
 #[test]
@@ -65,11 +68,22 @@ fn stats_count_and_can_be_reset() {
     let house = House::open();
     house.ask("set a 0 0 1\r\nx\r\n");
     let stats = house.ask("stats\r\n");
-    for name in ["pid", "uptime", "version", "curr_connections", "cmd_get", "cmd_set"] {
+    for name in [
+        "pid",
+        "uptime",
+        "version",
+        "curr_connections",
+        "cmd_get",
+        "cmd_set",
+    ] {
         assert!(stats.contains(&format!("STAT {name} ")), "{name}: {stats}");
     }
     assert!(stats.ends_with("END\r\n"));
     assert_eq!(house.ask("stats reset\r\n"), "RESET\r\n");
-    assert!(house.ask("stats settings\r\n").contains("STAT item_size_max 1048576\r\n"));
+    assert!(
+        house
+            .ask("stats settings\r\n")
+            .contains("STAT item_size_max 1048576\r\n")
+    );
     assert_eq!(house.ask("stats sizes\r\n"), "END\r\n");
 }

@@ -155,8 +155,7 @@ impl House {
     pub fn put(&self, database: &str, name: &str, texts: &[(&str, &str)]) {
         let table = self.table(database, name);
         let clock = clock::system();
-        let mut convert =
-            porpoise_server::memcached::convert::Conversion::new(clock.as_ref());
+        let mut convert = porpoise_server::memcached::convert::Conversion::new(clock.as_ref());
         let mut row = convert.defaults(&table);
         for (column, text) in texts {
             let position = table.column(column).unwrap();

@@ -130,6 +130,8 @@ pub struct SqlSession {
     /// LOCK TABLES.
     pub(crate) table_locks: Option<TableLocks>,
     pub(crate) last_insert_id: u64,
+    /// The newest commit that a reply of this session told of, sent or not.
+    pub(crate) told: Ticket,
 }
 
 /// The flags of sql_mode that the parser needs.
@@ -177,6 +179,7 @@ impl SqlSession {
             volatile: Cell::new(false),
             table_locks: None,
             last_insert_id: 0,
+            told: Ticket::NONE,
             server,
             client,
         };
@@ -311,6 +314,11 @@ impl SqlSession {
     /// ended it.
     fn end_statement(&mut self, result: Result<Outcome>) -> Result<Outcome> {
         let result = result.map_err(|error| self.settle_error(error));
+        let ticket = match &result {
+            Ok(outcome) => outcome.ticket,
+            Err(error) => error.ticket,
+        };
+        self.told = self.told.max(ticket);
         self.last_insert_id = self.env.last_insert_id.get();
         let warnings = std::mem::take(self.env.warnings.get_mut());
         let dropped = self.env.warnings_dropped.get();

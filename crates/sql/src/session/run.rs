@@ -21,6 +21,7 @@ use crate::plan::dml::{self, DeletePlan, InsertPlan, UpdatePlan};
 use crate::plan::select::{self, PlanCx};
 use crate::plan::{ResultColumn, SelectPlan};
 use crate::vars::settings::IsolationLevel;
+use porpoise_base::blocking::blocking;
 use porpoise_kv::{Mark, Ticket};
 use porpoise_rows::catalog::{Catalog, Table, TableId};
 use porpoise_types::{ColumnType, ValueRef};
@@ -247,13 +248,18 @@ impl SqlSession {
             None if tables.is_empty() => self.scratch_txn()?,
             None => self.begin_txn()?,
         };
+        if !open.txn.pinned() && (plan.reads_unlocked() || plan.scans_ranges()) {
+            self.await_own_commits()?;
+        }
         let mark = open.txn.mark();
         let checked = check_open(plan, tables, &open);
         let ran =
             checked.and_then(|()| self.attempts(planned, params, &mut open, mark, keep, sink));
         match ran {
             Ok(done) => self.succeed(plan, done, open, keep),
-            Err(error) => {
+            Err(mut error) => {
+                // It may tell of a row that is not durable yet.
+                error.ticket = error.ticket.max(open.txn.seen());
                 if keep && !error.rolled_back {
                     open.txn.rollback_to(mark);
                 }
@@ -266,6 +272,17 @@ impl SqlSession {
                 Err(error)
             }
         }
+    }
+
+    /// A snapshot shows what is durable. A client that sends statements ahead
+    /// of their replies sees its own commits all the same: the next statement
+    /// that reads from a snapshot waits for them.
+    pub(crate) fn await_own_commits(&self) -> Result<()> {
+        let engine = self.server.db.engine();
+        if self.told > engine.durable_mark() {
+            blocking(|| engine.wait_durable(self.told))?;
+        }
+        Ok(())
     }
 
     /// A transaction for a statement that touches no table; SET TRANSACTION

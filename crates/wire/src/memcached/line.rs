@@ -29,7 +29,9 @@ pub(super) struct StoreLine<'a> {
 
 #[inline]
 fn key_fits(key: &[u8]) -> bool {
-    key.len() <= MAX_KEY && !key.iter().any(u8::is_ascii_control)
+    // A TAB separates the columns of a key.
+    let forbidden = |b: &u8| b.is_ascii_control() && *b != b'\t';
+    key.len() <= MAX_KEY && !key.iter().any(forbidden)
 }
 
 /// Parses a command line without its end.

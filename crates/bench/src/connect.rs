@@ -1,0 +1,135 @@
+//! Connecting: the login of each protocol, statements prepared, and a
+//! connection with its codec as the result. Blocking, and outside every
+//! measured time.
+
+pub mod mysql;
+pub mod postgres;
+mod scram;
+
+use crate::conn::{Connection, open};
+use crate::error::{Error, Result};
+use crate::proto::memcached::Memcached;
+use crate::proto::{Answer, Call, Verb};
+use crate::url::{System, Target};
+
+/// By what door, and in what form, a system is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// MySQL's protocol, statements as text.
+    MysqlText,
+    /// MySQL's protocol, prepared statements.
+    MysqlPrepared,
+    /// PostgreSQL, prepared statements.
+    Postgres,
+    /// memcached's text protocol.
+    Memcached,
+}
+
+/// One way to reach one system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Where.
+    pub target: Target,
+    /// How.
+    pub access: Access,
+}
+
+impl Endpoint {
+    /// Connects, logs in and prepares `statements`, so that
+    /// [`crate::proto::Verb::Statement`] n means the n-th of them.
+    ///
+    /// # Errors
+    /// One line that names the address and what failed.
+    pub fn connect(&self, statements: &[String]) -> Result<Connection> {
+        self.try_connect(statements)
+            .map_err(|error| error.during(&self.target.name))
+    }
+
+    fn try_connect(&self, statements: &[String]) -> Result<Connection> {
+        let target = &self.target;
+        match self.access {
+            Access::MysqlText => {
+                mysql::connect(target, statements.iter().map(|s| (s.as_str(), false)))
+            }
+            Access::MysqlPrepared => {
+                mysql::connect(target, statements.iter().map(|s| (s.as_str(), true)))
+            }
+            Access::Postgres => postgres::connect(target, statements),
+            Access::Memcached => {
+                let port = if target.system == System::Porpoise {
+                    target.memcached_port
+                } else {
+                    target.port
+                };
+                let stream = open(&target.host, port)?;
+                Ok(Connection::new(stream, Box::new(Memcached)))
+            }
+        }
+    }
+}
+
+/// A connection for statements that differ from call to call: making tables,
+/// loading them, asking for settings.
+pub struct Admin {
+    connection: Connection,
+    call: Call,
+    answer: Answer,
+}
+
+impl Admin {
+    /// Connects to a system that has SQL.
+    ///
+    /// # Errors
+    /// One line; also where the system has none.
+    pub fn connect(target: &Target) -> Result<Admin> {
+        let access = match target.system {
+            System::Mysql | System::Porpoise => Access::MysqlText,
+            System::Postgres => Access::Postgres,
+            System::Memcached | System::Noop => {
+                return Err(Error::failed(format!("{} has no SQL", target.name)));
+            }
+        };
+        let endpoint = Endpoint {
+            target: target.clone(),
+            access,
+        };
+        Ok(Admin {
+            connection: endpoint.connect(&[])?,
+            call: Call::default(),
+            answer: Answer::default(),
+        })
+    }
+
+    /// Runs a statement; its answer, until the next one.
+    ///
+    /// # Errors
+    /// Also where the server refuses it.
+    pub fn run(&mut self, statement: &str) -> Result<&Answer> {
+        self.call.begin(Verb::Text).bytes(statement.as_bytes());
+        self.connection
+            .must(&self.call, &mut self.answer)
+            .map_err(|error| error.during(shortened(statement)))?;
+        Ok(&self.answer)
+    }
+
+    /// The first value of a statement's result, if it has one.
+    ///
+    /// # Errors
+    /// Also where the server refuses it.
+    pub fn value(&mut self, statement: &str) -> Result<Option<String>> {
+        let answer = self.run(statement)?;
+        Ok(answer
+            .cell(0)
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+    }
+}
+
+/// The beginning of a statement, for messages.
+fn shortened(statement: &str) -> String {
+    const SHOWN: usize = 80;
+    if statement.len() <= SHOWN {
+        return statement.to_owned();
+    }
+    let text: String = statement.chars().take(SHOWN).collect();
+    format!("{text}...")
+}

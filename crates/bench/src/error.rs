@@ -1,0 +1,110 @@
+//! Why an experiment could not go on, in one clear line.
+//!
+//! Three kinds matter to whoever runs an experiment: the command was wrong
+//! (exit status 2), something outside failed (a refused connection, a peer
+//! that died), or a server answered wrongly, which fails the run for good.
+
+use std::fmt;
+
+/// Who has to act on an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The command line or a URL cannot be understood.
+    Usage,
+    /// A system, a server or a connection failed.
+    Failed,
+    /// A server refused one request; the connection goes on.
+    Refused,
+    /// A server answered, and the answer is wrong.
+    Wrong,
+}
+
+/// An error of one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// Who has to act.
+    pub kind: Kind,
+    /// The line.
+    pub message: String,
+}
+
+/// What fallible functions of this crate return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The command was wrong.
+    pub fn usage(message: impl Into<String>) -> Error {
+        Error::of(Kind::Usage, message)
+    }
+
+    /// Something outside failed.
+    pub fn failed(message: impl Into<String>) -> Error {
+        Error::of(Kind::Failed, message)
+    }
+
+    /// A server refused a request.
+    pub fn refused(message: impl Into<String>) -> Error {
+        Error::of(Kind::Refused, message)
+    }
+
+    /// An answer was wrong.
+    pub fn wrong(message: impl Into<String>) -> Error {
+        Error::of(Kind::Wrong, message)
+    }
+
+    fn of(kind: Kind, message: impl Into<String>) -> Error {
+        let message: String = message.into();
+        // One line, whatever a server's message holds.
+        let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        Error { kind, message }
+    }
+
+    /// The same error with what was being done before it.
+    pub fn during(self, what: impl fmt::Display) -> Error {
+        Error {
+            kind: self.kind,
+            message: format!("{what}: {}", self.message),
+        }
+    }
+
+    /// Exit status of a program that ends because of this error.
+    pub fn exit_status(&self) -> u8 {
+        match self.kind {
+            Kind::Usage => 2,
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Error {
+        use std::io::ErrorKind as K;
+        let text = match error.kind() {
+            K::WouldBlock | K::TimedOut => "no answer in time".to_owned(),
+            K::UnexpectedEof => "the server closed the connection".to_owned(),
+            _ => error.to_string(),
+        };
+        Error::failed(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_several_lines_becomes_one() {
+        let error = Error::refused("line 1\n  line 2\r\n").during("loading");
+        assert_eq!(error.to_string(), "loading: line 1 line 2");
+        assert_eq!(error.exit_status(), 1);
+        assert_eq!(Error::usage("x").exit_status(), 2);
+    }
+}

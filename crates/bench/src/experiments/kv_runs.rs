@@ -1,0 +1,261 @@
+//! `bench kv`, `bench connections`: operations by primary key over numbers of
+//! clients, and over numbers of connections with both shapes of client.
+
+use super::kv::{KvWorkload, Operation};
+use super::store::{Layout, Store, check_reachable};
+use super::{Bench, Way, usual_pairs};
+use crate::connect::Access;
+use crate::error::{Error, Result};
+use crate::load::Shape;
+use crate::matrix::{self, Entry, Group};
+use crate::report::{Axis, Experiment};
+use crate::url::{System, Target};
+use crate::value;
+use std::sync::atomic::AtomicU64;
+
+/// Rows of the table unless chosen otherwise.
+const ROWS: u64 = 160_000;
+
+/// A store with the target it is in and the ways to it.
+pub struct Place {
+    /// The filled table or cache.
+    pub store: Store,
+    /// Where.
+    pub target: Target,
+    /// By which doors.
+    pub ways: Vec<Way>,
+}
+
+/// Fills a store in every target (three in PostgreSQL where `all_layouts`);
+/// a target that fails is left out with a note.
+pub fn places(
+    bench: &mut Bench,
+    rows: u64,
+    all_layouts: bool,
+    notes: &mut Vec<String>,
+) -> Vec<Place> {
+    let mut found = Vec::new();
+    for target in bench.targets.clone() {
+        let layouts: &[Layout] = match target.system {
+            System::Postgres if all_layouts => &[Layout::Plain, Layout::Hstore, Layout::Jsonb],
+            System::Memcached | System::Noop => &[Layout::Items],
+            _ => &[Layout::Plain],
+        };
+        for layout in layouts {
+            bench
+                .progress
+                .say(&format!("   filling {} ({rows} rows)", target.name));
+            match place(&target, *layout, rows) {
+                Ok(place) => found.push(place),
+                Err(error) => {
+                    let note = format!("{} left out: {error}", target.name);
+                    bench.progress.say(&format!("   {note}"));
+                    notes.push(note);
+                }
+            }
+        }
+    }
+    found
+}
+
+fn place(target: &Target, layout: Layout, rows: u64) -> Result<Place> {
+    let store = Store {
+        layout,
+        rows,
+        length: value::USUAL,
+        prefix: target.prefix.clone(),
+        inserted: AtomicU64::new(0),
+        deleted: AtomicU64::new(0),
+        version: AtomicU64::new(1),
+    };
+    store.fill(target)?;
+    let mut ways = super::ways(target);
+    for way in &mut ways {
+        match layout {
+            Layout::Hstore => way.name.push_str(" hstore"),
+            Layout::Jsonb => way.name.push_str(" jsonb"),
+            Layout::Plain | Layout::Items => {}
+        }
+    }
+    if target.system != System::Noop {
+        for way in &ways {
+            check_reachable(&store, &way.endpoint).map_err(|e| e.during(&way.name))?;
+        }
+    }
+    Ok(Place {
+        store,
+        target: target.clone(),
+        ways,
+    })
+}
+
+/// The ways to all places.
+pub fn all_ways(places: &[Place]) -> Vec<Way> {
+    places.iter().flat_map(|p| p.ways.clone()).collect()
+}
+
+/// The entries of a group: every way, or for deletes those that store.
+fn entries<'a>(
+    places: &'a [Place],
+    operation: Operation,
+    seed: u64,
+    stream: u64,
+    supply: u64,
+) -> Vec<Entry<'a>> {
+    let mut found = Vec::new();
+    for place in places {
+        let pretends = place.target.system == System::Noop;
+        if pretends && operation != Operation::Select {
+            continue;
+        }
+        for way in &place.ways {
+            let access = way.endpoint.access;
+            let workload = KvWorkload::new(&place.store, access, operation, seed, stream);
+            let before = (operation == Operation::Delete).then(|| {
+                let top_up = move || place.store.top_up(&place.target, supply);
+                Box::new(top_up) as Box<dyn Fn() -> Result<()> + 'a>
+            });
+            found.push(Entry {
+                system: &way.name,
+                endpoint: &way.endpoint,
+                workload: Box::new(if pretends {
+                    workload.pretending()
+                } else {
+                    workload
+                }),
+                before,
+            });
+        }
+    }
+    found
+}
+
+/// `bench kv`.
+///
+/// # Errors
+/// A wrong answer, or no system could be prepared.
+pub fn kv(bench: &mut Bench, usual_clients: &[usize], usual: &[Operation]) -> Result<()> {
+    bench.progress.begin("kv: operations by primary key");
+    let rows = bench.rows(ROWS);
+    let mut notes = Vec::new();
+    let all_layouts = !bench.choice.is_quick;
+    let places = places(bench, rows, all_layouts, &mut notes);
+    if places.is_empty() {
+        return Err(Error::failed("kv: no system could be prepared"));
+    }
+    let operations = if bench.choice.operations.is_empty() {
+        usual.to_vec()
+    } else {
+        bench.choice.operations.clone()
+    };
+    let supply = if bench.choice.is_quick {
+        30_000
+    } else {
+        160_000
+    };
+    let mut groups = Vec::new();
+    for operation in operations {
+        for clients in bench.clients(usual_clients) {
+            let stream = (operation as u64) << 32 | clients as u64;
+            groups.push(Group {
+                operation: operation.name().to_owned(),
+                size: clients as u64,
+                connections: clients,
+                shape: bench.choice.shape,
+                units: 1,
+                entries: entries(&places, operation, bench.choice.seed, stream, supply),
+            });
+        }
+    }
+    let mut experiment = Experiment {
+        name: "kv".to_owned(),
+        title: "Operations by primary key".to_owned(),
+        about: format!(
+            "A table of {rows} rows with an integer key and a value of {} bytes; keys at random, \
+             each operation a transaction of its own. By the memcached protocol INSERT is add, \
+             UPDATE is set, SELECT is get. Every value read is verified.",
+            value::USUAL
+        ),
+        axis: Axis {
+            title: "clients".to_owned(),
+            is_logarithmic: true,
+        },
+        is_about_latency: false,
+        cells: Vec::new(),
+        pairs: usual_pairs(&all_ways(&places)),
+        notes,
+    };
+    let done = matrix::run(
+        &groups,
+        bench.choice.effort,
+        &mut bench.progress,
+        &mut experiment.cells,
+    );
+    drop(groups);
+    bench.keep(experiment);
+    done
+}
+
+/// `bench connections`.
+///
+/// # Errors
+/// A wrong answer, or no system could be prepared.
+pub fn connections(bench: &mut Bench, usual: &[usize]) -> Result<()> {
+    bench
+        .progress
+        .begin("connections: throughput over connections");
+    let rows = bench.rows(ROWS);
+    let mut notes = Vec::new();
+    let mut places = places(bench, rows, false, &mut notes);
+    // Text and prepared statements differ by their parsing, which `kv` shows.
+    for place in &mut places {
+        place
+            .ways
+            .retain(|way| way.endpoint.access != Access::MysqlText);
+    }
+    if places.is_empty() {
+        return Err(Error::failed("connections: no system could be prepared"));
+    }
+    let mut groups = Vec::new();
+    for (operation, name) in [(Operation::Select, "point reads"), (Operation::Mix, "mix")] {
+        for (shape, words) in [
+            (Shape::ThreadEach, "a thread each"),
+            (Shape::Multiplexed(2), "2 threads"),
+        ] {
+            for clients in bench.clients(usual) {
+                let stream = (operation as u64) << 32 | clients as u64;
+                groups.push(Group {
+                    operation: format!("{name}, {words}"),
+                    size: clients as u64,
+                    connections: clients,
+                    shape,
+                    units: 1,
+                    entries: entries(&places, operation, bench.choice.seed, stream, 0),
+                });
+            }
+        }
+    }
+    let mut experiment = Experiment {
+        name: "connections".to_owned(),
+        title: "Throughput over connections".to_owned(),
+        about: format!(
+            "Point reads, and a mixture of 14 reads, 2 updates, an insert and a delete, on a table \
+             of {rows} rows; clients with a thread for each connection, and two threads that \
+             multiplex all of them."
+        ),
+        axis: Axis {
+            title: "connections".to_owned(),
+            is_logarithmic: true,
+        },
+        is_about_latency: false,
+        cells: Vec::new(),
+        pairs: usual_pairs(&all_ways(&places)),
+        notes,
+    };
+    let mut effort = bench.choice.effort;
+    effort.count_futexes = true;
+    let done = matrix::run(&groups, effort, &mut bench.progress, &mut experiment.cells);
+    drop(groups);
+    bench.keep(experiment);
+    done
+}

@@ -1,0 +1,188 @@
+//! The experiments: what each does, on which systems, and how it is measured.
+//!
+//! An experiment prepares its tables in every target, makes groups of runs,
+//! hands them to [`crate::matrix`], and says which systems are to be compared.
+
+pub mod kv;
+pub mod kv_runs;
+pub mod load_rows;
+pub mod store;
+
+use crate::connect::{Access, Admin, Endpoint};
+use crate::error::Result;
+use crate::load::Shape;
+use crate::machine::Machine;
+use crate::matrix::Effort;
+use crate::progress::Progress;
+use crate::report::{Experiment, FORMAT, Report, SystemInfo};
+use crate::url::{System, Target};
+
+/// A way to reach a system, with its name in reports.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Like "Porpoise prepared".
+    pub name: String,
+    /// How to reach it.
+    pub endpoint: Endpoint,
+}
+
+/// What the command line chose, for all experiments.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// How often and how long.
+    pub effort: Effort,
+    /// Numbers of clients; empty: what the experiment is usually run with.
+    pub clients: Vec<usize>,
+    /// Client's shape.
+    pub shape: Shape,
+    /// Operations; empty: all.
+    pub operations: Vec<kv::Operation>,
+    /// Rows of the table; 0: as usual.
+    pub rows: u64,
+    /// Seed of all keys.
+    pub seed: u64,
+    /// Whether less is enough.
+    pub is_quick: bool,
+}
+
+/// An experiment's surroundings.
+pub struct Bench {
+    /// What is measured.
+    pub targets: Vec<Target>,
+    /// What the command line chose.
+    pub choice: Choice,
+    /// Where lines go.
+    pub progress: Progress,
+    /// What has been found.
+    pub report: Report,
+}
+
+impl Bench {
+    /// Surroundings with nothing found yet. `settings` are those of targets
+    /// that were started here, by name; the others are asked for theirs.
+    pub fn new(
+        targets: Vec<Target>,
+        settings: &[(String, String)],
+        choice: Choice,
+        progress: Progress,
+        machine: Machine,
+    ) -> Bench {
+        let systems = targets
+            .iter()
+            .map(|target| SystemInfo {
+                name: target.name.clone(),
+                url: target.shown(),
+                settings: settings
+                    .iter()
+                    .find(|(name, _)| *name == target.name)
+                    .map_or_else(|| ask_settings(target), |(_, told)| told.clone()),
+            })
+            .collect();
+        Bench {
+            targets,
+            choice,
+            progress,
+            report: Report {
+                format: FORMAT,
+                machine,
+                systems,
+                experiments: Vec::new(),
+                failure: None,
+            },
+        }
+    }
+
+    /// The ways to all targets that `access` allows, in the targets' order.
+    pub fn ways(&self, allows: impl Fn(Access) -> bool) -> Vec<Way> {
+        let all = self.targets.iter().flat_map(ways);
+        all.filter(|way| allows(way.endpoint.access)).collect()
+    }
+
+    /// The clients chosen, or the usual ones.
+    pub fn clients(&self, usual: &[usize]) -> Vec<usize> {
+        if self.choice.clients.is_empty() {
+            usual.to_vec()
+        } else {
+            self.choice.clients.clone()
+        }
+    }
+
+    /// Rows of the key-value table.
+    pub fn rows(&self, usual: u64) -> u64 {
+        match self.choice.rows {
+            0 => usual,
+            rows => rows,
+        }
+    }
+
+    /// Keeps an experiment's results, whole or not.
+    pub fn keep(&mut self, experiment: Experiment) {
+        self.report.experiments.push(experiment);
+    }
+}
+
+/// The ways to one target.
+fn ways(target: &Target) -> Vec<Way> {
+    let kinds: &[(Access, &str)] = match target.system {
+        System::Mysql => &[
+            (Access::MysqlText, " text"),
+            (Access::MysqlPrepared, " prepared"),
+        ],
+        System::Porpoise => &[
+            (Access::MysqlText, " text"),
+            (Access::MysqlPrepared, " prepared"),
+            (Access::Memcached, " memcached"),
+        ],
+        System::Postgres => &[(Access::Postgres, "")],
+        System::Memcached | System::Noop => &[(Access::Memcached, "")],
+    };
+    let way = |(access, suffix): &(Access, &str)| Way {
+        name: format!("{}{suffix}", target.name),
+        endpoint: Endpoint {
+            target: target.clone(),
+            access: *access,
+        },
+    };
+    kinds.iter().map(way).collect()
+}
+
+/// Version and durability of a server that was not started here.
+fn ask_settings(target: &Target) -> String {
+    let asked = || -> Result<String> {
+        let mut admin = Admin::connect(target)?;
+        let version = admin.value("select version()")?.unwrap_or_default();
+        let durable = match target.system {
+            System::Postgres => admin.value("show synchronous_commit")?,
+            _ => admin
+                .value("select @@innodb_flush_log_at_trx_commit")
+                .unwrap_or(None),
+        };
+        let durable = durable.unwrap_or_else(|| "unknown".to_owned());
+        Ok(format!(
+            "{version}; durability setting {durable}; as it was found"
+        ))
+    };
+    match target.system {
+        System::Memcached | System::Noop => "as it was found".to_owned(),
+        _ => asked().unwrap_or_else(|error| error.message),
+    }
+}
+
+/// Ours against theirs, for all pairs of ways of the same kind: SQL text with
+/// text, prepared with prepared (and with PostgreSQL), memcached with
+/// memcached and with the no-op door.
+pub fn usual_pairs(ways: &[Way]) -> Vec<(String, String)> {
+    let is_ours = |way: &&Way| way.endpoint.target.system == System::Porpoise;
+    let is_peer = |ours: Access, theirs: Access| {
+        ours == theirs || (ours == Access::MysqlPrepared && theirs == Access::Postgres)
+    };
+    let mut pairs = Vec::new();
+    for ours in ways.iter().filter(is_ours) {
+        for theirs in ways.iter().filter(|way| !is_ours(way)) {
+            if is_peer(ours.endpoint.access, theirs.endpoint.access) {
+                pairs.push((ours.name.clone(), theirs.name.clone()));
+            }
+        }
+    }
+    pairs
+}

@@ -1,0 +1,336 @@
+//! Closed-loop load: each connection sends its next request when it has the
+//! answer to the last one.
+//!
+//! Two shapes of client, since servers differ in which they like: a thread for
+//! each connection, which waits for its answer, and a few threads that serve
+//! many connections through the kernel's readiness queue.
+//!
+//! 1. All connections are open, logged in and prepared before any request is
+//!    sent; nothing of that is measured.
+//! 2. A request counts if its answer came in the measured time; the warm-up
+//!    before it is the same load, not counted.
+//! 3. Every answer is judged. A wrong one ends the run as failed.
+//! 4. Latency is from just before a request is written to its answer's being
+//!    judged. At a multiplexing thread this includes the wait behind its other
+//!    connections, as it would for its users.
+
+mod multiplex;
+mod threads;
+
+use crate::connect::Endpoint;
+use crate::error::{Error, Kind, Result};
+use crate::procfs::{Reading, Spent};
+use crate::proto::{Answer, Call};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// What the connections of an experiment do.
+pub trait Workload: Sync {
+    /// Statements to make ready on each connection.
+    fn statements(&self) -> Vec<String>;
+
+    /// What the n-th connection does.
+    fn worker(&self, connection: usize) -> Box<dyn Worker + '_>;
+}
+
+/// What one connection does.
+pub trait Worker: Send {
+    /// Fills in the next request; false when there is nothing left to do.
+    fn next(&mut self, call: &mut Call) -> bool;
+
+    /// Judges the answer to it (which is no refusal).
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn judge(&mut self, answer: &Answer) -> Result<()>;
+}
+
+/// How connections are spread over the client's threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Shape {
+    /// Each has its own.
+    ThreadEach,
+    /// So many threads serve all of them.
+    Multiplexed(usize),
+}
+
+impl Shape {
+    /// Words for reports.
+    pub fn words(self) -> String {
+        match self {
+            Shape::ThreadEach => "a thread per connection".to_owned(),
+            Shape::Multiplexed(1) => "1 thread multiplexing".to_owned(),
+            Shape::Multiplexed(n) => format!("{n} threads multiplexing"),
+        }
+    }
+}
+
+/// A run.
+#[derive(Clone, Copy)]
+pub struct Plan<'a> {
+    /// Against what.
+    pub endpoint: &'a Endpoint,
+    /// How many connections.
+    pub connections: usize,
+    /// Spread how.
+    pub shape: Shape,
+    /// Time before measuring.
+    pub warm_up: Duration,
+    /// Time measured.
+    pub time: Duration,
+}
+
+/// What a run gave.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Requests answered in the measured time.
+    pub requests: u64,
+    /// Requests that the server refused and a client would send again
+    /// (deadlocks, lock waits, serialization).
+    pub refused: u64,
+    /// The measured time, in seconds.
+    pub seconds: f64,
+    /// Latencies in nanoseconds.
+    pub latency: Histogram<u64>,
+    /// Requests of each whole second.
+    pub per_second: Vec<u64>,
+    /// Processor time.
+    pub spent: Spent,
+    /// Why the run ended early; what came before is in the figures.
+    pub failure: Option<Error>,
+}
+
+impl Outcome {
+    /// Requests a second.
+    pub fn throughput(&self) -> f64 {
+        if self.seconds > 0.0 {
+            self.requests as f64 / self.seconds
+        } else {
+            0.0
+        }
+    }
+
+    /// Processor microseconds of the server for each request.
+    pub fn server_micros(&self) -> Option<f64> {
+        let spent = self.spent.server?;
+        (self.requests > 0).then(|| spent * 1e6 / self.requests as f64)
+    }
+
+    /// A latency in microseconds; `part` from 0 to 1.
+    pub fn latency_micros(&self, part: f64) -> f64 {
+        self.latency.value_at_quantile(part) as f64 / 1e3
+    }
+}
+
+/// An empty histogram: up to a minute, to three digits.
+pub fn histogram() -> Histogram<u64> {
+    #[expect(
+        clippy::expect_used,
+        reason = "the bounds are constants that the library takes"
+    )]
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds of a histogram")
+}
+
+const WARM_UP: u8 = 0;
+const MEASURING: u8 = 1;
+const OVER: u8 = 2;
+
+/// What all threads of a run look at.
+struct Stage {
+    phase: AtomicU8,
+    /// Threads that still work.
+    running: AtomicUsize,
+    began: std::sync::OnceLock<Instant>,
+}
+
+impl Stage {
+    fn phase(&self) -> u8 {
+        self.phase.load(Ordering::Relaxed)
+    }
+}
+
+/// What one thread counted.
+struct Tally {
+    requests: u64,
+    refused: u64,
+    latency: Histogram<u64>,
+    per_second: Vec<u64>,
+    failure: Option<Error>,
+}
+
+impl Tally {
+    fn new() -> Tally {
+        Tally {
+            requests: 0,
+            refused: 0,
+            latency: histogram(),
+            per_second: Vec::new(),
+            failure: None,
+        }
+    }
+
+    /// Counts an answer that came at `now` to a request sent at `sent`.
+    fn count(&mut self, stage: &Stage, sent: Instant, now: Instant) {
+        if stage.phase() != MEASURING {
+            return;
+        }
+        self.requests += 1;
+        let nanos = u64::try_from(now.duration_since(sent).as_nanos()).unwrap_or(u64::MAX);
+        self.latency.saturating_record(nanos);
+        if let Some(began) = stage.began.get() {
+            let second = now.saturating_duration_since(*began).as_secs();
+            let second = usize::try_from(second).unwrap_or(usize::MAX);
+            // At most a day is kept second by second.
+            if second < 86_400 {
+                if self.per_second.len() <= second {
+                    self.per_second.resize(second + 1, 0);
+                }
+                if let Some(slot) = self.per_second.get_mut(second) {
+                    *slot += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Judges an answer: `Ok(true)` counts, `Ok(false)` is a refusal that a client
+/// would answer by trying again.
+fn judge(worker: &mut dyn Worker, answer: &Answer) -> Result<bool> {
+    let Some(reason) = &answer.error else {
+        return worker.judge(answer).map(|()| true);
+    };
+    const AGAIN: &[&str] = &["1213 ", "1205 ", "40001 ", "40P01 "];
+    if AGAIN.iter().any(|code| reason.starts_with(code)) {
+        return Ok(false);
+    }
+    Err(Error::refused(reason.clone()))
+}
+
+/// Runs a workload.
+///
+/// # Errors
+/// Only where the run could not begin; later failures are in the outcome.
+pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
+    let statements = workload.statements();
+    let mut connections = Vec::with_capacity(plan.connections);
+    for number in 0..plan.connections {
+        let connection = plan.endpoint.connect(&statements)?;
+        connections.push((connection, workload.worker(number)));
+    }
+    let threads = match plan.shape {
+        Shape::ThreadEach => plan.connections,
+        Shape::Multiplexed(threads) => threads.clamp(1, plan.connections.max(1)),
+    };
+    let stage = Stage {
+        phase: AtomicU8::new(WARM_UP),
+        running: AtomicUsize::new(threads),
+        began: std::sync::OnceLock::new(),
+    };
+    let pid = plan.endpoint.target.pid;
+    std::thread::scope(|scope| {
+        let mut shares: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
+        let mut at = 0;
+        for connection in connections {
+            if let Some(share) = shares.get_mut(at) {
+                share.push(connection);
+            }
+            at = (at + 1) % threads.max(1);
+        }
+        let mut handles = Vec::with_capacity(threads);
+        for share in shares {
+            let stage = &stage;
+            let work = move || {
+                let mut tally = Tally::new();
+                let done = match plan.shape {
+                    Shape::ThreadEach => threads::drive(share, stage, &mut tally),
+                    Shape::Multiplexed(_) => multiplex::drive(share, stage, &mut tally),
+                };
+                tally.failure = done.err();
+                if tally.failure.is_some() {
+                    stage.phase.store(OVER, Ordering::Relaxed);
+                }
+                stage.running.fetch_sub(1, Ordering::Release);
+                tally
+            };
+            let builder = std::thread::Builder::new().stack_size(256 << 10);
+            handles.push(builder.spawn_scoped(scope, work)?);
+        }
+        let measured = conduct(plan, &stage, pid);
+        let mut outcome = measured;
+        for handle in handles {
+            match handle.join() {
+                Ok(tally) => outcome.add(tally),
+                Err(_) => outcome.failure = Some(Error::failed("a thread of the generator ended")),
+            }
+        }
+        Ok(outcome)
+    })
+}
+
+/// Times the phases; the outcome without the threads' counts.
+fn conduct(plan: &Plan<'_>, stage: &Stage, pid: Option<u32>) -> Outcome {
+    sleep_while(stage, plan.warm_up, WARM_UP);
+    let before = Reading::now(pid);
+    let began = *stage.began.get_or_init(Instant::now);
+    let moved =
+        stage
+            .phase
+            .compare_exchange(WARM_UP, MEASURING, Ordering::Relaxed, Ordering::Relaxed);
+    if moved.is_ok() {
+        sleep_while(stage, plan.time, MEASURING);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    stage.phase.store(OVER, Ordering::Relaxed);
+    let after = Reading::now(pid);
+    Outcome {
+        requests: 0,
+        refused: 0,
+        seconds,
+        latency: histogram(),
+        per_second: Vec::new(),
+        spent: before.until(&after),
+        failure: None,
+    }
+}
+
+/// Sleeps so long, or until the phase changes or no thread works any more.
+fn sleep_while(stage: &Stage, time: Duration, phase: u8) {
+    const STEP: Duration = Duration::from_millis(5);
+    let end = Instant::now() + time;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let is_over = stage.phase() != phase
+            || stage.running.load(Ordering::Acquire) == 0
+            || crate::sys::is_interrupted();
+        if left.is_zero() || is_over {
+            return;
+        }
+        std::thread::sleep(left.min(STEP));
+    }
+}
+
+impl Outcome {
+    fn add(&mut self, tally: Tally) {
+        self.requests += tally.requests;
+        self.refused += tally.refused;
+        // Both have the same bounds, so nothing is refused.
+        let _ = self.latency.add(&tally.latency);
+        if self.per_second.len() < tally.per_second.len() {
+            self.per_second.resize(tally.per_second.len(), 0);
+        }
+        for (sum, n) in self.per_second.iter_mut().zip(&tally.per_second) {
+            *sum += n;
+        }
+        // A wrong answer says more than the connections it made fail.
+        if let Some(failure) = tally.failure
+            && self
+                .failure
+                .as_ref()
+                .is_none_or(|known| known.kind != Kind::Wrong)
+        {
+            self.failure = Some(failure);
+        }
+    }
+}

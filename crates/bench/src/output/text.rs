@@ -1,0 +1,228 @@
+//! Results as lines: the machine, then for each operation a table of systems
+//! over sizes, then the ratios.
+
+use super::short;
+use crate::report::{Cell, Experiment, Report, Run};
+use crate::stats::Estimate;
+use std::fmt::Write;
+
+/// The whole report.
+pub fn render(report: &Report) -> String {
+    let mut out = String::new();
+    for line in report.machine.lines() {
+        push(&mut out, &line);
+    }
+    for system in &report.systems {
+        let line = format!(
+            "system     {}: {} ({})",
+            system.name, system.settings, system.url
+        );
+        push(&mut out, &line);
+    }
+    for experiment in &report.experiments {
+        out.push('\n');
+        render_experiment(experiment, &mut out);
+    }
+    if let Some(failure) = &report.failure {
+        out.push('\n');
+        push(&mut out, &format!("NOT COMPLETE: {failure}"));
+    }
+    out
+}
+
+fn push(out: &mut String, line: &str) {
+    out.push_str(line.trim_end());
+    out.push('\n');
+}
+
+/// One experiment.
+fn render_experiment(experiment: &Experiment, out: &mut String) {
+    push(out, &format!("{}: {}", experiment.name, experiment.title));
+    push(out, &experiment.about);
+    for note in &experiment.notes {
+        push(out, &format!("note: {note}"));
+    }
+    for operation in experiment.operations() {
+        out.push('\n');
+        let (figure, words): (fn(&Run) -> Option<f64>, &str) = if experiment.is_about_latency {
+            (|run| Some(run.latency.mean), "mean latency in us")
+        } else {
+            (|run| Some(run.throughput), "requests a second")
+        };
+        table(experiment, operation, words, figure, out);
+        let server: fn(&Run) -> Option<f64> = |run| run.server_micros;
+        if experiment.cells.iter().any(|c| c.figure(server).is_some()) {
+            table(
+                experiment,
+                operation,
+                "server's processor time for a request in us",
+                server,
+                out,
+            );
+        }
+        if experiment.is_about_latency {
+            lines(experiment, operation, out);
+        }
+    }
+    ratios(experiment, out);
+    marks(experiment, out);
+}
+
+/// A table of systems over sizes.
+fn table(
+    experiment: &Experiment,
+    operation: &str,
+    words: &str,
+    figure: fn(&Run) -> Option<f64>,
+    out: &mut String,
+) {
+    let cells = experiment.cells.iter().filter(|c| c.operation == operation);
+    let mut sizes: Vec<u64> = cells.map(|c| c.size).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut line = format!("{:<34}", format!("{operation} ({})", experiment.axis.title));
+    for size in &sizes {
+        let _ = write!(line, "{size:>18}");
+    }
+    push(out, &format!("{line}   {words}"));
+    for system in experiment.systems() {
+        let mut line = format!("  {system:<32}");
+        let mut is_there = false;
+        for size in &sizes {
+            let text = match experiment.cell(operation, *size, system) {
+                None => String::new(),
+                Some(cell) => {
+                    is_there = true;
+                    shown(cell, figure)
+                }
+            };
+            let _ = write!(line, "{text:>18}");
+        }
+        if is_there {
+            push(out, &line);
+        }
+    }
+}
+
+fn shown(cell: &Cell, figure: fn(&Run) -> Option<f64>) -> String {
+    let mark = if cell.is_disturbed() { "*" } else { "" };
+    match (cell.figure(figure), cell.failure()) {
+        (None, Some(_)) => "failed".to_owned(),
+        (None, None) => "-".to_owned(),
+        (Some(found), failure) => {
+            let failed = if failure.is_some() { "!" } else { "" };
+            format!("{}{mark}{failed}", with_half(&found))
+        }
+    }
+}
+
+/// `151 k ±2.1`, the second in per cent of the first.
+fn with_half(found: &Estimate) -> String {
+    match found.interval {
+        Some((low, high)) if found.mean > 0.0 => {
+            let half = (high - low) / 2.0 / found.mean * 100.0;
+            format!("{} ±{half:.0}%", short(found.mean))
+        }
+        _ => short(found.mean),
+    }
+}
+
+/// Latency over size as straight lines.
+fn lines(experiment: &Experiment, operation: &str, out: &mut String) {
+    for system in experiment.systems() {
+        if let Some(line) = experiment.line(operation, system) {
+            push(
+                out,
+                &format!(
+                    "  {system:<32} {:.1} us + {:.3} us for each of {}",
+                    line.intercept, line.slope, experiment.axis.title
+                ),
+            );
+        }
+    }
+}
+
+fn ratios(experiment: &Experiment, out: &mut String) {
+    let ratios = experiment.ratios();
+    if ratios.is_empty() {
+        return;
+    }
+    let what = if experiment.is_about_latency {
+        "how many times shorter"
+    } else {
+        "how many times as many"
+    };
+    push(out, "");
+    push(
+        out,
+        &format!("ratios ({what}; 95 % interval of pairs of runs)"),
+    );
+    for found in ratios {
+        let interval = found
+            .ratio
+            .interval
+            .map_or(String::new(), |(a, b)| format!("  ({a:.2} to {b:.2})"));
+        push(
+            out,
+            &format!(
+                "  {:<24} {:>5}  {} / {}  {:.2}{interval}",
+                found.operation, found.size, found.ours, found.theirs, found.ratio.mean
+            ),
+        );
+    }
+}
+
+/// Explains the marks, where there are any, and lists failures.
+fn marks(experiment: &Experiment, out: &mut String) {
+    if experiment.cells.iter().any(Cell::is_disturbed) {
+        push(
+            out,
+            "* other programs used more than 5 % of the processors during a run",
+        );
+    }
+    for cell in &experiment.cells {
+        if let Some(failure) = cell.failure() {
+            push(
+                out,
+                &format!(
+                    "! {} {} {}: {failure}",
+                    cell.operation, cell.size, cell.system
+                ),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::sample;
+    use super::*;
+
+    #[test]
+    fn everything_has_its_line() {
+        let mut report = sample("here");
+        report.failure = Some("interrupted".to_owned());
+        let text = render(&report);
+        for part in [
+            "command    porpoise bench kv",
+            "note: PostgreSQL left out",
+            "2100 ±",
+            "failed",
+            "refused <here>",
+            "SELECT                       1  A / B",
+            "2.00",
+            "NOT COMPLETE: interrupted",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in\n{text}");
+        }
+        assert!(!text.contains("* other programs"));
+    }
+
+    #[test]
+    fn a_disturbed_run_is_marked() {
+        let mut report = sample("here");
+        report.experiments[0].cells[0].runs[0].outside = Some(0.5);
+        let text = render(&report);
+        assert!(text.contains("* other programs"), "{text}");
+    }
+}

@@ -1,0 +1,102 @@
+//! MariaDB: a buffer pool that holds everything, no binary log, durability as
+//! asked for.
+
+use super::process::{Server, directory};
+use super::{Durability, Settings, Started, TRIES, find_program, free_port, version};
+use crate::error::{Error, Result};
+use crate::sys::{self, Signal};
+use crate::url::Target;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const OPTIONS: &[&str] = &[
+    "--bind-address=127.0.0.1",
+    "--skip-name-resolve",
+    "--skip-log-bin",
+    "--character-set-server=utf8mb4",
+    "--max-connections=12000",
+    "--innodb-buffer-pool-size=1G",
+    "--innodb-log-file-size=512M",
+    "--max-allowed-packet=64M",
+    "--max-prepared-stmt-count=100000",
+];
+
+/// `innodb_flush_log_at_trx_commit` for a durability.
+fn flush_log(durability: Durability) -> u8 {
+    match durability {
+        Durability::Sync => 1,
+        Durability::Interval => 2,
+        Durability::Memory => 0,
+    }
+}
+
+fn install(program: &Path, home: &Path) -> Result<()> {
+    let mut command = Command::new(program);
+    command
+        .arg("--no-defaults")
+        .arg(format!("--datadir={}", home.join("data").display()))
+        .args(["--auth-root-authentication-method=normal", "--skip-test-db"])
+        .args(["--skip-name-resolve", "--force"])
+        .stdin(Stdio::null());
+    if sys::is_root() {
+        command.arg("--user=root");
+    }
+    let done = command.output()?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    let last = said.lines().last().unwrap_or_default();
+    Err(Error::failed(format!("mariadb-install-db failed: {last}")))
+}
+
+/// Starts one.
+pub fn start(settings: &Settings) -> Result<Option<Started>> {
+    let installer = find_program("mariadb-install-db", &["/usr/bin"]);
+    let program = find_program("mariadbd", &["/usr/sbin"]);
+    let (Some(installer), Some(program)) = (installer, program) else {
+        return Ok(None);
+    };
+    let mut home = directory(settings, "mariadb")?;
+    install(&installer, home.path())?;
+    let flush = flush_log(settings.durability);
+    for _ in 0..TRIES {
+        let port = free_port()?;
+        let mut command = Command::new(&program);
+        let place = home.path();
+        command
+            .arg("--no-defaults")
+            .arg(format!("--datadir={}", place.join("data").display()))
+            .arg(format!("--socket={}", place.join("socket").display()))
+            .arg(format!("--pid-file={}", place.join("pid").display()))
+            .arg(format!("--tmpdir={}", place.display()))
+            .arg(format!("--port={port}"))
+            .arg(format!("--innodb-flush-log-at-trx-commit={flush}"))
+            .args(OPTIONS);
+        if sys::is_root() {
+            command.arg("--user=root");
+        }
+        if let Some(library) = &settings.preload {
+            command.env("LD_PRELOAD", library);
+        }
+        let mut server = Server::start("mariadbd", command, home, Signal::Terminate)?;
+        let ready = server.wait(|s| s.output().contains("ready for connections").then_some(()));
+        if ready.is_err() && server.output().contains("Address already in use") {
+            home = server.into_directory()?;
+            continue;
+        }
+        ready?;
+        let mut target = Target::parse(&format!("mysql://root@127.0.0.1:{port}?name=MariaDB"))?;
+        target.pid = Some(server.id());
+        let settings = format!(
+            "{}; innodb_flush_log_at_trx_commit={flush}, buffer pool 1 GiB, log 512 MiB, no binary log",
+            version(&program, "--version")
+        );
+        return Ok(Some(Started {
+            target,
+            settings,
+            server,
+        }));
+    }
+    Err(Error::failed("mariadbd: no port stayed free"))
+}

@@ -1,0 +1,52 @@
+//! memcached: two threads, 1 GiB.
+
+use super::process::{Server, directory};
+use super::{Settings, Started, TRIES, find_program, free_port, version};
+use crate::conn::open;
+use crate::error::{Error, Result};
+use crate::sys::{self, Signal};
+use crate::url::Target;
+use std::process::Command;
+
+const OPTIONS: &[&str] = &[
+    "-l",
+    "127.0.0.1",
+    "-U",
+    "0",
+    "-t",
+    "2",
+    "-m",
+    "1024",
+    "-c",
+    "20000",
+];
+
+/// Starts one.
+pub fn start(settings: &Settings) -> Result<Option<Started>> {
+    let Some(program) = find_program("memcached", &["/usr/bin"]) else {
+        return Ok(None);
+    };
+    for _ in 0..TRIES {
+        let port = free_port()?;
+        let mut command = Command::new(&program);
+        command.args(OPTIONS).args(["-p", &port.to_string()]);
+        if sys::is_root() {
+            command.args(["-u", "root"]);
+        }
+        let home = directory(settings, "memcached")?;
+        let mut server = Server::start("memcached", command, home, Signal::Terminate)?;
+        let ready = server.wait(|_| open("127.0.0.1", port).ok());
+        if ready.is_err() && server.output().contains("in use") {
+            continue;
+        }
+        ready?;
+        let mut target = Target::parse(&format!("memcached://127.0.0.1:{port}"))?;
+        target.pid = Some(server.id());
+        return Ok(Some(Started {
+            target,
+            settings: format!("{}; -t 2 -m 1024, keeps nothing", version(&program, "-V")),
+            server,
+        }));
+    }
+    Err(Error::failed("memcached: no port stayed free"))
+}

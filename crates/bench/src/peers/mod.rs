@@ -1,0 +1,160 @@
+//! Servers for an experiment: what is installed, started on free loopback
+//! ports with files in a directory of their own, with settings that are
+//! stated and fair, and stopped again.
+//!
+//! 1. All are children of this process and share its session, so that the
+//!    kernel shares the processors among servers and generator as equals.
+//! 2. A server is stopped by its own process, never by name; what is killed
+//!    takes its servers with it.
+//! 3. A system that is not installed is left out with a line that says so; one
+//!    that is installed and does not start is an error.
+
+mod mariadb;
+mod memcached;
+mod porpoise;
+mod postgres;
+mod process;
+pub mod shim;
+
+pub use process::Server;
+
+use crate::error::{Error, Result};
+use crate::url::Target;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// When a commit is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// When it is on disk.
+    Sync,
+    /// Before; a sync follows within a second.
+    Interval,
+    /// Nothing is waited for, and as little written as the system allows.
+    Memory,
+}
+
+impl Durability {
+    /// Parses the option's value.
+    ///
+    /// # Errors
+    /// A usage error.
+    pub fn parse(text: &str) -> Result<Durability> {
+        match text {
+            "sync" => Ok(Durability::Sync),
+            "interval" => Ok(Durability::Interval),
+            "memory" => Ok(Durability::Memory),
+            _ => Err(Error::usage(format!(
+                "durability {text:?}: there are sync, interval and memory"
+            ))),
+        }
+    }
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Durability::Sync => "sync",
+            Durability::Interval => "interval",
+            Durability::Memory => "memory",
+        }
+    }
+}
+
+/// How servers are to be started.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Durability of all, as near as each can come.
+    pub durability: Durability,
+    /// Directory for their files; each has one of its own in it.
+    pub directory: PathBuf,
+    /// The program to start as Porpoise.
+    pub porpoise: PathBuf,
+    /// A library to load into each, which delays its syncs.
+    pub preload: Option<PathBuf>,
+}
+
+/// What can be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// This program itself, as a server.
+    Porpoise,
+    /// MariaDB.
+    Mariadb,
+    /// PostgreSQL.
+    Postgres,
+    /// memcached.
+    Memcached,
+    /// Porpoise's network layer without anything behind it.
+    Noop,
+}
+
+impl Peer {
+    /// Parses a name.
+    ///
+    /// # Errors
+    /// A usage error.
+    pub fn parse(name: &str) -> Result<Peer> {
+        match name {
+            "porpoise" => Ok(Peer::Porpoise),
+            "mariadb" => Ok(Peer::Mariadb),
+            "postgres" => Ok(Peer::Postgres),
+            "memcached" => Ok(Peer::Memcached),
+            "noop" => Ok(Peer::Noop),
+            _ => Err(Error::usage(format!(
+                "peer {name:?}: there are porpoise, mariadb, postgres, memcached and noop"
+            ))),
+        }
+    }
+
+    /// Starts it; `None` where it is not installed.
+    ///
+    /// # Errors
+    /// It is installed and did not start.
+    pub fn start(self, settings: &Settings) -> Result<Option<Started>> {
+        match self {
+            Peer::Porpoise => porpoise::start(settings).map(Some),
+            Peer::Noop => porpoise::start_noop(settings).map(Some),
+            Peer::Mariadb => mariadb::start(settings),
+            Peer::Postgres => postgres::start(settings),
+            Peer::Memcached => memcached::start(settings),
+        }
+    }
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub struct Started {
+    /// How to reach it.
+    pub target: Target,
+    /// Version and settings, for reports.
+    pub settings: String,
+    /// The process; it ends when this is dropped.
+    pub server: Server,
+}
+
+/// Where a program is: in the search path, or where Debian puts servers.
+fn find_program(name: &str, beside: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(beside.iter().map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|program| program.is_file())
+}
+
+/// First line that a program prints when asked for its version.
+fn version(program: &Path, option: &str) -> String {
+    let output = std::process::Command::new(program).arg(option).output();
+    let text = output.map(|o| o.stdout).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// A loopback port that was free a moment ago.
+fn free_port() -> Result<u16> {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    Ok(listener.local_addr()?.port())
+}
+
+/// How often a start is tried when another process took the port first.
+const TRIES: usize = 5;

@@ -1,0 +1,193 @@
+//! What the kernel tells about processes and the machine: processor time of a
+//! server and of everything, pressure, waits.
+//!
+//! 1. A server's time is that of its process, of all that descend from it
+//!    (PostgreSQL has one for each connection), and of those that have ended
+//!    and were waited for.
+//! 2. Time that neither we nor the watched servers used is "outside"; a run
+//!    with much of it is marked.
+
+use crate::sys::ticks_per_second;
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+
+/// Fields of `/proc/PID/stat` after the name, from the third one on.
+struct Stat {
+    parent: u32,
+    /// User and system time, in ticks.
+    own: u64,
+    /// The same of children that have ended and were waited for.
+    children: u64,
+}
+
+fn parse_stat(text: &str) -> Option<Stat> {
+    // The name stands in parentheses and may hold anything.
+    let (_, rest) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let number = |n: usize| fields.get(n)?.parse::<u64>().ok();
+    Some(Stat {
+        parent: u32::try_from(number(1)?).ok()?,
+        own: number(11)? + number(12)?,
+        children: number(13)? + number(14)?,
+    })
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    parse_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Processor time of a process and its descendants since they began, in
+/// seconds. `None` once the process has ended.
+pub fn server_time(pid: u32) -> Option<f64> {
+    let root = stat(pid)?;
+    let mut ticks = root.own + root.children;
+    let mut parents = HashMap::new();
+    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+        let name = entry.file_name();
+        let Some(other) = name.to_str().and_then(|n| n.parse::<u32>().ok()) else {
+            continue;
+        };
+        if let Some(found) = stat(other) {
+            parents.insert(other, found);
+        }
+    }
+    let mut known = HashSet::from([pid]);
+    loop {
+        let next: Vec<u32> = parents
+            .iter()
+            .filter(|(p, s)| known.contains(&s.parent) && !known.contains(p))
+            .map(|(p, _)| *p)
+            .collect();
+        if next.is_empty() {
+            break;
+        }
+        for descendant in next {
+            if let Some(found) = parents.get(&descendant) {
+                ticks += found.own + found.children;
+            }
+            known.insert(descendant);
+        }
+    }
+    Some(ticks as f64 / ticks_per_second())
+}
+
+/// Processor time that the whole machine has spent busy, in seconds over all
+/// cores.
+pub fn machine_time() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    let line = text.lines().next()?;
+    let fields: Vec<u64> = line
+        .split_whitespace()
+        .skip(1)
+        .filter_map(|n| n.parse().ok())
+        .collect();
+    // user, nice, system, (idle, iowait), irq, softirq, steal
+    let busy: u64 = [0, 1, 2, 5, 6, 7]
+        .iter()
+        .filter_map(|i| fields.get(*i))
+        .sum();
+    Some(busy as f64 / ticks_per_second())
+}
+
+/// Share of the last ten seconds in which something runnable waited for a
+/// processor, in per cent; `None` where the kernel does not tell.
+pub fn cpu_pressure() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/pressure/cpu").ok()?;
+    pressure_in(&text)
+}
+
+fn pressure_in(text: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.starts_with("some"))?;
+    let value = line
+        .split_whitespace()
+        .find_map(|w| w.strip_prefix("avg10="))?;
+    value.parse().ok()
+}
+
+/// What is read before and after a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading {
+    server: Option<f64>,
+    ours: Option<f64>,
+    machine: Option<f64>,
+}
+
+/// What a run cost, from two readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Processor seconds of the server.
+    pub server: Option<f64>,
+    /// Processor seconds of the generator.
+    pub generator: Option<f64>,
+    /// Processor seconds of anything else on the machine; known where the
+    /// server's are.
+    pub outside: Option<f64>,
+}
+
+impl Reading {
+    /// Reads now; `server` is its process, if it is on this machine.
+    pub fn now(server: Option<u32>) -> Reading {
+        Reading {
+            server: server.and_then(server_time),
+            ours: stat(std::process::id()).map(|s| s.own as f64 / ticks_per_second()),
+            machine: machine_time(),
+        }
+    }
+
+    /// What was spent from this reading to the later one.
+    pub fn until(&self, later: &Reading) -> Spent {
+        let between = |a: Option<f64>, b: Option<f64>| Some((b? - a?).max(0.0));
+        let server = between(self.server, later.server);
+        let generator = between(self.ours, later.ours);
+        let outside =
+            || Some((between(self.machine, later.machine)? - server? - generator?).max(0.0));
+        Spent {
+            server,
+            generator,
+            outside: outside(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_does_not_disturb() {
+        let text = "12 (a) b (c)) S 7 1 1 0 -1 0 1 2 3 4 50 60 70 80 20 0 1 0";
+        let found = parse_stat(text).unwrap();
+        assert_eq!((found.parent, found.own, found.children), (7, 110, 150));
+        assert!(parse_stat("12 (cut").is_none());
+    }
+
+    #[test]
+    fn pressure_is_read() {
+        let text = "some avg10=21.26 avg60=11.43 avg300=17.51 total=1\nfull avg10=0.00";
+        assert_eq!(pressure_in(text), Some(21.26));
+        assert_eq!(pressure_in("full avg10=1"), None);
+    }
+
+    #[test]
+    fn a_process_counts_with_its_children() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "sh -c 'while :; do :; done' & wait"])
+            .spawn()
+            .unwrap();
+        let begun = std::time::Instant::now();
+        let mut seen = 0.0;
+        while seen < 0.05 && begun.elapsed().as_secs() < 20 {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            seen = server_time(child.id()).unwrap();
+        }
+        let grandchildren =
+            std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
+        for pid in grandchildren.split_whitespace() {
+            let _ = std::process::Command::new("kill").arg(pid).status();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(seen >= 0.05, "{seen}");
+        assert_eq!(server_time(child.id()), None);
+    }
+}

@@ -1,0 +1,373 @@
+//! What an experiment leaves behind: cells of runs, with all that is needed to
+//! judge them, in the form in which it is written to a file.
+//!
+//! A cell is one operation at one size by one system; it has a run for each
+//! round. Ratios are made from cells whose operation and size agree, in the
+//! pairs that the experiment names.
+
+use crate::load::Outcome;
+use crate::machine::Machine;
+use crate::stats::{Estimate, Line, estimate, fit_line, paired_ratio};
+use serde::{Deserialize, Serialize};
+
+/// Version of the file's form; others are refused.
+pub const FORMAT: u32 = 1;
+
+/// Share of the machine that others may use before a run is marked.
+pub const OUTSIDE_LIMIT: f64 = 0.05;
+
+/// A file of results.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The machine and the moment.
+    pub machine: Machine,
+    /// Every way to reach every system.
+    pub systems: Vec<SystemInfo>,
+    /// Results.
+    pub experiments: Vec<Experiment>,
+    /// Why it ended early; what is there was measured before.
+    pub failure: Option<String>,
+}
+
+/// A system as it was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SystemInfo {
+    /// Name.
+    pub name: String,
+    /// Address.
+    pub url: String,
+    /// Version and settings.
+    pub settings: String,
+}
+
+/// What is on the horizontal axis.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Axis {
+    /// Title with unit.
+    pub title: String,
+    /// Whether sizes are doubled rather than added.
+    pub is_logarithmic: bool,
+}
+
+/// Results of one experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// Its word on the command line.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// What is done, in a sentence or two.
+    pub about: String,
+    /// What sizes are.
+    pub axis: Axis,
+    /// Whether latency, not throughput, is what it is about.
+    pub is_about_latency: bool,
+    /// Results.
+    pub cells: Vec<Cell>,
+    /// Systems compared: ours, theirs.
+    pub pairs: Vec<(String, String)>,
+    /// Remarks, as about systems left out.
+    pub notes: Vec<String>,
+}
+
+/// One operation at one size by one system.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Operation.
+    pub operation: String,
+    /// Size: clients, keys, ...
+    pub size: u64,
+    /// System.
+    pub system: String,
+    /// Client's shape and connections, in words.
+    pub client: String,
+    /// Units of work in a request (rows of a batch, keys of a get).
+    pub units: u64,
+    /// One for each round.
+    pub runs: Vec<Run>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Requests answered.
+    pub requests: u64,
+    /// Requests refused that a client would repeat.
+    pub refused: u64,
+    /// Time measured, in seconds.
+    pub seconds: f64,
+    /// Requests a second.
+    pub throughput: f64,
+    /// Requests of each whole second.
+    pub per_second: Vec<u64>,
+    /// Latency in microseconds.
+    pub latency: Latency,
+    /// Server's processor microseconds for a request.
+    pub server_micros: Option<f64>,
+    /// Generator's processor microseconds for a request.
+    pub generator_micros: Option<f64>,
+    /// Share of the machine's processors that others used.
+    pub outside: Option<f64>,
+    /// Calls of futex by the server for a thousand requests, where counted.
+    pub futex_per_thousand: Option<f64>,
+    /// Why it failed.
+    pub failure: Option<String>,
+}
+
+/// Latencies of a run in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Greatest.
+    pub max: f64,
+}
+
+/// A ratio of two systems at one operation and size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ratio<'a> {
+    /// Operation.
+    pub operation: &'a str,
+    /// Size.
+    pub size: u64,
+    /// Ours.
+    pub ours: &'a str,
+    /// Theirs.
+    pub theirs: &'a str,
+    /// How many times theirs ours is; of latencies, how many times shorter.
+    pub ratio: Estimate,
+}
+
+impl Run {
+    /// A run from what the generator counted, on so many cores.
+    pub fn of(outcome: &Outcome, cores: usize) -> Run {
+        let each = |seconds: Option<f64>| {
+            let seconds = seconds?;
+            (outcome.requests > 0).then(|| seconds * 1e6 / outcome.requests as f64)
+        };
+        let capacity = outcome.seconds * cores as f64;
+        let outside = outcome.spent.outside;
+        Run {
+            requests: outcome.requests,
+            refused: outcome.refused,
+            seconds: outcome.seconds,
+            throughput: outcome.throughput(),
+            per_second: outcome.per_second.clone(),
+            latency: Latency {
+                mean: outcome.latency.mean() / 1e3,
+                p50: outcome.latency_micros(0.50),
+                p95: outcome.latency_micros(0.95),
+                p99: outcome.latency_micros(0.99),
+                max: outcome.latency.max() as f64 / 1e3,
+            },
+            server_micros: each(outcome.spent.server),
+            generator_micros: each(outcome.spent.generator),
+            outside: outside.filter(|_| capacity > 0.0).map(|o| o / capacity),
+            futex_per_thousand: None,
+            failure: outcome.failure.as_ref().map(|e| e.message.clone()),
+        }
+    }
+
+    /// Whether others used so much of the machine that the figures are in
+    /// doubt.
+    pub fn is_disturbed(&self) -> bool {
+        self.outside.is_some_and(|share| share > OUTSIDE_LIMIT)
+    }
+}
+
+impl Cell {
+    /// Throughputs of the rounds, with 0 for one that failed, so that rounds
+    /// keep their places.
+    pub fn throughputs(&self) -> Vec<f64> {
+        self.of_good(|run| run.throughput)
+    }
+
+    /// Mean latencies of the rounds, likewise.
+    pub fn latencies(&self) -> Vec<f64> {
+        self.of_good(|run| run.latency.mean)
+    }
+
+    fn of_good(&self, figure: impl Fn(&Run) -> f64) -> Vec<f64> {
+        let good = |run: &Run| {
+            if run.failure.is_none() {
+                figure(run)
+            } else {
+                0.0
+            }
+        };
+        self.runs.iter().map(good).collect()
+    }
+
+    /// Mean of a figure over the runs that did not fail, with its interval;
+    /// `None` where no run has it.
+    pub fn figure(&self, of: impl Fn(&Run) -> Option<f64>) -> Option<Estimate> {
+        let good = self.runs.iter().filter(|run| run.failure.is_none());
+        let values: Vec<f64> = good.filter_map(of).collect();
+        (!values.is_empty()).then(|| estimate(&values))
+    }
+
+    /// Mean throughput.
+    pub fn throughput(&self) -> Option<Estimate> {
+        self.figure(|run| Some(run.throughput))
+    }
+
+    /// Whether a run was disturbed from outside.
+    pub fn is_disturbed(&self) -> bool {
+        self.runs.iter().any(Run::is_disturbed)
+    }
+
+    /// The first failure.
+    pub fn failure(&self) -> Option<&str> {
+        self.runs.iter().find_map(|run| run.failure.as_deref())
+    }
+}
+
+impl Experiment {
+    /// The operations in order of appearance.
+    pub fn operations(&self) -> Vec<&str> {
+        distinct(self.cells.iter().map(|cell| cell.operation.as_str()))
+    }
+
+    /// The systems in order of appearance.
+    pub fn systems(&self) -> Vec<&str> {
+        distinct(self.cells.iter().map(|cell| cell.system.as_str()))
+    }
+
+    /// The cell of an operation, size and system.
+    pub fn cell(&self, operation: &str, size: u64, system: &str) -> Option<&Cell> {
+        self.cells
+            .iter()
+            .find(|c| c.operation == operation && c.size == size && c.system == system)
+    }
+
+    /// All ratios of the pairs, operation by operation.
+    pub fn ratios(&self) -> Vec<Ratio<'_>> {
+        let mut found = Vec::new();
+        for cell in &self.cells {
+            for (ours, theirs) in self.pairs.iter().filter(|(ours, _)| *ours == cell.system) {
+                let Some(other) = self.cell(&cell.operation, cell.size, theirs) else {
+                    continue;
+                };
+                let ratio = if self.is_about_latency {
+                    paired_ratio(&other.latencies(), &cell.latencies())
+                } else {
+                    paired_ratio(&cell.throughputs(), &other.throughputs())
+                };
+                if let Some(ratio) = ratio {
+                    found.push(Ratio {
+                        operation: &cell.operation,
+                        size: cell.size,
+                        ours,
+                        theirs,
+                        ratio,
+                    });
+                }
+            }
+        }
+        found
+    }
+
+    /// Latency over size, as a straight line, of a system at an operation.
+    pub fn line(&self, operation: &str, system: &str) -> Option<Line> {
+        let points: Vec<(f64, f64)> = self
+            .cells
+            .iter()
+            .filter(|c| c.operation == operation && c.system == system)
+            .filter_map(|c| Some((c.size as f64, c.figure(|r| Some(r.latency.mean))?.mean)))
+            .collect();
+        fit_line(&points)
+    }
+}
+
+fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for name in names {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(throughput: f64) -> Run {
+        Run {
+            throughput,
+            latency: Latency {
+                mean: 1e6 / throughput,
+                ..Latency::default()
+            },
+            ..Run::default()
+        }
+    }
+
+    fn cell(system: &str, throughputs: &[f64]) -> Cell {
+        Cell {
+            operation: "SELECT".to_owned(),
+            size: 8,
+            system: system.to_owned(),
+            client: String::new(),
+            units: 1,
+            runs: throughputs.iter().map(|t| run(*t)).collect(),
+        }
+    }
+
+    fn experiment() -> Experiment {
+        Experiment {
+            name: "kv".to_owned(),
+            title: String::new(),
+            about: String::new(),
+            axis: Axis {
+                title: "clients".to_owned(),
+                is_logarithmic: true,
+            },
+            is_about_latency: false,
+            cells: vec![cell("A", &[200.0, 300.0]), cell("B", &[100.0, 150.0])],
+            pairs: vec![("A".to_owned(), "B".to_owned())],
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn ratios_are_of_the_named_pairs() {
+        let experiment = experiment();
+        let ratios = experiment.ratios();
+        assert_eq!(ratios.len(), 1);
+        assert!((ratios[0].ratio.mean - 2.0).abs() < 1e-9);
+        let about_latency = Experiment {
+            is_about_latency: true,
+            ..experiment.clone()
+        };
+        assert!((about_latency.ratios()[0].ratio.mean - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_failed_round_leaves_the_others_in_their_pairs() {
+        let mut experiment = experiment();
+        experiment.cells[0].runs[0].failure = Some("refused".to_owned());
+        let ratios = experiment.ratios();
+        assert!((ratios[0].ratio.mean - 2.0).abs() < 1e-9);
+        assert_eq!(ratios[0].ratio.interval, None);
+        assert_eq!(experiment.cells[0].failure(), Some("refused"));
+        assert_eq!(experiment.cells[0].throughput().unwrap().mean, 300.0);
+    }
+
+    #[test]
+    fn a_run_beside_other_work_is_marked() {
+        let mut disturbed = run(1.0);
+        assert!(!disturbed.is_disturbed());
+        disturbed.outside = Some(0.2);
+        assert!(disturbed.is_disturbed());
+    }
+}

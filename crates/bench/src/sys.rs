@@ -1,0 +1,285 @@
+//! The system calls that the standard library lacks: readiness of many
+//! sockets, signals, children that end with us, and processor time.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What a socket is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Something to read.
+    Read,
+    /// Room to write, too.
+    ReadWrite,
+}
+
+impl Interest {
+    fn bits(self) -> u32 {
+        let bits = match self {
+            Interest::Read => libc::EPOLLIN | libc::EPOLLRDHUP,
+            Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLOUT,
+        };
+        bits.cast_unsigned()
+    }
+}
+
+/// A set of sockets whose readiness is waited for together.
+#[derive(Debug)]
+pub struct Poll {
+    set: OwnedFd,
+    events: Vec<libc::epoll_event>,
+}
+
+impl Poll {
+    /// An empty set, which tells at most so many sockets at once.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn new(at_once: usize) -> std::io::Result<Poll> {
+        // SAFETY: no memory of ours is passed; the descriptor it returns is new and ours alone.
+        let set = unsafe {
+            let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+            if fd < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        let empty = libc::epoll_event { events: 0, u64: 0 };
+        Ok(Poll {
+            set,
+            events: vec![empty; at_once.max(1)],
+        })
+    }
+
+    /// Adds a socket; `token` tells it from the others.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn add(&self, fd: RawFd, token: usize, interest: Interest) -> std::io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
+    }
+
+    /// Changes what a socket is waited for.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn change(&self, fd: RawFd, token: usize, interest: Interest) -> std::io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
+    }
+
+    fn control(
+        &self,
+        what: libc::c_int,
+        fd: RawFd,
+        token: usize,
+        interest: Interest,
+    ) -> std::io::Result<()> {
+        let mut event = libc::epoll_event {
+            events: interest.bits(),
+            u64: token as u64,
+        };
+        // SAFETY: the event lives across the call, which only reads it.
+        let done = unsafe { libc::epoll_ctl(self.set.as_raw_fd(), what, fd, &raw mut event) };
+        if done < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Waits until a socket is ready or the time is over, and calls `ready`
+    /// with the token of each that is.
+    ///
+    /// # Errors
+    /// The kernel's; an interruption is none.
+    pub fn wait(&mut self, time: Duration, mut ready: impl FnMut(usize)) -> std::io::Result<()> {
+        let room = libc::c_int::try_from(self.events.len()).unwrap_or(libc::c_int::MAX);
+        let time = libc::c_int::try_from(time.as_millis()).unwrap_or(libc::c_int::MAX);
+        // SAFETY: the kernel writes at most `room` events, which is how many there is space for.
+        let count =
+            unsafe { libc::epoll_wait(self.set.as_raw_fd(), self.events.as_mut_ptr(), room, time) };
+        let Ok(count) = usize::try_from(count) else {
+            let error = std::io::Error::last_os_error();
+            return match error.kind() {
+                std::io::ErrorKind::Interrupted => Ok(()),
+                _ => Err(error),
+            };
+        };
+        for event in self.events.iter().take(count) {
+            ready(usize::try_from(event.u64).unwrap_or(usize::MAX));
+        }
+        Ok(())
+    }
+}
+
+/// A signal to a server that we started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Shut down.
+    Terminate,
+    /// Shut down at once (PostgreSQL's fast shutdown).
+    Interrupt,
+    /// End.
+    Kill,
+}
+
+/// Sends a signal to a child that was not yet waited for.
+pub fn signal(child: &std::process::Child, signal: Signal) {
+    let Ok(pid) = libc::pid_t::try_from(child.id()) else {
+        return;
+    };
+    let number = match signal {
+        Signal::Terminate => libc::SIGTERM,
+        Signal::Interrupt => libc::SIGINT,
+        Signal::Kill => libc::SIGKILL,
+    };
+    // SAFETY: plain numbers; the child was not waited for, so its number is still its own.
+    unsafe {
+        libc::kill(pid, number);
+    }
+}
+
+/// Makes the command's process end when the thread that starts it ends, so
+/// that no server outlives an experiment that was killed.
+pub fn end_with_us(command: &mut Command) {
+    // SAFETY: between fork and exec one system call is made, which is safe there; nothing is
+    // allocated and no lock is taken.
+    unsafe {
+        command.pre_exec(|| {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == 0 {
+                Ok(())
+            } else {
+                Err(std::io::Error::last_os_error())
+            }
+        });
+    }
+}
+
+/// Whether this process is root's.
+pub fn is_root() -> bool {
+    // SAFETY: no arguments, always succeeds.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// The user and group of a name of the system's.
+pub fn user(name: &str) -> Option<(u32, u32)> {
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        if fields.next() != Some(name) {
+            return None;
+        }
+        let user = fields.nth(1)?.parse().ok()?;
+        Some((user, fields.next()?.parse().ok()?))
+    })
+}
+
+/// Clock ticks a second in which the kernel counts processor time.
+pub fn ticks_per_second() -> f64 {
+    // SAFETY: a plain number in, a plain number out.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    if ticks > 0 { ticks as f64 } else { 100.0 }
+}
+
+/// Processor time of the calling thread.
+pub fn thread_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes one timespec, which is there.
+    unsafe {
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time);
+    }
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
+/// Raises the limit of open files to what is allowed.
+pub fn allow_many_files() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the kernel writes and reads one rlimit, which is there.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_interrupt(_: libc::c_int) {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// From now on Ctrl-C and SIGTERM are only noted, once each: a second one ends
+/// the process as usual.
+pub fn catch_interrupts() {
+    // SAFETY: the handler stores one atomic flag, which is safe in a handler; the struct is
+    // zeroed, which is a valid value, and lives across the calls.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_interrupt as *const () as usize;
+        action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+        for number in [libc::SIGINT, libc::SIGTERM] {
+            libc::sigaction(number, &raw const action, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Whether one of them came.
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_ready_socket_is_told_by_its_token() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let mut poll = Poll::new(4).unwrap();
+        poll.add(far.as_raw_fd(), 17, Interest::Read).unwrap();
+        let mut told = Vec::new();
+        poll.wait(Duration::from_millis(1), |t| told.push(t))
+            .unwrap();
+        assert!(told.is_empty());
+        near.write_all(b"x").unwrap();
+        poll.wait(Duration::from_secs(5), |t| told.push(t)).unwrap();
+        assert_eq!(told, [17]);
+        poll.change(far.as_raw_fd(), 18, Interest::ReadWrite)
+            .unwrap();
+        poll.wait(Duration::from_secs(5), |t| told.push(t)).unwrap();
+        assert_eq!(told, [17, 18]);
+    }
+
+    #[test]
+    fn processor_time_grows_with_work() {
+        let before = thread_time();
+        let mut n = 1u64;
+        while thread_time() == before {
+            n = std::hint::black_box(n.wrapping_mul(3));
+        }
+        assert!(thread_time() > before);
+        assert!(ticks_per_second() >= 1.0);
+    }
+
+    #[test]
+    fn users_are_found_by_name() {
+        assert_eq!(user("root"), Some((0, 0)));
+        assert_eq!(user("no such user"), None);
+    }
+}

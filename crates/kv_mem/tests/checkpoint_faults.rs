@@ -1,0 +1,145 @@
+//! Checkpoints beside commits on their way, and checkpoints that fail half-way.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+#[path = "common/seam.rs"]
+mod seam;
+
+use common::{SPACE, all, get, options, set};
+use porpoise_base::disk::MemDisk;
+use porpoise_kv::{Check, Engine, Key, SpaceSpec};
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+use seam::Seam;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn on(seam: &Seam) -> KvMemOptions {
+    KvMemOptions {
+        disk: Arc::new(seam.clone()),
+        checkpoint_bytes: u64::MAX,
+        ..options(&seam.disk)
+    }
+}
+
+/// Until the log has vouched for its last group.
+fn rest() {
+    std::thread::sleep(Duration::from_millis(350));
+}
+
+#[test]
+fn a_checkpoint_keeps_the_chunks_of_a_commit_that_is_not_durable_yet() {
+    let seam = Seam::new();
+    let engine = KvMem::open(KvMemOptions {
+        segment_bytes: 24 << 20,
+        ..on(&seam)
+    })
+    .unwrap();
+    set(&engine, "first", "1").unwrap();
+    rest();
+    seam.close();
+    let mut txn = engine.begin(Default::default()).unwrap();
+    let value = [b'v'; 4096];
+    for n in 0..2048u32 {
+        let name = format!("k{n}");
+        txn.put(Key::new(SPACE, name.as_bytes()), &value, Check::Blind)
+            .unwrap();
+    }
+    let ticket = txn.commit().unwrap().ticket;
+    seam.wait_blocked();
+    // The first chunks are on disk, the commit is not.
+    seam.pass_one();
+    seam.wait_blocked();
+    std::thread::scope(|s| {
+        let checkpoint = s.spawn(|| engine.checkpoint());
+        std::thread::sleep(Duration::from_millis(300));
+        seam.open_all();
+        checkpoint.join().unwrap().unwrap();
+    });
+    engine.wait_durable(ticket).unwrap();
+    let after = seam.disk.after_power_cut(0);
+    drop(engine);
+    let engine = KvMem::open(options(&after)).unwrap();
+    assert_eq!(all(&engine).len(), 2049);
+}
+
+#[test]
+fn a_manifest_that_may_be_in_place_keeps_its_files() {
+    let seam = Seam::new();
+    let engine = KvMem::open(on(&seam)).unwrap();
+    for n in 0..50 {
+        set(&engine, &format!("k{n}"), "some value").unwrap();
+    }
+    seam.fail_dir_syncs(true);
+    engine.checkpoint().unwrap_err();
+    let first = seam.disk.after_power_cut(u64::MAX);
+    engine.checkpoint().unwrap_err();
+    let disks: Vec<MemDisk> = (0..20).map(|s| seam.disk.after_power_cut(s)).collect();
+    for disk in disks.iter().chain([&first]) {
+        assert_eq!(all(&KvMem::open(options(disk)).unwrap()).len(), 50);
+    }
+    seam.fail_dir_syncs(false);
+    engine.checkpoint().unwrap();
+    engine.checkpoint().unwrap();
+    drop(engine);
+    let engine = KvMem::open(options(&seam.disk)).unwrap();
+    assert_eq!(all(&engine).len(), 50);
+}
+
+#[test]
+fn segments_that_could_not_be_removed_do_not_stand_alone() {
+    let seam = Seam::new();
+    let engine = KvMem::open(on(&seam)).unwrap();
+    let value = "v".repeat(2000);
+    let fill = |round: u32| {
+        for n in 0..30 {
+            set(&engine, &format!("k{n}-{round}"), &value).unwrap();
+        }
+    };
+    fill(0);
+    seam.fail_removals_of(Some("log-0"));
+    engine.checkpoint().unwrap_err();
+    seam.fail_removals_of(None);
+    fill(1);
+    engine.checkpoint().unwrap();
+    fill(2);
+    drop(engine);
+    let engine = KvMem::open(options(&seam.disk)).unwrap();
+    assert_eq!(all(&engine).len(), 90);
+    assert!(get(&engine, "k7-2").is_some());
+}
+
+#[test]
+fn a_space_whose_drop_is_not_durable_is_whole_after_a_crash() {
+    let seam = Seam::new();
+    let engine = KvMem::open(on(&seam)).unwrap();
+    let space = engine.create_spaces(&[SpaceSpec::default()]).unwrap()[0];
+    let mut txn = engine.begin(Default::default()).unwrap();
+    txn.put(Key::new(space, b"k"), b"v", Check::Blind).unwrap();
+    engine.wait_durable(txn.commit().unwrap().ticket).unwrap();
+    rest();
+    seam.close();
+    std::thread::scope(|s| {
+        let dropping = s.spawn(|| engine.drop_spaces(&[space]));
+        seam.wait_blocked();
+        let checkpoint = s.spawn(|| engine.checkpoint());
+        std::thread::sleep(Duration::from_millis(300));
+        let after = seam.disk.after_power_cut(0);
+        seam.open_all();
+        checkpoint.join().unwrap().unwrap();
+        dropping.join().unwrap().unwrap();
+        let engine = KvMem::open(options(&after)).unwrap();
+        assert_eq!(engine.spaces().unwrap().len(), 1);
+        let mut txn = engine.begin(Default::default()).unwrap();
+        let mut found = false;
+        let read = porpoise_kv::Read::SNAPSHOT;
+        txn.get(read, &[Key::new(space, b"k")], &mut |_, v| {
+            found = v.is_some()
+        })
+        .unwrap();
+        assert!(found, "a drop that nobody was told of has half happened");
+    });
+}

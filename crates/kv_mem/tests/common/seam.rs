@@ -1,0 +1,144 @@
+//! A disk in memory whose operations a test can hold up or let fail.
+
+use parking_lot::{Condvar, Mutex};
+use porpoise_base::disk::{Disk, DiskLock, File, MemDisk};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+#[derive(Default)]
+struct State {
+    /// Syncs of log files wait, save for so many.
+    closed: Option<usize>,
+    blocked: usize,
+    fail_dir_syncs: bool,
+    fail_removals_of: Option<&'static str>,
+}
+
+#[derive(Clone)]
+pub struct Seam {
+    pub disk: MemDisk,
+    state: Arc<(Mutex<State>, Condvar)>,
+}
+
+struct SeamFile {
+    file: Box<dyn File>,
+    log: bool,
+    seam: Seam,
+}
+
+impl Seam {
+    pub fn new() -> Seam {
+        Seam {
+            disk: MemDisk::new(),
+            state: Arc::default(),
+        }
+    }
+
+    /// Lets syncs of log files wait from now on.
+    pub fn close(&self) {
+        self.state.0.lock().closed = Some(0);
+    }
+
+    /// Lets one sync through.
+    pub fn pass_one(&self) {
+        if let Some(passes) = &mut self.state.0.lock().closed {
+            *passes += 1;
+        }
+        self.state.1.notify_all();
+    }
+
+    pub fn open_all(&self) {
+        self.state.0.lock().closed = None;
+        self.state.1.notify_all();
+    }
+
+    /// Waits until a sync waits.
+    pub fn wait_blocked(&self) {
+        let mut state = self.state.0.lock();
+        while state.blocked == 0 || state.closed != Some(0) {
+            self.state.1.wait(&mut state);
+        }
+    }
+
+    pub fn fail_dir_syncs(&self, fail: bool) {
+        self.state.0.lock().fail_dir_syncs = fail;
+    }
+
+    /// Removals of files whose names begin so fail.
+    pub fn fail_removals_of(&self, prefix: Option<&'static str>) {
+        self.state.0.lock().fail_removals_of = prefix;
+    }
+
+    fn wrap(&self, path: &Path, file: Box<dyn File>) -> Box<dyn File> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Box::new(SeamFile {
+            file,
+            log: name.starts_with("log-"),
+            seam: self.clone(),
+        })
+    }
+}
+
+impl File for SeamFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read_at(offset, buffer)
+    }
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_at(offset, bytes)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        if self.log {
+            let (state, changed) = &*self.seam.state;
+            let mut state = state.lock();
+            state.blocked += 1;
+            changed.notify_all();
+            while state.closed == Some(0) {
+                changed.wait(&mut state);
+            }
+            if let Some(passes) = &mut state.closed {
+                *passes -= 1;
+            }
+            state.blocked -= 1;
+        }
+        self.file.sync_data()
+    }
+}
+
+impl Disk for Seam {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        Ok(self.wrap(path, self.disk.create(path)?))
+    }
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        Ok(self.wrap(path, self.disk.open(path)?))
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let fails = self.state.0.lock().fail_removals_of;
+        if fails.is_some_and(|prefix| name.starts_with(prefix)) {
+            return Err(io::Error::other("removal failed"));
+        }
+        self.disk.remove(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(dir)
+    }
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_dir(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        if self.state.0.lock().fail_dir_syncs {
+            return Err(io::Error::other("sync of the directory failed"));
+        }
+        self.disk.sync_dir(dir)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        self.disk.lock(path)
+    }
+}

@@ -1,0 +1,17 @@
+//! The MySQL door of the real binary, one behaviour a file.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that fails may panic"
+)]
+
+mod abuse;
+mod client;
+mod durable;
+mod kill;
+mod login;
+mod packets;
+mod prepared;
+mod statements;

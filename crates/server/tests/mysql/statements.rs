@@ -1,0 +1,159 @@
+//! Statements as text: results, several in one text, commands beside them.
+
+use crate::client::{Client, How};
+use porpoise_testkit::Porpoise;
+use porpoise_wire::mysql::command::code;
+use porpoise_wire::mysql::{Capabilities, Status, client};
+
+#[test]
+fn results_with_and_without_eof_packets() {
+    let server = Porpoise::builder().start();
+    for without in [
+        Capabilities(0),
+        Capabilities::DEPRECATE_EOF,
+        Capabilities::SESSION_TRACK,
+        Capabilities::QUERY_ATTRIBUTES,
+    ] {
+        let how = How {
+            without,
+            ..How::default()
+        };
+        let mut c = Client::connect(server.mysql_addr, &how).unwrap();
+        let answer = c.good("SELECT 1 AS a, 'x' AS b, NULL AS c");
+        assert_eq!(answer.columns, ["a", "b", "c"]);
+        assert_eq!(answer.texts(), [["1", "x", "NULL"]]);
+        assert!(answer.status.has(Status::AUTOCOMMIT));
+        assert_eq!(c.query("SELECT nothing").code(), 1054);
+        assert_eq!(c.good("DO 1").affected, 0);
+        assert_eq!(c.query("").code(), 1065);
+    }
+}
+
+#[test]
+fn figures_status_and_session_state_of_replies() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    c.good("CREATE DATABASE d");
+    let used = c.good("USE d");
+    assert!(used.changed && used.status.has(Status::SESSION_STATE_CHANGED));
+    c.good("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, n INT)");
+    let inserted = c.good("INSERT INTO t (n) VALUES (1), (2), (3)");
+    assert_eq!((inserted.affected, inserted.id), (3, 1));
+    assert_eq!(inserted.info, "Records: 3  Duplicates: 0  Warnings: 0");
+    assert!(!inserted.changed);
+    let updated = c.good("UPDATE t SET n = 2");
+    assert_eq!(updated.affected, 2);
+    assert_eq!(updated.info, "Rows matched: 3  Changed: 2  Warnings: 0");
+    assert!(!c.good("SET autocommit = 0").status.has(Status::AUTOCOMMIT));
+    let begun = c.good("SELECT COUNT(*) FROM t");
+    assert!(begun.status.has(Status::IN_TRANSACTION));
+    assert!(!c.good("COMMIT").status.has(Status::IN_TRANSACTION));
+}
+
+#[test]
+fn several_statements_in_one_text() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    c.good("CREATE DATABASE d");
+    let all = c.all("USE d; CREATE TABLE t (a INT); INSERT INTO t VALUES (1),(2); SELECT * FROM t;");
+    assert_eq!(all.len(), 4);
+    assert_eq!(all[2].affected, 2);
+    assert_eq!(all[3].texts(), [["1"], ["2"]]);
+    let more: Vec<bool> = all
+        .iter()
+        .map(|a| a.status.has(Status::MORE_RESULTS))
+        .collect();
+    assert_eq!(more, [true, true, true, false]);
+    let all = c.all("INSERT INTO t VALUES (3); SELECT nothing; INSERT INTO t VALUES (4)");
+    assert_eq!(all.len(), 2);
+    assert_eq!(all[1].code(), 1054);
+    assert_eq!(c.good("SELECT MAX(a) FROM t").one(), "3");
+    assert_eq!(c.all("SELECT 1;  -- and nothing else\n").len(), 1);
+}
+
+#[test]
+fn several_statements_only_where_allowed() {
+    let server = Porpoise::builder().start();
+    let how = How {
+        without: Capabilities::MULTI_STATEMENTS,
+        ..How::default()
+    };
+    let mut c = Client::connect(server.mysql_addr, &how).unwrap();
+    c.good("CREATE DATABASE d");
+    c.good("CREATE TABLE d.t (a INT)");
+    let refused = c.query("INSERT INTO d.t VALUES (1); SELECT 2");
+    assert_eq!(refused.code(), 1064);
+    assert!(refused.error.unwrap().1.contains("near 'SELECT 2'"));
+    assert_eq!(c.good("SELECT COUNT(*) FROM d.t").one(), "0", "nothing ran");
+    assert_eq!(c.good("SELECT 1;").one(), "1");
+    for (option, results) in [(0u16, 2), (1, 1)] {
+        let mut out = Vec::new();
+        let mut body = vec![code::SET_OPTION];
+        body.extend(option.to_le_bytes());
+        porpoise_wire::mysql::frame::packet(&mut out, &mut 0, &body);
+        c.send(&out);
+        c.expect(1);
+        assert_eq!(c.packet().unwrap().first(), Some(&0xfe));
+        assert_eq!(c.all("SELECT 1; SELECT 2").len(), results);
+    }
+}
+
+#[test]
+fn the_small_commands() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    c.good("CREATE DATABASE d");
+    assert_eq!(c.simple(code::PING).code(), 0);
+    assert_eq!(c.simple(code::DEBUG).code(), 1235);
+    assert_eq!(c.simple(77).code(), 1047);
+    let mut out = Vec::new();
+    client::text(&mut out, code::INIT_DB, b"nowhere");
+    client::text(&mut out, code::INIT_DB, b"d");
+    c.send(&out);
+    assert_eq!(c.answers(false)[0].code(), 1049);
+    assert!(c.answers(false)[0].changed);
+    assert_eq!(c.good("SELECT DATABASE()").one(), "d");
+    c.good("SET @a = 1");
+    assert_eq!(c.simple(code::RESET_CONNECTION).code(), 0);
+    assert_eq!(c.good("SELECT @a").texts(), [["NULL"]]);
+    assert_eq!(c.good("SELECT DATABASE()").one(), "d");
+    let list = c.simple(code::PROCESS_INFO);
+    assert_eq!(list.rows.len(), 1);
+    out.clear();
+    client::simple(&mut out, code::STATISTICS);
+    c.send(&out);
+    c.expect(1);
+    let line = String::from_utf8(c.packet().unwrap()).unwrap();
+    assert!(line.starts_with("Uptime: "), "{line}");
+    let quit = [1, 0, 0, 0, code::QUIT];
+    c.send(&quit);
+    assert_eq!(c.packet(), None, "no answer to the end");
+}
+
+#[test]
+fn columns_of_a_table_as_old_clients_ask() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    c.good("CREATE DATABASE d");
+    c.good("USE d");
+    c.good("CREATE TABLE t (id INT PRIMARY KEY, user_id INT, name VARCHAR(9))");
+    for (table, pattern, names) in [
+        ("t", "", &["id", "user_id", "name"][..]),
+        ("t", "%id", &["id", "user_id"]),
+    ] {
+        let mut out = Vec::new();
+        client::text(
+            &mut out,
+            code::FIELD_LIST,
+            format!("{table}\0{pattern}").as_bytes(),
+        );
+        c.send(&out);
+        c.expect(1);
+        for name in names {
+            let packet = c.packet().unwrap();
+            let column = client::result::parse_column(&packet).unwrap();
+            assert_eq!(column.name, name.as_bytes());
+        }
+        assert_eq!(c.packet().unwrap().first(), Some(&0xfe));
+    }
+}
