@@ -164,8 +164,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     let house = Arc::new(House::open(config, &tls, password.as_deref())?);
     exposure::check(config, house.root_has_password)?;
 
-    let marks = Marks::new(house.engine.durable_mark());
-    house.engine.subscribe(marks.clone());
+    let marks = Marks::of(house.engine.clone());
     let mut net = Net::start(net_config(config, max_connections), marks.clone())
         .map_err(|e| failed("cannot start workers", e))?;
     let look = Arc::new(Look {

@@ -12,11 +12,13 @@
 //!    (it looks at the mark before it sleeps) or holds nothing that has become
 //!    durable.
 //! 3. After `failed` the mark never moves again.
+//! 4. The engine's own mark counts beside what was told: an engine tells of a
+//!    commit only where its mark had not passed it when the commit returned.
 
 use super::group::Group;
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::Cancel;
-use porpoise_kv::{DurableListener, Ticket};
+use porpoise_kv::{DurableListener, Engine, Ticket};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -25,6 +27,7 @@ use std::time::Duration;
 #[derive(Default)]
 pub struct Marks {
     mark: AtomicU64,
+    engine: Option<Arc<dyn Engine>>,
     failed: AtomicBool,
     groups: OnceLock<Vec<Arc<Group>>>,
     parked: AtomicUsize,
@@ -40,9 +43,24 @@ impl Marks {
         Arc::new(marks)
     }
 
+    /// The marks of an engine, which tells them of its progress from now on.
+    pub fn of(engine: Arc<dyn Engine>) -> Arc<Marks> {
+        let marks = Arc::new(Marks {
+            mark: AtomicU64::new(engine.durable_mark().0),
+            engine: Some(engine.clone()),
+            ..Marks::default()
+        });
+        engine.subscribe(marks.clone());
+        marks
+    }
+
     /// Everything up to here may be told.
     pub fn durable_mark(&self) -> Ticket {
-        Ticket(self.mark.load(Ordering::SeqCst))
+        let told = Ticket(self.mark.load(Ordering::SeqCst));
+        match &self.engine {
+            Some(engine) => told.max(engine.durable_mark()),
+            None => told,
+        }
     }
 
     /// Whether the mark has stopped for good.
@@ -102,5 +120,33 @@ impl DurableListener for Marks {
             }
         }
         self.notify_parked();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use porpoise_kv::{Check, Durability, Key, SpaceSpec, TxnOptions};
+    use porpoise_kv_mem::{KvMem, KvMemOptions};
+
+    #[test]
+    fn a_commit_that_is_durable_when_it_returns_needs_no_telling() {
+        let engine = KvMem::open(KvMemOptions {
+            durability: Durability::Memory,
+            ..KvMemOptions::default()
+        })
+        .unwrap();
+        let engine: Arc<dyn Engine> = engine;
+        let marks = Marks::of(engine.clone());
+        let spaces = engine.create_spaces(&[SpaceSpec::default()]).unwrap();
+        let mut txn = engine.begin(TxnOptions::default()).unwrap();
+        let key = Key {
+            space: spaces[0],
+            bytes: b"key",
+        };
+        txn.put(key, b"value", Check::Blind).unwrap();
+        let ticket = txn.commit().unwrap().ticket;
+        assert!(ticket > Ticket(0));
+        assert!(marks.durable_mark() >= ticket);
     }
 }

@@ -10,6 +10,7 @@
 
 mod crash;
 mod doors;
+mod durability;
 mod forum;
 mod forum_races;
 mod forum_schema;

@@ -7,11 +7,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use porpoise_wire::mysql::Capabilities;
 use porpoise_wire::mysql::client::login::{self, ClientLogin, Credentials, WANTED};
 use porpoise_wire::mysql::client::result::{Event, ResultReader, Row, ServerError};
 use porpoise_wire::mysql::client::{self};
 use porpoise_wire::mysql::frame::{PacketReader, Step};
+use porpoise_wire::mysql::{Capabilities, ProtocolError};
 
 /// How long an answer may take.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -121,7 +121,14 @@ impl Sql {
 
     fn packet(&mut self) -> io::Result<Vec<u8>> {
         loop {
-            match self.reader.next(&mut self.buf).expect("a packet") {
+            let step = match self.reader.next(&mut self.buf) {
+                // A farewell that answers nothing, as a server's that ends.
+                Err(ProtocolError::OutOfOrder) if self.buf.get(3..5) == Some(&[0, 0xff]) => {
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+                step => step.expect("a packet"),
+            };
+            match step {
                 Step::Packet { payload, consumed } => {
                     let payload = self.buf[payload].to_vec();
                     self.buf.drain(..consumed);
