@@ -12,6 +12,7 @@ use porpoise_sql::plan::ResultColumn;
 use porpoise_sql::session::server::{SqlConfig, SqlServer};
 use porpoise_sql::session::{ClientInfo, Param};
 use porpoise_types::{ColumnType, ValueRef};
+use std::io::Write;
 use std::time::Instant;
 
 struct Count(u64);
@@ -62,7 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             run(n)?;
         }
         let each = start.elapsed().as_nanos() / u128::from(runs);
-        println!("{what:<24} {each:>8} ns");
+        let _ = writeln!(std::io::stdout(), "{what:<24} {each:>8} ns");
         Ok::<(), SqlError>(())
     };
     report("INSERT text", ROWS, &mut |n| {
@@ -88,6 +89,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let text = format!("UPDATE t SET a = {n} WHERE id = {}", n % ROWS);
         session.query(text.as_bytes(), false, &mut sink).map(|_| ())
     })?;
-    println!("{} rows", sink.0);
+    let _ = writeln!(std::io::stdout(), "{} rows", sink.0);
     Ok(())
 }
