@@ -210,7 +210,14 @@ pub fn extract<'a>(
         unit,
         Unit::Day | Unit::Week | Unit::Month | Unit::Quarter | Unit::Year | Unit::YearMonth
     );
-    if of_date || ty.kind != Kind::Time {
+    // Of text, the fields of the clock are read as those of a time, which may
+    // stand behind a date.
+    let dated = matches!(ty.kind, Kind::Date | Kind::DateTime | Kind::Timestamp);
+    let with_day = matches!(
+        unit,
+        Unit::DayHour | Unit::DayMinute | Unit::DaySecond | Unit::DayMicrosecond
+    );
+    if of_date || dated || (with_day && ty.kind != Kind::Time) {
         let moment = convert::datetime(value, ty, cx)?;
         return Ok(moment.map_or(ValueRef::Null, |m| ValueRef::Int(of_datetime(unit, m))));
     }

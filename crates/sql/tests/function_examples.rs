@@ -1,0 +1,69 @@
+//! Every function's own example gives the value that the registry says.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use porpoise_base::cancel::Cancel;
+use porpoise_base::clock;
+use porpoise_kv::model::Model;
+use porpoise_rows::{Db, DbOptions};
+use porpoise_sql::error::SqlError;
+use porpoise_sql::exec::ResultSink;
+use porpoise_sql::functions;
+use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::session::ClientInfo;
+use porpoise_sql::session::server::{SqlConfig, SqlServer};
+use porpoise_types::{ColumnType, ValueRef, write_text};
+use std::sync::Arc;
+
+#[derive(Default)]
+struct One {
+    ty: Option<ColumnType>,
+    text: Vec<u8>,
+}
+
+impl ResultSink for One {
+    fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
+        self.ty = columns.first().map(|c| c.ty.clone());
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        if let (Some(ty), Some(value)) = (&self.ty, values.first()) {
+            write_text(*value, ty, &mut self.text);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn examples_hold() {
+    let engine = Arc::new(Model::new());
+    let db = Db::open(engine, clock::system(), DbOptions::default()).unwrap();
+    let server = SqlServer::new(db, SqlConfig::default()).unwrap();
+    let info = ClientInfo {
+        connection_id: 1,
+        user: "root".to_owned(),
+        host: "localhost".to_owned(),
+        account: "root@localhost".to_owned(),
+        capabilities: 0,
+        collation: 45,
+        database: None,
+    };
+    let mut session = server.connect(info, Cancel::new()).unwrap();
+    let mut wrong = Vec::new();
+    let mut run = 0;
+    for function in functions::all().filter(|f| !f.example.0.is_empty()) {
+        let (call, expected) = function.example;
+        let mut sink = One::default();
+        let text = format!("SELECT {call}");
+        match session.query(text.as_bytes(), false, &mut sink) {
+            Ok(_) if sink.text == expected.as_bytes() => run += 1,
+            Ok(_) => wrong.push(format!(
+                "{call} is {}, not {expected}",
+                String::from_utf8_lossy(&sink.text)
+            )),
+            Err(error) => wrong.push(format!("{call}: {error}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(run > 80, "only {run} examples");
+}
