@@ -22,6 +22,7 @@
 use super::mapping::Mapping;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use porpoise_rows::catalog::TableId;
 use porpoise_rows::{Db, Error, Result, Watch};
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ pub struct Current {
     /// The mapping.
     pub mapping: Mapping,
     watch: Arc<Watch>,
+    watched: Vec<TableId>,
     seen: u64,
 }
 
@@ -48,7 +50,7 @@ impl Live {
     /// # Errors
     /// Those of reading.
     pub fn open(db: Arc<Db>, role: &str) -> Result<Live> {
-        let first = make(&db, role, None)?;
+        let first = make(&db, role, None, None)?;
         Ok(Live {
             role: role.to_owned(),
             current: ArcSwap::from_pointee(first),
@@ -90,7 +92,7 @@ impl Live {
             return;
         }
         let last = held.mapping.roles.get(&self.role).copied();
-        match make(&self.db, &self.role, last) {
+        match make(&self.db, &self.role, last, Some(held)) {
             Ok(new) => {
                 tell(&held.mapping, &new.mapping);
                 *held = Arc::new(new);
@@ -119,16 +121,21 @@ fn tell(old: &Mapping, new: &Mapping) {
     }
 }
 
-fn make(db: &Arc<Db>, role: &str, last: Option<i64>) -> Result<Current> {
+fn make(db: &Arc<Db>, role: &str, last: Option<i64>, old: Option<&Current>) -> Result<Current> {
     let mut tries = 0;
     loop {
-        let watch = db.watch(&Mapping::watched(&db.catalog()));
+        let watched = Mapping::watched(&db.catalog());
+        let watch = match old.filter(|old| old.watched == watched) {
+            Some(old) => old.watch.clone(),
+            None => db.watch(&watched),
+        };
         let seen = watch.changes();
         match Mapping::read(db, role, last) {
             Ok(mapping) => {
                 return Ok(Current {
                     mapping,
                     watch,
+                    watched,
                     seen,
                 });
             }

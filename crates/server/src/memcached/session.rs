@@ -104,10 +104,8 @@ impl Session for Connection {
                 b"SERVER_ERROR the log has failed: nobody knows whether the last changes last\r\n"
             }
             End::InternalError => b"SERVER_ERROR internal error\r\n",
-            End::Shutdown => b"SERVER_ERROR Server shutdown in progress\r\n",
-            End::Eof | End::LoginTimeout | End::RequestTimeout | End::IdleTimeout | End::Killed => {
-                b""
-            }
+            // Nobody has asked for anything.
+            _ => b"",
         };
         out.buf().extend_from_slice(text);
     }
