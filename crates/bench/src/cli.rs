@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
-use crate::experiments::{Bench, Choice, kv_runs};
+use crate::experiments::{Bench, Choice, fk, inserts, kv_runs, mget};
 use crate::load::Shape;
 use crate::machine::Machine;
 use crate::matrix::Effort;
@@ -37,7 +37,13 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true);
     for (name, about) in EXPERIMENTS {
-        bench = bench.subcommand(common(Command::new(*name).about(*about)));
+        let command = Command::new(*name).about(*about);
+        let command = if *name == "fk" {
+            published(command)
+        } else {
+            command
+        };
+        bench = bench.subcommand(common(command));
     }
     bench.subcommand(
         Command::new("report")
@@ -54,6 +60,41 @@ pub fn command() -> Command {
 
 fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(help)
+}
+
+/// Options of the published experiment's tool.
+fn published(command: Command) -> Command {
+    let short = |name: &'static str, short: char, value: &'static str, help: &'static str| {
+        Arg::new(name).short(short).value_name(value).help(help)
+    };
+    command
+        .disable_help_flag(true)
+        .arg(
+            Arg::new("help")
+                .long("help")
+                .action(ArgAction::Help)
+                .help("Print help"),
+        )
+        .arg(short(
+            "host",
+            'h',
+            "HOST[:PORT]",
+            "Server that speaks MySQL's protocol, instead of URLs",
+        ))
+        .arg(short("user", 'u', "USER", "User there [default: root]"))
+        .arg(short("password", 'p', "PASSWORD", "Password there"))
+        .arg(short(
+            "threads",
+            't',
+            "N",
+            "Connections, each with a thread [default: 8]",
+        ))
+        .arg(short(
+            "loops",
+            'l',
+            "N",
+            "Rows that each connection inserts, instead of a time",
+        ))
 }
 
 /// Options that all experiments have.
@@ -129,6 +170,11 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
         .unwrap_or_default()
         .map(|url| Target::parse(url))
         .collect::<Result<Vec<_>>>()?;
+    let mut choice = choice;
+    let mut limit = None;
+    if name == "fk" {
+        limit = published_options(given, &mut targets, &mut choice)?;
+    }
     // Declared before the servers, so that it outlives them.
     let home = home(given)?;
     let delay = duration(given, "fsync-delay")?.unwrap_or_default();
@@ -147,7 +193,7 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
         .map(|s| (s.target.name.clone(), s.settings.clone()))
         .collect();
     let mut bench = Bench::new(targets, &settings, choice, progress, machine);
-    let done = dispatch(name, &mut bench);
+    let done = dispatch(name, &mut bench, limit);
     drop(started);
     bench.report.failure = done.as_ref().err().map(|e| e.message.clone());
     print!("{}", output::text::render(&bench.report));
@@ -155,17 +201,63 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
     done
 }
 
-fn dispatch(name: &str, bench: &mut Bench) -> Result<()> {
+/// Reads the options of the published tool; the rows for each connection.
+fn published_options(
+    given: &ArgMatches,
+    targets: &mut Vec<Target>,
+    choice: &mut Choice,
+) -> Result<Option<u64>> {
+    if let Some(host) = text(given, "host") {
+        let mut target = Target::parse(&format!("mysql://{host}"))?;
+        if let Some(user) = text(given, "user") {
+            user.clone_into(&mut target.user);
+        }
+        if let Some(password) = text(given, "password") {
+            password.clone_into(&mut target.password);
+        }
+        targets.push(target);
+    }
+    if let Some(threads) = text(given, "threads") {
+        choice.clients = vec![number("t", threads, 1, 20_000)? as usize];
+    }
+    let loops = text(given, "loops");
+    loops.map(|l| number("l", l, 1, 1_000_000_000)).transpose()
+}
+
+fn dispatch(name: &str, bench: &mut Bench, limit: Option<u64>) -> Result<()> {
     use Operation::{Delete, Insert, Select, Update};
     let all = [Insert, Update, Select, Delete];
     let is_quick = bench.choice.is_quick;
     match name {
         "kv" if is_quick => kv_runs::kv(bench, &[1, 8, 64], &[Select, Update, Insert]),
         "kv" => kv_runs::kv(bench, &[1, 2, 4, 8, 16], &all),
+        "first" => kv_runs::kv(bench, &[1, 8, 64], &[Select, Update, Insert]),
+        "mget" => mget::mget(bench),
+        "fk" => fk::fk(bench, limit),
+        "autoinc" => inserts::autoinc(bench),
+        "blob" => inserts::blob(bench),
+        "all" => all_of_them(bench),
         "connections" if is_quick => kv_runs::connections(bench, &[8, 64, 512]),
         "connections" => kv_runs::connections(bench, &[1, 8, 64, 256, 512]),
         _ => Err(Error::usage(format!("{name}: no such experiment"))),
     }
+}
+
+/// All experiments; one that fails for a reason of its own does not keep the
+/// others from being run.
+fn all_of_them(bench: &mut Bench) -> Result<()> {
+    let mut failure = None;
+    for name in ["kv", "mget", "fk", "autoinc", "blob", "connections"] {
+        if let Err(error) = dispatch(name, bench, None) {
+            bench.progress.say(&format!("   {name}: {error}"));
+            let is_over = sys::is_interrupted();
+            failure.get_or_insert(error.during(name));
+            if is_over {
+                break;
+            }
+        }
+    }
+    failure.map_or(Ok(()), Err)
 }
 
 fn write_files(given: &ArgMatches, bench: &Bench) -> Result<()> {

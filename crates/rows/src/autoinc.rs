@@ -84,6 +84,20 @@ impl Reserved {
         }
         Ok(())
     }
+
+    /// Raises the engine's counter to `next`, and reserves `ahead` ids from
+    /// there on if there are so many: an explicit value may be the last one.
+    fn raise(&mut self, engine: &dyn Engine, id: CounterId, ahead: u64, next: u64) -> Result<()> {
+        match self.refill(engine, id, ahead, next) {
+            Err(Error::AutoIncrementExhausted) => {}
+            done => return done,
+        }
+        (self.next, self.end) = (next, next);
+        match engine.reserve_ids(id, 1, next.saturating_sub(1).max(1)) {
+            Ok(_) | Err(kv::Error::Full(kv::Full::Ids)) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
 }
 
 /// The counters of all tables used since the start.
@@ -231,8 +245,8 @@ impl Counters {
             *value = column_value(column, id);
         }
         if pushed {
-            let at_least = reserved.next;
-            reserved.refill(engine, table.counter, prefetch, at_least)?;
+            let next = reserved.next;
+            reserved.raise(engine, table.counter, prefetch, next)?;
         }
         Ok(first)
     }
@@ -250,7 +264,7 @@ impl Counters {
             if given + 1 < reserved.end {
                 reserved.next = given + 1;
             } else {
-                reserved.refill(engine, table.counter, 1, given + 1)?;
+                reserved.raise(engine, table.counter, 1, given + 1)?;
             }
         }
         Ok(())

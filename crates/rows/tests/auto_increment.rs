@@ -220,3 +220,24 @@ fn threads_never_get_the_same_id_and_an_update_pushes_the_counter() {
     txn.assign_auto_increment(&t, &mut rows, o).unwrap();
     assert_eq!(rows[0][0], Value::Int(70_001));
 }
+
+#[test]
+fn explicit_values_at_the_very_end_are_stored_and_nothing_comes_after_them() {
+    let mut ty = ColumnType::int(Kind::BigInt);
+    ty.unsigned = true;
+    for explicit in [u64::MAX - 1, u64::MAX] {
+        let db = model_database(&[table("t").column("id", ty.clone()).auto().primary(&["id"])]);
+        let o = AutoIncOptions::default();
+        let (first, ids) = assign(&db, "t", &[Value::UInt(explicit)], o);
+        assert_eq!((first, ids), (None, vec![Value::UInt(explicit)]));
+        let (_, ids) = assign(&db, "t", &[Value::UInt(7)], o);
+        assert_eq!(ids, [Value::UInt(7)]);
+        let mut rows = vec![vec![Value::Null]];
+        let next = begin(&db).assign_auto_increment(&get(&db, "t"), &mut rows, o);
+        if explicit == u64::MAX {
+            assert_eq!(next.unwrap(), Some(8), "it pushes nothing");
+        } else {
+            assert!(matches!(next, Err(Error::AutoIncrementExhausted)));
+        }
+    }
+}

@@ -4,9 +4,12 @@
 //! hands them to [`crate::matrix`], and says which systems are to be compared.
 
 pub mod batch;
+pub mod fk;
+pub mod inserts;
 pub mod kv;
 pub mod kv_runs;
 pub mod load_rows;
+pub mod mget;
 pub mod store;
 
 use crate::connect::{Access, Admin, Endpoint};

@@ -1,0 +1,477 @@
+//! `bench autoinc`, `bench blob`: what an automatic id, and what a BLOB costs.
+
+use super::batch::{Statement, inserted};
+use super::{Bench, Way, ways};
+use crate::connect::{Access, Admin};
+use crate::error::{Error, Result};
+use crate::matrix::{self, Entry, Group};
+use crate::proto::{Answer, Call};
+use crate::report::{Axis, Experiment};
+use crate::url::System;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// Rows of a batch.
+const BATCH: u64 = 16;
+
+/// Ways with prepared statements, one for each target that has SQL.
+fn prepared(bench: &Bench) -> Vec<Way> {
+    let targets = bench.targets.iter();
+    targets
+        .filter_map(|target| {
+            let mut way = ways(target)
+                .into_iter()
+                .find(|w| matches!(w.endpoint.access, Access::MysqlPrepared | Access::Postgres))?;
+            way.name.clone_from(&target.name);
+            Some(way)
+        })
+        .collect()
+}
+
+/// One variant of an experiment at one system.
+struct Variant<'a> {
+    system: String,
+    way: &'a Way,
+    /// Run before each run.
+    setting: Option<String>,
+    workload: Box<dyn Fn() -> Statement<'a> + 'a>,
+}
+
+/// One operation at one size, by all variants.
+struct Family<'v> {
+    operation: &'static str,
+    size: u64,
+    connections: usize,
+    units: u64,
+    variants: Vec<Variant<'v>>,
+}
+
+fn run_families<'g, 'v: 'g>(
+    bench: &mut Bench,
+    experiment: &mut Experiment,
+    families: &'g [Family<'v>],
+) -> Result<()> {
+    let groups: Vec<Group<'g>> = families
+        .iter()
+        .map(|family| Group {
+            operation: family.operation.to_owned(),
+            size: family.size,
+            connections: family.connections,
+            shape: bench.choice.shape,
+            units: family.units,
+            entries: family.variants.iter().map(entry).collect(),
+        })
+        .collect();
+    matrix::run(
+        &groups,
+        bench.choice.effort,
+        &mut bench.progress,
+        &mut experiment.cells,
+    )
+}
+
+fn entry<'g, 'v: 'g>(variant: &'g Variant<'v>) -> Entry<'g> {
+    Entry {
+        system: &variant.system,
+        endpoint: &variant.way.endpoint,
+        workload: Box::new((variant.workload)()),
+        before: variant.setting.as_ref().map(|setting| {
+            let set = move || {
+                let mut admin = Admin::connect(&variant.way.endpoint.target)?;
+                admin.run(setting).map(|_| ())
+            };
+            Box::new(set) as Box<dyn Fn() -> Result<()> + 'g>
+        }),
+    }
+}
+
+/// The ways whose tables could be made; the others get a note.
+fn usable<'w>(
+    bench: &mut Bench,
+    ways: &'w [Way],
+    notes: &mut Vec<String>,
+    make: impl Fn(&Way) -> Result<()>,
+) -> Vec<&'w Way> {
+    let mut found = Vec::new();
+    for way in ways {
+        bench
+            .progress
+            .say(&format!("   making tables in {}", way.name));
+        match make(way) {
+            Ok(()) => found.push(way),
+            Err(error) => {
+                let note = format!("{} left out: {error}", way.name);
+                bench.progress.say(&format!("   {note}"));
+                notes.push(note);
+            }
+        }
+    }
+    found
+}
+
+/// `bench autoinc`.
+///
+/// # Errors
+/// A wrong answer, or no system could be prepared.
+pub fn autoinc(bench: &mut Bench) -> Result<()> {
+    bench.progress.begin("autoinc: what an automatic id costs");
+    let ways = prepared(bench);
+    let mut notes = Vec::new();
+    let usable = usable(bench, &ways, &mut notes, make_counters);
+    if usable.is_empty() {
+        return Err(Error::failed(
+            "autoinc: no system with SQL could be prepared",
+        ));
+    }
+    let ids = AtomicI64::new(1);
+    let seed = bench.choice.seed;
+    let mut families = Vec::new();
+    let mut pairs = Vec::new();
+    for clients in bench.clients(&[8]) {
+        families.push(Family {
+            operation: "INSERT of 16 rows",
+            size: clients as u64,
+            connections: clients,
+            units: BATCH,
+            variants: usable
+                .iter()
+                .flat_map(|way| id_variants(way, seed, &ids, &mut pairs))
+                .collect(),
+        });
+    }
+    pairs.sort();
+    pairs.dedup();
+    let mut experiment = Experiment {
+        name: "autoinc".to_owned(),
+        title: "What an automatic id costs".to_owned(),
+        about: format!(
+            "Inserts of {BATCH} rows in one statement, each a transaction of its own, with ids \
+             from AUTO_INCREMENT at several sizes of the range taken from the engine at once, and \
+             with explicit ids into a table without it."
+        ),
+        axis: Axis {
+            title: "clients".to_owned(),
+            is_logarithmic: true,
+        },
+        is_about_latency: false,
+        cells: Vec::new(),
+        pairs,
+        notes,
+    };
+    let done = run_families(bench, &mut experiment, &families);
+    bench.keep(experiment);
+    done
+}
+
+/// Automatic ids (for Porpoise at each size of the range) and explicit ones.
+fn id_variants<'v>(
+    way: &'v Way,
+    seed: u64,
+    ids: &'v AtomicI64,
+    pairs: &mut Vec<(String, String)>,
+) -> Vec<Variant<'v>> {
+    let explicit = format!("{}, explicit ids", way.name);
+    let mut variants = Vec::new();
+    let settings = if way.endpoint.target.system == System::Porpoise {
+        [1, 256, 1024]
+            .map(|n| {
+                let setting = format!("set global auto_increment_prefetch = {n}");
+                (format!("prefetch {n}"), Some(setting))
+            })
+            .to_vec()
+    } else {
+        vec![("automatic ids".to_owned(), None)]
+    };
+    for (words, setting) in settings {
+        let system = format!("{}, {words}", way.name);
+        pairs.push((system.clone(), explicit.clone()));
+        variants.push(Variant {
+            system,
+            way,
+            setting,
+            workload: Box::new(move || counted(seed)),
+        });
+    }
+    variants.push(Variant {
+        system: explicit,
+        way,
+        setting: None,
+        workload: Box::new(move || numbered(seed, ids)),
+    });
+    variants
+}
+
+fn make_counters(way: &Way) -> Result<()> {
+    let mut admin = Admin::connect(&way.endpoint.target)?;
+    let (auto, tail) = match way.endpoint.access {
+        Access::Postgres => ("bigint generated by default as identity", ""),
+        _ => ("bigint auto_increment", " engine=InnoDB"),
+    };
+    for (table, id) in [("counted", auto), ("numbered", "bigint")] {
+        admin.run(&format!("drop table if exists {table}"))?;
+        admin.run(&format!(
+            "create table {table} (id {id} primary key, n bigint, note varchar(64)){tail}"
+        ))?;
+    }
+    Ok(())
+}
+
+fn counted<'a>(seed: u64) -> Statement<'a> {
+    let marks = vec!["(?, ?)"; BATCH as usize].join(", ");
+    Statement {
+        text: format!("insert into counted (n, note) values {marks}"),
+        fill: Box::new(|random, call| {
+            for _ in 0..BATCH {
+                call.int(random.i64(0..1 << 40))
+                    .bytes(b"twenty bytes of note");
+            }
+        }),
+        check: inserted(BATCH),
+        seed,
+        limit: None,
+    }
+}
+
+fn numbered(seed: u64, ids: &AtomicI64) -> Statement<'_> {
+    let marks = vec!["(?, ?, ?)"; BATCH as usize].join(", ");
+    Statement {
+        text: format!("insert into numbered (id, n, note) values {marks}"),
+        fill: Box::new(move |random, call| {
+            let first = ids.fetch_add(BATCH.cast_signed(), Ordering::Relaxed);
+            for n in 0..BATCH.cast_signed() {
+                call.int(first + n)
+                    .int(random.i64(0..1 << 40))
+                    .bytes(b"twenty bytes of note");
+            }
+        }),
+        check: inserted(BATCH),
+        seed,
+        limit: None,
+    }
+}
+
+/// A kind of column and its length.
+struct Column {
+    words: &'static str,
+    table: &'static str,
+    kind: &'static str,
+    length: usize,
+}
+
+const COLUMNS: [Column; 4] = [
+    Column {
+        words: "BLOB",
+        table: "blobs",
+        kind: "blob",
+        length: 1000,
+    },
+    Column {
+        words: "VARBINARY",
+        table: "varbinaries",
+        kind: "varbinary(1024)",
+        length: 1000,
+    },
+    Column {
+        words: "BLOB",
+        table: "blobs_8k",
+        kind: "blob",
+        length: 8 << 10,
+    },
+    Column {
+        words: "BLOB",
+        table: "blobs_64k",
+        kind: "mediumblob",
+        length: 64 << 10,
+    },
+];
+
+/// `bench blob`.
+///
+/// # Errors
+/// A wrong answer, or no system could be prepared.
+pub fn blob(bench: &mut Bench) -> Result<()> {
+    bench.progress.begin("blob: what a BLOB costs");
+    let mut ways = prepared(bench);
+    ways.retain(|way| way.endpoint.access == Access::MysqlPrepared);
+    let rows = bench.rows(if bench.choice.is_quick {
+        20_000
+    } else {
+        200_000
+    });
+    let mut notes = Vec::new();
+    let usable = usable(bench, &ways, &mut notes, |way| make_blobs(way, rows));
+    if usable.is_empty() {
+        return Err(Error::failed(
+            "blob: no system with MySQL's protocol could be prepared",
+        ));
+    }
+    let clients = bench.clients(&[8]).first().copied().unwrap_or(8);
+    let seed = bench.choice.seed;
+    let mut families = Vec::new();
+    for length in [1000, 8 << 10, 64 << 10] {
+        for is_read in [false, true] {
+            families.push(Family {
+                operation: if is_read { "SELECT" } else { "UPDATE" },
+                size: length as u64,
+                connections: clients,
+                units: 1,
+                variants: usable
+                    .iter()
+                    .flat_map(|way| blob_variants(way, length, is_read, rows, seed))
+                    .collect(),
+            });
+        }
+    }
+    let long = COLUMNS.iter().filter(|c| c.length > 1000);
+    let long: Vec<String> = long
+        .map(|c| format!("{} of {} KiB", rows_of(c, rows), c.length >> 10))
+        .collect();
+    let mut experiment = Experiment {
+        name: "blob".to_owned(),
+        title: "What a BLOB costs".to_owned(),
+        about: format!(
+            "Two columns of the length shown, as BLOB and as VARBINARY, on {rows} rows ({}); \
+             {clients} clients, by primary key, each statement a transaction of its own; what is \
+             read is verified.",
+            long.join(", ")
+        ),
+        axis: Axis {
+            title: "bytes of each of two columns".to_owned(),
+            is_logarithmic: true,
+        },
+        is_about_latency: false,
+        cells: Vec::new(),
+        pairs: blob_pairs(&usable),
+        notes,
+    };
+    let done = run_families(bench, &mut experiment, &families);
+    bench.keep(experiment);
+    done
+}
+
+fn blob_variants<'v>(
+    way: &'v Way,
+    length: usize,
+    is_read: bool,
+    rows: u64,
+    seed: u64,
+) -> Vec<Variant<'v>> {
+    let columns = COLUMNS.iter().filter(|c| c.length == length);
+    let variant = |column: &'static Column| Variant {
+        system: format!("{}, {}", way.name, column.words),
+        way,
+        setting: None,
+        workload: Box::new(move || {
+            let rows = rows_of(column, rows);
+            if is_read {
+                reading(column, rows, seed)
+            } else {
+                writing(column, rows, seed)
+            }
+        }),
+    };
+    columns.map(variant).collect()
+}
+
+/// BLOB against VARBINARY in each system, and ours against theirs in each.
+fn blob_pairs(ways: &[&Way]) -> Vec<(String, String)> {
+    let is_ours = |way: &&&Way| way.endpoint.target.system == System::Porpoise;
+    let mut pairs = Vec::new();
+    for way in ways {
+        pairs.push((
+            format!("{}, BLOB", way.name),
+            format!("{}, VARBINARY", way.name),
+        ));
+    }
+    for ours in ways.iter().filter(is_ours) {
+        for theirs in ways.iter().filter(|way| !is_ours(way)) {
+            for kind in ["BLOB", "VARBINARY"] {
+                pairs.push((
+                    format!("{}, {kind}", ours.name),
+                    format!("{}, {kind}", theirs.name),
+                ));
+            }
+        }
+    }
+    pairs
+}
+
+/// Fewer rows of long columns, so that all tables are of like size.
+fn rows_of(column: &Column, rows: u64) -> u64 {
+    (rows * 1000 / column.length as u64).clamp(100, rows)
+}
+
+fn make_blobs(way: &Way, rows: u64) -> Result<()> {
+    let mut admin = Admin::connect(&way.endpoint.target)?;
+    for column in &COLUMNS {
+        let (table, kind) = (column.table, column.kind);
+        admin.run(&format!("drop table if exists {table}"))?;
+        admin.run(&format!(
+            "create table {table} (id int not null primary key, a {kind}, b {kind}) engine=InnoDB"
+        ))?;
+        super::load_rows::LoadRows::new(0..rows_of(column, rows), BlobRows(column))
+            .load(&way.endpoint)?;
+    }
+    Ok(())
+}
+
+struct BlobRows(&'static Column);
+
+impl super::load_rows::Rows for BlobRows {
+    fn statement(&self, rows: usize) -> String {
+        let marks = vec!["(?, ?, ?)"; rows].join(", ");
+        format!("insert into {} (id, a, b) values {marks}", self.0.table)
+    }
+
+    fn add(&self, n: u64, call: &mut Call) {
+        call.int(n.cast_signed());
+        put_two(call, n, 0, self.0.length);
+    }
+
+    fn item(&self, _: u64, _: &mut Call) {}
+}
+
+fn put_two(call: &mut Call, key: u64, version: u64, length: usize) {
+    for _ in 0..2 {
+        call.bytes_by(|out| crate::value::append(out, key, version, length));
+    }
+}
+
+fn writing<'a>(column: &'static Column, rows: u64, seed: u64) -> Statement<'a> {
+    Statement {
+        text: format!("update {} set a = ?, b = ? where id = ?", column.table),
+        fill: Box::new(move |random, call| {
+            let key = random.u64(0..rows);
+            put_two(call, key, random.u64(0..1 << 32), column.length);
+            call.int(key.cast_signed());
+        }),
+        check: inserted(1),
+        seed,
+        limit: None,
+    }
+}
+
+fn reading<'a>(column: &'static Column, rows: u64, seed: u64) -> Statement<'a> {
+    Statement {
+        text: format!("select id, a, b from {} where id = ?", column.table),
+        fill: Box::new(move |random, call| {
+            call.int(random.u64(0..rows).cast_signed());
+        }),
+        check: Box::new(move |answer| is_row(answer, column.length)),
+        seed,
+        limit: None,
+    }
+}
+
+/// Whether a row's two columns are of its own key and of one version.
+fn is_row(answer: &Answer, length: usize) -> bool {
+    let key = answer
+        .cell(0)
+        .and_then(|id| std::str::from_utf8(id).ok()?.parse().ok());
+    let Some(key) = key else { return false };
+    let read = |n| {
+        answer
+            .cell(n)
+            .and_then(|v| crate::value::read(v, key, length))
+    };
+    answer.rows == 1 && read(1).is_some() && read(1) == read(2)
+}

@@ -1,0 +1,199 @@
+//! `bench mget`: latency of one request over its number of keys, by
+//! memcached's multi-get and by an IN list.
+
+use super::kv_runs::places;
+use super::store::{Store, put_key};
+use super::{Bench, usual_pairs};
+use crate::connect::Access;
+use crate::error::{Error, Result};
+use crate::load::{Shape, Worker, Workload};
+use crate::matrix::{self, Entry, Group};
+use crate::proto::{Answer, Call, Verb};
+use crate::report::{Axis, Experiment};
+use crate::url::System;
+use crate::value;
+
+/// Rows of the table unless chosen otherwise.
+const ROWS: u64 = 160_000;
+
+const USUAL: &[usize] = &[1, 2, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 200];
+const QUICK: &[usize] = &[1, 10, 25, 50];
+
+/// Reads so many keys at once.
+struct Many<'a> {
+    store: &'a Store,
+    access: Access,
+    keys: usize,
+    seed: u64,
+    pretends: bool,
+}
+
+impl Workload for Many<'_> {
+    fn statements(&self) -> Vec<String> {
+        match self.access {
+            Access::Memcached => Vec::new(),
+            _ => vec![self.store.select_in(self.keys)],
+        }
+    }
+
+    fn worker(&self, connection: usize) -> Box<dyn Worker + '_> {
+        Box::new(Reader {
+            of: self,
+            random: fastrand::Rng::with_seed(value::mix(self.seed ^ value::mix(connection as u64))),
+            keys: Vec::with_capacity(self.keys),
+        })
+    }
+}
+
+struct Reader<'a> {
+    of: &'a Many<'a>,
+    random: fastrand::Rng,
+    /// Keys of the outstanding request, distinct.
+    keys: Vec<u64>,
+}
+
+impl Worker for Reader<'_> {
+    fn next(&mut self, call: &mut Call) -> bool {
+        let rows = self.of.store.rows.max(self.of.keys as u64 * 2);
+        self.keys.clear();
+        // A stride through the table gives distinct keys that lie apart.
+        let stride = rows / self.of.keys as u64;
+        let start = self.random.u64(0..stride.max(1));
+        for n in 0..self.of.keys as u64 {
+            self.keys.push(n * stride + start);
+        }
+        self.random.shuffle(&mut self.keys);
+        if self.of.access == Access::Memcached {
+            call.begin(Verb::Get);
+            for key in &self.keys {
+                put_key(call, &self.of.store.prefix, *key);
+            }
+        } else {
+            call.begin(Verb::Statement(0));
+            for key in &self.keys {
+                call.int(i64::try_from(*key).unwrap_or(i64::MAX));
+            }
+        }
+        true
+    }
+
+    fn judge(&mut self, answer: &Answer) -> Result<()> {
+        if self.of.pretends {
+            return Ok(());
+        }
+        if answer.rows != self.keys.len() {
+            return Err(Error::wrong(format!(
+                "{} of {} keys were found",
+                answer.rows,
+                self.keys.len()
+            )));
+        }
+        // Every row is a value of the key it tells; with as many rows as keys, all asked for.
+        let prefix = self.of.store.prefix.len();
+        for row in 0..answer.rows {
+            let named = answer.cell(row * 2).unwrap_or_default();
+            let digits = match self.of.access {
+                Access::Memcached => named.get(prefix..).unwrap_or_default(),
+                _ => named,
+            };
+            let key = std::str::from_utf8(digits)
+                .ok()
+                .and_then(|d| d.parse().ok());
+            let value = answer.cell(row * 2 + 1).unwrap_or_default();
+            let is_right =
+                key.is_some_and(|key| value::read(value, key, self.of.store.length).is_some());
+            if !is_right {
+                return Err(Error::wrong(format!(
+                    "row {row}: {:?} has a value that is not its own",
+                    String::from_utf8_lossy(named)
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `bench mget`.
+///
+/// # Errors
+/// A wrong answer, or no system could be prepared.
+pub fn mget(bench: &mut Bench) -> Result<()> {
+    bench.progress.begin("mget: many keys in one request");
+    let rows = bench.rows(ROWS);
+    let mut notes = Vec::new();
+    let places = places(bench, rows, false, &mut notes);
+    if places.is_empty() {
+        return Err(Error::failed("mget: no system could be prepared"));
+    }
+    let clients = bench.clients(&[1]);
+    let sizes = if bench.choice.is_quick { QUICK } else { USUAL };
+    let mut groups = Vec::new();
+    for clients in clients {
+        for keys in sizes {
+            let operation = match clients {
+                1 => "one request".to_owned(),
+                n => format!("one request, {n} clients"),
+            };
+            let mut entries = Vec::new();
+            for place in &places {
+                for way in &place.ways {
+                    entries.push(Entry {
+                        system: &way.name,
+                        endpoint: &way.endpoint,
+                        workload: Box::new(Many {
+                            store: &place.store,
+                            access: way.endpoint.access,
+                            keys: *keys,
+                            seed: bench.choice.seed,
+                            pretends: place.target.system == System::Noop,
+                        }),
+                        before: None,
+                    });
+                }
+            }
+            groups.push(Group {
+                operation,
+                size: *keys as u64,
+                connections: clients,
+                shape: Shape::ThreadEach,
+                units: *keys as u64,
+                entries,
+            });
+        }
+    }
+    let ways = super::kv_runs::all_ways(&places);
+    let mut pairs = usual_pairs(&ways);
+    // Our multi-get against our IN list.
+    for way in &ways {
+        let target = &way.endpoint.target;
+        if target.system == System::Porpoise && way.endpoint.access == Access::Memcached {
+            pairs.push((way.name.clone(), format!("{} prepared", target.name)));
+        }
+    }
+    let mut experiment = Experiment {
+        name: "mget".to_owned(),
+        title: "Many keys in one request".to_owned(),
+        about: format!(
+            "Latency of one request for so many keys, drawn at random from {rows} rows: get by \
+             memcached's protocol, SELECT id, value ... WHERE id IN (...) by SQL. Every value is \
+             verified."
+        ),
+        axis: Axis {
+            title: "keys".to_owned(),
+            is_logarithmic: false,
+        },
+        is_about_latency: true,
+        cells: Vec::new(),
+        pairs,
+        notes,
+    };
+    let done = matrix::run(
+        &groups,
+        bench.choice.effort,
+        &mut bench.progress,
+        &mut experiment.cells,
+    );
+    drop(groups);
+    bench.keep(experiment);
+    done
+}
