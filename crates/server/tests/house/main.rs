@@ -9,6 +9,7 @@
 )]
 
 mod crash;
+mod crash_start;
 mod doors;
 mod durability;
 mod forum;
