@@ -114,6 +114,7 @@ impl SqlSession {
         &mut self,
         arena: &Bump,
         text: &[u8],
+        multi: bool,
         sink: &mut dyn ResultSink,
     ) -> Option<Result<Outcome>> {
         if text.len() > LONGEST || self.table_locks.is_some() {
@@ -121,7 +122,13 @@ impl SqlSession {
         }
         let mode = lex_mode(self.settings.mode);
         let mut cache = std::mem::take(&mut self.plans);
-        let result = self.query_with(&mut cache, arena, text, mode, sink);
+        let digest = cache.digest.compute(text, 0, mode);
+        // A second statement where none is allowed is an error of syntax.
+        let result = digest
+            .filter(|normalized| multi || normalized.rest.is_none())
+            .and_then(|normalized| {
+                self.query_with(&mut cache, &normalized, arena, text, mode, sink)
+            });
         // The statement may have been one that drops all plans; a cache that
         // was replaced meanwhile stays replaced.
         self.plans = cache;
@@ -131,18 +138,18 @@ impl SqlSession {
     fn query_with(
         &mut self,
         cache: &mut PlanCache,
+        normalized: &Normalized,
         arena: &Bump,
         text: &[u8],
         mode: LexMode,
         sink: &mut dyn ResultSink,
     ) -> Option<Result<Outcome>> {
-        let normalized = cache.digest.compute(text, 0, mode)?;
         let version = self.server.db.catalog_version();
         let known = cache.find(normalized.key);
         let fresh = known.filter(|e| e.conditions.hold(self, version));
         let plan = match fresh {
             Some(entry) => entry.plan.clone()?,
-            None => match self.plan_for(cache, &normalized, arena, text, mode)? {
+            None => match self.plan_for(cache, normalized, arena, text, mode)? {
                 Ok(plan) => plan,
                 Err(error) => return Some(Err(error)),
             },

@@ -282,7 +282,10 @@ impl Time {
     pub fn parse(text: &[u8]) -> Option<ParsedTime> {
         let mut cursor = Cursor { rest: text };
         cursor.skip_spaces();
+        // '10:05:03.000007' would read as a date of seven fields.
+        let apart = cursor.rest.iter().any(|b| matches!(b, b' ' | b'T'));
         if cursor.rest.len() >= 12
+            && (apart || cursor.digits() >= 12)
             && let Some(full) = DateTime::parse(cursor.rest, DateRules::LENIENT)
             && !full.date_only
         {
