@@ -49,7 +49,7 @@ impl SqlSession {
         multi: bool,
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
-        if let Some(result) = self.query_cached(arena, text, sink) {
+        if let Some(result) = self.query_cached(arena, text, multi, sink) {
             return result;
         }
         let options = ParseOptions {

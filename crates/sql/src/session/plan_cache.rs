@@ -114,6 +114,7 @@ impl SqlSession {
         &mut self,
         arena: &Bump,
         text: &[u8],
+        multi: bool,
         sink: &mut dyn ResultSink,
     ) -> Option<Result<Outcome>> {
         if text.len() > LONGEST || self.table_locks.is_some() {
@@ -121,7 +122,7 @@ impl SqlSession {
         }
         let mode = lex_mode(self.settings.mode);
         let mut cache = std::mem::take(&mut self.plans);
-        let result = self.query_with(&mut cache, arena, text, mode, sink);
+        let result = self.query_with(&mut cache, arena, text, (mode, multi), sink);
         // The statement may have been one that drops all plans; a cache that
         // was replaced meanwhile stays replaced.
         self.plans = cache;
@@ -133,10 +134,14 @@ impl SqlSession {
         cache: &mut PlanCache,
         arena: &Bump,
         text: &[u8],
-        mode: LexMode,
+        (mode, multi): (LexMode, bool),
         sink: &mut dyn ResultSink,
     ) -> Option<Result<Outcome>> {
         let normalized = cache.digest.compute(text, 0, mode)?;
+        if normalized.rest.is_some() && !multi {
+            // A syntax error.
+            return None;
+        }
         let version = self.server.db.catalog_version();
         let known = cache.find(normalized.key);
         let fresh = known.filter(|e| e.conditions.hold(self, version));
