@@ -100,7 +100,8 @@ fn is_open(config: &Config) -> bool {
 
 /// Settings that clients read as system variables.
 fn variables(config: &Config) -> Vec<(String, String)> {
-    let seconds = |d: std::time::Duration| d.as_secs().to_string();
+    // Whole seconds, and at least what the variables take.
+    let seconds = |d: std::time::Duration| d.as_secs().max(2).to_string();
     let mut list = vec![
         ("datadir", config.data_dir.display().to_string()),
         ("max_connections", config.max_connections.to_string()),

@@ -107,3 +107,27 @@ fn a_long_result_for_a_client_that_waits_before_it_reads() {
     assert_eq!(locked.rows.len(), 1000);
     c.good("ROLLBACK");
 }
+
+#[test]
+fn a_long_statement_leaves_the_others_a_worker() {
+    let server = Porpoise::builder().arg("--worker-groups", "1").start();
+    let mut c = Client::root(server.mysql_addr);
+    c.good("CREATE DATABASE d");
+    c.good("CREATE TABLE d.t (id INT PRIMARY KEY)");
+    for block in 0..2 {
+        let rows: Vec<String> = (0..3000)
+            .map(|n| format!("({})", block * 3000 + n))
+            .collect();
+        c.good(&format!("INSERT INTO d.t VALUES {}", rows.join(",")));
+    }
+    let mut other = Client::root(server.mysql_addr);
+    // Millions of pairs: seconds of work.
+    let bytes = c.query_bytes("SELECT COUNT(*) FROM d.t a, d.t b WHERE a.id + b.id = -1");
+    let start = std::time::Instant::now();
+    c.send(&bytes);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(other.good("SELECT 1").one(), "1");
+    let served = start.elapsed();
+    assert_eq!(c.answers(false)[0].one(), "0");
+    assert!(served * 2 < start.elapsed(), "{served:?}");
+}

@@ -70,6 +70,19 @@ fn several_statements_in_one_text() {
     assert_eq!(all[1].code(), 1054);
     assert_eq!(c.good("SELECT MAX(a) FROM t").one(), "3");
     assert_eq!(c.all("SELECT 1;  -- and nothing else\n").len(), 1);
+    // Where a text is converted, the next statement is still found.
+    c.good("SET NAMES latin1");
+    let bytes = [
+        &[0, 0, 0, 0, code::QUERY, 0, 1][..],
+        b"SELECT '\xe9\xe8' AS a; SELECT 'z\xfc' AS b; SELECT 3 AS c",
+    ]
+    .concat();
+    let mut packet = Vec::new();
+    porpoise_wire::mysql::frame::packet(&mut packet, &mut 0, &bytes[4..]);
+    c.send(&packet);
+    let all = c.answers(false);
+    let values: Vec<_> = all.iter().map(|a| a.rows[0][0].clone().unwrap()).collect();
+    assert_eq!(values, [&b"\xe9\xe8"[..], b"z\xfc", b"3"]);
 }
 
 #[test]

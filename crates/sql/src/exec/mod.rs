@@ -22,9 +22,11 @@ pub mod select;
 use crate::error::SqlError;
 use crate::expr::eval::Env;
 use crate::plan::ResultColumn;
+use porpoise_base::blocking::blocking;
 use porpoise_kv::{Mark, Read, Ticket, View};
 use porpoise_rows::Txn;
 use porpoise_types::ValueRef;
+use std::cell::Cell;
 use std::time::Duration;
 
 /// Why execution stopped.
@@ -86,7 +88,13 @@ pub struct Exec<'x> {
     pub lock_wait: Duration,
     /// What virtual tables show.
     pub server: &'x dyn crate::virtual_tables::Facts,
+    /// Batches of rows so far.
+    pub batches: Cell<u32>,
 }
+
+/// After so many batches a statement is a long one: its worker hands the
+/// other connections over.
+const LONG: u32 = 16;
 
 impl Exec<'_> {
     /// Reads at the statement's view.
@@ -98,8 +106,14 @@ impl Exec<'_> {
         }
     }
 
-    /// The error when the statement was ended from outside.
+    /// Before each batch of rows: the error when the statement was ended from
+    /// outside. A statement that turns out to be long lets others go on.
     pub fn check_cancelled(&self) -> Result<(), SqlError> {
+        let batches = self.batches.get().saturating_add(1);
+        self.batches.set(batches);
+        if batches == LONG {
+            blocking(|| ());
+        }
         match self.env.cancel.reason() {
             None => Ok(()),
             Some(reason) => Err(crate::error::cancelled(reason)),

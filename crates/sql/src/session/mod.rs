@@ -264,13 +264,21 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
         let now = self.begin_statement("Query", None);
-        let text = self.decode(text);
+        let sent = text;
+        let text = self.decode(sent);
         self.process.begin("Query", Some(&shown(&text)), now);
         if let Err(error) = self.check_alive() {
             return self.end_statement(Err(error));
         }
         let mut arena = std::mem::take(&mut self.arena);
-        let result = self.query_in(&arena, &text, multi, sink);
+        let client = self.settings.client;
+        let mut result = self.query_in(&arena, &text, multi, sink);
+        if let (Cow::Owned(text), Ok(outcome)) = (&text, &mut result) {
+            // The rest begins where it does in what was sent.
+            let rest = outcome.rest.and_then(|at| text.get(at..));
+            let rest = rest.map(|rest| Charset::Utf8mb4.convert(client, rest).0.len());
+            outcome.rest = rest.map(|length| sent.len().saturating_sub(length));
+        }
         arena.reset();
         self.arena = arena;
         self.end_statement(result)

@@ -26,6 +26,7 @@ use porpoise_base::blocking::blocking;
 use porpoise_kv::{Mark, Ticket};
 use porpoise_rows::catalog::{Catalog, Table, TableId};
 use porpoise_types::{ColumnType, ValueRef};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -379,6 +380,7 @@ impl SqlSession {
             newer,
             lock_wait: self.settings.lock_wait,
             server: self.server.as_ref(),
+            batches: Cell::new(0),
         };
         match plan {
             Plan::Select(p) => {
