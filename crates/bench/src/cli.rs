@@ -25,9 +25,24 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "INSERT, UPDATE, SELECT, DELETE by primary key over numbers of clients",
     ),
     (
+        "first",
+        "SELECT, UPDATE, INSERT at 1, 8 and 64 clients: first figures",
+    ),
+    (
+        "mget",
+        "Latency over the number of keys of a request: multi-get and IN list",
+    ),
+    (
+        "fk",
+        "Inserts with 0, 1 and 2 foreign keys, many parents and one hot parent",
+    ),
+    ("autoinc", "Inserts with automatic and with explicit ids"),
+    ("blob", "BLOB and VARBINARY columns of several lengths"),
+    (
         "connections",
         "Throughput over connections, by both shapes of client",
     ),
+    ("all", "All of these"),
 ];
 
 /// The subcommand, to be hung into a program's command line.
@@ -447,6 +462,28 @@ fn parse_duration(word: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_experiment_has_its_subcommand() {
+        let command = command();
+        command.clone().debug_assert();
+        for (name, _) in EXPERIMENTS {
+            assert!(command.find_subcommand(name).is_some(), "{name}");
+        }
+        let words = [
+            "bench", "fk", "-h", "db:3307", "-u", "joe", "-p", "s", "-t", "4", "-l", "99",
+        ];
+        let matches = command.try_get_matches_from(words).unwrap();
+        let given = matches.subcommand().unwrap().1;
+        let (mut targets, mut choice) = (Vec::new(), choice(given).unwrap());
+        let limit = published_options(given, &mut targets, &mut choice).unwrap();
+        assert_eq!((limit, choice.clients), (Some(99), vec![4]));
+        assert_eq!(targets[0].port, 3307);
+        assert_eq!(
+            (targets[0].user.as_str(), targets[0].password.as_str()),
+            ("joe", "s")
+        );
+    }
 
     fn given(words: &[&str]) -> Result<Choice> {
         let matches = command().try_get_matches_from(words).unwrap();
