@@ -1,6 +1,4 @@
 //! Every function's own example gives the value that the registry says.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
 use porpoise_base::cancel::Cancel;
 use porpoise_base::clock;
 use porpoise_kv::model::Model;
