@@ -23,7 +23,11 @@ pub fn literal(lit: &Literal<'_>, connection: Collation, mode: SqlMode) -> Resul
             }
             Expr::constant(Value::Double(value), ColumnType::double())
         }
-        Literal::String(bytes) => string(bytes, connection),
+        // The text is in UTF-8, a literal in the connection's character set.
+        Literal::String(bytes) => match connection.charset() {
+            Charset::Utf8mb4 | Charset::Binary => string(bytes, connection),
+            other => string(&Charset::Utf8mb4.convert(other, bytes).0, connection),
+        },
         Literal::Introduced(s) => introduced(s.charset, s.bytes)?,
         Literal::Hex(bytes) | Literal::Bit(bytes) => string(bytes, Collation::BINARY),
         Literal::Date(text) => date(text, mode)?,

@@ -26,7 +26,7 @@ use crate::parse::ast::Literal;
 use crate::parse::digest::{Digest, LiteralKind, LiteralToken, Normalized};
 use crate::parse::{LexMode, Literals, ParseOptions, parse_one};
 use bumpalo::Bump;
-use porpoise_types::{Collation, ColumnType, SqlMode, ValueRef};
+use porpoise_types::{Charset, Collation, ColumnType, SqlMode, ValueRef};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -117,7 +117,10 @@ impl SqlSession {
         multi: bool,
         sink: &mut dyn ResultSink,
     ) -> Option<Result<Outcome>> {
-        if text.len() > LONGEST || self.table_locks.is_some() {
+        // Literals of another character set than the text's are converted by
+        // the binder.
+        let converts = self.settings.collation.charset() != Charset::Utf8mb4;
+        if converts || text.len() > LONGEST || self.table_locks.is_some() {
             return None;
         }
         let mode = lex_mode(self.settings.mode);
