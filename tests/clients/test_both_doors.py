@@ -3,7 +3,7 @@
 import unittest
 import uuid
 
-from where import CAS, EXPIRY, FLAGS, KEY, TABLE, VALUE, memcached, mysql
+from where import EXPIRY, FLAGS, KEY, TABLE, VALUE, memcached, mysql
 
 
 class BothDoors(unittest.TestCase):
@@ -66,7 +66,7 @@ class BothDoors(unittest.TestCase):
     def test_the_table_has_its_columns(self):
         self.cursor.execute(f"DESCRIBE {TABLE}")
         names = [row[0] for row in self.cursor.fetchall()]
-        self.assertEqual(names, [KEY, VALUE, FLAGS, CAS, EXPIRY])
+        self.assertEqual(names, [KEY, VALUE, FLAGS, EXPIRY])
 
     def test_a_multi_get_and_an_in_list_agree(self):
         pairs = {f"{self.key}-{number}": str(number).encode() for number in range(1, 51)}

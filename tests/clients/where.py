@@ -11,7 +11,6 @@ TABLE = "ndbmemcache.kv"
 KEY = "mkey"
 VALUE = "value"
 FLAGS = "flags"
-CAS = "cas_value"
 EXPIRY = "expire_time"
 
 
