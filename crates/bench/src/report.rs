@@ -190,9 +190,9 @@ impl Cell {
         self.of_good(|run| run.throughput)
     }
 
-    /// Mean latencies of the rounds, likewise.
+    /// Median latencies of the rounds, likewise.
     pub fn latencies(&self) -> Vec<f64> {
-        self.of_good(|run| run.latency.mean)
+        self.of_good(|run| run.latency.p50)
     }
 
     fn of_good(&self, figure: impl Fn(&Run) -> f64) -> Vec<f64> {
@@ -281,7 +281,7 @@ impl Experiment {
             .cells
             .iter()
             .filter(|c| c.operation == operation && c.system == system)
-            .filter_map(|c| Some((c.size as f64, c.figure(|r| Some(r.latency.mean))?.mean)))
+            .filter_map(|c| Some((c.size as f64, c.figure(|r| Some(r.latency.p50))?.mean)))
             .collect();
         fit_line(&points)
     }
@@ -305,7 +305,7 @@ mod tests {
         Run {
             throughput,
             latency: Latency {
-                mean: 1e6 / throughput,
+                p50: 1e6 / throughput,
                 ..Latency::default()
             },
             ..Run::default()

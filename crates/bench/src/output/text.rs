@@ -45,7 +45,7 @@ fn render_experiment(experiment: &Experiment, out: &mut String) {
     for operation in experiment.operations() {
         out.push('\n');
         let (figure, words): (fn(&Run) -> Option<f64>, &str) = if experiment.is_about_latency {
-            (|run| Some(run.latency.mean), "mean latency in us")
+            (|run| Some(run.latency.p50), "median latency in us")
         } else {
             (|run| Some(run.throughput), "requests a second")
         };
@@ -134,7 +134,7 @@ fn lines(experiment: &Experiment, operation: &str, out: &mut String) {
             push(
                 out,
                 &format!(
-                    "  {system:<32} {:.1} us + {:.3} us for each of {}",
+                    "  {system:<32} {:.1} us + {:.3} us x {}",
                     line.intercept, line.slope, experiment.axis.title
                 ),
             );
