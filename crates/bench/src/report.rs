@@ -27,6 +27,8 @@ pub struct Report {
     pub systems: Vec<SystemInfo>,
     /// Results.
     pub experiments: Vec<Experiment>,
+    /// Remarks, as about servers left out.
+    pub notes: Vec<String>,
     /// Why it ended early; what is there was measured before.
     pub failure: Option<String>,
 }

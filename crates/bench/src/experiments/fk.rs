@@ -278,11 +278,13 @@ fn print_lines(cells: &[Cell]) {
         } else {
             run.throughput
         };
-        println!("{}, {}", cell.system, cell.operation);
-        println!(
-            "Average Throughput = {average:.2} tps (stdev={:.2})",
-            stdev(&samples)
-        );
-        println!("95th Percentile Latency (us)={:.0}", run.latency.p95);
+        crate::output::print(&format!(
+            "{}, {}\nAverage Throughput = {average:.2} tps (stdev={:.2})\n\
+             95th Percentile Latency (us)={:.0}\n",
+            cell.system,
+            cell.operation,
+            stdev(&samples),
+            run.latency.p95
+        ));
     }
 }

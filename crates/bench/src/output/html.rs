@@ -84,6 +84,9 @@ fn machine(report: &Report, out: &mut String) {
         );
     }
     out.push_str("</dl>");
+    for note in &report.notes {
+        let _ = write!(out, "<p class=\"soft\">{}</p>", escape(note));
+    }
     if let Some(failure) = &report.failure {
         let _ = write!(
             out,

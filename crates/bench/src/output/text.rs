@@ -19,6 +19,9 @@ pub fn render(report: &Report) -> String {
         );
         push(&mut out, &line);
     }
+    for note in &report.notes {
+        push(&mut out, &format!("note       {note}"));
+    }
     for experiment in &report.experiments {
         out.push('\n');
         render_experiment(experiment, &mut out);
@@ -206,6 +209,7 @@ mod tests {
         for part in [
             "command    porpoise bench kv",
             "note: PostgreSQL left out",
+            "note       mariadb left out",
             "2100 ±",
             "failed",
             "refused <here>",

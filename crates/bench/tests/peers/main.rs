@@ -4,6 +4,7 @@
 mod support;
 
 mod dying_server;
+mod experiments;
 mod fsync_delay;
 mod mariadb;
 mod memcached;
