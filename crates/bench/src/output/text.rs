@@ -67,6 +67,10 @@ fn render_experiment(experiment: &Experiment, out: &mut String) {
             lines(experiment, operation, out);
         }
     }
+    if experiment.name == "fk" {
+        push(out, "");
+        out.push_str(&crate::experiments::fk::published_lines(&experiment.cells));
+    }
     ratios(experiment, out);
     marks(experiment, out);
 }

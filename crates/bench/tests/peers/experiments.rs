@@ -35,7 +35,12 @@ fn all_of_them_on_small_tables() {
     };
     let machine = Machine::look(mariadb.home.path(), "porpoise bench all", 0).unwrap();
     let mut bench = Bench::new(targets, &[], choice, Progress::quiet(), machine);
-    let operations = [Operation::Select, Operation::Insert, Operation::Update, Operation::Delete];
+    let operations = [
+        Operation::Select,
+        Operation::Insert,
+        Operation::Update,
+        Operation::Delete,
+    ];
     kv_runs::kv(&mut bench, &[1, 4], &operations).unwrap();
     mget::mget(&mut bench).unwrap();
     fk::fk(&mut bench, Some(20)).unwrap();
@@ -46,7 +51,10 @@ fn all_of_them_on_small_tables() {
     kv_runs::connections(&mut bench, &[8]).unwrap();
     let report = &bench.report;
     let names: Vec<&str> = report.experiments.iter().map(|e| e.name.as_str()).collect();
-    assert_eq!(names, ["kv", "mget", "fk", "autoinc", "blob", "connections"]);
+    assert_eq!(
+        names,
+        ["kv", "mget", "fk", "autoinc", "blob", "connections"]
+    );
     for experiment in &report.experiments {
         assert!(experiment.notes.is_empty(), "{:?}", experiment.notes);
         assert!(!experiment.cells.is_empty());
@@ -57,11 +65,22 @@ fn all_of_them_on_small_tables() {
             assert!(cell.runs.iter().all(|run| run.requests > 0), "{what}");
         }
     }
-    let inserted: Vec<u64> = report.experiments[2].cells[0].runs.iter().map(|r| r.requests).collect();
+    let inserted: Vec<u64> = report.experiments[2].cells[0]
+        .runs
+        .iter()
+        .map(|r| r.requests)
+        .collect();
     assert_eq!(inserted, [160, 160], "8 connections, 20 rows each");
-    assert!(report.systems[0].settings.contains("durability setting 0"), "{:?}", report.systems);
+    assert!(
+        report.systems[0].settings.contains("durability setting 0"),
+        "{:?}",
+        report.systems
+    );
     let text = output::text::render(report);
-    assert!(text.contains("us x keys"), "the line through the latencies\n{text}");
+    assert!(
+        text.contains("us x keys"),
+        "the line through the latencies\n{text}"
+    );
     assert!(output::to_json(report).unwrap().contains("\"connections\""));
     assert!(output::csv::render(report).lines().count() > 50);
     assert!(output::html::render(std::slice::from_ref(report)).contains("</html>"));

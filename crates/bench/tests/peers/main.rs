@@ -1,6 +1,13 @@
 //! The drivers against real servers, started and stopped here, and against
 //! fakes where a real one cannot be had.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it does not expect"
+)]
+
 mod support;
 
 mod dying_server;
