@@ -74,7 +74,7 @@ impl Progress {
     pub fn ran(&mut self, group: &Group<'_>, system: &str, round: usize, rounds: usize, run: &Run) {
         self.done += 1;
         let head = format!(
-            "   {:<24} {:>4}  {:<22} {}/{rounds}",
+            "   {:<16} {:>5}  {:<26} {}/{rounds}",
             group.operation,
             group.size,
             system,

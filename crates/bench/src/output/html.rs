@@ -84,6 +84,9 @@ fn machine(report: &Report, out: &mut String) {
         );
     }
     out.push_str("</dl>");
+    for note in &report.notes {
+        let _ = write!(out, "<p class=\"soft\">{}</p>", escape(note));
+    }
     if let Some(failure) = &report.failure {
         let _ = write!(
             out,
@@ -158,7 +161,7 @@ fn legend(systems: &[&str], out: &mut String) {
 
 fn chart(experiment: &Experiment, operation: &str, title: String, systems: &[&str]) -> Chart {
     let figure: fn(&Run) -> Option<f64> = if experiment.is_about_latency {
-        |run| Some(run.latency.mean)
+        |run| Some(run.latency.p50)
     } else {
         |run| Some(run.throughput)
     };
@@ -188,7 +191,7 @@ fn chart(experiment: &Experiment, operation: &str, title: String, systems: &[&st
         title,
         x_title: experiment.axis.title.clone(),
         y_title: if experiment.is_about_latency {
-            "mean latency, µs".to_owned()
+            "median latency, µs".to_owned()
         } else {
             "requests a second".to_owned()
         },
@@ -199,6 +202,9 @@ fn chart(experiment: &Experiment, operation: &str, title: String, systems: &[&st
 
 fn tables(experiment: &Experiment, out: &mut String) {
     ratios(experiment, out);
+    if experiment.is_about_latency {
+        lines(experiment, out);
+    }
     out.push_str(
         "<details><summary>All figures</summary><div class=\"scroll\"><table><tr>\
          <th>operation</th><th>size</th><th class=\"t\">system</th><th class=\"t\">client</th>\
@@ -230,6 +236,31 @@ fn tables(experiment: &Experiment, out: &mut String) {
             );
         }
     }
+}
+
+/// Latency over size as straight lines.
+fn lines(experiment: &Experiment, out: &mut String) {
+    let _ = write!(
+        out,
+        "<h3>Latency as a straight line</h3><table><tr><th>operation</th><th class=\"t\">system</th>\
+         <th>at 0 {0}, µs</th><th>for each of {0}, µs</th></tr>",
+        escape(&experiment.axis.title)
+    );
+    for operation in experiment.operations() {
+        for system in experiment.systems() {
+            if let Some(line) = experiment.line(operation, system) {
+                let _ = write!(
+                    out,
+                    "<tr><td>{}</td><td class=\"t\">{}</td><td>{:.1}</td><td>{:.3}</td></tr>",
+                    escape(operation),
+                    escape(system),
+                    line.intercept,
+                    line.slope
+                );
+            }
+        }
+    }
+    out.push_str("</table>");
 }
 
 fn row(cell: &Cell, out: &mut String) {
@@ -348,8 +379,16 @@ mod tests {
     fn the_page_is_well_formed() {
         let mut report = sample("one & <only>");
         report.failure = Some("x < y".to_owned());
-        check_well_formed(&render(&[report]));
+        report.experiments[0].is_about_latency = true;
+        let page = render(&[report]);
+        check_well_formed(&page);
+        assert!(page.contains("Latency as a straight line"));
         check_well_formed(&render(&[]));
+    }
+
+    #[test]
+    fn a_plain_report_is_well_formed() {
+        check_well_formed(&render(&[sample("one")]));
     }
 
     #[test]
