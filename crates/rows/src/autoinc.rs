@@ -123,7 +123,7 @@ fn align(at_least: u64, increment: u64, offset: u64) -> Option<u64> {
 }
 
 /// The greatest id an auto-increment column can hold.
-fn column_max(column: &Column) -> u64 {
+pub(crate) fn column_max(column: &Column) -> u64 {
     let bits = match column.ty.kind {
         Kind::TinyInt => 8,
         Kind::SmallInt => 16,
@@ -142,7 +142,7 @@ fn column_max(column: &Column) -> u64 {
 }
 
 /// An id as the column's storage value.
-fn column_value(column: &Column, id: u64) -> Value {
+pub(crate) fn column_value(column: &Column, id: u64) -> Value {
     match column.ty.kind {
         #[expect(clippy::cast_precision_loss, reason = "bounded by column_max: exact")]
         Kind::Float | Kind::Double => Value::Double(id as f64),

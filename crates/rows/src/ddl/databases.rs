@@ -42,7 +42,7 @@ impl Db {
         })?;
         Ok(DdlDone {
             ticket,
-            note: false,
+            ..DdlDone::default()
         })
     }
 
@@ -62,7 +62,7 @@ impl Db {
         })?;
         Ok(DdlDone {
             ticket,
-            note: false,
+            ..DdlDone::default()
         })
     }
 
@@ -115,7 +115,7 @@ impl Db {
         }
         let done = DdlDone {
             ticket,
-            note: false,
+            ..DdlDone::default()
         };
         Ok((done, gone.len()))
     }

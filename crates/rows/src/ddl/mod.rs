@@ -27,6 +27,7 @@ mod databases;
 mod errors;
 mod foreign;
 mod indexes;
+mod rename;
 mod tables;
 
 use crate::catalog::{
@@ -41,7 +42,9 @@ use porpoise_types::{Collation, ColumnType};
 use std::sync::Arc;
 use std::time::Instant;
 
+pub use alter::{Algorithm, MAX_LAYOUTS, Position, implicit_default};
 pub use errors::{no_database, no_table};
+pub use rename::QualifiedName;
 
 /// What a data definition statement needs of its session.
 pub struct DdlCx<'a> {
@@ -65,6 +68,8 @@ pub struct DdlDone {
     pub ticket: Ticket,
     /// What IF [NOT] EXISTS turned into a note: code, and nothing changed.
     pub note: bool,
+    /// Rows that were copied.
+    pub rows: u64,
 }
 
 /// A table as CREATE TABLE asks for it.
@@ -162,6 +167,37 @@ pub enum AlterOp {
     SetAutoIncrement(u64),
     /// COMMENT = text.
     SetComment(String),
+    /// ADD COLUMN.
+    AddColumn(ColumnSpec, Position),
+    /// DROP COLUMN.
+    DropColumn(String),
+    /// CHANGE COLUMN by its old name, and MODIFY COLUMN.
+    ChangeColumn(String, ColumnSpec, Position),
+    /// RENAME COLUMN: old and new name.
+    RenameColumn(String, String),
+    /// ALTER COLUMN ... SET DEFAULT, the value being of the type given, and
+    /// DROP DEFAULT.
+    SetDefault(String, Option<ColumnType>, Option<ColumnDefault>),
+    /// DROP PRIMARY KEY.
+    DropPrimaryKey,
+    /// RENAME INDEX: old and new name.
+    RenameIndex(String, String),
+    /// ALTER INDEX ... VISIBLE or INVISIBLE.
+    SetIndexVisible(String, bool),
+    /// RENAME TO database and name.
+    RenameTo(String, String),
+    /// ENGINE = name, as shown.
+    SetEngine(String),
+    /// The default collation of columns to come.
+    SetCollation(Collation),
+    /// CONVERT TO CHARACTER SET: the default and every column.
+    ConvertCollation(Collation),
+    /// Another option that is kept and shown; `None`: no longer.
+    SetOption(String, Option<String>),
+    /// ALGORITHM.
+    Algorithm(Algorithm),
+    /// FORCE, and ENGINE of the same engine: the rows are copied.
+    Force,
 }
 
 /// A change of the catalog in the making: the copy being changed.

@@ -43,7 +43,7 @@ impl Db {
         }
         Ok(DdlDone {
             ticket: result?,
-            note: false,
+            ..DdlDone::default()
         })
     }
 
@@ -196,7 +196,7 @@ impl Db {
         self.forget_counters(&table);
         Ok(DdlDone {
             ticket,
-            note: false,
+            ..DdlDone::default()
         })
     }
 }

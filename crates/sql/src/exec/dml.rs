@@ -22,8 +22,7 @@ use bumpalo::Bump;
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
 use porpoise_rows::{AutoIncOptions, InsertMode, Inserted, RowBuf, RowChange, UpdateMode};
 use porpoise_types::{
-    CastCx, ColumnType, Date, DateTime, Decimal, Kind, Level, SqlMode, Time, Value, ValueRef,
-    Warning, compare, store,
+    CastCx, ColumnType, Kind, Level, SqlMode, Value, ValueRef, Warning, compare, store,
 };
 use std::cmp::Ordering;
 
@@ -125,25 +124,7 @@ fn now_for(column: &Column, env: &crate::expr::eval::Env) -> Value {
     )
 }
 
-/// MySQL's implicit default of a type (manual, "Data Type Default Values").
-pub fn implicit_default(ty: &ColumnType) -> Value {
-    match ty.kind {
-        Kind::Float | Kind::Double => Value::Double(0.0),
-        Kind::Decimal => {
-            let zero = Decimal::from_i64(0);
-            Value::Decimal(zero.rescale(ty.decimals).unwrap_or(zero))
-        }
-        Kind::Date => Date::from_packed(0).map_or(Value::Null, Value::Date),
-        Kind::DateTime | Kind::Timestamp => Value::DateTime(DateTime::ZERO),
-        Kind::Time => Value::Time(Time::ZERO),
-        Kind::Enum => Value::UInt(1),
-        Kind::Set | Kind::Bit | Kind::Year => Value::UInt(0),
-        _ if ty.is_integer() && ty.unsigned => Value::UInt(0),
-        _ if ty.is_integer() => Value::Int(0),
-        Kind::Json => Value::Bytes(b"null".to_vec()),
-        _ => Value::Bytes(Vec::new()),
-    }
-}
+pub use porpoise_rows::ddl::implicit_default;
 
 /// INSERT and REPLACE.
 pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Run<Changes> {

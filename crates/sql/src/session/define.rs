@@ -15,7 +15,7 @@ use crate::show::table::{Rows, text_column};
 use porpoise_rows::catalog::TableId;
 use porpoise_rows::ddl::{AlterOp, DdlCx, DdlDone};
 use porpoise_rows::mdl::MdlBarrier;
-use porpoise_types::{Collation, Value};
+use porpoise_types::{CastCx, Collation, Value};
 
 /// LOCK TABLES: the tables, whether they may be written, and the barrier
 /// that keeps others away.
@@ -108,10 +108,24 @@ impl SqlSession {
                 let ops = definition::alter::operations(self, &database, &name, alter)?;
                 self.alter(&database, &name, &ops)
             }
+            Statement::RenameTable(pairs) => {
+                let named = |(old, new): &(TableName<'_>, TableName<'_>)| -> Result<_> {
+                    Ok((qualified(self, old)?, qualified(self, new)?))
+                };
+                let pairs: Vec<_> = pairs.iter().map(named).collect::<Result<_>>()?;
+                Ok(plain(db.rename_tables(&self.ddl_cx(), &pairs)?))
+            }
             Statement::CreateIndex(create) => {
+                if let Some(lock) = &create.lock {
+                    definition::alter::lock(lock)?;
+                }
+                let algorithm = create.algorithm.as_ref().map(definition::alter::algorithm);
+                let algorithm = algorithm.transpose()?.flatten();
                 let (database, name) = qualified(self, &create.table)?;
                 let index = definition::index(&create.index)?;
-                self.alter(&database, &name, &[AlterOp::AddIndex(index)])
+                let mut ops = vec![AlterOp::AddIndex(index)];
+                ops.extend(algorithm.map(AlterOp::Algorithm));
+                self.alter(&database, &name, &ops)
             }
             Statement::DropIndex(drop) => {
                 let (database, name) = qualified(self, &drop.table)?;
@@ -124,10 +138,21 @@ impl SqlSession {
 
     fn alter(&mut self, database: &str, name: &str, ops: &[AlterOp]) -> Result<Outcome> {
         let db = self.server.db.clone();
-        let done = db.alter_table(&self.ddl_cx(), database, name, ops)?;
+        let mode = self.settings.mode;
+        let mut warnings = |w| self.env.warn(w);
+        let mut cast = CastCx {
+            mode,
+            strict: mode.is_strict(),
+            warnings: &mut warnings,
+            tz: &self.settings.time_zone,
+            now: self.env.now(),
+        };
+        let done = db.alter_table_as(&self.ddl_cx(), database, name, ops, &mut cast)?;
         let mut outcome = plain(done);
+        outcome.affected_rows = done.rows;
         let warnings = self.env.warnings.get_mut().len();
-        outcome.info = format!("Records: 0  Duplicates: 0  Warnings: {warnings}");
+        let rows = done.rows;
+        outcome.info = format!("Records: {rows}  Duplicates: 0  Warnings: {warnings}");
         Ok(outcome)
     }
 

@@ -159,6 +159,7 @@ impl SqlSession {
             | Statement::DropDatabase { .. }
             | Statement::CreateTable(_)
             | Statement::AlterTable(_)
+            | Statement::RenameTable(_)
             | Statement::DropTable(_)
             | Statement::Truncate(_)
             | Statement::CreateIndex(_)
@@ -334,7 +335,6 @@ fn refused(session: &SqlSession, statement: &Statement<'_>) -> SqlError {
         }
         Statement::LoadData(_) => "LOAD DATA",
         Statement::Handler(_) => "HANDLER",
-        Statement::RenameTable(_) => "RENAME TABLE",
         Statement::CreateView(_) => "CREATE VIEW",
         Statement::CreateProgram(program) => match program.kind {
             ProgramKind::Procedure => "CREATE PROCEDURE",
