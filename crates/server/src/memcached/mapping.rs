@@ -37,7 +37,7 @@ pub enum Operation {
 pub enum Access {
     /// On the table.
     Table,
-    /// In a cache beside the table, which there is none of yet.
+    /// In the memory cache of [`super::cache`], and nowhere else.
     CacheOnly,
     /// Not at all.
     Disabled,
@@ -54,8 +54,6 @@ pub struct Policy {
     pub delete: Access,
     /// `flush_all` deletes the rows.
     pub flush: bool,
-    /// Some operation says `caching`.
-    pub caching: bool,
 }
 
 /// What the keys of one prefix mean.
@@ -68,6 +66,15 @@ pub struct Rule {
     /// Where they are, as a position in [`Mapping::containers`], or why they
     /// are not served.
     pub target: std::result::Result<usize, String>,
+}
+
+/// Where an operation on a key takes place.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'m, 'k> {
+    /// In rows: the container, its position, and the key without its prefix.
+    Row(usize, &'m Container, &'k [u8]),
+    /// In the memory cache, under the whole key.
+    Cache,
 }
 
 /// A line of `ndbmemcache.status`.
@@ -101,6 +108,8 @@ pub struct Mapping {
     lengths: Vec<usize>,
     /// Position of the rule of keys without a configured prefix.
     fallback: usize,
+    /// Some rule says `cache_only`.
+    caches: bool,
     /// One line for every configured prefix.
     pub status: Vec<Status>,
     /// The role's number, and all roles by name.
@@ -121,7 +130,31 @@ impl Mapping {
         self.rules.get(self.fallback)
     }
 
-    /// The container of a key, its position, and the key without its prefix.
+    /// Where an operation on a key takes place.
+    ///
+    /// # Errors
+    /// Why the operation is not carried out, in words.
+    #[inline]
+    pub fn target<'m, 'k>(
+        &'m self,
+        key: &'k [u8],
+        operation: Operation,
+    ) -> std::result::Result<Target<'m, 'k>, String> {
+        let rule = self.rule(key).ok_or("no container is configured")?;
+        let access = rule.access(operation);
+        if access != Access::Table {
+            return match access {
+                Access::CacheOnly => Ok(Target::Cache),
+                _ => Err(rule.refusal(operation)),
+            };
+        }
+        let at = *rule.target.as_ref().map_err(|why| rule.disabled(why))?;
+        let container = self.containers.get(at).ok_or("no such container")?;
+        let rest = key.get(rule.prefix.len()..).unwrap_or(&[]);
+        Ok(Target::Row(at, container, rest))
+    }
+
+    /// As [`Mapping::target`], for commands that work on rows only.
     ///
     /// # Errors
     /// Why the operation is not carried out, in words.
@@ -131,18 +164,24 @@ impl Mapping {
         key: &'k [u8],
         operation: Operation,
     ) -> std::result::Result<(usize, &'m Container, &'k [u8]), String> {
-        let rule = self.rule(key).ok_or("no container is configured")?;
-        let access = match operation {
-            Operation::Get => rule.policy.get,
-            Operation::Set => rule.policy.set,
-            Operation::Delete => rule.policy.delete,
-        };
-        if access != Access::Table {
-            return Err(rule.refusal(operation, access));
+        match self.target(key, operation)? {
+            Target::Row(at, container, rest) => Ok((at, container, rest)),
+            Target::Cache => Err("the key has no row: its policy is cache_only".to_owned()),
         }
-        let at = *rule.target.as_ref().map_err(|why| rule.disabled(why))?;
-        let container = self.containers.get(at).ok_or("no such container")?;
-        Ok((at, container, key.get(rule.prefix.len()..).unwrap_or(&[])))
+    }
+
+    /// Whether an operation on a key takes place in the memory cache.
+    #[inline]
+    pub fn is_cached(&self, key: &[u8], operation: Operation) -> bool {
+        self.caches
+            && self
+                .rule(key)
+                .is_some_and(|r| r.access(operation) == Access::CacheOnly)
+    }
+
+    /// Whether some prefix of the role uses the memory cache.
+    pub fn uses_cache(&self) -> bool {
+        self.caches
     }
 
     /// Containers whose rows `flush_all` deletes.
@@ -206,7 +245,8 @@ impl Mapping {
             let prefix = row.text("key_prefix").unwrap_or_default().to_owned();
             let named = row.text("policy").unwrap_or_default().to_owned();
             let container = row.text("container").map(str::to_owned);
-            let resolved = resolve::prefix(row, policies, of("containers"), catalog);
+            let (named_ones, options) = (of("containers"), of("container_options"));
+            let resolved = resolve::prefix(row, policies, named_ones, options, catalog);
             let own = row.number("server_role_id").unwrap_or(-1);
             let (policy, target, reason) = match resolved {
                 Ok((policy, Some((container, note)))) => (policy, Ok(container), note),
@@ -216,12 +256,13 @@ impl Mapping {
                 }
                 Err(why) => (Policy::TABLE, Err(why.clone()), why),
             };
+            let active = target.is_ok() || policy.uses_cache();
             self.status.push(Status {
                 role: own,
                 prefix: prefix.clone(),
                 container,
                 policy: named,
-                active: target.is_ok(),
+                active,
                 reason,
             });
             if own == role {
@@ -259,6 +300,7 @@ impl Mapping {
                 target,
             });
         }
+        self.caches = self.rules.iter().any(|r| r.policy.uses_cache());
         for (at, rule) in self.rules.iter().enumerate() {
             if rule.prefix.is_empty() {
                 self.fallback = at;
@@ -306,28 +348,40 @@ impl Policy {
         set: Access::Table,
         delete: Access::Table,
         flush: false,
-        caching: false,
     };
 }
 
+impl Policy {
+    /// Whether some operation is on the memory cache.
+    pub fn uses_cache(&self) -> bool {
+        [self.get, self.set, self.delete].contains(&Access::CacheOnly)
+    }
+}
+
 impl Rule {
+    /// What the policy says of an operation.
+    #[inline]
+    pub fn access(&self, operation: Operation) -> Access {
+        match operation {
+            Operation::Get => self.policy.get,
+            Operation::Set => self.policy.set,
+            Operation::Delete => self.policy.delete,
+        }
+    }
+
     fn disabled(&self, why: &str) -> String {
         format!("keys of prefix '{}' are disabled: {why}", self.shown())
     }
 
     #[cold]
-    fn refusal(&self, operation: Operation, access: Access) -> String {
+    fn refusal(&self, operation: Operation) -> String {
         let what = match operation {
             Operation::Get => "get",
             Operation::Set => "set",
             Operation::Delete => "delete",
         };
-        let why = match access {
-            Access::CacheOnly => "cache_only, which this server does not offer yet",
-            Access::Disabled | Access::Table => "disabled",
-        };
         let shown = self.shown();
-        format!("{what}_policy of the keys of prefix '{shown}' is {why}")
+        format!("{what}_policy of the keys of prefix '{shown}' is disabled")
     }
 
     fn shown(&self) -> String {

@@ -10,13 +10,16 @@
 //! Every command is an autocommit transaction on `porpoise_rows`; SQL is not
 //! involved. Foreign keys are always checked (transactions.md, rule 16).
 
+pub mod cache;
 pub mod change;
 pub mod container;
 pub mod convert;
 mod fill;
+pub mod form;
 mod first_rows;
 pub mod flush;
 pub mod get;
+pub mod json;
 pub mod live;
 pub mod mapping;
 pub mod resolve;

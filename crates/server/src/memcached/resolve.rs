@@ -4,10 +4,11 @@
 //! What is refused here is told in the status, in the words of whoever wrote
 //! the row: names of columns and tables, and what was expected.
 
-use super::container::{Container, ExpiryForm, Flags, KeyPart, lacking};
+use super::container::{Container, ExpiryForm, Flags, KeyPart, ValueFormat, lacking};
+use super::form::Form;
 use super::mapping::{Access, Policy};
 use super::schema::{DATABASE, DEFAULT_TABLE};
-use porpoise_rows::catalog::{Catalog, Table};
+use porpoise_rows::catalog::{Catalog, Index, IndexKind, IndexState, Table};
 use porpoise_types::Kind;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,26 +41,23 @@ impl Row {
 
 type Resolved<T> = Result<T, String>;
 
-fn access(row: &Row, column: &str) -> Resolved<(Access, bool)> {
+/// `caching` is `ndb_only`: rows lie in this server's memory already, and a
+/// second copy could only be older.
+fn access(row: &Row, column: &str) -> Resolved<Access> {
     match row.text(column).unwrap_or_default() {
-        "ndb_only" => Ok((Access::Table, false)),
-        "caching" => Ok((Access::Table, true)),
-        "cache_only" => Ok((Access::CacheOnly, false)),
-        "disabled" => Ok((Access::Disabled, false)),
+        "ndb_only" | "caching" => Ok(Access::Table),
+        "cache_only" => Ok(Access::CacheOnly),
+        "disabled" => Ok(Access::Disabled),
         other => Err(format!("{column} '{other}' is unknown")),
     }
 }
 
 fn policy(row: &Row) -> Resolved<Policy> {
-    let (get, get_caches) = access(row, "get_policy")?;
-    let (set, set_caches) = access(row, "set_policy")?;
-    let (delete, delete_caches) = access(row, "delete_policy")?;
     Ok(Policy {
-        get,
-        set,
-        delete,
+        get: access(row, "get_policy")?,
+        set: access(row, "set_policy")?,
+        delete: access(row, "delete_policy")?,
         flush: row.text("flush_from_db") == Some("true"),
-        caching: get_caches || set_caches || delete_caches,
     })
 }
 
@@ -79,6 +77,7 @@ pub(super) fn prefix(
     row: &Row,
     policies: &HashMap<String, Resolved<Policy>>,
     containers: &[Row],
+    options: &[Row],
     catalog: &Catalog,
 ) -> Resolved<(Policy, Option<(Container, String)>)> {
     let cluster = row.number("cluster_id").unwrap_or(0);
@@ -99,14 +98,9 @@ pub(super) fn prefix(
     let name = row.given("container").ok_or("no container is named")?;
     let found = containers.iter().find(|c| c.text("name") == Some(name));
     let found = found.ok_or_else(|| format!("container '{name}' is not in containers"))?;
-    let (container, mut note) = container(name, found, catalog)?;
-    if policy.caching {
-        add_note(&mut note, "policy caching is carried out as ndb_only");
-    }
-    let cached = [policy.get, policy.set, policy.delete].contains(&Access::CacheOnly);
-    if cached {
-        add_note(&mut note, "cache_only operations are refused");
-    }
+    let none = Row::default();
+    let options = options.iter().find(|o| o.text("name") == Some(name));
+    let (container, note) = container(name, found, options.unwrap_or(&none), catalog)?;
     Ok((policy, Some((container, note))))
 }
 
@@ -131,7 +125,7 @@ pub(super) fn default_container(catalog: &Catalog) -> Resolved<Container> {
         row("flags", "flags"),
         row("expire_time_column", "expire_time"),
     ]);
-    container("", &row, catalog).map(|(container, _)| container)
+    container("", &row, &Row::default(), catalog).map(|(container, _)| container)
 }
 
 /// Resolves columns by name and keeps book of those named.
@@ -172,8 +166,13 @@ fn shown(table: &Table) -> String {
     format!("{}.{}", table.database, table.name)
 }
 
-/// Resolves a row of `containers`.
-fn container(name: &str, row: &Row, catalog: &Catalog) -> Resolved<(Container, String)> {
+/// Resolves a row of `containers` with what `container_options` says of it.
+fn container(
+    name: &str,
+    row: &Row,
+    options: &Row,
+    catalog: &Catalog,
+) -> Resolved<(Container, String)> {
     if let Some(other) = row.given("large_values_table") {
         return Err(format!(
             "large_values_table '{other}': values in a second table are not served yet"
@@ -191,24 +190,40 @@ fn container(name: &str, row: &Row, catalog: &Catalog) -> Resolved<(Container, S
         named: Vec::new(),
     };
     let mut note = String::new();
-    let key = key_parts(row, table, &mut columns)?;
-    let values = match row.given("value_columns") {
+    let (form, key_form, format) = forms(options)?;
+    let (index, key) = key_parts(row, table, &mut columns)?;
+    let mut values = match row.given("value_columns") {
         Some(names) => columns.list(names)?,
         None => Vec::new(),
     };
     let increment = increment(row, &mut columns)?;
-    if values.is_empty() && increment.is_none() {
+    let all = values.is_empty() && format == ValueFormat::Json;
+    if values.is_empty() && increment.is_none() && !all {
         return Err("neither value_columns nor increment_column is given".to_owned());
+    }
+    let flags = flags(row, &mut columns)?;
+    let cas = cas(row, &mut columns, &mut note)?;
+    let expiry = expiry(row, &mut columns)?;
+    if all {
+        let apart = |n: &usize| {
+            flags == Flags::Column(*n) || cas == Some(*n) || expiry.map(|e| e.0) == Some(*n)
+        };
+        values = (0..table.columns.len()).filter(|n| !apart(n)).collect();
+        columns.named.extend_from_slice(&values);
     }
     let container = Container {
         name: name.to_owned(),
         table: Arc::clone(table),
+        index,
         key,
+        key_form,
+        form,
+        format,
         values,
-        flags: flags(row, &mut columns)?,
+        flags,
         increment,
-        cas: cas(row, &mut columns, &mut note)?,
-        expiry: expiry(row, &mut columns)?,
+        cas,
+        expiry,
         lacking: lacking(table, &columns.named),
     };
     if let Some(column) = &container.lacking {
@@ -218,29 +233,57 @@ fn container(name: &str, row: &Row, catalog: &Catalog) -> Resolved<(Container, S
     Ok((container, note))
 }
 
-fn key_parts(row: &Row, table: &Table, columns: &mut Columns<'_>) -> Resolved<Vec<KeyPart>> {
+/// The forms of values and of keys, and whether values are objects.
+fn forms(options: &Row) -> Resolved<(Form, Form, ValueFormat)> {
+    let bytes = |column| options.text(column).map(str::as_bytes);
+    let escape = bytes("escape");
+    let form = Form::new(bytes("separator"), escape, bytes("null_token"))?;
+    let separator = bytes("key_separator").or(bytes("separator"));
+    let key_form = Form::new(separator, escape, None)?;
+    let format = match options.text("value_format") {
+        None | Some("text") => ValueFormat::Text,
+        Some("json") => ValueFormat::Json,
+        Some(other) => return Err(format!("value_format '{other}' is neither text nor json")),
+    };
+    Ok((form, key_form, format))
+}
+
+fn key_parts(
+    row: &Row,
+    table: &Table,
+    columns: &mut Columns<'_>,
+) -> Resolved<(usize, Vec<KeyPart>)> {
     let names = row.given("key_columns").ok_or("no key_columns are given")?;
     let given = columns.list(names)?;
-    let primary = table.indexes.first().filter(|_| !table.hidden_key);
-    let parts = primary.map_or(&[][..], |index| index.parts.as_slice());
-    let mut key = Vec::new();
-    for part in parts {
-        let piece = given.iter().position(|c| *c == part.column);
-        if let (Some(piece), None) = (piece, part.prefix) {
-            key.push(KeyPart {
-                column: part.column,
-                piece,
-                desc: part.desc,
-            });
-        }
-    }
-    if key.is_empty() || key.len() != given.len() || key.len() != parts.len() {
-        return Err(format!(
-            "key_columns '{names}' are not the primary key of {}",
+    let of = |(n, index): (usize, &Index)| Some((n, parts_of(n, index, table, &given)?));
+    let mut fitting = table.indexes.iter().enumerate().filter_map(of);
+    fitting.next().ok_or_else(|| {
+        format!(
+            "key_columns '{names}' are neither the primary key of {} nor a unique key",
             shown(table)
-        ));
+        )
+    })
+}
+
+/// The parts of an index whose columns are just those given, each whole.
+fn parts_of(n: usize, index: &Index, table: &Table, given: &[usize]) -> Option<Vec<KeyPart>> {
+    let unique = match index.kind {
+        IndexKind::Primary => n == 0 && !table.hidden_key,
+        IndexKind::Unique => index.state == IndexState::Public,
+        IndexKind::Plain => false,
+    };
+    if !unique || index.parts.len() != given.len() || given.is_empty() {
+        return None;
     }
-    Ok(key)
+    let part = |part: &porpoise_rows::catalog::IndexPart| {
+        let piece = given.iter().position(|c| *c == part.column)?;
+        part.prefix.is_none().then_some(KeyPart {
+            column: part.column,
+            piece,
+            desc: part.desc,
+        })
+    };
+    index.parts.iter().map(part).collect()
 }
 
 fn increment(row: &Row, columns: &mut Columns<'_>) -> Resolved<Option<usize>> {
