@@ -169,10 +169,7 @@ impl Container {
     }
 
     /// The parts of a key, in the order of the index.
-    pub(super) fn pieces<'a>(
-        &'a self,
-        key: &'a [u8],
-    ) -> Result<Vec<(&'a KeyPart, Piece<'a>)>> {
+    pub(super) fn pieces<'a>(&'a self, key: &'a [u8]) -> Result<Vec<(&'a KeyPart, Piece<'a>)>> {
         let pieces: Vec<Piece<'a>> = if self.key.len() == 1 {
             vec![self.key_form.single(key)]
         } else {
