@@ -4,12 +4,14 @@
 //! * [`mapping`], [`resolve`], [`live`]: which container and policy a key has,
 //!   and how that follows the configuration.
 //! * [`container`], [`convert`]: rows as memcached sees them.
-//! * [`session`]: a connection; [`get`], [`store`], [`change`], [`touch`],
-//!   [`flush`]: its commands; [`stats`]: what it counts.
+//! * [`session`]: a connection; [`get`] reads, [`apply`] changes one item
+//!   ([`store`], [`change`], [`touch`]), [`flush`]: its commands; [`stats`]:
+//!   what it counts. [`item`]: a row as an item.
 //!
 //! Every command is an autocommit transaction on `porpoise_rows`; SQL is not
 //! involved. Foreign keys are always checked (transactions.md, rule 16).
 
+pub mod apply;
 pub mod cache;
 pub mod change;
 pub mod container;
@@ -19,6 +21,7 @@ mod first_rows;
 pub mod flush;
 pub mod form;
 pub mod get;
+pub mod item;
 pub mod json;
 pub mod live;
 pub mod mapping;

@@ -15,11 +15,11 @@ use super::convert::Conversion;
 use super::live::Current;
 use super::mapping::Operation;
 use super::store::{change, lock};
-use super::work::{Attempt, Desk, Done, Failure};
+use super::work::{Attempt, Desk, Done, Failure, Place};
 use crate::metrics::{self, Counter};
 use porpoise_kv::{LockMode, Ticket};
 use porpoise_rows::{Error, RowBuf, RowChange, Txn, UpdateMode};
-use porpoise_wire::memcached::Keys;
+use porpoise_wire::memcached::command::{Item, Outcome, Status, Touch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -33,8 +33,22 @@ pub struct Touched {
     pub flags: u32,
     /// The row's version.
     pub version: u64,
+    /// When it expires now, in seconds since 1970; 0: never.
+    pub expires: i64,
     /// The value.
     pub value: Vec<u8>,
+}
+
+impl Touched {
+    /// The row as an item.
+    pub fn item(&self) -> Item<'_> {
+        Item {
+            flags: self.flags,
+            version: self.version,
+            value: &self.value,
+            expires: self.expires,
+        }
+    }
 }
 
 fn count(hits: usize, misses: usize) {
@@ -42,27 +56,24 @@ fn count(hits: usize, misses: usize) {
     metrics::add(Counter::MemcachedTouchMiss, misses as u64);
 }
 
-/// Sets the moment of expiry of a row; false when there is none.
-pub fn touch(desk: &mut Desk, current: &mut Arc<Current>, key: &[u8], exptime: i64) -> Done<bool> {
-    let mut done = desk.write(current, Operation::Set, key, |txn, place| {
-        let Some(found) = lock(txn, place, LockMode::Update)?.filter(|f| !f.expired) else {
-            return Ok(false);
-        };
-        let container = place.container;
-        let row = found.row.row(&container.table)?;
-        let mut values = owned(&container.table, &row, &[]);
-        let expires = moment(exptime, place.convert.unix_seconds());
-        if container.apply_expiry(&mut values, expires, &mut place.convert)? {
-            change(txn, place, found.row, values, UpdateMode::KeepVersion)?;
-        }
-        Ok(true)
-    });
-    if matches!(done.outcome, Err(Failure::NoSuchKey(_))) {
-        done.outcome = Ok(false);
+/// Sets the moment of expiry of a row.
+pub(super) fn run_touch(
+    txn: &mut Txn,
+    place: &mut Place<'_>,
+    command: &Touch<'_>,
+) -> Result<Outcome, Failure> {
+    let Some(found) = lock(txn, place, LockMode::Update)?.filter(|f| !f.expired) else {
+        return Ok(Outcome::of(Status::NotFound));
+    };
+    let container = place.container;
+    let row = found.row.row(&container.table)?;
+    let version = row.version();
+    let mut values = owned(&container.table, &row, &[]);
+    let expires = moment(command.exptime, place.convert.unix_seconds());
+    if container.apply_expiry(&mut values, expires, &mut place.convert)? {
+        change(txn, place, found.row, values, UpdateMode::KeepVersion)?;
     }
-    let hit = matches!(done.outcome, Ok(true));
-    count(usize::from(hit), usize::from(!hit));
-    done
+    Ok(Outcome::at(Status::Touched, version))
 }
 
 /// The keys of one container: their places in the request, and primary keys.
@@ -77,7 +88,7 @@ struct Group {
 pub fn get_and_touch(
     desk: &mut Desk,
     current: &mut Arc<Current>,
-    keys: Keys<'_>,
+    keys: &[&[u8]],
     exptime: i64,
 ) -> Done<Vec<Option<Touched>>> {
     let done = desk.repeat(current, |desk, current| {
@@ -95,7 +106,7 @@ pub fn get_and_touch(
 fn attempt(
     desk: &mut Desk,
     current: &Current,
-    keys: Keys<'_>,
+    keys: &[&[u8]],
     exptime: i64,
 ) -> Attempt<Vec<Option<Touched>>> {
     let db = desk.shared.db.clone();
@@ -139,11 +150,11 @@ fn attempt(
 /// The keys by container. Keys that no row can have are left out.
 fn group(
     current: &Current,
-    keys: Keys<'_>,
+    keys: &[&[u8]],
     convert: &mut Conversion,
 ) -> Result<BTreeMap<usize, Group>, String> {
     let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
-    for (n, key) in keys.enumerate() {
+    for (n, key) in keys.iter().enumerate() {
         current.mapping.find(key, Operation::Get)?;
         let (at, container, rest) = current.mapping.find(key, Operation::Set)?;
         let mut primary = Vec::new();
@@ -199,6 +210,7 @@ impl Job {
             let touched = Touched {
                 flags: container.flags_of(&row),
                 version: row.version(),
+                expires: if container.can_expire() { expires } else { 0 },
                 value: container.value_of(&row, &mut scratch).to_vec(),
             };
             let mut new = owned(table, &row, &[]);
