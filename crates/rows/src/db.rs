@@ -11,6 +11,7 @@ use crate::Result;
 use crate::autoinc::Counters;
 use crate::catalog::persist;
 use crate::catalog::{Catalog, Table, TableId};
+use crate::fk::FkCounters;
 use crate::mdl::Mdl;
 use crate::txn::{BeginOptions, Txn};
 use crate::version::Versions;
@@ -37,6 +38,7 @@ pub struct Db {
     pub(crate) versions: Versions,
     pub(crate) counters: Counters,
     pub(crate) watches: Watches,
+    pub(crate) fk_counters: FkCounters,
     pub(crate) mdl: Arc<Mdl>,
     /// Held while a change of the catalog is made and published.
     pub(crate) catalog_change: Mutex<()>,
@@ -61,6 +63,7 @@ impl Db {
             versions: Versions::new(),
             counters: Counters::default(),
             watches: Watches::default(),
+            fk_counters: FkCounters::default(),
             mdl: Mdl::new(),
             catalog_change: Mutex::new(()),
             row_limit,
@@ -102,6 +105,11 @@ impl Db {
     /// The metadata locks.
     pub fn mdl(&self) -> &Arc<Mdl> {
         &self.mdl
+    }
+
+    /// What foreign keys have done, whether or not it was committed.
+    pub fn fk_counters(&self) -> &FkCounters {
+        &self.fk_counters
     }
 
     /// The engine.

@@ -31,6 +31,7 @@ pub mod watch;
 pub use autoinc::AutoIncOptions;
 pub use db::{Db, DbOptions};
 pub use error::{Error, Result};
+pub use fk::FkCounters;
 pub use layout::DerivedCell;
 pub use row::{RowBuf, RowRef, RowStamp};
 pub use txn::delete::DeleteDone;

@@ -301,20 +301,7 @@ impl SqlSession {
             return Ok(());
         };
         for (table, writes) in &plan.tables {
-            match locks.mode_of(table.id) {
-                None => {
-                    let text = format!("Table '{}' was not locked with LOCK TABLES", table.name);
-                    return Err(SqlError::new(1100, "HY000", text));
-                }
-                Some(false) if *writes => {
-                    let text = format!(
-                        "Table '{}' was locked with a READ lock and can't be updated",
-                        table.name
-                    );
-                    return Err(SqlError::new(1099, "HY000", text));
-                }
-                Some(_) => {}
-            }
+            locks.check(table, *writes)?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! unique key, the number of keys for a list of them, NULL where the number
 //! depends on data that nobody has counted.
 
+use super::explain_keys;
 use super::table::{Rows, number_column, text, text_column, typed_column};
 use crate::bind::Source;
 use crate::error::{Result, SqlError};
@@ -13,7 +14,8 @@ use crate::parse::ast::{Explain, ExplainTarget};
 use crate::plan::{Access, SelectPlan, Step};
 use crate::session::run::Plan;
 use crate::session::{Outcome, SqlSession};
-use porpoise_rows::catalog::{Index, IndexKind, Table};
+use porpoise_rows::InsertMode;
+use porpoise_rows::catalog::{Catalog, Index, IndexKind, Table};
 use porpoise_types::{ColumnType, Kind, Value};
 
 /// EXPLAIN of a statement.
@@ -39,7 +41,10 @@ pub fn explain(
     let catalog = session.server.db.catalog();
     let plan = session.plan(statement, source, types, &catalog)?;
     let plan = plan.ok_or_else(|| SqlError::not_supported("EXPLAIN of this statement"))?;
-    let rows = rows(&plan);
+    let mut rows = rows(&plan);
+    if session.settings.foreign_key_checks {
+        foreign_keys(&catalog, &plan, &mut rows);
+    }
     rows.send(session, sink)
 }
 
@@ -80,7 +85,34 @@ fn rows(plan: &Plan) -> Rows {
     rows
 }
 
-fn line(kind: &str, table: Option<&str>, access: Option<&str>, extra: &str) -> Vec<Value> {
+/// What foreign keys add to the statement.
+fn foreign_keys(catalog: &Catalog, plan: &Plan, rows: &mut Rows) {
+    match plan {
+        Plan::Select(_) => {}
+        Plan::Insert(p) => {
+            explain_keys::inserted(&p.table, rows);
+            if p.mode == InsertMode::Replace {
+                explain_keys::deleted(catalog, &p.table, rows);
+            }
+            let set = p.on_duplicate.iter().map(|(at, _)| *at);
+            if set.len() > 0 {
+                explain_keys::updated(catalog, &p.table, set, rows);
+            }
+        }
+        Plan::Update(p) => {
+            let set = p.set.iter().map(|(at, _)| *at);
+            explain_keys::updated(catalog, &p.target.table, set, rows);
+        }
+        Plan::Delete(p) => explain_keys::deleted(catalog, &p.target.table, rows),
+    }
+}
+
+pub(super) fn line(
+    kind: &str,
+    table: Option<&str>,
+    access: Option<&str>,
+    extra: &str,
+) -> Vec<Value> {
     let cell = |value: Option<&str>| value.map_or(Value::Null, text);
     vec![
         Value::UInt(1),

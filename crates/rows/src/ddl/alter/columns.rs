@@ -134,8 +134,7 @@ fn drop_column(
             if own && !plan.table.foreign_keys.iter().any(|k| k.name == key.name) {
                 continue;
             }
-            let child = child.quoted_name();
-            return Err(errors::column_referenced(name, &key.name, &child));
+            return Err(errors::column_referenced(name, &key.name, &child.name));
         }
     }
     columns.remove(at);

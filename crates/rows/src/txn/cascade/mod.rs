@@ -349,12 +349,12 @@ impl Txn {
     /// Writes everything but an updated root, which its statement writes;
     /// returns how many rows beside the roots.
     pub(crate) fn apply(&mut self, fx: Effects, keys: &mut KeySet) -> Result<u64> {
-        let mut beside = 0;
+        let (mut deleted, mut updated) = (0, 0);
         for change in &fx.list {
             if change.new.is_none() {
                 let old = change.old.row(&change.table)?;
                 self.write_gone(&change.table, &change.primary, old, keys)?;
-                beside += u64::from(!change.root);
+                deleted += u64::from(!change.root);
             }
         }
         for change in &fx.list {
@@ -380,9 +380,10 @@ impl Txn {
                 });
             }
             self.write_changed(table, &change.primary, old, &change.new_primary, new, keys)?;
-            beside += 1;
+            updated += 1;
         }
-        Ok(beside)
+        self.db.fk_counters.add(deleted, updated);
+        Ok(deleted + updated)
     }
 }
 
