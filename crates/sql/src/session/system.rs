@@ -73,6 +73,7 @@ impl SqlSession {
             values_allowed: false,
             system: self,
             aliases: &[],
+            plan: None,
         };
         let bound = binder.expr(e)?;
         let arena = Bump::new();
@@ -82,6 +83,8 @@ impl SqlSession {
             params,
             aggregates: &[],
             new_row: &[],
+            outer: None,
+            queries: None,
         };
         let value = eval(&bound, &[], &cx)?.to_owned();
         Ok((value, bound.ty))
