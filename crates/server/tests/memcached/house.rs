@@ -130,6 +130,7 @@ impl House {
                 created: 0,
             },
             auto_increment: None,
+            placement: Default::default(),
         };
         self.db.create_table(&cx, &spec).unwrap();
     }

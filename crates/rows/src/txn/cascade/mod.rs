@@ -217,19 +217,20 @@ impl Effects {
             let by_delete = change.new.is_none();
             let prefix = fk::child_prefix(&referrer.child, fk, &change.table, at, &old);
             let Some(start) = prefix else { continue };
-            let space = referrer.child.space(fk.child_index, &start);
             let restrict = matches!(action, FkAction::NoAction | FkAction::Restrict);
             let fatal = restrict && !self.touchable(catalog, referrer.child.id);
-            out.push(Probe {
-                parent,
-                action,
-                by_delete,
-                space,
-                end: prefix_end(&start),
-                start,
-                fatal,
-                referrer,
-            });
+            for space in referrer.child.prefix_spaces(fk.child_index, &start) {
+                out.push(Probe {
+                    parent,
+                    action,
+                    by_delete,
+                    space,
+                    end: prefix_end(&start),
+                    start: start.clone(),
+                    fatal,
+                    referrer: referrer.clone(),
+                });
+            }
         }
         Ok(())
     }
