@@ -172,9 +172,8 @@ impl Container {
         }
         // Of an existing row it has a value.
         let lacks = |p: &&usize| {
-            let open = |c: &Column| {
-                !c.nullable && !c.auto_increment && c.default == ColumnDefault::None
-            };
+            let open =
+                |c: &Column| !c.nullable && !c.auto_increment && c.default == ColumnDefault::None;
             !seen.contains(p)
                 && self.table.columns.get(**p).is_some_and(open)
                 && row.get(**p).is_some_and(Value::is_null)

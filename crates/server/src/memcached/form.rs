@@ -237,7 +237,15 @@ mod tests {
     #[test]
     fn what_was_joined_is_split_into_the_same_parts() {
         let words: [&[u8]; 9] = [
-            b"", b"a", b"|", b"||", b"\\", b"\\N", b"N", b"a|\\|b\\", b"\\\\N",
+            b"",
+            b"a",
+            b"|",
+            b"||",
+            b"\\",
+            b"\\N",
+            b"N",
+            b"a|\\|b\\",
+            b"\\\\N",
         ];
         for token in [&b"\\N"[..], b"NULL", b"N"] {
             for separator in [&b"|"[..], b"||", b"|,"] {

@@ -11,12 +11,10 @@
 //! 2. The mapping is the newest one at the start of each batch.
 
 use super::Shared;
-use super::change::{self, Counted};
 use super::get::{self, Gets};
 use super::live::Current;
-use super::store::{self, Command};
 use super::work::{Desk, Done, Failure};
-use super::{flush, stats, touch};
+use super::{apply, flush, stats, touch};
 use crate::net::{End, Input, Next, Output, Peer, Session};
 use porpoise_wire::memcached::{Fault, Keys, Parsed, Parser, Request, reply};
 use std::sync::Arc;
@@ -129,6 +127,12 @@ fn refuse(fault: Fault, silent: bool, out: &mut Output) -> bool {
 impl Work {
     /// Carries out a request; false when the connection must end.
     fn carry_out(&mut self, request: Request<'_>, out: &mut Output) -> bool {
+        if let Some((change, noreply)) = request.change() {
+            let done = apply::apply(&mut self.desk, &mut self.current, &change);
+            return finish(done, noreply, out, |outcome, buf| {
+                reply::outcome(buf, &outcome);
+            });
+        }
         match request {
             Request::Get {
                 keys,
@@ -140,58 +144,6 @@ impl Work {
                 cas,
                 touch: Some(exptime),
             } => self.get_and_touch(keys, cas, exptime, out),
-            Request::Store {
-                verb,
-                key,
-                flags,
-                exptime,
-                value,
-                noreply,
-            } => {
-                let command = Command {
-                    verb,
-                    key,
-                    flags,
-                    exptime,
-                    value,
-                };
-                let done = store::store(&mut self.desk, &mut self.current, &command);
-                finish(done, noreply, out, |text, buf| buf.extend_from_slice(text))
-            }
-            Request::Arithmetic {
-                key,
-                delta,
-                decrement,
-                noreply,
-            } => {
-                let (desk, current) = (&mut self.desk, &mut self.current);
-                let done = change::count(desk, current, key, delta, decrement);
-                finish(done, noreply, out, |counted, buf| match counted {
-                    Counted::Number(n) => reply::number(buf, n),
-                    Counted::Missing => buf.extend_from_slice(reply::NOT_FOUND),
-                    Counted::NotNumeric => buf.extend_from_slice(reply::NON_NUMERIC),
-                })
-            }
-            Request::Delete { key, noreply } => {
-                let done = change::delete(&mut self.desk, &mut self.current, key);
-                finish(done, noreply, out, |text, buf| buf.extend_from_slice(text))
-            }
-            Request::Touch {
-                key,
-                exptime,
-                noreply,
-            } => {
-                let (desk, current) = (&mut self.desk, &mut self.current);
-                let done = touch::touch(desk, current, key, exptime);
-                finish(done, noreply, out, |found, buf| {
-                    let text = if found {
-                        reply::TOUCHED
-                    } else {
-                        reply::NOT_FOUND
-                    };
-                    buf.extend_from_slice(text);
-                })
-            }
             Request::FlushAll { delay, noreply } => self.flush(delay, noreply, out),
             other => self.about_the_server(other, out),
         }
@@ -226,9 +178,10 @@ impl Work {
 
     fn get_and_touch(&mut self, keys: Keys<'_>, cas: bool, exptime: i64, out: &mut Output) -> bool {
         let (desk, current) = (&mut self.desk, &mut self.current);
-        let done = touch::get_and_touch(desk, current, keys, exptime);
+        let list: Vec<&[u8]> = keys.collect();
+        let done = touch::get_and_touch(desk, current, &list, exptime);
         finish(done, false, out, |rows, buf| {
-            for (key, row) in keys.zip(rows) {
+            for (key, row) in list.iter().zip(rows) {
                 if let Some(row) = row {
                     let version = cas.then_some(row.version);
                     reply::value(buf, key, row.flags, &row.value, version);

@@ -9,30 +9,15 @@
 //! the same transaction (rule 46).
 
 use super::container::{Stored, moment, owned};
-use super::live::Current;
-use super::mapping::Operation;
-use super::work::{Desk, Done, Failure, Place};
-use crate::metrics::{self, Counter};
+use super::large;
+use super::work::{Failure, Place};
 use porpoise_kv::LockMode;
-use porpoise_rows::{AutoIncOptions, Error, InsertMode, RowBuf, RowChange, Txn, UpdateMode};
+use porpoise_rows::{
+    AutoIncOptions, Error, InsertMode, RowBuf, RowChange, RowRef, Txn, UpdateMode,
+};
 use porpoise_types::Value;
-use porpoise_wire::memcached::{StoreVerb, reply};
-use std::sync::Arc;
-
-/// A storage command.
-#[derive(Clone, Copy, Debug)]
-pub struct Command<'a> {
-    /// Which.
-    pub verb: StoreVerb,
-    /// The client's key.
-    pub key: &'a [u8],
-    /// The client's flags.
-    pub flags: u32,
-    /// As the client sent it.
-    pub exptime: i64,
-    /// The value.
-    pub value: &'a [u8],
-}
+use porpoise_wire::memcached::command::{Mode, Outcome, Status, Store};
+use std::borrow::Cow;
 
 /// A locked row: its bytes, its version, whether it has expired.
 pub(super) struct Found {
@@ -44,20 +29,33 @@ pub(super) struct Found {
 /// Locks the row and reads it; `None` when there is none.
 pub(super) fn lock(
     txn: &mut Txn,
-    place: &Place<'_>,
+    place: &mut Place<'_>,
     mode: LockMode,
 ) -> Result<Option<Found>, Error> {
     let mut found = None;
     let now = place.convert.unix_micros();
     let wait = txn.wait();
-    let table = &place.container.table;
-    txn.lock_rows(table, &[place.primary], mode, wait, &mut |_, locked| {
-        found = locked.row.map(|row| Found {
+    let container = place.container;
+    let table = &container.table;
+    let mut show = |row: Option<RowRef<'_>>| {
+        found = row.map(|row| Found {
             row: RowBuf::from(row.bytes().to_vec()),
             version: row.version(),
-            expired: place.container.expired(&row, || now),
+            expired: container.expired(&row, || now),
         });
+    };
+    let keys = [place.index_key];
+    if container.index() == 0 {
+        txn.lock_rows(table, &keys, mode, wait, &mut |_, locked| show(locked.row))?;
+        return Ok(found);
+    }
+    let mut primary = Vec::new();
+    let index = container.index();
+    txn.lock_unique(table, index, &keys, mode, wait, &mut |_, key, locked| {
+        primary = key.unwrap_or_default().to_vec();
+        show(locked.row);
     })?;
+    place.primary = Cow::Owned(primary);
     Ok(found)
 }
 
@@ -78,80 +76,57 @@ pub(super) fn change(
     Ok(())
 }
 
-/// Carries out a storage command; the outcome is its reply.
-pub fn store(
-    desk: &mut Desk,
-    current: &mut Arc<Current>,
-    command: &Command<'_>,
-) -> Done<&'static [u8]> {
-    metrics::add(Counter::MemcachedSet, 1);
-    let mut done = desk.write(current, Operation::Set, command.key, |txn, place| {
-        run(txn, place, command)
-    });
-    if let Err(Failure::NoSuchKey(error)) = done.outcome {
-        done.outcome = match command.verb {
-            StoreVerb::Set | StoreVerb::Add => Err(Failure::NoSuchKey(error)),
-            StoreVerb::Cas(_) => Ok(reply::NOT_FOUND),
-            StoreVerb::Replace | StoreVerb::Append | StoreVerb::Prepend => Ok(reply::NOT_STORED),
-        };
-    }
-    if let StoreVerb::Cas(_) = command.verb
-        && let Ok(text) = done.outcome
-    {
-        let counter = match text {
-            reply::STORED => Counter::MemcachedCasHit,
-            reply::EXISTS => Counter::MemcachedCasBadval,
-            _ => Counter::MemcachedCasMiss,
-        };
-        metrics::add(counter, 1);
-    }
-    done
-}
-
-fn run(
+/// Carries out a storage command on the row of its key.
+pub(super) fn run(
     txn: &mut Txn,
     place: &mut Place<'_>,
-    command: &Command<'_>,
-) -> Result<&'static [u8], Failure> {
-    let mode = match command.verb {
-        StoreVerb::Add => LockMode::Exclusive,
+    command: &Store<'_>,
+) -> Result<Outcome, Failure> {
+    let mode = match command.mode {
+        Mode::Add => LockMode::Exclusive,
         _ => LockMode::Update,
     };
     let found = lock(txn, place, mode)?;
     let live = found.as_ref().filter(|f| !f.expired);
-    match (command.verb, live) {
-        (StoreVerb::Add, Some(_))
-        | (StoreVerb::Replace | StoreVerb::Append | StoreVerb::Prepend, None) => {
-            return Ok(reply::NOT_STORED);
-        }
-        (StoreVerb::Cas(_), None) => return Ok(reply::NOT_FOUND),
-        (StoreVerb::Cas(version), Some(row)) if row.version != version => {
-            return Ok(reply::EXISTS);
-        }
-        _ => {}
+    if let Some(status) = hindrance(command, live.map(|f| f.version)) {
+        return Ok(Outcome::of(status));
     }
-    let version = if place.container.wants_version() {
-        txn.row_version()?
-    } else {
-        0
-    };
+    let version = txn.row_version()?;
     match found {
         Some(Found {
             row,
             expired: false,
             ..
-        }) => overwrite(txn, place, command, row, version)?,
+        }) => {
+            if !overwrite(txn, place, command, row, version)? {
+                return Ok(Outcome::of(Status::TooLarge));
+            }
+        }
         Some(Found { row, .. }) => {
             let expired = vec![(place.primary.to_vec(), row)];
-            txn.delete(&place.container.table, expired)?;
+            large::delete(place.container, txn, expired)?;
             insert(txn, place, command, version)?;
         }
         None => insert(txn, place, command, version)?,
     }
-    Ok(reply::STORED)
+    Ok(Outcome::at(Status::Stored, version))
 }
 
-fn stored<'a>(place: &Place<'_>, command: &Command<'a>) -> Stored<'a> {
+/// Why a command does not store, given the version of the item that is there.
+pub(super) fn hindrance(command: &Store<'_>, there: Option<u64>) -> Option<Status> {
+    match (command.mode, there, command.compare) {
+        (Mode::Add, Some(_), _) => Some(Status::NotStored),
+        (Mode::Add, None, _) => None,
+        (Mode::Append | Mode::Prepend, None, _) if command.create.is_some() => None,
+        (Mode::Append | Mode::Prepend, None, _) => Some(Status::NotStored),
+        (_, None, Some(_)) => Some(Status::NotFound),
+        (Mode::Replace, None, None) => Some(Status::NotStored),
+        (_, Some(version), Some(wanted)) if version != wanted => Some(Status::Exists),
+        _ => None,
+    }
+}
+
+fn stored<'a>(place: &Place<'_>, command: &Store<'a>) -> Stored<'a> {
     Stored {
         value: command.value,
         flags: Some(command.flags),
@@ -162,13 +137,28 @@ fn stored<'a>(place: &Place<'_>, command: &Command<'a>) -> Stored<'a> {
 fn insert(
     txn: &mut Txn,
     place: &mut Place<'_>,
-    command: &Command<'_>,
+    command: &Store<'_>,
+    version: u64,
+) -> Result<(), Failure> {
+    let mut what = stored(place, command);
+    if command.mode.extends()
+        && let Some(exptime) = command.create
+    {
+        what.expires = Some(moment(exptime, place.convert.unix_seconds()));
+    }
+    insert_row(txn, place, what, version)
+}
+
+/// Makes the row of a key.
+pub(super) fn insert_row(
+    txn: &mut Txn,
+    place: &mut Place<'_>,
+    what: Stored<'_>,
     version: u64,
 ) -> Result<(), Failure> {
     let container = place.container;
     let mut row = container.new_row(place.key, &mut place.convert)?;
-    let what = stored(place, command);
-    container.apply(&mut row, what, version, &mut place.convert)?;
+    large::apply(container, txn, &mut row, what, version, &mut place.convert)?;
     let mut rows = vec![row];
     if container.table.auto_increment().is_some() {
         let options = AutoIncOptions::default();
@@ -178,34 +168,38 @@ fn insert(
     Ok(())
 }
 
+/// Changes the row that is there; false where the value would be too large.
 fn overwrite(
     txn: &mut Txn,
     place: &mut Place<'_>,
-    command: &Command<'_>,
+    command: &Store<'_>,
     old: RowBuf,
     version: u64,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let container = place.container;
     let row = old.row(&container.table)?;
     let mut what = stored(place, command);
     let mut joined = Vec::new();
-    let extends = matches!(command.verb, StoreVerb::Append | StoreVerb::Prepend);
-    if extends {
+    if command.mode.extends() {
+        let append = command.mode == Mode::Append;
+        container.check_single(if append { "append" } else { "prepend" })?;
         let mut scratch = Vec::new();
-        let present = container.value_of(&row, &mut scratch);
+        let elsewhere = large::value(container, txn, &row)?;
+        let present = match &elsewhere {
+            Some(value) => value,
+            None => container.value_of(&row, &mut scratch),
+        };
+        if present.len() + command.value.len() > place.max_value {
+            return Ok(false);
+        }
         joined.reserve_exact(present.len() + command.value.len());
-        if command.verb == StoreVerb::Append {
-            container.check_single("append")?;
-            joined.extend_from_slice(present);
-            joined.extend_from_slice(command.value);
+        let (first, second) = if append {
+            (present, command.value)
         } else {
-            container.check_single("prepend")?;
-            joined.extend_from_slice(command.value);
-            joined.extend_from_slice(present);
-        }
-        if joined.len() > place.max_value {
-            return Err(Failure::Refused("object too large for cache".to_owned()));
-        }
+            (command.value, present)
+        };
+        joined.extend_from_slice(first);
+        joined.extend_from_slice(second);
         what = Stored {
             value: &joined,
             flags: None,
@@ -213,7 +207,7 @@ fn overwrite(
         };
     }
     let mut new = owned(&container.table, &row, container.replaced());
-    container.apply(&mut new, what, version, &mut place.convert)?;
+    large::apply(container, txn, &mut new, what, version, &mut place.convert)?;
     change(txn, place, old, new, UpdateMode::Rewrite)?;
-    Ok(())
+    Ok(true)
 }

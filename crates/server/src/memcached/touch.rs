@@ -10,16 +10,18 @@
 //! 2. They are put together before anything is sent, so their size is limited
 //!    ([`GAT_BYTES`]).
 
+use super::cached;
 use super::container::{Container, moment, owned};
 use super::convert::Conversion;
+use super::large;
 use super::live::Current;
-use super::mapping::Operation;
+use super::mapping::{Operation, Target};
 use super::store::{change, lock};
-use super::work::{Attempt, Desk, Done, Failure};
+use super::work::{Attempt, Desk, Done, Failure, Place};
 use crate::metrics::{self, Counter};
 use porpoise_kv::{LockMode, Ticket};
 use porpoise_rows::{Error, RowBuf, RowChange, Txn, UpdateMode};
-use porpoise_wire::memcached::Keys;
+use porpoise_wire::memcached::command::{Item, Outcome, Status, Touch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -33,8 +35,22 @@ pub struct Touched {
     pub flags: u32,
     /// The row's version.
     pub version: u64,
+    /// When it expires now, in seconds since 1970; 0: never.
+    pub expires: i64,
     /// The value.
     pub value: Vec<u8>,
+}
+
+impl Touched {
+    /// The row as an item.
+    pub fn item(&self) -> Item<'_> {
+        Item {
+            flags: self.flags,
+            version: self.version,
+            value: &self.value,
+            expires: self.expires,
+        }
+    }
 }
 
 fn count(hits: usize, misses: usize) {
@@ -42,27 +58,24 @@ fn count(hits: usize, misses: usize) {
     metrics::add(Counter::MemcachedTouchMiss, misses as u64);
 }
 
-/// Sets the moment of expiry of a row; false when there is none.
-pub fn touch(desk: &mut Desk, current: &mut Arc<Current>, key: &[u8], exptime: i64) -> Done<bool> {
-    let mut done = desk.write(current, Operation::Set, key, |txn, place| {
-        let Some(found) = lock(txn, place, LockMode::Update)?.filter(|f| !f.expired) else {
-            return Ok(false);
-        };
-        let container = place.container;
-        let row = found.row.row(&container.table)?;
-        let mut values = owned(&container.table, &row, &[]);
-        let expires = moment(exptime, place.convert.unix_seconds());
-        if container.apply_expiry(&mut values, expires, &mut place.convert)? {
-            change(txn, place, found.row, values, UpdateMode::KeepVersion)?;
-        }
-        Ok(true)
-    });
-    if matches!(done.outcome, Err(Failure::NoSuchKey(_))) {
-        done.outcome = Ok(false);
+/// Sets the moment of expiry of a row.
+pub(super) fn run_touch(
+    txn: &mut Txn,
+    place: &mut Place<'_>,
+    command: &Touch<'_>,
+) -> Result<Outcome, Failure> {
+    let Some(found) = lock(txn, place, LockMode::Update)?.filter(|f| !f.expired) else {
+        return Ok(Outcome::of(Status::NotFound));
+    };
+    let container = place.container;
+    let row = found.row.row(&container.table)?;
+    let version = row.version();
+    let mut values = owned(&container.table, &row, &[]);
+    let expires = moment(command.exptime, place.convert.unix_seconds());
+    if container.apply_expiry(&mut values, expires, &mut place.convert)? {
+        change(txn, place, found.row, values, UpdateMode::KeepVersion)?;
     }
-    let hit = matches!(done.outcome, Ok(true));
-    count(usize::from(hit), usize::from(!hit));
-    done
+    Ok(Outcome::at(Status::Touched, version))
 }
 
 /// The keys of one container: their places in the request, and primary keys.
@@ -77,7 +90,7 @@ struct Group {
 pub fn get_and_touch(
     desk: &mut Desk,
     current: &mut Arc<Current>,
-    keys: Keys<'_>,
+    keys: &[&[u8]],
     exptime: i64,
 ) -> Done<Vec<Option<Touched>>> {
     let done = desk.repeat(current, |desk, current| {
@@ -95,18 +108,20 @@ pub fn get_and_touch(
 fn attempt(
     desk: &mut Desk,
     current: &Current,
-    keys: Keys<'_>,
+    keys: &[&[u8]],
     exptime: i64,
 ) -> Attempt<Vec<Option<Touched>>> {
     let db = desk.shared.db.clone();
     let mut convert = Conversion::new(db.clock().as_ref());
-    let groups = match group(current, keys, &mut convert) {
+    let mut rows = Vec::new();
+    rows.resize_with(keys.len(), || None);
+    let groups = match group(desk, current, keys, exptime, &mut convert, &mut rows) {
         Ok(groups) => groups,
         Err(why) => return Attempt::failed(Failure::Refused(why), Ticket::NONE),
     };
     for at in groups.keys() {
         if let Some(container) = current.mapping.containers.get(*at)
-            && let Err(error) = desk.share(&container.table.write_set)
+            && let Err(error) = desk.share(&container.write_set)
         {
             return Attempt::failed(error.into(), Ticket::NONE);
         }
@@ -118,8 +133,6 @@ fn attempt(
         Ok(txn) => txn,
         Err(error) => return Attempt::failed(error.into(), Ticket::NONE),
     };
-    let mut rows = Vec::new();
-    rows.resize_with(keys.len(), || None);
     let mut job = Job {
         convert,
         exptime,
@@ -136,16 +149,29 @@ fn attempt(
     Attempt::end(txn, Ok(rows))
 }
 
-/// The keys by container. Keys that no row can have are left out.
+/// The keys by container. Keys that no row can have are left out; those of the
+/// memory cache are touched and shown at once.
 fn group(
+    desk: &mut Desk,
     current: &Current,
-    keys: Keys<'_>,
+    keys: &[&[u8]],
+    exptime: i64,
     convert: &mut Conversion,
+    rows: &mut [Option<Touched>],
 ) -> Result<BTreeMap<usize, Group>, String> {
     let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
-    for (n, key) in keys.enumerate() {
-        current.mapping.find(key, Operation::Get)?;
-        let (at, container, rest) = current.mapping.find(key, Operation::Set)?;
+    for (n, key) in keys.iter().enumerate() {
+        if desk.is_cached(&current.mapping, key, Operation::Get) {
+            if let Some(place) = rows.get_mut(n) {
+                *place = cached::touch(desk, key, exptime);
+            }
+            continue;
+        }
+        desk.target(&current.mapping, key, Operation::Get)?;
+        let target = desk.target(&current.mapping, key, Operation::Set)?;
+        let Target::Row(at, container, rest) = target else {
+            return Err("a key of rows is touched in the cache by its policy".to_owned());
+        };
         let mut primary = Vec::new();
         if container.append_key(rest, convert, &mut primary).is_ok() {
             let group = groups.entry(at).or_default();
@@ -177,15 +203,25 @@ impl Job {
         let table = &container.table;
         let now = self.convert.unix_micros();
         let mut room = Some(self.room);
-        txn.lock_rows(table, &keys, LockMode::Update, wait, &mut |n, locked| {
-            let Some(row) = locked.row.filter(|row| !container.expired(row, || now)) else {
-                return;
-            };
-            room = room.and_then(|room| room.checked_sub(row.bytes().len()));
-            if room.is_some() {
-                found.push((n, RowBuf::from(row.bytes().to_vec())));
-            }
-        })?;
+        let (index, mode) = (container.index(), LockMode::Update);
+        let mut primaries: Vec<Vec<u8>> = vec![Vec::new(); keys.len()];
+        txn.lock_unique(
+            table,
+            index,
+            &keys,
+            mode,
+            wait,
+            &mut |n, primary, locked| {
+                let Some(row) = locked.row.filter(|row| !container.expired(row, || now)) else {
+                    return;
+                };
+                room = room.and_then(|room| room.checked_sub(row.bytes().len()));
+                if let (Some(place), true) = (primaries.get_mut(n), room.is_some()) {
+                    *place = primary.unwrap_or_default().to_vec();
+                    found.push((n, RowBuf::from(row.bytes().to_vec())));
+                }
+            },
+        )?;
         let Some(room) = room else {
             let why = "the answer is too large: ask for fewer keys".to_owned();
             return Err(Failure::Refused(why));
@@ -196,14 +232,19 @@ impl Job {
         let mut scratch = Vec::new();
         for (n, old) in found {
             let row = old.row(table)?;
+            let value = match large::value(container, txn, &row)? {
+                Some(value) => value,
+                None => container.value_of(&row, &mut scratch).to_vec(),
+            };
             let touched = Touched {
                 flags: container.flags_of(&row),
                 version: row.version(),
-                value: container.value_of(&row, &mut scratch).to_vec(),
+                expires: if container.can_expire() { expires } else { 0 },
+                value,
             };
             let mut new = owned(table, &row, &[]);
             let place = group.places.get(n).and_then(|p| rows.get_mut(*p));
-            let (Some(place), Some(key)) = (place, group.primaries.get(n)) else {
+            let (Some(place), Some(key)) = (place, primaries.get(n)) else {
                 return Err(Error::DefinitionChanged.into());
             };
             *place = Some(touched);

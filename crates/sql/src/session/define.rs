@@ -9,7 +9,8 @@ use crate::definition::{self, Naming};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::parse::ast::{
-    AlterAction, DatabaseOption, DropTables, LockTable, Maintain, MaintainKind, Statement, TableLock, TableName,
+    AlterAction, DatabaseOption, DropTables, LockTable, Maintain, MaintainKind, Statement,
+    TableLock, TableName,
 };
 use crate::show::table::{Rows, text_column};
 use porpoise_rows::catalog::TableId;

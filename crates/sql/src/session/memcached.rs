@@ -17,9 +17,7 @@ use crate::error::{Result, SqlError};
 use crate::parse::ast::{Ident, MemcachedPrefix};
 use porpoise_kv::{LockMode, Read};
 use porpoise_rows::catalog::{ColumnDefault, IndexKind, Table};
-use porpoise_rows::{
-    BeginOptions, InsertMode, KeyRange, RowBuf, ScanPosition, ScanSpec, Txn,
-};
+use porpoise_rows::{BeginOptions, InsertMode, KeyRange, RowBuf, ScanPosition, ScanSpec, Txn};
 use porpoise_types::{CastCx, SqlMode, TimeZone, Value, ValueRef, store, write_text};
 use std::sync::Arc;
 
@@ -51,7 +49,11 @@ impl SqlSession {
             ..BeginOptions::default()
         })?;
         let prefixes = configuration(self, "key_prefixes")?;
-        let old = find(&mut txn, &prefixes, &[("server_role_id", &role), ("key_prefix", def.prefix)])?;
+        let old = find(
+            &mut txn,
+            &prefixes,
+            &[("server_role_id", &role), ("key_prefix", def.prefix)],
+        )?;
         if let Some((_, _, texts)) = &old {
             let has = text_of(&prefixes, texts, "container").unwrap_or_default();
             if !self.is_container_of(&mut txn, has, database, name)? {
@@ -123,7 +125,10 @@ impl SqlSession {
             sync: true,
             ..BeginOptions::default()
         })?;
-        let wanted = [("server_role_id", role.as_slice()), ("key_prefix", def.prefix)];
+        let wanted = [
+            ("server_role_id", role.as_slice()),
+            ("key_prefix", def.prefix),
+        ];
         let found = find(&mut txn, &prefixes, &wanted)?;
         let container = found
             .as_ref()
@@ -158,9 +163,8 @@ impl SqlSession {
         let table = configuration(self, "memcache_server_roles")?;
         let mut txn = self.server.db.begin(BeginOptions::default())?;
         let found = find(&mut txn, &table, &[("role_name", name)])?;
-        let number = found.and_then(|(_, _, texts)| {
-            text_of(&table, &texts, "role_id").map(<[u8]>::to_vec)
-        });
+        let number =
+            found.and_then(|(_, _, texts)| text_of(&table, &texts, "role_id").map(<[u8]>::to_vec));
         number.ok_or_else(|| unknown("role", name, "memcache_server_roles"))
     }
 
@@ -269,7 +273,10 @@ fn columns(table: &Table, def: &MemcachedPrefix<'_>) -> Result<(String, Option<S
     let fits = |index: &porpoise_rows::catalog::Index| {
         index.kind != IndexKind::Plain
             && index.parts.len() == key.len()
-            && index.parts.iter().all(|p| p.prefix.is_none() && key.contains(&p.column))
+            && index
+                .parts
+                .iter()
+                .all(|p| p.prefix.is_none() && key.contains(&p.column))
     };
     if !table.indexes.iter().any(fits) {
         let text = format!(
@@ -316,22 +323,29 @@ fn find(txn: &mut Txn, table: &Arc<Table>, wanted: &[(&str, &[u8])]) -> Result<O
     };
     let mut found: Option<Stored> = None;
     let mut position = ScanPosition::default();
-    while txn.scan(table, &spec, Read::CURRENT, &mut position, 1000, &mut |key, row| {
-        if found.is_some() {
-            return;
-        }
-        let text = |(n, column): (usize, &porpoise_rows::catalog::Column)| {
-            let value = row.get(n);
-            let mut text = Vec::new();
-            write_text(value, &column.ty, &mut text);
-            (!value.is_null()).then_some(text)
-        };
-        let texts: Vec<Option<Vec<u8>>> = table.columns.iter().enumerate().map(text).collect();
-        let same = |(c, t): &(&str, &[u8])| text_of(table, &texts, c) == Some(*t);
-        if wanted.iter().all(same) {
-            found = Some((key.to_vec(), row.to_buf(), texts));
-        }
-    })? {}
+    while txn.scan(
+        table,
+        &spec,
+        Read::CURRENT,
+        &mut position,
+        1000,
+        &mut |key, row| {
+            if found.is_some() {
+                return;
+            }
+            let text = |(n, column): (usize, &porpoise_rows::catalog::Column)| {
+                let value = row.get(n);
+                let mut text = Vec::new();
+                write_text(value, &column.ty, &mut text);
+                (!value.is_null()).then_some(text)
+            };
+            let texts: Vec<Option<Vec<u8>>> = table.columns.iter().enumerate().map(text).collect();
+            let same = |(c, t): &(&str, &[u8])| text_of(table, &texts, c) == Some(*t);
+            if wanted.iter().all(same) {
+                found = Some((key.to_vec(), row.to_buf(), texts));
+            }
+        },
+    )? {}
     Ok(found)
 }
 

@@ -32,6 +32,7 @@
 //! arrive. The keys of a request are one batch in one snapshot, so nothing can
 //! start before the line is complete, and [`Limits::max_line`] bounds it.
 
+use super::command::{Change, Count, Delete, Mode, Store, Touch};
 use super::line::{Line, StoreLine, parse_line};
 use super::tokens::Words;
 
@@ -75,6 +76,20 @@ pub enum StoreVerb {
     Prepend,
     /// Store only if the row's version is still this one.
     Cas(u64),
+}
+
+impl StoreVerb {
+    /// The verb as a mode and the version it expects.
+    fn parts(self) -> (Mode, Option<u64>) {
+        match self {
+            StoreVerb::Set => (Mode::Set, None),
+            StoreVerb::Add => (Mode::Add, None),
+            StoreVerb::Replace => (Mode::Replace, None),
+            StoreVerb::Append => (Mode::Append, None),
+            StoreVerb::Prepend => (Mode::Prepend, None),
+            StoreVerb::Cas(version) => (Mode::Set, Some(version)),
+        }
+    }
 }
 
 /// The keys of a request of the get family, in order, duplicates included.
@@ -180,6 +195,46 @@ pub enum Request<'a> {
     },
     /// `quit`: the connection ends after the answers before it.
     Quit,
+}
+
+impl<'a> Request<'a> {
+    /// The request in terms that all dialects share, and whether it wants no
+    /// answer; `None` for one that is not about a single item.
+    #[inline]
+    pub fn change(&self) -> Option<(Change<'a>, bool)> {
+        Some(match *self {
+            Request::Store {
+                verb,
+                key,
+                flags,
+                exptime,
+                value,
+                noreply,
+            } => {
+                let (mode, compare) = verb.parts();
+                let store = Store {
+                    flags,
+                    exptime,
+                    compare,
+                    ..Store::new(mode, key, value)
+                };
+                (Change::Store(store), noreply)
+            }
+            Request::Arithmetic {
+                key,
+                delta,
+                decrement,
+                noreply,
+            } => (Change::Count(Count::new(key, delta, decrement)), noreply),
+            Request::Delete { key, noreply } => (Change::Delete(Delete::new(key)), noreply),
+            Request::Touch {
+                key,
+                exptime,
+                noreply,
+            } => (Change::Touch(Touch { key, exptime }), noreply),
+            _ => return None,
+        })
+    }
 }
 
 /// Arguments of `stats`.

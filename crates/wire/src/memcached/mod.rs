@@ -5,12 +5,14 @@
 //! parser and reply writers; only [`ascii`] exists so far, and the others
 //! are recognised so that they can be refused cleanly.
 //!
+//! * [`command`]: what all dialects have in common.
 //! * [`ascii`]: request parser of the server.
 //! * [`reply`]: reply writers of the server.
 //! * [`client`]: request writers and reply parser of a client.
 
 pub mod ascii;
 pub mod client;
+pub mod command;
 mod line;
 mod number;
 pub mod reply;

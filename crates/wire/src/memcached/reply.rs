@@ -1,5 +1,7 @@
 //! Reply writers of the ASCII dialect. All append to the connection's output.
 
+use super::command::{Outcome, Status};
+
 /// `END` after the values of a get, or the lines of `stats`.
 pub const END: &[u8] = b"END\r\n";
 /// A store took place.
@@ -52,6 +54,26 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, data: &[u8], cas: Option
 pub fn number(out: &mut Vec<u8>, n: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
     out.extend_from_slice(b"\r\n");
+}
+
+/// The answer to a store of a value over the limit.
+pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
+
+/// Appends what became of a command on one item.
+#[inline]
+pub fn outcome(out: &mut Vec<u8>, outcome: &Outcome) {
+    let text = match outcome.status {
+        Status::Counted => return number(out, outcome.number),
+        Status::Stored => STORED,
+        Status::NotStored => NOT_STORED,
+        Status::Exists => EXISTS,
+        Status::NotFound => NOT_FOUND,
+        Status::Deleted => DELETED,
+        Status::Touched => TOUCHED,
+        Status::NotNumeric => NON_NUMERIC,
+        Status::TooLarge => TOO_LARGE,
+    };
+    out.extend_from_slice(text);
 }
 
 /// Appends `VERSION text`.

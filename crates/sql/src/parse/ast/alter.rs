@@ -1,8 +1,8 @@
 //! ALTER TABLE.
 
 use super::{
-    CheckDef, ColumnDef, Expr, ForeignKeyDef, Ident, IndexDef, MemcachedPrefix, PartitionBy, PartitionDef,
-    TableElement, TableName, TableOption,
+    CheckDef, ColumnDef, Expr, ForeignKeyDef, Ident, IndexDef, MemcachedPrefix, PartitionBy,
+    PartitionDef, TableElement, TableName, TableOption,
 };
 
 /// ALTER TABLE

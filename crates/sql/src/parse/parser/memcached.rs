@@ -13,11 +13,7 @@ impl<'a> Parser<'a> {
             return false;
         }
         let next = self.peek();
-        next.kind == K::Word
-            && next
-                .span()
-                .slice(self.text)
-                .eq_ignore_ascii_case(b"PREFIX")
+        next.kind == K::Word && next.span().slice(self.text).eq_ignore_ascii_case(b"PREFIX")
     }
 
     /// `MEMCACHED PREFIX 'u:' clauses`, at the first word.

@@ -1,0 +1,115 @@
+//! Commands that change one item: dispatch, and what they share.
+//!
+//! A [`Change`] knows nothing of the dialect it came in, nor does its
+//! [`Outcome`]. Each is one autocommit transaction ([`Desk::write`]); [`run`]
+//! is the part inside of the transaction, so that several can share one.
+//!
+//! Invariants:
+//! 1. A key that no row can have (a word where the column is a number) is not
+//!    found, and is refused where a row would have to be made of it.
+//! 2. Figures are counted once for a command, when its outcome is final.
+
+use super::live::Current;
+use super::mapping::Operation;
+use super::work::{Desk, Done, Failure, Place};
+use super::{cached, change, store, touch};
+use crate::metrics::{self, Counter};
+use porpoise_rows::Txn;
+use porpoise_wire::memcached::command::{Change, Mode, Outcome, Status, Store};
+use std::sync::Arc;
+
+/// Carries out a command that may change one item.
+pub fn apply(desk: &mut Desk, current: &mut Arc<Current>, command: &Change<'_>) -> Done<Outcome> {
+    if desk.is_cached(&current.mapping, command.key(), operation(command)) {
+        let done = cached::apply(desk, command);
+        if let Ok(outcome) = &done.outcome {
+            count(command, outcome.status);
+        }
+        return done;
+    }
+    let mut done = desk.write(current, operation(command), command.key(), |txn, place| {
+        run(txn, place, command)
+    });
+    done.outcome = done
+        .outcome
+        .or_else(|failure| no_such_key(command, failure));
+    if let Err(failure) = &done.outcome
+        && let Some(rule) = current.mapping.rule(command.key())
+    {
+        desk.shared.note_error(&rule.prefix, failure.to_string());
+    }
+    if let Ok(outcome) = &done.outcome {
+        count(command, outcome.status);
+    } else if let Change::Store(_) = command {
+        metrics::add(Counter::MemcachedSet, 1);
+    }
+    done
+}
+
+/// Which policy of a key decides.
+pub(super) fn operation(command: &Change<'_>) -> Operation {
+    match command {
+        Change::Delete(_) => Operation::Delete,
+        _ => Operation::Set,
+    }
+}
+
+/// Carries out a command inside of a transaction.
+pub(super) fn run(
+    txn: &mut Txn,
+    place: &mut Place<'_>,
+    command: &Change<'_>,
+) -> Result<Outcome, Failure> {
+    match command {
+        Change::Store(command) => store::run(txn, place, command),
+        Change::Count(command) => change::run_count(txn, place, command),
+        Change::Delete(command) => change::run_delete(txn, place, command),
+        Change::Touch(command) => touch::run_touch(txn, place, command),
+    }
+}
+
+/// The outcome for a key that no row can have.
+pub(super) fn no_such_key(command: &Change<'_>, failure: Failure) -> Result<Outcome, Failure> {
+    let Failure::NoSuchKey(_) = &failure else {
+        return Err(failure);
+    };
+    let status = match command {
+        Change::Store(Store {
+            mode: Mode::Add, ..
+        }) => return Err(failure),
+        Change::Store(c) if c.compare.is_some() => Status::NotFound,
+        Change::Store(Store {
+            mode: Mode::Set, ..
+        }) => return Err(failure),
+        Change::Store(_) => Status::NotStored,
+        Change::Count(c) if c.seed.is_some() => return Err(failure),
+        _ => Status::NotFound,
+    };
+    Ok(Outcome::of(status))
+}
+
+/// Counts what was done.
+pub(super) fn count(command: &Change<'_>, status: Status) {
+    let counter = match (command, status) {
+        (Change::Store(c), status) => {
+            metrics::add(Counter::MemcachedSet, 1);
+            if c.compare.is_none() {
+                return;
+            }
+            match status {
+                Status::Stored => Counter::MemcachedCasHit,
+                Status::Exists => Counter::MemcachedCasBadval,
+                _ => Counter::MemcachedCasMiss,
+            }
+        }
+        (Change::Count(c), Status::NotFound) if c.decrement => Counter::MemcachedDecrMiss,
+        (Change::Count(_), Status::NotFound) => Counter::MemcachedIncrMiss,
+        (Change::Count(c), _) if c.decrement => Counter::MemcachedDecrHit,
+        (Change::Count(_), _) => Counter::MemcachedIncrHit,
+        (Change::Delete(_), Status::Deleted) => Counter::MemcachedDeleteHit,
+        (Change::Delete(_), _) => Counter::MemcachedDeleteMiss,
+        (Change::Touch(_), Status::Touched) => Counter::MemcachedTouchHit,
+        (Change::Touch(_), _) => Counter::MemcachedTouchMiss,
+    };
+    metrics::add(counter, 1);
+}
