@@ -22,7 +22,6 @@
 //! Rejected: an exact LRU list, which turns every read into a write of shared
 //! memory.
 
-use super::container::number;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
@@ -59,7 +58,7 @@ impl Item {
 
 /// What becomes of an item.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum Step {
     /// It stays.
     Keep,
     /// It goes.
@@ -72,6 +71,8 @@ pub enum Change {
         flags: u32,
         /// Seconds since 1970; 0: never.
         expires: i64,
+        /// The version it is to have, instead of a new one.
+        version: Option<u64>,
     },
     /// A new moment of expiry; the version stays.
     Touch(i64),
@@ -80,17 +81,6 @@ pub enum Change {
 /// The value is larger than the cache can hold in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
-
-/// Why a number in the cache was not changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Uncounted {
-    /// No such key.
-    Missing,
-    /// Its value is no number.
-    NotNumeric,
-    /// See [`TooLarge`].
-    TooLarge,
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Weight;
@@ -185,29 +175,30 @@ impl Cache {
         &self,
         key: &[u8],
         now: i64,
-        decide: impl FnOnce(Option<&Item>) -> (R, Change),
+        decide: impl FnOnce(Option<&Item>) -> (R, Step),
     ) -> Result<(R, u64), TooLarge> {
         let items = self.items();
         let _turn = self.turn(key);
         let found = items.get(key).filter(|item| !item.expired(now));
         let (result, change) = decide(found.as_ref());
         let version = match (change, found) {
-            (Change::Keep, found) => found.map_or(0, |item| item.version),
-            (Change::Remove, _) => {
+            (Step::Keep, found) => found.map_or(0, |item| item.version),
+            (Step::Remove, _) => {
                 items.remove(key);
                 0
             }
-            (Change::Touch(expires), Some(item)) => {
+            (Step::Touch(expires), Some(item)) => {
                 let version = item.version;
                 items.insert(key.into(), Item { expires, ..item });
                 version
             }
-            (Change::Touch(_), None) => 0,
+            (Step::Touch(_), None) => 0,
             (
-                Change::Put {
+                Step::Put {
                     value,
                     flags,
                     expires,
+                    version,
                 },
                 _,
             ) => {
@@ -215,7 +206,8 @@ impl Cache {
                     items.remove(key);
                     return Err(TooLarge);
                 }
-                let version = self.versions.fetch_add(1, Ordering::Relaxed) + 1;
+                let own = || self.versions.fetch_add(1, Ordering::Relaxed) + 1;
+                let version = version.unwrap_or_else(own);
                 let item = Item {
                     value,
                     flags,
@@ -237,44 +229,6 @@ impl Cache {
     fn turn(&self, key: &[u8]) -> Option<parking_lot::MutexGuard<'_, ()>> {
         let hash = usize::try_from(self.hash.hash_one(key)).unwrap_or(0);
         Some(self.locks.get(hash % LOCKS)?.lock())
-    }
-
-    /// `incr`, or `decr` where `decrement`: 64 bits, `incr` wraps, `decr`
-    /// stops at 0; a number that gets shorter keeps its length, padded with
-    /// spaces. Returns the number and its version.
-    ///
-    /// # Errors
-    /// Why nothing was changed.
-    pub fn count(
-        &self,
-        key: &[u8],
-        now: i64,
-        delta: u64,
-        decrement: bool,
-    ) -> Result<(u64, u64), Uncounted> {
-        let changed = self.change(key, now, |item| {
-            let Some(item) = item else {
-                return (Err(Uncounted::Missing), Change::Keep);
-            };
-            let Some(old) = number(&item.value) else {
-                return (Err(Uncounted::NotNumeric), Change::Keep);
-            };
-            let new = if decrement {
-                old.saturating_sub(delta)
-            } else {
-                old.wrapping_add(delta)
-            };
-            let mut text = new.to_string().into_bytes();
-            text.resize(text.len().max(item.value.len()), b' ');
-            let put = Change::Put {
-                value: text.into(),
-                flags: item.flags,
-                expires: item.expires,
-            };
-            (Ok(new), put)
-        });
-        let (counted, version) = changed.map_err(|TooLarge| Uncounted::TooLarge)?;
-        counted.map(|number| (number, version))
     }
 
     /// Drops everything.
@@ -307,10 +261,11 @@ mod tests {
     }
 
     fn put(cache: &Cache, key: &[u8], value: &[u8], expires: i64) -> Result<u64, TooLarge> {
-        let put = Change::Put {
+        let put = Step::Put {
             value: value.into(),
             flags: 7,
             expires,
+            version: None,
         };
         cache.change(key, 100, |_| ((), put)).map(|((), v)| v)
     }
@@ -324,10 +279,10 @@ mod tests {
         assert!(second > first && second < 1 << 53);
         assert_eq!(&*cache.get(b"b", 149).unwrap().value, b"2");
         assert_eq!(cache.get(b"b", 150), None);
-        let touched = cache.change(b"b", 149, |_| ((), Change::Touch(500)));
+        let touched = cache.change(b"b", 149, |_| ((), Step::Touch(500)));
         assert_eq!(touched, Ok(((), second)));
         assert_eq!(cache.get(b"b", 499).unwrap().version, second);
-        cache.change(b"a", 100, |_| ((), Change::Remove)).unwrap();
+        cache.change(b"a", 100, |_| ((), Step::Remove)).unwrap();
         assert_eq!(cache.get(b"a", 100), None);
         cache.clear();
         assert_eq!(cache.size(), (0, 0));
@@ -353,32 +308,27 @@ mod tests {
     }
 
     #[test]
-    fn numbers_wrap_upwards_stop_at_nothing_and_keep_their_length() {
-        let cache = cache(1 << 20);
-        assert_eq!(cache.count(b"n", 100, 1, false), Err(Uncounted::Missing));
-        put(&cache, b"n", b"10", 0).unwrap();
-        assert_eq!(cache.count(b"n", 100, 1, true).unwrap().0, 9);
-        assert_eq!(&*cache.get(b"n", 100).unwrap().value, b"9 ");
-        assert_eq!(cache.count(b"n", 100, 20, true).unwrap().0, 0);
-        assert_eq!(cache.count(b"n", 100, u64::MAX, false).unwrap().0, u64::MAX);
-        assert_eq!(cache.count(b"n", 100, 2, false).unwrap().0, 1);
-        put(&cache, b"n", b"x", 0).unwrap();
-        assert_eq!(cache.count(b"n", 100, 1, false), Err(Uncounted::NotNumeric));
-    }
-
-    #[test]
     fn changes_of_one_key_take_turns() {
         let cache = cache(1 << 20);
-        put(&cache, b"n", b"0", 0).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..5_000 {
-                        cache.count(b"n", 100, 1, false).unwrap();
+                        let done = cache.change(b"n", 100, |item| {
+                            let longer = item.map_or(1, |i| i.flags + 1);
+                            let put = Step::Put {
+                                value: Arc::from(&b"v"[..]),
+                                flags: longer,
+                                expires: 0,
+                                version: None,
+                            };
+                            ((), put)
+                        });
+                        done.unwrap();
                     }
                 });
             }
         });
-        assert_eq!(number(&cache.get(b"n", 100).unwrap().value), Some(20_000));
+        assert_eq!(cache.get(b"n", 100).unwrap().flags, 20_000);
     }
 }

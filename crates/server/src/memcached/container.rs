@@ -26,7 +26,8 @@
 use super::convert::Conversion;
 use super::form::{Form, Piece};
 use super::json;
-use porpoise_rows::catalog::{ColumnDefault, Table};
+use super::large::Large;
+use porpoise_rows::catalog::{ColumnDefault, Table, TableId};
 use porpoise_rows::{Error, Result, RowRef};
 use porpoise_types::{Kind, Value, ValueRef, encode_key, write_text};
 use std::sync::Arc;
@@ -91,6 +92,10 @@ pub struct Container {
     pub(super) increment: Option<usize>,
     pub(super) cas: Option<usize>,
     pub(super) expiry: Option<(usize, ExpiryForm)>,
+    /// The tables that a write may read or change.
+    pub(super) write_set: Vec<TableId>,
+    /// Where values go that the value column is too short for.
+    pub(super) large: Option<Large>,
     /// A column that new rows would lack a value for.
     pub(super) lacking: Option<String>,
 }
@@ -146,6 +151,12 @@ impl Container {
         self.index
     }
 
+    /// Where large values are, if the container has a table of them.
+    #[inline]
+    pub fn large(&self) -> Option<&Large> {
+        self.large.as_ref()
+    }
+
     /// Appends the bytes of the container's index for a client's key (without
     /// prefix).
     ///
@@ -166,6 +177,20 @@ impl Container {
             self.append_part(part, piece.bytes(), convert, out)?;
         }
         Ok(())
+    }
+
+    /// Appends the key that a client would ask for a row with, without prefix.
+    pub(super) fn append_key_text(&self, row: &RowRef<'_>, out: &mut Vec<u8>) {
+        for n in 0..self.key.len() {
+            if n > 0 {
+                self.key_form.append_separator(out);
+            }
+            let start = out.len();
+            if let Some(part) = self.key.iter().find(|part| part.piece == n) {
+                self.append_column(row, part.column, out);
+            }
+            self.key_form.finish_part(start, false, out);
+        }
     }
 
     /// The parts of a key, in the order of the index.

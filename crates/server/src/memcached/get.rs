@@ -16,13 +16,15 @@
 use super::container::Container;
 use super::convert::Conversion;
 use super::live::Current;
-use super::mapping::{Mapping, Operation};
+use super::mapping::{Mapping, Operation, Target};
+use super::reading::{self, Shown};
+use super::switch;
 use super::work::{Desk, Failure, repeatable};
 use crate::metrics::{self, Counter};
 use crate::net::Output;
 use porpoise_base::clock::Clock;
 use porpoise_kv::Read;
-use porpoise_rows::{RowRef, Txn};
+use porpoise_rows::Txn;
 use porpoise_wire::memcached::{Keys, reply};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -34,6 +36,9 @@ const PORTION: usize = 256;
 const PORTION_BYTES: usize = 8 << 20;
 /// Tries when definitions change meanwhile.
 const TRIES: usize = 16;
+
+/// In place of a container's position: the memory cache.
+const CACHE: usize = usize::MAX;
 
 /// A key, resolved.
 struct Item<'k> {
@@ -64,6 +69,12 @@ pub fn get(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let mut tries = 0;
+    let mut first = request.keys;
+    if first.next().is_some_and(|key| key.starts_with(b"@"))
+        && switch::get(desk, current, request, out)?
+    {
+        return Ok(());
+    }
     loop {
         let start = out.position();
         let mut sent = false;
@@ -153,9 +164,18 @@ impl Portion<'_> {
         let mut convert = Conversion::timeless();
         let mut several = false;
         for text in keys.by_ref().take(count) {
-            let found = self.mapping.find(text, Operation::Get);
-            let (at, container, rest) = found.map_err(Failure::Refused)?;
+            let target = desk.target(self.mapping, text, Operation::Get);
+            let target = target.map_err(Failure::Refused)?;
             let start = desk.keys.len();
+            let Target::Row(at, container, rest) = target else {
+                several = true;
+                items.push(Item {
+                    text,
+                    container: CACHE,
+                    primary: start..start,
+                });
+                continue;
+            };
             let fits = container.append_key(rest, &mut convert, &mut desk.keys);
             if fits.is_err() {
                 // No row can have this key.
@@ -182,16 +202,22 @@ impl Portion<'_> {
         &self,
         container: &Container,
         item: &Item<'_>,
-        row: &RowRef<'_>,
+        shown: Shown<'_>,
         view: &mut View<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
+        let Some((row, value)) = &shown else {
+            return false;
+        };
         if container.expired(row, || view.now()) {
             return false;
         }
         let flags = container.flags_of(row);
         let version = self.cas.then(|| row.version());
-        let value = container.value_of(row, view.scratch);
+        let value = match value {
+            Some(value) => value,
+            None => container.value_of(row, view.scratch),
+        };
         reply::value(out, item.text, flags, value, version);
         true
     }
@@ -216,9 +242,9 @@ impl Portion<'_> {
         let mut view = View::new(desk.shared.db.clock().as_ref(), &mut desk.text);
         let mut hits = 0;
         let buf = out.buf();
-        txn.get_rows_in_order(&container.table, &primaries, read, &mut |n, row| {
-            if let (Some(row), Some(item)) = (row, items.get(n)) {
-                hits += usize::from(self.append(container, item, &row, &mut view, buf));
+        reading::rows(container, txn, &primaries, read, &mut |n, shown| {
+            if let Some(item) = items.get(n) {
+                hits += usize::from(self.append(container, item, shown, &mut view, buf));
             }
         })?;
         Ok(hits)
@@ -243,6 +269,24 @@ impl Portion<'_> {
         let mut view = View::new(desk.shared.db.clock().as_ref(), &mut desk.text);
         let mut hits = 0;
         for at in containers {
+            if at == CACHE {
+                let now = view.now().div_euclid(1_000_000);
+                let cache = &desk.shared.cache;
+                for (item, piece) in items.iter().zip(&mut pieces) {
+                    if item.container != CACHE {
+                        continue;
+                    }
+                    if let Some(found) = cache.get(item.text, now) {
+                        let start = rendered.len();
+                        let version = self.cas.then_some(found.version);
+                        let (flags, value) = (found.flags, &found.value);
+                        reply::value(&mut rendered, item.text, flags, value, version);
+                        *piece = start..rendered.len();
+                        hits += 1;
+                    }
+                }
+                continue;
+            }
             let Some(container) = self.mapping.containers.get(at) else {
                 continue;
             };
@@ -257,13 +301,13 @@ impl Portion<'_> {
                 .filter(|i| i.container == at)
                 .map(|i| arena.get(i.primary.clone()).unwrap_or_default())
                 .collect();
-            txn.get_rows(&container.table, &primaries, read, &mut |n, row| {
+            reading::rows(container, txn, &primaries, read, &mut |n, shown| {
                 let member = members.get(n).copied().unwrap_or(usize::MAX);
-                let (Some(row), Some(item)) = (row, items.get(member)) else {
+                let Some(item) = items.get(member) else {
                     return;
                 };
                 let start = rendered.len();
-                let there = self.append(container, item, &row, &mut view, &mut rendered);
+                let there = self.append(container, item, shown, &mut view, &mut rendered);
                 hits += usize::from(there);
                 if let Some(piece) = pieces.get_mut(member) {
                     *piece = start..rendered.len();

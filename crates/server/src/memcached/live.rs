@@ -59,6 +59,11 @@ impl Live {
         })
     }
 
+    /// The role's name.
+    pub fn role(&self) -> &str {
+        &self.role
+    }
+
     /// The mapping in force, for whoever asks rarely.
     pub fn load(&self) -> Arc<Current> {
         let mut held = self.current.load_full();

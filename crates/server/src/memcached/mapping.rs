@@ -179,6 +179,23 @@ impl Mapping {
                 .is_some_and(|r| r.access(operation) == Access::CacheOnly)
     }
 
+    /// A container by its name, and its position, if a prefix of the role
+    /// names it; with the policy of that prefix.
+    pub fn named(
+        &self,
+        name: &[u8],
+        operation: Operation,
+    ) -> Option<std::result::Result<(usize, &Container), String>> {
+        let is = |c: &Container| c.name.as_bytes() == name;
+        let at = self.containers.iter().position(is)?;
+        let of = |r: &&Rule| r.target.as_ref().ok() == Some(&at);
+        let rule = self.rules.iter().find(of)?;
+        if rule.access(operation) != Access::Table {
+            return Some(Err(rule.refusal(operation)));
+        }
+        Some(Ok((at, self.containers.get(at)?)))
+    }
+
     /// Whether some prefix of the role uses the memory cache.
     pub fn uses_cache(&self) -> bool {
         self.caches

@@ -6,9 +6,10 @@
 
 use super::container::{Container, ExpiryForm, Flags, KeyPart, ValueFormat, lacking};
 use super::form::Form;
+use super::large::Large;
 use super::mapping::{Access, Policy};
 use super::schema::{DATABASE, DEFAULT_TABLE};
-use porpoise_rows::catalog::{Catalog, Index, IndexKind, IndexState, Table};
+use porpoise_rows::catalog::{Catalog, Index, IndexKind, IndexState, Table, TableId};
 use porpoise_types::Kind;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -173,11 +174,6 @@ fn container(
     options: &Row,
     catalog: &Catalog,
 ) -> Resolved<(Container, String)> {
-    if let Some(other) = row.given("large_values_table") {
-        return Err(format!(
-            "large_values_table '{other}': values in a second table are not served yet"
-        ));
-    }
     let (database, table) = (row.given("db_schema"), row.given("db_table"));
     let (Some(database), Some(table_name)) = (database, table) else {
         return Err("db_schema and db_table must be given".to_owned());
@@ -204,6 +200,7 @@ fn container(
     let flags = flags(row, &mut columns)?;
     let cas = cas(row, &mut columns, &mut note)?;
     let expiry = expiry(row, &mut columns)?;
+    let large = large(row, catalog, &values, &mut columns)?;
     if all {
         let apart = |n: &usize| {
             flags == Flags::Column(*n) || cas == Some(*n) || expiry.map(|e| e.0) == Some(*n)
@@ -224,6 +221,8 @@ fn container(
         increment,
         cas,
         expiry,
+        write_set: write_set(table, large.as_ref()),
+        large,
         lacking: lacking(table, &columns.named),
     };
     if let Some(column) = &container.lacking {
@@ -231,6 +230,69 @@ fn container(
         add_note(&mut note, &text);
     }
     Ok((container, note))
+}
+
+fn write_set(table: &Table, large: Option<&Large>) -> Vec<TableId> {
+    let mut set = table.write_set.to_vec();
+    set.extend(large.iter().flat_map(|l| l.table.write_set.iter()));
+    set.sort_unstable();
+    set.dedup();
+    set
+}
+
+/// The table of parts that `large_values_table` names, `schema.table`.
+fn large(
+    row: &Row,
+    catalog: &Catalog,
+    values: &[usize],
+    columns: &mut Columns<'_>,
+) -> Resolved<Option<Large>> {
+    let Some(name) = row.given("large_values_table") else {
+        return Ok(None);
+    };
+    let parts = name.split_once('.');
+    let parts = parts.and_then(|(database, table)| catalog.table(database.trim(), table.trim()));
+    let parts = parts.ok_or_else(|| format!("large_values_table '{name}' does not exist"))?;
+    let [value] = values else {
+        return Err("large_values_table needs exactly one value column".to_owned());
+    };
+    let text = |table: &Table, column: usize| {
+        let column = table.columns.get(column);
+        column
+            .filter(|c| c.ty.is_binary())
+            .map(|c| c.ty.max_bytes() as usize)
+    };
+    let inline = columns.table.columns.get(*value).filter(|c| c.nullable);
+    let inline = inline.and_then(|_| text(columns.table, *value));
+    let inline = inline.ok_or("large_values_table needs a binary value column that allows NULL")?;
+    let find = |column: &str| {
+        let found = parts.column(column);
+        found.ok_or_else(|| format!("large_values_table '{name}' has no column '{column}'"))
+    };
+    let (id, part, content) = (find("id")?, find("part")?, find("content")?);
+    let key: Vec<usize> = parts
+        .indexes
+        .first()
+        .map_or(Vec::new(), |i| i.parts.iter().map(|p| p.column).collect());
+    if key != [id, part] || parts.auto_increment() != Some(id) {
+        return Err(format!(
+            "large_values_table '{name}' needs the primary key (id, part) and an AUTO_INCREMENT id"
+        ));
+    }
+    let part_size = text(parts, content).filter(|n| *n > 0);
+    let part_size = part_size
+        .ok_or_else(|| format!("column 'content' of large_values_table '{name}' is not binary"))?;
+    Ok(Some(Large {
+        table: Arc::clone(parts),
+        id,
+        part,
+        content,
+        ext_id: columns.find("ext_id")?,
+        ext_size: columns.find("ext_size")?,
+        inline,
+        // A part is cut for the smaller of the column and 1 MiB.
+        part_size: part_size.min(1 << 20),
+    }))
 }
 
 /// The forms of values and of keys, and whether values are objects.

@@ -315,6 +315,9 @@ fn refused(action: &AlterAction<'_>) -> &'static str {
         AlterAction::SetColumnVisible(..) => "INVISIBLE columns",
         AlterAction::SetCheckEnforced(..) => "ALTER CHECK",
         AlterAction::DiscardTablespace(_) => "DISCARD TABLESPACE",
+        AlterAction::AddMemcached(_) | AlterAction::DropMemcached(_) => {
+            "MEMCACHED beside other actions"
+        }
         _ => "partitioning",
     }
 }

@@ -9,7 +9,8 @@ use crate::definition::{self, Naming};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::parse::ast::{
-    DatabaseOption, DropTables, LockTable, Maintain, MaintainKind, Statement, TableLock, TableName,
+    AlterAction, DatabaseOption, DropTables, LockTable, Maintain, MaintainKind, Statement,
+    TableLock, TableName,
 };
 use crate::show::table::{Rows, text_column};
 use porpoise_rows::catalog::{Table, TableId};
@@ -129,6 +130,15 @@ impl SqlSession {
             }
             Statement::AlterTable(alter) => {
                 let (database, name) = self.definable(&alter.name)?;
+                match alter.actions {
+                    [AlterAction::AddMemcached(def)] => {
+                        return self.add_memcached(&database, &name, def);
+                    }
+                    [AlterAction::DropMemcached(def)] => {
+                        return self.drop_memcached(&database, &name, def);
+                    }
+                    _ => {}
+                }
                 let ops = definition::alter::operations(self, &database, &name, alter)?;
                 self.alter(&database, &name, &ops)
             }

@@ -65,6 +65,7 @@ fn rows(session: &SqlSession, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::CountErrors => Ok(server::condition_count(session, true)),
         ShowWhat::Processlist(full) => Ok(server::processes(session, *full)),
         ShowWhat::Engines => Ok(server::engines()),
+        ShowWhat::MemcachedKey(key) => Ok(server::memcached_key(session, key)),
         ShowWhat::Charset => Ok(server::charsets()),
         ShowWhat::Collation => Ok(server::collations()),
         ShowWhat::Grants(account) => Ok(server::grants(session, account.as_ref())),

@@ -74,6 +74,9 @@ impl<'a> Parser<'a> {
     }
 
     fn alter_action(&mut self) -> PResult<AlterAction<'a>> {
+        if self.at_memcached() {
+            return self.add_memcached();
+        }
         match self.token.keyword {
             Kw::ADD => self.alter_add(),
             Kw::DROP => self.alter_drop(),
@@ -227,6 +230,9 @@ impl<'a> Parser<'a> {
 
     fn alter_add(&mut self) -> PResult<AlterAction<'a>> {
         self.advance();
+        if self.at_memcached() {
+            return self.add_memcached();
+        }
         if self.eat_kw(Kw::PARTITION) {
             if self.eat_kw(Kw::PARTITIONS) {
                 return Ok(AlterAction::AddPartitionCount(self.uint()?));
@@ -263,6 +269,10 @@ impl<'a> Parser<'a> {
 
     fn alter_drop(&mut self) -> PResult<AlterAction<'a>> {
         self.advance();
+        if self.at_memcached() {
+            let def = self.memcached_prefix()?;
+            return Ok(AlterAction::DropMemcached(self.alloc(def)));
+        }
         match self.token.keyword {
             Kw::PRIMARY => {
                 self.advance();
