@@ -182,8 +182,8 @@ fn all_of_them(bench: &mut Bench, within: &dyn Fn(&mut Bench) -> Result<()>) -> 
     if bench.choice.is_quick {
         // Shorter and smaller still, so that all of it stays below five minutes.
         let choice = &mut bench.choice;
-        choice.effort.time = choice.effort.time.min(Duration::from_millis(400));
-        choice.effort.warm_up = choice.effort.warm_up.min(Duration::from_millis(100));
+        choice.effort.time = choice.effort.time.min(Duration::from_millis(250));
+        choice.effort.warm_up = choice.effort.warm_up.min(Duration::from_millis(80));
         if choice.rows == 0 {
             choice.rows = 40_000;
         }

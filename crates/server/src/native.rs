@@ -261,7 +261,7 @@ impl Keys {
             group: 1,
             partition: 0,
             durability: SpaceDurability::Server,
-            point_lookups: false,
+            point_lookups: true,
         };
         let spaces = engine.create_spaces(&[spec]).map_err(words)?;
         let space = *spaces.first().ok_or("no space was made")?;

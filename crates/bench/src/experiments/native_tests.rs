@@ -41,7 +41,7 @@ fn bench() -> Bench {
             rounds: 2,
             warm_up: Duration::from_millis(2),
             time: Duration::from_millis(20),
-            count_futexes: false,
+            count_futexes: None,
         },
         clients: Vec::new(),
         shape: Shape::ThreadEach,
