@@ -183,8 +183,8 @@ pub(crate) type Outside = SmallVec<[(usize, Blob); 2]>;
 /// How many bytes of a value its row keeps when the rest leaves it.
 pub(crate) fn prefix_len(table: &Table, position: usize, value: &[u8]) -> usize {
     let column = table.columns.get(position);
-    let multi = column
-        .is_some_and(|c| c.ty.kind == Kind::Json || c.ty.collation.charset().max_len() > 1);
+    let multi =
+        column.is_some_and(|c| c.ty.kind == Kind::Json || c.ty.collation.charset().max_len() > 1);
     let mut len = value.len().min(PREFIX);
     // Back to the start of a UTF-8 character, three steps at most.
     while multi && len + 3 >= PREFIX && matches!(value.get(len), Some(0x80..=0xBF)) {

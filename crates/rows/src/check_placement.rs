@@ -15,6 +15,9 @@ use std::ops::ControlFlow;
 /// Rows of one transaction.
 const BATCH: usize = 1000;
 
+/// What is done with each entry of a space: the walk's transaction, key, value.
+type EachEntry<'a> = dyn FnMut(&mut dyn kv::Txn, &[u8], &[u8]) -> Result<()> + 'a;
+
 impl Db {
     /// Reports rows in wrong partitions, and parts that are missing or left
     /// over.
@@ -41,7 +44,10 @@ impl Db {
                     let name = table.partitioning.as_ref();
                     let name = name.and_then(|by| by.partitions.get(partition));
                     let name = name.map_or("", |p| p.name.as_str());
-                    report(format!("row {} lies in the wrong partition `{name}`", hex(key)));
+                    report(format!(
+                        "row {} lies in the wrong partition `{name}`",
+                        hex(key)
+                    ));
                 }
                 match parts {
                     Some(space) => check_parts(txn, space, &row, key, &mut named, report),
@@ -64,7 +70,7 @@ impl Db {
         &self,
         cx: &DdlCx<'_>,
         space: SpaceId,
-        each: &mut dyn FnMut(&mut dyn kv::Txn, &[u8], &[u8]) -> Result<()>,
+        each: &mut EachEntry<'_>,
     ) -> Result<()> {
         let mut start: Vec<u8> = Vec::new();
         loop {
@@ -112,7 +118,9 @@ fn check_parts(
     report: &mut dyn FnMut(String),
 ) -> Result<()> {
     for column in row.blobs() {
-        let keys: Vec<_> = (0..column.blob.parts()).map(|n| column.blob.key(n)).collect();
+        let keys: Vec<_> = (0..column.blob.parts())
+            .map(|n| column.blob.key(n))
+            .collect();
         let wanted: Vec<Key<'_>> = keys.iter().map(|k| Key::new(space, k)).collect();
         let mut bytes = column.blob.prefix();
         let mut missing = 0;

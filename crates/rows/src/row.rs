@@ -229,7 +229,11 @@ impl<'a> RowRef<'a> {
 
     /// The position of the column with a variable number, if it is there still.
     pub(crate) fn variable_position(&self, number: usize) -> Option<usize> {
-        self.layout.variable_positions.get(number).copied().flatten()
+        self.layout
+            .variable_positions
+            .get(number)
+            .copied()
+            .flatten()
     }
 
     /// How many variable columns the row has.

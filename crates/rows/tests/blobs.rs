@@ -151,7 +151,10 @@ fn values_of_any_size_come_back_and_leave_nothing_behind() {
         let table = get(&db, "t");
         for (n, size) in sizes.into_iter().enumerate() {
             let id = i64::try_from(n).unwrap();
-            insert(&db, vec![row(id, 0, filled(size, 1), Some(filled(size, 2)))]);
+            insert(
+                &db,
+                vec![row(id, 0, filled(size, 1), Some(filled(size, 2)))],
+            );
             let mut txn = begin(&db);
             let key = key(&table, id);
             let mut seen = 0;
@@ -170,7 +173,9 @@ fn values_of_any_size_come_back_and_leave_nothing_behind() {
             assert!(row[2] == Value::Bytes(filled(size, 1)));
         }
         assert!(!parts(&db, &table).is_empty());
-        let ids: Vec<i64> = (0..sizes.len()).map(|n| i64::try_from(n).unwrap()).collect();
+        let ids: Vec<i64> = (0..sizes.len())
+            .map(|n| i64::try_from(n).unwrap())
+            .collect();
         let mut txn = begin(&db);
         common::delete(&mut txn, &table, &ids).unwrap();
         txn.commit().unwrap();
@@ -202,13 +207,23 @@ fn only_what_changes_is_written_and_the_version_moves() {
     assert!(v2 > v1);
     // One of two values: half of the parts are new.
     let new = filled(size, 3);
-    change(&db, 1, |row| row[2] = Value::Bytes(new.clone()), UpdateMode::Plain);
+    change(
+        &db,
+        1,
+        |row| row[2] = Value::Bytes(new.clone()),
+        UpdateMode::Plain,
+    );
     let second = parts(&db, &table);
     assert_eq!(second.iter().filter(|k| first.contains(k)).count(), 3);
     assert!(version(&db) > v2);
     assert!(all(&db, "t")[0][2] == Value::Bytes(new));
     // Short again, then NULL.
-    change(&db, 1, |row| row[2] = Value::Bytes(b"short".to_vec()), UpdateMode::Plain);
+    change(
+        &db,
+        1,
+        |row| row[2] = Value::Bytes(b"short".to_vec()),
+        UpdateMode::Plain,
+    );
     assert_eq!(parts(&db, &table).len(), 3);
     change(&db, 1, |row| row[3] = Value::Null, UpdateMode::Plain);
     assert!(parts(&db, &table).is_empty());
@@ -222,7 +237,10 @@ fn a_batch_of_rows_costs_one_call_more_and_ends_of_values_read_no_middle() {
     let table = get(&db, "t");
     let size = 2 * PART_BYTES + PREFIX;
     for id in 0..5 {
-        insert(&db, vec![row(id, 0, filled(size, 1), Some(b"small".to_vec()))]);
+        insert(
+            &db,
+            vec![row(id, 0, filled(size, 1), Some(b"small".to_vec()))],
+        );
     }
     let keys: Vec<Vec<u8>> = (0..5).map(|id| key(&table, id)).collect();
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
@@ -238,13 +256,19 @@ fn a_batch_of_rows_costs_one_call_more_and_ends_of_values_read_no_middle() {
     counting.calls.take();
     let mut starts = 0;
     let mut one = None;
-    txn.get_rows_with(&table, &refs, Blobs::Of(&[3]), Read::SNAPSHOT, &mut |_, row| {
-        let row = row.unwrap();
-        assert!(row.get(2) == ValueRef::Bytes(&filled(size, 1)[..PREFIX]));
-        assert_eq!(row.blob(2).unwrap().blob.len(), size);
-        one = Some(row.to_buf());
-        starts += 1;
-    })
+    txn.get_rows_with(
+        &table,
+        &refs,
+        Blobs::Of(&[3]),
+        Read::SNAPSHOT,
+        &mut |_, row| {
+            let row = row.unwrap();
+            assert!(row.get(2) == ValueRef::Bytes(&filled(size, 1)[..PREFIX]));
+            assert_eq!(row.blob(2).unwrap().blob.len(), size);
+            one = Some(row.to_buf());
+            starts += 1;
+        },
+    )
     .unwrap();
     assert_eq!((starts, calls(&counting)), (5, 1));
     // The end of a value: one part.
@@ -277,7 +301,12 @@ fn a_snapshot_keeps_its_values_while_others_change_them() {
         insert(&db, vec![row(1, 0, filled(900_000, 1), None)]);
         let mut old = begin(&db);
         old.pin().unwrap();
-        change(&db, 1, |r| r[2] = Value::Bytes(filled(800_000, 2)), UpdateMode::Plain);
+        change(
+            &db,
+            1,
+            |r| r[2] = Value::Bytes(filled(800_000, 2)),
+            UpdateMode::Plain,
+        );
         let seen = |txn: &mut porpoise_rows::Txn, read| {
             let mut seen = Vec::new();
             txn.get_rows(&table, &[&key(&table, 1)], read, &mut |_, row| {
@@ -298,7 +327,9 @@ fn a_found_duplicate_comes_whole_and_a_rolled_back_write_leaves_no_parts() {
     insert(&db, vec![row(1, 0, filled(100_000, 1), None)]);
     let before = parts(&db, &table);
     let mut txn = begin(&db);
-    let found = txn.insert_or_find(&table, &row(1, 9, vec![], None)).unwrap();
+    let found = txn
+        .insert_or_find(&table, &row(1, 9, vec![], None))
+        .unwrap();
     let Inserted::Duplicate { row: old, .. } = found else {
         panic!("{found:?}");
     };
@@ -388,8 +419,16 @@ fn random_changes_agree_with_a_model() {
         kv.put(stray, b"x", porpoise_kv::Check::Blind).unwrap();
         kv.commit().unwrap();
         let problems = db.check_table(&cx, &table).unwrap().1;
-        assert!(problems.iter().any(|p| p.what.contains("lacks 1 parts")), "{problems:?}");
-        assert!(problems.iter().any(|p| p.what.contains("belongs to no row")), "{problems:?}");
+        assert!(
+            problems.iter().any(|p| p.what.contains("lacks 1 parts")),
+            "{problems:?}"
+        );
+        assert!(
+            problems
+                .iter()
+                .any(|p| p.what.contains("belongs to no row")),
+            "{problems:?}"
+        );
     }
 }
 
@@ -416,9 +455,17 @@ fn a_scan_without_values_makes_no_second_call() {
         };
         let mut order = Vec::new();
         let mut position = ScanPosition::default();
-        txn.scan_with(&table, &spec, fetch, Read::SNAPSHOT, &mut position, 100, &mut |_, row| {
-            order.push(row.get(0).to_owned());
-        })
+        txn.scan_with(
+            &table,
+            &spec,
+            fetch,
+            Read::SNAPSHOT,
+            &mut position,
+            100,
+            &mut |_, row| {
+                order.push(row.get(0).to_owned());
+            },
+        )
         .unwrap();
         assert_eq!(calls(&counting), wanted);
         assert_eq!(order, (0..20).map(int).collect::<Vec<_>>());

@@ -73,7 +73,12 @@ fn schemes() -> Vec<Partitioning> {
     vec![
         scheme(Method::Key { linear: false }, &[1], None, none(7)),
         scheme(Method::Key { linear: true }, &[1, 3], None, none(5)),
-        scheme(Method::Hash { linear: false }, &[1], Some(expr.clone()), none(3)),
+        scheme(
+            Method::Hash { linear: false },
+            &[1],
+            Some(expr.clone()),
+            none(3),
+        ),
         scheme(Method::Hash { linear: true }, &[1], Some(expr), none(6)),
         scheme(
             Method::Range,
@@ -96,11 +101,13 @@ fn schemes() -> Vec<Partitioning> {
 }
 
 fn def(name: &str, by: Option<Partitioning>, hidden: bool) -> common::Def {
-    let mut def = table(name).int("id").int("p").int("u").null().text(
-        "s",
-        20,
-        Collation::UTF8MB4_GENERAL_CI,
-    );
+    let mut def =
+        table(name)
+            .int("id")
+            .int("p")
+            .int("u")
+            .null()
+            .text("s", 20, Collation::UTF8MB4_GENERAL_CI);
     if !hidden {
         def = def.primary(&["s", "id", "p"]).unique("u", &["u", "p", "s"]);
     }
@@ -115,7 +122,11 @@ fn random_row(rng: &mut fastrand::Rng) -> Vec<Value> {
     vec![
         int(rng.i64(0..30)),
         int(rng.i64(-6..14)),
-        if rng.u8(0..4) == 0 { NULL } else { int(rng.i64(0..10)) },
+        if rng.u8(0..4) == 0 {
+            NULL
+        } else {
+            int(rng.i64(0..10))
+        },
         text(["a", "B", "b", "c ", "d", "\u{e4}"][rng.usize(0..6)]),
     ]
 }
@@ -134,9 +145,16 @@ fn scan(txn: &mut Txn, table: &Table, spec: &ScanSpec, batch: usize) -> Vec<(Vec
     let mut rows = Vec::new();
     let mut guard = 0;
     while txn
-        .scan(table, spec, Read::SNAPSHOT, &mut position, batch, &mut |key, row| {
-            rows.push((key.to_vec(), row.values()));
-        })
+        .scan(
+            table,
+            spec,
+            Read::SNAPSHOT,
+            &mut position,
+            batch,
+            &mut |key, row| {
+                rows.push((key.to_vec(), row.values()));
+            },
+        )
         .unwrap()
     {
         guard += 1;
@@ -149,11 +167,16 @@ fn targets(txn: &mut Txn, table: &Table, id: i64, mode: LockMode) -> Vec<(Vec<u8
     let index = table.index("by_id").unwrap();
     let spec = ScanSpec {
         index,
-        ranges: vec![KeyRange::prefix(table.key_prefix(index, &[ValueRef::Int(id)]))],
+        ranges: vec![KeyRange::prefix(
+            table.key_prefix(index, &[ValueRef::Int(id)]),
+        )],
         reverse: false,
         entries_only: false,
     };
-    let keys: Vec<Vec<u8>> = scan(txn, table, &spec, 3).into_iter().map(|(k, _)| k).collect();
+    let keys: Vec<Vec<u8>> = scan(txn, table, &spec, 3)
+        .into_iter()
+        .map(|(k, _)| k)
+        .collect();
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut found = vec![None; keys.len()];
     let wait = txn.wait();
@@ -172,8 +195,8 @@ fn statement(
     match rng.u8(0..10) {
         0..4 => {
             let rows = (0..rng.usize(1..4)).map(|_| random_row(rng)).collect();
-            let mode = [InsertMode::Plain, InsertMode::Ignore, InsertMode::Replace]
-                [rng.usize(0..3)];
+            let mode =
+                [InsertMode::Plain, InsertMode::Ignore, InsertMode::Replace][rng.usize(0..3)];
             outcome(txn.insert(table, rows, mode), |d| {
                 d.inserted * 100 + d.replaced * 10 + d.skipped.len() as u64
             })
@@ -266,7 +289,10 @@ fn random_statements_do_the_same_to_a_partitioned_table_as_to_a_plain_one() {
     for engine in 0..2 {
         for (n, by) in schemes().into_iter().enumerate() {
             for hidden in [false, true] {
-                let defs = [def("plain", None, hidden), def("parted", Some(by.clone()), hidden)];
+                let defs = [
+                    def("plain", None, hidden),
+                    def("parted", Some(by.clone()), hidden),
+                ];
                 let engine = engines().swap_remove(engine);
                 run(&database(engine, &defs), 40 + n as u64, 200);
             }
@@ -286,21 +312,39 @@ fn a_row_that_belongs_nowhere_is_refused_and_skipped_by_ignore() {
     let t = get(&db, "t");
     let mut txn = begin(&db);
     let row = |p: i64| vec![int(1), int(p), NULL, text("a")];
-    let error = txn.insert(&t, vec![row(3), row(10)], InsertMode::Plain).unwrap_err();
+    let error = txn
+        .insert(&t, vec![row(3), row(10)], InsertMode::Plain)
+        .unwrap_err();
     assert_eq!(
         (error.code(), error.to_string().as_str()),
         (1526, "Table has no partition for value 10")
     );
     assert!(all_in(&mut txn, &t).is_empty());
-    let done = txn.insert(&t, vec![row(3), row(10)], InsertMode::Ignore).unwrap();
+    let done = txn
+        .insert(&t, vec![row(3), row(10)], InsertMode::Ignore)
+        .unwrap();
     assert_eq!((done.inserted, done.skipped.len()), (1, 1));
     let target = targets(&mut txn, &t, 1, LockMode::Update);
     let change = |p: i64| {
         let (key, old) = target[0].clone();
-        vec![RowChange { key, old, new: row(p) }]
+        vec![RowChange {
+            key,
+            old,
+            new: row(p),
+        }]
     };
-    assert_eq!(txn.update(&t, change(77), UpdateMode::Plain).unwrap_err().code(), 1526);
-    assert_eq!(txn.update(&t, change(-5), UpdateMode::Plain).unwrap().changed, 1);
+    assert_eq!(
+        txn.update(&t, change(77), UpdateMode::Plain)
+            .unwrap_err()
+            .code(),
+        1526
+    );
+    assert_eq!(
+        txn.update(&t, change(-5), UpdateMode::Plain)
+            .unwrap()
+            .changed,
+        1
+    );
     txn.commit().unwrap();
     assert_eq!(t.partition_of_row(&row(-5)).unwrap(), 0);
     verify(&db);
@@ -309,10 +353,12 @@ fn a_row_that_belongs_nowhere_is_refused_and_skipped_by_ignore() {
 #[test]
 fn foreign_keys_hold_from_and_to_partitioned_tables() {
     for engine in engines() {
-        let parent = table("parent")
-            .int("id")
-            .primary(&["id"])
-            .by(scheme(Method::Key { linear: false }, &[0], None, none(4)));
+        let parent = table("parent").int("id").primary(&["id"]).by(scheme(
+            Method::Key { linear: false },
+            &[0],
+            None,
+            none(4),
+        ));
         // The partitioning column is not the referring one: children of one
         // parent lie in several partitions.
         let child = table("child")
@@ -360,10 +406,15 @@ fn pruning_leaves_out_no_partition_with_a_match() {
         for _ in 0..300 {
             let row = random_row(&mut rng);
             let at = t.partition_of_row(&row).unwrap();
-            let Value::Int(p) = row[1] else { unreachable!() };
+            let Value::Int(p) = row[1] else {
+                unreachable!()
+            };
             let (a, b) = (rng.i64(0..9), rng.i64(0..400));
             let equal = |v: &Value| Known {
-                equal: Some(vec![random_row(&mut fastrand::Rng::new())[1].clone(), v.clone()]),
+                equal: Some(vec![
+                    random_row(&mut fastrand::Rng::new())[1].clone(),
+                    v.clone(),
+                ]),
                 ..Known::default()
             };
             let text_equal = Known {
@@ -392,7 +443,11 @@ fn pruning_leaves_out_no_partition_with_a_match() {
             ];
             for known in cases {
                 if let Some(found) = t.prune(&known) {
-                    assert!(found.contains(&at), "{:?} {known:?} {found:?}", t.partitioning);
+                    assert!(
+                        found.contains(&at),
+                        "{:?} {known:?} {found:?}",
+                        t.partitioning
+                    );
                 }
             }
         }

@@ -266,7 +266,7 @@ pub fn take_key_part(
         turned.extend(key.iter().map(|byte| !*byte));
         &turned
     } else {
-        *key
+        key
     };
     let len = part_len(ty, nullable, upright)?;
     if !nullable {

@@ -11,8 +11,8 @@
 //! 2. Derived fields are not stored.
 
 use super::{
-    Catalog, Colocate, Column, ColumnDefault, ColumnId, Database, FkAction, ForeignKey, Index, IndexKind,
-    IndexPart, IndexState, LayoutDef, Table, TableId, TableOptions,
+    Catalog, Colocate, Column, ColumnDefault, ColumnId, Database, FkAction, ForeignKey, Index,
+    IndexKind, IndexPart, IndexState, LayoutDef, Table, TableId, TableOptions,
 };
 use crate::bytes::{Reader, Writer};
 use crate::error::{Error, Result};

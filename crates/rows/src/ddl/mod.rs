@@ -37,8 +37,8 @@ use crate::catalog::{
 };
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::partition::Partitioning;
 use crate::mdl::{MdlBarrier, MdlError, MdlSession};
+use crate::partition::Partitioning;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{LockMode, LockRequest, SpaceId, Ticket, TxnOptions, Wait};
 use porpoise_types::{Collation, ColumnType};

@@ -43,9 +43,7 @@ pub(super) fn of_table(table: &Table) -> Vec<SpaceSpec> {
         true => 0..table.partition_count(),
         false => 0..0,
     };
-    indexes
-        .chain(parts.map(|p| of_parts(table, p)))
-        .collect()
+    indexes.chain(parts.map(|p| of_parts(table, p))).collect()
 }
 
 /// Gives a table the spaces made for [`of_table`].

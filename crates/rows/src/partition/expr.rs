@@ -398,7 +398,13 @@ mod tests {
         assert_eq!(e.eval(&|_| ValueRef::Int(7)), None);
         let mut w = Writer::new();
         e.write(&mut w);
-        assert_eq!(PartitionExpr::read(&mut Reader::new(w.as_slice()), 0).unwrap(), e);
-        assert_eq!(PartitionExpr::read(&mut Reader::new(w.as_slice()), MAX_DEPTH).ok(), None);
+        assert_eq!(
+            PartitionExpr::read(&mut Reader::new(w.as_slice()), 0).unwrap(),
+            e
+        );
+        assert_eq!(
+            PartitionExpr::read(&mut Reader::new(w.as_slice()), MAX_DEPTH).ok(),
+            None
+        );
     }
 }

@@ -162,7 +162,10 @@ impl Router {
     }
 
     /// The partition of values given one a partitioning column.
-    pub(super) fn of_values<'v>(&self, values: impl Iterator<Item = ValueRef<'v>>) -> Option<usize> {
+    pub(super) fn of_values<'v>(
+        &self,
+        values: impl Iterator<Item = ValueRef<'v>>,
+    ) -> Option<usize> {
         let mut canon = Canon::new();
         let mut one = Vec::new();
         for ((_, ty), value) in self.columns.iter().zip(values) {

@@ -44,6 +44,9 @@ pub enum Blobs<'a> {
     Of(&'a [usize]),
 }
 
+/// A column's position and the parts of its value.
+type Filled<'a> = (usize, &'a [Vec<u8>]);
+
 impl Blobs<'_> {
     fn wants(self, position: usize) -> bool {
         match self {
@@ -202,9 +205,7 @@ impl Txn {
                 if !blobs.wants(column.position) || column.blob.whole(column.present) {
                     continue;
                 }
-                let space = table
-                    .parts_space(&row.primary)
-                    .ok_or_else(|| lost(table))?;
+                let space = table.parts_space(&row.primary).ok_or_else(|| lost(table))?;
                 let parts = column.blob.parts();
                 wanted.push(Wanted {
                     row: n,
@@ -220,7 +221,7 @@ impl Txn {
         for (n, row) in chunk.iter_mut().enumerate() {
             let Some(raw) = &row.bytes else { continue };
             let view = RowRef::new(table, raw)?;
-            let mut values: SmallVec<[(usize, &[Vec<u8>]); 2]> = SmallVec::new();
+            let mut values: SmallVec<[Filled<'_>; 2]> = SmallVec::new();
             for value in wanted.iter().filter(|w| w.row == n) {
                 let parts = parts.get(value.first..value.first + value.parts);
                 values.push((value.position, parts.unwrap_or(&[])));
@@ -464,7 +465,9 @@ impl Db {
         let mut txn = self.engine().begin(TxnOptions::default())?;
         let mut found: Vec<(usize, Vec<Vec<u8>>)> = Vec::new();
         for column in row.blobs() {
-            let keys: Vec<_> = (0..column.blob.parts()).map(|n| column.blob.key(n)).collect();
+            let keys: Vec<_> = (0..column.blob.parts())
+                .map(|n| column.blob.key(n))
+                .collect();
             let requests: Vec<Key<'_>> = keys.iter().map(|k| Key::new(space, k)).collect();
             let mut parts: Vec<Vec<u8>> = vec![Vec::new(); keys.len()];
             txn.get(Read::CURRENT, &requests, &mut |n, value| {
@@ -475,8 +478,10 @@ impl Db {
             found.push((column.position, parts));
         }
         txn.rollback();
-        let values: Vec<(usize, &[Vec<u8>])> =
-            found.iter().map(|(p, parts)| (*p, parts.as_slice())).collect();
+        let values: Vec<(usize, &[Vec<u8>])> = found
+            .iter()
+            .map(|(p, parts)| (*p, parts.as_slice()))
+            .collect();
         filled(&row, &values)?.map(Some).ok_or_else(|| lost(table))
     }
 }

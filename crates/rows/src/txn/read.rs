@@ -511,7 +511,9 @@ impl Txn {
                 reverse: spec.reverse,
             });
         }
-        let end = self.kv.scan(read, &ranges, limit, &mut |_, key, value| visit(key, value))?;
+        let end = self
+            .kv
+            .scan(read, &ranges, limit, &mut |_, key, value| visit(key, value))?;
         match end {
             ScanEnd::Done => position.done = true,
             ScanEnd::Stopped { range, key } => {
@@ -524,11 +526,7 @@ impl Txn {
 }
 
 /// The spaces of an index in the partitions wanted.
-fn spaces_of(
-    table: &Table,
-    index: usize,
-    partitions: Option<&[usize]>,
-) -> SmallVec<[SpaceId; 4]> {
+fn spaces_of(table: &Table, index: usize, partitions: Option<&[usize]>) -> SmallVec<[SpaceId; 4]> {
     let all = table.index_spaces(index);
     match partitions {
         None => SmallVec::from_slice(all),

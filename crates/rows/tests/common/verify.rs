@@ -24,7 +24,10 @@ fn entries(txn: &mut dyn porpoise_kv::Txn, table: &Table, index: usize) -> Entri
         }];
         txn.scan(Read::CURRENT, &range, usize::MAX, &mut |_, k, v| {
             assert_eq!(table.space(index, k), *space, "partition of {k:?}");
-            assert!(found.insert(k.to_vec(), v.to_vec()).is_none(), "{k:?} twice");
+            assert!(
+                found.insert(k.to_vec(), v.to_vec()).is_none(),
+                "{k:?} twice"
+            );
             ControlFlow::Continue(())
         })
         .unwrap();

@@ -185,12 +185,26 @@ fn bind_join(
         }
         (JoinCondition::Using(names), _) => {
             let names: Vec<&str> = names.iter().map(|n| n.name).collect();
-            star = using(from, (&left.1, &right.1), &names, right_join, cx, &mut conditions)?;
+            star = using(
+                from,
+                (&left.1, &right.1),
+                &names,
+                right_join,
+                cx,
+                &mut conditions,
+            )?;
         }
         (JoinCondition::None, true) => {
             let names = common_names(from, &left.1, before);
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            star = using(from, (&left.1, &right.1), &names, right_join, cx, &mut conditions)?;
+            star = using(
+                from,
+                (&left.1, &right.1),
+                &names,
+                right_join,
+                cx,
+                &mut conditions,
+            )?;
         }
         (JoinCondition::None, false) => {}
     }

@@ -435,7 +435,9 @@ impl SqlSession {
         self.env.group_concat_max_len = s.group_concat_max_len;
         self.env.collation = s.collation;
         if let Some(open) = &mut self.open {
-            open.txn.get_mut().set_foreign_key_checks(s.foreign_key_checks);
+            open.txn
+                .get_mut()
+                .set_foreign_key_checks(s.foreign_key_checks);
             open.txn.get_mut().set_lock_wait(s.lock_wait);
         }
         Ok(())

@@ -255,11 +255,11 @@ impl Collation {
                     }
                 }
             }
-            Scheme::Table(_) | Scheme::General => {
-                memchr::memchr(order::END, key).map(|at| at + 1)
-            }
+            Scheme::Table(_) | Scheme::General => memchr::memchr(order::END, key).map(|at| at + 1),
             Scheme::Uca => {
-                let end = key.chunks(2).position(|weight| weight.first() == Some(&0))?;
+                let end = key
+                    .chunks(2)
+                    .position(|weight| weight.first() == Some(&0))?;
                 Some(2 * end + 1)
             }
         }

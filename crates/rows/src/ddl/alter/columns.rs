@@ -149,7 +149,9 @@ fn drop_column(
 /// 3855: a column that says where rows lie keeps its name and stays.
 fn refuse_partitioning_column(before: &Table, name: &str) -> Result<()> {
     let by = before.partitioning.as_ref();
-    let uses = by.zip(before.column(name)).is_some_and(|(by, at)| by.columns.contains(&at));
+    let uses = by
+        .zip(before.column(name))
+        .is_some_and(|(by, at)| by.columns.contains(&at));
     match uses {
         true => Err(errors::partitioning_column(name)),
         false => Ok(()),

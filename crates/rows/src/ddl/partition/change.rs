@@ -78,7 +78,10 @@ impl Db {
         let catalog = self.catalog();
         let before = find(&catalog)?;
         let mut plan = plan(&before, change)?;
-        if matches!(change, PartitionChange::Drop(_) | PartitionChange::Truncate(_)) {
+        if matches!(
+            change,
+            PartitionChange::Drop(_) | PartitionChange::Truncate(_)
+        ) {
             refuse_if_referenced(&catalog, cx, &before)?;
         }
         check(&plan.after)?;
@@ -96,6 +99,7 @@ impl Db {
         Ok(DdlDone {
             ticket,
             note: false,
+            rows: 0,
         })
     }
 
@@ -225,7 +229,11 @@ fn copy_row(
     let mut primary = key.to_vec();
     if after.hidden_key {
         primary.truncate(8);
-        if let Some(p) = after.partitioning.as_ref().and_then(|by| by.partitions.get(at)) {
+        if let Some(p) = after
+            .partitioning
+            .as_ref()
+            .and_then(|by| by.partitions.get(at))
+        {
             primary.extend_from_slice(&p.id.to_be_bytes());
         }
     }
@@ -264,7 +272,11 @@ fn copy_row(
 
 /// Rows that go without a look at who refers to them must not be referred to.
 fn refuse_if_referenced(catalog: &Catalog, cx: &DdlCx<'_>, table: &Table) -> Result<()> {
-    let Some((child, at)) = table.referenced_by.first().filter(|_| cx.foreign_key_checks) else {
+    let Some((child, at)) = table
+        .referenced_by
+        .first()
+        .filter(|_| cx.foreign_key_checks)
+    else {
         return Ok(());
     };
     let child = catalog.table_by_id(*child);
@@ -295,7 +307,12 @@ fn positions(by: &Partitioning, names: &[String], what: &str) -> Result<Vec<usiz
     for name in names {
         match by.partition(name) {
             Some(at) if !found.contains(&at) => found.push(at),
-            _ => return Err(refuse(1507, format!("Error in list of partitions to {what}"))),
+            _ => {
+                return Err(refuse(
+                    1507,
+                    format!("Error in list of partitions to {what}"),
+                ));
+            }
         }
     }
     found.sort_unstable();
@@ -342,7 +359,11 @@ fn rearranged(mut by: Partitioning, change: &PartitionChange) -> Result<Rearrang
         }
         PartitionChange::AddCount(count) => {
             if !hash {
-                let method = if by.method.is_range() { "RANGE" } else { "LIST" };
+                let method = if by.method.is_range() {
+                    "RANGE"
+                } else {
+                    "LIST"
+                };
                 return Err(refuse(
                     1492,
                     format!("For {method} partitions each partition must be defined"),

@@ -123,12 +123,13 @@ fn operands(table: &Table, expr: &PartitionExpr, wrong: &dyn Fn() -> Error) -> R
         }
         PartitionExpr::Call(function, args) => match function {
             F::Abs => args.iter().try_for_each(|a| operands(table, a, wrong)),
-            F::Ceil | F::Ceiling | F::Floor => args.iter().try_for_each(|a| {
-                match kind(a).map(|ty| ty.kind) {
-                    Some(Kind::Decimal) => Ok(()),
-                    _ => operands(table, a, wrong),
-                }
-            }),
+            F::Ceil | F::Ceiling | F::Floor => {
+                args.iter()
+                    .try_for_each(|a| match kind(a).map(|ty| ty.kind) {
+                        Some(Kind::Decimal) => Ok(()),
+                        _ => operands(table, a, wrong),
+                    })
+            }
             F::UnixTimestamp => match args.first().and_then(kind).map(|ty| ty.kind) {
                 Some(Kind::Timestamp) => Ok(()),
                 _ => Err(constant()),
