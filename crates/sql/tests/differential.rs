@@ -109,8 +109,14 @@ fn on_mariadb(server: &Mariadb, lines: &[Line]) -> Vec<Answer> {
     writer.join().unwrap();
     let mut errors: HashMap<usize, u16> = HashMap::new();
     for line in String::from_utf8_lossy(&done.stderr).lines() {
-        let number = line.split("ERROR ").nth(1).and_then(|r| r.split(' ').next());
-        let at = line.split("at line ").nth(1).and_then(|r| r.split(':').next());
+        let number = line
+            .split("ERROR ")
+            .nth(1)
+            .and_then(|r| r.split(' ').next());
+        let at = line
+            .split("at line ")
+            .nth(1)
+            .and_then(|r| r.split(':').next());
         let (Some(number), Some(at)) = (number, at) else {
             continue;
         };
@@ -178,7 +184,9 @@ fn session() -> SqlSession {
     let mut session = server.connect(info, Cancel::new()).unwrap();
     for statement in PREAMBLE {
         let mut sink = Collected::default();
-        session.query(statement.as_bytes(), true, &mut sink).unwrap();
+        session
+            .query(statement.as_bytes(), true, &mut sink)
+            .unwrap();
     }
     session
 }

@@ -163,11 +163,7 @@ fn combined(set: &SetPlan, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
     Ok(rows)
 }
 
-fn recursive(
-    plan: &RecursivePlan,
-    derived: &Derived,
-    exec: &mut Exec<'_>,
-) -> Run<Vec<Vec<Value>>> {
+fn recursive(plan: &RecursivePlan, derived: &Derived, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
     let states = exec.shared.states;
     let address = std::ptr::from_ref(plan.working.as_ref()) as usize;
     let key = |row: &[Value]| {

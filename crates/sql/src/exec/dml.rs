@@ -17,8 +17,8 @@ use super::{Changes, Exec, Newer, Run, Stop};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, convert};
-use crate::plan::dml::{DeletePlan, InsertPlan, NewValue, Target, UpdatePlan};
 use crate::plan::OrderKey;
+use crate::plan::dml::{DeletePlan, InsertPlan, NewValue, Target, UpdatePlan};
 use bumpalo::Bump;
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
 use porpoise_rows::{AutoIncOptions, InsertMode, Inserted, RowBuf, RowChange, UpdateMode};
@@ -134,7 +134,9 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
         None => value_rows(plan, exec)?,
     };
     let records = rows.len() as u64;
-    let insert_id = exec.txn().assign_auto_increment(&plan.table, &mut rows, ids)?;
+    let insert_id = exec
+        .txn()
+        .assign_auto_increment(&plan.table, &mut rows, ids)?;
     let mut changes = Changes {
         records,
         insert_id,

@@ -9,8 +9,8 @@
 use super::keys;
 use super::{Exec, Newer, Run, Stop};
 use crate::error::SqlError;
-use crate::expr::{Expr, ExprKind};
 use crate::expr::eval::{EvalCx, Slot};
+use crate::expr::{Expr, ExprKind};
 use crate::plan::{Access, Busy, LockSpec};
 use bumpalo::Bump;
 use porpoise_kv::{Mark, Wait};

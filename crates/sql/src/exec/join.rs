@@ -503,7 +503,9 @@ impl<'h> Inner<'h> {
         let alone = |e: &&'h Expr| e.slots() == own && e.is_fixed() && step.lock.is_none();
         let alone: Vec<&'h Expr> = conditions.iter().filter(alone).collect();
         let mut tuple = empty.to_vec();
-        while let Some(batch) = fetch_step(step, table, &mut cursor, (empty, false), BATCH, exec, held)? {
+        while let Some(batch) =
+            fetch_step(step, table, &mut cursor, (empty, false), BATCH, exec, held)?
+        {
             exec.check_cancelled()?;
             let cx = cx_of(exec, held);
             for found in batch {

@@ -20,7 +20,7 @@ use super::state::{RowSet, append_comparable, append_exact, size_of_row};
 use super::{Exec, Shared, Stop};
 use crate::error::{Result, SqlError};
 use crate::expr::eval::{EvalCx, Slot, eval};
-use crate::expr::query::{FreeRef, Frame, QueryTest, RunQueries, Subquery, TestKind};
+use crate::expr::query::{Frame, FreeRef, QueryTest, RunQueries, Subquery, TestKind};
 use crate::expr::{CmpOp, convert, logic};
 use crate::plan::SelectPlan;
 use porpoise_types::{Value, ValueRef};

@@ -96,7 +96,10 @@ impl<'a> Frame<'a> {
                 None => return ValueRef::Null,
             }
         }
-        frame.row.get(slot).map_or(ValueRef::Null, |s| s.get(column))
+        frame
+            .row
+            .get(slot)
+            .map_or(ValueRef::Null, |s| s.get(column))
     }
 }
 
@@ -118,10 +121,6 @@ pub trait RunQueries {
     ///
     /// # Errors
     /// Those of the subquery's execution.
-    fn set<'a>(
-        &self,
-        test: &'a QueryTest,
-        row: &[Slot<'a>],
-        cx: &EvalCx<'a>,
-    ) -> Result<Rc<RowSet>>;
+    fn set<'a>(&self, test: &'a QueryTest, row: &[Slot<'a>], cx: &EvalCx<'a>)
+    -> Result<Rc<RowSet>>;
 }

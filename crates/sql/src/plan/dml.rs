@@ -334,7 +334,9 @@ fn target(
     let (limit, _) = limits(limit, cx)?;
     let narrowing: Vec<&Expr> = conditions.iter().collect();
     let (access, ordered) = choose(table, 0, &narrowing, 0, &keys, limit.is_some());
-    let (constant, filter) = conditions.into_iter().partition(|c| c.slots() == 0 && c.is_fixed());
+    let (constant, filter) = conditions
+        .into_iter()
+        .partition(|c| c.slots() == 0 && c.is_fixed());
     let target = Target {
         source,
         table: table.clone(),

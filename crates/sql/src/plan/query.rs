@@ -67,7 +67,7 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
             let columns = columns_of(&set.first);
             let shown = shown(&columns);
             let derived = Derived {
-                rows: RowsPlan::Set(set),
+                rows: RowsPlan::Set(Box::new(set)),
                 columns,
                 free,
                 kind: "UNION",
@@ -150,12 +150,7 @@ fn unify(operands: &mut [&mut SelectPlan], cx: &PlanCx<'_>) -> Result<()> {
 }
 
 /// Makes an item of the select list yield that type.
-fn convert_item(
-    plan: &mut SelectPlan,
-    at: usize,
-    ty: &porpoise_types::ColumnType,
-    nullable: bool,
-) {
+fn convert_item(plan: &mut SelectPlan, at: usize, ty: &porpoise_types::ColumnType, nullable: bool) {
     if let Some(item) = plan.items.get_mut(at)
         && item.ty != *ty
     {
@@ -239,10 +234,7 @@ pub(super) fn derived_source(derived: Arc<Derived>, alias: String) -> Source {
     }
 }
 
-fn bound_rows(
-    rows: &[&[crate::parse::ast::Expr<'_>]],
-    cx: &PlanCx<'_>,
-) -> Result<Vec<Vec<Expr>>> {
+fn bound_rows(rows: &[&[crate::parse::ast::Expr<'_>]], cx: &PlanCx<'_>) -> Result<Vec<Vec<Expr>>> {
     let scope = Scope::default();
     let mut out = Vec::with_capacity(rows.len());
     let width = rows.first().map_or(0, |r| r.len());
@@ -419,9 +411,12 @@ fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> Result<Deriv
     for term in chain.rest.iter().skip(steps_from) {
         distinct |= !term.all;
         let body = body_only(&term.body, cte.query);
-        let (mut plan, more) =
-            inside(&PlanCx { ctes: &all, ..*cx }, |cx| plan_query(&body, cx))?;
-        free.extend(more.into_iter().filter(|f| !free.contains(f)).collect::<Vec<_>>());
+        let (mut plan, more) = inside(&PlanCx { ctes: &all, ..*cx }, |cx| plan_query(&body, cx))?;
+        free.extend(
+            more.into_iter()
+                .filter(|f| !free.contains(f))
+                .collect::<Vec<_>>(),
+        );
         if plan.items.len() != columns.len() {
             let text = "The used SELECT statements have a different number of columns";
             return Err(SqlError::new(1222, "21000", text));

@@ -9,17 +9,15 @@
 //!    STRAIGHT_JOIN keep the order of the text.
 
 use super::columns::result_column;
-use super::from::{From, bind_from};
 use super::derived::{CteEntry, Derived, RowsPlan};
+use super::from::{From, bind_from};
 use super::order::{lock_specs, steps};
 use super::{Access, OrderKey, SelectPlan};
 use crate::bind::query::Enclosing;
 use crate::bind::{Aggregates, BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
-use crate::parse::ast::{
-    self, LockClause, OrderItem, Query, Select, SelectItem, TableName,
-};
+use crate::parse::ast::{self, LockClause, OrderItem, Query, Select, SelectItem, TableName};
 use crate::virtual_tables;
 use porpoise_rows::catalog::{Catalog, Table};
 use porpoise_types::Collation;
@@ -183,7 +181,11 @@ impl PlanCx<'_> {
 }
 
 /// TABLE t: all of it.
-pub(super) fn plan_table(name: &TableName<'_>, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
+pub(super) fn plan_table(
+    name: &TableName<'_>,
+    query: &Query<'_>,
+    cx: &PlanCx<'_>,
+) -> Result<SelectPlan> {
     let mut from = From::default();
     from.add(cx.source(name, None)?)?;
     let mut items = Vec::new();
@@ -209,7 +211,11 @@ pub(super) struct Clauses<'q, 'a> {
     pub(super) locks: &'q [LockClause<'a>],
 }
 
-pub(super) fn plan_select(select: &Select<'_>, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
+pub(super) fn plan_select(
+    select: &Select<'_>,
+    query: &Query<'_>,
+    cx: &PlanCx<'_>,
+) -> Result<SelectPlan> {
     if select.rollup {
         return Err(SqlError::not_supported("WITH ROLLUP"));
     }
@@ -362,7 +368,9 @@ fn finish_with(
         false => steps(&from, wanted_order, limit.is_some()),
     };
     for (slot, spec) in lock.iter().enumerate() {
-        steps.iter_mut().for_each(|step| set_lock(step, slot, *spec));
+        steps
+            .iter_mut()
+            .for_each(|step| set_lock(step, slot, *spec));
         if cx.inner && spec.is_some() {
             cx.reads.locks.set(true);
         }
@@ -525,9 +533,7 @@ impl SelectPlan {
     pub fn reads_unlocked(&self) -> bool {
         let stored = |slot: usize| self.sources.get(slot).is_some_and(|s| s.table().is_some());
         !self.inner_tables.is_empty()
-            || self
-                .all_steps()
-                .any(|s| s.lock.is_none() && stored(s.slot))
+            || self.all_steps().any(|s| s.lock.is_none() && stored(s.slot))
     }
 }
 

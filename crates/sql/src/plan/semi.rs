@@ -56,7 +56,9 @@ pub(super) fn convert(from: &mut From) {
         match semi {
             Some((test, on, anti)) => {
                 let slot = from.scope.sources.len();
-                from.scope.sources.extend(test.query.plan.sources.first().cloned());
+                from.scope
+                    .sources
+                    .extend(test.query.plan.sources.first().cloned());
                 from.semis.push(SemiJoin { slot, on, anti });
             }
             None => from.block.conditions.push(condition),

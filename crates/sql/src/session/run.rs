@@ -400,7 +400,13 @@ impl SqlSession {
     }
 
     /// Commits a statement of its own, or keeps the transaction.
-    fn succeed(&mut self, plan: &Plan, done: Done, mut open: OpenTxn, keep: bool) -> Result<Outcome> {
+    fn succeed(
+        &mut self,
+        plan: &Plan,
+        done: Done,
+        mut open: OpenTxn,
+        keep: bool,
+    ) -> Result<Outcome> {
         let seen = open.txn.get_mut().seen();
         let ticket = if keep {
             self.open = Some(open);
