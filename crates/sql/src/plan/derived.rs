@@ -37,7 +37,7 @@ pub enum RowsPlan {
     /// By one query.
     Select(Box<SelectPlan>),
     /// By several, combined from left to right.
-    Set(SetPlan),
+    Set(Box<SetPlan>),
     /// By VALUES.
     Values(Vec<Vec<Expr>>),
     /// By a recursive common table expression.

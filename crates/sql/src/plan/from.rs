@@ -19,6 +19,9 @@ use crate::parse::ast::{self, Join, JoinCondition, JoinKind, TableFactor, TableR
 use crate::plan::derived::{Derived, RowsPlan};
 use std::sync::Arc;
 
+/// A slot and a column of it.
+type Place = (usize, usize);
+
 /// Tables joined with all their conditions, and what is joined optionally.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block {
@@ -62,7 +65,7 @@ pub(super) struct From {
     /// STRAIGHT_JOIN: tables are read in the order of the text.
     pub(super) straight: bool,
     /// The columns of `*`, in order.
-    pub(super) star: Vec<(usize, usize)>,
+    pub(super) star: Vec<Place>,
     /// Conditions that became semi-joins.
     pub(super) semis: Vec<SemiJoin>,
 }
@@ -88,7 +91,7 @@ impl From {
 }
 
 /// A part of the clause: its tables, and what `*` shows of them.
-type Part = (Block, Vec<(usize, usize)>);
+type Part = (Block, Vec<Place>);
 
 /// Splits a condition at its ANDs.
 pub fn split(condition: Expr, out: &mut Vec<Expr>) {
@@ -237,12 +240,12 @@ fn bind_join(
 }
 
 /// The name of a column of the scope.
-fn name_at(from: &From, (slot, column): (usize, usize)) -> &str {
+fn name_at(from: &From, (slot, column): Place) -> &str {
     from.scope.column(slot, column).map_or("", |c| &c.name)
 }
 
 /// Names that both sides of a NATURAL JOIN have.
-fn common_names(from: &From, left: &[(usize, usize)], before: usize) -> Vec<String> {
+fn common_names(from: &From, left: &[Place], before: usize) -> Vec<String> {
     let right = from.scope.sources.iter().skip(before);
     let right: Vec<&str> = right
         .flat_map(|s| s.columns.iter().map(|c| c.name.as_str()))
@@ -261,15 +264,15 @@ fn common_names(from: &From, left: &[(usize, usize)], before: usize) -> Vec<Stri
 /// columns first, then the rest of either side.
 fn using(
     from: &mut From,
-    (left, right): (&[(usize, usize)], &[(usize, usize)]),
+    (left, right): (&[Place], &[Place]),
     names: &[&str],
     right_join: bool,
     cx: &PlanCx<'_>,
     conditions: &mut Vec<Expr>,
-) -> Result<Vec<(usize, usize)>> {
-    let mut common: Vec<((usize, usize), (usize, usize))> = Vec::with_capacity(names.len());
+) -> Result<Vec<Place>> {
+    let mut common: Vec<(Place, Place)> = Vec::with_capacity(names.len());
     for name in names {
-        let find = |side: &[(usize, usize)]| -> Result<(usize, usize)> {
+        let find = |side: &[Place]| -> Result<Place> {
             let mut found = side
                 .iter()
                 .filter(|p| name_at(from, **p).eq_ignore_ascii_case(name));
@@ -297,8 +300,8 @@ fn using(
         true => (right, left),
         false => (left, right),
     };
-    let joined = |p: &(usize, usize)| common.iter().any(|(l, r)| l == p || r == p);
-    let mut star: Vec<(usize, usize)> = first.iter().copied().filter(|p| joined(p)).collect();
+    let joined = |p: &Place| common.iter().any(|(l, r)| l == p || r == p);
+    let mut star: Vec<Place> = first.iter().copied().filter(|p| joined(p)).collect();
     star.extend(first.iter().copied().filter(|p| !joined(p)));
     star.extend(second.iter().copied().filter(|p| !joined(p)));
     Ok(star)

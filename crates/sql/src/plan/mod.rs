@@ -304,6 +304,28 @@ pub struct SelectPlan {
 }
 
 impl SelectPlan {
+    /// `SELECT value`, for a value whose own place is elsewhere.
+    pub fn of_value(value: Expr) -> SelectPlan {
+        SelectPlan {
+            sources: Vec::new(),
+            steps: Vec::new(),
+            constant: Vec::new(),
+            has_queries: value.has_query(),
+            items: vec![value],
+            columns: Vec::new(),
+            aggregates: Vec::new(),
+            group_by: Vec::new(),
+            grouped: false,
+            having: None,
+            distinct: false,
+            order_by: Vec::new(),
+            limit: None,
+            offset: None,
+            inner_tables: Vec::new(),
+            inner_locks: false,
+        }
+    }
+
     /// Whether rows are locked.
     pub fn locks(&self) -> bool {
         self.inner_locks || self.all_steps().any(|s| s.lock.is_some())

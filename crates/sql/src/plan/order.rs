@@ -151,6 +151,7 @@ impl Planner<'_> {
             Some(table) => choose(table, slot, &narrowing, joined, wanted, self.limited),
             None => (Access::Virtual, wanted.is_empty()),
         };
+        let access = independent(access);
         if !self.started {
             self.ordered = in_order;
             self.started = true;
@@ -234,6 +235,37 @@ impl Planner<'_> {
         ranked
             .max_by_key(|(rank, at)| (*rank, usize::MAX - at))
             .map_or(0, |(_, at)| at)
+    }
+}
+
+/// A range that depends on the tables joined before serves by its equal parts
+/// only: these are looked up for a whole batch at once.
+fn independent(access: Access) -> Access {
+    let Access::Range {
+        index,
+        equal,
+        low,
+        high,
+        ..
+    } = &access
+    else {
+        return access;
+    };
+    let bounds = low.iter().chain(high).map(|b| &b.value);
+    if equal.iter().chain(bounds).all(|e| e.slots() == 0) {
+        return access;
+    }
+    match equal.is_empty() {
+        true => Access::Full {
+            index: 0,
+            reverse: false,
+        },
+        false => Access::Lookup {
+            index: *index,
+            keys: vec![equal.clone()],
+            whole: false,
+            reverse: false,
+        },
     }
 }
 

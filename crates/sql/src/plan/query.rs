@@ -67,7 +67,7 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
             let columns = columns_of(&set.first);
             let shown = shown(&columns);
             let derived = Derived {
-                rows: RowsPlan::Set(set),
+                rows: RowsPlan::Set(Box::new(set)),
                 columns,
                 free,
                 kind: "UNION",

@@ -140,7 +140,7 @@ impl SqlSession {
         types: &[ColumnType],
     ) -> Result<Outcome> {
         for e in list {
-            self.evaluate(e, values, types)?;
+            self.value_of(e, values, types)?;
         }
         Ok(Outcome::default())
     }
@@ -174,7 +174,7 @@ impl SqlSession {
             Statement::Execute { name, using } => self.execute_named(name.name, using, sink),
             Statement::Deallocate(name) => self.deallocate(name.name),
             Statement::Kill { query, id } => {
-                let (id, ty) = self.evaluate(id, values, types)?;
+                let (id, ty) = self.value_of(id, values, types)?;
                 self.kill(*query, id.as_ref(), &ty)
             }
             Statement::Maintain(maintain) => {

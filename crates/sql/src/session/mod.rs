@@ -22,6 +22,7 @@
 pub(crate) mod define;
 mod diagnostics;
 pub(crate) mod dispatch;
+mod evaluate;
 mod memcached;
 mod plan_cache;
 mod prepared;

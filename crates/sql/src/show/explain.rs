@@ -70,6 +70,7 @@ fn rows(plan: &Plan) -> Rows {
     let mut lines = Lines {
         rows: &mut rows,
         next: 1,
+        shown: Vec::new(),
     };
     match plan {
         Plan::Select(p) => lines.select(p, 1, None),
@@ -154,6 +155,9 @@ pub(super) fn line(
 struct Lines<'r> {
     rows: &'r mut Rows,
     next: u64,
+    /// Subqueries that have their rows: a condition may stand in several
+    /// places of a plan.
+    shown: Vec<Arc<Subquery>>,
 }
 
 impl Lines<'_> {
@@ -234,6 +238,10 @@ impl Lines<'_> {
                 true => "SUBQUERY",
                 false => "DEPENDENT SUBQUERY",
             };
+            if self.shown.iter().any(|q| Arc::ptr_eq(q, &query)) {
+                continue;
+            }
+            self.shown.push(query.clone());
             let number = self.number();
             self.select(&query.plan, number, Some(kind));
         }

@@ -54,7 +54,9 @@ WITH t (k) AS (SELECT id FROM a WHERE id < 3) SELECT t1.k, t2.k FROM t t1, t t2 
 WITH t AS (SELECT id FROM a), u AS (SELECT id + 1 AS n FROM t) SELECT * FROM u ORDER BY n;
 WITH t AS (SELECT 1 AS one) SELECT (SELECT one FROM t) + 1;
 WITH t AS (SELECT aid, COUNT(*) n FROM b GROUP BY aid) SELECT a.id, n FROM a LEFT JOIN t ON t.aid = a.id ORDER BY a.id;
+-- differs: MariaDB has numbers of its own
 WITH t AS (SELECT 1), t AS (SELECT 2) SELECT 1;
+-- differs: MariaDB has numbers of its own
 WITH t (a, b) AS (SELECT 1) SELECT * FROM t;
 WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 5) SELECT * FROM n ORDER BY i;
 WITH RECURSIVE n (i, f) AS (SELECT 1, 1 UNION ALL SELECT i + 1, f * (i + 1) FROM n WHERE i < 10) SELECT SUM(f) FROM n;
