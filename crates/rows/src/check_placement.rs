@@ -66,12 +66,7 @@ impl Db {
     }
 
     /// Walks a space in batches, a transaction each.
-    fn each_entry(
-        &self,
-        cx: &DdlCx<'_>,
-        space: SpaceId,
-        each: &mut EachEntry<'_>,
-    ) -> Result<()> {
+    fn each_entry(&self, cx: &DdlCx<'_>, space: SpaceId, each: &mut EachEntry<'_>) -> Result<()> {
         let mut start: Vec<u8> = Vec::new();
         loop {
             if let Some(reason) = cx.cancel.reason() {

@@ -136,6 +136,7 @@ fn make_table(db: &Db) -> Result<(), porpoise_rows::Error> {
         &TableSpec {
             database: DATABASE.to_owned(),
             name: TABLE.to_owned(),
+            placement: Default::default(),
             if_not_exists: true,
             columns: vec![
                 column("id", ColumnType::int(Kind::Int)),
