@@ -197,6 +197,12 @@ pub fn kv(bench: &mut Bench, usual_clients: &[usize], usual: &[Operation]) -> Re
     done
 }
 
+/// What can count the servers' calls of futex; a note where nothing can.
+fn counting(places: &[Place], notes: &mut Vec<String>) -> Option<Tool> {
+    let pid = places.iter().find_map(|place| place.target.pid)?;
+    Tool::find(pid).map_err(|reason| notes.push(reason)).ok()
+}
+
 /// `bench connections`.
 ///
 /// # Errors
@@ -220,15 +226,7 @@ pub fn connections(bench: &mut Bench, usual: &[usize]) -> Result<()> {
             &notes,
         ));
     }
-    let pid = places.iter().find_map(|place| place.target.pid);
-    let counting = match pid.map(Tool::find) {
-        Some(Ok(tool)) => Some(tool),
-        Some(Err(reason)) => {
-            notes.push(reason);
-            None
-        }
-        None => None,
-    };
+    let counting = counting(&places, &mut notes);
     let mut groups = Vec::new();
     for (operation, name) in [(Operation::Select, "point reads"), (Operation::Mix, "mix")] {
         for (shape, words) in [

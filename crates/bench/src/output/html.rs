@@ -252,7 +252,7 @@ fn tables(experiment: &Experiment, out: &mut String) {
     }
     if experiment.cells.iter().any(Cell::is_disturbed) {
         out.push_str(
-            "<p class=\"soft\">Hollow points: other programs used more than 5 % of the \
+            "<p class=\"soft\">Hollow points and bars: other programs used more than 5 % of the \
              processors during a run, or a run failed.</p>",
         );
     }
