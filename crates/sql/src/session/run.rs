@@ -11,6 +11,7 @@
 //! 3. Outside a transaction each statement is one, committed at its end.
 
 use super::server::Counters;
+use crate::vars::VarValue;
 use super::timer::Armed;
 use super::transaction::OpenTxn;
 use super::{CLIENT_FOUND_ROWS, Outcome, SqlSession, results};
@@ -408,6 +409,13 @@ impl SqlSession {
         keep: bool,
     ) -> Result<Outcome> {
         let seen = open.txn.get_mut().seen();
+        if self.settings.auto_increment.first != 0 && matches!(plan, Plan::Insert(_)) {
+            // `insert_id` holds for one statement.
+            self.settings.auto_increment.first = 0;
+            if let Some(at) = crate::vars::find("insert_id") {
+                self.values.set(at, VarValue::Int(0));
+            }
+        }
         let ticket = if keep {
             self.open = Some(open);
             seen
