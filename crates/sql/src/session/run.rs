@@ -11,7 +11,6 @@
 //! 3. Outside a transaction each statement is one, committed at its end.
 
 use super::server::Counters;
-use crate::vars::VarValue;
 use super::timer::Armed;
 use super::transaction::OpenTxn;
 use super::{CLIENT_FOUND_ROWS, Outcome, SqlSession, results};
@@ -23,6 +22,7 @@ use crate::parse::ast::Statement;
 use crate::plan::dml::{self, DeletePlan, InsertPlan, UpdatePlan};
 use crate::plan::select::{self, PlanCx, Reads};
 use crate::plan::{ResultColumn, SelectPlan};
+use crate::vars::VarValue;
 use crate::vars::settings::IsolationLevel;
 use porpoise_base::blocking::blocking;
 use porpoise_kv::{Mark, Ticket};
