@@ -77,9 +77,14 @@ impl Reserved {
         let at_least = at_least.max(1);
         let needed = needed.max(1);
         let range = match engine.reserve_ids(id, wished.max(needed), at_least) {
-            // Near the greatest number there may be enough all the same.
-            Err(kv::Error::Full(kv::Full::Ids)) if wished > needed => {
-                engine.reserve_ids(id, needed, at_least)
+            // Near the greatest number there may be enough all the same, with
+            // what is left of the range before.
+            Err(kv::Error::Full(kv::Full::Ids)) => {
+                let left = match self.next >= at_least {
+                    true => self.end.saturating_sub(self.next),
+                    false => 0,
+                };
+                engine.reserve_ids(id, needed.saturating_sub(left).max(1), at_least)
             }
             done => done,
         };
