@@ -282,6 +282,10 @@ impl Mapping {
                 Err(why) => (Policy::TABLE, Err(why.clone()), why),
             };
             let active = target.is_ok() || policy.uses_cache();
+            let reason = match (&target, policy.uses_cache()) {
+                (Err(_), true) => "in memory only".to_owned(),
+                _ => reason,
+            };
             if own == role {
                 let target = target.map(|c| self.share(c));
                 self.rules.push(Rule {
