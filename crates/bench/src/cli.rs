@@ -4,7 +4,7 @@ mod options;
 
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
-use crate::experiments::{Bench, fk, inserts, kv_runs, mget};
+use crate::experiments::{Bench, fk, inserts, kv_runs, mget, native};
 use crate::machine::Machine;
 use crate::output;
 use crate::peers::{Durability, Peer, Settings, Started, shim};
@@ -43,6 +43,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "connections",
         "Throughput over connections, by both shapes of client",
     ),
+    (
+        "native",
+        "In this process, without network: what rows and engine can do",
+    ),
     ("all", "All of these"),
 ];
 
@@ -74,14 +78,15 @@ pub fn command() -> Command {
     )
 }
 
-/// Runs what the command line says; results go to standard output.
+/// Runs what the command line says; results go to standard output. `open`
+/// opens the stores within this program, for `bench native`.
 ///
 /// # Errors
 /// One line; its status is [`Error::exit_status`].
-pub fn run(matches: &ArgMatches) -> Result<()> {
+pub fn run(matches: &ArgMatches, open: &native::Open) -> Result<()> {
     match matches.subcommand() {
         Some(("report", given)) => merge(given),
-        Some((name, given)) => experiment(name, given),
+        Some((name, given)) => experiment(name, given, open),
         None => Err(Error::usage(
             "say what to measure: porpoise bench kv; try --help",
         )),
@@ -100,7 +105,7 @@ fn merge(given: &ArgMatches) -> Result<()> {
     Ok(())
 }
 
-fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
+fn experiment(name: &str, given: &ArgMatches, open: &native::Open) -> Result<()> {
     sys::allow_many_files();
     sys::catch_interrupts();
     let choice = choice(given)?;
@@ -119,7 +124,7 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
     let home = home(given)?;
     let delay = duration(given, "fsync-delay")?.unwrap_or_default();
     let (started, left_out) = start_peers(given, home.path(), delay, &mut progress)?;
-    if targets.is_empty() && started.is_empty() {
+    if targets.is_empty() && started.is_empty() && name != "native" {
         if let Some(reason) = left_out.into_iter().next() {
             return Err(Error::failed(reason));
         }
@@ -137,7 +142,15 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
         .collect();
     let mut bench = Bench::new(targets, &settings, choice, progress, machine);
     bench.report.notes = left_out;
-    let done = dispatch(name, &mut bench, limit);
+    let within = |bench: &mut Bench| {
+        let durability = Durability::parse(text(given, "durability").unwrap_or("sync"))?;
+        native::native(bench, open, home.path(), durability)
+    };
+    let done = match name {
+        "native" => within(&mut bench),
+        "all" => all_of_them(&mut bench, &within),
+        _ => dispatch(name, &mut bench, limit),
+    };
     drop(started);
     bench.report.failure = done.as_ref().err().map(|e| e.message.clone());
     output::print(&output::text::render(&bench.report));
@@ -157,7 +170,6 @@ fn dispatch(name: &str, bench: &mut Bench, limit: Option<u64>) -> Result<()> {
         "fk" => fk::fk(bench, limit),
         "autoinc" => inserts::autoinc(bench),
         "blob" => inserts::blob(bench),
-        "all" => all_of_them(bench),
         "connections" if is_quick => kv_runs::connections(bench, &[8, 64, 512]),
         "connections" => kv_runs::connections(bench, &[1, 8, 64, 256, 512]),
         _ => Err(Error::usage(format!("{name}: no such experiment"))),
@@ -166,21 +178,33 @@ fn dispatch(name: &str, bench: &mut Bench, limit: Option<u64>) -> Result<()> {
 
 /// All experiments; one that fails for a reason of its own does not keep the
 /// others from being run.
-fn all_of_them(bench: &mut Bench) -> Result<()> {
+fn all_of_them(bench: &mut Bench, within: &dyn Fn(&mut Bench) -> Result<()>) -> Result<()> {
     if bench.choice.is_quick {
-        // Shorter still, so that all of it stays below five minutes.
-        let effort = &mut bench.choice.effort;
-        effort.time = effort.time.min(Duration::from_millis(450));
-        effort.warm_up = effort.warm_up.min(Duration::from_millis(150));
+        // Shorter and smaller still, so that all of it stays below five minutes.
+        let choice = &mut bench.choice;
+        choice.effort.time = choice.effort.time.min(Duration::from_millis(250));
+        choice.effort.warm_up = choice.effort.warm_up.min(Duration::from_millis(80));
+        if choice.rows == 0 {
+            choice.rows = 40_000;
+        }
     }
     let mut failure = None;
-    for name in ["kv", "mget", "fk", "autoinc", "blob", "connections"] {
+    for name in [
+        "kv",
+        "mget",
+        "fk",
+        "autoinc",
+        "blob",
+        "connections",
+        "native",
+    ] {
         let done = match name {
             "kv" if bench.choice.is_quick => {
                 use Operation::{Insert, Select, Update};
                 kv_runs::kv(bench, &[8, 64], &[Select, Update, Insert])
             }
             "connections" if bench.choice.is_quick => kv_runs::connections(bench, &[8, 64]),
+            "native" => within(bench),
             _ => dispatch(name, bench, None),
         };
         if let Err(error) = done {

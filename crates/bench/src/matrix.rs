@@ -22,8 +22,8 @@ pub struct Effort {
     pub warm_up: Duration,
     /// Each run.
     pub time: Duration,
-    /// Whether to count the server's futex calls in a run of its own.
-    pub count_futexes: bool,
+    /// What counts the server's futex calls, in a run of its own.
+    pub count_futexes: Option<crate::futex::Tool>,
 }
 
 /// One system's part in a group.
@@ -156,8 +156,11 @@ fn one(
                 .failure
                 .as_ref()
                 .is_some_and(|e| e.kind == Kind::Wrong);
-            if effort.count_futexes && is_first && run.failure.is_none() {
-                run.futex_per_thousand = count_futexes(&plan, entry);
+            if let Some(tool) = effort.count_futexes
+                && is_first
+                && run.failure.is_none()
+            {
+                run.futex_per_thousand = count_futexes(tool, &plan, entry);
             }
             (run, is_wrong)
         }
@@ -173,16 +176,16 @@ fn one(
 
 /// Counts the server's futex calls in a short run of its own, since counting
 /// slows what is counted.
-fn count_futexes(plan: &Plan<'_>, entry: &Entry<'_>) -> Option<f64> {
+fn count_futexes(tool: crate::futex::Tool, plan: &Plan<'_>, entry: &Entry<'_>) -> Option<f64> {
     let pid = plan.endpoint.target.pid?;
     let plan = Plan {
-        warm_up: Duration::from_millis(100),
-        time: Duration::from_millis(500),
+        warm_up: Duration::from_millis(50),
+        time: Duration::from_millis(200),
         ..*plan
     };
-    let counted = crate::futex::Count::begin(pid)?;
+    let counted = crate::futex::Count::begin(tool, pid).ok()?;
     let outcome = load::run(&plan, entry.workload.as_ref()).ok()?;
-    let calls = counted.end()?;
+    let calls = counted.end().ok()?;
     // The warm-up is counted too, at the same rate.
     let share = plan.time.as_secs_f64() / (plan.time + plan.warm_up).as_secs_f64();
     (outcome.requests > 0).then(|| calls * share * 1000.0 / outcome.requests as f64)
@@ -244,7 +247,7 @@ mod tests {
             rounds: 3,
             warm_up: Duration::ZERO,
             time: Duration::ZERO,
-            count_futexes: false,
+            count_futexes: None,
         };
         let mut cells = Vec::new();
         run(&groups, effort, &mut Progress::quiet(), &mut cells).unwrap();

@@ -118,7 +118,7 @@ pub(super) fn published_options(
 pub(super) fn choice(given: &ArgMatches) -> Result<Choice> {
     let is_quick = given.get_flag("quick");
     let (rounds, time, warm_up) = if is_quick {
-        (2, Duration::from_millis(1000), Duration::from_millis(300))
+        (3, Duration::from_millis(700), Duration::from_millis(200))
     } else {
         (3, Duration::from_secs(3), Duration::from_secs(1))
     };
@@ -138,7 +138,7 @@ pub(super) fn choice(given: &ArgMatches) -> Result<Choice> {
             rounds: number_or(given, "runs", rounds, 1, 1000)? as usize,
             warm_up: duration(given, "warm-up")?.unwrap_or(warm_up),
             time: duration(given, "time")?.unwrap_or(time),
-            count_futexes: false,
+            count_futexes: None,
         },
         clients,
         shape: match text(given, "shape") {

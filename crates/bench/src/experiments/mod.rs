@@ -10,6 +10,7 @@ pub mod kv;
 pub mod kv_runs;
 pub mod load_rows;
 pub mod mget;
+pub mod native;
 pub mod store;
 
 use crate::connect::{Access, Admin, Endpoint};

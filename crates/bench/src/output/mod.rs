@@ -1,5 +1,6 @@
 //! Results for people and programs: lines, JSON, CSV, and a page with charts.
 
+pub mod bars;
 pub mod csv;
 pub mod html;
 pub mod svg;

@@ -63,6 +63,11 @@ fn render_experiment(experiment: &Experiment, out: &mut String) {
                 out,
             );
         }
+        let futexes: fn(&Run) -> Option<f64> = |run| run.futex_per_thousand;
+        if experiment.cells.iter().any(|c| c.figure(futexes).is_some()) {
+            let words = "server's calls of futex for 1000 requests";
+            table(experiment, operation, words, futexes, out);
+        }
         if experiment.is_about_latency {
             lines(experiment, operation, out);
         }

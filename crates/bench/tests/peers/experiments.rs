@@ -24,7 +24,7 @@ fn all_of_them_on_small_tables() {
             rounds: 2,
             warm_up: Duration::from_millis(10),
             time: Duration::from_millis(40),
-            count_futexes: false,
+            count_futexes: None,
         },
         clients: Vec::new(),
         shape: Shape::ThreadEach,

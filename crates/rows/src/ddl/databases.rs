@@ -101,7 +101,7 @@ impl Db {
                     tables::refuse_if_referenced(&draft.catalog, table, &ids)?;
                 }
                 draft.catalog.tables.remove(&table.id);
-                spaces.extend(table.indexes.iter().flat_map(|i| &i.spaces));
+                spaces.extend(table.all_spaces());
             }
             gone = tables;
             if draft.catalog.databases.remove(name).is_none() {

@@ -321,3 +321,10 @@ pub fn primary_invisible() -> Error {
     let text = "A primary key index cannot be invisible";
     refuse(3522, "HY000", text.to_owned())
 }
+
+pub(super) fn partitioning_column(name: &str) -> Error {
+    let text = format!(
+        "Column '{name}' has a partitioning function dependency and cannot be dropped or renamed."
+    );
+    refuse(3855, "HY000", text)
+}

@@ -27,7 +27,9 @@ mod databases;
 mod errors;
 mod foreign;
 mod indexes;
+pub mod partition;
 mod rename;
+mod spaces;
 mod tables;
 
 use crate::catalog::{
@@ -36,6 +38,7 @@ use crate::catalog::{
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::mdl::{MdlBarrier, MdlError, MdlSession};
+use crate::partition::Partitioning;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{LockMode, LockRequest, SpaceId, Ticket, TxnOptions, Wait};
 use porpoise_types::{Collation, ColumnType};
@@ -91,6 +94,17 @@ pub struct TableSpec {
     pub options: TableOptions,
     /// AUTO_INCREMENT = n.
     pub auto_increment: Option<u64>,
+    /// PARTITION BY and COLOCATE WITH.
+    pub placement: Placement,
+}
+
+/// Where the rows of a table lie.
+#[derive(Clone, Debug, Default)]
+pub struct Placement {
+    /// PARTITION BY: columns are positions in [`TableSpec::columns`].
+    pub partitioning: Option<Partitioning>,
+    /// COLOCATE WITH: database (the table's own when `None`) and table.
+    pub colocate: Option<(Option<String>, String)>,
 }
 
 /// A column as a statement asks for it.

@@ -349,6 +349,7 @@ impl Definition {
                 created: now,
             },
             auto_increment: None,
+            placement: Default::default(),
         }
     }
 }

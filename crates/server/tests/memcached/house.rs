@@ -133,6 +133,7 @@ impl House {
                 created: 0,
             },
             auto_increment: None,
+            placement: Default::default(),
         };
         self.db.create_table(&cx, &spec).unwrap();
     }

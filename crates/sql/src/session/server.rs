@@ -206,6 +206,18 @@ impl SqlServer {
             ),
             counter("sql_sessions_total", "SQL sessions opened.", &c.connections),
             Stat {
+                name: "foreign_key_deleted_rows_total",
+                help: "Rows deleted by ON DELETE CASCADE.",
+                counter: true,
+                value: self.db.fk_counters().deleted(),
+            },
+            Stat {
+                name: "foreign_key_updated_rows_total",
+                help: "Rows changed by ON UPDATE CASCADE and SET NULL.",
+                counter: true,
+                value: self.db.fk_counters().updated(),
+            },
+            Stat {
                 name: "sql_sessions",
                 help: "SQL sessions now.",
                 counter: false,

@@ -5,7 +5,9 @@
 //! [`table::Rows`], which LIKE and WHERE filter through the ordinary
 //! evaluator.
 
+pub mod constraints;
 pub mod explain;
+mod explain_keys;
 pub mod schema;
 pub mod server;
 pub mod table;

@@ -39,12 +39,16 @@ pub(super) fn apply(
         match op {
             AlterOp::ChangeColumn(old, spec, to) => {
                 let id = known(before, &columns, old)?;
+                if !spec.name.eq_ignore_ascii_case(old) {
+                    refuse_partitioning_column(before, old)?;
+                }
                 change_column(plan, &mut columns, id, spec, &primary)?;
                 moves.push((id, to));
             }
             AlterOp::RenameColumn(old, new) => {
                 let id = known(before, &columns, old)?;
                 specs::check_column_name(new)?;
+                refuse_partitioning_column(before, old)?;
                 rename(plan, &mut columns, id, new);
             }
             AlterOp::SetDefault(name, ty, default) => {
@@ -134,12 +138,24 @@ fn drop_column(
             if own && !plan.table.foreign_keys.iter().any(|k| k.name == key.name) {
                 continue;
             }
-            let child = child.quoted_name();
-            return Err(errors::column_referenced(name, &key.name, &child));
+            return Err(errors::column_referenced(name, &key.name, &child.name));
         }
     }
+    refuse_partitioning_column(before, name)?;
     columns.remove(at);
     Ok(())
+}
+
+/// 3855: a column that says where rows lie keeps its name and stays.
+fn refuse_partitioning_column(before: &Table, name: &str) -> Result<()> {
+    let by = before.partitioning.as_ref();
+    let uses = by
+        .zip(before.column(name))
+        .is_some_and(|(by, at)| by.columns.contains(&at));
+    match uses {
+        true => Err(errors::partitioning_column(name)),
+        false => Ok(()),
+    }
 }
 
 /// Constraints whose parent the table is, with the child.
@@ -373,6 +389,9 @@ fn set_columns(plan: &mut Plan, columns: Vec<Column>) {
         for column in &mut key.columns {
             *column = map(*column).unwrap_or(usize::MAX);
         }
+    }
+    if let Some(by) = &mut table.partitioning {
+        by.move_columns(&|at| map(at).unwrap_or(usize::MAX));
     }
     let mut changed = Vec::new();
     for index in &mut table.indexes {

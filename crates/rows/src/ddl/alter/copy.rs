@@ -17,10 +17,13 @@ use crate::catalog::{ColumnId, IndexKind, Table};
 use crate::db::Db;
 use crate::ddl::{DdlCx, errors};
 use crate::error::{Error, Result};
-use crate::row::{RowRef, RowStamp, encode};
+use crate::row::{RowRef, RowStamp, encode_with};
 use porpoise_kv::{Check, Key, Read, SpaceId, TxnOptions};
 use porpoise_types::{CastCx, SqlMode, Value, store};
 use std::collections::HashSet;
+
+/// Bytes of one transaction, about.
+const BATCH_BYTES: usize = 16 << 20;
 
 /// Where a column of the new rows comes from.
 enum Source {
@@ -167,14 +170,18 @@ impl Db {
             }
             let mut entries = Vec::with_capacity(batch.len() * after.indexes.len());
             let mut rows = Vec::with_capacity(batch.len());
+            let mut held = 0;
             for (n, (pk, bytes)) in batch.iter().enumerate() {
-                let row = RowRef::new(before, bytes)?;
+                let whole = self.whole_row(before, pk, bytes)?;
+                let row = RowRef::new(before, whole.as_deref().unwrap_or(bytes))?;
                 let values = copy.convert(&row, cast)?;
                 let mut primary = Vec::new();
                 if keeps_hidden {
-                    primary.clone_from(pk);
+                    primary.extend_from_slice(pk.get(..8).unwrap_or(pk));
+                    after.append_hidden_partition(&values, &mut primary);
                 } else if after.hidden_key {
                     primary.extend_from_slice(&(hidden + n as u64).to_be_bytes());
+                    after.append_hidden_partition(&values, &mut primary);
                 } else {
                     after.append_primary_key(values.as_slice(), &mut primary);
                 }
@@ -182,8 +189,14 @@ impl Db {
                     version: row.version(),
                     expiry: row.expiry(),
                 };
-                self.add_entries(after, n, &primary, &values, stamp, &mut entries)?;
+                after.partition_of_row(&values)?;
+                held += self.add_entries(after, n, &primary, &values, stamp, &mut entries)?;
                 rows.push(values);
+                if held > BATCH_BYTES {
+                    self.write_batch(&copy, &rows, &entries)?;
+                    entries.clear();
+                    held = 0;
+                }
             }
             self.write_batch(&copy, &rows, &entries)
         })?;
@@ -201,12 +214,20 @@ impl Db {
         values: &[Value],
         stamp: RowStamp,
         out: &mut Vec<Entry>,
-    ) -> Result<()> {
+    ) -> Result<usize> {
+        let before = out.len();
+        let (outside, parts) = self.outside_parts(table, primary, values)?;
+        out.extend(parts.into_iter().map(|(space, key, value)| Entry {
+            space,
+            key,
+            value,
+            exclusive: None,
+        }));
         for (position, index) in table.indexes.iter().enumerate() {
             let (mut key, mut value) = (Vec::new(), Vec::new());
             let exclusive = if index.kind == IndexKind::Primary {
                 key.extend_from_slice(primary);
-                encode(table, values, stamp, &mut value)?;
+                encode_with(table, values, &outside, stamp, &mut value)?;
                 if value.len() > self.row_limit {
                     return Err(Error::RowTooBig {
                         size: value.len(),
@@ -226,7 +247,8 @@ impl Db {
                 exclusive: exclusive.then_some((n, position)),
             });
         }
-        Ok(())
+        let added = out.get(before..).unwrap_or(&[]);
+        Ok(added.iter().map(|e| e.key.len() + e.value.len()).sum())
     }
 
     /// Judges a batch's unique keys, in the order of its rows, and writes it.

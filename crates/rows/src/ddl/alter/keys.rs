@@ -287,7 +287,7 @@ fn check_types(catalog: &Catalog, before: &Table, plan: &Plan, cx: &DdlCx<'_>) -
     for (child, key) in referencing(catalog, before) {
         let mut positions = key.parent_columns.iter().filter_map(|c| before.column(c));
         if let Some(column) = positions.find_map(changed) {
-            let child = child.quoted_name().replace('`', "");
+            let child = format!("{}.{}", child.database, child.name);
             return Err(errors::column_change_referenced(
                 &column.name,
                 &key.name,

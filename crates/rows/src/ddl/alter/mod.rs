@@ -24,7 +24,9 @@ mod copy;
 mod fill;
 mod keys;
 
-use super::{AlterOp, DdlCx, DdlDone, columns as specs, errors, indexes, rename, tables};
+use super::{
+    AlterOp, DdlCx, DdlDone, columns as specs, errors, indexes, partition, rename, spaces,
+};
 use crate::catalog::{Catalog, ColumnId, Index, Table, TableId};
 use crate::db::Db;
 use crate::error::Result;
@@ -169,26 +171,37 @@ impl Db {
             ..
         } = plan;
         if *rewrite {
-            leaving.extend(table.indexes.iter().flat_map(|i| i.spaces.iter().copied()));
+            leaving.extend(table.all_spaces());
             leaving.sort_unstable();
             leaving.dedup();
         }
         let wanted = |i: &Index| *rewrite || build.contains(&i.id);
-        let specs: Vec<_> = table
+        let mut specs: Vec<_> = table
             .indexes
             .iter()
             .filter(|i| wanted(i))
-            .map(|i| tables::space_spec(table, i))
+            .flat_map(|i| spaces::of_index(table, i))
             .collect();
+        // A column whose values may leave their rows can have come.
+        let parts = table.may_have_parts() && (*rewrite || table.parts.is_empty());
+        if parts {
+            let partitions = 0..table.partition_count();
+            specs.extend(partitions.map(|p| spaces::of_parts(table, p)));
+        }
         if specs.is_empty() {
             return Ok(Vec::new());
         }
-        let spaces = self.engine().create_spaces(&specs)?;
-        let mut given = spaces.iter();
+        let made = self.engine().create_spaces(&specs)?;
+        let mut given = made.chunks(table.partition_count().max(1));
         for index in table.indexes.iter_mut().filter(|i| wanted(i)) {
-            index.spaces = given.next().copied().into_iter().collect();
+            index.spaces = given.next().unwrap_or(&[]).to_vec();
         }
-        Ok(spaces)
+        if parts {
+            table.parts = given.next().unwrap_or(&[]).to_vec();
+        } else if *rewrite {
+            table.parts.clear();
+        }
+        Ok(made)
     }
 
     /// Looks at the rows, builds, copies, and commits the definition.
@@ -374,6 +387,7 @@ fn plan(
     settle_layout(&mut plan);
     let table = &mut plan.table;
     indexes::sort(&mut table.indexes, &table.columns);
+    partition::check(table)?;
     Ok(plan)
 }
 
