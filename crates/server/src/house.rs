@@ -4,7 +4,7 @@
 //! engine's own shutdown (transactions.md, rule 40), and nothing is written
 //! after that.
 
-use crate::config::{Config, StartError};
+use crate::config::{Config, EngineChoice, StartError};
 use crate::engine;
 use crate::memcached::Memcached;
 use crate::memcached::cache::Cache;
@@ -178,7 +178,8 @@ impl MemcachedDoors {
         let Some(pause) = config.memcached_reap.filter(|_| !doors.is_empty()) else {
             return Ok(None);
         };
-        let started = Memcached::start_reaper(&doors, pause);
+        let several = matches!(config.engine, EngineChoice::Tikv(_));
+        let started = Memcached::start_reaper(&doors, pause, several);
         let reaper =
             started.map_err(|e| StartError::failure(format!("no thread for expired rows: {e}")))?;
         Ok(Some(reaper))

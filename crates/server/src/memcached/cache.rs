@@ -2,8 +2,8 @@
 //!
 //! One bounded cache for all memcached doors of the server; never on disk, and
 //! empty after a restart. An item is dropped when room is needed for another,
-//! those first that were not asked for lately. The store is `quick_cache`,
-//! sharded, with a Clock-PRO policy.
+//! those first that were neither stored nor asked for lately. The store is
+//! `quick_cache`, sharded, with a policy like Clock-PRO.
 //!
 //! Changes of one key take turns by a lock chosen by the key's hash, so that
 //! reading an item, deciding and storing is one step for other commands. Reads
@@ -133,11 +133,14 @@ impl Cache {
             // A shard holds several of the largest values.
             let largest = weight(250, self.max_value) * 4;
             let shards = (self.capacity / largest).clamp(1, 16);
+            let shards = 1 << shards.ilog2();
             let estimate = usize::try_from(self.capacity / 512).unwrap_or(1).max(16);
             let options = OptionsBuilder::new()
                 .weight_capacity(self.capacity)
                 .estimated_items_capacity(estimate)
-                .shards(usize::try_from(shards).unwrap_or(1))
+                .shards(shards)
+                // Half of the room is for what came last, asked for or not.
+                .hot_allocation(0.5)
                 .build();
             match options {
                 Ok(options) => Store::with_options(
@@ -223,7 +226,7 @@ impl Cache {
 
     /// Whether an item of that size can be kept at all.
     fn fits(&self, items: &Items, key: usize, value: usize) -> bool {
-        weight(key, value) <= items.shard_capacity() / 2
+        weight(key, value) <= items.shard_capacity() / 4
     }
 
     fn turn(&self, key: &[u8]) -> Option<parking_lot::MutexGuard<'_, ()>> {

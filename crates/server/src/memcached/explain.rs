@@ -82,7 +82,8 @@ fn policy(rule: &Rule) -> String {
     };
     let flush = if rule.policy.flush { ", flush" } else { "" };
     format!(
-        "get {}, set {}, delete {}{flush}",
+        "{} (get {}, set {}, delete {}{flush})",
+        rule.policy_name,
         word(rule.access(Operation::Get)),
         word(rule.access(Operation::Set)),
         word(rule.access(Operation::Delete))

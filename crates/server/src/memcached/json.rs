@@ -18,7 +18,8 @@
 //! 1. What is read can be stored again and changes nothing.
 //! 2. Values go through the conversions of [`super::convert`]: too long, out
 //!    of range or malformed is refused, never cut.
-//! 3. Nesting is limited by the parser (128 levels).
+//! 3. Members are passed over without recursion; a JSON column takes at most
+//!    128 levels.
 
 use super::container::refused;
 use porpoise_rows::{Result, RowRef};
@@ -246,7 +247,7 @@ mod tests {
         for bad in ["", "1", "[]", "{", "{\"a\":1}x", "{\"a\"}", "null"] {
             assert!(members(bad.as_bytes()).is_err(), "{bad}");
         }
-        let deep = format!("{{\"a\":{}1{}}}", "[".repeat(500), "]".repeat(500));
-        assert!(members(deep.as_bytes()).is_err());
+        let deep = "[".repeat(1 << 20);
+        assert!(members(format!("{{\"a\":{deep}").as_bytes()).is_err());
     }
 }

@@ -19,6 +19,7 @@ use porpoise_rows::catalog::{Catalog, Table, TableId};
 use porpoise_rows::{BeginOptions, Db, KeyRange, Result, ScanPosition, ScanSpec};
 use porpoise_types::{Value, write_text};
 use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 /// What a command does with rows.
@@ -63,6 +64,8 @@ pub struct Rule {
     pub prefix: Box<[u8]>,
     /// How they are served.
     pub policy: Policy,
+    /// The policy's name.
+    pub policy_name: String,
     /// Where they are, as a position in [`Mapping::containers`], or why they
     /// are not served.
     pub target: std::result::Result<usize, String>,
@@ -110,6 +113,8 @@ pub struct Mapping {
     fallback: usize,
     /// Some rule says `cache_only`.
     caches: bool,
+    /// Of all rows of the configuration; equal rows, equal number.
+    pub fingerprint: u64,
     /// One line for every configured prefix.
     pub status: Vec<Status>,
     /// The role's number, and all roles by name.
@@ -234,8 +239,11 @@ impl Mapping {
             tables.insert(name, rows);
         }
         let of = |name: &str| tables.get(name).map_or(&[][..], Vec::as_slice);
+        let hash = foldhash::fast::FixedState::default();
+        let all: Vec<&[Row]> = CONFIGURATION.iter().map(|name| of(name)).collect();
         let mut mapping = Mapping {
             catalog_version: catalog.version,
+            fingerprint: hash.hash_one(all),
             ..Mapping::default()
         };
         for row in of("memcache_server_roles") {
@@ -260,7 +268,7 @@ impl Mapping {
         let of = |name: &str| tables.get(name).map_or(&[][..], Vec::as_slice);
         for row in of("key_prefixes") {
             let prefix = row.text("key_prefix").unwrap_or_default().to_owned();
-            let named = row.text("policy").unwrap_or_default().to_owned();
+            let policy_name = row.text("policy").unwrap_or_default().to_owned();
             let container = row.text("container").map(str::to_owned);
             let (named_ones, options) = (of("containers"), of("container_options"));
             let resolved = resolve::prefix(row, policies, named_ones, options, catalog);
@@ -274,22 +282,27 @@ impl Mapping {
                 Err(why) => (Policy::TABLE, Err(why.clone()), why),
             };
             let active = target.is_ok() || policy.uses_cache();
-            self.status.push(Status {
-                role: own,
-                prefix: prefix.clone(),
-                container,
-                policy: named,
-                active,
-                reason,
-            });
+            let reason = match (&target, policy.uses_cache()) {
+                (Err(_), true) => "in memory only".to_owned(),
+                _ => reason,
+            };
             if own == role {
                 let target = target.map(|c| self.share(c));
                 self.rules.push(Rule {
-                    prefix: prefix.into_bytes().into(),
+                    prefix: prefix.as_bytes().into(),
                     policy,
+                    policy_name: policy_name.clone(),
                     target,
                 });
             }
+            self.status.push(Status {
+                role: own,
+                prefix,
+                container,
+                policy: policy_name,
+                active,
+                reason,
+            });
         }
     }
 
@@ -314,6 +327,7 @@ impl Mapping {
                     flush: true,
                     ..Policy::TABLE
                 },
+                policy_name: "none: no row of key_prefixes".to_owned(),
                 target,
             });
         }

@@ -140,13 +140,18 @@ impl Memcached {
     }
 
     /// Starts the thread that deletes expired rows of the containers of some
-    /// doors, every `pause`.
+    /// doors, every `pause`. With `poll` it also looks whether another server
+    /// of the same engine has changed the configuration.
     ///
     /// # Errors
     /// The system has no thread left.
-    pub fn start_reaper(doors: &[Arc<Memcached>], pause: Duration) -> std::io::Result<Reaper> {
+    pub fn start_reaper(
+        doors: &[Arc<Memcached>],
+        pause: Duration,
+        poll: bool,
+    ) -> std::io::Result<Reaper> {
         let doors = doors.iter().map(|d| d.shared.clone()).collect();
-        Reaper::start(doors, pause)
+        Reaper::start(doors, pause, poll)
     }
 
     /// The rows of the virtual table `ndbmemcache.status`: server_role_id,

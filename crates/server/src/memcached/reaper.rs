@@ -13,6 +13,9 @@
 //! 3. A table is walked at most every [`PAUSE`], and no more than about a
 //!    twentieth of one core goes into walking.
 //!
+//! Where several servers share an engine, the thread also looks whether one of
+//! the others has changed the configuration.
+//!
 //! Rejected: an index on the moment of expiry, which every write would pay
 //! for.
 
@@ -58,11 +61,16 @@ impl Signal {
 }
 
 impl Reaper {
-    /// Starts the thread for the containers of some doors.
+    /// Starts the thread for the containers of some doors; with `poll` it
+    /// looks for changes of the configuration, too.
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(super) fn start(doors: Vec<Arc<Shared>>, pause: Duration) -> std::io::Result<Reaper> {
+    pub(super) fn start(
+        doors: Vec<Arc<Shared>>,
+        pause: Duration,
+        poll: bool,
+    ) -> std::io::Result<Reaper> {
         let signal = Arc::new(Signal::default());
         let heard = signal.clone();
         let thread = std::thread::Builder::new()
@@ -72,6 +80,9 @@ impl Reaper {
                 while !heard.pause(rest) {
                     let start = Instant::now();
                     for door in &doors {
+                        if poll && let Err(error) = door.live.poll() {
+                            tracing::debug!("the configuration cannot be read: {error}");
+                        }
                         match walk(door, &heard) {
                             Ok(0) => {}
                             Ok(rows) => tracing::debug!("{rows} expired rows were deleted"),

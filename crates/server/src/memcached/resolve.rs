@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A row of the configuration: texts by lower-case column name.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Row(Vec<(String, Option<String>)>);
 
 impl Row {

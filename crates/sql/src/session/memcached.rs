@@ -241,14 +241,19 @@ fn configuration(session: &SqlSession, name: &str) -> Result<Arc<Table>> {
 /// to the 50 characters of the column and told apart by a checksum.
 fn container_name(database: &str, table: &str, prefix: &[u8]) -> Vec<u8> {
     let prefix = String::from_utf8_lossy(prefix);
-    let full = format!("{database}.{table} {prefix}");
-    if full.chars().count() <= 50 && full.is_ascii() {
+    let full = format!("{database}/{table}/{prefix}");
+    // Clients switch to a container by a name without white space.
+    if full.len() <= 50 && full.bytes().all(|b| b.is_ascii_graphic()) {
         return full.into_bytes();
     }
     let sum = full.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    let start: String = full.chars().filter(char::is_ascii).take(33).collect();
+    let start: String = full
+        .chars()
+        .filter(char::is_ascii_graphic)
+        .take(33)
+        .collect();
     format!("{start}#{sum:016x}").into_bytes()
 }
 

@@ -34,6 +34,7 @@
 
 use super::command::{Change, Count, Delete, Mode, Store, Touch};
 use super::line::{Line, StoreLine, parse_line};
+use super::meta::{Meta, MetaFault, MetaLine};
 use super::tokens::Words;
 
 /// Longest line of a command outside the get family, without its end.
@@ -193,6 +194,15 @@ pub enum Request<'a> {
         /// Whether the client wants no answer.
         noreply: bool,
     },
+    /// `cache_memlimit`.
+    CacheLimit {
+        /// The limit asked for.
+        megabytes: u64,
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// A meta command.
+    Meta(Meta<'a>),
     /// `quit`: the connection ends after the answers before it.
     Quit,
 }
@@ -275,6 +285,8 @@ pub enum Fault {
     ForeignProtocol,
     /// A first byte of the binary dialect; the connection must end.
     BinaryDialect,
+    /// A mistake in a meta command.
+    Meta(MetaFault),
 }
 
 impl Fault {
@@ -291,6 +303,7 @@ impl Fault {
             Fault::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
             Fault::BadChunk => b"CLIENT_ERROR bad data chunk\r\n",
             Fault::ShutdownRefused => b"ERROR: shutdown not enabled\r\n",
+            Fault::Meta(fault) => fault.reply(),
             Fault::LineTooLong | Fault::ForeignProtocol | Fault::BinaryDialect => b"",
         }
     }
@@ -383,6 +396,7 @@ impl Parser {
                 consumed: end + 1,
             },
             Line::Store(store) => self.value(store, buf, end + 1),
+            Line::Meta(meta) => self.meta(meta, buf, end + 1),
             Line::Refused(fault, silent) => Parsed::Refused {
                 fault,
                 silent,
@@ -423,6 +437,44 @@ impl Parser {
         )
     }
 
+    /// A line with a meta command, and the block that follows `ms`.
+    fn meta<'a>(&mut self, meta: MetaLine<'a>, buf: &'a [u8], line: usize) -> Parsed<'a> {
+        let refused = |fault, key| Parsed::Refused {
+            fault,
+            silent: false,
+            key,
+            consumed: line,
+        };
+        let (store, shape, length) = match meta {
+            MetaLine::Done(meta) => {
+                return Parsed::Request {
+                    request: Request::Meta(meta),
+                    consumed: line,
+                };
+            }
+            MetaLine::Refused(fault, value) => {
+                self.swallow = value.map_or(0, |length| length + 2);
+                return refused(Fault::Meta(fault), None);
+            }
+            MetaLine::Store(store, shape, length) => (store, shape, length),
+        };
+        if length > self.limits.max_value {
+            self.swallow = length + 2;
+            return refused(Fault::TooLarge, Some(store.key));
+        }
+        match block(buf, line, length) {
+            Block::NeedMore(missing) => Parsed::NeedMore(missing),
+            Block::Bad(consumed) => bad_chunk(false, consumed),
+            Block::Value(value, consumed) => {
+                let change = Change::Store(Store { value, ..store });
+                Parsed::Request {
+                    request: Request::Meta(Meta::Change(change, shape)),
+                    consumed,
+                }
+            }
+        }
+    }
+
     /// The block that follows a storage command.
     fn value<'a>(&mut self, store: StoreLine<'a>, buf: &'a [u8], line: usize) -> Parsed<'a> {
         if store.length > self.limits.max_value {
@@ -434,18 +486,10 @@ impl Parser {
                 consumed: line,
             };
         }
-        // No overflow: the length is below 2^31, a line below its limit.
-        let consumed = line + store.length + 2;
-        let Some(block) = buf.get(line..consumed) else {
-            return Parsed::NeedMore(consumed - buf.len());
-        };
-        let Some(value) = block.strip_suffix(b"\r\n") else {
-            return Parsed::Refused {
-                fault: Fault::BadChunk,
-                silent: store.noreply,
-                key: None,
-                consumed,
-            };
+        let (value, consumed) = match block(buf, line, store.length) {
+            Block::Value(value, consumed) => (value, consumed),
+            Block::NeedMore(missing) => return Parsed::NeedMore(missing),
+            Block::Bad(consumed) => return bad_chunk(store.noreply, consumed),
         };
         Parsed::Request {
             request: Request::Store {
@@ -458,6 +502,36 @@ impl Parser {
             },
             consumed,
         }
+    }
+}
+
+/// What stands behind the line of a storage command.
+enum Block<'a> {
+    /// So many bytes are missing.
+    NeedMore(usize),
+    /// The value does not end in CR LF; this many bytes go.
+    Bad(usize),
+    /// The value, and the length of line and block together.
+    Value(&'a [u8], usize),
+}
+
+/// The block of `length` bytes behind a line of `line` bytes.
+fn block(buf: &[u8], line: usize, length: usize) -> Block<'_> {
+    // No overflow: the length is below 2^31, a line below its limit.
+    let consumed = line + length + 2;
+    match buf.get(line..consumed).map(|b| b.strip_suffix(b"\r\n")) {
+        None => Block::NeedMore(consumed - buf.len()),
+        Some(None) => Block::Bad(consumed),
+        Some(Some(value)) => Block::Value(value, consumed),
+    }
+}
+
+fn bad_chunk<'a>(silent: bool, consumed: usize) -> Parsed<'a> {
+    Parsed::Refused {
+        fault: Fault::BadChunk,
+        silent,
+        key: None,
+        consumed,
     }
 }
 

@@ -7,6 +7,7 @@
 
 use super::MAX_KEY;
 use super::ascii::{Args, Fault, Keys, Request, StoreVerb};
+use super::meta::{MetaLine, parse_meta};
 use super::number::{signed, unsigned};
 use super::tokens::Words;
 
@@ -14,6 +15,7 @@ use super::tokens::Words;
 pub(super) enum Line<'a> {
     Request(Request<'a>),
     Store(StoreLine<'a>),
+    Meta(MetaLine<'a>),
     Refused(Fault, bool),
 }
 
@@ -27,8 +29,9 @@ pub(super) struct StoreLine<'a> {
     pub(super) noreply: bool,
 }
 
+/// Whether a key is not too long and holds nothing that a key may not hold.
 #[inline]
-fn key_fits(key: &[u8]) -> bool {
+pub(super) fn key_fits(key: &[u8]) -> bool {
     // A TAB separates the columns of a key.
     let forbidden = |b: &u8| b.is_ascii_control() && *b != b'\t';
     key.len() <= MAX_KEY && !key.iter().any(forbidden)
@@ -41,6 +44,11 @@ pub(super) fn parse_line(line: &[u8]) -> Line<'_> {
     let Some(command) = words.next() else {
         return Line::Refused(Fault::Unknown, false);
     };
+    if let [b'm', letter] = command
+        && let Some(meta) = parse_meta(*letter, words)
+    {
+        return Line::Meta(meta);
+    }
     match command {
         b"get" => get(words, false, false),
         b"gets" => get(words, true, false),
@@ -118,6 +126,7 @@ fn fixed<'a>(command: &'a [u8], mut words: Words<'a>) -> Line<'a> {
         (b"touch", [key, time] | [key, time, _]) => touch(key, time, noreply),
         (b"flush_all", words) if words.len() <= 2 => flush_all(words, noreply),
         (b"verbosity", [level] | [level, _]) => verbosity(level, noreply),
+        (b"cache_memlimit", [limit] | [limit, _]) => cache_memlimit(limit, noreply),
         _ if foreign(command, after_command) => Line::Refused(Fault::ForeignProtocol, false),
         _ => Line::Refused(Fault::Unknown, false),
     }
@@ -230,6 +239,13 @@ fn verbosity<'a>(level: &[u8], noreply: bool) -> Line<'a> {
         Some(level) => Line::Request(Request::Verbosity { level, noreply }),
         // `verbosity noreply` names no level, and is not answered either.
         None => Line::Refused(Fault::BadFormat, noreply),
+    }
+}
+
+fn cache_memlimit<'a>(megabytes: &[u8], noreply: bool) -> Line<'a> {
+    match unsigned(megabytes) {
+        Some(megabytes) => Line::Request(Request::CacheLimit { megabytes, noreply }),
+        None => Line::Refused(Fault::Unknown, noreply),
     }
 }
 

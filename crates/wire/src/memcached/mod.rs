@@ -2,18 +2,24 @@
 //!
 //! A connection speaks one of several dialects; its first byte tells them
 //! apart ([`Dialect::of`]). Each dialect is a sibling module with its own
-//! parser and reply writers; only [`ascii`] exists so far, and the others
-//! are recognised so that they can be refused cleanly.
+//! parser and reply writers; all parse into the types of [`command`].
 //!
 //! * [`command`]: what all dialects have in common.
 //! * [`ascii`]: request parser of the server.
+//! * [`meta`], [`meta_reply`], [`base64`]: meta commands, which are lines of it.
+//! * [`binary`], [`binary_reply`]: the binary dialect.
 //! * [`reply`]: reply writers of the server.
 //! * [`client`]: request writers and reply parser of a client.
 
 pub mod ascii;
+pub mod base64;
+pub mod binary;
+pub mod binary_reply;
 pub mod client;
 pub mod command;
 mod line;
+pub mod meta;
+pub mod meta_reply;
 mod number;
 pub mod reply;
 mod tokens;

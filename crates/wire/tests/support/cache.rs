@@ -145,6 +145,9 @@ impl Connection {
             Request::Verbosity { noreply, .. } => self.answer(noreply, reply::OK),
             Request::Stats { .. } => self.output.extend_from_slice(reply::END),
             Request::Version => reply::version(&mut self.output, "0"),
+            Request::CacheLimit { noreply, .. } => self.answer(noreply, reply::OK),
+            // The model has the classic commands only.
+            Request::Meta(_) => self.output.extend_from_slice(reply::ERROR),
             Request::Quit => self.closed = true,
         }
     }

@@ -1,0 +1,125 @@
+//! Base64 of keys (RFC 4648, standard alphabet, padded), as the `b` flag of
+//! meta commands has it.
+
+/// Longest decoded key: [`super::MAX_KEY`] characters hold no more.
+pub const MAX_DECODED: usize = super::MAX_KEY / 4 * 3;
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+fn digit(byte: u8) -> Option<u32> {
+    Some(u32::from(match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    }))
+}
+
+/// A decoded key.
+#[derive(Clone, Copy, Debug)]
+pub struct Decoded {
+    bytes: [u8; MAX_DECODED],
+    length: usize,
+}
+
+impl Decoded {
+    /// Decodes a key; `None` if it is no base64, or empty, or too long.
+    pub fn of(text: &[u8]) -> Option<Decoded> {
+        let mut decoded = Decoded {
+            bytes: [0; MAX_DECODED],
+            length: 0,
+        };
+        if text.is_empty() || !text.len().is_multiple_of(4) {
+            return None;
+        }
+        let quads = text.len() / 4;
+        for (n, quad) in text.chunks_exact(4).enumerate() {
+            decoded.push(quad, n + 1 == quads)?;
+        }
+        Some(decoded)
+    }
+
+    /// Four characters; padding only where they are the last.
+    fn push(&mut self, quad: &[u8], last: bool) -> Option<()> {
+        let padding = quad.iter().rev().take_while(|b| **b == b'=').count();
+        if padding > 2 || (padding > 0 && !last) {
+            return None;
+        }
+        let mut bits = 0u32;
+        for byte in quad.iter().take(4 - padding) {
+            bits = bits << 6 | digit(*byte)?;
+        }
+        bits <<= 6 * padding;
+        let [_, bytes @ ..] = bits.to_be_bytes();
+        for byte in bytes.iter().take(3 - padding) {
+            *self.bytes.get_mut(self.length)? = *byte;
+            self.length += 1;
+        }
+        Some(())
+    }
+
+    /// The key.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+}
+
+/// Appends the base64 text of some bytes.
+pub fn encode(bytes: &[u8], out: &mut Vec<u8>) {
+    for chunk in bytes.chunks(3) {
+        let mut group = [0; 4];
+        for (to, from) in group.iter_mut().skip(1).zip(chunk) {
+            *to = *from;
+        }
+        let bits = u32::from_be_bytes(group);
+        for n in 0..4 {
+            let six = (bits >> (18 - 6 * n)) & 63;
+            let character = ALPHABET.get(six as usize).copied().unwrap_or(b'A');
+            out.push(if n > chunk.len() { b'=' } else { character });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_examples_of_the_standard() {
+        let pairs: [(&[u8], &[u8]); 6] = [
+            (b"f", b"Zg=="),
+            (b"fo", b"Zm8="),
+            (b"foo", b"Zm9v"),
+            (b"foob", b"Zm9vYg=="),
+            (b"fooba", b"Zm9vYmE="),
+            (b"foobar", b"Zm9vYmFy"),
+        ];
+        for (plain, coded) in pairs {
+            assert_eq!(Decoded::of(coded).unwrap().bytes(), plain);
+            let mut out = Vec::new();
+            encode(plain, &mut out);
+            assert_eq!(out, coded);
+        }
+    }
+
+    #[test]
+    fn what_is_no_base64_is_refused() {
+        let bad: [&[u8]; 8] = [
+            b"",
+            b"Zg",
+            b"Zg=",
+            b"Z===",
+            b"====",
+            b"Zg==Zg==",
+            b"Z*9v",
+            b"Zm9v\n",
+        ];
+        for text in bad {
+            assert!(Decoded::of(text).is_none(), "{}", text.escape_ascii());
+        }
+        assert!(Decoded::of(&[b'A'; 248]).is_some());
+        assert!(Decoded::of(&[b'A'; 252]).is_none());
+    }
+}

@@ -1,0 +1,415 @@
+//! Meta commands: lines of the ASCII dialect whose first word is `mg`, `ms`,
+//! `md`, `ma`, `mn` or `me`, followed by a key and flags of one letter with an
+//! argument behind some of them.
+//!
+//! Behaviour and texts are those of memcached 1.6.18, established by
+//! transcripts; flags that later versions of 1.6 have are taken, too (`E` of
+//! all that change, `N` of `ms`, `x` of `md`).
+//!
+//! Invariants:
+//! 1. Checks come in memcached's order, and where several flags are wrong the
+//!    last one is told, but an unknown or repeated flag at once.
+//! 2. Errors are answered also where the command says `q`.
+//! 3. A refused `ms` swallows its value, if its length could be read.
+//! 4. The flags of a line are looked at again when the answer is rendered,
+//!    since the fields of an answer stand in their order.
+//!
+//! Differences: an opaque that is too long is refused before anything is done,
+//! not after; numbers out of range are refused instead of cut to 32 bits.
+
+use super::MAX_KEY;
+use super::base64::Decoded;
+use super::command::{Change, Count, Delete, Mode, Seed, Store};
+use super::line::key_fits;
+use super::number::{signed, unsigned};
+use super::tokens::Words;
+
+/// Most flags of a line.
+const MOST_FLAGS: usize = 17;
+/// Longest opaque, its letter included.
+const MAX_OPAQUE: usize = 32;
+
+/// How the answer to a meta command looks.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape<'a> {
+    /// The key as it was sent.
+    pub(super) key: &'a [u8],
+    /// The key is base64.
+    pub(super) base64: bool,
+    /// The flags.
+    pub(super) words: Words<'a>,
+    /// The answer that is usual is not wanted (`q`).
+    pub quiet: bool,
+    /// The value is wanted (`v`).
+    pub value: bool,
+}
+
+impl<'a> Shape<'a> {
+    /// The key as it was sent.
+    pub fn key_text(&self) -> &'a [u8] {
+        self.key
+    }
+
+    /// The decoded key, where it was sent as base64.
+    pub fn decoded(&self) -> Option<Decoded> {
+        if self.base64 {
+            Decoded::of(self.key)
+        } else {
+            None
+        }
+    }
+}
+
+/// `mg`.
+#[derive(Clone, Copy, Debug)]
+pub struct Get<'a> {
+    /// How the answer looks, and the key.
+    pub shape: Shape<'a>,
+    /// New expiry time (`T`).
+    pub touch: Option<i64>,
+    /// Make an empty item where there is none, with this expiry time (`N`).
+    pub vivify: Option<i64>,
+    /// Win where less time than this is left (`R`).
+    pub recache: Option<i64>,
+    /// The version that an item made by `vivify` is to show (`E`).
+    pub version: Option<u64>,
+    /// The look leaves no trace (`u`).
+    pub unseen: bool,
+    /// Whether and when the item was seen before is wanted (`h`, `l`).
+    pub history: bool,
+}
+
+impl Get<'_> {
+    /// Nothing but a read: no change of the item or of its marks is asked for.
+    pub fn is_plain(&self) -> bool {
+        self.touch.is_none() && self.vivify.is_none() && self.recache.is_none()
+    }
+}
+
+/// A meta command.
+#[derive(Clone, Copy, Debug)]
+pub enum Meta<'a> {
+    /// `mg`.
+    Get(Get<'a>),
+    /// `ms`, `md`, `ma`; the key in the change is as it was sent.
+    Change(Change<'a>, Shape<'a>),
+    /// `mn`.
+    Noop,
+    /// `me`.
+    Debug(Shape<'a>),
+}
+
+/// Why a meta command was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetaFault {
+    /// No key.
+    NoKey,
+    /// A key too long or with control characters, a length or client flags
+    /// that are no number.
+    BadFormat,
+    /// Too many flags, in the words of `mg`.
+    TooManyFlagsOfGet,
+    /// Too many flags.
+    TooManyFlags,
+    /// A flag stands twice.
+    Duplicate,
+    /// A flag that the protocol does not have.
+    UnknownFlag,
+    /// `md` and `ma` tell of any mistake in their flags so.
+    FlagsOfChange,
+    /// The key is no base64.
+    Base64,
+    /// An argument is no number.
+    BadToken,
+    /// A mode is not one letter.
+    ModeLength,
+    /// `ms` has no such mode.
+    ModeOfStore,
+    /// `ma` has no such mode.
+    ModeOfCount,
+    /// An opaque is too long.
+    Opaque,
+    /// An initial value is no number.
+    Initial,
+    /// A delta is no number.
+    Delta,
+}
+
+impl MetaFault {
+    /// The reply, CR LF included.
+    pub fn reply(self) -> &'static [u8] {
+        match self {
+            MetaFault::NoKey => b"ERROR\r\n",
+            MetaFault::BadFormat => b"CLIENT_ERROR bad command line format\r\n",
+            MetaFault::TooManyFlagsOfGet => b"CLIENT_ERROR options flags are too long\r\n",
+            MetaFault::TooManyFlags => b"CLIENT_ERROR options flags too long\r\n",
+            MetaFault::Duplicate => b"CLIENT_ERROR duplicate flag\r\n",
+            MetaFault::UnknownFlag => b"CLIENT_ERROR invalid flag\r\n",
+            MetaFault::FlagsOfChange => b"CLIENT_ERROR invalid or duplicate flag\r\n",
+            MetaFault::Base64 => b"CLIENT_ERROR error decoding key\r\n",
+            MetaFault::BadToken => b"CLIENT_ERROR bad token in command line format\r\n",
+            MetaFault::ModeLength => b"CLIENT_ERROR incorrect length for M token\r\n",
+            MetaFault::ModeOfStore => b"CLIENT_ERROR invalid mode for ms M token\r\n",
+            MetaFault::ModeOfCount => b"CLIENT_ERROR invalid mode for ma M token\r\n",
+            MetaFault::Opaque => b"CLIENT_ERROR opaque token too long\r\n",
+            MetaFault::Initial => b"CLIENT_ERROR invalid numeric initial value\r\n",
+            MetaFault::Delta => b"CLIENT_ERROR invalid numeric delta value\r\n",
+        }
+    }
+}
+
+/// What a line that begins with a meta command says.
+pub(super) enum MetaLine<'a> {
+    /// A command that is complete.
+    Done(Meta<'a>),
+    /// An `ms` whose value of so many bytes follows.
+    Store(Store<'a>, Shape<'a>, usize),
+    /// A refusal, and the length of the value to swallow.
+    Refused(MetaFault, Option<usize>),
+}
+
+/// The arguments of all flags.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flags {
+    seen: u128,
+    ttl: Option<i64>,
+    vivify: Option<i64>,
+    recache: Option<i64>,
+    client_flags: u32,
+    compare: Option<u64>,
+    version: Option<u64>,
+    mode: Option<u8>,
+    initial: u64,
+    delta: Option<u64>,
+}
+
+impl Flags {
+    fn has(&self, letter: u8) -> bool {
+        self.seen >> (letter & 127) & 1 == 1
+    }
+
+    /// Reads the flags of a line; `key` is checked where it is base64.
+    #[inline]
+    fn read(words: Words<'_>, key: &[u8]) -> Result<Flags, MetaFault> {
+        let mut flags = Flags::default();
+        let mut fault = None;
+        for word in words {
+            let Some((letter, argument)) = word.split_first() else {
+                continue;
+            };
+            if *letter >= 127 || flags.has(*letter) {
+                return Err(MetaFault::Duplicate);
+            }
+            flags.seen |= 1 << (letter & 127);
+            if let Err(why) = flags.one(*letter, argument, key) {
+                if why == MetaFault::UnknownFlag {
+                    return Err(why);
+                }
+                fault = Some(why);
+            }
+        }
+        fault.map_or(Ok(flags), Err)
+    }
+
+    #[inline]
+    fn one(&mut self, letter: u8, argument: &[u8], key: &[u8]) -> Result<(), MetaFault> {
+        let time = || signed(argument).ok_or(MetaFault::BadToken);
+        let number = |fault| unsigned(argument).ok_or(fault);
+        match letter {
+            b'v' | b'k' | b'q' | b'c' | b'f' | b's' | b't' | b'h' | b'l' | b'u' | b'I' | b'P'
+            | b'L' | b'x' => {}
+            b'O' if argument.len() >= MAX_OPAQUE => return Err(MetaFault::Opaque),
+            b'O' => {}
+            b'b' if Decoded::of(key).is_none() => return Err(MetaFault::Base64),
+            b'b' => {}
+            b'T' => self.ttl = Some(time()?),
+            b'N' => self.vivify = Some(time()?),
+            b'R' => self.recache = Some(time()?),
+            b'F' => {
+                let flags = number(MetaFault::BadFormat)?;
+                self.client_flags = u32::try_from(flags).map_err(|_| MetaFault::BadFormat)?;
+            }
+            b'C' => self.compare = Some(number(MetaFault::BadToken)?),
+            b'E' => self.version = Some(number(MetaFault::BadToken)?),
+            b'J' => self.initial = number(MetaFault::Initial)?,
+            b'D' => self.delta = Some(number(MetaFault::Delta)?),
+            b'M' => match argument {
+                [mode] => self.mode = Some(*mode),
+                _ => return Err(MetaFault::ModeLength),
+            },
+            _ => return Err(MetaFault::UnknownFlag),
+        }
+        Ok(())
+    }
+
+    fn shape<'a>(&self, key: &'a [u8], words: Words<'a>) -> Shape<'a> {
+        Shape {
+            key,
+            base64: self.has(b'b'),
+            words,
+            quiet: self.has(b'q'),
+            value: self.has(b'v'),
+        }
+    }
+}
+
+/// Parses the words behind `mg`, `ms`, ...; `None` for other second letters.
+pub(super) fn parse_meta<'a>(letter: u8, mut words: Words<'a>) -> Option<MetaLine<'a>> {
+    let parsed = match letter {
+        b'g' => get(words),
+        b'n' => Ok(Meta::Noop),
+        b'd' => delete(words),
+        b'a' => count(words),
+        b's' => return Some(store(words)),
+        b'e' => words
+            .next()
+            .ok_or(MetaFault::BadFormat)
+            .and_then(|key| debug(key, words)),
+        _ => return None,
+    };
+    Some(match parsed {
+        Ok(meta) => MetaLine::Done(meta),
+        Err(fault) => MetaLine::Refused(fault, None),
+    })
+}
+
+/// The key, and the flags behind it if there are not too many.
+#[inline]
+fn key_of<'a>(words: &mut Words<'a>, too_many: MetaFault) -> Result<&'a [u8], MetaFault> {
+    let key = words.next().ok_or(MetaFault::NoKey)?;
+    if key.len() > MAX_KEY || !key_fits(key) {
+        return Err(MetaFault::BadFormat);
+    }
+    // Two bytes a flag at least: a short rest needs no counting.
+    if words.rest().len() > 2 * MOST_FLAGS && words.count() > MOST_FLAGS {
+        return Err(too_many);
+    }
+    Ok(key)
+}
+
+#[inline]
+fn get(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
+    let key = key_of(&mut words, MetaFault::TooManyFlagsOfGet)?;
+    let flags = Flags::read(words, key)?;
+    if flags.has(b'x') {
+        return Err(MetaFault::UnknownFlag);
+    }
+    Ok(Meta::Get(Get {
+        shape: flags.shape(key, words),
+        touch: flags.ttl,
+        vivify: flags.vivify,
+        recache: flags.recache,
+        version: flags.version,
+        unseen: flags.has(b'u'),
+        history: flags.has(b'h') || flags.has(b'l'),
+    }))
+}
+
+fn delete(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
+    let key = key_of(&mut words, MetaFault::TooManyFlags)?;
+    let flags = Flags::read(words, key).map_err(told_by_change)?;
+    let keeps = flags.has(b'I') || flags.has(b'x');
+    let change = Delete {
+        compare: flags.compare,
+        invalidate: flags.has(b'I'),
+        touch: flags.ttl.filter(|_| keeps),
+        empty: flags.has(b'x'),
+        version: flags.version,
+        ..Delete::new(key)
+    };
+    Ok(Meta::Change(
+        Change::Delete(change),
+        flags.shape(key, words),
+    ))
+}
+
+fn count(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
+    let key = key_of(&mut words, MetaFault::TooManyFlags)?;
+    let flags = Flags::read(words, key).map_err(told_by_change)?;
+    let decrement = match flags.mode {
+        None | Some(b'I' | b'i' | b'+') => false,
+        Some(b'D' | b'd' | b'-') => true,
+        Some(_) => return Err(MetaFault::ModeOfCount),
+    };
+    let seed = flags.vivify.map(|exptime| Seed {
+        value: flags.initial,
+        exptime,
+    });
+    let change = Count {
+        compare: flags.compare,
+        seed,
+        touch: flags.ttl,
+        version: flags.version,
+        ..Count::new(key, flags.delta.unwrap_or(1), decrement)
+    };
+    Ok(Meta::Change(Change::Count(change), flags.shape(key, words)))
+}
+
+fn told_by_change(fault: MetaFault) -> MetaFault {
+    match fault {
+        MetaFault::Opaque => fault,
+        _ => MetaFault::FlagsOfChange,
+    }
+}
+
+fn store(mut words: Words<'_>) -> MetaLine<'_> {
+    let refused = |fault| MetaLine::Refused(fault, None);
+    let Some(key) = words.next() else {
+        return refused(MetaFault::NoKey);
+    };
+    if key.len() > MAX_KEY || !key_fits(key) {
+        return refused(MetaFault::BadFormat);
+    }
+    let Some(length) = words.next() else {
+        return refused(MetaFault::BadFormat);
+    };
+    // The length counts as one of the words that may follow the key.
+    if words.count() >= MOST_FLAGS {
+        return refused(MetaFault::TooManyFlags);
+    }
+    let length = signed(length).and_then(|n| usize::try_from(n).ok());
+    let Some(length) = length.filter(|n| *n <= i32::MAX as usize - 2) else {
+        return refused(MetaFault::BadFormat);
+    };
+    let late = |fault| MetaLine::Refused(fault, Some(length));
+    let flags = match Flags::read(words, key) {
+        Ok(flags) => flags,
+        Err(fault) => return late(fault),
+    };
+    let mode = match flags.mode {
+        None | Some(b'S' | b's') => Mode::Set,
+        Some(b'E' | b'e') => Mode::Add,
+        Some(b'A' | b'a') => Mode::Append,
+        Some(b'P' | b'p') => Mode::Prepend,
+        Some(b'R' | b'r') => Mode::Replace,
+        Some(_) => return late(MetaFault::ModeOfStore),
+    };
+    let change = Store {
+        flags: flags.client_flags,
+        exptime: flags.ttl.unwrap_or(0),
+        compare: flags.compare.filter(|_| mode != Mode::Add),
+        invalidate: flags.has(b'I'),
+        create: flags.vivify.filter(|_| mode.extends()),
+        version: flags.version,
+        ..Store::new(mode, key, &[])
+    };
+    MetaLine::Store(change, flags.shape(key, words), length)
+}
+
+fn debug<'a>(key: &'a [u8], mut words: Words<'a>) -> Result<Meta<'a>, MetaFault> {
+    if key.len() > MAX_KEY || !key_fits(key) {
+        return Err(MetaFault::BadFormat);
+    }
+    let rest = words;
+    let base64 = words.next() == Some(b"b");
+    if base64 && Decoded::of(key).is_none() {
+        return Err(MetaFault::BadFormat);
+    }
+    Ok(Meta::Debug(Shape {
+        key,
+        base64,
+        words: rest,
+        quiet: false,
+        value: false,
+    }))
+}

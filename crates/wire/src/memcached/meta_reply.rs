@@ -1,0 +1,231 @@
+//! Reply writers of meta commands. All append to the connection's output.
+//!
+//! The fields of an answer stand in the order of the flags that asked for
+//! them; behind them, for `mg`, the marks `Z`, `X` and `W` in that order, as
+//! memcached 1.6.18 has them. Clients are told not to rely on the order.
+
+use super::command::{Item, Outcome, Status};
+use super::meta::Shape;
+
+/// What became of an item's recaching, for `mg`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// This client is to recache it (`W`).
+    pub won: bool,
+    /// It is stale (`X`).
+    pub stale: bool,
+    /// Another client has been told to recache it (`Z`).
+    pub sent: bool,
+}
+
+/// An item that `mg` found, and what is told of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Hit<'a> {
+    /// The item, as it is after the command.
+    pub item: Item<'a>,
+    /// When it expired before the command; `t` in front of `T` asks for that.
+    pub expired_before: i64,
+    /// The time, in seconds since 1970.
+    pub now: i64,
+    /// Whether it was fetched before (`h`).
+    pub fetched: bool,
+    /// Seconds since it was last looked at (`l`).
+    pub idle: u64,
+    /// What became of its recaching.
+    pub marks: Marks,
+}
+
+fn number(out: &mut Vec<u8>, n: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+}
+
+fn field(out: &mut Vec<u8>, letter: u8, n: u64) {
+    out.extend_from_slice(&[b' ', letter]);
+    number(out, n);
+}
+
+/// The remaining time; -1 for an item that does not expire.
+fn remaining(out: &mut Vec<u8>, expires: i64, now: i64) {
+    if expires == 0 {
+        out.extend_from_slice(b" t-1");
+    } else {
+        let left = expires.saturating_sub(now).max(0);
+        field(out, b't', left.cast_unsigned());
+    }
+}
+
+fn key(out: &mut Vec<u8>, shape: &Shape<'_>) {
+    out.extend_from_slice(b" k");
+    out.extend_from_slice(shape.key);
+    if shape.base64 {
+        out.extend_from_slice(b" b");
+    }
+}
+
+/// Appends key and opaque, where they are asked for.
+fn echo(out: &mut Vec<u8>, shape: &Shape<'_>, word: &[u8]) {
+    match word.first() {
+        Some(b'k') => key(out, shape),
+        Some(b'O') => {
+            out.push(b' ');
+            out.extend_from_slice(word);
+        }
+        _ => {}
+    }
+}
+
+/// Appends the answer of `mg` for an item that is there.
+#[inline]
+pub fn hit(out: &mut Vec<u8>, shape: &Shape<'_>, hit: &Hit<'_>) {
+    let item = &hit.item;
+    out.reserve(shape.words.rest().len() + shape.key.len() + item.value.len() + 128);
+    if shape.value {
+        out.extend_from_slice(b"VA ");
+        number(out, item.value.len() as u64);
+    } else {
+        out.extend_from_slice(b"HD");
+    }
+    let mut expires = hit.expired_before;
+    for word in shape.words {
+        match word.first() {
+            Some(b'T') => expires = item.expires,
+            Some(b's') => field(out, b's', item.value.len() as u64),
+            Some(b't') => remaining(out, expires, hit.now),
+            Some(b'c') => field(out, b'c', item.version),
+            Some(b'f') => field(out, b'f', u64::from(item.flags)),
+            Some(b'h') => field(out, b'h', u64::from(hit.fetched)),
+            Some(b'l') => field(out, b'l', hit.idle),
+            _ => echo(out, shape, word),
+        }
+    }
+    for (set, mark) in [
+        (hit.marks.sent, b" Z"),
+        (hit.marks.stale, b" X"),
+        (hit.marks.won, b" W"),
+    ] {
+        if set {
+            out.extend_from_slice(mark);
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    if shape.value {
+        out.extend_from_slice(item.value);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Appends the answer of `mg` where there is no item: nothing if it is quiet.
+#[inline]
+pub fn miss(out: &mut Vec<u8>, shape: &Shape<'_>) {
+    if !shape.quiet {
+        status(out, b"EN", shape);
+    }
+}
+
+/// Appends a code, and key and opaque where they are asked for.
+fn status(out: &mut Vec<u8>, code: &[u8], shape: &Shape<'_>) {
+    out.extend_from_slice(code);
+    for word in shape.words {
+        echo(out, shape, word);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends what became of `ms`, `md` or `ma`. `now` is the time in seconds
+/// since 1970.
+pub fn outcome(out: &mut Vec<u8>, shape: &Shape<'_>, outcome: &Outcome, now: i64) {
+    let code: &[u8] = match outcome.status {
+        Status::Counted => return counted(out, shape, outcome, now),
+        Status::Stored => {
+            if !shape.quiet {
+                stored(out, b"HD", shape, outcome.version);
+            }
+            return;
+        }
+        Status::Deleted | Status::Touched => {
+            if !shape.quiet {
+                status(out, b"HD", shape);
+            }
+            return;
+        }
+        Status::NotStored => b"NS",
+        Status::Exists => b"EX",
+        Status::NotFound => b"NF",
+        Status::NotNumeric | Status::TooLarge => return super::reply::outcome(out, outcome),
+    };
+    stored(out, code, shape, outcome.version);
+}
+
+/// A code with the version where that is asked for.
+fn stored(out: &mut Vec<u8>, code: &[u8], shape: &Shape<'_>, version: u64) {
+    out.extend_from_slice(code);
+    for word in shape.words {
+        match word.first() {
+            Some(b'c') => field(out, b'c', version),
+            _ => echo(out, shape, word),
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn counted(out: &mut Vec<u8>, shape: &Shape<'_>, outcome: &Outcome, now: i64) {
+    if shape.quiet && !outcome.created {
+        return;
+    }
+    let mut digits = itoa::Buffer::new();
+    let text = digits.format(outcome.number).as_bytes();
+    if shape.value {
+        out.extend_from_slice(b"VA ");
+        number(out, text.len() as u64);
+    } else {
+        out.extend_from_slice(b"HD");
+    }
+    for word in shape.words {
+        match word.first() {
+            Some(b'c') => field(out, b'c', outcome.version),
+            Some(b't') => remaining(out, outcome.expires, now),
+            _ => echo(out, shape, word),
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    if shape.value {
+        out.extend_from_slice(text);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Appends the answer of `me`.
+pub fn debug(out: &mut Vec<u8>, shape: &Shape<'_>, hit: &Hit<'_>) {
+    out.extend_from_slice(b"ME ");
+    out.extend_from_slice(shape.key);
+    out.extend_from_slice(b" exp=");
+    if hit.item.expires == 0 {
+        out.extend_from_slice(b"-1");
+    } else {
+        let past = hit.now.saturating_sub(hit.item.expires);
+        out.extend_from_slice(itoa::Buffer::new().format(past).as_bytes());
+    }
+    out.extend_from_slice(b" la=");
+    number(out, hit.idle);
+    out.extend_from_slice(b" cas=");
+    number(out, hit.item.version);
+    let fetched: &[u8] = if hit.fetched { b"yes" } else { b"no" };
+    out.extend_from_slice(b" fetch=");
+    out.extend_from_slice(fetched);
+    // Rows have no slab class.
+    out.extend_from_slice(b" cls=0 size=");
+    let length = match shape.decoded() {
+        Some(decoded) => decoded.bytes().len(),
+        None => shape.key.len(),
+    };
+    number(out, (length + hit.item.value.len()) as u64);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends `EN`, the answer of `me` where there is no item.
+pub fn absent(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"EN\r\n");
+}
+
+/// The answer of `mn`.
+pub const NOOP: &[u8] = b"MN\r\n";
