@@ -157,7 +157,10 @@ impl Binder<'_> {
         let table = name.table.map(|i| i.name);
         let column = name.name.name;
         match self.scope.resolve(database, table, column, self.place) {
-            Ok((slot, position)) => Ok(self.column_at(slot, position)),
+            Ok((slot, position)) => {
+                let found = self.column_at(slot, position);
+                Ok(self.preferred_alias(name, &found).unwrap_or(found))
+            }
             Err(error) => {
                 let alias = self
                     .aliases
@@ -170,6 +173,22 @@ impl Binder<'_> {
                 }
             }
         }
+    }
+
+    /// In HAVING a name of the select list comes before a column that is no
+    /// key of GROUP BY.
+    fn preferred_alias(&self, name: &ColumnName<'_>, found: &Expr) -> Option<Expr> {
+        let keys = self.keys?;
+        let place = |e: &Expr| match e.kind {
+            ExprKind::Column { slot, column, .. } => Some((slot, column)),
+            _ => None,
+        };
+        if name.table.is_some() || keys.iter().any(|key| place(key) == place(found)) {
+            return None;
+        }
+        let mut named = self.aliases.iter();
+        let (_, e) = named.find(|(alias, _)| alias.eq_ignore_ascii_case(name.name.name))?;
+        Some(e.clone())
     }
 
     /// The column at a slot and position.

@@ -73,6 +73,7 @@ impl SqlSession {
             values_allowed: false,
             system: self,
             aliases: &[],
+            keys: None,
             plan: None,
         };
         let bound = binder.expr(e)?;

@@ -122,6 +122,7 @@ impl Rows {
                     values_allowed: false,
                     system: session,
                     aliases: &[],
+                    keys: None,
                     plan: None,
                 };
                 let condition = binder.expr(condition)?;
