@@ -14,6 +14,7 @@ pub mod expr;
 pub mod literal;
 pub mod nodes;
 pub mod query;
+mod special;
 pub mod types;
 
 use crate::error::{Result, SqlError};

@@ -50,6 +50,11 @@ fn numeric_view<'a>(v: ValueRef<'a>, ty: &ColumnType) -> ValueRef<'a> {
         // A JSON boolean is a number, a JSON string what its text is.
         (Kind::Json, ValueRef::Bytes(b"true")) => ValueRef::Int(1),
         (Kind::Json, ValueRef::Bytes(b"false")) => ValueRef::Int(0),
+        // Doubles of documents are rounded, digits at the front of a text are not.
+        (Kind::Json, ValueRef::Bytes(text)) if text.contains(&b'.') || text.contains(&b'e') => {
+            let number = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok());
+            number.map_or(json_text(v, ty), ValueRef::Double)
+        }
         (Kind::Json, _) => json_text(v, ty),
         _ => v,
     }
