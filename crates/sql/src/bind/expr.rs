@@ -2,8 +2,8 @@
 
 pub use super::nodes::charset_named;
 use super::nodes::{
-    cast_to, cast_type, compare, conjunction, construct_name, fold_negation, node, numeric_operand,
-    unit_of, variable_name,
+    cast_to, cast_type, compare, conjunction, fold_negation, node, numeric_operand, unit_of,
+    variable_name,
 };
 use super::types::{arithmetic, collation_of_two, comparison, is_text, merged, number_like};
 use super::{Binder, literal};
@@ -117,7 +117,7 @@ impl Binder<'_> {
             A::Quantified(test) => self.quantified(test),
             A::Row(_) => Err(SqlError::operand_columns(1)),
             A::Default => Err(SqlError::not_supported("DEFAULT in an expression")),
-            other => Err(SqlError::not_supported(construct_name(other))),
+            other => self.special(other),
         }
     }
 
@@ -377,7 +377,14 @@ impl Binder<'_> {
             BinaryOp::Greater => CmpOp::Gt,
             BinaryOp::GreaterEq => CmpOp::Ge,
             BinaryOp::Concat => return self.call("CONCAT", vec![a, b]),
-            _ => return Err(SqlError::not_supported("SOUNDS LIKE")),
+            BinaryOp::SoundsLike => {
+                let (a, b) = (
+                    self.call("SOUNDEX", vec![a])?,
+                    self.call("SOUNDEX", vec![b])?,
+                );
+                return compare(CmpOp::Eq, a, b);
+            }
+            _ => return Err(SqlError::internal("an operator that binds nowhere")),
         };
         compare(cmp, a, b)
     }

@@ -18,6 +18,7 @@ static SHOWN: VirtualTable = VirtualTable {
     database: "",
     name: "",
     columns: Vec::new,
+    rows: None,
 };
 
 /// A text column.
@@ -79,6 +80,11 @@ impl Rows {
             columns,
             rows: Vec::new(),
         }
+    }
+
+    /// The rows alone.
+    pub fn into_rows(self) -> Vec<Vec<Value>> {
+        self.rows
     }
 
     /// Adds a row, one value a column.
