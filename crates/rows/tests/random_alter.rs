@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[path = "common/mod.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
 mod common;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -358,7 +357,8 @@ impl World {
             }
             (7, Some(name)) => {
                 let key = self.name("k");
-                let op = AlterOp::AddIndex(index(IndexKind::Plain, &key, &[name.clone()]));
+                let op =
+                    AlterOp::AddIndex(index(IndexKind::Plain, &key, std::slice::from_ref(&name)));
                 n.plain.push((key, name));
                 (op, Some(n))
             }
