@@ -26,7 +26,9 @@ pub(crate) fn clause(table: &Table) -> String {
         Method::ListColumns => ("LIST  COLUMNS", ""),
         method => (method.words(), " "),
     };
-    let algorithm = by.algorithm.map(|a| format!(" /*!50611 ALGORITHM = {a} */"));
+    let algorithm = by
+        .algorithm
+        .map(|a| format!(" /*!50611 ALGORITHM = {a} */"));
     let algorithm = algorithm.unwrap_or_default();
     let inner = expression(table, by);
     text.push_str(&format!(
@@ -36,7 +38,11 @@ pub(crate) fn clause(table: &Table) -> String {
         text.push_str(&format!("\nPARTITIONS {} */", by.partitions.len()));
         return text;
     }
-    let parts: Vec<String> = by.partitions.iter().map(|p| partition(table, by, p)).collect();
+    let parts: Vec<String> = by
+        .partitions
+        .iter()
+        .map(|p| partition(table, by, p))
+        .collect();
     text.push_str(&format!("\n({}) */", parts.join(",\n ")));
     text
 }
@@ -93,7 +99,10 @@ pub fn quoted_expression(table: &Table, by: &Partitioning) -> String {
 
 fn expr(table: &Table, e: &PartitionExpr) -> String {
     match e {
-        PartitionExpr::Column(at) => table.columns.get(*at).map_or_else(String::new, |c| quote(&c.name)),
+        PartitionExpr::Column(at) => table
+            .columns
+            .get(*at)
+            .map_or_else(String::new, |c| quote(&c.name)),
         PartitionExpr::Int(v) => v.to_string(),
         PartitionExpr::Op(op, a, b) => {
             let op = match op {
@@ -107,7 +116,11 @@ fn expr(table: &Table, e: &PartitionExpr) -> String {
         }
         PartitionExpr::Call(function, args) => {
             let args: Vec<String> = args.iter().map(|a| expr(table, a)).collect();
-            format!("{}({})", function.name().to_ascii_lowercase(), args.join(","))
+            format!(
+                "{}({})",
+                function.name().to_ascii_lowercase(),
+                args.join(",")
+            )
         }
     }
 }

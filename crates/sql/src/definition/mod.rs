@@ -13,14 +13,13 @@ use crate::error::{Result, SqlError};
 use crate::parse::ast::{
     ColumnAttr, ColumnDef, CreateTable, Expr, ExprKind, ForeignKeyAction, ForeignKeyDef,
     IndexAlgorithm, IndexDef, IndexKind as AstIndexKind, IndexOption, IndexPartKey, OptionValue,
-    PartitionBy,
-    TableElement, TableOption, TypeKind,
+    PartitionBy, TableElement, TableOption, TypeKind,
 };
 use crate::session::SqlSession;
 use crate::vars::check::{engine_name, is_engine};
 use porpoise_rows::catalog::{ColumnDefault, FkAction, IndexKind, TableOptions};
-use porpoise_rows::partition::Partitioning;
 use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
+use porpoise_rows::partition::Partitioning;
 use porpoise_types::{CastCx, Collation, ColumnType, Kind, Level, SqlMode, store};
 
 pub use types::{collation_mismatch, collation_named};
@@ -105,9 +104,18 @@ fn partition_by(
     // The primary key's columns, or those of the first unique key.
     let of = |kind| spec.indexes.iter().find(|i| i.kind == kind);
     let key = of(IndexKind::Primary).or_else(|| of(IndexKind::Unique));
-    let key = key.map(|i| i.parts.iter().filter_map(|(name, ..)| named(name)).collect());
+    let key = key.map(|i| {
+        i.parts
+            .iter()
+            .filter_map(|(name, ..)| named(name))
+            .collect()
+    });
     let columns = partition::Columns {
-        all: spec.columns.iter().map(|c| (c.name.as_str(), &c.ty)).collect(),
+        all: spec
+            .columns
+            .iter()
+            .map(|c| (c.name.as_str(), &c.ty))
+            .collect(),
         key: key.unwrap_or_default(),
     };
     partition::partitioning(session, &columns, by)

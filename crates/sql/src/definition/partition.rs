@@ -8,8 +8,8 @@
 
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{
-    AlterAction, BinaryOp, Expr, ExprKind, Ident, IntervalUnit, Literal, PartitionBy,
-    PartitionDef, PartitionMaintenance, PartitionScheme, PartitionValues, TableOption, UnaryOp,
+    AlterAction, BinaryOp, Expr, ExprKind, Ident, IntervalUnit, Literal, PartitionBy, PartitionDef,
+    PartitionMaintenance, PartitionScheme, PartitionValues, TableOption, UnaryOp,
 };
 use crate::session::SqlSession;
 use porpoise_rows::ddl::partition::PartitionChange;
@@ -32,7 +32,9 @@ fn refuse(code: u16, text: impl Into<String>) -> SqlError {
 
 impl Columns<'_> {
     fn position(&self, name: &str) -> Option<usize> {
-        self.all.iter().position(|(n, _)| n.eq_ignore_ascii_case(name))
+        self.all
+            .iter()
+            .position(|(n, _)| n.eq_ignore_ascii_case(name))
     }
 
     fn listed(&self, names: &[Ident<'_>]) -> Result<Vec<usize>> {
@@ -140,7 +142,11 @@ fn number_partitions(by: &PartitionBy<'_>, out: &mut Partitioning) -> Result<()>
         };
     }
     if !out.method.is_hash() {
-        let method = if out.method.is_range() { "RANGE" } else { "LIST" };
+        let method = if out.method.is_range() {
+            "RANGE"
+        } else {
+            "LIST"
+        };
         let text = format!("For {method} partitions each partition must be defined");
         return Err(refuse(1492, text));
     }
@@ -310,7 +316,11 @@ fn less_than(
     by: &Partitioning,
     bounds: &[Option<Expr<'_>>],
 ) -> Result<PartitionBound> {
-    let wanted = if by.expr.is_some() { 1 } else { by.columns.len() };
+    let wanted = if by.expr.is_some() {
+        1
+    } else {
+        by.columns.len()
+    };
     // MAXVALUE without parentheses stands for all columns.
     if let ([None], true) = (bounds, wanted > 1) {
         return Ok(PartitionBound::LessThan(vec![None; wanted]));
@@ -341,7 +351,11 @@ fn listed(
     by: &Partitioning,
     values: &[Expr<'_>],
 ) -> Result<PartitionBound> {
-    let wanted = if by.expr.is_some() { 1 } else { by.columns.len() };
+    let wanted = if by.expr.is_some() {
+        1
+    } else {
+        by.columns.len()
+    };
     let mut tuples = Vec::with_capacity(values.len());
     for e in values {
         let parts: &[Expr<'_>] = match &e.kind {
@@ -416,7 +430,11 @@ pub fn change(
         return Ok(None);
     };
     let columns = Columns {
-        all: table.columns.iter().map(|c| (c.name.as_str(), &c.ty)).collect(),
+        all: table
+            .columns
+            .iter()
+            .map(|c| (c.name.as_str(), &c.ty))
+            .collect(),
         key: table
             .indexes
             .first()
@@ -430,7 +448,11 @@ pub fn change(
         )
     };
     let names = |list: &[Ident<'_>]| list.iter().map(|n| n.name.to_owned()).collect();
-    let size = |n: &u64| usize::try_from(*n).unwrap_or(usize::MAX).min(MAX_PARTITIONS + 1);
+    let size = |n: &u64| {
+        usize::try_from(*n)
+            .unwrap_or(usize::MAX)
+            .min(MAX_PARTITIONS + 1)
+    };
     Ok(Some(match action {
         AlterAction::PartitionBy(by) => PartitionChange::By(partitioning(session, &columns, by)?),
         AlterAction::RemovePartitioning => PartitionChange::Remove,

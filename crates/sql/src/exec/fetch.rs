@@ -345,8 +345,12 @@ fn lock_rows<'a>(
     let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
     let mut newer = false;
     let mut bad = None;
-    exec.txn()
-        .lock_rows_with(table, wanted, (lock.mode, wait), reach.blobs(), &mut |at, locked| {
+    exec.txn().lock_rows_with(
+        table,
+        wanted,
+        (lock.mode, wait),
+        reach.blobs(),
+        &mut |at, locked| {
             newer |= locked.granted && locked.newer;
             let (Some(row), Some(key)) = (locked.row, wanted.get(at)) else {
                 return;
@@ -356,7 +360,8 @@ fn lock_rows<'a>(
                 (Err(error), _) => bad = Some(error),
                 _ => {}
             }
-        })?;
+        },
+    )?;
     if let Some(error) = bad {
         return Err(Stop::Error(error));
     }

@@ -22,7 +22,12 @@ pub(super) enum KeyValue {
     Nothing,
 }
 
-pub(super) fn in_column(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<'_>) -> KeyValue {
+pub(super) fn in_column(
+    value: ValueRef<'_>,
+    from: &ColumnType,
+    to: &ColumnType,
+    cx: &EvalCx<'_>,
+) -> KeyValue {
     match (value, to.kind) {
         (ValueRef::Null, _) => KeyValue::Nothing,
         (ValueRef::Int(v), _) if to.is_integer() && !to.unsigned && in_range(v.into(), to) => {

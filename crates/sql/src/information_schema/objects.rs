@@ -8,7 +8,7 @@ use crate::show::table::text;
 use crate::virtual_tables;
 use porpoise_rows::catalog::Table;
 use porpoise_rows::show_partitions;
-use porpoise_types::{Collation, ColumnType, DateTime, Value, write_text};
+use porpoise_types::{Collation, DateTime, Value};
 
 /// Columns of SCHEMATA.
 pub(super) const SCHEMATA: &[(&str, T)] = &[

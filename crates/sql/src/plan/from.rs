@@ -8,8 +8,8 @@
 //! 1. Slots are in the order of the text, whatever becomes of the joins.
 //! 2. The ON of a join sees the tables that it joins and no others.
 
-use super::query::{derived_source, inside, inside_of, name_columns, plan_query};
 use super::placement::chosen;
+use super::query::{derived_source, inside, inside_of, name_columns, plan_query};
 use super::select::PlanCx;
 use super::semi::SemiJoin;
 use crate::bind::nodes::compare;

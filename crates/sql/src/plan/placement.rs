@@ -63,7 +63,10 @@ pub fn chosen(table: &Table, names: &[Ident<'_>]) -> Result<Option<Arc<[usize]>>
     let mut found = Vec::with_capacity(names.len());
     for name in names {
         let at = by.partition(name.name).ok_or_else(|| {
-            let text = format!("Unknown partition '{}' in table '{}'", name.name, table.name);
+            let text = format!(
+                "Unknown partition '{}' in table '{}'",
+                name.name, table.name
+            );
             SqlError::new(1735, "HY000", text)
         })?;
         found.push(at);

@@ -140,7 +140,11 @@ impl SqlSession {
                     [action] if definition::partition::is_partition_clause(action) => {
                         return self.alter_partitions(&database, &name, action);
                     }
-                    actions if actions.iter().any(definition::partition::is_partition_clause) => {
+                    actions
+                        if actions
+                            .iter()
+                            .any(definition::partition::is_partition_clause) =>
+                    {
                         let what = "partitioning clauses beside others";
                         return Err(SqlError::not_supported(what));
                     }

@@ -19,9 +19,9 @@ use crate::plan::dml::NewValue;
 use crate::plan::{Access, SelectPlan, Step};
 use crate::session::run::Plan;
 use crate::session::{Outcome, SqlSession};
+use bumpalo::Bump;
 use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::{Catalog, Index, IndexKind, Table};
-use bumpalo::Bump;
 use porpoise_types::{ColumnType, Kind, Value, ValueRef};
 use std::sync::Arc;
 

@@ -207,7 +207,9 @@ impl<'a> Lexer<'a> {
         while matches!(self.byte_at(start), b' ' | b'\t' | b'\r' | b'\n') {
             start += 1;
         }
-        (start..).zip(WORD).all(|(n, b)| self.byte_at(n).eq_ignore_ascii_case(b))
+        (start..)
+            .zip(WORD)
+            .all(|(n, b)| self.byte_at(n).eq_ignore_ascii_case(b))
     }
 
     /// Offset behind `*/`, looked for from `at`.
