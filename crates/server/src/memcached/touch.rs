@@ -232,10 +232,9 @@ impl Job {
         let mut scratch = Vec::new();
         for (n, old) in found {
             let row = old.row(table)?;
-            let value = match large::value(container, txn, &row)? {
-                Some(value) => value,
-                None => container.value_of(&row, &mut scratch).to_vec(),
-            };
+            let elsewhere = large::value(container, txn, &row)?;
+            let here = || container.value_of(&row, &mut scratch).to_vec();
+            let value = elsewhere.unwrap_or_else(here);
             let touched = Touched {
                 flags: container.flags_of(&row),
                 version: row.version(),
