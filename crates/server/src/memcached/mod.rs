@@ -4,7 +4,10 @@
 //! * [`mapping`], [`resolve`], [`live`]: which container and policy a key has,
 //!   and how that follows the configuration.
 //! * [`container`], [`convert`]: rows as memcached sees them.
-//! * [`session`]: a connection; [`get`] reads, [`apply`] changes one item
+//! * [`session`]: a connection; [`ascii`], [`meta`], [`binary`]: its dialects;
+//!   [`ask`]: reads as clients ask for them; [`bundle`]: several meta commands
+//!   as one transaction; [`notes`]: what meta commands keep beside the rows.
+//!   [`get`] reads, [`apply`] changes one item
 //!   ([`store`], [`change`], [`touch`]), [`flush`]: its commands; [`stats`]:
 //!   what it counts. [`item`]: a row as an item.
 //!
@@ -12,9 +15,14 @@
 //! involved. Foreign keys are always checked (transactions.md, rule 16).
 
 pub mod apply;
+mod ascii;
+mod ask;
+mod binary;
+mod bundle;
 pub mod change;
 pub mod container;
 pub mod convert;
+mod delay;
 mod fill;
 mod first_rows;
 pub mod flush;
@@ -22,6 +30,8 @@ pub mod get;
 pub mod item;
 pub mod live;
 pub mod mapping;
+mod meta;
+pub mod notes;
 pub mod resolve;
 pub mod schema;
 pub mod session;
@@ -50,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) live: Live,
     pub(crate) figures: Figures,
     pub(crate) limits: Limits,
+    pub(crate) notes: notes::Notes,
+    delayed: delay::Delayed,
 }
 
 impl Memcached {
@@ -92,6 +104,8 @@ impl Memcached {
                 live,
                 figures,
                 limits,
+                notes: notes::Notes::new(),
+                delayed: delay::Delayed::default(),
             }),
         })
     }

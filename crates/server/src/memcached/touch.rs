@@ -10,10 +10,12 @@
 //! 2. They are put together before anything is sent, so their size is limited
 //!    ([`GAT_BYTES`]).
 
+use super::apply::Ran;
 use super::container::{Container, moment, owned};
 use super::convert::Conversion;
 use super::live::Current;
 use super::mapping::Operation;
+use super::notes::Notes;
 use super::store::{change, lock};
 use super::work::{Attempt, Desk, Done, Failure, Place};
 use crate::metrics::{self, Counter};
@@ -31,9 +33,13 @@ const GAT_BYTES: usize = 256 << 20;
 pub struct Touched {
     /// The client's flags.
     pub flags: u32,
-    /// The row's version.
+    /// The version that it shows.
     pub version: u64,
-    /// When it expires now, in seconds since 1970; 0: never.
+    /// The version of the row itself.
+    pub row_version: u64,
+    /// When it expired before, in seconds since 1970; 0: never.
+    pub before: i64,
+    /// When it expires now.
     pub expires: i64,
     /// The value.
     pub value: Vec<u8>,
@@ -61,9 +67,9 @@ pub(super) fn run_touch(
     txn: &mut Txn,
     place: &mut Place<'_>,
     command: &Touch<'_>,
-) -> Result<Outcome, Failure> {
+) -> Result<Ran, Failure> {
     let Some(found) = lock(txn, place, LockMode::Update)?.filter(|f| !f.expired) else {
-        return Ok(Outcome::of(Status::NotFound));
+        return Ok(Status::NotFound.into());
     };
     let container = place.container;
     let row = found.row.row(&container.table)?;
@@ -73,7 +79,7 @@ pub(super) fn run_touch(
     if container.apply_expiry(&mut values, expires, &mut place.convert)? {
         change(txn, place, found.row, values, UpdateMode::KeepVersion)?;
     }
-    Ok(Outcome::at(Status::Touched, version))
+    Ok(Outcome::at(Status::Touched, place.shown(version)).into())
 }
 
 /// The keys of one container: their places in the request, and primary keys.
@@ -131,7 +137,9 @@ fn attempt(
     };
     let mut rows = Vec::new();
     rows.resize_with(keys.len(), || None);
+    let shared = desk.shared.clone();
     let mut job = Job {
+        notes: &shared.notes,
         convert,
         exptime,
         room: GAT_BYTES,
@@ -167,14 +175,15 @@ fn group(
     Ok(groups)
 }
 
-struct Job {
+struct Job<'d> {
+    notes: &'d Notes,
     convert: Conversion,
     exptime: i64,
     /// Bytes of values that may still be shown.
     room: usize,
 }
 
-impl Job {
+impl Job<'_> {
     fn touch_group(
         &mut self,
         txn: &mut Txn,
@@ -207,18 +216,20 @@ impl Job {
         let mut scratch = Vec::new();
         for (n, old) in found {
             let row = old.row(table)?;
+            let key = group.primaries.get(n).ok_or(Error::DefinitionChanged)?;
             let touched = Touched {
                 flags: container.flags_of(&row),
-                version: row.version(),
+                version: self
+                    .notes
+                    .shown(|| self.notes.id(table.id, key), row.version()),
+                row_version: row.version(),
+                before: container.expires_of(&row),
                 expires: if container.can_expire() { expires } else { 0 },
                 value: container.value_of(&row, &mut scratch).to_vec(),
             };
             let mut new = owned(table, &row, &[]);
             let place = group.places.get(n).and_then(|p| rows.get_mut(*p));
-            let (Some(place), Some(key)) = (place, group.primaries.get(n)) else {
-                return Err(Error::DefinitionChanged.into());
-            };
-            *place = Some(touched);
+            *place.ok_or(Error::DefinitionChanged)? = Some(touched);
             if container.apply_expiry(&mut new, expires, &mut self.convert)? {
                 changes.push(RowChange {
                     key: key.clone(),
