@@ -11,6 +11,7 @@
 
 use super::live::Current;
 use super::mapping::Operation;
+use super::notes::After;
 use super::work::{Desk, Done, Failure, Place};
 use super::{cached, change, store, touch};
 use crate::metrics::{self, Counter};
@@ -32,18 +33,45 @@ pub fn apply(desk: &mut Desk, current: &mut Arc<Current>, command: &Change<'_>) 
     });
     done.outcome = done
         .outcome
-        .or_else(|failure| no_such_key(command, failure));
+        .or_else(|failure| no_such_key(command, failure).map(Ran::from));
     if let Err(failure) = &done.outcome
         && let Some(rule) = current.mapping.rule(command.key())
     {
         desk.shared.note_error(&rule.prefix, failure.to_string());
     }
-    if let Ok(outcome) = &done.outcome {
-        count(command, outcome.status);
+    if let Ok(ran) = &done.outcome {
+        desk.shared.notes.settle(&ran.after);
+        count(command, ran.outcome.status);
     } else if let Change::Store(_) = command {
         metrics::add(Counter::MemcachedSet, 1);
     }
-    done
+    Done {
+        outcome: done.outcome.map(|ran| ran.outcome),
+        ticket: done.ticket,
+    }
+}
+
+/// What became of a command, and what is to be noted when it is committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ran {
+    pub(super) outcome: Outcome,
+    pub(super) after: After,
+}
+
+impl From<Outcome> for Ran {
+    /// Nothing is to be noted.
+    fn from(outcome: Outcome) -> Ran {
+        Ran {
+            outcome,
+            after: After::default(),
+        }
+    }
+}
+
+impl From<Status> for Ran {
+    fn from(status: Status) -> Ran {
+        Outcome::of(status).into()
+    }
 }
 
 /// Which policy of a key decides.
@@ -59,7 +87,7 @@ pub(super) fn run(
     txn: &mut Txn,
     place: &mut Place<'_>,
     command: &Change<'_>,
-) -> Result<Outcome, Failure> {
+) -> Result<Ran, Failure> {
     match command {
         Change::Store(command) => store::run(txn, place, command),
         Change::Count(command) => change::run_count(txn, place, command),

@@ -4,8 +4,10 @@
 //! Nothing here waits for a log or a lock of the engine, and nothing fails but
 //! for size. A transaction over several keys cannot take these back.
 
+use super::ask::CACHED;
 use super::cache::{Item as Kept, Step};
 use super::container::{moment, number};
+use super::notes::After;
 use super::store::hindrance;
 use super::touch::Touched;
 use super::work::{Desk, Done};
@@ -16,10 +18,35 @@ use porpoise_wire::memcached::command::{Change, Count, Delete, Mode, Outcome, St
 pub(super) fn apply(desk: &Desk, command: &Change<'_>) -> Done<Outcome> {
     let now = desk.shared.db.clock().unix_micros().div_euclid(1_000_000);
     let max = desk.shared.limits.max_value;
+    let notes = &desk.shared.notes;
+    let id = notes.id(CACHED, command.key());
+    let mut after = After {
+        id: notes.any_marks().then_some(id),
+        ..After::default()
+    };
     let decide = |item: Option<&Kept>| match command {
-        Change::Store(command) => store(command, item, now, max),
+        Change::Store(command) => {
+            // A placeholder counts for those who know its version.
+            let held = match (item, command.compare) {
+                (None, Some(_)) => notes.placeholder(id, now).map(|mark| mark.shown),
+                (item, _) => item.map(|i| i.version),
+            };
+            let older = command.compare.zip(held).is_some_and(|(w, h)| w < h);
+            if let Some(item) = item.filter(|_| command.invalidate && older) {
+                after.id = Some(id);
+                after.stale = true;
+                after.sent = notes.mark(id, item.version).is_some_and(|mark| mark.sent);
+            }
+            store(command, item, (held, after.stale), now, max)
+        }
         Change::Count(command) => count(command, item, now),
-        Change::Delete(command) => delete(command, item, now),
+        Change::Delete(command) => {
+            if command.invalidate && item.is_some() {
+                after.id = Some(id);
+                after.stale = true;
+            }
+            delete(command, item, now)
+        }
         Change::Touch(command) => match item {
             None => (Outcome::of(Status::NotFound), Step::Keep),
             Some(_) => {
@@ -31,10 +58,17 @@ pub(super) fn apply(desk: &Desk, command: &Change<'_>) -> Done<Outcome> {
     let changed = desk.shared.cache.change(command.key(), now, decide);
     let outcome = match changed {
         Err(super::cache::TooLarge) => Outcome::of(Status::TooLarge),
-        Ok((outcome, version)) => match outcome.status {
-            Status::Stored | Status::Counted | Status::Touched => Outcome { version, ..outcome },
-            _ => outcome,
-        },
+        Ok((outcome, version)) => {
+            after.version = version;
+            match outcome.status {
+                Status::Stored | Status::Counted | Status::Deleted => {
+                    notes.settle(&after);
+                    Outcome { version, ..outcome }
+                }
+                Status::Touched => Outcome { version, ..outcome },
+                _ => outcome,
+            }
+        }
     };
     Done {
         outcome: Ok(outcome),
@@ -51,13 +85,23 @@ pub(super) fn touch(desk: &Desk, key: &[u8], exptime: i64) -> Option<Touched> {
     item.map(|item| Touched {
         flags: item.flags,
         version,
+        row_version: version,
+        before: item.expires,
         expires,
         value: item.value.to_vec(),
     })
 }
 
-fn store(command: &Store<'_>, item: Option<&Kept>, now: i64, max: usize) -> (Outcome, Step) {
-    if let Some(status) = hindrance(command, item.map(|i| i.version)) {
+/// `there` is the version to compare with, and whether the value is stored as
+/// a stale one.
+fn store(
+    command: &Store<'_>,
+    item: Option<&Kept>,
+    (there, stale): (Option<u64>, bool),
+    now: i64,
+    max: usize,
+) -> (Outcome, Step) {
+    if !stale && let Some(status) = hindrance(command, there) {
         return (Outcome::of(status), Step::Keep);
     }
     let (value, flags, expires) = match item.filter(|_| command.mode.extends()) {
@@ -66,7 +110,12 @@ fn store(command: &Store<'_>, item: Option<&Kept>, now: i64, max: usize) -> (Out
                 (true, Some(exptime)) => exptime,
                 _ => command.exptime,
             };
-            (command.value.into(), command.flags, moment(exptime, now))
+            // A stale store keeps the moment of expiry.
+            let expires = match item.filter(|_| stale) {
+                Some(item) => item.expires,
+                None => moment(exptime, now),
+            };
+            (command.value.into(), command.flags, expires)
         }
         Some(item) => {
             if item.value.len() + command.value.len() > max {

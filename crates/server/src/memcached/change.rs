@@ -1,11 +1,13 @@
-//! `incr`, `decr`, `delete`.
+//! Counting, deleting, and marking as stale.
 //!
 //! Counting follows memcached: 64 bits, `incr` wraps, `decr` stops at 0, and a
 //! number that gets shorter keeps its length in a text column, padded with
 //! spaces.
 
+use super::apply::Ran;
 use super::container::{Stored, moment, number, owned};
 use super::large;
+use super::notes::After;
 use super::store::{change, insert_row, lock};
 use super::work::{Failure, Place};
 use porpoise_kv::LockMode;
@@ -17,7 +19,7 @@ pub(super) fn run_count(
     txn: &mut Txn,
     place: &mut Place<'_>,
     command: &Count<'_>,
-) -> Result<Outcome, Failure> {
+) -> Result<Ran, Failure> {
     let found = lock(txn, place, LockMode::Update)?;
     let (found, expired) = match found {
         Some(row) if row.expired => (None, Some(row)),
@@ -25,19 +27,17 @@ pub(super) fn run_count(
     };
     let Some(found) = found else {
         let Some(seed) = command.seed else {
-            return Ok(Outcome::of(Status::NotFound));
+            return Ok(Status::NotFound.into());
         };
         if let Some(row) = expired {
             let gone = vec![(place.primary.to_vec(), row.row)];
             large::delete(place.container, txn, gone)?;
         }
-        return plant(txn, place, seed);
+        return plant(txn, place, command, seed);
     };
-    if command
-        .compare
-        .is_some_and(|wanted| wanted != found.version)
-    {
-        return Ok(Outcome::of(Status::Exists));
+    let there = place.shown(found.version);
+    if command.compare.is_some_and(|wanted| wanted != there) {
+        return Ok(Status::Exists.into());
     }
     add(txn, place, command, found.row)
 }
@@ -48,7 +48,7 @@ fn add(
     place: &mut Place<'_>,
     command: &Count<'_>,
     old_row: RowBuf,
-) -> Result<Outcome, Failure> {
+) -> Result<Ran, Failure> {
     let container = place.container;
     let row = old_row.row(&container.table)?;
     let in_column = container.counts_in_column();
@@ -65,7 +65,7 @@ fn add(
         (number(text), text.len())
     };
     let Some(old) = old else {
-        return Ok(Outcome::of(Status::NotNumeric));
+        return Ok(Status::NotNumeric.into());
     };
     let new = if command.decrement {
         old.saturating_sub(command.delta)
@@ -103,17 +103,25 @@ fn add(
         }
     }
     change(txn, place, old_row, values, UpdateMode::Rewrite)?;
-    Ok(Outcome {
-        status: Status::Counted,
-        number: new,
-        version,
-        expires,
-        created: false,
+    Ok(Ran {
+        outcome: Outcome {
+            status: Status::Counted,
+            number: new,
+            version: command.version.unwrap_or(version),
+            expires,
+            created: false,
+        },
+        after: place.after(version, false, command.version)?,
     })
 }
 
 /// Makes the row of a counter.
-fn plant(txn: &mut Txn, place: &mut Place<'_>, seed: Seed) -> Result<Outcome, Failure> {
+fn plant(
+    txn: &mut Txn,
+    place: &mut Place<'_>,
+    command: &Count<'_>,
+    seed: Seed,
+) -> Result<Ran, Failure> {
     let version = txn.row_version()?;
     let text = seed.value.to_string();
     let expires = moment(seed.exptime, place.convert.unix_seconds());
@@ -128,35 +136,107 @@ fn plant(txn: &mut Txn, place: &mut Place<'_>, seed: Seed) -> Result<Outcome, Fa
     } else {
         0
     };
-    Ok(Outcome {
-        status: Status::Counted,
-        number: seed.value,
-        version,
-        expires: shown,
-        created: true,
+    Ok(Ran {
+        outcome: Outcome {
+            status: Status::Counted,
+            number: seed.value,
+            version: command.version.unwrap_or(version),
+            expires: shown,
+            created: true,
+        },
+        after: place.after(version, false, command.version)?,
     })
 }
 
-/// Deletes the row of a key.
+/// Deletes the row of a key, or marks it as stale.
 pub(super) fn run_delete(
     txn: &mut Txn,
     place: &mut Place<'_>,
     command: &Delete<'_>,
-) -> Result<Outcome, Failure> {
+) -> Result<Ran, Failure> {
     let Some(found) = lock(txn, place, LockMode::Exclusive)? else {
-        return Ok(Outcome::of(Status::NotFound));
+        return Ok(of_placeholder(place, command).into());
     };
-    let other = |wanted: u64| wanted != found.version;
-    if !found.expired && command.compare.is_some_and(other) {
-        return Ok(Outcome::of(Status::Exists));
+    let there = place.shown(found.version);
+    if !found.expired && command.compare.is_some_and(|wanted| wanted != there) {
+        return Ok(Status::Exists.into());
+    }
+    let stays = command.empty || (command.invalidate && place.notes.has_room(place.id()));
+    if stays && !found.expired {
+        return keep(txn, place, command, found.row);
     }
     let gone = vec![(place.primary.to_vec(), found.row)];
     let taken = large::delete(place.container, txn, gone);
     match (taken, found.expired) {
-        (Ok(_), false) => Ok(Outcome::of(Status::Deleted)),
-        (Ok(_), true) => Ok(Outcome::of(Status::NotFound)),
+        (Ok(_), false) => Ok(Ran {
+            outcome: Outcome::of(Status::Deleted),
+            after: place.after(0, false, None)?,
+        }),
+        (Ok(_), true) => Ok(of_placeholder(place, command).into()),
         // Referenced by rows that hold it: it stays, expired as it is.
-        (Err(error), true) if !error.ends_transaction() => Ok(Outcome::of(Status::NotFound)),
+        (Err(error), true) if !error.ends_transaction() => Ok(Status::NotFound.into()),
         (Err(error), _) => Err(Failure::Rows(error)),
     }
+}
+
+/// Deletes a placeholder, or lets another client win it.
+fn of_placeholder(place: &Place<'_>, command: &Delete<'_>) -> Status {
+    let Some(mark) = place.placeholder() else {
+        return Status::NotFound;
+    };
+    if command.compare.is_some_and(|wanted| wanted != mark.shown) {
+        return Status::Exists;
+    }
+    if command.invalidate {
+        place.notes.change(place.id(), 0, |mark| {
+            mark.stale = true;
+            mark.sent = false;
+        });
+    } else {
+        place.notes.settle(&After {
+            id: Some(place.id()),
+            ..After::default()
+        });
+    }
+    Status::Deleted
+}
+
+/// Gives a row that stays a new version, and what else was asked for.
+fn keep(
+    txn: &mut Txn,
+    place: &mut Place<'_>,
+    command: &Delete<'_>,
+    old: RowBuf,
+) -> Result<Ran, Failure> {
+    let container = place.container;
+    let row = old.row(&container.table)?;
+    let version = txn.row_version()?;
+    let now = place.convert.unix_seconds();
+    let expires = command.touch.map(|exptime| moment(exptime, now));
+    let mut values = owned(&container.table, &row, &[]);
+    if command.empty {
+        let what = Stored {
+            value: &[],
+            flags: Some(0),
+            expires,
+        };
+        large::apply(
+            container,
+            txn,
+            &mut values,
+            what,
+            version,
+            &mut place.convert,
+        )?;
+    } else {
+        if let Some(expires) = expires {
+            container.apply_expiry(&mut values, expires, &mut place.convert)?;
+        }
+        container.apply_version(&mut values, version);
+    }
+    change(txn, place, old, values, UpdateMode::Rewrite)?;
+    Ok(Ran {
+        outcome: Outcome::at(Status::Deleted, command.version.unwrap_or(version)),
+        after: place.after(version, command.invalidate, command.version)?,
+    })
 }

@@ -55,7 +55,8 @@ impl Container {
         self.cas.is_some()
     }
 
-    fn apply_version(&self, row: &mut [Value], version: u64) {
+    /// Puts a row's version into its column, where the container has one.
+    pub(super) fn apply_version(&self, row: &mut [Value], version: u64) {
         let Some(position) = self.cas else {
             return;
         };

@@ -7,11 +7,11 @@
 //! what was deleted before stays deleted. Rows stored while it runs may go or
 //! stay.
 
-use super::container::Container;
+use super::container::{Container, moment};
 use super::large;
 use super::live::Current;
 use super::mapping::Mapping;
-use super::work::{Desk, Failure, repeatable};
+use super::work::{Desk, Done, Failure, repeatable};
 use crate::metrics::{self, Counter};
 use porpoise_base::blocking::blocking;
 use porpoise_kv::{LockMode, Read, Ticket};
@@ -43,6 +43,7 @@ pub fn flush(desk: &mut Desk, current: &mut Arc<Current>) -> Result<(u64, Ticket
         rows += count;
         ticket = ticket.max(last);
     }
+    desk.shared.notes.clear();
     desk.note_own(ticket);
     Ok((rows, ticket))
 }
@@ -81,6 +82,37 @@ fn flush_container(
             Err(error) if repeatable(&error) && tries < TRIES => tries += 1,
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// Carries out `flush_all`, now or when `delay`, an expiry time, is over.
+/// `from` is who asks.
+pub(super) fn flush_or_schedule(
+    desk: &mut Desk,
+    current: &mut Arc<Current>,
+    delay: i64,
+    from: &str,
+) -> Done<()> {
+    let shared = desk.shared.clone();
+    let (outcome, ticket) = if delay > 0 {
+        let now = shared.db.clock().unix_micros().div_euclid(1_000_000);
+        let at = moment(delay, now);
+        (shared.delayed.set(&shared, at, from), Ticket::NONE)
+    } else {
+        shared.delayed.forget();
+        let done = flush(desk, current);
+        tell(&done.clone().map(|(rows, _)| rows), from);
+        let ticket = done.as_ref().map_or(Ticket::NONE, |(_, ticket)| *ticket);
+        (done.map(|_| ()), ticket)
+    };
+    Done { outcome, ticket }
+}
+
+/// Says in the log what became of it.
+pub(super) fn tell(done: &Result<u64, Failure>, from: &str) {
+    match done {
+        Ok(rows) => tracing::info!("flush_all from {from} deleted {rows} rows"),
+        Err(failure) => tracing::info!("flush_all from {from} failed: {failure}"),
     }
 }
 

@@ -1,31 +1,35 @@
-//! `get` and `gets`: any number of keys, of any containers, in one snapshot.
+//! Reads: any number of keys, of any containers, of any number of requests, in
+//! one snapshot.
 //!
 //! The keys are resolved first; then each container's rows are asked for in
 //! one batch, and the values go out in the order of the keys. Keys of one
 //! container, which is nearly always, are written where the engine shows them,
-//! without a copy.
+//! without a copy. Reads that follow each other in the connection's buffer
+//! make one batch; where something is refused they are answered one by one,
+//! so that each request gets its own refusal.
 //!
-//! A request of very many keys is taken in portions, so that its answer is
-//! sent as it is made and no client makes the server hold gigabytes.
+//! Very many keys are taken in portions, so that their answers are sent as
+//! they are made and no client makes the server hold gigabytes.
 //!
 //! Invariants:
 //! 1. All portions read one snapshot.
 //! 2. Once part of the answer was sent, a failure ends the connection: there
 //!    is no way to take it back.
 
+use super::ask::{Ask, AskKeys, Style, View};
 use super::container::Container;
 use super::convert::Conversion;
 use super::live::Current;
-use super::mapping::{Mapping, Operation, Target};
+use super::mapping::{self, Mapping, Operation};
+use super::notes::Notes;
 use super::reading::{self, Shown};
 use super::switch;
 use super::work::{Desk, Failure, repeatable};
 use crate::metrics::{self, Counter};
 use crate::net::Output;
-use porpoise_base::clock::Clock;
 use porpoise_kv::Read;
 use porpoise_rows::Txn;
-use porpoise_wire::memcached::{Keys, reply};
+use porpoise_wire::memcached::reply;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,48 +41,119 @@ const PORTION_BYTES: usize = 8 << 20;
 /// Tries when definitions change meanwhile.
 const TRIES: usize = 16;
 
-/// In place of a container's position: the memory cache.
-const CACHE: usize = usize::MAX;
+/// Where a key leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Target {
+    /// To a row, by its key in the arena.
+    Row(usize, Range<usize>),
+    /// To the memory cache.
+    Cache,
+    /// No row can have this key.
+    Nowhere,
+}
 
 /// A key, resolved.
-struct Item<'k> {
+struct Looked<'p, 'k> {
     text: &'k [u8],
-    container: usize,
-    /// Its primary key in the arena.
-    primary: Range<usize>,
+    style: &'p Style<'k>,
+    /// The last key of its request.
+    last: bool,
+    target: Target,
 }
 
-type Items<'k> = SmallVec<[Item<'k>; 8]>;
+impl Looked<'_, '_> {
+    fn container(&self) -> Option<usize> {
+        match self.target {
+            Target::Row(at, _) => Some(at),
+            Target::Cache | Target::Nowhere => None,
+        }
+    }
 
-/// A request of the get family, without `touch`.
-pub struct Gets<'k> {
-    /// The keys.
-    pub keys: Keys<'k>,
-    /// Whether versions are shown.
-    pub cas: bool,
+    fn primary<'a>(&self, arena: &'a [u8]) -> &'a [u8] {
+        match &self.target {
+            Target::Row(_, range) => arena.get(range.clone()).unwrap_or_default(),
+            Target::Cache | Target::Nowhere => &[],
+        }
+    }
 }
 
-/// Carries out `get` or `gets`; the answer, without `END`, is appended.
+type Items<'p, 'k> = SmallVec<[Looked<'p, 'k>; 8]>;
+
+/// The keys of all requests of a plan, one after the other.
+struct Walk<'p, 'k> {
+    plan: &'p [Ask<'k>],
+    /// What is left of the first of them.
+    keys: AskKeys<'k>,
+}
+
+impl<'p, 'k> Walk<'p, 'k> {
+    fn new(plan: &'p [Ask<'k>]) -> Walk<'p, 'k> {
+        let keys = plan.first().map_or(AskKeys::One(None), |ask| ask.keys);
+        Walk { plan, keys }
+    }
+
+    /// The next key, how it is shown, and whether its request ends with it.
+    #[inline]
+    fn step(&mut self) -> Option<(&'k [u8], &'p Style<'k>, bool)> {
+        loop {
+            let first = self.plan.first()?;
+            if let Some(key) = self.keys.next() {
+                return Some((key, &first.style, self.keys.len() == 0));
+            }
+            self.plan = self.plan.get(1..)?;
+            self.keys = self.plan.first()?.keys;
+        }
+    }
+}
+
+/// Answers reads. A refused one gets `refuse`'s answer, which tells whether
+/// the connection goes on.
+pub fn answer(
+    desk: &mut Desk,
+    current: &mut Arc<Current>,
+    plan: &[Ask<'_>],
+    out: &mut Output,
+    refuse: impl Fn(&Style<'_>, &Failure, &mut Output) -> bool,
+) -> bool {
+    let together = plan.len() == 1 || !desk.has_pending_own();
+    if together && plan.len() > 1 && get(desk, current, plan, out).is_ok() {
+        return true;
+    }
+    for ask in plan {
+        if let Err(failure) = get(desk, current, std::slice::from_ref(ask), out)
+            && !refuse(&ask.style, &failure, out)
+        {
+            return false;
+        }
+    }
+    true
+}
+
+/// Answers reads as one batch.
 ///
 /// # Errors
 /// Nothing was appended then, unless the failure ends the connection.
-pub fn get(
+fn get(
     desk: &mut Desk,
     current: &mut Arc<Current>,
-    request: &Gets<'_>,
+    plan: &[Ask<'_>],
     out: &mut Output,
 ) -> Result<(), Failure> {
     let mut tries = 0;
-    let mut first = request.keys;
-    if first.next().is_some_and(|key| key.starts_with(b"@"))
-        && switch::get(desk, current, request, out)?
+    if let [ask] = plan
+        && ask
+            .keys
+            .clone()
+            .next()
+            .is_some_and(|key| key.starts_with(b"@"))
+        && switch::get(desk, current, ask, out)?
     {
         return Ok(());
     }
     loop {
         let start = out.position();
         let mut sent = false;
-        let done = run(desk, &current.mapping, request, out, &mut sent);
+        let done = run(desk, &current.mapping, plan, out, &mut sent);
         let Err(failure) = done else {
             return Ok(());
         };
@@ -99,23 +174,25 @@ pub fn get(
 fn run(
     desk: &mut Desk,
     mapping: &Mapping,
-    request: &Gets<'_>,
+    plan: &[Ask<'_>],
     out: &mut Output,
     sent: &mut bool,
 ) -> Result<(), Failure> {
-    let count = request.keys.len();
+    let count = plan.iter().map(|ask| ask.keys.len()).sum();
     let (mut txn, read) = desk.reader(count)?;
-    let mut keys = request.keys;
+    let spare = if plan.iter().any(Ask::vivifies) {
+        txn.row_version()?
+    } else {
+        0
+    };
+    let mut walk = Walk::new(plan);
     let (mut done, mut portion) = (0, PORTION);
     let mut hits = 0;
     while done < count {
         let start = out.position();
         let took = portion.min(count - done);
-        let part = Portion {
-            mapping,
-            cas: request.cas,
-        };
-        hits += part.answer(desk, &mut txn, read, &mut keys, took, out)?;
+        let part = Portion { mapping, spare };
+        hits += part.answer(desk, &mut txn, read, &mut walk, took, out)?;
         done += took;
         if txn.seen() != porpoise_kv::Ticket::NONE {
             out.hold_from(start, txn.seen());
@@ -145,7 +222,7 @@ fn run(
 /// How a portion of keys is answered.
 struct Portion<'m> {
     mapping: &'m Mapping,
-    cas: bool,
+    spare: u64,
 }
 
 impl Portion<'_> {
@@ -155,7 +232,7 @@ impl Portion<'_> {
         desk: &mut Desk,
         txn: &mut Txn,
         read: Read,
-        keys: &mut Keys<'_>,
+        walk: &mut Walk<'_, '_>,
         count: usize,
         out: &mut Output,
     ) -> Result<usize, Failure> {
@@ -163,31 +240,39 @@ impl Portion<'_> {
         let mut items = Items::new();
         let mut convert = Conversion::timeless();
         let mut several = false;
-        for text in keys.by_ref().take(count) {
-            let target = desk.target(self.mapping, text, Operation::Get);
-            let target = target.map_err(Failure::Refused)?;
+        for _ in 0..count {
+            let Some((text, style, last)) = walk.step() else {
+                break;
+            };
+            let lead = desk.target(self.mapping, text, Operation::Get);
+            let lead = lead.map_err(Failure::Refused)?;
             let start = desk.keys.len();
-            let Target::Row(at, container, rest) = target else {
+            let mapping::Target::Row(at, container, rest) = lead else {
                 several = true;
-                items.push(Item {
+                items.push(Looked {
                     text,
-                    container: CACHE,
-                    primary: start..start,
+                    style,
+                    last,
+                    target: Target::Cache,
                 });
                 continue;
             };
             let fits = container.append_key(rest, &mut convert, &mut desk.keys);
-            if fits.is_err() {
-                // No row can have this key.
+            let target = if fits.is_ok() {
+                Target::Row(at, start..desk.keys.len())
+            } else {
                 desk.keys.truncate(start);
-                continue;
-            }
-            several |= items.first().is_some_and(|i: &Item<'_>| i.container != at);
-            items.push(Item {
+                Target::Nowhere
+            };
+            let item = Looked {
                 text,
-                container: at,
-                primary: start..desk.keys.len(),
-            });
+                style,
+                last,
+                target,
+            };
+            several |= item.target == Target::Nowhere
+                || items.first().is_some_and(|i| i.container() != Some(at));
+            items.push(item);
         }
         if several {
             self.of_several(desk, txn, read, &items, out)
@@ -196,30 +281,36 @@ impl Portion<'_> {
         }
     }
 
-    /// Appends one row; true when it is there.
+    /// Appends the answer for one key; true when its row is there.
     #[inline]
     fn append(
-        &self,
         container: &Container,
-        item: &Item<'_>,
+        item: &Looked<'_, '_>,
+        primary: &[u8],
         shown: Shown<'_>,
         view: &mut View<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
-        let Some((row, value)) = &shown else {
-            return false;
-        };
-        if container.expired(row, || view.now()) {
-            return false;
+        let shown = shown.filter(|(row, _)| !container.expired(row, || view.now()));
+        match &shown {
+            Some((row, value)) => {
+                let place = (container, primary);
+                view.found(item.text, item.style, place, (row, *value), out);
+            }
+            None => {
+                let id = |notes: &Notes| Some(notes.id(container.table.id, primary));
+                view.missing(item.style, id, out);
+            }
         }
-        let flags = container.flags_of(row);
-        let version = self.cas.then(|| row.version());
-        let value = match value {
-            Some(value) => value,
-            None => container.value_of(row, view.scratch),
-        };
-        reply::value(out, item.text, flags, value, version);
-        true
+        shown.is_some()
+    }
+
+    /// Appends what ends a request.
+    #[inline]
+    fn finish(item: &Looked<'_, '_>, out: &mut Vec<u8>) {
+        if item.last && matches!(item.style, Style::Ascii { .. }) {
+            out.extend_from_slice(reply::END);
+        }
     }
 
     fn of_one(
@@ -227,24 +318,26 @@ impl Portion<'_> {
         desk: &mut Desk,
         txn: &mut Txn,
         read: Read,
-        items: &Items<'_>,
+        items: &Items<'_, '_>,
         out: &mut Output,
     ) -> Result<usize, Failure> {
-        let first = items.first().map(|i| i.container);
+        let first = items.first().and_then(Looked::container);
         let Some(container) = first.and_then(|at| self.mapping.containers.get(at)) else {
             return Ok(0);
         };
         let arena = desk.keys.as_slice();
-        let primaries: SmallVec<[&[u8]; 16]> = items
-            .iter()
-            .map(|i| arena.get(i.primary.clone()).unwrap_or_default())
-            .collect();
-        let mut view = View::new(desk.shared.db.clock().as_ref(), &mut desk.text);
+        let primaries: SmallVec<[&[u8]; 16]> = items.iter().map(|i| i.primary(arena)).collect();
+        let shared = &desk.shared;
+        let mut view = View::new(shared.db.clock().as_ref(), &shared.notes, &mut desk.text);
+        view.spare = self.spare;
         let mut hits = 0;
         let buf = out.buf();
         reading::rows(container, txn, &primaries, read, &mut |n, shown| {
             if let Some(item) = items.get(n) {
-                hits += usize::from(self.append(container, item, shown, &mut view, buf));
+                let primary = primaries.get(n).copied().unwrap_or_default();
+                let there = Self::append(container, item, primary, shown, &mut view, buf);
+                hits += usize::from(there);
+                Self::finish(item, buf);
             }
         })?;
         Ok(hits)
@@ -257,49 +350,34 @@ impl Portion<'_> {
         desk: &mut Desk,
         txn: &mut Txn,
         read: Read,
-        items: &Items<'_>,
+        items: &Items<'_, '_>,
         out: &mut Output,
     ) -> Result<usize, Failure> {
         let arena = desk.keys.as_slice();
-        let mut containers: SmallVec<[usize; 8]> = items.iter().map(|i| i.container).collect();
+        let mut containers: SmallVec<[usize; 8]> =
+            items.iter().filter_map(Looked::container).collect();
         containers.sort_unstable();
         containers.dedup();
         let mut rendered = Vec::new();
         let mut pieces: Vec<Range<usize>> = vec![0..0; items.len()];
-        let mut view = View::new(desk.shared.db.clock().as_ref(), &mut desk.text);
+        let shared = &desk.shared;
+        let mut view = View::new(shared.db.clock().as_ref(), &shared.notes, &mut desk.text);
+        view.spare = self.spare;
         let mut hits = 0;
         for at in containers {
-            if at == CACHE {
-                let now = view.now().div_euclid(1_000_000);
-                let cache = &desk.shared.cache;
-                for (item, piece) in items.iter().zip(&mut pieces) {
-                    if item.container != CACHE {
-                        continue;
-                    }
-                    if let Some(found) = cache.get(item.text, now) {
-                        let start = rendered.len();
-                        let version = self.cas.then_some(found.version);
-                        let (flags, value) = (found.flags, &found.value);
-                        reply::value(&mut rendered, item.text, flags, value, version);
-                        *piece = start..rendered.len();
-                        hits += 1;
-                    }
-                }
-                continue;
-            }
             let Some(container) = self.mapping.containers.get(at) else {
                 continue;
             };
             let members: Vec<usize> = items
                 .iter()
                 .enumerate()
-                .filter(|(_, i)| i.container == at)
+                .filter(|(_, i)| i.container() == Some(at))
                 .map(|(n, _)| n)
                 .collect();
             let primaries: Vec<&[u8]> = items
                 .iter()
-                .filter(|i| i.container == at)
-                .map(|i| arena.get(i.primary.clone()).unwrap_or_default())
+                .filter(|i| i.container() == Some(at))
+                .map(|i| i.primary(arena))
                 .collect();
             reading::rows(container, txn, &primaries, read, &mut |n, shown| {
                 let member = members.get(n).copied().unwrap_or(usize::MAX);
@@ -307,39 +385,28 @@ impl Portion<'_> {
                     return;
                 };
                 let start = rendered.len();
-                let there = self.append(container, item, shown, &mut view, &mut rendered);
+                let primary = primaries.get(n).copied().unwrap_or_default();
+                let buf = &mut rendered;
+                let there = Self::append(container, item, primary, shown, &mut view, buf);
                 hits += usize::from(there);
                 if let Some(piece) = pieces.get_mut(member) {
                     *piece = start..rendered.len();
                 }
             })?;
         }
-        for piece in pieces {
-            let bytes = rendered.get(piece).unwrap_or_default();
-            out.buf().extend_from_slice(bytes);
+        for (item, piece) in items.iter().zip(pieces) {
+            let buf = out.buf();
+            match item.target {
+                Target::Row(..) => {}
+                Target::Nowhere => view.missing(item.style, |_| None, buf),
+                Target::Cache => {
+                    let there = view.cached(&shared.cache, item.text, item.style, buf);
+                    hits += usize::from(there);
+                }
+            }
+            buf.extend_from_slice(rendered.get(piece).unwrap_or_default());
+            Self::finish(item, buf);
         }
         Ok(hits)
-    }
-}
-
-/// What rows are looked at with: the time, read once and only if some row can
-/// expire, and room for values put together.
-struct View<'d> {
-    clock: &'d dyn Clock,
-    now: Option<i64>,
-    scratch: &'d mut Vec<u8>,
-}
-
-impl<'d> View<'d> {
-    fn new(clock: &'d dyn Clock, scratch: &'d mut Vec<u8>) -> View<'d> {
-        View {
-            clock,
-            now: None,
-            scratch,
-        }
-    }
-
-    fn now(&mut self) -> i64 {
-        *self.now.get_or_insert_with(|| self.clock.unix_micros())
     }
 }

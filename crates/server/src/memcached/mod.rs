@@ -4,7 +4,10 @@
 //! * [`mapping`], [`resolve`], [`live`]: which container and policy a key has,
 //!   and how that follows the configuration.
 //! * [`container`], [`convert`]: rows as memcached sees them.
-//! * [`session`]: a connection; [`get`] reads, [`apply`] changes one item
+//! * [`session`]: a connection; [`ascii`], [`meta`], [`binary`]: its dialects;
+//!   [`ask`]: reads as clients ask for them; [`bundle`]: several meta commands
+//!   as one transaction; [`notes`]: what meta commands keep beside the rows.
+//!   [`get`] reads, [`apply`] changes one item
 //!   ([`store`], [`change`], [`touch`]), [`flush`]: its commands; [`stats`]:
 //!   what it counts. [`item`]: a row as an item.
 //!
@@ -12,11 +15,16 @@
 //! involved. Foreign keys are always checked (transactions.md, rule 16).
 
 pub mod apply;
+mod ascii;
+mod ask;
+mod binary;
+mod bundle;
 pub mod cache;
 mod cached;
 pub mod change;
 pub mod container;
 pub mod convert;
+mod delay;
 pub mod explain;
 mod fill;
 mod first_rows;
@@ -28,6 +36,8 @@ pub mod json;
 pub mod large;
 pub mod live;
 pub mod mapping;
+mod meta;
+pub mod notes;
 mod reading;
 pub mod reaper;
 pub mod resolve;
@@ -64,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) live: Live,
     pub(crate) figures: Figures,
     pub(crate) limits: Limits,
+    pub(crate) notes: notes::Notes,
+    delayed: delay::Delayed,
     pub(crate) cache: Arc<Cache>,
     /// The last refusal of each prefix; as many as there are prefixes.
     errors: Mutex<HashMap<Box<[u8]>, String>>,
@@ -127,6 +139,8 @@ impl Memcached {
                 live,
                 figures,
                 limits,
+                notes: notes::Notes::new(),
+                delayed: delay::Delayed::default(),
                 cache,
                 errors: Mutex::default(),
             }),

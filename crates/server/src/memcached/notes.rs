@@ -16,7 +16,9 @@
 //!    a placeholder is not made, a chosen version is refused).
 //! 2. A read that concerns no mark pays one load as long as there are none.
 //! 3. Looks are kept only after the first command that asked for them.
-//! 4. An entry is found by 128 bits of keyed hash: keys of the same hash would
+//! 4. What a change means for a mark is settled after its commit: one that is
+//!    rolled back leaves the mark as it was.
+//! 5. An entry is found by 128 bits of keyed hash: keys of the same hash would
 //!    also need the same version to be taken for each other.
 //!
 //! Rejected: columns for this in `ndbmemcache.kv` (a write for every read), and
@@ -59,6 +61,21 @@ impl Mark {
     fn is_placeholder(&self, now: i64) -> bool {
         self.version == 0 && (self.expires == 0 || self.expires > now)
     }
+}
+
+/// What is to become of an item's mark once a change of it is committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct After {
+    /// The item; `None`: its mark stays as it is.
+    pub id: Option<Id>,
+    /// The version that the change gave it; 0: it is gone.
+    pub version: u64,
+    /// It is stale.
+    pub stale: bool,
+    /// Somebody has been told to fetch it anew.
+    pub sent: bool,
+    /// The version to show in place of the row's; 0: the row's.
+    pub shown: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -205,11 +222,28 @@ impl Notes {
         won || !room
     }
 
-    /// The item was written or deleted.
+    /// Whether a mark of this item would find room, with some to spare for
+    /// those that ask at the same time.
+    pub fn has_room(&self, id: Id) -> bool {
+        const SPARE: usize = 64;
+        let room = self.with(id, |shard| {
+            shard.marks.len() + SPARE < MOST_MARKS / SHARDS || shard.marks.contains_key(&id)
+        });
+        room.unwrap_or(false)
+    }
+
+    /// What a commit means for an item's mark.
     #[inline]
-    pub fn forget(&self, id: impl FnOnce() -> Id) {
-        if self.any_marks() {
-            self.remove(id());
+    pub fn settle(&self, after: &After) {
+        let Some(id) = after.id else { return };
+        if after.stale || after.shown != 0 {
+            self.change(id, after.version, |mark| {
+                mark.stale = after.stale;
+                mark.sent = after.sent;
+                mark.shown = after.shown;
+            });
+        } else {
+            self.remove(id);
         }
     }
 
@@ -291,7 +325,10 @@ mod tests {
         assert!(notes.mark(id, 7).unwrap().stale);
         assert!(notes.mark(id, 8).is_none());
         assert!(notes.change(id, 8, |mark| assert!(!mark.stale)));
-        notes.forget(|| id);
+        notes.settle(&After {
+            id: Some(id),
+            ..After::default()
+        });
         assert!(!notes.any_marks());
     }
 

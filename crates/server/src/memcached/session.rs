@@ -1,50 +1,107 @@
 //! A connection of the memcached door.
 //!
-//! All complete requests that have arrived are carried out one after the
-//! other, and their replies leave in one write. A reply that tells of a commit
-//! is held back until the log has it, while later requests are carried out
-//! already (transactions.md, rule 19).
+//! The first byte tells the dialect. All complete requests that have arrived
+//! are carried out one after the other, and their replies leave in one write.
+//! A reply that tells of a commit is held back until the log has it, while
+//! later requests are carried out already (transactions.md, rule 19). Reads
+//! that stand behind each other are gathered and answered as one batch.
 //!
 //! Invariants:
-//! 1. Replies stand in the order of the requests; `noreply` takes back
-//!    everything that its request appended, errors included.
+//! 1. Replies stand in the order of the requests; a request that wants no
+//!    answer takes back everything that it appended.
 //! 2. The mapping is the newest one at the start of each batch.
+//! 3. No more reads are gathered than would fill a buffer if they are as large
+//!    as the last ones ([`Work::gather`]).
 
-use super::Shared;
-use super::get::{self, Gets};
+use super::ask::{MOST_GATHERED, Plan, Style};
+use super::bundle::Bundle;
 use super::live::Current;
 use super::work::{Desk, Done, Failure};
-use super::{apply, flush, stats, touch};
+use super::{Shared, ascii, binary, flush, get};
 use crate::net::{End, Input, Next, Output, Peer, Session};
-use porpoise_wire::memcached::{Fault, Keys, Parsed, Parser, Request, reply};
+use porpoise_wire::memcached::binary::BinaryParser;
+use porpoise_wire::memcached::{Dialect, Parser, binary_reply, reply};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Bytes of answers that reads gathered together should come to.
+const GATHERED_BYTES: usize = 256 * 1024;
+
 /// See the module.
 pub struct Connection {
-    parser: Parser,
+    codec: Codec,
+    /// Its place among the connections since the start.
+    number: u64,
     work: Work,
 }
 
+enum Codec {
+    /// Nothing has arrived yet.
+    Unknown,
+    Ascii(Parser),
+    Binary(BinaryParser),
+}
+
 /// Everything but the parser, whose requests borrow the input.
-struct Work {
-    shared: Arc<Shared>,
-    desk: Desk,
-    current: Arc<Current>,
+pub(super) struct Work {
+    pub(super) shared: Arc<Shared>,
+    pub(super) desk: Desk,
+    pub(super) current: Arc<Current>,
+    /// Meta commands that wait for their `mn`.
+    pub(super) bundle: Option<Bundle>,
+    /// Reads to gather before they are answered.
+    gather: usize,
     peer: Peer,
+}
+
+/// How far a batch of requests went.
+pub(super) struct Took {
+    /// Bytes done with.
+    pub(super) consumed: usize,
+    pub(super) next: Next,
+    /// Bytes that the next request lacks, where more are waited for.
+    pub(super) missing: usize,
+}
+
+impl Took {
+    /// It goes on when `missing` more bytes are there.
+    pub(super) fn wait(consumed: usize, missing: usize) -> Took {
+        Took {
+            consumed,
+            next: Next::Wait,
+            missing,
+        }
+    }
+
+    /// It ends otherwise.
+    pub(super) fn end(consumed: usize, next: Next) -> Took {
+        Took {
+            consumed,
+            next,
+            missing: 0,
+        }
+    }
 }
 
 impl Connection {
     pub(super) fn new(shared: Arc<Shared>, peer: Peer) -> Connection {
         let figures = &shared.figures;
         figures.connections.fetch_add(1, Ordering::Relaxed);
-        figures.total.fetch_add(1, Ordering::Relaxed);
+        let number = figures.total.fetch_add(1, Ordering::Relaxed) + 1;
+        let shown = match peer.address {
+            Some(address) => format!("tcp:{address}"),
+            None => "unix".to_owned(),
+        };
+        figures.open.add(number, shown);
         let current = shared.live.load();
         Connection {
-            parser: Parser::new(shared.limits),
+            codec: Codec::Unknown,
+            number,
             work: Work {
                 desk: Desk::new(shared.clone(), peer.cancel.clone()),
                 current,
+                bundle: None,
+                gather: MOST_GATHERED,
                 shared,
                 peer,
             },
@@ -56,47 +113,43 @@ impl Drop for Connection {
     fn drop(&mut self) {
         let figures = &self.work.shared.figures;
         figures.connections.fetch_sub(1, Ordering::Relaxed);
+        figures.open.remove(self.number);
     }
 }
 
 impl Session for Connection {
     fn on_input(&mut self, input: &mut Input, out: &mut Output) -> Next {
-        self.work.shared.live.renew(&mut self.work.current);
-        let next = loop {
-            if out.should_yield() {
-                break Next::Yield;
-            }
-            let have = input.len();
-            let (consumed, goes_on) = match self.parser.parse(input.bytes()) {
-                Parsed::NeedMore(missing) => {
-                    input.want(have.saturating_add(missing));
-                    break Next::Wait;
+        let work = &mut self.work;
+        work.shared.live.renew(&mut work.current);
+        let bytes = input.bytes();
+        let took = loop {
+            match (&mut self.codec, bytes.first()) {
+                (Codec::Ascii(parser), _) => break ascii::take(parser, work, bytes, out),
+                (Codec::Binary(parser), _) => break binary::take(parser, work, bytes, out),
+                (Codec::Unknown, None) => break Took::wait(0, 1),
+                (Codec::Unknown, Some(first)) => {
+                    let limits = work.shared.limits;
+                    self.codec = match Dialect::of(*first) {
+                        Dialect::Ascii => Codec::Ascii(Parser::new(limits)),
+                        Dialect::Binary => Codec::Binary(BinaryParser::new(limits)),
+                    };
                 }
-                Parsed::Swallow { consumed } => {
-                    input.consume(consumed);
-                    continue;
-                }
-                Parsed::Refused {
-                    fault,
-                    silent,
-                    consumed,
-                    ..
-                } => (consumed, refuse(fault, silent, out)),
-                Parsed::Request { request, consumed } => {
-                    (consumed, self.work.carry_out(request, out))
-                }
-            };
-            input.consume(consumed);
-            out.request_done();
-            if !goes_on {
-                break Next::Close;
             }
         };
-        self.work.desk.end_batch();
-        next
+        work.desk.end_batch();
+        input.consume(took.consumed);
+        if took.missing > 0 {
+            let want = input.len().saturating_add(took.missing);
+            input.want(want);
+        }
+        took.next
     }
 
     fn on_end(&mut self, end: End, out: &mut Output) {
+        if let Codec::Binary(_) = self.codec {
+            // There is no request that a text could answer.
+            return;
+        }
         let text: &[u8] = match end {
             End::UnknownOutcome => {
                 b"SERVER_ERROR the log has failed: nobody knows whether the last changes last\r\n"
@@ -113,124 +166,63 @@ impl Session for Connection {
     }
 }
 
-/// Answers a refused line; false when the connection must end.
-fn refuse(fault: Fault, silent: bool, out: &mut Output) -> bool {
-    if fault == Fault::BinaryDialect {
-        let text = "the binary protocol is not spoken here: use the ASCII one";
-        reply::server_error(out.buf(), text);
-    } else if !silent {
-        out.buf().extend_from_slice(fault.reply());
-    }
-    !fault.closes()
-}
-
 impl Work {
-    /// Carries out a request; false when the connection must end.
-    fn carry_out(&mut self, request: Request<'_>, out: &mut Output) -> bool {
-        if let Some((change, noreply)) = request.change() {
-            let done = apply::apply(&mut self.desk, &mut self.current, &change);
-            return finish(done, noreply, out, |outcome, buf| {
-                reply::outcome(buf, &outcome);
-            });
-        }
-        match request {
-            Request::Get {
-                keys,
-                cas,
-                touch: None,
-            } => self.get(keys, cas, out),
-            Request::Get {
-                keys,
-                cas,
-                touch: Some(exptime),
-            } => self.get_and_touch(keys, cas, exptime, out),
-            Request::FlushAll { delay, noreply } => self.flush(delay, noreply, out),
-            other => self.about_the_server(other, out),
-        }
+    /// Whether the reads gathered should be answered before another joins.
+    #[inline]
+    pub(super) fn is_gathered(&self, plan: &Plan<'_>) -> bool {
+        plan.len() >= self.gather
     }
 
-    fn about_the_server(&self, request: Request<'_>, out: &mut Output) -> bool {
-        let buf = out.buf();
-        match request {
-            Request::Stats { args } => stats::answer(&self.shared, args, buf),
-            Request::Version => reply::version(buf, env!("CARGO_PKG_VERSION")),
-            Request::Verbosity { noreply, .. } => {
-                if !noreply {
-                    buf.extend_from_slice(reply::OK);
-                }
-            }
-            Request::Quit => return false,
-            _ => buf.extend_from_slice(reply::ERROR),
+    /// Answers the reads gathered; false when the connection must end.
+    #[inline]
+    pub(super) fn answer(&mut self, plan: &mut Plan<'_>, out: &mut Output) -> bool {
+        if plan.is_empty() {
+            return true;
         }
-        true
-    }
-
-    fn get(&mut self, keys: Keys<'_>, cas: bool, out: &mut Output) -> bool {
-        let request = Gets { keys, cas };
-        match get::get(&mut self.desk, &mut self.current, &request, out) {
-            Ok(()) => {
-                out.buf().extend_from_slice(reply::END);
-                true
-            }
-            Err(failure) => fail(&failure, out),
-        }
-    }
-
-    fn get_and_touch(&mut self, keys: Keys<'_>, cas: bool, exptime: i64, out: &mut Output) -> bool {
+        let start = out.position();
         let (desk, current) = (&mut self.desk, &mut self.current);
-        let list: Vec<&[u8]> = keys.collect();
-        let done = touch::get_and_touch(desk, current, &list, exptime);
-        finish(done, false, out, |rows, buf| {
-            for (key, row) in list.iter().zip(rows) {
-                if let Some(row) = row {
-                    let version = cas.then_some(row.version);
-                    reply::value(buf, key, row.flags, &row.value, version);
-                }
-            }
-            buf.extend_from_slice(reply::END);
-        })
+        let goes_on = get::answer(desk, current, plan, out, refuse);
+        for _ in 0..plan.len() {
+            out.request_done();
+        }
+        let each = out.position().saturating_sub(start) / plan.len();
+        self.gather = (GATHERED_BYTES / each.max(1)).clamp(1, MOST_GATHERED);
+        plan.clear();
+        goes_on
     }
 
-    fn flush(&mut self, delay: i64, noreply: bool, out: &mut Output) -> bool {
+    /// Carries out `flush_all`.
+    pub(super) fn flush(&mut self, delay: i64) -> Done<()> {
         let from = match self.peer.address {
             Some(address) => address.to_string(),
             None => "a local socket".to_owned(),
         };
-        let done = if delay > 0 {
-            let why = "flush_all with a delay is not offered yet".to_owned();
-            Err(Failure::Refused(why))
-        } else {
-            flush::flush(&mut self.desk, &mut self.current)
-        };
-        let done = match done {
-            Ok((rows, ticket)) => {
-                tracing::info!("flush_all from {from} deleted {rows} rows");
-                Done {
-                    outcome: Ok(()),
-                    ticket,
-                }
-            }
-            Err(failure) => {
-                tracing::info!("flush_all from {from} failed: {failure}");
-                Done {
-                    outcome: Err(failure),
-                    ticket: porpoise_kv::Ticket::NONE,
-                }
-            }
-        };
-        finish(done, noreply, out, |(), buf| {
-            buf.extend_from_slice(reply::OK)
-        })
+        flush::flush_or_schedule(&mut self.desk, &mut self.current, delay, &from)
     }
 }
 
+/// Answers a read that failed; false when the connection must end.
+fn refuse(style: &Style<'_>, failure: &Failure, out: &mut Output) -> bool {
+    if !matches!(failure, Failure::Gone) {
+        match style {
+            Style::Binary(get) => {
+                let text = failure.to_string();
+                binary_reply::refusal(out.buf(), &get.head, binary::status_of(failure), &text);
+            }
+            _ => reply::server_error(out.buf(), &failure.to_string()),
+        }
+    }
+    !failure.ends_session()
+}
+
 /// Answers a write, held back for what it waits for; false when the connection
-/// must end.
-fn finish<T>(
+/// must end. `show` appends the answer, or nothing where none is wanted; `fail`
+/// that of a failure.
+pub(super) fn finish<T>(
     done: Done<T>,
-    noreply: bool,
     out: &mut Output,
     show: impl FnOnce(T, &mut Vec<u8>),
+    fail: impl FnOnce(&Failure, &mut Vec<u8>),
 ) -> bool {
     let start = out.position();
     let goes_on = match done.outcome {
@@ -238,20 +230,15 @@ fn finish<T>(
             show(outcome, out.buf());
             true
         }
-        Err(failure) => fail(&failure, out),
+        Err(failure) => {
+            if !matches!(failure, Failure::Gone) {
+                fail(&failure, out.buf());
+            }
+            !failure.ends_session()
+        }
     };
-    if noreply {
-        out.buf().truncate(start);
-    } else {
+    if out.position() > start {
         out.hold_from(start, done.ticket);
     }
     goes_on
-}
-
-/// Answers a failure; false when the connection must end.
-fn fail(failure: &Failure, out: &mut Output) -> bool {
-    if !matches!(failure, Failure::Gone) {
-        reply::server_error(out.buf(), &failure.to_string());
-    }
-    !failure.ends_session()
 }

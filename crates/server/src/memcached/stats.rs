@@ -8,6 +8,7 @@ use crate::metrics::{self, Counter};
 use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
 use porpoise_wire::memcached::reply;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -32,11 +33,37 @@ const NAMES: &[(&str, Counter)] = &[
     ("bytes_written", Counter::BytesSent),
 ];
 
+/// The open connections: number and peer.
+#[derive(Default)]
+pub(super) struct Open {
+    peers: Mutex<BTreeMap<u64, String>>,
+}
+
+impl Open {
+    /// A connection was opened.
+    pub(super) fn add(&self, number: u64, peer: String) {
+        self.peers.lock().insert(number, peer);
+    }
+
+    /// A connection has ended.
+    pub(super) fn remove(&self, number: u64) {
+        self.peers.lock().remove(&number);
+    }
+
+    fn show(&self, show: &mut Show<'_>) {
+        for (number, peer) in self.peers.lock().iter() {
+            show(&format!("{number}:addr"), peer.as_bytes());
+        }
+    }
+}
+
 /// Figures of the door.
 pub struct Figures {
     started: Instant,
     /// Open connections of this door.
     pub(super) connections: AtomicU64,
+    /// Which they are.
+    pub(super) open: Open,
     /// Connections so far.
     pub(super) total: AtomicU64,
     /// Where the counters stood at the last reset, in the order of `NAMES`.
@@ -49,6 +76,7 @@ impl Figures {
         Figures {
             started: clock.now(),
             connections: AtomicU64::new(0),
+            open: Open::default(),
             total: AtomicU64::new(0),
             base: Mutex::new(vec![0; NAMES.len()]),
         }
@@ -70,60 +98,109 @@ impl Figures {
     }
 }
 
-/// Answers `stats` with its arguments.
+/// What `stats` comes to.
+pub(super) enum Answer {
+    /// Figures, which were shown.
+    Figures,
+    /// A line of the ASCII dialect in place of figures.
+    Text(&'static [u8]),
+    /// There are no such figures.
+    Unknown,
+}
+
+type Show<'a> = dyn FnMut(&str, &[u8]) + 'a;
+
+fn number(show: &mut Show<'_>, name: &str, value: u64) {
+    show(name, value.to_string().as_bytes());
+}
+
+/// Answers `stats` with its arguments; `show` is called for every figure.
 pub(super) fn answer<'a>(
     shared: &Shared,
     mut args: impl Iterator<Item = &'a [u8]>,
-    out: &mut Vec<u8>,
-) {
+    show: &mut Show<'_>,
+) -> Answer {
     match args.next() {
-        None => general(shared, out),
+        None => general(shared, show),
         Some(b"reset") => {
             shared.figures.reset();
-            out.extend_from_slice(reply::RESET);
-            return;
+            return Answer::Text(reply::RESET);
         }
-        Some(b"settings") => settings(shared, out),
-        Some(_) => {}
+        Some(b"settings") => settings(shared, show),
+        Some(b"items") => items(shared, show),
+        // There are no slab classes.
+        Some(b"slabs") => number(show, "active_slabs", 0),
+        Some(b"sizes") => show("sizes_status", b"disabled"),
+        Some(b"conns") => shared.figures.open.show(show),
+        Some(b"cachedump") => {
+            return Answer::Text(b"CLIENT_ERROR stats cachedump not allowed\r\n");
+        }
+        Some(b"detail") => return Answer::Text(detail(args.next())),
+        Some(_) => return Answer::Unknown,
     }
-    out.extend_from_slice(reply::END);
+    Answer::Figures
 }
 
-fn general(shared: &Shared, out: &mut Vec<u8>) {
+/// Figures by prefix are not kept: `ndbmemcache.status` tells of prefixes.
+fn detail(what: Option<&[u8]>) -> &'static [u8] {
+    match what {
+        Some(b"on") => b"SERVER_ERROR figures by prefix are not kept\r\n",
+        Some(b"off") => reply::OK,
+        Some(b"dump") => reply::END,
+        _ => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
+    }
+}
+
+fn general(shared: &Shared, show: &mut Show<'_>) {
     let figures = &shared.figures;
     let clock = shared.db.clock();
     let uptime = clock.now().saturating_duration_since(figures.started);
     let time = clock.unix_micros().div_euclid(1_000_000);
-    reply::stat_number(out, "pid", u64::from(std::process::id()));
-    reply::stat_number(out, "uptime", uptime.as_secs());
-    reply::stat_number(out, "time", u64::try_from(time).unwrap_or(0));
-    reply::stat(out, "version", env!("CARGO_PKG_VERSION").as_bytes());
-    reply::stat_number(out, "pointer_size", u64::from(usize::BITS));
+    number(show, "pid", u64::from(std::process::id()));
+    number(show, "uptime", uptime.as_secs());
+    number(show, "time", u64::try_from(time).unwrap_or(0));
+    show("version", env!("CARGO_PKG_VERSION").as_bytes());
+    number(show, "pointer_size", u64::from(usize::BITS));
     let open = figures.connections.load(Ordering::Relaxed);
-    reply::stat_number(out, "curr_connections", open);
+    number(show, "curr_connections", open);
     let total = figures.total.load(Ordering::Relaxed);
-    reply::stat_number(out, "total_connections", total);
+    number(show, "total_connections", total);
     let counters = figures.counters();
     let sum = |names: &[&str]| {
         let of = counters.iter().filter(|(name, _)| names.contains(name));
         of.map(|(_, n)| n).sum::<u64>()
     };
-    reply::stat_number(out, "cmd_get", sum(&["get_hits", "get_misses"]));
-    reply::stat_number(out, "cmd_touch", sum(&["touch_hits", "touch_misses"]));
+    number(show, "cmd_get", sum(&["get_hits", "get_misses"]));
+    number(show, "cmd_touch", sum(&["touch_hits", "touch_misses"]));
     for (name, value) in &counters {
-        reply::stat_number(out, name, *value);
+        number(show, name, *value);
     }
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    reply::stat_number(out, "threads", threads);
+    number(show, "threads", threads);
 }
 
-fn settings(shared: &Shared, out: &mut Vec<u8>) {
+fn settings(shared: &Shared, show: &mut Show<'_>) {
     let limits = &shared.limits;
-    reply::stat_number(out, "item_size_max", limits.max_value as u64);
-    reply::stat(out, "evictions", b"off");
-    reply::stat(out, "cas_enabled", b"yes");
-    reply::stat(out, "flush_enabled", b"yes");
-    reply::stat(out, "binding_protocol", b"ascii");
+    number(show, "item_size_max", limits.max_value as u64);
+    show("evictions", b"off");
+    show("cas_enabled", b"yes");
+    show("flush_enabled", b"yes");
+    show("binding_protocol", b"auto-negotiate");
+    show("auth_enabled_sasl", b"no");
+    show("detail_enabled", b"no");
+    show("dump_enabled", b"no");
     let key = porpoise_wire::memcached::MAX_KEY;
-    reply::stat_number(out, "key_size_max", key as u64);
+    number(show, "key_size_max", key as u64);
+}
+
+/// In place of slab classes: the containers, numbered.
+fn items(shared: &Shared, show: &mut Show<'_>) {
+    let current = shared.live.load();
+    for (n, container) in current.mapping.containers.iter().enumerate() {
+        let n = n + 1;
+        let table = &container.table;
+        show(&format!("items:{n}:container"), container.name.as_bytes());
+        let name = format!("{}.{}", table.database, table.name);
+        show(&format!("items:{n}:table"), name.as_bytes());
+    }
 }

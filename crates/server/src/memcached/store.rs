@@ -8,8 +8,10 @@
 //! An expired row in the way is deleted first, under the ordinary rules, in
 //! the same transaction (rule 46).
 
+use super::apply::Ran;
 use super::container::{Stored, moment, owned};
 use super::large;
+use super::notes::After;
 use super::work::{Failure, Place};
 use porpoise_kv::LockMode;
 use porpoise_rows::{
@@ -81,16 +83,32 @@ pub(super) fn run(
     txn: &mut Txn,
     place: &mut Place<'_>,
     command: &Store<'_>,
-) -> Result<Outcome, Failure> {
+) -> Result<Ran, Failure> {
     let mode = match command.mode {
         Mode::Add => LockMode::Exclusive,
         _ => LockMode::Update,
     };
     let found = lock(txn, place, mode)?;
     let live = found.as_ref().filter(|f| !f.expired);
-    if let Some(status) = hindrance(command, live.map(|f| f.version)) {
-        return Ok(Outcome::of(status));
+    let there = match live {
+        Some(row) => Some(place.shown(row.version)),
+        // A placeholder counts for those who know its version.
+        None if command.compare.is_some() => place.placeholder().map(|mark| mark.shown),
+        None => None,
+    };
+    let older = |(wanted, there): (u64, u64)| command.invalidate && wanted < there;
+    let stale = command.compare.zip(there).is_some_and(older);
+    if !stale && let Some(status) = hindrance(command, there) {
+        return Ok(status.into());
     }
+    if stale && !place.notes.has_room(place.id()) {
+        return Ok(Status::Exists.into());
+    }
+    // A stale store keeps the moment of expiry, and who was told to fetch.
+    let old = live.filter(|_| stale);
+    let sent = old
+        .and_then(|row| place.notes.mark(place.id(), row.version))
+        .is_some_and(|mark| mark.sent);
     let version = txn.row_version()?;
     match found {
         Some(Found {
@@ -98,8 +116,8 @@ pub(super) fn run(
             expired: false,
             ..
         }) => {
-            if !overwrite(txn, place, command, row, version)? {
-                return Ok(Outcome::of(Status::TooLarge));
+            if !overwrite(txn, place, command, row, (version, stale))? {
+                return Ok(Status::TooLarge.into());
             }
         }
         Some(Found { row, .. }) => {
@@ -109,7 +127,14 @@ pub(super) fn run(
         }
         None => insert(txn, place, command, version)?,
     }
-    Ok(Outcome::at(Status::Stored, version))
+    let shown = command.version.unwrap_or(version);
+    Ok(Ran {
+        outcome: Outcome::at(Status::Stored, shown),
+        after: After {
+            sent,
+            ..place.after(version, stale, command.version)?
+        },
+    })
 }
 
 /// Why a command does not store, given the version of the item that is there.
@@ -174,11 +199,14 @@ fn overwrite(
     place: &mut Place<'_>,
     command: &Store<'_>,
     old: RowBuf,
-    version: u64,
+    (version, stale): (u64, bool),
 ) -> Result<bool, Failure> {
     let container = place.container;
     let row = old.row(&container.table)?;
     let mut what = stored(place, command);
+    if stale {
+        what.expires = None;
+    }
     let mut joined = Vec::new();
     if command.mode.extends() {
         let append = command.mode == Mode::Append;

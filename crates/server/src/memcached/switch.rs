@@ -16,12 +16,13 @@
 //!    there are no ranges: for whoever knows nothing of this, every key is
 //!    just a key.
 
+use super::ask::{Ask, Style};
 use super::container::Container;
 use super::convert::Conversion;
+use super::large;
 use super::live::Current;
 use super::mapping::{Mapping, Operation, Target};
 use super::work::{Desk, Failure};
-use super::{get::Gets, large};
 use crate::net::Output;
 use porpoise_kv::Read;
 use porpoise_rows::{KeyRange, RowBuf, ScanPosition, ScanSpec};
@@ -100,13 +101,30 @@ impl Desk {
 pub(super) fn get(
     desk: &mut Desk,
     current: &Arc<Current>,
-    request: &Gets<'_>,
+    ask: &Ask<'_>,
     out: &mut Output,
 ) -> Result<bool, Failure> {
-    let mut keys = request.keys;
-    let (Some(mut key), None) = (keys.next(), keys.next()) else {
+    let Style::Ascii { cas } = ask.style else {
         return Ok(false);
     };
+    let mut keys = ask.keys;
+    let (Some(key), None) = (keys.next(), keys.next()) else {
+        return Ok(false);
+    };
+    let done = one(desk, current, key, cas, out)?;
+    if done {
+        out.buf().extend_from_slice(reply::END);
+    }
+    Ok(done)
+}
+
+fn one(
+    desk: &mut Desk,
+    current: &Current,
+    mut key: &[u8],
+    cas: bool,
+    out: &mut Output,
+) -> Result<bool, Failure> {
     let mapping = &current.mapping;
     if key == b"@@" {
         return Ok(desk.switched.take().is_some());
@@ -131,7 +149,7 @@ pub(super) fn get(
         return Ok(false);
     };
     let (_, container) = found.map_err(Failure::Refused)?;
-    range(desk, container, &bounds, request.cas, out)?;
+    range(desk, container, &bounds, cas, out)?;
     Ok(true)
 }
 

@@ -10,12 +10,14 @@
 //! 2. They are put together before anything is sent, so their size is limited
 //!    ([`GAT_BYTES`]).
 
+use super::apply::Ran;
 use super::cached;
 use super::container::{Container, moment, owned};
 use super::convert::Conversion;
 use super::large;
 use super::live::Current;
 use super::mapping::{Operation, Target};
+use super::notes::Notes;
 use super::store::{change, lock};
 use super::work::{Attempt, Desk, Done, Failure, Place};
 use crate::metrics::{self, Counter};
@@ -33,9 +35,13 @@ const GAT_BYTES: usize = 256 << 20;
 pub struct Touched {
     /// The client's flags.
     pub flags: u32,
-    /// The row's version.
+    /// The version that it shows.
     pub version: u64,
-    /// When it expires now, in seconds since 1970; 0: never.
+    /// The version of the row itself.
+    pub row_version: u64,
+    /// When it expired before, in seconds since 1970; 0: never.
+    pub before: i64,
+    /// When it expires now.
     pub expires: i64,
     /// The value.
     pub value: Vec<u8>,
@@ -63,9 +69,9 @@ pub(super) fn run_touch(
     txn: &mut Txn,
     place: &mut Place<'_>,
     command: &Touch<'_>,
-) -> Result<Outcome, Failure> {
+) -> Result<Ran, Failure> {
     let Some(found) = lock(txn, place, LockMode::Update)?.filter(|f| !f.expired) else {
-        return Ok(Outcome::of(Status::NotFound));
+        return Ok(Status::NotFound.into());
     };
     let container = place.container;
     let row = found.row.row(&container.table)?;
@@ -75,7 +81,7 @@ pub(super) fn run_touch(
     if container.apply_expiry(&mut values, expires, &mut place.convert)? {
         change(txn, place, found.row, values, UpdateMode::KeepVersion)?;
     }
-    Ok(Outcome::at(Status::Touched, version))
+    Ok(Outcome::at(Status::Touched, place.shown(version)).into())
 }
 
 /// The keys of one container: their places in the request, and primary keys.
@@ -133,7 +139,9 @@ fn attempt(
         Ok(txn) => txn,
         Err(error) => return Attempt::failed(error.into(), Ticket::NONE),
     };
+    let shared = desk.shared.clone();
     let mut job = Job {
+        notes: &shared.notes,
         convert,
         exptime,
         room: GAT_BYTES,
@@ -182,14 +190,15 @@ fn group(
     Ok(groups)
 }
 
-struct Job {
+struct Job<'d> {
+    notes: &'d Notes,
     convert: Conversion,
     exptime: i64,
     /// Bytes of values that may still be shown.
     room: usize,
 }
 
-impl Job {
+impl Job<'_> {
     fn touch_group(
         &mut self,
         txn: &mut Txn,
@@ -232,22 +241,24 @@ impl Job {
         let mut scratch = Vec::new();
         for (n, old) in found {
             let row = old.row(table)?;
-            let value = match large::value(container, txn, &row)? {
-                Some(value) => value,
-                None => container.value_of(&row, &mut scratch).to_vec(),
-            };
+            let elsewhere = large::value(container, txn, &row)?;
+            let here = || container.value_of(&row, &mut scratch).to_vec();
+            let value = elsewhere.unwrap_or_else(here);
+            let key = group.primaries.get(n).ok_or(Error::DefinitionChanged)?;
             let touched = Touched {
                 flags: container.flags_of(&row),
-                version: row.version(),
+                version: self
+                    .notes
+                    .shown(|| self.notes.id(table.id, key), row.version()),
+                row_version: row.version(),
+                before: container.expires_of(&row),
                 expires: if container.can_expire() { expires } else { 0 },
                 value,
             };
             let mut new = owned(table, &row, &[]);
             let place = group.places.get(n).and_then(|p| rows.get_mut(*p));
-            let (Some(place), Some(key)) = (place, primaries.get(n)) else {
-                return Err(Error::DefinitionChanged.into());
-            };
-            *place = Some(touched);
+            *place.ok_or(Error::DefinitionChanged)? = Some(touched);
+            let key = primaries.get(n).ok_or(Error::DefinitionChanged)?;
             if container.apply_expiry(&mut new, expires, &mut self.convert)? {
                 changes.push(RowChange {
                     key: key.clone(),

@@ -21,6 +21,7 @@ use super::container::Container;
 use super::convert::Conversion;
 use super::live::Current;
 use super::mapping::{Operation, Target};
+use super::notes::{After, Id, Mark, Notes};
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{self as kv, Read, Ticket};
@@ -97,6 +98,16 @@ impl<T> Attempt<T> {
         })
     }
 
+    /// Rolls back with an outcome that tells so.
+    pub(super) fn given_up(txn: Txn, outcome: T) -> Attempt<T> {
+        let ticket = txn.seen();
+        txn.rollback();
+        Attempt::Done(Done {
+            outcome: Ok(outcome),
+            ticket,
+        })
+    }
+
     /// Commits, or rolls back where the outcome is a failure.
     pub(super) fn end(txn: Txn, outcome: Result<T, Failure>) -> Attempt<T> {
         let outcome = match outcome {
@@ -128,6 +139,57 @@ pub struct Place<'a> {
     pub convert: Conversion,
     /// Longest value in bytes.
     pub max_value: usize,
+    /// What is kept of items beyond their rows.
+    pub notes: &'a Notes,
+}
+
+impl Place<'_> {
+    /// The name of the item.
+    pub(super) fn id(&self) -> Id {
+        self.notes.id(self.container.table.id, self.index_key)
+    }
+
+    /// The version that a row of this version shows.
+    pub(super) fn shown(&self, version: u64) -> u64 {
+        self.notes.shown(|| self.id(), version)
+    }
+
+    /// What is there in place of a row.
+    pub(super) fn placeholder(&self) -> Option<Mark> {
+        if !self.notes.any_marks() {
+            return None;
+        }
+        let now = self.convert.unix_seconds();
+        self.notes.placeholder(self.id(), now)
+    }
+
+    /// What a change to `version` means for the item's mark: it is stale, or
+    /// shows another version than its own.
+    ///
+    /// # Errors
+    /// Another version cannot be kept.
+    pub(super) fn after(
+        &self,
+        version: u64,
+        stale: bool,
+        shown: Option<u64>,
+    ) -> Result<After, Failure> {
+        let shown = shown.unwrap_or(0);
+        if !stale && shown == 0 && !self.notes.any_marks() {
+            return Ok(After::default());
+        }
+        let id = self.id();
+        if shown != 0 && !self.notes.has_room(id) {
+            return Err(Failure::Refused("out of memory storing object".to_owned()));
+        }
+        Ok(After {
+            id: Some(id),
+            version,
+            stale,
+            sent: false,
+            shown,
+        })
+    }
 }
 
 /// What a connection works with; see the module.
@@ -209,6 +271,11 @@ impl Desk {
     /// Keeps the snapshot for the next read of the batch.
     pub(super) fn give_back(&mut self, reader: Txn) {
         self.reader = Some(reader);
+    }
+
+    /// Whether a commit of this connection may not be in the log yet.
+    pub(super) fn has_pending_own(&self) -> bool {
+        self.own != Ticket::NONE && self.shared.db.engine().durable_mark() < self.own
     }
 
     /// A commit of this connection.
@@ -299,6 +366,7 @@ impl Desk {
             },
             convert,
             max_value: self.shared.limits.max_value,
+            notes: &self.shared.notes,
         };
         let mut txn = match db.begin(self.options()) {
             Ok(txn) => txn,

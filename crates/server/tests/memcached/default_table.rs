@@ -80,5 +80,16 @@ fn stats_count_and_can_be_reset() {
             .ask("stats settings\r\n")
             .contains("STAT item_size_max 1048576\r\n")
     );
-    assert_eq!(house.ask("stats sizes\r\n"), "END\r\n");
+    assert_eq!(
+        house.ask("stats sizes\r\n"),
+        "STAT sizes_status disabled\r\nEND\r\n"
+    );
+    assert_eq!(house.ask("stats nothing\r\n"), "ERROR\r\n");
+    let items = house.ask("stats items\r\n");
+    assert!(
+        items.contains("STAT items:1:table ndbmemcache.kv\r\n"),
+        "{items}"
+    );
+    let conns = house.ask("stats conns\r\n");
+    assert!(conns.contains(":addr tcp:127.0.0.1:"), "{conns}");
 }

@@ -2,6 +2,7 @@
 
 use crate::house::{House, column, required, varchar};
 use porpoise_types::{ColumnType, Kind};
+use std::time::{Duration, Instant};
 
 fn mapped(house: &House, name: &str, policy: &str) {
     let columns = vec![
@@ -41,12 +42,22 @@ fn only_policies_that_say_so_lose_rows() {
 }
 
 #[test]
-fn a_delay_is_refused_and_deletes_nothing() {
+fn after_a_delay_everything_goes_that_is_there_then() {
     let house = House::open();
-    let answer = house.ask("set k 0 0 1\r\nx\r\nflush_all 10\r\nget k\r\n");
-    assert_eq!(
-        answer,
-        "STORED\r\nSERVER_ERROR flush_all with a delay is not offered yet\r\n\
-         VALUE k 0 1\r\nx\r\nEND\r\n"
-    );
+    let answer = house.ask("set k 0 0 1\r\nx\r\nflush_all 1\r\nget k\r\n");
+    assert_eq!(answer, "STORED\r\nOK\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
+    let end = Instant::now() + Duration::from_secs(10);
+    while house.ask("get k\r\n") != "END\r\n" {
+        assert!(Instant::now() < end, "it is still there");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_later_flush_takes_the_place_of_one_to_come() {
+    let house = House::open();
+    house.ask("flush_all 1\r\nflush_all 1000\r\nset k 0 0 1\r\nx\r\n");
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(house.ask("get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n");
+    assert_eq!(house.ask("flush_all\r\nget k\r\n"), "OK\r\nEND\r\n");
 }

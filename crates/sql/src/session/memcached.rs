@@ -41,29 +41,18 @@ impl SqlSession {
         let table = table.ok_or_else(|| SqlError::no_table(database, name))?;
         let (key, value) = columns(table, def)?;
         let role = self.role_number(def)?;
-        let policy = def.policy.unwrap_or(b"ndb-only");
-        self.check_policy(policy)?;
+        let policy = self.policy_name(def)?;
         let container = container_name(database, name, def.prefix);
-        let mut txn = self.server.db.begin(BeginOptions {
-            sync: true,
-            ..BeginOptions::default()
-        })?;
+        let mut txn = self.begin_synced()?;
         let prefixes = configuration(self, "key_prefixes")?;
-        let old = find(
-            &mut txn,
-            &prefixes,
-            &[("server_role_id", &role), ("key_prefix", def.prefix)],
-        )?;
-        if let Some((_, _, texts)) = &old {
-            let has = text_of(&prefixes, texts, "container").unwrap_or_default();
+        let wanted = [
+            ("server_role_id", role.as_slice()),
+            ("key_prefix", def.prefix),
+        ];
+        if let Some((_, _, texts)) = find(&mut txn, &prefixes, &wanted)? {
+            let has = text_of(&prefixes, &texts, "container").unwrap_or_default();
             if !self.is_container_of(&mut txn, has, database, name)? {
-                let entry = format!(
-                    "{}-{}",
-                    String::from_utf8_lossy(&role),
-                    String::from_utf8_lossy(def.prefix)
-                );
-                let text = format!("Duplicate entry '{entry}' for key 'key_prefixes.PRIMARY'");
-                return Err(SqlError::new(1062, "23000", text));
+                return Err(taken(&role, def.prefix));
             }
         }
         let column = |c: Option<Ident<'_>>| c.map(|c| c.name.as_bytes().to_vec());
@@ -121,10 +110,7 @@ impl SqlSession {
     ) -> Result<Outcome> {
         let role = self.role_number(def)?;
         let prefixes = configuration(self, "key_prefixes")?;
-        let mut txn = self.server.db.begin(BeginOptions {
-            sync: true,
-            ..BeginOptions::default()
-        })?;
+        let mut txn = self.begin_synced()?;
         let wanted = [
             ("server_role_id", role.as_slice()),
             ("key_prefix", def.prefix),
@@ -157,6 +143,14 @@ impl SqlSession {
         })
     }
 
+    fn begin_synced(&self) -> Result<Txn> {
+        let options = BeginOptions {
+            sync: true,
+            ..BeginOptions::default()
+        };
+        Ok(self.server.db.begin(options)?)
+    }
+
     /// The number of the role that is named, as text.
     fn role_number(&self, def: &MemcachedPrefix<'_>) -> Result<Vec<u8>> {
         let name = def.role.unwrap_or(b"default_role");
@@ -168,11 +162,13 @@ impl SqlSession {
         number.ok_or_else(|| unknown("role", name, "memcache_server_roles"))
     }
 
-    fn check_policy(&self, name: &[u8]) -> Result<()> {
+    /// The policy that is named, which exists.
+    fn policy_name<'d>(&self, def: &MemcachedPrefix<'d>) -> Result<&'d [u8]> {
+        let name = def.policy.unwrap_or(b"ndb-only");
         let table = configuration(self, "cache_policies")?;
         let mut txn = self.server.db.begin(BeginOptions::default())?;
         match find(&mut txn, &table, &[("policy_name", name)])? {
-            Some(_) => Ok(()),
+            Some(_) => Ok(name),
             None => Err(unknown("policy", name, "cache_policies")),
         }
     }
@@ -223,6 +219,14 @@ impl SqlSession {
         txn.insert(&table, vec![row], InsertMode::Replace)?;
         Ok(())
     }
+}
+
+/// Another table has the prefix.
+fn taken(role: &[u8], prefix: &[u8]) -> SqlError {
+    let role = String::from_utf8_lossy(role);
+    let prefix = String::from_utf8_lossy(prefix);
+    let text = format!("Duplicate entry '{role}-{prefix}' for key 'key_prefixes.PRIMARY'");
+    SqlError::new(1062, "23000", text)
 }
 
 fn unknown(what: &str, name: &[u8], table: &str) -> SqlError {

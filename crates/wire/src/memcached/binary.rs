@@ -336,9 +336,10 @@ fn long(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*bytes.first_chunk()?))
 }
 
-/// An expiry time at the start of some bytes: 32 bits with a sign.
+/// An expiry time at the start of some bytes: 32 bits without a sign, so that
+/// what other dialects call negative is a moment in the year 2106.
 fn time(bytes: &[u8]) -> Option<i64> {
-    Some(i64::from(i32::from_be_bytes(*bytes.first_chunk()?)))
+    Some(i64::from(u32::from_be_bytes(*bytes.first_chunk()?)))
 }
 
 /// The request of a body whose lengths fit; `None` never happens then.

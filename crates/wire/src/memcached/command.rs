@@ -190,6 +190,18 @@ impl<'a> Change<'a> {
     }
 }
 
+impl Change<'_> {
+    /// The same command on another key.
+    pub fn with_key<'b>(&'b self, key: &'b [u8]) -> Change<'b> {
+        match *self {
+            Change::Store(c) => Change::Store(Store { key, ..c }),
+            Change::Count(c) => Change::Count(Count { key, ..c }),
+            Change::Delete(c) => Change::Delete(Delete { key, ..c }),
+            Change::Touch(c) => Change::Touch(Touch { key, ..c }),
+        }
+    }
+}
+
 /// What became of a [`Change`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {

@@ -42,12 +42,20 @@ pub struct Shape<'a> {
     pub quiet: bool,
     /// The value is wanted (`v`).
     pub value: bool,
+    /// The second letter of the command.
+    pub(super) command: u8,
 }
 
 impl<'a> Shape<'a> {
     /// The key as it was sent.
     pub fn key_text(&self) -> &'a [u8] {
         self.key
+    }
+
+    /// Whether the key was sent as base64.
+    #[inline]
+    pub fn is_base64(&self) -> bool {
+        self.base64
     }
 
     /// The decoded key, where it was sent as base64.
@@ -93,8 +101,8 @@ pub enum Meta<'a> {
     Get(Get<'a>),
     /// `ms`, `md`, `ma`; the key in the change is as it was sent.
     Change(Change<'a>, Shape<'a>),
-    /// `mn`.
-    Noop,
+    /// `mn`, and the word behind it, which memcached ignores.
+    Noop(&'a [u8]),
     /// `me`.
     Debug(Shape<'a>),
 }
@@ -242,13 +250,14 @@ impl Flags {
         Ok(())
     }
 
-    fn shape<'a>(&self, key: &'a [u8], words: Words<'a>) -> Shape<'a> {
+    fn shape<'a>(&self, command: u8, key: &'a [u8], words: Words<'a>) -> Shape<'a> {
         Shape {
             key,
             base64: self.has(b'b'),
             words,
             quiet: self.has(b'q'),
             value: self.has(b'v'),
+            command,
         }
     }
 }
@@ -257,7 +266,7 @@ impl Flags {
 pub(super) fn parse_meta<'a>(letter: u8, mut words: Words<'a>) -> Option<MetaLine<'a>> {
     let parsed = match letter {
         b'g' => get(words),
-        b'n' => Ok(Meta::Noop),
+        b'n' => Ok(Meta::Noop(words.next().unwrap_or_default())),
         b'd' => delete(words),
         b'a' => count(words),
         b's' => return Some(store(words)),
@@ -281,7 +290,7 @@ fn key_of<'a>(words: &mut Words<'a>, too_many: MetaFault) -> Result<&'a [u8], Me
         return Err(MetaFault::BadFormat);
     }
     // Two bytes a flag at least: a short rest needs no counting.
-    if words.rest().len() > 2 * MOST_FLAGS && words.count() > MOST_FLAGS {
+    if words.rest().len() > 2 * MOST_FLAGS && (*words).count() > MOST_FLAGS {
         return Err(too_many);
     }
     Ok(key)
@@ -295,7 +304,7 @@ fn get(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
         return Err(MetaFault::UnknownFlag);
     }
     Ok(Meta::Get(Get {
-        shape: flags.shape(key, words),
+        shape: flags.shape(b'g', key, words),
         touch: flags.ttl,
         vivify: flags.vivify,
         recache: flags.recache,
@@ -319,7 +328,7 @@ fn delete(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
     };
     Ok(Meta::Change(
         Change::Delete(change),
-        flags.shape(key, words),
+        flags.shape(b'd', key, words),
     ))
 }
 
@@ -342,7 +351,10 @@ fn count(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
         version: flags.version,
         ..Count::new(key, flags.delta.unwrap_or(1), decrement)
     };
-    Ok(Meta::Change(Change::Count(change), flags.shape(key, words)))
+    Ok(Meta::Change(
+        Change::Count(change),
+        flags.shape(b'a', key, words),
+    ))
 }
 
 fn told_by_change(fault: MetaFault) -> MetaFault {
@@ -393,7 +405,7 @@ fn store(mut words: Words<'_>) -> MetaLine<'_> {
         version: flags.version,
         ..Store::new(mode, key, &[])
     };
-    MetaLine::Store(change, flags.shape(key, words), length)
+    MetaLine::Store(change, flags.shape(b's', key, words), length)
 }
 
 fn debug<'a>(key: &'a [u8], mut words: Words<'a>) -> Result<Meta<'a>, MetaFault> {
@@ -411,5 +423,6 @@ fn debug<'a>(key: &'a [u8], mut words: Words<'a>) -> Result<Meta<'a>, MetaFault>
         words: rest,
         quiet: false,
         value: false,
+        command: b'e',
     }))
 }

@@ -161,7 +161,7 @@ fn stored(out: &mut Vec<u8>, code: &[u8], shape: &Shape<'_>, version: u64) {
     out.extend_from_slice(code);
     for word in shape.words {
         match word.first() {
-            Some(b'c') => field(out, b'c', version),
+            Some(b'c') if shape.command == b's' => field(out, b'c', version),
             _ => echo(out, shape, word),
         }
     }

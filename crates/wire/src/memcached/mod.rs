@@ -22,6 +22,7 @@ pub mod meta;
 pub mod meta_reply;
 mod number;
 pub mod reply;
+mod request;
 mod tokens;
 
 pub use ascii::{Fault, Keys, Limits, Parsed, Parser, Request, StoreVerb};

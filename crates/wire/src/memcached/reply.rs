@@ -59,6 +59,9 @@ pub fn number(out: &mut Vec<u8>, n: u64) {
 /// The answer to a store of a value over the limit.
 pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
 
+/// The answer to `cache_memlimit` with less than memcached can do with.
+pub const CACHE_TOO_SMALL: &[u8] = b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n";
+
 /// Appends what became of a command on one item.
 #[inline]
 pub fn outcome(out: &mut Vec<u8>, outcome: &Outcome) {

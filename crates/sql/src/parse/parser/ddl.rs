@@ -74,9 +74,6 @@ impl<'a> Parser<'a> {
     }
 
     fn alter_action(&mut self) -> PResult<AlterAction<'a>> {
-        if self.at_memcached() {
-            return self.add_memcached();
-        }
         match self.token.keyword {
             Kw::ADD => self.alter_add(),
             Kw::DROP => self.alter_drop(),
@@ -146,8 +143,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What concerns tablespaces and partitions, and the table options.
+    /// What concerns memcached, tablespaces and partitions, and the table options.
     fn alter_partitions(&mut self) -> PResult<AlterAction<'a>> {
+        if self.at_memcached() {
+            return self.add_memcached();
+        }
         let keyword = self.token.keyword;
         let next = self.peek().keyword;
         if let Some(action) = self.opt_partition_maintenance(keyword)? {

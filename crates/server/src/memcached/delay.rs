@@ -1,0 +1,130 @@
+//! `flush_all` with a delay: one moment for the whole door, at which what is
+//! there then goes.
+//!
+//! A later `flush_all` takes the place of one that is still to come, as in
+//! memcached. A restart forgets it. One thread waits, made when it is first
+//! needed; it holds nothing of the door while it waits, and ends with it.
+
+use super::work::{Desk, Failure};
+use super::{Shared, flush};
+use parking_lot::{Condvar, Mutex};
+use porpoise_base::cancel::Cancel;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Longest wait before the clock is looked at again.
+const NAP: Duration = Duration::from_secs(60);
+
+/// When everything goes.
+#[derive(Default)]
+struct Due {
+    /// Seconds since 1970, and who asked for it.
+    at: Option<(i64, String)>,
+    has_thread: bool,
+    ended: bool,
+}
+
+#[derive(Default)]
+struct Timer {
+    due: Mutex<Due>,
+    changed: Condvar,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Delayed {
+    timer: Arc<Timer>,
+}
+
+impl Delayed {
+    /// Nothing is to come any more.
+    pub(super) fn forget(&self) {
+        self.timer.due.lock().at = None;
+    }
+
+    /// Everything goes at `at`, in seconds since 1970.
+    ///
+    /// # Errors
+    /// No thread can be made.
+    pub(super) fn set(&self, shared: &Arc<Shared>, at: i64, from: &str) -> Result<(), Failure> {
+        let mut due = self.timer.due.lock();
+        if !due.has_thread {
+            let (timer, weak) = (self.timer.clone(), Arc::downgrade(shared));
+            let thread = std::thread::Builder::new().name("flush_all".to_owned());
+            let made = thread.spawn(move || wait(&timer, &weak));
+            made.map_err(|e| Failure::Refused(format!("no thread can be made: {e}")))?;
+            due.has_thread = true;
+        }
+        due.at = Some((at, from.to_owned()));
+        self.timer.changed.notify_all();
+        Ok(())
+    }
+}
+
+impl Drop for Delayed {
+    fn drop(&mut self) {
+        self.timer.due.lock().ended = true;
+        self.timer.changed.notify_all();
+    }
+}
+
+/// What the thread finds to do.
+enum Todo {
+    Nothing,
+    /// It is not yet time.
+    Later(Duration),
+    Now(Arc<Shared>, String),
+}
+
+fn wait(timer: &Timer, shared: &Weak<Shared>) {
+    loop {
+        let (at, from) = {
+            let mut due = timer.due.lock();
+            loop {
+                if due.ended {
+                    return;
+                }
+                if let Some(due) = due.at.clone() {
+                    break due;
+                }
+                timer.changed.wait(&mut due);
+            }
+        };
+        // The last hold on the door may end here, and with it the timer: its
+        // lock must not be held.
+        match look(shared, at, from) {
+            Todo::Nothing => return,
+            Todo::Later(nap) => {
+                let mut due = timer.due.lock();
+                if !due.ended && due.at.as_ref().is_some_and(|(then, _)| *then == at) {
+                    timer.changed.wait_for(&mut due, nap);
+                }
+            }
+            Todo::Now(door, from) => {
+                let mine = timer.due.lock().at.take_if(|(then, _)| *then == at);
+                if mine.is_some() {
+                    carry_out(door, &from);
+                }
+            }
+        }
+    }
+}
+
+fn look(shared: &Weak<Shared>, at: i64, from: String) -> Todo {
+    let Some(door) = shared.upgrade() else {
+        return Todo::Nothing;
+    };
+    let now = door.db.clock().unix_micros();
+    let left = at.saturating_mul(1_000_000).saturating_sub(now);
+    if left > 0 {
+        return Todo::Later(Duration::from_micros(left.cast_unsigned()).min(NAP));
+    }
+    Todo::Now(door, from)
+}
+
+fn carry_out(door: Arc<Shared>, from: &str) {
+    let mut current = door.live.load();
+    let mut desk = Desk::new(door, Cancel::new());
+    let done = flush::flush(&mut desk, &mut current).map(|(rows, _)| rows);
+    flush::tell(&done, from);
+}
