@@ -25,7 +25,7 @@ bench:
 	@scripts/bench.sh $(ARGS)
 
 needs:
-	@scripts/need.sh rust cc mariadb memcached netcat strace memcached-tools go python
+	@scripts/need.sh rust cc mariadb postgresql memcached netcat strace memcached-tools go python
 
 fmt:
 	@cargo fmt

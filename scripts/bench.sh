@@ -3,6 +3,14 @@
 
 . "$(dirname "$0")/lib.sh"
 
-scripts/need.sh rust cc mariadb memcached
+# Only the peers that are asked for; the option without a list means all of them.
+needs=(rust cc)
+for word in "$@"; do
+    case $word in --start-peers) needs+=(mariadb postgresql memcached) ;; esac
+    case $word in --start-peers=*mariadb*) needs+=(mariadb) ;; esac
+    case $word in --start-peers=*postgres*) needs+=(postgresql) ;; esac
+    case $word in --start-peers=*memcached*) needs+=(memcached) ;; esac
+done
+scripts/need.sh "${needs[@]}"
 cargo build --release --locked -p porpoise
 exec "$TARGET/release/porpoise" bench "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure that programs are there, and installs those that are not: need.sh CAPABILITY...
 #
-# Capabilities: rust cc mariadb memcached netcat strace memcached-tools go python
+# Capabilities: rust cc mariadb postgresql memcached netcat strace memcached-tools go python
 # Quick when everything is there: then neither a package index nor a registry is asked. Where
 # something cannot be installed, one line says what is missing and how to get it.
 
@@ -19,6 +19,11 @@ has_go() {
     [[ $version =~ go1\.([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -ge "$GO_AT_LEAST" ]
 }
 
+# PostgreSQL's server, where Debian puts it or on the path.
+has_postgresql() {
+    has postgres || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1
+}
+
 # The Python that makes the virtual environment: Debian's own where it is there.
 python() {
     if [ -x /usr/bin/python3 ]; then echo /usr/bin/python3; else echo python3; fi
@@ -29,6 +34,7 @@ is_there() {
         rust) has cargo && has rustc ;;
         cc) has cc && has c++ && has make && has cmake && has pkg-config ;;
         mariadb) has mariadbd && has mariadb-install-db && has mariadb ;;
+        postgresql) has_postgresql ;;
         memcached) has memcached ;;
         netcat) has nc ;;
         strace) has strace ;;
@@ -44,6 +50,7 @@ packages() {
     case $1 in
         cc) echo build-essential cmake pkg-config ;;
         mariadb) echo mariadb-server-core mariadb-client-core mariadb-client ;;
+        postgresql) echo postgresql ;;
         memcached) echo memcached ;;
         netcat) echo netcat-openbsd ;;
         strace) echo strace ;;

@@ -1,45 +1,126 @@
 //! Counting a server's calls of futex, by `perf` where it is installed and
-//! allowed to look.
+//! allowed to look, else by `strace`, which slows what it counts more; the
+//! count is per request, so that matters little.
 
 use crate::sys::{self, Signal};
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+/// How long a tool needs to attach to all threads of a server.
+const ATTACH: Duration = Duration::from_millis(200);
+
+/// A tool that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// `perf stat`.
+    Perf,
+    /// `strace -c`.
+    Strace,
+}
+
+impl Tool {
+    /// The tool that can count the calls of a process here.
+    ///
+    /// # Errors
+    /// One line: why none can.
+    pub fn find(pid: u32) -> Result<Tool, String> {
+        let mut reasons = Vec::new();
+        for tool in [Tool::Perf, Tool::Strace] {
+            match Count::begin(tool, pid).and_then(Count::end) {
+                Ok(_) => return Ok(tool),
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        Err(format!("futex calls not counted: {}", reasons.join("; ")))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Tool::Perf => "perf",
+            Tool::Strace => "strace",
+        }
+    }
+
+    fn command(self, pid: u32) -> Command {
+        let mut command = Command::new(self.name());
+        match self {
+            Tool::Perf => {
+                command.args(["stat", "-x", ",", "-e", "syscalls:sys_enter_futex", "-p"]);
+            }
+            Tool::Strace => {
+                command.args(["-f", "-c", "-qq", "-e", "trace=futex", "-p"]);
+            }
+        }
+        command.arg(pid.to_string());
+        command
+    }
+
+    /// The number of calls in what it said.
+    fn calls(self, said: &str) -> Option<f64> {
+        match self {
+            Tool::Perf => {
+                let line = said.lines().find(|l| l.contains("sys_enter_futex"))?;
+                match line.split(',').next()?.trim() {
+                    // Nothing ran: no call.
+                    "<not counted>" => Some(0.0),
+                    count => count.parse().ok(),
+                }
+            }
+            Tool::Strace => {
+                if said.contains("attach") {
+                    return None;
+                }
+                let line = said.lines().find(|l| l.trim_end().ends_with(" futex"));
+                line.map_or(Some(0.0), |l| l.split_whitespace().nth(3)?.parse().ok())
+            }
+        }
+    }
+}
+
 /// A count in progress.
-pub struct Count(Child);
+pub struct Count {
+    tool: Tool,
+    child: Child,
+}
 
 impl Count {
-    /// Begins; `None` where it cannot be counted.
-    pub fn begin(pid: u32) -> Option<Count> {
-        let mut child = Command::new("perf")
-            .args(["stat", "-x", ",", "-e", "syscalls:sys_enter_futex", "-p"])
-            .arg(pid.to_string())
+    /// Begins.
+    ///
+    /// # Errors
+    /// One line: why it cannot be counted.
+    pub fn begin(tool: Tool, pid: u32) -> Result<Count, String> {
+        let child = tool
+            .command(pid)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .ok()?;
-        std::thread::sleep(Duration::from_millis(150));
-        match child.try_wait() {
-            Ok(None) => Some(Count(child)),
-            _ => None,
-        }
+            .map_err(|e| format!("{}: {e}", tool.name()))?;
+        std::thread::sleep(ATTACH);
+        Ok(Count { tool, child })
     }
 
     /// Ends; the number of calls.
-    pub fn end(mut self) -> Option<f64> {
-        sys::signal(&self.0, Signal::Interrupt);
+    ///
+    /// # Errors
+    /// One line: why they were not counted.
+    pub fn end(mut self) -> Result<f64, String> {
+        let name = self.tool.name();
+        let has_ended = !matches!(self.child.try_wait(), Ok(None));
+        sys::signal(&self.child, Signal::Interrupt);
         let mut said = String::new();
-        self.0.stderr.take()?.read_to_string(&mut said).ok()?;
-        self.0.wait().ok()?;
-        calls_in(&said)
+        if let Some(mut pipe) = self.child.stderr.take() {
+            pipe.read_to_string(&mut said)
+                .map_err(|e| format!("{name}: {e}"))?;
+        }
+        self.child.wait().map_err(|e| format!("{name}: {e}"))?;
+        let calls = self.tool.calls(&said).filter(|_| !has_ended);
+        calls.ok_or_else(|| {
+            let line = said.lines().find(|l| !l.trim().is_empty());
+            format!("{name}: {}", line.unwrap_or("it said nothing").trim())
+        })
     }
-}
-
-fn calls_in(said: &str) -> Option<f64> {
-    let line = said.lines().find(|l| l.contains("sys_enter_futex"))?;
-    line.split(',').next()?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -47,9 +128,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_count_is_read() {
-        let said = "1234,,syscalls:sys_enter_futex,8,100.00,,\n";
-        assert_eq!(calls_in(said), Some(1234.0));
-        assert_eq!(calls_in("<not supported>,,syscalls:sys_enter_futex"), None);
+    fn counts_are_read() {
+        let calls = |said| Tool::Perf.calls(said);
+        assert_eq!(
+            calls("1234,,syscalls:sys_enter_futex,8,100.00,,\n"),
+            Some(1234.0)
+        );
+        assert_eq!(
+            calls("<not counted>,,syscalls:sys_enter_futex,0"),
+            Some(0.0)
+        );
+        assert_eq!(calls("<not supported>,,syscalls:sys_enter_futex"), None);
+        assert_eq!(calls("No permission"), None);
+        let calls = |said| Tool::Strace.calls(said);
+        let said = "% time     seconds  usecs/call     calls    errors syscall\n\
+                    ------ ----------- ----------- --------- --------- ----------------\n\
+                    100.00    0.000021          10       321        17 futex\n";
+        assert_eq!(calls(said), Some(321.0));
+        assert_eq!(calls(""), Some(0.0));
+        assert_eq!(
+            calls("strace: attach: ptrace(PTRACE_SEIZE, 1): not permitted"),
+            None
+        );
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_one_line() {
+        let reason = Tool::find(u32::MAX >> 2).unwrap_err();
+        assert!(
+            reason.starts_with("futex calls not counted: perf: "),
+            "{reason}"
+        );
+        assert!(!reason.contains('\n'), "{reason}");
     }
 }

@@ -22,8 +22,8 @@ pub struct Effort {
     pub warm_up: Duration,
     /// Each run.
     pub time: Duration,
-    /// Whether to count the server's futex calls in a run of its own.
-    pub count_futexes: bool,
+    /// What counts the server's futex calls, in a run of its own.
+    pub count_futexes: Option<crate::futex::Tool>,
 }
 
 /// One system's part in a group.
@@ -96,7 +96,7 @@ pub fn run(
                 if crate::sys::is_interrupted() {
                     return Err(Error::failed("interrupted"));
                 }
-                let (run, is_wrong) = one(group, entry, effort, cores);
+                let (run, is_wrong) = one(group, entry, effort, cores, round == 0);
                 progress.ran(group, entry.system, round, effort.rounds, &run);
                 let failure = run.failure.clone();
                 if let Some(cell) = cells.get_mut(first + place) {
@@ -127,8 +127,15 @@ fn client_words(group: &Group<'_>) -> String {
     }
 }
 
-/// One run; whether an answer was wrong.
-fn one(group: &Group<'_>, entry: &Entry<'_>, effort: Effort, cores: usize) -> (Run, bool) {
+/// One run; whether an answer was wrong. Futexes are counted in the first
+/// round alone.
+fn one(
+    group: &Group<'_>,
+    entry: &Entry<'_>,
+    effort: Effort,
+    cores: usize,
+    is_first: bool,
+) -> (Run, bool) {
     let plan = Plan {
         endpoint: entry.endpoint,
         connections: group.connections,
@@ -149,8 +156,11 @@ fn one(group: &Group<'_>, entry: &Entry<'_>, effort: Effort, cores: usize) -> (R
                 .failure
                 .as_ref()
                 .is_some_and(|e| e.kind == Kind::Wrong);
-            if effort.count_futexes && run.failure.is_none() {
-                run.futex_per_thousand = count_futexes(&plan, entry);
+            if let Some(tool) = effort.count_futexes
+                && is_first
+                && run.failure.is_none()
+            {
+                run.futex_per_thousand = count_futexes(tool, &plan, entry);
             }
             (run, is_wrong)
         }
@@ -166,17 +176,87 @@ fn one(group: &Group<'_>, entry: &Entry<'_>, effort: Effort, cores: usize) -> (R
 
 /// Counts the server's futex calls in a short run of its own, since counting
 /// slows what is counted.
-fn count_futexes(plan: &Plan<'_>, entry: &Entry<'_>) -> Option<f64> {
+fn count_futexes(tool: crate::futex::Tool, plan: &Plan<'_>, entry: &Entry<'_>) -> Option<f64> {
     let pid = plan.endpoint.target.pid?;
     let plan = Plan {
-        warm_up: Duration::from_millis(300),
-        time: Duration::from_millis(700),
+        warm_up: Duration::from_millis(50),
+        time: Duration::from_millis(200),
         ..*plan
     };
-    let counted = crate::futex::Count::begin(pid)?;
+    let counted = crate::futex::Count::begin(tool, pid).ok()?;
     let outcome = load::run(&plan, entry.workload.as_ref()).ok()?;
-    let calls = counted.end()?;
+    let calls = counted.end().ok()?;
     // The warm-up is counted too, at the same rate.
     let share = plan.time.as_secs_f64() / (plan.time + plan.warm_up).as_secs_f64();
     (outcome.requests > 0).then(|| calls * share * 1000.0 / outcome.requests as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connect::Access;
+    use crate::load::Worker;
+    use crate::url::Target;
+    use std::cell::RefCell;
+
+    struct Nothing;
+
+    impl Workload for Nothing {
+        fn statements(&self) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn worker(&self, _: usize) -> Box<dyn Worker + '_> {
+            panic!("no connection was to be had");
+        }
+    }
+
+    #[test]
+    fn systems_take_turns_and_failures_are_kept() {
+        // A port that was free a moment ago refuses all connections.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let endpoint = Endpoint {
+            target: Target::parse(&format!("memcached://127.0.0.1:{port}")).unwrap(),
+            access: Access::Memcached,
+        };
+        let order = RefCell::new(String::new());
+        let entry = |name: &'static str| Entry {
+            system: name,
+            endpoint: &endpoint,
+            workload: Box::new(Nothing),
+            before: Some(Box::new(|| {
+                order.borrow_mut().push_str(name);
+                Ok(())
+            })),
+        };
+        let group = |entries| Group {
+            operation: "get".to_owned(),
+            size: 1,
+            connections: 1,
+            shape: Shape::ThreadEach,
+            units: 1,
+            entries,
+        };
+        let groups = [
+            group(vec![entry("A"), entry("B")]),
+            group(vec![entry("C"), entry("D")]),
+        ];
+        let effort = Effort {
+            rounds: 3,
+            warm_up: Duration::ZERO,
+            time: Duration::ZERO,
+            count_futexes: None,
+        };
+        let mut cells = Vec::new();
+        run(&groups, effort, &mut Progress::quiet(), &mut cells).unwrap();
+        assert_eq!(*order.borrow(), "ABCDBADCABCD");
+        let names: Vec<&str> = cells.iter().map(|c| c.system.as_str()).collect();
+        assert_eq!(names, ["A", "B", "C", "D"]);
+        for cell in &cells {
+            assert_eq!(cell.runs.len(), 3);
+            assert!(cell.failure().unwrap().contains("refused"));
+        }
+    }
 }

@@ -39,6 +39,22 @@ fn stat(pid: u32) -> Option<Stat> {
 /// Processor time of a process and its descendants since they began, in
 /// seconds. `None` once the process has ended.
 pub fn server_time(pid: u32) -> Option<f64> {
+    const TRIES: usize = 20;
+    let mut found = descent_ticks(pid)?;
+    // A child that ends while the processes are listed is missed, or counted
+    // twice; its parent's sum tells.
+    for _ in 0..TRIES {
+        if stat(pid)?.children == found.1 {
+            break;
+        }
+        found = descent_ticks(pid)?;
+    }
+    Some(found.0 as f64 / ticks_per_second())
+}
+
+/// Ticks of a process with its descendants, and those of its ended children
+/// alone.
+fn descent_ticks(pid: u32) -> Option<(u64, u64)> {
     let root = stat(pid)?;
     let mut ticks = root.own + root.children;
     let mut parents = HashMap::new();
@@ -68,7 +84,7 @@ pub fn server_time(pid: u32) -> Option<f64> {
             known.insert(descendant);
         }
     }
-    Some(ticks as f64 / ticks_per_second())
+    Some((ticks, root.children))
 }
 
 /// Processor time that the whole machine has spent busy, in seconds over all

@@ -72,12 +72,20 @@ impl Progress {
 
     /// A run is done.
     pub fn ran(&mut self, group: &Group<'_>, system: &str, round: usize, rounds: usize, run: &Run) {
+        self.one((&group.operation, group.size, system), round, rounds, run);
+    }
+
+    /// A run of an operation at a size by a system is done.
+    pub fn one(
+        &mut self,
+        (operation, size, system): (&str, u64, &str),
+        round: usize,
+        rounds: usize,
+        run: &Run,
+    ) {
         self.done += 1;
         let head = format!(
-            "   {:<24} {:>4}  {:<22} {}/{rounds}",
-            group.operation,
-            group.size,
-            system,
+            "   {operation:<16} {size:>5}  {system:<26} {}/{rounds}",
             round + 1
         );
         let line = match &run.failure {

@@ -17,7 +17,7 @@ use crate::shared::Shared;
 use crate::space::Spaces;
 use parking_lot::{Mutex, MutexGuard};
 use porpoise_kv::{CounterId, Error, Full, Result, SpaceId, SpaceSpec};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// How many ids are reserved on disk at once, at least.
@@ -60,7 +60,7 @@ impl Counter {
 /// What the table guards.
 #[derive(Default)]
 pub(crate) struct Table {
-    pub(crate) counters: HashMap<CounterId, Counter>,
+    pub(crate) counters: BTreeMap<CounterId, Counter>,
     pub(crate) next_space: u64,
     /// The exact counters were written; nothing may change any more.
     pub(crate) frozen: bool,

@@ -2,7 +2,7 @@
 
 use crate::checkpoint::Checkpoints;
 use crate::counters::{Counters, Table};
-use crate::log::{Log, LogWriter, prepare_spares, write_log};
+use crate::log::{Log, LogTurns, LogWriter, prepare_spares, write_log};
 use crate::manifest::Manifest;
 use crate::record::RECORD_BYTES;
 use crate::recovery::recover;
@@ -34,6 +34,19 @@ const CHECKPOINT_RETRY: Duration = Duration::from_secs(2);
 /// The file that keeps a second server out.
 const LOCK_NAME: &str = "LOCK";
 
+/// Who does the work that a server does in the background: writing the log,
+/// keeping a segment ready, reclaiming, checkpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Background {
+    /// Threads of the engine.
+    #[default]
+    Threads,
+    /// The callers, so that a simulation decides what happens when: the log's
+    /// turns are made by [`KvMem::step_log`] and by whoever waits for the
+    /// disk, the rest by [`KvMem::reclaim`] and [`KvMem::checkpoint`].
+    Callers,
+}
+
 /// How an engine is opened.
 #[derive(Clone)]
 pub struct KvMemOptions {
@@ -57,6 +70,8 @@ pub struct KvMemOptions {
     pub checkpoint_bytes: u64,
     /// The source of time.
     pub clock: Arc<dyn Clock>,
+    /// Who does the work of the background.
+    pub background: Background,
 }
 
 impl Default for KvMemOptions {
@@ -71,6 +86,7 @@ impl Default for KvMemOptions {
             segment_bytes: 32 << 20,
             checkpoint_bytes: 256 << 20,
             clock: clock::system(),
+            background: Background::Threads,
         }
     }
 }
@@ -113,6 +129,7 @@ impl KvMem {
                 dir,
                 options.durability,
                 options.segment_bytes,
+                options.background == Background::Callers,
             ));
         }
         let shared = Arc::new(Shared::new(
@@ -137,6 +154,10 @@ impl KvMem {
             threads: Mutex::default(),
             lock: Mutex::new(lock),
         };
+        if options.background == Background::Callers {
+            *shared.turns.lock() = writer.map(|writer| LogTurns::new(&shared, writer));
+            return Ok(Arc::new(engine));
+        }
         let stop = engine.stop.clone();
         engine.spawn("reclaimer", move || reclaim_until(&shared, &stop))?;
         if let Some(writer) = writer {
@@ -191,6 +212,13 @@ impl KvMem {
                 .write(&self.shared, log, &self.counters, false),
             None => Ok(()),
         }
+    }
+
+    /// One turn of the log with [`Background::Callers`]: what has gathered is
+    /// written, synced if that is due, and published; with nothing to write
+    /// the last group is vouched for. No effect with [`Background::Threads`].
+    pub fn step_log(&self) {
+        self.shared.make_turn();
     }
 
     /// Prunes versions and keys now; a background thread does so all the time.
@@ -260,6 +288,9 @@ impl KvMem {
             log.wake.notify_all();
             drop(seq);
             log.stop_spares();
+            if let Some(turns) = self.shared.turns.lock().as_mut() {
+                while !turns.turn_now(&self.shared, log) {}
+            }
         }
         for thread in self.threads.lock().drain(..) {
             // A panicked thread has told its story already.

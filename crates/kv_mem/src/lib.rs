@@ -30,4 +30,4 @@ mod txn;
 mod validate;
 mod writes;
 
-pub use engine::{KvMem, KvMemOptions};
+pub use engine::{Background, KvMem, KvMemOptions};

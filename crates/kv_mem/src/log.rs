@@ -22,8 +22,8 @@ pub(crate) mod format;
 mod spare;
 mod writer;
 
-pub(crate) use spare::prepare_spares;
-pub(crate) use writer::{LogWriter, write_log};
+pub(crate) use spare::{prepare_spare, prepare_spares};
+pub(crate) use writer::{LogTurns, LogWriter, write_log};
 
 use crate::shared::{Sequencer, Shared};
 use format::{Record, SegmentHeader};
@@ -89,6 +89,8 @@ pub(crate) struct Log {
     pub(crate) spare: Mutex<Spare>,
     pub(crate) spares_made: AtomicU64,
     pub(crate) spare_changed: Condvar,
+    /// No thread keeps a segment ready: who needs one makes it.
+    pub(crate) by_callers: bool,
 }
 
 /// The segment kept ready.
@@ -136,6 +138,7 @@ impl Log {
         dir: PathBuf,
         durability: Durability,
         segment_bytes: u64,
+        by_callers: bool,
     ) -> Log {
         Log {
             disk,
@@ -148,6 +151,7 @@ impl Log {
             spare: Mutex::default(),
             spares_made: AtomicU64::new(0),
             spare_changed: Condvar::new(),
+            by_callers,
         }
     }
 

@@ -9,7 +9,7 @@
 //!    with one of the others held.
 
 use crate::lock::WaitGraph;
-use crate::log::{Log, LogBuffer};
+use crate::log::{Log, LogBuffer, LogTurns, prepare_spare};
 use crate::reclaim::Reclaimer;
 use crate::record::{RECORD_BYTES, Record};
 use crate::snapshots::Snapshots;
@@ -97,6 +97,8 @@ pub(crate) struct Shared {
     pub(crate) failed: OnceLock<Error>,
     /// `None`: nothing is kept.
     pub(crate) log: Option<Log>,
+    /// The log's turns where callers make them.
+    pub(crate) turns: Mutex<Option<LogTurns>>,
 }
 
 impl Shared {
@@ -136,6 +138,7 @@ impl Shared {
             closed: AtomicBool::new(false),
             failed: OnceLock::new(),
             log,
+            turns: Mutex::new(None),
         }
     }
 
@@ -290,6 +293,15 @@ impl Shared {
         if let Some(found) = done() {
             return found;
         }
+        if self.log.as_ref().is_some_and(|log| log.by_callers) {
+            loop {
+                self.make_turn();
+                if let Some(found) = done() {
+                    return found;
+                }
+                std::thread::yield_now();
+            }
+        }
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let found = blocking(|| {
             let mut progress = self.progress.lock();
@@ -302,6 +314,18 @@ impl Shared {
         });
         self.waiters.fetch_sub(1, Ordering::SeqCst);
         found
+    }
+
+    /// One turn of the log and of who keeps a segment ready, where callers do
+    /// the work of the background, and none of them is amid a turn.
+    pub(crate) fn make_turn(&self) {
+        if let Some(log) = &self.log
+            && let Some(mut turns) = self.turns.try_lock()
+            && let Some(turns) = turns.as_mut()
+        {
+            prepare_spare(self, log);
+            turns.turn_now(self, log);
+        }
     }
 
     /// Waits until the mark has passed a commit.

@@ -20,7 +20,7 @@
 //! Rejected: locking the counter until the end of the statement (InnoDB's mode
 //! 1): row counts are known here before ids are taken.
 
-use crate::catalog::{Column, Table};
+use crate::catalog::{Column, IndexKind, Table};
 use crate::{Error, Result};
 use foldhash::HashMap;
 use parking_lot::{Mutex, RwLock};
@@ -61,17 +61,26 @@ struct Reserved {
 }
 
 impl Reserved {
-    /// Makes `next..next + count` available, `next` not below `at_least`.
+    /// Makes at least `next..next + needed` available, `next` not below
+    /// `at_least`, and `wished` ids where there are so many.
     fn refill(
         &mut self,
         engine: &dyn Engine,
         id: CounterId,
-        count: u64,
+        needed: u64,
+        wished: u64,
         at_least: u64,
     ) -> Result<()> {
         let at_least = at_least.max(1);
-        let count = count.max(1);
-        let range = match engine.reserve_ids(id, count, at_least) {
+        let needed = needed.max(1);
+        let range = match engine.reserve_ids(id, wished.max(needed), at_least) {
+            // Near the greatest number there may be enough all the same.
+            Err(kv::Error::Full(kv::Full::Ids)) if wished > needed => {
+                engine.reserve_ids(id, needed, at_least)
+            }
+            done => done,
+        };
+        let range = match range {
             Ok(range) => range,
             Err(kv::Error::Full(kv::Full::Ids)) => return Err(Error::AutoIncrementExhausted),
             Err(e) => return Err(e.into()),
@@ -88,7 +97,7 @@ impl Reserved {
     /// Raises the engine's counter to `next`, and reserves `ahead` ids from
     /// there on if there are so many: an explicit value may be the last one.
     fn raise(&mut self, engine: &dyn Engine, id: CounterId, ahead: u64, next: u64) -> Result<()> {
-        match self.refill(engine, id, ahead, next) {
+        match self.refill(engine, id, 1, ahead, next) {
             Err(Error::AutoIncrementExhausted) => {}
             done => return done,
         }
@@ -123,7 +132,7 @@ fn align(at_least: u64, increment: u64, offset: u64) -> Option<u64> {
 }
 
 /// The greatest id an auto-increment column can hold.
-fn column_max(column: &Column) -> u64 {
+pub(crate) fn column_max(column: &Column) -> u64 {
     let bits = match column.ty.kind {
         Kind::TinyInt => 8,
         Kind::SmallInt => 16,
@@ -141,8 +150,26 @@ fn column_max(column: &Column) -> u64 {
     }
 }
 
+/// A column's ids have run out. MySQL hands the last one out again, so that
+/// its users know this as a duplicate of the greatest value (1062); only the
+/// widest type has a number of its own (1467). Nothing is handed out twice
+/// here, but the numbers are those.
+fn exhausted(table: &Table, position: usize, max: u64) -> Error {
+    let unique = table.indexes.iter().find(|i| {
+        let only = i.parts.len() == 1 && i.kind != IndexKind::Plain;
+        only && i.parts.iter().all(|p| p.column == position)
+    });
+    match unique {
+        Some(index) if max != u64::MAX - 1 => Error::Duplicate {
+            entry: max.to_string(),
+            key: format!("{}.{}", table.name, index.name),
+        },
+        _ => Error::AutoIncrementExhausted,
+    }
+}
+
 /// An id as the column's storage value.
-fn column_value(column: &Column, id: u64) -> Value {
+pub(crate) fn column_value(column: &Column, id: u64) -> Value {
     match column.ty.kind {
         #[expect(clippy::cast_precision_loss, reason = "bounded by column_max: exact")]
         Kind::Float | Kind::Double => Value::Double(id as f64),
@@ -226,11 +253,11 @@ impl Counters {
             };
             if !fits(id, reserved.end) || reserved.next == 0 || pushed {
                 if reserved.next > max {
-                    return Err(Error::AutoIncrementExhausted);
+                    return Err(exhausted(table, position, max));
                 }
                 let count = span.saturating_add(increment);
                 let at_least = reserved.next;
-                reserved.refill(engine, table.counter, count.max(prefetch), at_least)?;
+                reserved.refill(engine, table.counter, count, prefetch, at_least)?;
                 pushed = false;
                 id = align(reserved.next, increment, options.offset);
             }
@@ -238,7 +265,7 @@ impl Counters {
             // its first member lies.
             let id = id
                 .filter(|id| *id <= max && *id < reserved.end)
-                .ok_or(Error::AutoIncrementExhausted)?;
+                .ok_or_else(|| exhausted(table, position, max))?;
             reserved.next = id + 1;
             wanted -= 1;
             first.get_or_insert(id);
@@ -278,7 +305,7 @@ impl Counters {
         let mut reserved = counter.lock();
         if reserved.end - reserved.next < count || reserved.next == 0 {
             let at_least = reserved.next;
-            reserved.refill(engine, id, count.max(PREFETCH), at_least)?;
+            reserved.refill(engine, id, count, PREFETCH, at_least)?;
         }
         let first = reserved.next;
         reserved.next += count;

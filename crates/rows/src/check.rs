@@ -7,7 +7,8 @@
 //!
 //! Checked: every row has exactly its entry in each index; every entry leads
 //! to a row that makes it; every child row has its parent; the auto-increment
-//! counter is above every value in its column.
+//! counter is above every value in its column; rows lie in their partitions and
+//! large values have all their parts ([`crate::check_placement`]).
 
 use crate::catalog::{Index, IndexKind, Table};
 use crate::db::Db;
@@ -30,7 +31,7 @@ pub struct Problem {
 /// Problems reported at most for one table.
 const MOST: usize = 100;
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
@@ -72,6 +73,7 @@ impl Db {
                 ));
             }
         }
+        self.check_placement(cx, table, &mut |what| found.add(what))?;
         for key in &table.foreign_keys {
             self.each_orphan(cx, table, key, |pk| {
                 let pk = hex(pk);

@@ -9,11 +9,13 @@
 
 use crate::Result;
 use crate::autoinc::Counters;
+use crate::blob::MAX_ROW_BYTES;
 use crate::catalog::persist;
 use crate::catalog::{Catalog, Table, TableId};
+use crate::fk::FkCounters;
 use crate::mdl::Mdl;
 use crate::txn::{BeginOptions, Txn};
-use crate::version::Versions;
+use crate::version::{BLOB_IDS, ROW_VERSIONS, Versions};
 use crate::watch::{Watch, Watches};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -35,8 +37,11 @@ pub struct Db {
     /// The newest catalog's version: what most statements look at.
     version: AtomicU64,
     pub(crate) versions: Versions,
+    /// Ids of values kept in parts.
+    pub(crate) blobs: Versions,
     pub(crate) counters: Counters,
     pub(crate) watches: Watches,
+    pub(crate) fk_counters: FkCounters,
     pub(crate) mdl: Arc<Mdl>,
     /// Held while a change of the catalog is made and published.
     pub(crate) catalog_change: Mutex<()>,
@@ -52,15 +57,17 @@ impl Db {
         _options: DbOptions,
         catalog: Catalog,
     ) -> Arc<Db> {
-        let row_limit = engine.limits().value;
+        let row_limit = engine.limits().value.min(MAX_ROW_BYTES);
         Arc::new(Db {
             engine,
             clock,
             version: AtomicU64::new(catalog.version),
             catalog: ArcSwap::from_pointee(catalog),
-            versions: Versions::new(),
+            versions: Versions::new(ROW_VERSIONS),
+            blobs: Versions::new(BLOB_IDS),
             counters: Counters::default(),
             watches: Watches::default(),
+            fk_counters: FkCounters::default(),
             mdl: Mdl::new(),
             catalog_change: Mutex::new(()),
             row_limit,
@@ -84,8 +91,7 @@ impl Db {
         let named: HashSet<SpaceId> = catalog
             .tables
             .values()
-            .flat_map(|t| &t.indexes)
-            .flat_map(|i| i.spaces.iter().copied())
+            .flat_map(|t| t.all_spaces())
             .collect();
         let orphans: Vec<SpaceId> = engine
             .spaces()?
@@ -102,6 +108,11 @@ impl Db {
     /// The metadata locks.
     pub fn mdl(&self) -> &Arc<Mdl> {
         &self.mdl
+    }
+
+    /// What foreign keys have done, whether or not it was committed.
+    pub fn fk_counters(&self) -> &FkCounters {
+        &self.fk_counters
     }
 
     /// The engine.

@@ -78,6 +78,13 @@ pub enum Error {
     },
     /// A key beyond 3,072 bytes.
     KeyTooLong,
+    /// A row that belongs into no partition.
+    NoPartition {
+        /// The value that decides, as MySQL prints it.
+        value: String,
+    },
+    /// A row outside of the partitions that the statement names.
+    OtherPartition,
     /// The table does not exist.
     NoSuchTable {
         /// The database.
@@ -169,6 +176,8 @@ impl Error {
             Error::AutoIncrementExhausted => 1467,
             Error::RowTooBig { .. } => 1118,
             Error::KeyTooLong => 1071,
+            Error::NoPartition { .. } => 1526,
+            Error::OtherPartition => 1748,
             Error::NoSuchTable { .. } => 1146,
             Error::TableExists { .. } => 1050,
             Error::UnknownTables { .. } => 1051,
@@ -203,6 +212,8 @@ impl Error {
             | Error::DatabaseExists { .. }
             | Error::CannotDropDatabase { .. }
             | Error::DefinitionChanged
+            | Error::NoPartition { .. }
+            | Error::OtherPartition
             | Error::Corrupt(_) => "HY000",
         }
     }
@@ -230,6 +241,8 @@ impl Error {
                 | Error::NoReferencedRow { .. }
                 | Error::RowIsReferenced { .. }
                 | Error::NotNull { .. }
+                | Error::NoPartition { .. }
+                | Error::OtherPartition
         )
     }
 }
@@ -347,6 +360,12 @@ impl std::fmt::Display for Error {
             ),
             Error::KeyTooLong => {
                 f.write_str("Specified key was too long; max key length is 3072 bytes")
+            }
+            Error::NoPartition { value } => {
+                write!(f, "Table has no partition for value {value}")
+            }
+            Error::OtherPartition => {
+                f.write_str("Found a row not matching the given partition set")
             }
             Error::NoSuchTable { database, table } => {
                 write!(f, "Table '{database}.{table}' doesn't exist")

@@ -13,6 +13,38 @@ use crate::catalog::{Catalog, FkAction, FkParent, ForeignKey, Table};
 use crate::keys::Columns;
 use porpoise_types::{ValueRef, encode_key};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What foreign keys have done since the start.
+#[derive(Debug, Default)]
+pub struct FkCounters {
+    /// Rows deleted because their parent was.
+    deleted: AtomicU64,
+    /// Rows changed because their parent was deleted or changed.
+    updated: AtomicU64,
+}
+
+impl FkCounters {
+    pub(crate) fn add(&self, deleted: u64, updated: u64) {
+        // Most statements take nothing along, and write to no shared line.
+        if deleted > 0 {
+            self.deleted.fetch_add(deleted, Ordering::Relaxed);
+        }
+        if updated > 0 {
+            self.updated.fetch_add(updated, Ordering::Relaxed);
+        }
+    }
+
+    /// Rows deleted by cascades.
+    pub fn deleted(&self) -> u64 {
+        self.deleted.load(Ordering::Relaxed)
+    }
+
+    /// Rows updated by cascades and SET NULL.
+    pub fn updated(&self) -> u64 {
+        self.updated.load(Ordering::Relaxed)
+    }
+}
 
 /// Appends the key of the parent's referenced index that a child row names;
 /// true when it names none because a column is NULL.

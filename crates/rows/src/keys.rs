@@ -126,14 +126,17 @@ impl Index {
 }
 
 impl Table {
-    /// The space that holds `key` of the index at a position: the one place
-    /// where partitions are told apart.
-    pub fn space(&self, index: usize, _key: &[u8]) -> SpaceId {
-        self.indexes
-            .get(index)
-            .and_then(|i| i.spaces.first())
-            .copied()
-            .unwrap_or(SpaceId(u64::MAX))
+    /// The space that holds `key`, a whole key, of the index at a position:
+    /// the one place where partitions are told apart.
+    #[inline]
+    pub fn space(&self, index: usize, key: &[u8]) -> SpaceId {
+        let spaces = self.index_spaces(index);
+        let at = if self.partitioning.is_none() {
+            0
+        } else {
+            self.partition_of(index, key)
+        };
+        spaces.get(at).copied().unwrap_or(SpaceId(u64::MAX))
     }
 
     /// The spaces that ranges of an index may lie in, in order.

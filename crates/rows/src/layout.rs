@@ -17,6 +17,7 @@
 //! more of memory a value and a search a read).
 
 use crate::catalog::{IndexKind, LayoutDef, Table};
+use crate::partition::route::Router;
 use porpoise_types::{ColumnType, Kind};
 use std::sync::OnceLock;
 
@@ -192,6 +193,8 @@ pub(crate) struct Derived {
     pub(crate) uniques: Vec<usize>,
     /// Positions of NOT NULL columns.
     pub(crate) not_null: Vec<usize>,
+    /// How a partitioned table's rows are dealt out.
+    pub(crate) router: Option<Router>,
 }
 
 impl Derived {
@@ -212,6 +215,7 @@ impl Derived {
         Derived {
             current,
             older: layouts,
+            router: table.partitioning.as_ref().map(|by| Router::new(table, by)),
             uniques: (0..table.indexes.len())
                 .filter(|i| {
                     table

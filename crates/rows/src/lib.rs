@@ -12,9 +12,11 @@
 #![forbid(unsafe_code)]
 
 pub mod autoinc;
+pub mod blob;
 mod bytes;
 pub mod catalog;
 pub mod check;
+mod check_placement;
 pub mod db;
 pub mod ddl;
 pub mod error;
@@ -22,6 +24,7 @@ pub(crate) mod fk;
 pub mod keys;
 pub(crate) mod layout;
 pub mod mdl;
+pub mod partition;
 pub mod row;
 pub mod show;
 pub mod txn;
@@ -31,12 +34,14 @@ pub mod watch;
 pub use autoinc::AutoIncOptions;
 pub use db::{Db, DbOptions};
 pub use error::{Error, Result};
+pub use fk::FkCounters;
 pub use layout::DerivedCell;
 pub use row::{RowBuf, RowRef, RowStamp};
 pub use txn::delete::DeleteDone;
 pub use txn::insert::{InsertDone, InsertMode, Inserted};
 pub use txn::lock::LockedRow;
-pub use txn::read::{KeyRange, ScanPosition, ScanSpec};
+pub use txn::parts::Blobs;
+pub use txn::read::{Fetch, KeyRange, ScanPosition, ScanSpec};
 pub use txn::update::{RowChange, UpdateDone, UpdateMode};
 pub use txn::{BeginOptions, Txn};
 pub use watch::Watch;

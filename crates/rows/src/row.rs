@@ -5,6 +5,7 @@
 //! u24  table version
 //! u64  row version
 //! u64  expiry, when flagged (microseconds since 1970 UTC)
+//! ...  part bitmap, a bit a variable column, when flagged (see [`crate::blob`])
 //! ...  null bitmap, a bit a column in storage order
 //! ...  fixed-width columns
 //! ...  u16 (wide: u32) end of each variable column, from the data's start
@@ -26,10 +27,12 @@
 //! Rejected: offsets for all columns (two bytes a fixed column for nothing);
 //! omitting primary-key columns (see 1).
 
+use crate::blob::{Blob, BlobColumn, HEAD};
 use crate::catalog::Table;
 use crate::layout::{Layout, Slot, Storage};
 use crate::{Error, Result};
 use porpoise_types::{Date, DateTime, Decimal, Time, Value, ValueRef};
+use smallvec::SmallVec;
 
 /// Version of the row format.
 pub const ROW_FORMAT_VERSION: u8 = 1;
@@ -37,7 +40,7 @@ pub const ROW_FORMAT_VERSION: u8 = 1;
 const WIDE: u8 = 1;
 /// An expiry follows the row version.
 const EXPIRY: u8 = 2;
-/// Some variable column is kept in parts. Not written yet; refused when read.
+/// Some variable column's value lies outside; a bitmap says which.
 const PARTS: u8 = 4;
 /// Bytes before the body without an expiry.
 const HEADER: usize = 12;
@@ -112,7 +115,7 @@ impl<'a> RowRef<'a> {
     pub fn new(table: &'a Table, bytes: &'a [u8]) -> Result<RowRef<'a>> {
         let bad = || Error::Corrupt(format!("a row of {}", table.quoted_name()));
         let first = *bytes.first().ok_or_else(bad)?;
-        if first >> 4 != ROW_FORMAT_VERSION || first & PARTS != 0 {
+        if first >> 4 != ROW_FORMAT_VERSION {
             return Err(bad());
         }
         let version = little::<4>(bytes, 0).ok_or_else(bad)?;
@@ -121,11 +124,14 @@ impl<'a> RowRef<'a> {
             return Err(Error::DefinitionChanged);
         }
         let layout = table.derived().of_version(version).ok_or_else(bad)?;
-        let body = if first & EXPIRY == 0 {
+        let mut body = if first & EXPIRY == 0 {
             HEADER
         } else {
             HEADER + 8
         };
+        if first & PARTS != 0 {
+            body += layout.variable.div_ceil(8);
+        }
         let row = RowRef {
             table,
             layout,
@@ -190,9 +196,66 @@ impl<'a> RowRef<'a> {
         self.bytes.get(data + start..data + end)
     }
 
+    /// Whether some value lies outside of the row.
+    #[inline]
+    pub fn has_parts(&self) -> bool {
+        self.bytes.first().is_some_and(|first| first & PARTS != 0)
+    }
+
+    /// Whether the value of a variable column lies outside.
+    fn outside(&self, number: usize) -> bool {
+        let start = if self.expires() { HEADER + 8 } else { HEADER };
+        let byte = self.bytes.get(start + number / 8);
+        byte.is_some_and(|b| b & (1 << (number % 8)) != 0)
+    }
+
+    /// What the row says of a value that lies outside of it; `None` for one
+    /// that does not.
+    pub fn blob(&self, position: usize) -> Option<BlobColumn<'a>> {
+        let slot = self.layout.slot(position)?;
+        let out = self.has_parts() && slot.storage == Storage::Bytes && self.outside(slot.at);
+        let (blob, present) = Blob::split(self.variable(slot.at).filter(|_| out)?)?;
+        Some(BlobColumn {
+            position,
+            blob,
+            present,
+        })
+    }
+
+    /// The data of a variable column as it lies, by its number; for copying.
+    pub(crate) fn variable_data(&self, number: usize) -> &'a [u8] {
+        self.variable(number).unwrap_or(&[])
+    }
+
+    /// The position of the column with a variable number, if it is there still.
+    pub(crate) fn variable_position(&self, number: usize) -> Option<usize> {
+        self.layout
+            .variable_positions
+            .get(number)
+            .copied()
+            .flatten()
+    }
+
+    /// How many variable columns the row has.
+    pub(crate) fn variables(&self) -> usize {
+        self.layout.variable
+    }
+
+    /// Everything before the offsets of the variable columns.
+    pub(crate) fn head_bytes(&self) -> &'a [u8] {
+        let end = self.body + self.layout.fixed;
+        self.bytes.get(..end).unwrap_or(&[])
+    }
+
+    #[inline]
+    fn expires(&self) -> bool {
+        self.bytes.first().is_some_and(|first| first & EXPIRY != 0)
+    }
+
     /// The value of the column at `position` of the table's definition. A
     /// column younger than the row reads as its backfill; a position that does
-    /// not exist as NULL.
+    /// not exist as NULL. Of a value that lies outside it is the start, unless
+    /// the row was read with it ([`crate::Fetch`]).
     #[inline]
     pub fn get(&self, position: usize) -> ValueRef<'a> {
         let Some(slot) = self.layout.slot(position) else {
@@ -211,7 +274,11 @@ impl<'a> RowRef<'a> {
     #[inline]
     fn read(&self, slot: &Slot) -> Option<ValueRef<'a>> {
         if slot.storage == Storage::Bytes {
-            return Some(ValueRef::Bytes(self.variable(slot.at).unwrap_or(&[])));
+            let data = self.variable(slot.at).unwrap_or(&[]);
+            if self.has_parts() && self.outside(slot.at) {
+                return Some(ValueRef::Bytes(Blob::split(data)?.1));
+            }
+            return Some(ValueRef::Bytes(data));
         }
         let at = self.body + slot.at;
         let mut bytes = self.bytes.get(at..at + slot.storage.width())?;
@@ -254,7 +321,7 @@ impl<'a> RowRef<'a> {
     /// When the row expires, in microseconds since 1970 UTC; 0: never.
     #[inline]
     pub fn expiry(&self) -> u64 {
-        if self.body == HEADER {
+        if !self.expires() {
             return 0;
         }
         little::<8>(self.bytes, HEADER).map_or(0, u64::from_le_bytes)
@@ -291,14 +358,30 @@ pub struct RowStamp {
 /// # Errors
 /// [`Error::BadValue`] for a value that is not of its column's storage kind.
 pub fn encode(table: &Table, values: &[Value], stamp: RowStamp, out: &mut Vec<u8>) -> Result<()> {
+    encode_with(table, values, &[], stamp, out)
+}
+
+/// As [`encode`]; of the columns in `outside` the row keeps head and prefix.
+pub(crate) fn encode_with(
+    table: &Table,
+    values: &[Value],
+    outside: &[(usize, Blob)],
+    stamp: RowStamp,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let layout = table.derived().current();
+    let head = |position: usize| outside.iter().find(|(p, _)| *p == position);
+    let kept = |position: usize| -> &[u8] {
+        match values.get(position) {
+            Some(Value::Bytes(b)) => match head(position) {
+                Some((_, blob)) => b.get(..blob.prefix()).unwrap_or(b),
+                None => b,
+            },
+            _ => &[],
+        }
+    };
     let variable = layout.variable_positions.iter().flatten();
-    let data: usize = variable
-        .map(|position| match values.get(*position) {
-            Some(Value::Bytes(b)) => b.len(),
-            _ => 0,
-        })
-        .sum();
+    let data: usize = variable.map(|p| kept(*p).len()).sum::<usize>() + outside.len() * HEAD;
     let wide = data > usize::from(u16::MAX);
     if u32::try_from(data).is_err() {
         return Err(Error::RowTooBig {
@@ -308,14 +391,26 @@ pub fn encode(table: &Table, values: &[Value], stamp: RowStamp, out: &mut Vec<u8
     }
     let flags = ROW_FORMAT_VERSION << 4
         | if wide { WIDE } else { 0 }
-        | if stamp.expiry != 0 { EXPIRY } else { 0 };
+        | if stamp.expiry != 0 { EXPIRY } else { 0 }
+        | if outside.is_empty() { 0 } else { PARTS };
     let offsets = layout.variable * if wide { 4 } else { 2 };
     out.reserve(HEADER + 8 + layout.fixed + offsets + data);
-    let head = (table.version.min(MAX_TABLE_VERSION) << 8) | u32::from(flags);
-    out.extend_from_slice(&head.to_le_bytes());
+    let first = (table.version.min(MAX_TABLE_VERSION) << 8) | u32::from(flags);
+    out.extend_from_slice(&first.to_le_bytes());
     out.extend_from_slice(&stamp.version.to_le_bytes());
     if stamp.expiry != 0 {
         out.extend_from_slice(&stamp.expiry.to_le_bytes());
+    }
+    if !outside.is_empty() {
+        let mut bitmap: SmallVec<[u8; 8]> = SmallVec::from_elem(0, layout.variable.div_ceil(8));
+        for (number, position) in layout.variable_positions.iter().enumerate() {
+            if position.is_some_and(|p| head(p).is_some())
+                && let Some(byte) = bitmap.get_mut(number / 8)
+            {
+                *byte |= 1 << (number % 8);
+            }
+        }
+        out.extend_from_slice(&bitmap);
     }
     let body = out.len();
     out.resize(body + layout.fixed, 0);
@@ -338,9 +433,12 @@ pub fn encode(table: &Table, values: &[Value], stamp: RowStamp, out: &mut Vec<u8
     for position in &layout.variable_positions {
         if let Some(position) = position {
             match values.get(*position) {
-                Some(Value::Bytes(b)) => end += b.len(),
+                Some(Value::Bytes(_)) => end += kept(*position).len(),
                 None | Some(Value::Null) => {}
                 Some(_) => return Err(bad_value(table, *position)),
+            }
+            if head(*position).is_some() {
+                end += HEAD;
             }
         }
         // Checked above: `end` fits the width chosen.
@@ -352,9 +450,10 @@ pub fn encode(table: &Table, values: &[Value], stamp: RowStamp, out: &mut Vec<u8
         });
     }
     for position in layout.variable_positions.iter().flatten() {
-        if let Some(Value::Bytes(b)) = values.get(*position) {
-            out.extend_from_slice(b);
+        if let Some((_, blob)) = head(*position) {
+            blob.append(out);
         }
+        out.extend_from_slice(kept(*position));
     }
     Ok(())
 }

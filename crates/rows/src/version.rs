@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The counter of row versions.
 pub const ROW_VERSIONS: CounterId = CounterId(1);
+/// The counter of the ids of values kept in parts ([`crate::blob`]).
+pub const BLOB_IDS: CounterId = CounterId(3);
 /// First number that is too great.
 const END: u64 = 1 << 53;
 /// Reserved in the engine at a time.
@@ -33,8 +35,9 @@ const SLOTS: usize = 16;
 #[repr(align(64))]
 struct Slot(Mutex<Range<u64>>);
 
-/// Hands out row versions.
+/// Hands out row versions, or ids of another counter in the same way.
 pub(crate) struct Versions {
+    counter: CounterId,
     pool: Mutex<Range<u64>>,
     slots: [Slot; SLOTS],
 }
@@ -56,8 +59,9 @@ fn slot_number() -> usize {
 }
 
 impl Versions {
-    pub(crate) fn new() -> Versions {
+    pub(crate) fn new(counter: CounterId) -> Versions {
         Versions {
+            counter,
             pool: Mutex::new(0..0),
             slots: Default::default(),
         }
@@ -83,7 +87,7 @@ impl Versions {
     fn chunk(&self, engine: &dyn Engine, size: u64) -> Result<Range<u64>> {
         let mut pool = self.pool.lock();
         if pool.end - pool.start < size {
-            let fresh = engine.reserve_ids(ROW_VERSIONS, RESERVE, 1)?;
+            let fresh = engine.reserve_ids(self.counter, RESERVE, 1)?;
             if fresh.end > END {
                 return Err(Error::Kv(kv::Error::Full(kv::Full::Ids)));
             }
@@ -106,7 +110,7 @@ mod tests {
         let model = Model::new();
         let mut all = HashSet::new();
         for _ in 0..2 {
-            let versions = Versions::new();
+            let versions = Versions::new(ROW_VERSIONS);
             let got: Vec<u64> = std::thread::scope(|s| {
                 let threads: Vec<_> = (0..4)
                     .map(|_| s.spawn(|| (0..700).map(|_| versions.next(&model).unwrap()).collect()))

@@ -150,7 +150,7 @@ fn a_clean_shutdown_loses_nothing_and_a_crash_repeats_nothing() {
 }
 
 #[test]
-fn the_end_of_the_columns_range_is_1467() {
+fn the_end_of_the_columns_range_is_a_duplicate_and_the_counters_1467() {
     let db = model_database(&[table("t")
         .column("id", ColumnType::int(Kind::TinyInt))
         .auto()
@@ -165,26 +165,31 @@ fn the_end_of_the_columns_range_is_1467() {
     let e = txn
         .assign_auto_increment(&t, &mut [vec![Value::Null]], AutoIncOptions::default())
         .unwrap_err();
-    assert!(matches!(e, Error::AutoIncrementExhausted), "{e:?}");
-    assert_eq!(
-        e.to_string(),
-        "Failed to read auto-increment value from storage engine"
-    );
+    assert_eq!(e.code(), 1062);
+    assert_eq!(e.to_string(), "Duplicate entry '127' for key 't.PRIMARY'");
     let big = model_database(&[table("t")
         .column("id", ColumnType::bigint_unsigned())
         .auto()
         .primary(&["id"])]);
     let t = get(&big, "t");
     let mut txn = begin(&big);
-    let mut rows = vec![vec![Value::UInt(u64::MAX - 2)], vec![Value::Null]];
-    let mut done = txn.assign_auto_increment(&t, &mut rows, AutoIncOptions::default());
-    for _ in 0..3 {
-        if done.is_err() {
-            break;
-        }
-        done = txn.assign_auto_increment(&t, &mut [vec![Value::Null]], AutoIncOptions::default());
-    }
-    assert_eq!(done.unwrap_err().code(), 1467);
+    // Fewer ids are left than are reserved at a time: they are handed out.
+    let mut rows = vec![vec![Value::UInt(u64::MAX - 4)], vec![Value::Null]];
+    let o = AutoIncOptions::default();
+    txn.assign_auto_increment(&t, &mut rows, o).unwrap();
+    assert_eq!(rows[1][0], Value::UInt(u64::MAX - 3));
+    let mut rows = vec![vec![Value::Null], vec![Value::Null]];
+    txn.assign_auto_increment(&t, &mut rows, o).unwrap();
+    let last = [Value::UInt(u64::MAX - 2), Value::UInt(u64::MAX - 1)];
+    assert_eq!(rows.concat(), last);
+    let e = txn
+        .assign_auto_increment(&t, &mut [vec![Value::Null]], o)
+        .unwrap_err();
+    assert!(matches!(e, Error::AutoIncrementExhausted), "{e:?}");
+    assert_eq!(
+        e.to_string(),
+        "Failed to read auto-increment value from storage engine"
+    );
 }
 
 #[test]

@@ -103,6 +103,7 @@ fn table(name: &str, columns: &[&str], keys: Vec<FkSpec>) -> TableSpec {
             created: 0,
         },
         auto_increment: None,
+        placement: Default::default(),
     }
 }
 

@@ -63,6 +63,7 @@ fn open() -> (Arc<Db>, Arc<Table>, Arc<Table>) {
                 created: 0,
             },
             auto_increment: None,
+            placement: Default::default(),
         };
         db.create_table(&cx, &spec).unwrap();
     }

@@ -4,12 +4,15 @@
 //! engine's own shutdown (transactions.md, rule 40), and nothing is written
 //! after that.
 
-use crate::config::{Config, StartError};
+use crate::config::{Config, EngineChoice, StartError};
 use crate::engine;
 use crate::memcached::Memcached;
+use crate::memcached::cache::Cache;
+use crate::memcached::reaper::Reaper;
 use crate::mysql::MysqlDoor;
 use crate::net::Door;
 use crate::tls;
+use parking_lot::Mutex;
 use porpoise_base::clock;
 use porpoise_kv::Engine;
 use porpoise_rows::{Db, DbOptions};
@@ -29,6 +32,10 @@ pub struct House {
     pub mysql: Option<Arc<dyn Door>>,
     /// The memcached door, if there is one.
     pub memcached: Option<Arc<dyn Door>>,
+    /// More memcached doors, in the order of the configuration.
+    pub more_memcached: Vec<Arc<dyn Door>>,
+    /// Deletes expired rows until the house closes.
+    reaper: Mutex<Option<Reaper>>,
     /// Whether user root has a password.
     pub root_has_password: bool,
 }
@@ -67,17 +74,21 @@ impl House {
         } else {
             None
         };
-        let memcached = open_memcached(config, &db)?;
-        if let Some(door) = memcached.clone() {
-            let rows = Box::new(move || door.status_rows());
-            sql.provide_rows("ndbmemcache", "status", rows);
-        }
+        let doors = MemcachedDoors::open(config, &db)?;
+        doors.tell(&sql);
+        let reaper = doors.start_reaper(config)?;
         Ok(House {
             engine,
             db,
             sql,
             mysql,
-            memcached: memcached.map(|door| -> Arc<dyn Door> { door }),
+            memcached: doors.first.map(|door| -> Arc<dyn Door> { door }),
+            more_memcached: doors
+                .more
+                .into_iter()
+                .map(|d| -> Arc<dyn Door> { d })
+                .collect(),
+            reaper: Mutex::new(reaper),
             root_has_password: root.is_none_or(|r| !r.secret.is_empty()),
         })
     }
@@ -88,6 +99,9 @@ impl House {
     /// # Errors
     /// What did not reach the disk, in words.
     pub fn close(&self) -> Result<(), String> {
+        if let Some(mut reaper) = self.reaper.lock().take() {
+            reaper.stop();
+        }
         self.db.return_ids();
         self.engine.shutdown().map_err(|e| e.to_string())
     }
@@ -120,12 +134,54 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The memcached door, if it is asked for.
-fn open_memcached(config: &Config, db: &Arc<Db>) -> Result<Option<Arc<Memcached>>, StartError> {
-    if config.memcached_listen.is_none() && config.memcached_socket.is_none() {
-        return Ok(None);
+/// The memcached doors: that of the main address, if it is asked for, and one
+/// for each role that has an address of its own.
+struct MemcachedDoors {
+    first: Option<Arc<Memcached>>,
+    more: Vec<Arc<Memcached>>,
+}
+
+impl MemcachedDoors {
+    fn open(config: &Config, db: &Arc<Db>) -> Result<MemcachedDoors, StartError> {
+        let max_value = Limits::default().max_value;
+        let cache = Cache::new(config.memcached_cache, max_value, db.clock().as_ref());
+        let cache = Arc::new(cache);
+        let open =
+            |role: &str| Memcached::open(db.clone(), role, max_value, cache.clone()).map(Arc::new);
+        let wanted = config.memcached_listen.is_some() || config.memcached_socket.is_some();
+        let first = match wanted {
+            true => Some(open(&config.memcached_role)?),
+            false => None,
+        };
+        let more = config.memcached_doors.iter().map(|(role, _)| open(role));
+        let more = more.collect::<Result<_, _>>()?;
+        Ok(MemcachedDoors { first, more })
     }
-    let max_value = Limits::default().max_value;
-    let door = Memcached::open(db.clone(), &config.memcached_role, max_value)?;
-    Ok(Some(Arc::new(door)))
+
+    fn all(&self) -> Vec<Arc<Memcached>> {
+        self.first.iter().chain(&self.more).cloned().collect()
+    }
+
+    /// Lets SQL ask the doors.
+    fn tell(&self, sql: &SqlServer) {
+        let all = self.all();
+        if let Some(door) = all.first().cloned() {
+            let rows = Box::new(move || door.status_rows());
+            sql.provide_rows("ndbmemcache", "status", rows);
+        }
+        let resolve = move |key: &[u8]| all.iter().map(|door| door.resolve_row(key)).collect();
+        sql.provide_keys(Box::new(resolve));
+    }
+
+    fn start_reaper(&self, config: &Config) -> Result<Option<Reaper>, StartError> {
+        let doors = self.all();
+        let Some(pause) = config.memcached_reap.filter(|_| !doors.is_empty()) else {
+            return Ok(None);
+        };
+        let several = matches!(config.engine, EngineChoice::Tikv(_));
+        let started = Memcached::start_reaper(&doors, pause, several);
+        let reaper =
+            started.map_err(|e| StartError::failure(format!("no thread for expired rows: {e}")))?;
+        Ok(Some(reaper))
+    }
 }

@@ -6,6 +6,7 @@
 //! * [`net`]: connections, worker groups, held replies; knows no protocol.
 //! * [`mysql`]: the MySQL door.
 //! * [`memcached`]: the memcached door.
+//! * [`native`]: the stores of `porpoise bench native`.
 //! * [`noop`]: a door without a house behind it, for measuring.
 //! * [`http`], [`metrics`]: health and figures.
 //! * [`tls`], [`datadir`]: the certificate; the data directory and its lock.
@@ -23,6 +24,7 @@ pub mod http;
 pub mod memcached;
 pub mod metrics;
 pub mod mysql;
+pub mod native;
 pub mod net;
 pub mod noop;
 pub mod serve;

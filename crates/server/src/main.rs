@@ -4,7 +4,7 @@
 
 use porpoise_server::cli::{self, Asked};
 use porpoise_server::config::{Config, StartError};
-use porpoise_server::serve;
+use porpoise_server::{native, serve};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -31,10 +31,12 @@ fn start() -> Result<(), StartError> {
             start_logging(&config)?;
             serve::run(&config)
         }
-        Asked::Bench(given) => porpoise_bench::cli::run(&given).map_err(|error| StartError {
-            status: error.exit_status(),
-            message: error.message,
-        }),
+        Asked::Bench(given) => {
+            porpoise_bench::cli::run(&given, &native::open).map_err(|error| StartError {
+                status: error.exit_status(),
+                message: error.message,
+            })
+        }
     }
 }
 

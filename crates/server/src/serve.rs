@@ -30,6 +30,7 @@ struct Sockets {
     mysql_unix: Option<Bound>,
     memcached: Option<Bound>,
     memcached_unix: Option<Bound>,
+    memcached_more: Vec<Option<Bound>>,
     http: Option<Bound>,
     noop: Option<Bound>,
 }
@@ -42,6 +43,11 @@ impl Sockets {
             mysql_unix: unix("mysql-socket", config.mysql_socket.as_deref())?,
             memcached: tcp("memcached-listen", config.memcached_listen, pick)?,
             memcached_unix: unix("memcached-socket", config.memcached_socket.as_deref())?,
+            memcached_more: config
+                .memcached_doors
+                .iter()
+                .map(|(_, at)| tcp("memcached-doors", Some(*at), pick))
+                .collect::<Result<_, _>>()?,
             http: tcp("http-listen", config.http_listen, pick)?,
             noop: tcp("noop-listen", config.noop_listen, pick)?,
         })
@@ -225,6 +231,13 @@ impl Doors {
             sockets.memcached_unix,
             house.memcached.as_ref(),
         );
+        for (bound, door) in sockets
+            .memcached_more
+            .into_iter()
+            .zip(&house.more_memcached)
+        {
+            doors.add("memcached-door", bound, Some(door));
+        }
         let noop: Arc<dyn Door> = Arc::new(Noop);
         doors.add("noop", sockets.noop, Some(&noop));
         Ok(doors)

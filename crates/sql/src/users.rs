@@ -153,6 +153,7 @@ fn table_spec() -> TableSpec {
             created: 0,
         },
         auto_increment: None,
+        placement: Default::default(),
     }
 }
 

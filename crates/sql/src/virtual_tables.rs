@@ -2,6 +2,7 @@
 //! about itself. An entry names its columns and its rows; nothing is stored.
 
 use crate::bind::ScopeColumn;
+use crate::show::constraints;
 use porpoise_types::{Collation, ColumnType, Value};
 
 /// What virtual tables can ask of the server.
@@ -22,7 +23,8 @@ pub struct VirtualTable {
     pub columns: fn() -> Vec<ScopeColumn>,
 }
 
-fn text(name: &str, length: u32) -> ScopeColumn {
+/// A column of text.
+pub(crate) fn text(name: &str, length: u32) -> ScopeColumn {
     ScopeColumn {
         name: name.to_owned(),
         ty: ColumnType::varchar(length, Collation::UTF8MB4_GENERAL_CI),
@@ -30,7 +32,8 @@ fn text(name: &str, length: u32) -> ScopeColumn {
     }
 }
 
-fn number(name: &str) -> ScopeColumn {
+/// A column of numbers.
+pub(crate) fn number(name: &str) -> ScopeColumn {
     ScopeColumn {
         name: name.to_owned(),
         ty: ColumnType::bigint(),
@@ -80,6 +83,21 @@ pub const TABLES: &[VirtualTable] = &[
                 text("TABLE_COMMENT", 2048),
             ]
         },
+    },
+    VirtualTable {
+        database: "information_schema",
+        name: "KEY_COLUMN_USAGE",
+        columns: constraints::key_column_usage_columns,
+    },
+    VirtualTable {
+        database: "information_schema",
+        name: "REFERENTIAL_CONSTRAINTS",
+        columns: constraints::referential_constraint_columns,
+    },
+    VirtualTable {
+        database: "information_schema",
+        name: "TABLE_CONSTRAINTS",
+        columns: constraints::table_constraint_columns,
     },
 ];
 

@@ -250,6 +250,51 @@ pub fn decode_key_part(
     Some(value)
 }
 
+/// Takes one part of a composite key from the front of `key`, which is advanced, whatever
+/// its kind, and appends it to `out` in the one form that all keys of equal values share:
+/// nullable and ascending. None where the bytes are no such part.
+#[must_use]
+pub fn take_key_part(
+    ty: &ColumnType,
+    nullable: bool,
+    desc: bool,
+    key: &mut &[u8],
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    let mut turned = Vec::new();
+    let upright: &[u8] = if desc {
+        turned.extend(key.iter().map(|byte| !*byte));
+        &turned
+    } else {
+        key
+    };
+    let len = part_len(ty, nullable, upright)?;
+    if !nullable {
+        out.push(VALUE_FLAG);
+    }
+    out.extend_from_slice(upright.get(..len)?);
+    *key = key.get(len..)?;
+    Some(())
+}
+
+/// Bytes of the ascending part at the start of `key`.
+fn part_len(ty: &ColumnType, nullable: bool, key: &[u8]) -> Option<usize> {
+    let (flag, rest) = if nullable {
+        if *key.first()? == NULL_FLAG {
+            return Some(1);
+        }
+        (1, key.get(1..)?)
+    } else {
+        (0, key)
+    };
+    if ty.is_string() || ty.kind == Kind::Json {
+        return Some(flag + ty.collation.delimited_len(rest)?);
+    }
+    let mut after = rest;
+    decode_value(ty, &mut after)?;
+    Some(flag + rest.len() - after.len())
+}
+
 fn take_int(width: usize, signed: bool, key: &mut &[u8]) -> Option<u64> {
     let (head, rest) = key.split_at_checked(width)?;
     *key = rest;
@@ -322,5 +367,47 @@ fn take_binary(key: &mut &[u8]) -> Option<Vec<u8>> {
             return None;
         }
         out.push(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_taken_from_composite_keys_in_one_form() {
+        let text = ColumnType::varchar(20, Collation::UTF8MB4_GENERAL_CI);
+        let uca = ColumnType::varchar(20, Collation::UTF8MB4_0900_AI_CI);
+        let binary = ColumnType::varchar(20, Collation::BINARY);
+        let int = ColumnType::int(Kind::Int);
+        let values = [
+            (&text, ValueRef::Bytes("a !\u{e4}".as_bytes())),
+            (&uca, ValueRef::Bytes(b"Ab")),
+            (&binary, ValueRef::Bytes(b"\0\0x")),
+            (&int, ValueRef::Int(-7)),
+            (&text, ValueRef::Null),
+            (&uca, ValueRef::Bytes(b"")),
+        ];
+        for desc in [false, true] {
+            for nullable in [false, true] {
+                let mut key = Vec::new();
+                let mut wanted = Vec::new();
+                for (ty, value) in &values {
+                    if nullable || !value.is_null() {
+                        encode_key(*value, ty, nullable, desc, &mut key);
+                        let mut one = Vec::new();
+                        encode_key(*value, ty, true, false, &mut one);
+                        wanted.push((*ty, one));
+                    }
+                }
+                let mut rest = key.as_slice();
+                for (ty, one) in wanted {
+                    let mut out = Vec::new();
+                    take_key_part(ty, nullable, desc, &mut rest, &mut out).unwrap();
+                    assert_eq!(out, one);
+                }
+                assert!(rest.is_empty());
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::proto::Call;
 use crate::report::{Axis, Cell, Experiment};
 use crate::stats::{mean, stdev};
 use crate::url::{System, Target};
+use std::fmt::Write;
 
 /// Parents of either kind.
 const PARENTS: u64 = 1000;
@@ -193,7 +194,6 @@ pub fn fk(bench: &mut Bench, limit: Option<u64>) -> Result<()> {
         &mut experiment.cells,
     );
     drop(groups);
-    print_lines(&experiment.cells);
     bench.keep(experiment);
     done
 }
@@ -260,7 +260,8 @@ fn describe(systems: &[Way], notes: Vec<String>) -> Experiment {
 
 /// The lines that the published experiment's tool prints, for each cell's last
 /// run.
-fn print_lines(cells: &[Cell]) {
+pub fn published_lines(cells: &[Cell]) -> String {
+    let mut out = String::new();
     for cell in cells {
         let Some(run) = cell.runs.last().filter(|run| run.requests > 0) else {
             continue;
@@ -278,11 +279,15 @@ fn print_lines(cells: &[Cell]) {
         } else {
             run.throughput
         };
-        println!("{}, {}", cell.system, cell.operation);
-        println!(
-            "Average Throughput = {average:.2} tps (stdev={:.2})",
-            stdev(&samples)
+        let _ = write!(
+            out,
+            "{}, {}\nAverage Throughput = {average:.2} tps (stdev={:.2})\n\
+             95th Percentile Latency (us)={:.0}\n",
+            cell.system,
+            cell.operation,
+            stdev(&samples),
+            run.latency.p95
         );
-        println!("95th Percentile Latency (us)={:.0}", run.latency.p95);
     }
+    out
 }

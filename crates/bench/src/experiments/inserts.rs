@@ -8,7 +8,7 @@ use crate::matrix::{self, Entry, Group};
 use crate::proto::{Answer, Call};
 use crate::report::{Axis, Experiment};
 use crate::url::System;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// Rows of a batch.
 const BATCH: u64 = 16;
@@ -306,6 +306,8 @@ pub fn blob(bench: &mut Bench) -> Result<()> {
     }
     let clients = bench.clients(&[8]).first().copied().unwrap_or(8);
     let seed = bench.choice.seed;
+    // Shared by all runs, so that no update writes what is there already.
+    let versions = AtomicU64::new(1);
     let mut families = Vec::new();
     for length in [1000, 8 << 10, 64 << 10] {
         for is_read in [false, true] {
@@ -316,7 +318,7 @@ pub fn blob(bench: &mut Bench) -> Result<()> {
                 units: 1,
                 variants: usable
                     .iter()
-                    .flat_map(|way| blob_variants(way, length, is_read, rows, seed))
+                    .flat_map(|way| blob_variants(way, length, is_read, rows, (seed, &versions)))
                     .collect(),
             });
         }
@@ -353,7 +355,7 @@ fn blob_variants<'v>(
     length: usize,
     is_read: bool,
     rows: u64,
-    seed: u64,
+    (seed, versions): (u64, &'v AtomicU64),
 ) -> Vec<Variant<'v>> {
     let columns = COLUMNS.iter().filter(|c| c.length == length);
     let variant = |column: &'static Column| Variant {
@@ -365,7 +367,7 @@ fn blob_variants<'v>(
             if is_read {
                 reading(column, rows, seed)
             } else {
-                writing(column, rows, seed)
+                writing(column, rows, seed, versions)
             }
         }),
     };
@@ -436,12 +438,18 @@ fn put_two(call: &mut Call, key: u64, version: u64, length: usize) {
     }
 }
 
-fn writing<'a>(column: &'static Column, rows: u64, seed: u64) -> Statement<'a> {
+fn writing<'a>(
+    column: &'static Column,
+    rows: u64,
+    seed: u64,
+    versions: &'a AtomicU64,
+) -> Statement<'a> {
     Statement {
         text: format!("update {} set a = ?, b = ? where id = ?", column.table),
         fill: Box::new(move |random, call| {
             let key = random.u64(0..rows);
-            put_two(call, key, random.u64(0..1 << 32), column.length);
+            let version = versions.fetch_add(1, Ordering::Relaxed);
+            put_two(call, key, version, column.length);
             call.int(key.cast_signed());
         }),
         check: inserted(1),

@@ -6,6 +6,7 @@ use super::store::{Layout, Store, check_reachable};
 use super::{Bench, Way, usual_pairs};
 use crate::connect::Access;
 use crate::error::{Error, Result};
+use crate::futex::Tool;
 use crate::load::Shape;
 use crate::matrix::{self, Entry, Group};
 use crate::report::{Axis, Experiment};
@@ -216,6 +217,15 @@ pub fn connections(bench: &mut Bench, usual: &[usize]) -> Result<()> {
     if places.is_empty() {
         return Err(Error::failed("connections: no system could be prepared"));
     }
+    let pid = places.iter().find_map(|place| place.target.pid);
+    let counting = match pid.map(Tool::find) {
+        Some(Ok(tool)) => Some(tool),
+        Some(Err(reason)) => {
+            notes.push(reason);
+            None
+        }
+        None => None,
+    };
     let mut groups = Vec::new();
     for (operation, name) in [(Operation::Select, "point reads"), (Operation::Mix, "mix")] {
         for (shape, words) in [
@@ -253,7 +263,7 @@ pub fn connections(bench: &mut Bench, usual: &[usize]) -> Result<()> {
         notes,
     };
     let mut effort = bench.choice.effort;
-    effort.count_futexes = true;
+    effort.count_futexes = counting;
     let done = matrix::run(&groups, effort, &mut bench.progress, &mut experiment.cells);
     drop(groups);
     bench.keep(experiment);

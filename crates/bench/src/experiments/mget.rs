@@ -1,7 +1,7 @@
 //! `bench mget`: latency of one request over its number of keys, by
 //! memcached's multi-get and by an IN list.
 
-use super::kv_runs::places;
+use super::kv_runs::{Place, places};
 use super::store::{Store, put_key};
 use super::{Bench, usual_pairs};
 use crate::connect::Access;
@@ -113,6 +113,38 @@ impl Worker for Reader<'_> {
     }
 }
 
+/// Every way to every place, at so many keys.
+fn group(places: &[Place], clients: usize, keys: usize, seed: u64) -> Group<'_> {
+    let mut entries = Vec::new();
+    for place in places {
+        for way in &place.ways {
+            entries.push(Entry {
+                system: &way.name,
+                endpoint: &way.endpoint,
+                workload: Box::new(Many {
+                    store: &place.store,
+                    access: way.endpoint.access,
+                    keys,
+                    seed,
+                    pretends: place.target.system == System::Noop,
+                }),
+                before: None,
+            });
+        }
+    }
+    Group {
+        operation: match clients {
+            1 => "one request".to_owned(),
+            n => format!("one request, {n} clients"),
+        },
+        size: keys as u64,
+        connections: clients,
+        shape: Shape::ThreadEach,
+        units: keys as u64,
+        entries,
+    }
+}
+
 /// `bench mget`.
 ///
 /// # Errors
@@ -125,40 +157,11 @@ pub fn mget(bench: &mut Bench) -> Result<()> {
     if places.is_empty() {
         return Err(Error::failed("mget: no system could be prepared"));
     }
-    let clients = bench.clients(&[1]);
     let sizes = if bench.choice.is_quick { QUICK } else { USUAL };
     let mut groups = Vec::new();
-    for clients in clients {
+    for clients in bench.clients(&[1]) {
         for keys in sizes {
-            let operation = match clients {
-                1 => "one request".to_owned(),
-                n => format!("one request, {n} clients"),
-            };
-            let mut entries = Vec::new();
-            for place in &places {
-                for way in &place.ways {
-                    entries.push(Entry {
-                        system: &way.name,
-                        endpoint: &way.endpoint,
-                        workload: Box::new(Many {
-                            store: &place.store,
-                            access: way.endpoint.access,
-                            keys: *keys,
-                            seed: bench.choice.seed,
-                            pretends: place.target.system == System::Noop,
-                        }),
-                        before: None,
-                    });
-                }
-            }
-            groups.push(Group {
-                operation,
-                size: *keys as u64,
-                connections: clients,
-                shape: Shape::ThreadEach,
-                units: *keys as u64,
-                entries,
-            });
+            groups.push(group(&places, clients, *keys, bench.choice.seed));
         }
     }
     let ways = super::kv_runs::all_ways(&places);

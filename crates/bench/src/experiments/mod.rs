@@ -10,6 +10,7 @@ pub mod kv;
 pub mod kv_runs;
 pub mod load_rows;
 pub mod mget;
+pub mod native;
 pub mod store;
 
 use crate::connect::{Access, Admin, Endpoint};
@@ -91,6 +92,7 @@ impl Bench {
                 machine,
                 systems,
                 experiments: Vec::new(),
+                notes: Vec::new(),
                 failure: None,
             },
         }
@@ -174,7 +176,7 @@ fn ask_settings(target: &Target) -> String {
 
 /// Ours against theirs, for all pairs of ways of the same kind: SQL text with
 /// text, prepared with prepared (and with PostgreSQL), memcached with
-/// memcached and with the no-op door.
+/// memcached and with the no-op door, and our SQL with our memcached door.
 pub fn usual_pairs(ways: &[Way]) -> Vec<(String, String)> {
     let is_ours = |way: &&Way| way.endpoint.target.system == System::Porpoise;
     let is_peer = |ours: Access, theirs: Access| {
@@ -186,6 +188,15 @@ pub fn usual_pairs(ways: &[Way]) -> Vec<(String, String)> {
             if is_peer(ours.endpoint.access, theirs.endpoint.access) {
                 pairs.push((ours.name.clone(), theirs.name.clone()));
             }
+        }
+        // What SQL costs over the memcached door to the same rows.
+        let own_get = ways.iter().filter(is_ours).find(|way| {
+            way.endpoint.access == Access::Memcached
+                && way.endpoint.target == ours.endpoint.target
+                && ours.endpoint.access != Access::Memcached
+        });
+        if let Some(door) = own_get {
+            pairs.push((ours.name.clone(), door.name.clone()));
         }
     }
     pairs

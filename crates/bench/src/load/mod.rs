@@ -135,7 +135,8 @@ pub fn histogram() -> Histogram<u64> {
 
 const WARM_UP: u8 = 0;
 const MEASURING: u8 = 1;
-const OVER: u8 = 2;
+const READING: u8 = 2;
+const OVER: u8 = 3;
 
 /// What all threads of a run look at.
 struct Stage {
@@ -282,8 +283,13 @@ fn conduct(plan: &Plan<'_>, stage: &Stage, pid: Option<u32>) -> Outcome {
         sleep_while(stage, plan.time, MEASURING);
     }
     let seconds = began.elapsed().as_secs_f64();
-    stage.phase.store(OVER, Ordering::Relaxed);
+    // A thread that failed has ended the run already.
+    let _ = stage
+        .phase
+        .compare_exchange(MEASURING, READING, Ordering::Relaxed, Ordering::Relaxed);
+    // Before the connections close: a server's processes for them would end.
     let after = Reading::now(pid);
+    stage.phase.store(OVER, Ordering::Relaxed);
     Outcome {
         requests: 0,
         refused: 0,

@@ -10,8 +10,8 @@ use crate::stats::Estimate;
 use std::fmt::Write;
 
 const STYLE: &str = "\
-:root{--bg:#fff;--fg:#1b1f24;--soft:#5b6570;--grid:#d9dee3;--box:#f5f7f9}\
-@media(prefers-color-scheme:dark){:root{--bg:#14181d;--fg:#e6e9ec;--soft:#9aa5b1;--grid:#323a43;--box:#1d232a}}\
+:root{--bg:#fff;--fg:#1b1f24;--soft:#5b6570;--grid:#d9dee3;--box:#f5f7f9;--good:#00734f;--bad:#b34700}\
+@media(prefers-color-scheme:dark){:root{--bg:#14181d;--fg:#e6e9ec;--soft:#9aa5b1;--grid:#323a43;--box:#1d232a;--good:#2fc295;--bad:#ff8a3d}}\
 body{background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif;max-width:1180px;margin:2em auto;padding:0 1em}\
 h1{font-size:1.6em}h2{margin-top:2em;border-bottom:1px solid var(--grid)}\
 .soft,dt{color:var(--soft)}dl{display:grid;grid-template-columns:max-content 1fr;gap:0 1em;margin:.5em 0}dd{margin:0}\
@@ -21,7 +21,7 @@ svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:var(--so
 .grid{stroke:var(--grid);stroke-width:1}.legend{display:flex;flex-wrap:wrap;gap:.2em 1.2em;list-style:none;padding:0}\
 .legend svg{width:16px;height:12px;margin-right:5px;vertical-align:-1px}\
 table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}th,td{padding:2px 9px;text-align:right;border-bottom:1px solid var(--grid)}\
-th:first-child,td:first-child,.t{text-align:left}.scroll{overflow-x:auto}.bad{color:#d55e00}.good{color:#009e73}";
+th:first-child,td:first-child,.t{text-align:left}.scroll{overflow-x:auto}.bar{stroke:var(--fg);fill:none}small{color:var(--soft)}.bad{color:var(--bad)}.good{color:var(--good)}";
 
 /// A page of all reports; those of several machines stand beside each other.
 pub fn render(reports: &[Report]) -> String {
@@ -84,6 +84,9 @@ fn machine(report: &Report, out: &mut String) {
         );
     }
     out.push_str("</dl>");
+    for note in &report.notes {
+        let _ = write!(out, "<p class=\"soft\">{}</p>", escape(note));
+    }
     if let Some(failure) = &report.failure {
         let _ = write!(
             out,
@@ -129,8 +132,17 @@ fn section(reports: &[Report], name: &str, out: &mut String) {
             } else {
                 operation.to_owned()
             };
-            let chart = chart(experiment, operation, title, &systems);
-            let _ = write!(out, "<figure>{}</figure>", draw(&chart));
+            let main = if experiment.is_about_latency {
+                Figure::Latency
+            } else {
+                Figure::Throughput
+            };
+            for figure in [main, Figure::Server] {
+                let chart = chart(experiment, operation, (figure, title.clone()), &systems);
+                if !chart.series.is_empty() {
+                    let _ = write!(out, "<figure>{}</figure>", draw(&chart));
+                }
+            }
         }
     }
     out.push_str("</div>");
@@ -156,12 +168,39 @@ fn legend(systems: &[&str], out: &mut String) {
     out.push_str("</ul>");
 }
 
-fn chart(experiment: &Experiment, operation: &str, title: String, systems: &[&str]) -> Chart {
-    let figure: fn(&Run) -> Option<f64> = if experiment.is_about_latency {
-        |run| Some(run.latency.mean)
-    } else {
-        |run| Some(run.throughput)
-    };
+/// What a chart shows.
+#[derive(Clone, Copy)]
+enum Figure {
+    Latency,
+    Throughput,
+    Server,
+}
+
+impl Figure {
+    fn of(self) -> fn(&Run) -> Option<f64> {
+        match self {
+            Figure::Latency => |run| Some(run.latency.p50),
+            Figure::Throughput => |run| Some(run.throughput),
+            Figure::Server => |run| run.server_micros,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Figure::Latency => "median latency, µs",
+            Figure::Throughput => "requests a second",
+            Figure::Server => "server's processor time for a request, µs",
+        }
+    }
+}
+
+fn chart(
+    experiment: &Experiment,
+    operation: &str,
+    (what, title): (Figure, String),
+    systems: &[&str],
+) -> Chart {
+    let figure = what.of();
     let of_system = |(index, system): (usize, &&str)| {
         let mut points: Vec<Point> = experiment
             .cells
@@ -187,11 +226,7 @@ fn chart(experiment: &Experiment, operation: &str, title: String, systems: &[&st
     Chart {
         title,
         x_title: experiment.axis.title.clone(),
-        y_title: if experiment.is_about_latency {
-            "mean latency, µs".to_owned()
-        } else {
-            "requests a second".to_owned()
-        },
+        y_title: what.words().to_owned(),
         is_logarithmic: experiment.axis.is_logarithmic,
         series: systems.iter().enumerate().filter_map(of_system).collect(),
     }
@@ -199,6 +234,9 @@ fn chart(experiment: &Experiment, operation: &str, title: String, systems: &[&st
 
 fn tables(experiment: &Experiment, out: &mut String) {
     ratios(experiment, out);
+    if experiment.is_about_latency {
+        lines(experiment, out);
+    }
     out.push_str(
         "<details><summary>All figures</summary><div class=\"scroll\"><table><tr>\
          <th>operation</th><th>size</th><th class=\"t\">system</th><th class=\"t\">client</th>\
@@ -230,6 +268,31 @@ fn tables(experiment: &Experiment, out: &mut String) {
             );
         }
     }
+}
+
+/// Latency over size as straight lines.
+fn lines(experiment: &Experiment, out: &mut String) {
+    let _ = write!(
+        out,
+        "<h3>Latency as a straight line</h3><table><tr><th>operation</th><th class=\"t\">system</th>\
+         <th>at 0 {0}, µs</th><th>for each of {0}, µs</th></tr>",
+        escape(&experiment.axis.title)
+    );
+    for operation in experiment.operations() {
+        for system in experiment.systems() {
+            if let Some(line) = experiment.line(operation, system) {
+                let _ = write!(
+                    out,
+                    "<tr><td>{}</td><td class=\"t\">{}</td><td>{:.1}</td><td>{:.3}</td></tr>",
+                    escape(operation),
+                    escape(system),
+                    line.intercept,
+                    line.slope
+                );
+            }
+        }
+    }
+    out.push_str("</table>");
 }
 
 fn row(cell: &Cell, out: &mut String) {
@@ -275,37 +338,62 @@ fn ratios(experiment: &Experiment, out: &mut String) {
     } else {
         "how many times as many requests"
     };
+    let mut sizes: Vec<u64> = found.iter().map(|r| r.size).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut rows: Vec<(&str, &str, &str)> = Vec::new();
+    for ratio in &found {
+        let row = (ratio.operation, ratio.ours, ratio.theirs);
+        if !rows.contains(&row) {
+            rows.push(row);
+        }
+    }
     let _ = write!(
         out,
-        "<h3>Ratios</h3><p class=\"soft\">{what}; with the 95 % interval of pairs of runs</p>\
-         <div class=\"scroll\"><table><tr><th>operation</th><th>{}</th><th class=\"t\">ours</th>\
-         <th class=\"t\">theirs</th><th>ratio</th><th>from</th><th>to</th></tr>",
+        "<h3>Ratios</h3><p class=\"soft\">{what}, by {}; in brackets the 95 % interval of pairs \
+         of runs; coloured where it leaves out 1</p><div class=\"scroll\"><table><tr>\
+         <th>operation</th><th class=\"t\">ours</th><th class=\"t\">theirs</th>",
         escape(&experiment.axis.title)
     );
-    for ratio in found {
-        let class = match (ratio.ratio.excludes(1.0), ratio.ratio.mean > 1.0) {
-            (true, true) => " class=\"good\"",
-            (true, false) => " class=\"bad\"",
-            _ => "",
-        };
-        let (low, high) = ratio
-            .ratio
-            .interval
-            .map_or((String::new(), String::new()), |(a, b)| {
-                (format!("{a:.2}"), format!("{b:.2}"))
-            });
+    for size in &sizes {
+        let _ = write!(out, "<th>{size}</th>");
+    }
+    out.push_str("</tr>");
+    for row in rows {
+        let (operation, ours, theirs) = row;
         let _ = write!(
             out,
-            "<tr><td>{}</td><td>{}</td><td class=\"t\">{}</td><td class=\"t\">{}</td>\
-             <td{class}>{:.2}</td><td>{low}</td><td>{high}</td></tr>",
-            escape(ratio.operation),
-            ratio.size,
-            escape(ratio.ours),
-            escape(ratio.theirs),
-            ratio.ratio.mean
+            "<tr><td>{}</td><td class=\"t\">{}</td><td class=\"t\">{}</td>",
+            escape(operation),
+            escape(ours),
+            escape(theirs)
         );
+        for size in &sizes {
+            let here = found
+                .iter()
+                .find(|r| r.size == *size && (r.operation, r.ours, r.theirs) == row);
+            ratio_cell(here.map(|r| r.ratio), out);
+        }
+        out.push_str("</tr>");
     }
     out.push_str("</table></div>");
+}
+
+/// One ratio with its interval; an empty field where there is none.
+fn ratio_cell(ratio: Option<Estimate>, out: &mut String) {
+    let Some(ratio) = ratio else {
+        out.push_str("<td></td>");
+        return;
+    };
+    let class = match (ratio.excludes(1.0), ratio.mean > 1.0) {
+        (true, true) => " class=\"good\"",
+        (true, false) => " class=\"bad\"",
+        _ => "",
+    };
+    let interval = ratio.interval.map_or(String::new(), |(low, high)| {
+        format!(" <small>({low:.2} to {high:.2})</small>")
+    });
+    let _ = write!(out, "<td{class}>{:.2}{interval}</td>", ratio.mean);
 }
 
 #[cfg(test)]
@@ -348,8 +436,16 @@ mod tests {
     fn the_page_is_well_formed() {
         let mut report = sample("one & <only>");
         report.failure = Some("x < y".to_owned());
-        check_well_formed(&render(&[report]));
+        report.experiments[0].is_about_latency = true;
+        let page = render(&[report]);
+        check_well_formed(&page);
+        assert!(page.contains("Latency as a straight line"));
         check_well_formed(&render(&[]));
+    }
+
+    #[test]
+    fn a_plain_report_is_well_formed() {
+        check_well_formed(&render(&[sample("one")]));
     }
 
     #[test]
@@ -359,7 +455,7 @@ mod tests {
         for part in ["SELECT, first", "SELECT, second", "<h3>second</h3>"] {
             assert!(page.contains(part), "{part}");
         }
-        assert_eq!(page.matches("<figure>").count(), 2);
+        assert_eq!(page.matches("<figure>").count(), 4, "throughput and server");
         assert_eq!(page.matches("<h2>").count(), 1);
     }
 

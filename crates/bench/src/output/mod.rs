@@ -1,5 +1,6 @@
 //! Results for people and programs: lines, JSON, CSV, and a page with charts.
 
+pub mod bars;
 pub mod csv;
 pub mod html;
 pub mod svg;
@@ -19,6 +20,13 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
     beside.push(".new");
     std::fs::write(&beside, text).map_err(named)?;
     std::fs::rename(&beside, path).map_err(named)
+}
+
+/// Writes to standard output; nobody is left to tell if it is gone.
+pub fn print(text: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 /// Results as JSON.
@@ -72,6 +80,21 @@ pub(crate) mod tests {
 
     /// A report with names that a page has to quote.
     pub fn sample(host: &str) -> Report {
+        Report {
+            format: FORMAT,
+            machine: machine(host),
+            systems: vec![SystemInfo {
+                name: "A".to_owned(),
+                url: "mysql://127.0.0.1:1".to_owned(),
+                settings: "flush=1, a < b".to_owned(),
+            }],
+            experiments: vec![experiment()],
+            notes: vec!["mariadb left out: it is not installed".to_owned()],
+            failure: None,
+        }
+    }
+
+    fn experiment() -> Experiment {
         let run = |throughput: f64| Run {
             requests: 1000,
             seconds: 1.0,
@@ -104,46 +127,40 @@ pub(crate) mod tests {
             failure: Some("refused <here>".to_owned()),
             ..Run::default()
         }];
-        Report {
-            format: FORMAT,
-            machine: Machine {
-                host: host.to_owned(),
-                cpu: "a processor".to_owned(),
-                cores: 2,
-                memory: 8 << 30,
-                kernel: "6.1".to_owned(),
-                version: "0.1.0".to_owned(),
-                time: 1_777_899_779,
-                command: "porpoise bench kv".to_owned(),
-                calibration: 900.0,
-                fsync_micros: 80.0,
-                fsync_delay_micros: 0,
-                pressure: Some(0.5),
+        Experiment {
+            name: "kv".to_owned(),
+            title: "Operations <by> key".to_owned(),
+            about: "What & why.".to_owned(),
+            axis: Axis {
+                title: "clients".to_owned(),
+                is_logarithmic: true,
             },
-            systems: vec![SystemInfo {
-                name: "A".to_owned(),
-                url: "mysql://127.0.0.1:1".to_owned(),
-                settings: "flush=1, a < b".to_owned(),
-            }],
-            experiments: vec![Experiment {
-                name: "kv".to_owned(),
-                title: "Operations <by> key".to_owned(),
-                about: "What & why.".to_owned(),
-                axis: Axis {
-                    title: "clients".to_owned(),
-                    is_logarithmic: true,
-                },
-                is_about_latency: false,
-                cells: vec![
-                    cell("A", 1, 2.0),
-                    cell("B <&> \"quoted\"", 1, 1.0),
-                    cell("A", 16, 30.0),
-                    failed,
-                ],
-                pairs: vec![("A".to_owned(), "B <&> \"quoted\"".to_owned())],
-                notes: vec!["PostgreSQL left out".to_owned()],
-            }],
-            failure: None,
+            is_about_latency: false,
+            cells: vec![
+                cell("A", 1, 2.0),
+                cell("B <&> \"quoted\"", 1, 1.0),
+                cell("A", 16, 30.0),
+                failed,
+            ],
+            pairs: vec![("A".to_owned(), "B <&> \"quoted\"".to_owned())],
+            notes: vec!["PostgreSQL left out".to_owned()],
+        }
+    }
+
+    fn machine(host: &str) -> Machine {
+        Machine {
+            host: host.to_owned(),
+            cpu: "a processor".to_owned(),
+            cores: 2,
+            memory: 8 << 30,
+            kernel: "6.1".to_owned(),
+            version: "0.1.0".to_owned(),
+            time: 1_777_899_779,
+            command: "porpoise bench kv".to_owned(),
+            calibration: 900.0,
+            fsync_micros: 80.0,
+            fsync_delay_micros: 0,
+            pressure: Some(0.5),
         }
     }
 

@@ -59,6 +59,10 @@ const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 14.0;
+/// From the axis to the first and the last size.
+const MARGIN: f64 = 18.0;
+/// Between the points of two systems at one size.
+const APART: f64 = 3.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 
@@ -154,7 +158,8 @@ impl Scale {
         } else {
             x
         };
-        LEFT + (x - self.low) / (self.high - self.low) * (WIDTH - LEFT - RIGHT)
+        LEFT + MARGIN
+            + (x - self.low) / (self.high - self.low) * (WIDTH - LEFT - RIGHT - 2.0 * MARGIN)
     }
 
     fn y(&self, y: f64) -> f64 {
@@ -163,8 +168,11 @@ impl Scale {
     }
 }
 
-/// The chart as an element.
+/// The chart as an element; bars where there is but one size.
 pub fn render(chart: &Chart) -> String {
+    if super::bars::is_one_size(chart) {
+        return super::bars::render(chart);
+    }
     let mut out = String::new();
     let scale = Scale::of(chart);
     // Writing to a String cannot fail, here and below.
@@ -176,8 +184,10 @@ pub fn render(chart: &Chart) -> String {
         escape(&chart.title)
     );
     axes(chart, &scale, &mut out);
-    for series in &chart.series {
-        draw(series, &scale, &mut out);
+    // Side by side, so that error bars of one size do not hide each other.
+    let middle = chart.series.len().saturating_sub(1) as f64 / 2.0;
+    for (place, series) in chart.series.iter().enumerate() {
+        draw(series, &scale, (place as f64 - middle) * APART, &mut out);
     }
     out.push_str("</svg>");
     out
@@ -233,13 +243,13 @@ fn axes(chart: &Chart, scale: &Scale, out: &mut String) {
     );
 }
 
-fn draw(series: &Series, scale: &Scale, out: &mut String) {
+fn draw(series: &Series, scale: &Scale, aside: f64, out: &mut String) {
     let colour = colour(series.index);
     let _ = write!(out, "<g stroke=\"{colour}\" fill=\"none\">");
     let path: Vec<String> = series
         .points
         .iter()
-        .map(|p| format!("{:.1},{:.1}", scale.x(p.x), scale.y(p.y)))
+        .map(|p| format!("{:.1},{:.1}", scale.x(p.x) + aside, scale.y(p.y)))
         .collect();
     let _ = write!(
         out,
@@ -248,7 +258,7 @@ fn draw(series: &Series, scale: &Scale, out: &mut String) {
         path.join(" ")
     );
     for point in &series.points {
-        let (x, y) = (scale.x(point.x), scale.y(point.y));
+        let (x, y) = (scale.x(point.x) + aside, scale.y(point.y));
         if let Some((low, high)) = point.interval {
             let (low, high) = (scale.y(low), scale.y(high));
             let _ = write!(
@@ -341,7 +351,9 @@ mod tests {
     fn doubtful_points_are_hollow() {
         let mut doubtful = point(1.0, 5.0);
         doubtful.is_doubtful = true;
-        assert!(render(&chart(vec![doubtful])).contains("<path fill=\"none\""));
-        assert!(!render(&chart(vec![point(1.0, 5.0)])).contains("<path fill=\"none\""));
+        let other = point(2.0, 5.0);
+        assert!(render(&chart(vec![doubtful, other])).contains("<path fill=\"none\""));
+        let sure = render(&chart(vec![point(1.0, 5.0), other]));
+        assert!(!sure.contains("<path fill=\"none\""));
     }
 }

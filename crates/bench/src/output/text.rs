@@ -19,6 +19,9 @@ pub fn render(report: &Report) -> String {
         );
         push(&mut out, &line);
     }
+    for note in &report.notes {
+        push(&mut out, &format!("note       {note}"));
+    }
     for experiment in &report.experiments {
         out.push('\n');
         render_experiment(experiment, &mut out);
@@ -45,7 +48,7 @@ fn render_experiment(experiment: &Experiment, out: &mut String) {
     for operation in experiment.operations() {
         out.push('\n');
         let (figure, words): (fn(&Run) -> Option<f64>, &str) = if experiment.is_about_latency {
-            (|run| Some(run.latency.mean), "mean latency in us")
+            (|run| Some(run.latency.p50), "median latency in us")
         } else {
             (|run| Some(run.throughput), "requests a second")
         };
@@ -60,9 +63,18 @@ fn render_experiment(experiment: &Experiment, out: &mut String) {
                 out,
             );
         }
+        let futexes: fn(&Run) -> Option<f64> = |run| run.futex_per_thousand;
+        if experiment.cells.iter().any(|c| c.figure(futexes).is_some()) {
+            let words = "server's calls of futex for 1000 requests";
+            table(experiment, operation, words, futexes, out);
+        }
         if experiment.is_about_latency {
             lines(experiment, operation, out);
         }
+    }
+    if experiment.name == "fk" {
+        push(out, "");
+        out.push_str(&crate::experiments::fk::published_lines(&experiment.cells));
     }
     ratios(experiment, out);
     marks(experiment, out);
@@ -134,7 +146,7 @@ fn lines(experiment: &Experiment, operation: &str, out: &mut String) {
             push(
                 out,
                 &format!(
-                    "  {system:<32} {:.1} us + {:.3} us for each of {}",
+                    "  {system:<32} {:.1} us + {:.3} us x {}",
                     line.intercept, line.slope, experiment.axis.title
                 ),
             );
@@ -206,6 +218,7 @@ mod tests {
         for part in [
             "command    porpoise bench kv",
             "note: PostgreSQL left out",
+            "note       mariadb left out",
             "2100 ±",
             "failed",
             "refused <here>",

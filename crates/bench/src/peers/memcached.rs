@@ -8,18 +8,13 @@ use crate::sys::{self, Signal};
 use crate::url::Target;
 use std::process::Command;
 
-const OPTIONS: &[&str] = &[
-    "-l",
-    "127.0.0.1",
-    "-U",
-    "0",
-    "-t",
-    "2",
-    "-m",
-    "1024",
-    "-c",
-    "20000",
-];
+const OPTIONS: &[&str] = &["-l", "127.0.0.1", "-U", "0", "-t", "2", "-m", "1024"];
+
+/// Connections asked for: 20,000, or what the limit of open files allows
+/// beside memcached's own files.
+fn most_connections() -> u64 {
+    sys::open_files().saturating_sub(200).clamp(64, 20_000)
+}
 
 /// Starts one.
 pub fn start(settings: &Settings) -> Result<Option<Started>> {
@@ -29,7 +24,10 @@ pub fn start(settings: &Settings) -> Result<Option<Started>> {
     for _ in 0..TRIES {
         let port = free_port()?;
         let mut command = Command::new(&program);
-        command.args(OPTIONS).args(["-p", &port.to_string()]);
+        command
+            .args(OPTIONS)
+            .args(["-c", &most_connections().to_string()])
+            .args(["-p", &port.to_string()]);
         if sys::is_root() {
             command.args(["-u", "root"]);
         }

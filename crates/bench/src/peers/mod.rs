@@ -107,6 +107,17 @@ impl Peer {
         }
     }
 
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Peer::Porpoise => "porpoise",
+            Peer::Mariadb => "mariadb",
+            Peer::Postgres => "postgres",
+            Peer::Memcached => "memcached",
+            Peer::Noop => "noop",
+        }
+    }
+
     /// Starts it; `None` where it is not installed.
     ///
     /// # Errors

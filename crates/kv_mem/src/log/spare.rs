@@ -48,6 +48,10 @@ impl Log {
                     drop(spare);
                     return self.make_spare().map_err(|e| io_error(&self.dir, &e));
                 }
+                Spare::Wanted if self.by_callers => {
+                    drop(spare);
+                    return self.make_spare().map_err(|e| io_error(&self.dir, &e));
+                }
                 Spare::Wanted => self.spare_changed.wait(&mut spare),
             }
         }
@@ -72,36 +76,41 @@ pub(crate) fn prepare_spares(shared: &Shared, log: &Log) {
             }
             Spare::Full => {
                 log.spare_changed.wait_for(&mut spare, RETRY);
-                if matches!(*spare, Spare::Stopped) {
-                    return;
-                }
             }
             Spare::Wanted => {}
         }
         drop(spare);
-        let made = log.make_spare();
-        let mut spare = log.spare.lock();
-        if matches!(*spare, Spare::Stopped) {
-            return;
-        }
-        let full = made.is_err();
-        match made {
-            Ok((file, path)) => *spare = Spare::Ready(file, path),
-            Err(error) => {
-                if !matches!(*spare, Spare::Full) {
-                    tracing::error!(%error, "no room for a new log segment");
-                }
-                *spare = Spare::Full;
-            }
-        }
-        log.spare_changed.notify_all();
-        drop(spare);
-        // The log's thread says how much fits now, and wakes who waits for room.
-        let mut seq = shared.seq.lock();
-        seq.log.full = full;
-        seq.log.urgent = true;
-        log.nudge(&mut seq);
-        drop(seq);
-        shared.wake_waiters();
+        prepare_spare(shared, log);
     }
+}
+
+/// Makes a segment if none is ready, and says whether the disk is full.
+pub(crate) fn prepare_spare(shared: &Shared, log: &Log) {
+    if matches!(*log.spare.lock(), Spare::Stopped | Spare::Ready(..)) {
+        return;
+    }
+    let made = log.make_spare();
+    let mut spare = log.spare.lock();
+    if matches!(*spare, Spare::Stopped) {
+        return;
+    }
+    let full = made.is_err();
+    match made {
+        Ok((file, path)) => *spare = Spare::Ready(file, path),
+        Err(error) => {
+            if !matches!(*spare, Spare::Full) {
+                tracing::error!(%error, "no room for a new log segment");
+            }
+            *spare = Spare::Full;
+        }
+    }
+    log.spare_changed.notify_all();
+    drop(spare);
+    // The log's thread says how much fits now, and wakes who waits for room.
+    let mut seq = shared.seq.lock();
+    seq.log.full = full;
+    seq.log.urgent = true;
+    log.nudge(&mut seq);
+    drop(seq);
+    shared.wake_waiters();
 }

@@ -1,5 +1,9 @@
 //! The log's thread: takes what has gathered, writes, syncs, publishes.
 //!
+//! One turn is [`LogTurns::turn`]; the thread makes one after the other. An
+//! engine whose callers do the background's work makes them when it is asked
+//! to, or when a caller waits.
+//!
 //! Invariants:
 //! 1. One sync is in flight at a time; in `sync` mode every group is synced
 //!    before the next is written.
@@ -162,6 +166,17 @@ struct Taken {
     stop: bool,
 }
 
+fn take_all(seq: &mut Sequencer) -> Taken {
+    Taken {
+        records: std::mem::take(&mut seq.log.bytes),
+        commits: std::mem::take(&mut seq.log.commits),
+        last_ts: seq.last_ts,
+        appended: seq.log.appended,
+        urgent: std::mem::take(&mut seq.log.urgent),
+        stop: seq.log.stop,
+    }
+}
+
 /// Waits for work, and takes it.
 fn take(log: &Log, mut seq: MutexGuard<'_, Sequencer>) -> Taken {
     let gathers = log.durability != Durability::Sync;
@@ -189,63 +204,89 @@ fn take(log: &Log, mut seq: MutexGuard<'_, Sequencer>) -> Taken {
             waited = true;
         }
     }
-    Taken {
-        records: std::mem::take(&mut seq.log.bytes),
-        commits: std::mem::take(&mut seq.log.commits),
-        last_ts: seq.last_ts,
-        appended: seq.log.appended,
-        urgent: std::mem::take(&mut seq.log.urgent),
-        stop: seq.log.stop,
-    }
+    take_all(&mut seq)
 }
 
 /// The log's thread.
-pub(crate) fn write_log(shared: &Shared, log: &Log, mut writer: LogWriter) {
-    if let Err(error) = run(shared, log, &mut writer) {
-        shared.seq.lock().log.closed = true;
-        shared.fail(error);
-    }
+pub(crate) fn write_log(shared: &Shared, log: &Log, writer: LogWriter) {
+    let mut turns = LogTurns::new(shared, writer);
+    while !turns.turn(shared, log, take(log, shared.seq.lock())) {}
 }
 
-fn run(shared: &Shared, log: &Log, writer: &mut LogWriter) -> Result<()> {
-    let counts = &shared.counts;
-    let mut last_sync = Instant::now();
-    // What was written but not synced reaches to here.
-    let mut unsynced = false;
-    let mut vouched = writer.next_group;
-    loop {
-        let taken = take(log, shared.seq.lock());
+/// What the log's thread keeps from one turn to the next.
+pub(crate) struct LogTurns {
+    writer: LogWriter,
+    last_sync: Instant,
+    /// Something was written and not synced.
+    unsynced: bool,
+    /// The next group's number after the last empty group.
+    vouched: u64,
+    ended: bool,
+}
+
+impl LogTurns {
+    pub(crate) fn new(shared: &Shared, writer: LogWriter) -> LogTurns {
+        LogTurns {
+            last_sync: shared.clock.now(),
+            unsynced: false,
+            vouched: writer.next_group,
+            writer,
+            ended: false,
+        }
+    }
+
+    /// A turn with what is there now; true when it was the last one.
+    pub(crate) fn turn_now(&mut self, shared: &Shared, log: &Log) -> bool {
+        self.ended || {
+            let taken = take_all(&mut shared.seq.lock());
+            self.turn(shared, log, taken)
+        }
+    }
+
+    /// Writes, syncs and publishes; true when it was the last turn.
+    fn turn(&mut self, shared: &Shared, log: &Log, taken: Taken) -> bool {
+        let done = self.write_and_publish(shared, log, taken);
+        self.ended = done.unwrap_or_else(|error| {
+            shared.seq.lock().log.closed = true;
+            shared.fail(error);
+            true
+        });
+        self.ended
+    }
+
+    fn write_and_publish(&mut self, shared: &Shared, log: &Log, taken: Taken) -> Result<bool> {
+        let (counts, writer) = (&shared.counts, &mut self.writer);
         let idle = taken.records.is_empty();
         if !idle {
             writer.write(log, &taken.records)?;
-            unsynced = true;
+            self.unsynced = true;
             counts.groups.add(1);
             counts.grouped_commits.add(taken.commits);
             counts.log_bytes.add(taken.records.len() as u64);
-        } else if !unsynced && vouched < writer.next_group && !taken.stop {
+        } else if !self.unsynced && self.vouched < writer.next_group && !taken.stop {
             writer.group(log, &[])?;
-            vouched = writer.next_group;
-            unsynced = true;
+            self.vouched = writer.next_group;
+            self.unsynced = true;
         }
         let due = match log.durability {
             Durability::Sync => true,
-            Durability::Interval(every) => last_sync.elapsed() >= every,
+            Durability::Interval(every) => shared.clock.now() >= self.last_sync + every,
             Durability::Memory => idle,
         };
-        if unsynced && (due || taken.urgent || taken.stop) {
+        if self.unsynced && (due || taken.urgent || taken.stop) {
             let began = Instant::now();
             writer.sync(log)?;
             counts.syncs.add(1);
             counts.sync_micros.add(began.elapsed().as_micros() as u64);
-            last_sync = Instant::now();
-            unsynced = false;
+            self.last_sync = shared.clock.now();
+            self.unsynced = false;
         }
         let mut seq = shared.seq.lock();
-        if !unsynced {
+        if !self.unsynced {
             log.synced.store(taken.appended, Ordering::SeqCst);
             seq.durable_ts = seq.durable_ts.max(taken.last_ts);
         }
-        seq.log.fits = writer.fits(log);
+        seq.log.fits = self.writer.fits(log);
         shared.publish(&seq, log.immediate());
         let ended = taken.stop && seq.log.bytes.is_empty();
         if ended {
@@ -253,8 +294,6 @@ fn run(shared: &Shared, log: &Log, writer: &mut LogWriter) -> Result<()> {
         }
         drop(seq);
         shared.tell();
-        if ended {
-            return Ok(());
-        }
+        Ok(ended)
     }
 }

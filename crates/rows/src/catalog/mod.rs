@@ -21,6 +21,7 @@ pub mod derive;
 pub mod persist;
 
 use crate::layout::DerivedCell;
+use crate::partition::Partitioning;
 use porpoise_kv::{CounterId, SpaceId};
 use porpoise_types::{Collation, ColumnType, Value};
 use std::collections::BTreeMap;
@@ -97,9 +98,25 @@ pub struct Table {
     pub layouts: Vec<LayoutDef>,
     /// Table options.
     pub options: TableOptions,
+    /// PARTITION BY.
+    pub partitioning: Option<Partitioning>,
+    /// The spaces of large values' parts ([`crate::blob`]), one a partition;
+    /// none for a table without columns that may have them.
+    pub parts: Vec<SpaceId>,
+    /// COLOCATE WITH: whose partitions this table's lie beside.
+    pub colocate: Option<Colocate>,
     /// Worked out from the rest at first use; `Default::default()` for
     /// whoever builds a table.
     pub derived: DerivedCell,
+}
+
+/// COLOCATE WITH of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Colocate {
+    /// The table named, as given (`db`.`name` without quotes).
+    pub with: String,
+    /// The co-location group of both.
+    pub group: u64,
 }
 
 /// Which columns rows of one table version hold.
@@ -304,6 +321,11 @@ impl Table {
         self.indexes
             .iter()
             .position(|i| i.name.eq_ignore_ascii_case(name))
+    }
+
+    /// The co-location group of the table's spaces.
+    pub fn group(&self) -> u64 {
+        self.colocate.as_ref().map_or(self.id.0, |c| c.group)
     }
 
     /// The position of the auto-increment column.

@@ -11,8 +11,8 @@
 //! 2. Derived fields are not stored.
 
 use super::{
-    Catalog, Column, ColumnDefault, ColumnId, Database, FkAction, ForeignKey, Index, IndexKind,
-    IndexPart, IndexState, LayoutDef, Table, TableId, TableOptions,
+    Catalog, Colocate, Column, ColumnDefault, ColumnId, Database, FkAction, ForeignKey, Index,
+    IndexKind, IndexPart, IndexState, LayoutDef, Table, TableId, TableOptions,
 };
 use crate::bytes::{Reader, Writer};
 use crate::error::{Error, Result};
@@ -23,7 +23,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Version of the rows of the catalog space.
-pub const CATALOG_FORMAT_VERSION: u8 = 1;
+pub const CATALOG_FORMAT_VERSION: u8 = 2;
+/// The oldest version that is still read.
+const OLDEST: u8 = 1;
 
 /// The space that holds the catalog.
 pub const CATALOG_SPACE: SpaceId = SpaceId(1);
@@ -88,9 +90,9 @@ fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
     };
     let mut r = Reader::new(value);
     let version = r.u8()?;
-    if version != CATALOG_FORMAT_VERSION {
+    if !(OLDEST..=CATALOG_FORMAT_VERSION).contains(&version) {
         return Err(Error::corrupt(&format!(
-            "catalog format version {version}; this server reads version {CATALOG_FORMAT_VERSION}"
+            "catalog format version {version}; this server reads versions {OLDEST} to {CATALOG_FORMAT_VERSION}"
         )));
     }
     match *kind {
@@ -105,7 +107,10 @@ fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
             catalog.databases.insert(name, Arc::new(database));
         }
         KEY_TABLE => {
-            let table = read_table(&mut r)?;
+            let mut table = read_table(&mut r)?;
+            if version >= 2 {
+                read_placement(&mut r, &mut table)?;
+            }
             catalog.tables.insert(table.id, Arc::new(table));
         }
         other => {
@@ -214,6 +219,30 @@ fn write_table(w: &mut Writer, t: &Table) {
         w.str(text);
     });
     w.i64(o.created);
+    write_placement(w, t);
+}
+
+/// Partitioning, parts and co-location: since format 2.
+fn write_placement(w: &mut Writer, t: &Table) {
+    crate::partition::persist::write(w, &t.partitioning);
+    w.list(&t.parts, |w, space| w.u64(space.0));
+    w.bool(t.colocate.is_some());
+    if let Some(c) = &t.colocate {
+        w.str(&c.with);
+        w.u64(c.group);
+    }
+}
+
+fn read_placement(r: &mut Reader<'_>, t: &mut Table) -> Result<()> {
+    t.partitioning = crate::partition::persist::read(r)?;
+    t.parts = r.list(|r| Ok(SpaceId(r.u64()?)))?;
+    if r.bool()? {
+        t.colocate = Some(Colocate {
+            with: r.str()?,
+            group: r.u64()?,
+        });
+    }
+    Ok(())
 }
 
 fn read_table(r: &mut Reader<'_>) -> Result<Table> {
@@ -244,6 +273,9 @@ fn read_table(r: &mut Reader<'_>) -> Result<Table> {
             other: r.list(|r| Ok((r.str()?, r.str()?)))?,
             created: r.i64()?,
         },
+        partitioning: None,
+        parts: Vec::new(),
+        colocate: None,
         referenced_by: Vec::new(),
         write_set: Arc::from([id]),
         derived: DerivedCell::default(),

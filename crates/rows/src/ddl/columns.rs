@@ -6,7 +6,7 @@ use crate::error::Result;
 use porpoise_types::{Kind, Value};
 
 /// MySQL's limit ("Limits on Table Column Count and Row Size").
-const MAX_COLUMNS: usize = 4096;
+pub(super) const MAX_COLUMNS: usize = 4096;
 
 /// Checks the specifications and makes the columns, numbered from 0.
 /// Columns of the primary key become NOT NULL.
@@ -22,10 +22,6 @@ pub(super) fn columns(specs: &[ColumnSpec], indexes: &[IndexSpec]) -> Result<Vec
     }
     let mut columns: Vec<Column> = Vec::with_capacity(specs.len());
     for (id, spec) in (0u32..).zip(specs) {
-        check_name(&spec.name)?;
-        if spec.name.is_empty() || spec.name.ends_with(' ') {
-            return Err(errors::bad_column_name(&spec.name));
-        }
         let taken = |c: &Column| c.name.eq_ignore_ascii_case(&spec.name);
         if columns.iter().any(taken) {
             return Err(errors::duplicate_column(&spec.name));
@@ -35,7 +31,17 @@ pub(super) fn columns(specs: &[ColumnSpec], indexes: &[IndexSpec]) -> Result<Vec
     Ok(columns)
 }
 
-fn in_primary_key(spec: &ColumnSpec, indexes: &[IndexSpec]) -> bool {
+/// 1059, 1166.
+pub(super) fn check_column_name(name: &str) -> Result<()> {
+    check_name(name)?;
+    if name.is_empty() || name.ends_with(' ') {
+        return Err(errors::bad_column_name(name));
+    }
+    Ok(())
+}
+
+/// Whether the column belongs to a primary key among `indexes`.
+pub(super) fn in_primary_key(spec: &ColumnSpec, indexes: &[IndexSpec]) -> bool {
     indexes
         .iter()
         .filter(|i| i.kind == IndexKind::Primary)
@@ -43,7 +49,9 @@ fn in_primary_key(spec: &ColumnSpec, indexes: &[IndexSpec]) -> bool {
         .any(|(name, _, _)| name.eq_ignore_ascii_case(&spec.name))
 }
 
-fn column(id: ColumnId, spec: &ColumnSpec, primary: bool) -> Result<Column> {
+/// One column with the number given.
+pub(super) fn column(id: ColumnId, spec: &ColumnSpec, primary: bool) -> Result<Column> {
+    check_column_name(&spec.name)?;
     if primary && spec.nullable == Some(true) {
         return Err(errors::nullable_primary());
     }

@@ -42,7 +42,7 @@ impl Db {
         })?;
         Ok(DdlDone {
             ticket,
-            note: false,
+            ..DdlDone::default()
         })
     }
 
@@ -62,7 +62,7 @@ impl Db {
         })?;
         Ok(DdlDone {
             ticket,
-            note: false,
+            ..DdlDone::default()
         })
     }
 
@@ -101,7 +101,7 @@ impl Db {
                     tables::refuse_if_referenced(&draft.catalog, table, &ids)?;
                 }
                 draft.catalog.tables.remove(&table.id);
-                spaces.extend(table.indexes.iter().flat_map(|i| &i.spaces));
+                spaces.extend(table.all_spaces());
             }
             gone = tables;
             if draft.catalog.databases.remove(name).is_none() {
@@ -115,7 +115,7 @@ impl Db {
         }
         let done = DdlDone {
             ticket,
-            note: false,
+            ..DdlDone::default()
         };
         Ok((done, gone.len()))
     }

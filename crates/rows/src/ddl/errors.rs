@@ -240,8 +240,91 @@ pub fn refuse_on_update(column: &str) -> Error {
     refuse(1294, "HY000", text)
 }
 
-pub fn primary_change() -> Error {
-    let text = "ALTER TABLE that changes the primary key is not supported; create a new table and \
-                copy the rows";
-    refuse(1235, "42000", text.to_owned())
+/// 1054, of a column that a clause of ALTER TABLE names.
+pub fn unknown_column(name: &str, table: &str) -> Error {
+    refuse(
+        1054,
+        "42S22",
+        format!("Unknown column '{name}' in '{table}'"),
+    )
+}
+
+pub fn all_columns_dropped() -> Error {
+    let text = "You can't delete all columns with ALTER TABLE; use DROP TABLE instead";
+    refuse(1090, "42000", text.to_owned())
+}
+
+pub fn column_in_foreign_key(column: &str, constraint: &str) -> Error {
+    let text =
+        format!("Cannot drop column '{column}': needed in a foreign key constraint '{constraint}'");
+    refuse(1828, "HY000", text)
+}
+
+pub fn column_referenced(column: &str, constraint: &str, child: &str) -> Error {
+    let text = format!(
+        "Cannot drop column '{column}': needed in a foreign key constraint '{constraint}' of \
+         table '{child}'"
+    );
+    refuse(1829, "HY000", text)
+}
+
+pub fn column_change_in_foreign_key(column: &str, constraint: &str) -> Error {
+    let text =
+        format!("Cannot change column '{column}': used in a foreign key constraint '{constraint}'");
+    refuse(1832, "HY000", text)
+}
+
+pub fn column_change_referenced(column: &str, constraint: &str, child: &str) -> Error {
+    let text = format!(
+        "Cannot change column '{column}': used in a foreign key constraint '{constraint}' of \
+         table '{child}'"
+    );
+    refuse(1833, "HY000", text)
+}
+
+pub fn no_such_key(name: &str, table: &str) -> Error {
+    let text = format!("Key '{name}' doesn't exist in table '{table}'");
+    refuse(1176, "42000", text)
+}
+
+pub fn invalid_null() -> Error {
+    refuse(1138, "22004", "Invalid use of NULL value".to_owned())
+}
+
+pub fn null_truncated(column: &str, row: u64) -> Error {
+    let text = format!("Data truncated for column '{column}' at row {row}");
+    refuse(1265, "01000", text)
+}
+
+pub fn resequencing(entry: &str, key: &str) -> Error {
+    let text = format!(
+        "ALTER TABLE causes auto_increment resequencing, resulting in duplicate entry '{entry}' \
+         for key '{key}'"
+    );
+    refuse(1569, "23000", text)
+}
+
+pub fn algorithm_refused(algorithm: &str, instead: &str) -> Error {
+    let text = format!(
+        "ALGORITHM={algorithm} is not supported for this operation. Try ALGORITHM={instead}."
+    );
+    refuse(1845, "0A000", text)
+}
+
+pub fn type_change_in_place() -> Error {
+    let text = "ALGORITHM=INPLACE is not supported. Reason: Cannot change column type INPLACE. \
+                Try ALGORITHM=COPY.";
+    refuse(1846, "0A000", text.to_owned())
+}
+
+pub fn primary_invisible() -> Error {
+    let text = "A primary key index cannot be invisible";
+    refuse(3522, "HY000", text.to_owned())
+}
+
+pub(super) fn partitioning_column(name: &str) -> Error {
+    let text = format!(
+        "Column '{name}' has a partitioning function dependency and cannot be dropped or renamed."
+    );
+    refuse(3855, "HY000", text)
 }

@@ -87,20 +87,7 @@ fn constraint_name(catalog: &Catalog, table: &Table, spec: &FkSpec) -> Result<St
 /// Checks that `parent` can be referenced by `key`: columns, types, a unique
 /// index over exactly these columns.
 pub(super) fn check_parent(table: &Table, parent: &Table, key: &ForeignKey) -> Result<()> {
-    let mut positions = Vec::with_capacity(key.columns.len());
-    for (column, wanted) in key.columns.iter().zip(&key.parent_columns) {
-        let found = parent
-            .column(wanted)
-            .and_then(|p| Some((p, parent.columns.get(p)?)));
-        let Some((position, theirs)) = found else {
-            return Err(errors::fk_no_parent_column(wanted, &key.name, &parent.name));
-        };
-        let ours = table.columns.get(*column);
-        if let Some(ours) = ours.filter(|ours| !comparable(&ours.ty, &theirs.ty)) {
-            return Err(errors::fk_incompatible(&ours.name, &theirs.name, &key.name));
-        }
-        positions.push(position);
-    }
+    let positions = check_types(table, parent, key)?;
     let exact = parent
         .indexes
         .iter()
@@ -120,6 +107,26 @@ pub(super) fn check_parent(table: &Table, parent: &Table, key: &ForeignKey) -> R
         return Err(errors::fk_memory_parent(&key.name));
     }
     Ok(())
+}
+
+/// 3734 and 3780: the referenced columns are there, with types that fit.
+/// Returns their positions.
+pub(super) fn check_types(table: &Table, parent: &Table, key: &ForeignKey) -> Result<Vec<usize>> {
+    let mut positions = Vec::with_capacity(key.columns.len());
+    for (column, wanted) in key.columns.iter().zip(&key.parent_columns) {
+        let found = parent
+            .column(wanted)
+            .and_then(|p| Some((p, parent.columns.get(p)?)));
+        let Some((position, theirs)) = found else {
+            return Err(errors::fk_no_parent_column(wanted, &key.name, &parent.name));
+        };
+        let ours = table.columns.get(*column);
+        if let Some(ours) = ours.filter(|ours| !comparable(&ours.ty, &theirs.ty)) {
+            return Err(errors::fk_incompatible(&ours.name, &theirs.name, &key.name));
+        }
+        positions.push(position);
+    }
+    Ok(positions)
 }
 
 /// Whether keys of the two types have equal bytes for equal values: integers
@@ -167,27 +174,4 @@ pub(super) fn missing_index(table: &Table, key: &ForeignKey, spec: &FkSpec) -> O
         comment: String::new(),
         invisible: false,
     })
-}
-
-/// Whether some constraint would be left without an index if `table` lost
-/// the one at `position`.
-pub(super) fn needs_index(catalog: &Catalog, table: &Table, position: usize) -> bool {
-    let mut without = table.clone();
-    if position < without.indexes.len() {
-        without.indexes.remove(position);
-    }
-    let as_child = table
-        .foreign_keys
-        .iter()
-        .any(|k| derive::child_index(&without, &k.columns).is_none());
-    let as_parent = table.referenced_by.iter().any(|(child, at)| {
-        let child = if *child == table.id {
-            Some(&without)
-        } else {
-            catalog.table_by_id(*child).map(|t| t.as_ref())
-        };
-        let key = child.and_then(|c| Some((c, c.foreign_keys.get(*at)?)));
-        key.is_some_and(|(c, k)| check_parent(c, &without, k).is_err())
-    });
-    as_child || as_parent
 }

@@ -27,6 +27,9 @@ mod databases;
 mod errors;
 mod foreign;
 mod indexes;
+pub mod partition;
+mod rename;
+mod spaces;
 mod tables;
 
 use crate::catalog::{
@@ -35,13 +38,16 @@ use crate::catalog::{
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::mdl::{MdlBarrier, MdlError, MdlSession};
+use crate::partition::Partitioning;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{LockMode, LockRequest, SpaceId, Ticket, TxnOptions, Wait};
 use porpoise_types::{Collation, ColumnType};
 use std::sync::Arc;
 use std::time::Instant;
 
+pub use alter::{Algorithm, MAX_LAYOUTS, Position, implicit_default};
 pub use errors::{no_database, no_table};
+pub use rename::QualifiedName;
 
 /// What a data definition statement needs of its session.
 pub struct DdlCx<'a> {
@@ -65,6 +71,8 @@ pub struct DdlDone {
     pub ticket: Ticket,
     /// What IF [NOT] EXISTS turned into a note: code, and nothing changed.
     pub note: bool,
+    /// Rows that were copied.
+    pub rows: u64,
 }
 
 /// A table as CREATE TABLE asks for it.
@@ -86,6 +94,17 @@ pub struct TableSpec {
     pub options: TableOptions,
     /// AUTO_INCREMENT = n.
     pub auto_increment: Option<u64>,
+    /// PARTITION BY and COLOCATE WITH.
+    pub placement: Placement,
+}
+
+/// Where the rows of a table lie.
+#[derive(Clone, Debug, Default)]
+pub struct Placement {
+    /// PARTITION BY: columns are positions in [`TableSpec::columns`].
+    pub partitioning: Option<Partitioning>,
+    /// COLOCATE WITH: database (the table's own when `None`) and table.
+    pub colocate: Option<(Option<String>, String)>,
 }
 
 /// A column as a statement asks for it.
@@ -162,6 +181,37 @@ pub enum AlterOp {
     SetAutoIncrement(u64),
     /// COMMENT = text.
     SetComment(String),
+    /// ADD COLUMN.
+    AddColumn(ColumnSpec, Position),
+    /// DROP COLUMN.
+    DropColumn(String),
+    /// CHANGE COLUMN by its old name, and MODIFY COLUMN.
+    ChangeColumn(String, ColumnSpec, Position),
+    /// RENAME COLUMN: old and new name.
+    RenameColumn(String, String),
+    /// ALTER COLUMN ... SET DEFAULT, the value being of the type given, and
+    /// DROP DEFAULT.
+    SetDefault(String, Option<ColumnType>, Option<ColumnDefault>),
+    /// DROP PRIMARY KEY.
+    DropPrimaryKey,
+    /// RENAME INDEX: old and new name.
+    RenameIndex(String, String),
+    /// ALTER INDEX ... VISIBLE or INVISIBLE.
+    SetIndexVisible(String, bool),
+    /// RENAME TO database and name.
+    RenameTo(String, String),
+    /// ENGINE = name, as shown.
+    SetEngine(String),
+    /// The default collation of columns to come.
+    SetCollation(Collation),
+    /// CONVERT TO CHARACTER SET: the default and every column.
+    ConvertCollation(Collation),
+    /// Another option that is kept and shown; `None`: no longer.
+    SetOption(String, Option<String>),
+    /// ALGORITHM.
+    Algorithm(Algorithm),
+    /// FORCE, and ENGINE of the same engine: the rows are copied.
+    Force,
 }
 
 /// A change of the catalog in the making: the copy being changed.

@@ -1,11 +1,14 @@
 //! CREATE, DROP and TRUNCATE TABLE.
 
-use super::{DdlCx, DdlDone, TableSpec, check_name, columns, errors, foreign, indexes, neighbours};
-use crate::catalog::{Catalog, Index, IndexKind, Table, TableId, persist};
+use super::{
+    DdlCx, DdlDone, TableSpec, check_name, columns, errors, foreign, indexes, neighbours,
+    partition, spaces,
+};
+use crate::catalog::{Catalog, IndexKind, Table, TableId, persist};
 use crate::db::Db;
 use crate::error::Result;
 use crate::layout::DerivedCell;
-use porpoise_kv::{CounterId, SpaceDurability, SpaceId, SpaceSpec, Ticket};
+use porpoise_kv::{CounterId, SpaceId, Ticket};
 use std::sync::Arc;
 
 /// What DROP TABLE did.
@@ -43,7 +46,7 @@ impl Db {
         }
         Ok(DdlDone {
             ticket: result?,
-            note: false,
+            ..DdlDone::default()
         })
     }
 
@@ -75,13 +78,11 @@ impl Db {
         })
     }
 
-    /// Creates one space an index and sets the counter.
+    /// Creates the table's spaces and sets the counter.
     fn give_spaces(&self, table: &mut Table) -> Result<Vec<SpaceId>> {
-        let specs: Vec<SpaceSpec> = table.indexes.iter().map(|i| space_spec(table, i)).collect();
+        let specs = spaces::of_table(table);
         let spaces = self.engine().create_spaces(&specs)?;
-        for (index, space) in table.indexes.iter_mut().zip(&spaces) {
-            index.spaces = vec![*space];
-        }
+        spaces::assign(table, &spaces);
         if let Some(first) = spaces.first() {
             table.counter = CounterId(first.0);
         }
@@ -134,7 +135,7 @@ impl Db {
                 if let Some(database) = draft.catalog.databases.get_mut(&table.database) {
                     Arc::make_mut(database).tables.remove(&table.name);
                 }
-                spaces.extend(table.indexes.iter().flat_map(|i| &i.spaces));
+                spaces.extend(table.all_spaces());
             }
             gone = tables;
             Ok(())
@@ -175,6 +176,7 @@ impl Db {
                 return Err(errors::no_table(database, name));
             };
             now.indexes = fresh.indexes;
+            now.parts = fresh.parts;
             now.counter = fresh.counter;
             now.incompatible_since = version;
             now.derived = DerivedCell::default();
@@ -187,31 +189,13 @@ impl Db {
                 return Err(error);
             }
         };
-        let old: Vec<SpaceId> = table
-            .indexes
-            .iter()
-            .flat_map(|i| i.spaces.clone())
-            .collect();
+        let old: Vec<SpaceId> = table.all_spaces().collect();
         self.retire_spaces(&old);
         self.forget_counters(&table);
         Ok(DdlDone {
             ticket,
-            note: false,
+            ..DdlDone::default()
         })
-    }
-}
-
-/// How an index of `table` is stored.
-pub(super) fn space_spec(table: &Table, index: &Index) -> SpaceSpec {
-    SpaceSpec {
-        group: table.id.0,
-        partition: 0,
-        durability: if table.options.memory {
-            SpaceDurability::Memory
-        } else {
-            SpaceDurability::Server
-        },
-        point_lookups: index.kind != IndexKind::Plain,
     }
 }
 
@@ -252,6 +236,9 @@ fn draft_table(catalog: &Catalog, cx: &DdlCx<'_>, spec: &TableSpec, id: TableId)
         hidden_key: false,
         counter: CounterId(0),
         options,
+        partitioning: spec.placement.partitioning.clone(),
+        parts: Vec::new(),
+        colocate: partition::colocation(catalog, spec)?,
     };
     let declared = |i: &&super::IndexSpec| i.kind == IndexKind::Primary;
     match spec.indexes.iter().find(declared) {
@@ -275,6 +262,7 @@ fn draft_table(catalog: &Catalog, cx: &DdlCx<'_>, spec: &TableSpec, id: TableId)
         table.foreign_keys.push(key);
     }
     indexes::sort(&mut table.indexes, &table.columns);
+    partition::check(&table)?;
     check_waiting_children(catalog, &table)?;
     Ok(table)
 }

@@ -21,6 +21,7 @@
 
 use super::Txn;
 use super::keyset::{KeyId, KeySet};
+use super::parts::Blobs;
 use crate::catalog::{Catalog, FkParent, ForeignKey, Table};
 use crate::fk;
 use crate::row::RowBuf;
@@ -173,6 +174,7 @@ impl Txn {
             let start = out.len();
             if table.hidden_key {
                 out.extend_from_slice(&hidden.to_be_bytes());
+                table.append_hidden_partition(row, out);
             } else {
                 table.append_primary_key(row, out);
             }
@@ -289,7 +291,9 @@ impl Txn {
         let mut nulls: Vec<Option<Error>> = Vec::new();
         let mut usable = rows.len();
         for (n, row) in rows.iter().enumerate() {
-            if let Err(e) = check_not_null(table, row) {
+            let fits = check_not_null(table, row);
+            let fits = fits.and_then(|()| table.partition_of_row(row).map(|_| ()));
+            if let Err(e) = fits {
                 nulls.resize_with(n + 1, || None);
                 if let Some(place) = nulls.last_mut() {
                     *place = Some(e);
@@ -398,6 +402,7 @@ impl Txn {
         keys: &mut KeySet,
     ) -> Result<Inserted> {
         check_not_null(table, row)?;
+        table.partition_of_row(row)?;
         let hidden = if table.hidden_key {
             let engine = self.db.engine().as_ref();
             self.db.counters.hidden(engine, table, 1)?
@@ -460,11 +465,15 @@ impl Txn {
                 table.quoted_name()
             )));
         };
+        let newer = keys.newer(id) || keys.newer(row_id);
+        let mut rows = [(keys.key(row_id).to_vec(), RowBuf::from(row.to_vec()))];
+        self.complete_rows(table, &mut rows, Blobs::All, Read::CURRENT)?;
+        let [(primary, row)] = rows;
         Ok(Inserted::Duplicate {
             index,
-            primary: keys.key(row_id).to_vec(),
-            row: RowBuf::from(row.to_vec()),
-            newer: keys.newer(id) || keys.newer(row_id),
+            primary,
+            row,
+            newer,
         })
     }
 }

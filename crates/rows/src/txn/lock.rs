@@ -7,11 +7,12 @@
 //! 2. What is shown is the newest value, never the snapshot's.
 
 use super::Txn;
+use super::parts::{Blobs, Waiting};
 use super::read::Arena;
 use crate::Result;
 use crate::catalog::Table;
 use crate::row::RowRef;
-use porpoise_kv::{Key, LockMode, LockRequest, Mark, Wait};
+use porpoise_kv::{Key, LockMode, LockRequest, Mark, Read, Wait};
 use smallvec::SmallVec;
 
 /// What locking a row found.
@@ -47,6 +48,21 @@ impl Txn {
         wait: Wait,
         visit: &mut LockedVisitor<'_>,
     ) -> Result<()> {
+        self.lock_rows_with(table, keys, (mode, wait), Blobs::All, visit)
+    }
+
+    /// As [`Txn::lock_rows`], with the large values named only.
+    ///
+    /// # Errors
+    /// As [`Txn::lock_rows`].
+    pub fn lock_rows_with(
+        &mut self,
+        table: &Table,
+        keys: &[&[u8]],
+        (mode, wait): (LockMode, Wait),
+        blobs: Blobs<'_>,
+        visit: &mut LockedVisitor<'_>,
+    ) -> Result<()> {
         let requests: SmallVec<[LockRequest<'_>; 16]> = keys
             .iter()
             .map(|k| LockRequest {
@@ -55,6 +71,8 @@ impl Txn {
             })
             .collect();
         let mut failure = None;
+        let mut waiting: Vec<Waiting> = Vec::new();
+        let mut signs: SmallVec<[(bool, bool); 4]> = SmallVec::new();
         self.kv.lock(&requests, wait, &mut |n, found| {
             let row = match found.value {
                 Some(bytes) if found.granted => match RowRef::new(table, bytes) {
@@ -66,6 +84,17 @@ impl Txn {
                 },
                 _ => None,
             };
+            if let (Some(row), Some(primary)) = (&row, keys.get(n))
+                && blobs.missing(row) > 0
+            {
+                signs.push((found.newer, found.own));
+                waiting.push(Waiting {
+                    number: n,
+                    primary: primary.to_vec(),
+                    bytes: Some(row.bytes().to_vec()),
+                });
+                return;
+            }
             visit(
                 n,
                 LockedRow {
@@ -76,7 +105,22 @@ impl Txn {
                 },
             );
         })?;
-        failure.map_or(Ok(()), Err)
+        if let Some(e) = failure {
+            return Err(e);
+        }
+        let mut signs = signs.into_iter();
+        self.complete(table, waiting, blobs, Read::CURRENT, &mut |done| {
+            let (newer, own) = signs.next().unwrap_or((false, false));
+            let row = done.bytes.as_deref().map(|b| RowRef::new(table, b));
+            let locked = LockedRow {
+                granted: true,
+                newer,
+                own,
+                row: row.transpose()?,
+            };
+            visit(done.number, locked);
+            Ok(())
+        })
     }
 
     /// Locks rows by whole keys of a unique index: the entries in one call,
@@ -93,8 +137,24 @@ impl Txn {
         wait: Wait,
         visit: &mut LockedUniqueVisitor<'_>,
     ) -> Result<()> {
+        self.lock_unique_with(table, index, keys, (mode, wait), Blobs::All, visit)
+    }
+
+    /// As [`Txn::lock_unique`], with the large values named only.
+    ///
+    /// # Errors
+    /// As [`Txn::lock_rows`].
+    pub fn lock_unique_with(
+        &mut self,
+        table: &Table,
+        index: usize,
+        keys: &[&[u8]],
+        (mode, wait): (LockMode, Wait),
+        blobs: Blobs<'_>,
+        visit: &mut LockedUniqueVisitor<'_>,
+    ) -> Result<()> {
         if index == 0 {
-            return self.lock_rows(table, keys, mode, wait, &mut |n, row| {
+            return self.lock_rows_with(table, keys, (mode, wait), blobs, &mut |n, row| {
                 visit(n, keys.get(n).copied(), row);
             });
         }
@@ -128,7 +188,7 @@ impl Txn {
             return Ok(());
         }
         let rows: SmallVec<[&[u8]; 16]> = primaries.iter().collect();
-        self.lock_rows(table, &rows, mode, wait, &mut |m, row| {
+        self.lock_rows_with(table, &rows, (mode, wait), blobs, &mut |m, row| {
             if let Some((n, newer)) = entries.get(m) {
                 let newer = row.newer || *newer;
                 visit(*n, rows.get(m).copied(), LockedRow { newer, ..row });

@@ -19,6 +19,8 @@ pub(crate) mod delete;
 pub(crate) mod insert;
 pub(crate) mod keyset;
 pub(crate) mod lock;
+pub(crate) mod merge;
+pub(crate) mod parts;
 pub(crate) mod read;
 pub(crate) mod update;
 pub(crate) mod write;

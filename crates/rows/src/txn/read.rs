@@ -5,16 +5,19 @@
 //!
 //! Invariants:
 //! 1. One call of a function here is one engine call for a primary index, two
-//!    for a secondary one.
+//!    for a secondary one; one more where large values are fetched; a scan of
+//!    several partitions is one a partition ([`super::merge`]).
 //! 2. Visitors see rows in index order, whatever order the engine answers in.
 //! 3. An entry whose row is gone is passed over: between the two calls of a
 //!    current read the row may go. In one snapshot it cannot happen.
 
 use super::Txn;
+use super::merge::Merge;
+use super::parts::{self, Blobs, Waiting};
 use crate::catalog::Table;
 use crate::row::RowRef;
 use crate::{Error, Result};
-use porpoise_kv::{self as kv, Key, Read, ScanEnd, ScanRange};
+use porpoise_kv::{self as kv, Key, Read, ScanEnd, ScanRange, SpaceId};
 use smallvec::SmallVec;
 use std::ops::ControlFlow;
 
@@ -57,13 +60,23 @@ pub struct ScanSpec {
     pub entries_only: bool,
 }
 
+/// What is read with the rows, and from which partitions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fetch<'a> {
+    /// The large values to fetch; of others rows show the start.
+    pub blobs: Blobs<'a>,
+    /// A scan looks only into these partitions (positions, ascending); `None`:
+    /// all.
+    pub partitions: Option<&'a [usize]>,
+}
+
 /// Where a scan stands; begins at `Default`.
 #[derive(Clone, Debug, Default)]
 pub struct ScanPosition {
-    space: usize,
-    range: usize,
+    pub(super) range: usize,
     after: Option<Vec<u8>>,
-    done: bool,
+    pub(super) done: bool,
+    pub(super) merge: Option<Box<Merge>>,
 }
 
 impl ScanPosition {
@@ -74,7 +87,7 @@ impl ScanPosition {
 }
 
 /// Keys copied one after the other.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Arena {
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -97,6 +110,11 @@ impl Arena {
         };
         let end = self.ends.get(n).copied().unwrap_or(start);
         self.bytes.get(start..end).unwrap_or(&[])
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
@@ -149,6 +167,8 @@ impl<T> InOrder<T> {
 pub type RowVisitor<'v> = dyn FnMut(usize, Option<RowRef<'_>>) + 'v;
 /// A visitor of rows found by a unique key: number, primary key and row.
 pub type UniqueVisitor<'v> = dyn FnMut(usize, Option<(&[u8], RowRef<'_>)>) + 'v;
+/// A visitor of entries: key and value.
+pub(super) type Walker<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 /// A visitor of a scan: primary key and row.
 pub type RowScanVisitor<'v> = dyn FnMut(&[u8], RowRef<'_>) + 'v;
 
@@ -165,19 +185,50 @@ impl Txn {
         read: Read,
         visit: &mut RowVisitor<'_>,
     ) -> Result<()> {
+        self.get_rows_with(table, keys, Blobs::All, read, visit)
+    }
+
+    /// As [`Txn::get_rows`], with the large values named only.
+    ///
+    /// # Errors
+    /// As [`Txn::get_rows`].
+    pub fn get_rows_with(
+        &mut self,
+        table: &Table,
+        keys: &[&[u8]],
+        blobs: Blobs<'_>,
+        read: Read,
+        visit: &mut RowVisitor<'_>,
+    ) -> Result<()> {
         let requests: SmallVec<[Key<'_>; 16]> = keys
             .iter()
             .map(|k| Key::new(table.space(0, k), k))
             .collect();
         let mut failure = None;
+        let mut waiting: Vec<Waiting> = Vec::new();
         self.kv.get(read, &requests, &mut |n, value| match value {
             None => visit(n, None),
             Some(bytes) => match RowRef::new(table, bytes) {
+                Ok(row) if blobs.missing(&row) > 0 => waiting.push(Waiting {
+                    number: n,
+                    primary: keys.get(n).copied().unwrap_or(&[]).to_vec(),
+                    bytes: Some(bytes.to_vec()),
+                }),
                 Ok(row) => visit(n, Some(row)),
                 Err(e) => failure = Some(e),
             },
         })?;
-        failure.map_or(Ok(()), Err)
+        if let Some(e) = failure {
+            return Err(e);
+        }
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        self.complete(table, waiting, blobs, read, &mut |done| {
+            let row = done.bytes.as_deref().map(|b| RowRef::new(table, b));
+            visit(done.number, row.transpose()?);
+            Ok(())
+        })
     }
 
     /// As [`Txn::get_rows`], in the order of `keys`.
@@ -191,9 +242,20 @@ impl Txn {
         read: Read,
         visit: &mut RowVisitor<'_>,
     ) -> Result<()> {
+        self.get_rows_in_order_with(table, keys, Blobs::All, read, visit)
+    }
+
+    fn get_rows_in_order_with(
+        &mut self,
+        table: &Table,
+        keys: &[&[u8]],
+        blobs: Blobs<'_>,
+        read: Read,
+        visit: &mut RowVisitor<'_>,
+    ) -> Result<()> {
         let mut order: InOrder<Option<Vec<u8>>> = InOrder::new();
         let mut failure = None;
-        self.get_rows(table, keys, read, &mut |n, row| {
+        self.get_rows_with(table, keys, blobs, read, &mut |n, row| {
             if !order.is_next(n) {
                 order.keep(n, row.map(|r| r.bytes().to_vec()));
                 return;
@@ -223,8 +285,24 @@ impl Txn {
         read: Read,
         visit: &mut UniqueVisitor<'_>,
     ) -> Result<()> {
+        self.get_by_unique_with(table, index, keys, Blobs::All, read, visit)
+    }
+
+    /// As [`Txn::get_by_unique`], with the large values named only.
+    ///
+    /// # Errors
+    /// As [`Txn::get_rows`].
+    pub fn get_by_unique_with(
+        &mut self,
+        table: &Table,
+        index: usize,
+        keys: &[&[u8]],
+        blobs: Blobs<'_>,
+        read: Read,
+        visit: &mut UniqueVisitor<'_>,
+    ) -> Result<()> {
         if index == 0 {
-            return self.get_rows(table, keys, read, &mut |n, row| {
+            return self.get_rows_with(table, keys, blobs, read, &mut |n, row| {
                 visit(n, row.map(|r| (keys.get(n).copied().unwrap_or(&[]), r)));
             });
         }
@@ -241,7 +319,7 @@ impl Txn {
             return Ok(());
         }
         let primaries: SmallVec<[&[u8]; 16]> = found.iter().map(|(_, p)| p.as_slice()).collect();
-        self.get_rows(table, &primaries, read, &mut |m, row| {
+        self.get_rows_with(table, &primaries, blobs, read, &mut |m, row| {
             let Some((n, primary)) = found.get(m) else {
                 return;
             };
@@ -260,7 +338,7 @@ impl Txn {
     }
 
     /// Walks the next at most `limit` entries (at least 1) of a scan, in index
-    /// order; true when there may be more.
+    /// order, whatever the partitions; true when there may be more.
     ///
     /// # Errors
     /// As [`Txn::get_rows`].
@@ -273,42 +351,46 @@ impl Txn {
         limit: usize,
         visit: &mut RowScanVisitor<'_>,
     ) -> Result<bool> {
+        self.scan_with(table, spec, Fetch::default(), read, position, limit, visit)
+    }
+
+    /// As [`Txn::scan`], of some partitions and with the large values named
+    /// only. `fetch` must be the same for all calls with one position.
+    ///
+    /// # Errors
+    /// As [`Txn::get_rows`].
+    #[expect(clippy::too_many_arguments, reason = "a scan and what it fetches")]
+    pub fn scan_with(
+        &mut self,
+        table: &Table,
+        spec: &ScanSpec,
+        fetch: Fetch<'_>,
+        read: Read,
+        position: &mut ScanPosition,
+        limit: usize,
+        visit: &mut RowScanVisitor<'_>,
+    ) -> Result<bool> {
         if position.done {
             return Ok(false);
         }
+        let spaces = spaces_of(table, spec.index, fetch.partitions);
+        let limit = limit.max(1);
         if spec.index == 0 {
-            let mut failure = None;
-            self.walk(
-                table,
-                spec,
-                read,
-                position,
-                limit,
-                &mut |key, value| match RowRef::new(table, value) {
-                    Ok(row) => visit(key, row),
-                    Err(e) => {
-                        failure.get_or_insert(e);
-                    }
-                },
-            )?;
-            return failure.map_or(Ok(!position.done), Err);
+            self.scan_rows(table, spec, &spaces, fetch, read, position, limit, visit)?;
+            return Ok(!position.done);
         }
         let Some(index) = table.indexes.get(spec.index) else {
             return Err(Error::DefinitionChanged);
         };
         let mut primaries = Arena::default();
         let mut failure = None;
-        self.walk(
-            table,
-            spec,
-            read,
-            position,
-            limit,
-            &mut |key, value| match index.primary_of(key, value) {
+        self.walk(spec, &spaces, read, position, limit, &mut |key, value| {
+            match index.primary_of(key, value) {
                 Ok(primary) => primaries.push(primary),
                 Err(e) => failure = Some(e),
-            },
-        )?;
+            }
+            ControlFlow::Continue(())
+        })?;
         if let Some(e) = failure {
             return Err(e);
         }
@@ -318,7 +400,7 @@ impl Txn {
             }
         } else if primaries.len() > 0 {
             let keys: Vec<&[u8]> = primaries.iter().collect();
-            self.get_rows_in_order(table, &keys, read, &mut |n, row| {
+            self.get_rows_in_order_with(table, &keys, fetch.blobs, read, &mut |n, row| {
                 if let Some(row) = row {
                     visit(primaries.get(n), row);
                 }
@@ -327,63 +409,127 @@ impl Txn {
         Ok(!position.done)
     }
 
-    /// One engine scan from a position on.
-    fn walk(
+    /// A scan of the rows themselves. From the first row on that lacks a large
+    /// value rows are kept until those have come; what is kept is bounded.
+    #[expect(clippy::too_many_arguments, reason = "one half of scan_with")]
+    fn scan_rows(
         &mut self,
         table: &Table,
         spec: &ScanSpec,
+        spaces: &[SpaceId],
+        fetch: Fetch<'_>,
         read: Read,
         position: &mut ScanPosition,
         limit: usize,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
+        visit: &mut RowScanVisitor<'_>,
     ) -> Result<()> {
-        let spaces = table.index_spaces(spec.index);
+        let mut failure = None;
+        let mut waiting: Vec<Waiting> = Vec::new();
+        let mut held = 0;
+        self.walk(spec, spaces, read, position, limit, &mut |key, value| {
+            let row = match RowRef::new(table, value) {
+                Ok(row) => row,
+                Err(e) => {
+                    failure.get_or_insert(e);
+                    return ControlFlow::Break(());
+                }
+            };
+            let missing = fetch.blobs.missing(&row);
+            if waiting.is_empty() && missing == 0 {
+                visit(key, row);
+                return ControlFlow::Continue(());
+            }
+            held += missing + value.len();
+            waiting.push(Waiting {
+                number: waiting.len(),
+                primary: key.to_vec(),
+                bytes: Some(value.to_vec()),
+            });
+            match held > parts::CHUNK {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+        if let Some(e) = failure {
+            return Err(e);
+        }
+        self.complete(table, waiting, fetch.blobs, read, &mut |done| {
+            if let Some(bytes) = &done.bytes {
+                visit(&done.primary, RowRef::new(table, bytes)?);
+            }
+            Ok(())
+        })
+    }
+
+    /// The next entries from a position on, in order.
+    fn walk(
+        &mut self,
+        spec: &ScanSpec,
+        spaces: &[SpaceId],
+        read: Read,
+        position: &mut ScanPosition,
+        limit: usize,
+        visit: &mut Walker<'_>,
+    ) -> Result<()> {
+        match spaces {
+            [] => position.done = true,
+            [space] => self.walk_one(spec, *space, read, position, limit, visit)?,
+            several => self.walk_merged(spec, several, read, position, limit, visit)?,
+        }
+        Ok(())
+    }
+
+    /// One engine scan of one space from a position on.
+    fn walk_one(
+        &mut self,
+        spec: &ScanSpec,
+        space: SpaceId,
+        read: Read,
+        position: &mut ScanPosition,
+        limit: usize,
+        visit: &mut Walker<'_>,
+    ) -> Result<()> {
         let mut resume = position.after.take();
         if let (Some(key), false) = (&mut resume, spec.reverse) {
             key.push(0);
         }
         let mut ranges: SmallVec<[ScanRange<'_>; 8]> = SmallVec::new();
-        let mut places: SmallVec<[(usize, usize); 8]> = SmallVec::new();
-        for (s, space) in spaces.iter().enumerate().skip(position.space) {
-            for (r, range) in spec.ranges.iter().enumerate() {
-                let here = s == position.space;
-                if here && r < position.range {
-                    continue;
+        for (r, range) in spec.ranges.iter().enumerate().skip(position.range) {
+            let mut start = range.start.as_slice();
+            let mut end = range.end.as_deref();
+            if let (Some(key), true) = (&resume, r == position.range) {
+                if spec.reverse {
+                    end = Some(key);
+                } else {
+                    start = key;
                 }
-                let mut start = range.start.as_slice();
-                let mut end = range.end.as_deref();
-                if let (Some(key), true) = (&resume, here && r == position.range) {
-                    if spec.reverse {
-                        end = Some(key);
-                    } else {
-                        start = key;
-                    }
-                }
-                ranges.push(ScanRange {
-                    space: *space,
-                    start,
-                    end,
-                    reverse: spec.reverse,
-                });
-                places.push((s, r));
             }
+            ranges.push(ScanRange {
+                space,
+                start,
+                end,
+                reverse: spec.reverse,
+            });
         }
         let end = self
             .kv
-            .scan(read, &ranges, limit.max(1), &mut |_, key, value| {
-                visit(key, value);
-                ControlFlow::Continue(())
-            })?;
+            .scan(read, &ranges, limit, &mut |_, key, value| visit(key, value))?;
         match end {
             ScanEnd::Done => position.done = true,
             ScanEnd::Stopped { range, key } => {
-                if let Some((s, r)) = places.get(range) {
-                    position.space = *s;
-                    position.range = *r;
-                }
+                position.range += range;
                 position.after = Some(key);
             }
         }
         Ok(())
+    }
+}
+
+/// The spaces of an index in the partitions wanted.
+fn spaces_of(table: &Table, index: usize, partitions: Option<&[usize]>) -> SmallVec<[SpaceId; 4]> {
+    let all = table.index_spaces(index);
+    match partitions {
+        None => SmallVec::from_slice(all),
+        Some(wanted) => wanted.iter().filter_map(|p| all.get(*p)).copied().collect(),
     }
 }

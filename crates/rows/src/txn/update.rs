@@ -356,8 +356,9 @@ impl Txn {
                     continue;
                 }
                 if let Some(prefix) = fk::child_prefix(&referrer.child, fk, table, at, &old) {
-                    let space = referrer.child.space(fk.child_index, &prefix);
-                    probes.push((n, space, prefix_end(&prefix), prefix));
+                    for space in referrer.child.prefix_spaces(fk.child_index, &prefix) {
+                        probes.push((n, space, prefix_end(&prefix), prefix.clone()));
+                    }
                 }
             }
         }
@@ -426,10 +427,9 @@ fn plan_change(
     if let Err(e) = check_not_null(table, &change.new) {
         return Ok(Step::Refuse(e));
     }
-    let primary = if table.hidden_key {
-        change.key.clone()
-    } else {
-        table.primary_key(&change.new)
+    let primary = match table.changed_key(&change.key, &change.new) {
+        Ok(primary) => primary,
+        Err(e) => return Ok(Step::Refuse(e)),
     };
     let gathered = gather_change(
         table,

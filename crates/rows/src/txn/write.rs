@@ -7,26 +7,29 @@
 use super::Txn;
 use super::keyset::KeySet;
 use super::update::touched;
+use crate::blob::Blob;
 use crate::catalog::Table;
-use crate::row::{RowRef, RowStamp, encode};
+use crate::row::{RowRef, RowStamp, encode_with};
 use crate::{Error, Result};
 use porpoise_kv::{Check, Key};
 use porpoise_types::Value;
 
 impl Txn {
-    /// Puts a row's bytes under its primary key.
+    /// Puts a row's bytes under its primary key; `outside` is what was put
+    /// beside it.
     fn put_row(
         &mut self,
         table: &Table,
         primary: &[u8],
         values: &[Value],
+        outside: &[(usize, Blob)],
         stamp: RowStamp,
         keys: &mut KeySet,
     ) -> Result<()> {
         self.note_written(table);
         let mut row = std::mem::take(&mut self.scratch.row);
         row.clear();
-        let done = encode(table, values, stamp, &mut row).and_then(|()| {
+        let done = encode_with(table, values, outside, stamp, &mut row).and_then(|()| {
             if row.len() > self.db.row_limit {
                 return Err(Error::RowTooBig {
                     size: row.len(),
@@ -56,7 +59,8 @@ impl Txn {
             version: self.row_version()?,
             expiry: 0,
         };
-        self.put_row(table, primary, values, stamp, keys)?;
+        let outside = self.put_outside(table, primary, values)?;
+        self.put_row(table, primary, values, &outside, stamp, keys)?;
         let mut entry = std::mem::take(&mut self.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             entry.clear();
@@ -125,6 +129,7 @@ impl Txn {
         let space = table.space(0, primary);
         self.kv.delete(Key::new(space, primary), Check::Locked)?;
         keys.note(space, primary, false);
+        self.delete_outside(table, primary, &old)?;
         let mut entry = std::mem::take(&mut self.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             entry.clear();
@@ -160,7 +165,8 @@ impl Txn {
             version,
             expiry: old.expiry(),
         };
-        self.put_row(table, new_primary, new, stamp, keys)?;
+        let outside = self.put_changed(table, new_primary, Some((primary, old)), new)?;
+        self.put_row(table, new_primary, new, &outside, stamp, keys)?;
         let mut entry = std::mem::take(&mut self.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             if !moved && !touched(&index.parts, &old, new) {

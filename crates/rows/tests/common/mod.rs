@@ -13,6 +13,7 @@ use porpoise_rows::catalog::{
     Catalog, Column, ColumnDefault, ColumnId, Database, FkAction, FkParent, ForeignKey, Index,
     IndexKind, IndexPart, IndexState, LayoutDef, Table, TableId, TableOptions,
 };
+use porpoise_rows::partition::Partitioning;
 use porpoise_rows::{BeginOptions, Db, DbOptions, Error, InsertMode, Txn};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ pub struct Def {
     columns: Vec<Column>,
     keys: Vec<(IndexKind, String, Vec<String>)>,
     fks: Vec<FkDef>,
+    partitioning: Option<Partitioning>,
 }
 
 /// A table of that name.
@@ -87,6 +89,12 @@ impl Def {
     /// The last column is AUTO_INCREMENT.
     pub fn auto(mut self) -> Def {
         self.columns.last_mut().unwrap().auto_increment = true;
+        self
+    }
+
+    /// PARTITION BY.
+    pub fn by(mut self, partitioning: Partitioning) -> Def {
+        self.partitioning = Some(partitioning);
         self
     }
 
@@ -148,14 +156,15 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> Table {
     if hidden_key {
         keys.insert(0, (IndexKind::Primary, "PRIMARY".into(), Vec::new()));
     }
+    let partitions = def.partitioning.as_ref().map_or(1, |p| p.partitions.len());
     let spaces = engine
-        .create_spaces(&vec![SpaceSpec::default(); keys.len()])
+        .create_spaces(&vec![SpaceSpec::default(); (keys.len() + 1) * partitions])
         .unwrap();
     let indexes = keys
         .iter()
-        .zip(&spaces)
+        .zip(spaces.chunks(partitions))
         .enumerate()
-        .map(|(n, ((kind, name, columns), space))| Index {
+        .map(|(n, ((kind, name, columns), spaces))| Index {
             id: u32::try_from(n).unwrap() + 1,
             name: name.clone(),
             kind: *kind,
@@ -167,7 +176,7 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> Table {
                     desc: false,
                 })
                 .collect(),
-            spaces: vec![*space],
+            spaces: spaces.to_vec(),
             state: IndexState::Public,
             using_hash: false,
             implicit: false,
@@ -201,6 +210,9 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> Table {
             other: Vec::new(),
             created: 0,
         },
+        partitioning: def.partitioning.clone(),
+        parts: spaces[keys.len() * partitions..].to_vec(),
+        colocate: None,
         derived: Default::default(),
     }
 }

@@ -12,19 +12,26 @@ use std::sync::Arc;
 
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn space(txn: &mut dyn porpoise_kv::Txn, space: porpoise_kv::SpaceId) -> Entries {
+/// What the spaces of an index hold together; each key where it belongs.
+fn entries(txn: &mut dyn porpoise_kv::Txn, table: &Table, index: usize) -> Entries {
     let mut found = Entries::new();
-    let range = [ScanRange {
-        space,
-        start: &[],
-        end: None,
-        reverse: false,
-    }];
-    txn.scan(Read::CURRENT, &range, usize::MAX, &mut |_, k, v| {
-        found.insert(k.to_vec(), v.to_vec());
-        ControlFlow::Continue(())
-    })
-    .unwrap();
+    for space in table.index_spaces(index) {
+        let range = [ScanRange {
+            space: *space,
+            start: &[],
+            end: None,
+            reverse: false,
+        }];
+        txn.scan(Read::CURRENT, &range, usize::MAX, &mut |_, k, v| {
+            assert_eq!(table.space(index, k), *space, "partition of {k:?}");
+            assert!(
+                found.insert(k.to_vec(), v.to_vec()).is_none(),
+                "{k:?} twice"
+            );
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    }
     found
 }
 
@@ -58,7 +65,7 @@ pub fn verify(db: &Arc<Db>) {
     for table in catalog.tables.values() {
         let mut txn = begin(db);
         let values = all_in(&mut txn, table);
-        let stored = space(kv.as_mut(), table.indexes[0].spaces[0]);
+        let stored = entries(kv.as_mut(), table, 0);
         let rows: Vec<(Vec<u8>, Vec<Value>)> = stored.keys().cloned().zip(values).collect();
         for (primary, row) in &rows {
             if !table.hidden_key {
@@ -67,7 +74,7 @@ pub fn verify(db: &Arc<Db>) {
         }
         for index in 1..table.indexes.len() {
             assert_eq!(
-                space(kv.as_mut(), table.indexes[index].spaces[0]),
+                entries(kv.as_mut(), table, index),
                 expected(table, index, &rows),
                 "index {} of {}",
                 table.indexes[index].name,

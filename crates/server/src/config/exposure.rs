@@ -18,7 +18,9 @@ pub fn check(config: &Config, root_has_password: bool) -> Result<(), StartError>
         ("--memcached-listen", config.memcached_listen),
         ("--http-listen", config.http_listen),
     ];
-    for (option, address) in doors {
+    let more = config.memcached_doors.iter();
+    let more = more.map(|(_, at)| ("--memcached-doors", Some(*at)));
+    for (option, address) in doors.into_iter().chain(more) {
         if let Some(address) = beyond(address)
             && !root_has_password
         {
@@ -33,11 +35,15 @@ pub fn check(config: &Config, root_has_password: bool) -> Result<(), StartError>
 
 /// The part that needs no accounts.
 pub fn check_memcached(config: &Config) -> Result<(), StartError> {
-    if let Some(address) = beyond(config.memcached_listen)
-        && !config.insecure_memcached
-    {
+    let first = ("--memcached-listen", config.memcached_listen);
+    let more = config.memcached_doors.iter();
+    let more = more.map(|(_, at)| ("--memcached-doors", Some(*at)));
+    for (option, address) in std::iter::once(first).chain(more) {
+        let Some(address) = beyond(address).filter(|_| !config.insecure_memcached) else {
+            continue;
+        };
         return Err(StartError::usage(format!(
-            "--memcached-listen {address} is reachable from other machines, and the memcached \
+            "{option} {address} is reachable from other machines, and the memcached \
              door knows no passwords: listen at 127.0.0.1 or say --insecure-memcached"
         )));
     }

@@ -91,6 +91,12 @@ pub struct Config {
     pub memcached_listen: Option<SocketAddr>,
     /// Unix socket of the memcached door.
     pub memcached_socket: Option<PathBuf>,
+    /// More memcached doors: the role of each, and its address.
+    pub memcached_doors: Vec<(String, SocketAddr)>,
+    /// Memory of `cache_only` keys, in bytes.
+    pub memcached_cache: u64,
+    /// Between two walks that delete expired rows; `None` is off.
+    pub memcached_reap: Option<Duration>,
     /// Address of the HTTP door.
     pub http_listen: Option<SocketAddr>,
     /// Which of the configured roles the memcached door plays.

@@ -3,6 +3,7 @@
 
 use super::value::{Parsed, address, duration, number, path, size, switch};
 use super::{Config, DurabilityChoice, EngineChoice};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -85,6 +86,15 @@ settings! {
     "memcached-role" "NAME" = "default_role":
         "Which row of ndbmemcache.memcache_server_roles the memcached door plays",
         |c, t| c.memcached_role = t.to_owned();
+    "memcached-doors" "ROLE=ADDR,..." = "":
+        "More memcached doors, each playing a role of its own",
+        |c, t| c.memcached_doors = doors(t)?;
+    "memcached-cache" "SIZE" = "64M":
+        "Memory of keys whose policy is cache_only; what was not used lately makes room",
+        |c, t| c.memcached_cache = size(t)?.filter(|n| *n >= 1 << 20).ok_or("a size of at least 1M")?;
+    "memcached-reap" "TIME" = "5s":
+        "Between two walks that delete expired rows; off leaves them",
+        |c, t| c.memcached_reap = if t == "off" { None } else { Some(duration(t)?) };
     "insecure-memcached" "" = "false":
         "Lets the memcached door, which knows no passwords, listen beyond this machine",
         |c, t| c.insecure_memcached = switch(t)?;
@@ -160,6 +170,17 @@ fn engine(text: &str) -> Parsed<EngineChoice> {
     }
 }
 
+fn doors(text: &str) -> Parsed<Vec<(String, SocketAddr)>> {
+    let expected = || "a list like db-only=127.0.0.1:11212,mc-only=127.0.0.1:11213".to_owned();
+    let one = |part: &str| {
+        let (role, at) = part.split_once('=').ok_or_else(expected)?;
+        let at = address(at.trim())?.ok_or_else(expected)?;
+        Ok((role.trim().to_owned(), at))
+    };
+    let parts = text.split(',').filter(|p| !p.trim().is_empty());
+    parts.map(one).collect()
+}
+
 fn durability(text: &str) -> Parsed<DurabilityChoice> {
     match text {
         "sync" => Ok(DurabilityChoice::Sync),
@@ -180,6 +201,9 @@ pub fn defaults() -> Config {
         mysql_socket: None,
         memcached_listen: None,
         memcached_socket: None,
+        memcached_doors: Vec::new(),
+        memcached_cache: 64 << 20,
+        memcached_reap: None,
         http_listen: None,
         memcached_role: String::new(),
         insecure_memcached: false,

@@ -13,7 +13,7 @@ use super::live::Current;
 use super::mapping::Operation;
 use super::notes::After;
 use super::work::{Desk, Done, Failure, Place};
-use super::{change, store, touch};
+use super::{cached, change, store, touch};
 use crate::metrics::{self, Counter};
 use porpoise_rows::Txn;
 use porpoise_wire::memcached::command::{Change, Mode, Outcome, Status, Store};
@@ -21,12 +21,24 @@ use std::sync::Arc;
 
 /// Carries out a command that may change one item.
 pub fn apply(desk: &mut Desk, current: &mut Arc<Current>, command: &Change<'_>) -> Done<Outcome> {
+    if desk.is_cached(&current.mapping, command.key(), operation(command)) {
+        let done = cached::apply(desk, command);
+        if let Ok(outcome) = &done.outcome {
+            count(command, outcome.status);
+        }
+        return done;
+    }
     let mut done = desk.write(current, operation(command), command.key(), |txn, place| {
         run(txn, place, command)
     });
     done.outcome = done
         .outcome
         .or_else(|failure| no_such_key(command, failure).map(Ran::from));
+    if let Err(failure) = &done.outcome
+        && let Some(rule) = current.mapping.rule(command.key())
+    {
+        desk.shared.note_error(&rule.prefix, failure.to_string());
+    }
     if let Ok(ran) = &done.outcome {
         desk.shared.notes.settle(&ran.after);
         count(command, ran.outcome.status);

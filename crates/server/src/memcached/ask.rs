@@ -3,15 +3,20 @@
 //! Reads that stand behind each other in a connection's buffer are gathered in
 //! a [`Plan`] and answered as one batch ([`super::get`]).
 
+use super::cache::Cache;
 use super::container::Container;
 use super::notes::{Id, Mark, Notes};
 use porpoise_base::clock::Clock;
 use porpoise_rows::RowRef;
+use porpoise_rows::catalog::TableId;
 use porpoise_wire::memcached::command::Item;
 use porpoise_wire::memcached::meta::{self, Shape};
 use porpoise_wire::memcached::meta_reply::{self, Hit, Marks};
 use porpoise_wire::memcached::{Keys, binary, binary_reply, reply};
 use smallvec::SmallVec;
+
+/// In place of a table's number: the memory cache.
+pub(super) const CACHED: TableId = TableId(u64::MAX);
 
 /// Reads gathered before they are answered.
 pub const MOST_GATHERED: usize = 64;
@@ -127,11 +132,21 @@ impl<'d> View<'d> {
         key: &[u8],
         style: &Style<'_>,
         place: (&Container, &[u8]),
-        row: &RowRef<'_>,
+        (row, value): (&RowRef<'_>, Option<&[u8]>),
         out: &mut Vec<u8>,
     ) {
         let (container, primary) = place;
         let notes = self.notes;
+        if let Some(value) = value {
+            let item = Item {
+                value,
+                flags: container.flags_of(row),
+                version: row.version(),
+                expires: container.expires_of(row),
+            };
+            let id = notes.id(container.table.id, primary);
+            return self.item(key, style, id, item, out);
+        }
         let id = || notes.id(container.table.id, primary);
         match style {
             Style::Ascii { cas } => {
@@ -146,7 +161,9 @@ impl<'d> View<'d> {
                 binary_reply::hit(out, get, &item);
             }
             Style::Meta(_) | Style::Debug(_) => {
-                return self.found_by_meta(style, id(), container, row, out);
+                let now = self.seconds();
+                let item = container.item_of(row, self.scratch);
+                return by_meta(notes, now, style, id(), item, out);
             }
         }
         if notes.keeps_looks() {
@@ -155,61 +172,69 @@ impl<'d> View<'d> {
         }
     }
 
-    fn found_by_meta(
+    /// Appends the answer for an item that is no row as it stands.
+    fn item(
         &mut self,
+        key: &[u8],
         style: &Style<'_>,
         id: Id,
-        container: &Container,
-        row: &RowRef<'_>,
+        mut item: Item<'_>,
         out: &mut Vec<u8>,
     ) {
-        let now = self.seconds();
         let notes = self.notes;
-        let mut item = container.item_of(row, self.scratch);
-        let mark = notes.mark(id, item.version).unwrap_or_default();
-        let (idle, fetched) = match notes.last_look(id, item.version) {
-            Some(at) => (now.saturating_sub(at).max(0).cast_unsigned(), true),
-            None => (0, false),
-        };
-        let row_version = item.version;
-        if mark.shown != 0 {
-            item.version = mark.shown;
-        }
-        let mut hit = Hit {
-            item,
-            expired_before: item.expires,
-            now,
-            fetched,
-            idle,
-            marks: Marks::default(),
-        };
-        let get = match style {
-            Style::Debug(shape) => {
-                notes.keep_looks();
-                return meta_reply::debug(out, shape, &hit);
+        let own = item.version;
+        match style {
+            Style::Ascii { cas } => {
+                let version = cas.then(|| notes.shown(|| id, own));
+                reply::value(out, key, item.flags, item.value, version);
             }
-            Style::Meta(get) => get,
-            _ => return,
-        };
-        let due = get.recache.is_some_and(|limit| {
-            item.expires != 0 && item.expires < super::container::moment(limit, now)
-        });
-        hit.marks = wins(notes, id, row_version, &mark, due);
-        meta_reply::hit(out, &get.shape, &hit);
-        if get.history {
-            notes.keep_looks();
+            Style::Binary(get) => {
+                item.version = notes.shown(|| id, own);
+                binary_reply::hit(out, get, &item);
+            }
+            Style::Meta(_) | Style::Debug(_) => {
+                let now = self.seconds();
+                return by_meta(notes, now, style, id, item, out);
+            }
         }
-        if notes.keeps_looks() && !get.unseen {
-            notes.look(id, row_version, now);
+        if notes.keeps_looks() {
+            let now = self.seconds();
+            notes.look(id, own, now);
         }
     }
 
-    /// Appends the answer where there is no row; `place` where one could be.
+    /// Appends the answer for a key of the memory cache; true when there is an
+    /// item.
+    pub(super) fn cached(
+        &mut self,
+        cache: &Cache,
+        key: &[u8],
+        style: &Style<'_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let now = self.seconds();
+        let Some(found) = cache.get(key, now) else {
+            self.missing(style, |notes| Some(notes.id(CACHED, key)), out);
+            return false;
+        };
+        let item = Item {
+            flags: found.flags,
+            version: found.version,
+            value: &found.value,
+            expires: found.expires,
+        };
+        let id = self.notes.id(CACHED, key);
+        self.item(key, style, id, item, out);
+        true
+    }
+
+    /// Appends the answer where there is no row; `id` names the item that
+    /// could be there.
     #[inline]
     pub(super) fn missing(
         &mut self,
         style: &Style<'_>,
-        place: Option<(&Container, &[u8])>,
+        id: impl FnOnce(&Notes) -> Option<Id>,
         out: &mut Vec<u8>,
     ) {
         match style {
@@ -217,7 +242,7 @@ impl<'d> View<'d> {
             Style::Binary(get) => binary_reply::miss(out, get),
             Style::Debug(_) => meta_reply::absent(out),
             Style::Meta(get) => {
-                let held = place.and_then(|place| self.placeholder(get, place));
+                let held = self.placeholder(get, id);
                 match held {
                     Some(hit) => meta_reply::hit(out, &get.shape, &hit),
                     None => meta_reply::miss(out, &get.shape),
@@ -230,15 +255,14 @@ impl<'d> View<'d> {
     fn placeholder(
         &mut self,
         get: &meta::Get<'_>,
-        place: (&Container, &[u8]),
+        id: impl FnOnce(&Notes) -> Option<Id>,
     ) -> Option<Hit<'static>> {
         let notes = self.notes;
         if get.vivify.is_none() && !notes.any_marks() {
             return None;
         }
-        let (container, primary) = place;
         let now = self.seconds();
-        let id = notes.id(container.table.id, primary);
+        let id = id(notes)?;
         let (made, mark) = match get.vivify {
             Some(exptime) if self.spare != 0 => {
                 let new = Mark {
@@ -272,6 +296,53 @@ impl<'d> View<'d> {
                 sent: !won,
             },
         })
+    }
+}
+
+/// Appends the answer of a meta command for an item that is there.
+fn by_meta(
+    notes: &Notes,
+    now: i64,
+    style: &Style<'_>,
+    id: Id,
+    mut item: Item<'_>,
+    out: &mut Vec<u8>,
+) {
+    let mark = notes.mark(id, item.version).unwrap_or_default();
+    let (idle, fetched) = match notes.last_look(id, item.version) {
+        Some(at) => (now.saturating_sub(at).max(0).cast_unsigned(), true),
+        None => (0, false),
+    };
+    let row_version = item.version;
+    if mark.shown != 0 {
+        item.version = mark.shown;
+    }
+    let mut hit = Hit {
+        item,
+        expired_before: item.expires,
+        now,
+        fetched,
+        idle,
+        marks: Marks::default(),
+    };
+    let get = match style {
+        Style::Debug(shape) => {
+            notes.keep_looks();
+            return meta_reply::debug(out, shape, &hit);
+        }
+        Style::Meta(get) => get,
+        _ => return,
+    };
+    let due = get.recache.is_some_and(|limit| {
+        item.expires != 0 && item.expires < super::container::moment(limit, now)
+    });
+    hit.marks = wins(notes, id, row_version, &mark, due);
+    meta_reply::hit(out, &get.shape, &hit);
+    if get.history {
+        notes.keep_looks();
+    }
+    if notes.keeps_looks() && !get.unseen {
+        notes.look(id, row_version, now);
     }
 }
 

@@ -45,6 +45,7 @@ use porpoise_wire::memcached::command::Status;
 use porpoise_wire::memcached::meta::{Get, Meta};
 use porpoise_wire::memcached::meta_reply::{self, Hit, Marks};
 use porpoise_wire::memcached::{Limits, Parsed, Parser, Request, reply};
+use std::borrow::Cow;
 
 /// Most commands of a transaction.
 pub const MOST_COMMANDS: usize = 1000;
@@ -196,9 +197,7 @@ fn attempt(desk: &mut Desk, current: &Current, commands: &[Meta<'_>]) -> Attempt
             Err(failure) => return Attempt::failed(failure, Ticket::NONE),
         }
     }
-    let sets = resolved
-        .iter()
-        .flat_map(|r| r.container.table.write_set.iter());
+    let sets = resolved.iter().flat_map(|r| r.container.write_set.iter());
     let mut tables: Vec<TableId> = sets.copied().collect();
     tables.sort_unstable();
     tables.dedup();
@@ -221,7 +220,11 @@ fn attempt(desk: &mut Desk, current: &Current, commands: &[Meta<'_>]) -> Attempt
         let mut place = Place {
             container: command.container,
             key: &command.key,
-            primary: &command.primary,
+            index_key: &command.primary,
+            primary: match command.container.index() {
+                0 => Cow::Borrowed(command.primary.as_slice()),
+                _ => Cow::Borrowed(&[]),
+            },
             convert,
             max_value: shared.limits.max_value,
             notes: &shared.notes,

@@ -6,6 +6,7 @@
 
 use super::apply::Ran;
 use super::container::{Stored, moment, number, owned};
+use super::large;
 use super::notes::After;
 use super::store::{change, insert_row, lock};
 use super::work::{Failure, Place};
@@ -30,7 +31,7 @@ pub(super) fn run_count(
         };
         if let Some(row) = expired {
             let gone = vec![(place.primary.to_vec(), row.row)];
-            txn.delete(&place.container.table, gone)?;
+            large::delete(place.container, txn, gone)?;
         }
         return plant(txn, place, command, seed);
     };
@@ -56,7 +57,11 @@ fn add(
         (container.counter_of(&row), 0)
     } else {
         container.check_single(if command.decrement { "decr" } else { "incr" })?;
-        let text = container.value_of(&row, &mut scratch);
+        let elsewhere = large::value(container, txn, &row)?;
+        let text = match &elsewhere {
+            Some(value) => value,
+            None => container.value_of(&row, &mut scratch),
+        };
         (number(text), text.len())
     };
     let Some(old) = old else {
@@ -82,7 +87,14 @@ fn add(
             flags: None,
             expires: None,
         };
-        container.apply(&mut values, what, version, &mut place.convert)?;
+        large::apply(
+            container,
+            txn,
+            &mut values,
+            what,
+            version,
+            &mut place.convert,
+        )?;
     }
     if let Some(exptime) = command.touch {
         let moment = moment(exptime, place.convert.unix_seconds());
@@ -154,7 +166,7 @@ pub(super) fn run_delete(
         return keep(txn, place, command, found.row);
     }
     let gone = vec![(place.primary.to_vec(), found.row)];
-    let taken = txn.delete(&place.container.table, gone);
+    let taken = large::delete(place.container, txn, gone);
     match (taken, found.expired) {
         (Ok(_), false) => Ok(Ran {
             outcome: Outcome::of(Status::Deleted),
@@ -208,7 +220,14 @@ fn keep(
             flags: Some(0),
             expires,
         };
-        container.apply(&mut values, what, version, &mut place.convert)?;
+        large::apply(
+            container,
+            txn,
+            &mut values,
+            what,
+            version,
+            &mut place.convert,
+        )?;
     } else {
         if let Some(expires) = expires {
             container.apply_expiry(&mut values, expires, &mut place.convert)?;

@@ -2,10 +2,13 @@
 //! becomes of a row when it is read and written.
 //!
 //! * Several key columns: the key behind the prefix is split at TABs, in the
-//!   order of `key_columns`; together they are the table's primary key.
+//!   order of `key_columns`; together they are the table's primary key, or one
+//!   of its unique keys.
 //! * Several value columns: joined by TABs when read and split when written.
 //!   NULL reads as nothing; nothing is NULL again in a column that holds no
 //!   text, and the empty string in one that does. Missing parts are NULL.
+//!   Options give another separator, an escape byte and a token for NULL (see
+//!   [`super::form`]), or make the value a JSON object (see [`super::json`]).
 //! * An increment column holds the value's number: storing a text that is a
 //!   number puts it there, too, any other text puts NULL; `incr` and `decr`
 //!   change both. A row whose value columns are all NULL, or that has none,
@@ -21,13 +24,13 @@
 //! 2. No column is named twice, so no part of a write undoes another.
 
 use super::convert::Conversion;
-use porpoise_rows::catalog::{ColumnDefault, Table};
+use super::form::{Form, Piece};
+use super::json;
+use super::large::Large;
+use porpoise_rows::catalog::{ColumnDefault, Table, TableId};
 use porpoise_rows::{Error, Result, RowRef};
 use porpoise_types::{Kind, Value, ValueRef, encode_key, write_text};
 use std::sync::Arc;
-
-/// Between several key or value columns.
-pub(super) const SEPARATOR: u8 = b'\t';
 
 /// Where the client's flags are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +50,16 @@ pub enum ExpiryForm {
     Time,
 }
 
-/// One part of the primary key.
+/// What a value looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueFormat {
+    /// The columns' texts.
+    Text,
+    /// A JSON object of the columns.
+    Json,
+}
+
+/// One part of the key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyPart {
     /// Position of the column.
@@ -64,14 +76,26 @@ pub struct Container {
     pub name: String,
     /// The table.
     pub table: Arc<Table>,
-    /// The primary key's parts in order.
+    /// The index that the key columns are: 0 is the primary key, others are
+    /// unique.
+    pub(super) index: usize,
+    /// The index' parts in order.
     pub(super) key: Vec<KeyPart>,
+    /// How several key columns stand in one key.
+    pub(super) key_form: Form,
+    /// How value columns stand in one value.
+    pub(super) form: Form,
+    pub(super) format: ValueFormat,
     /// Positions of the value columns.
     pub(super) values: Vec<usize>,
     pub(super) flags: Flags,
     pub(super) increment: Option<usize>,
     pub(super) cas: Option<usize>,
     pub(super) expiry: Option<(usize, ExpiryForm)>,
+    /// The tables that a write may read or change.
+    pub(super) write_set: Vec<TableId>,
+    /// Where values go that the value column is too short for.
+    pub(super) large: Option<Large>,
     /// A column that new rows would lack a value for.
     pub(super) lacking: Option<String>,
 }
@@ -115,8 +139,26 @@ pub(super) fn refused(message: String) -> Error {
     Error::refused(1210, "HY000", message)
 }
 
+impl KeyPart {
+    fn piece(&self) -> usize {
+        self.piece
+    }
+}
+
 impl Container {
-    /// Appends the primary key's bytes for a client's key (without prefix).
+    /// The index that keys are of: 0 is the primary key.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Where large values are, if the container has a table of them.
+    #[inline]
+    pub fn large(&self) -> Option<&Large> {
+        self.large.as_ref()
+    }
+
+    /// Appends the bytes of the container's index for a client's key (without
+    /// prefix).
     ///
     /// # Errors
     /// Where the key is no value of the key columns: no row can have it.
@@ -126,27 +168,54 @@ impl Container {
         convert: &mut Conversion,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        if let [part] = self.key.as_slice() {
+        if let [part] = self.key.as_slice()
+            && self.key_form.is_plain()
+        {
             return self.append_part(part, key, convert, out);
         }
-        self.check_pieces(key)?;
-        for part in &self.key {
-            let piece = key.split(|b| *b == SEPARATOR).nth(part.piece);
-            self.append_part(part, piece.unwrap_or_default(), convert, out)?;
+        for (part, piece) in self.pieces(key)? {
+            self.append_part(part, piece.bytes(), convert, out)?;
         }
         Ok(())
     }
 
-    pub(super) fn check_pieces(&self, key: &[u8]) -> Result<()> {
-        let pieces = key.split(|b| *b == SEPARATOR).count();
-        if pieces == self.key.len() {
-            return Ok(());
+    /// Appends the key that a client would ask for a row with, without prefix.
+    pub(super) fn append_key_text(&self, row: &RowRef<'_>, out: &mut Vec<u8>) {
+        for n in 0..self.key.len() {
+            if n > 0 {
+                self.key_form.append_separator(out);
+            }
+            let start = out.len();
+            if let Some(part) = self.key.iter().find(|part| part.piece == n) {
+                self.append_column(row, part.column, out);
+            }
+            self.key_form.finish_part(start, false, out);
         }
-        Err(refused(format!(
-            "The key has {pieces} parts, container '{}' has {} key columns",
-            self.name,
-            self.key.len()
-        )))
+    }
+
+    /// The parts of a key, in the order of the index.
+    pub(super) fn pieces<'a>(&'a self, key: &'a [u8]) -> Result<Vec<(&'a KeyPart, Piece<'a>)>> {
+        let pieces: Vec<Piece<'a>> = if self.key.len() == 1 {
+            vec![self.key_form.single(key)]
+        } else {
+            self.key_form.split(key).collect()
+        };
+        if pieces.len() != self.key.len() {
+            return Err(refused(format!(
+                "The key has {} parts, container '{}' has {} key columns",
+                pieces.len(),
+                self.name,
+                self.key.len()
+            )));
+        }
+        if pieces.contains(&Piece::Null) {
+            return Err(refused("A part of a key cannot be NULL".to_owned()));
+        }
+        let of = |part| pieces.get(KeyPart::piece(part)).cloned();
+        let pieces = self.key.iter().map(|part| (part, of(part)));
+        Ok(pieces
+            .map(|(part, piece)| (part, piece.unwrap_or(Piece::Null)))
+            .collect())
     }
 
     fn append_part(
@@ -172,13 +241,17 @@ impl Container {
 
     /// The columns that a storage command is sure to set.
     pub fn replaced(&self) -> &[usize] {
-        &self.values
+        match self.format {
+            ValueFormat::Text => &self.values,
+            // An object may leave some out.
+            ValueFormat::Json => &[],
+        }
     }
 
     /// Whether the value is the text of one string column, where a number
     /// keeps its length.
     pub fn holds_text(&self) -> bool {
-        let [only] = self.values.as_slice() else {
+        let ([only], ValueFormat::Text) = (self.values.as_slice(), self.format) else {
             return false;
         };
         self.table
@@ -227,7 +300,8 @@ impl Container {
     /// in `scratch`.
     #[inline]
     pub fn value_of<'a>(&self, row: &RowRef<'a>, scratch: &'a mut Vec<u8>) -> &'a [u8] {
-        if let [only] = self.values.as_slice()
+        if let ([only], ValueFormat::Text) = (self.values.as_slice(), self.format)
+            && self.form.is_plain()
             && let ValueRef::Bytes(bytes) = row.get(*only)
             && self
                 .table
@@ -243,12 +317,19 @@ impl Container {
     }
 
     fn append_value(&self, row: &RowRef<'_>, out: &mut Vec<u8>) {
+        if self.format == ValueFormat::Json {
+            json::append(row, &self.values, out);
+            return;
+        }
         let mut all_null = true;
         for (n, position) in self.values.iter().enumerate() {
             if n > 0 {
-                out.push(SEPARATOR);
+                self.form.append_separator(out);
             }
-            all_null &= self.append_column(row, *position, out);
+            let start = out.len();
+            let is_null = self.append_column(row, *position, out);
+            self.form.finish_part(start, is_null, out);
+            all_null &= is_null;
         }
         if let (true, Some(position)) = (all_null, self.increment) {
             out.clear();
@@ -270,13 +351,15 @@ impl Container {
     /// # Errors
     /// See above.
     pub fn check_single(&self, verb: &str) -> Result<()> {
-        if self.values.len() > 1 {
-            return Err(refused(format!(
-                "{verb} is not defined on container '{}', which has several value columns",
-                self.name
-            )));
-        }
-        Ok(())
+        let why = match self.format {
+            ValueFormat::Json => "whose values are JSON objects",
+            ValueFormat::Text if self.values.len() > 1 => "which has several value columns",
+            ValueFormat::Text => return Ok(()),
+        };
+        Err(refused(format!(
+            "{verb} is not defined on container '{}', {why}",
+            self.name
+        )))
     }
 
     /// Whether `incr` acts on a column of its own.

@@ -1,9 +1,12 @@
 //! What a container puts into a row that is about to be written.
 
-use super::container::{Container, ExpiryForm, Flags, SEPARATOR, Stored, number, refused};
+use super::container::{Container, ExpiryForm, Flags, Stored, ValueFormat, number, refused};
 use super::convert::Conversion;
+use super::form::Piece;
+use super::json;
+use porpoise_rows::catalog::{Column, ColumnDefault, Table};
 use porpoise_rows::{Error, Result};
-use porpoise_types::{DateTime, Value, ValueRef};
+use porpoise_types::{ColumnType, DateTime, Value, ValueRef, encode_key};
 
 impl Container {
     /// A new row for a client's key: defaults but for the key.
@@ -12,21 +15,12 @@ impl Container {
     /// A column would have no value (1364); as [`Container::append_key`].
     pub fn new_row(&self, key: &[u8], convert: &mut Conversion) -> Result<Vec<Value>> {
         if let Some(column) = &self.lacking {
-            let message = format!("Field '{column}' doesn't have a default value");
-            return Err(Error::refused(1364, "HY000", message));
-        }
-        if self.key.len() > 1 {
-            self.check_pieces(key)?;
+            return Err(lacks_default(column));
         }
         let mut row = convert.defaults(&self.table);
-        for part in &self.key {
-            let piece = if self.key.len() == 1 {
-                key
-            } else {
-                let mut pieces = key.split(|b| *b == SEPARATOR);
-                pieces.nth(part.piece).unwrap_or_default()
-            };
-            let value = convert.store(&self.table, part.column, ValueRef::Bytes(piece))?;
+        for (part, piece) in self.pieces(key)? {
+            let value = ValueRef::Bytes(piece.bytes());
+            let value = convert.store(&self.table, part.column, value)?;
             put(&mut row, part.column, value);
         }
         Ok(row)
@@ -81,7 +75,7 @@ impl Container {
     }
 
     fn apply_value(&self, row: &mut [Value], value: &[u8], convert: &mut Conversion) -> Result<()> {
-        if let Some(position) = self.increment {
+        if let (Some(position), ValueFormat::Text) = (self.increment, self.format) {
             let number = number(value).map_or(ValueRef::Null, ValueRef::UInt);
             if number.is_null() && self.values.is_empty() {
                 return Err(refused(format!(
@@ -92,8 +86,9 @@ impl Container {
             put(row, position, convert.store(&self.table, position, number)?);
         }
         match self.values.as_slice() {
+            _ if self.format == ValueFormat::Json => self.apply_object(row, value, convert),
             [] => Ok(()),
-            [only] => {
+            [only] if self.form.is_plain() => {
                 let value = convert.store(&self.table, *only, ValueRef::Bytes(value))?;
                 put(row, *only, value);
                 Ok(())
@@ -109,15 +104,22 @@ impl Container {
         value: &[u8],
         convert: &mut Conversion,
     ) -> Result<()> {
-        let mut pieces = value.split(|b| *b == SEPARATOR);
+        let pieces: Vec<Piece<'_>> = match columns {
+            [_] => vec![self.form.single(value)],
+            _ => self.form.split(value).take(columns.len() + 1).collect(),
+        };
+        let mut pieces = pieces.iter();
         for position in columns {
             let Some(column) = self.table.columns.get(*position) else {
                 return Err(Error::DefinitionChanged);
             };
             let value = match pieces.next() {
-                Some([]) if !column.ty.is_string() => ValueRef::Null,
-                None => ValueRef::Null,
-                Some(piece) => ValueRef::Bytes(piece),
+                None | Some(Piece::Null) => ValueRef::Null,
+                // Without a token for it, nothing is NULL for a number.
+                Some(Piece::Text(text)) if text.is_empty() && self.empty_is_null(&column.ty) => {
+                    ValueRef::Null
+                }
+                Some(Piece::Text(text)) => ValueRef::Bytes(text),
             };
             put(
                 row,
@@ -133,6 +135,78 @@ impl Container {
             )));
         }
         Ok(())
+    }
+
+    fn empty_is_null(&self, ty: &ColumnType) -> bool {
+        !ty.is_string() && !self.form.tells_null()
+    }
+
+    fn apply_object(
+        &self,
+        row: &mut [Value],
+        value: &[u8],
+        convert: &mut Conversion,
+    ) -> Result<()> {
+        let mut seen: Vec<usize> = Vec::new();
+        for (name, raw) in json::members(value)? {
+            let position = self.table.column(&name);
+            let position = position.filter(|p| self.values.contains(p) || self.is_key(*p));
+            let (Some(position), Some(column)) =
+                (position, position.and_then(|p| self.table.columns.get(p)))
+            else {
+                return Err(refused(format!(
+                    "Container '{}' has no column '{name}'",
+                    self.name
+                )));
+            };
+            if seen.contains(&position) {
+                return Err(refused(format!("Column '{name}' is there twice")));
+            }
+            seen.push(position);
+            let part = json::part(&column.name, &column.ty, raw)?;
+            let stored = convert.store(&self.table, position, part.as_ref())?;
+            if self.is_key(position) {
+                self.check_same(row, position, &stored)?;
+            } else {
+                put(row, position, stored);
+            }
+        }
+        // Of an existing row it has a value.
+        let lacks = |p: &&usize| {
+            let open =
+                |c: &Column| !c.nullable && !c.auto_increment && c.default == ColumnDefault::None;
+            !seen.contains(p)
+                && self.table.columns.get(**p).is_some_and(open)
+                && row.get(**p).is_some_and(Value::is_null)
+        };
+        match self.values.iter().find(lacks) {
+            Some(p) => Err(no_default(&self.table, *p)),
+            None => Ok(()),
+        }
+    }
+
+    fn is_key(&self, position: usize) -> bool {
+        self.key.iter().any(|part| part.column == position)
+    }
+
+    /// A key column in an object must have the key's value.
+    fn check_same(&self, row: &[Value], position: usize, stored: &Value) -> Result<()> {
+        let Some(column) = self.table.columns.get(position) else {
+            return Err(Error::DefinitionChanged);
+        };
+        let encoded = |value: ValueRef<'_>| {
+            let mut key = Vec::new();
+            encode_key(value, &column.ty, column.nullable, false, &mut key);
+            key
+        };
+        let own = row.get(position).map_or(ValueRef::Null, Value::as_ref);
+        if encoded(own) == encoded(stored.as_ref()) {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "Column '{}' is not what the key says",
+            column.name
+        )))
     }
 
     /// Sets the moment of expiry (seconds since 1970, 0: never), where the
@@ -177,7 +251,7 @@ impl Container {
             let value = convert.store(&self.table, position, ValueRef::UInt(count))?;
             put(row, position, value);
         }
-        if let [only] = self.values.as_slice()
+        if let ([only], ValueFormat::Text) = (self.values.as_slice(), self.format)
             && row.get(*only).is_some_and(|v| !v.is_null())
         {
             let text = count.to_string();
@@ -187,6 +261,16 @@ impl Container {
         self.apply_version(row, version);
         Ok(())
     }
+}
+
+fn no_default(table: &Table, position: usize) -> Error {
+    let column = table.columns.get(position);
+    column.map_or(Error::DefinitionChanged, |c| lacks_default(&c.name))
+}
+
+fn lacks_default(column: &str) -> Error {
+    let message = format!("Field '{column}' doesn't have a default value");
+    Error::refused(1364, "HY000", message)
 }
 
 fn put(row: &mut [Value], position: usize, value: Value) {

@@ -1,5 +1,6 @@
 //! `flush_all`: deletes the rows of the containers whose policy says
-//! `flush_from_db` (transactions.md, rule 47), and of no others.
+//! `flush_from_db` (transactions.md, rule 47), and of no others. Where some
+//! prefix of the role is `cache_only`, the memory cache is emptied.
 //!
 //! Rows go in transactions of [`BATCH`] rows, under the ordinary rules: a row
 //! that others refer to by RESTRICT ends the command with that reason, and
@@ -7,6 +8,7 @@
 //! stay.
 
 use super::container::{Container, moment};
+use super::large;
 use super::live::Current;
 use super::mapping::Mapping;
 use super::work::{Desk, Done, Failure, repeatable};
@@ -32,6 +34,9 @@ pub fn flush(desk: &mut Desk, current: &mut Arc<Current>) -> Result<(u64, Ticket
     // It may take long: others of this group are served by another worker.
     blocking(|| ());
     let held = current.clone();
+    if held.mapping.uses_cache() {
+        desk.shared.cache.clear();
+    }
     let (mut rows, mut ticket) = (0, Ticket::NONE);
     for container in held.mapping.flushed() {
         let (count, last) = flush_container(desk, &held.mapping, container)?;
@@ -52,7 +57,7 @@ fn flush_container(
     let mut start = Vec::new();
     let mut tries = 0;
     loop {
-        desk.share(&container.table.write_set)?;
+        desk.share(&container.write_set)?;
         let done = if desk.shared.db.catalog_version() == mapping.catalog_version {
             one_batch(desk, container, &start)
         } else {
@@ -161,7 +166,7 @@ fn one_batch(desk: &Desk, container: &Container, start: &[u8]) -> Result<Batch, 
         .into_iter()
         .filter_map(|(n, row)| Some((keys.get(n)?.clone(), row)))
         .collect();
-    let done = txn.delete(table, gone)?;
+    let done = large::delete(container, &mut txn, gone)?;
     let ticket = txn.commit()?.ticket;
     Ok(Batch {
         rows: done.deleted,

@@ -20,12 +20,15 @@ use super::ask::{Ask, AskKeys, Style, View};
 use super::container::Container;
 use super::convert::Conversion;
 use super::live::Current;
-use super::mapping::{Mapping, Operation};
+use super::mapping::{self, Mapping, Operation};
+use super::notes::Notes;
+use super::reading::{self, Shown};
+use super::switch;
 use super::work::{Desk, Failure, repeatable};
 use crate::metrics::{self, Counter};
 use crate::net::Output;
 use porpoise_kv::Read;
-use porpoise_rows::{RowRef, Txn};
+use porpoise_rows::Txn;
 use porpoise_wire::memcached::reply;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -41,8 +44,10 @@ const TRIES: usize = 16;
 /// Where a key leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
-    /// To a row, by its primary key in the arena.
+    /// To a row, by its key in the arena.
     Row(usize, Range<usize>),
+    /// To the memory cache.
+    Cache,
     /// No row can have this key.
     Nowhere,
 }
@@ -60,14 +65,14 @@ impl Looked<'_, '_> {
     fn container(&self) -> Option<usize> {
         match self.target {
             Target::Row(at, _) => Some(at),
-            Target::Nowhere => None,
+            Target::Cache | Target::Nowhere => None,
         }
     }
 
     fn primary<'a>(&self, arena: &'a [u8]) -> &'a [u8] {
         match &self.target {
             Target::Row(_, range) => arena.get(range.clone()).unwrap_or_default(),
-            Target::Nowhere => &[],
+            Target::Cache | Target::Nowhere => &[],
         }
     }
 }
@@ -135,6 +140,16 @@ fn get(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let mut tries = 0;
+    if let [ask] = plan
+        && ask
+            .keys
+            .clone()
+            .next()
+            .is_some_and(|key| key.starts_with(b"@"))
+        && switch::get(desk, current, ask, out)?
+    {
+        return Ok(());
+    }
     loop {
         let start = out.position();
         let mut sent = false;
@@ -229,9 +244,19 @@ impl Portion<'_> {
             let Some((text, style, last)) = walk.step() else {
                 break;
             };
-            let found = self.mapping.find(text, Operation::Get);
-            let (at, container, rest) = found.map_err(Failure::Refused)?;
+            let lead = desk.target(self.mapping, text, Operation::Get);
+            let lead = lead.map_err(Failure::Refused)?;
             let start = desk.keys.len();
+            let mapping::Target::Row(at, container, rest) = lead else {
+                several = true;
+                items.push(Looked {
+                    text,
+                    style,
+                    last,
+                    target: Target::Cache,
+                });
+                continue;
+            };
             let fits = container.append_key(rest, &mut convert, &mut desk.keys);
             let target = if fits.is_ok() {
                 Target::Row(at, start..desk.keys.len())
@@ -262,16 +287,22 @@ impl Portion<'_> {
         container: &Container,
         item: &Looked<'_, '_>,
         primary: &[u8],
-        row: Option<&RowRef<'_>>,
+        shown: Shown<'_>,
         view: &mut View<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
-        let row = row.filter(|row| !container.expired(row, || view.now()));
-        match row {
-            Some(row) => view.found(item.text, item.style, (container, primary), row, out),
-            None => view.missing(item.style, Some((container, primary)), out),
+        let shown = shown.filter(|(row, _)| !container.expired(row, || view.now()));
+        match &shown {
+            Some((row, value)) => {
+                let place = (container, primary);
+                view.found(item.text, item.style, place, (row, *value), out);
+            }
+            None => {
+                let id = |notes: &Notes| Some(notes.id(container.table.id, primary));
+                view.missing(item.style, id, out);
+            }
         }
-        row.is_some()
+        shown.is_some()
     }
 
     /// Appends what ends a request.
@@ -301,10 +332,10 @@ impl Portion<'_> {
         view.spare = self.spare;
         let mut hits = 0;
         let buf = out.buf();
-        txn.get_rows_in_order(&container.table, &primaries, read, &mut |n, row| {
+        reading::rows(container, txn, &primaries, read, &mut |n, shown| {
             if let Some(item) = items.get(n) {
                 let primary = primaries.get(n).copied().unwrap_or_default();
-                let there = Self::append(container, item, primary, row.as_ref(), &mut view, buf);
+                let there = Self::append(container, item, primary, shown, &mut view, buf);
                 hits += usize::from(there);
                 Self::finish(item, buf);
             }
@@ -348,7 +379,7 @@ impl Portion<'_> {
                 .filter(|i| i.container() == Some(at))
                 .map(|i| i.primary(arena))
                 .collect();
-            txn.get_rows(&container.table, &primaries, read, &mut |n, row| {
+            reading::rows(container, txn, &primaries, read, &mut |n, shown| {
                 let member = members.get(n).copied().unwrap_or(usize::MAX);
                 let Some(item) = items.get(member) else {
                     return;
@@ -356,7 +387,7 @@ impl Portion<'_> {
                 let start = rendered.len();
                 let primary = primaries.get(n).copied().unwrap_or_default();
                 let buf = &mut rendered;
-                let there = Self::append(container, item, primary, row.as_ref(), &mut view, buf);
+                let there = Self::append(container, item, primary, shown, &mut view, buf);
                 hits += usize::from(there);
                 if let Some(piece) = pieces.get_mut(member) {
                     *piece = start..rendered.len();
@@ -365,8 +396,13 @@ impl Portion<'_> {
         }
         for (item, piece) in items.iter().zip(pieces) {
             let buf = out.buf();
-            if item.target == Target::Nowhere {
-                view.missing(item.style, None, buf);
+            match item.target {
+                Target::Row(..) => {}
+                Target::Nowhere => view.missing(item.style, |_| None, buf),
+                Target::Cache => {
+                    let there = view.cached(&shared.cache, item.text, item.style, buf);
+                    hits += usize::from(there);
+                }
             }
             buf.extend_from_slice(rendered.get(piece).unwrap_or_default());
             Self::finish(item, buf);

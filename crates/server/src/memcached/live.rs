@@ -17,7 +17,8 @@
 //!    force, with a line in the log.
 //!
 //! On an engine shared by several servers a commit made through another server
-//! is not counted here; the definitions of tables are not shared yet either.
+//! is not counted here: [`Live::poll`] reads the configuration from time to
+//! time. The definitions of tables are not shared yet.
 
 use super::mapping::Mapping;
 use arc_swap::ArcSwap;
@@ -25,6 +26,7 @@ use parking_lot::Mutex;
 use porpoise_rows::catalog::TableId;
 use porpoise_rows::{Db, Error, Result, Watch};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A mapping and what tells that it is out of date.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub struct Current {
     watch: Arc<Watch>,
     watched: Vec<TableId>,
     seen: u64,
+    /// How many changes of other servers it knows.
+    polled: u64,
 }
 
 /// The mapping in force; see the module.
@@ -42,6 +46,8 @@ pub struct Live {
     role: String,
     current: ArcSwap<Current>,
     making: Mutex<()>,
+    /// Changes that other servers made, as far as noticed.
+    polled: AtomicU64,
 }
 
 impl Live {
@@ -50,13 +56,19 @@ impl Live {
     /// # Errors
     /// Those of reading.
     pub fn open(db: Arc<Db>, role: &str) -> Result<Live> {
-        let first = make(&db, role, None, None)?;
+        let first = make(&db, role, None, None, 0)?;
         Ok(Live {
             role: role.to_owned(),
             current: ArcSwap::from_pointee(first),
             making: Mutex::new(()),
+            polled: AtomicU64::new(0),
             db,
         })
+    }
+
+    /// The role's name.
+    pub fn role(&self) -> &str {
+        &self.role
     }
 
     /// The mapping in force, for whoever asks rarely.
@@ -75,9 +87,29 @@ impl Live {
         self.renew_slowly(held);
     }
 
+    /// Reads the configuration and puts it in force if its rows have changed,
+    /// whoever changed them.
+    ///
+    /// # Errors
+    /// Those of reading; the mapping in force stays.
+    pub fn poll(&self) -> Result<()> {
+        let _one_at_a_time = self.making.lock();
+        let held = self.current.load_full();
+        let last = held.mapping.roles.get(&self.role).copied();
+        let polled = held.polled + 1;
+        let new = make(&self.db, &self.role, last, Some(&held), polled)?;
+        if new.mapping.fingerprint != held.mapping.fingerprint {
+            tell(&held.mapping, &new.mapping);
+            self.current.store(Arc::new(new));
+            self.polled.store(polled, Ordering::Release);
+        }
+        Ok(())
+    }
+
     fn is_stale(&self, held: &Current) -> bool {
         held.watch.changes() != held.seen
             || held.mapping.catalog_version != self.db.catalog_version()
+            || held.polled != self.polled.load(Ordering::Acquire)
     }
 
     #[cold]
@@ -92,7 +124,8 @@ impl Live {
             return;
         }
         let last = held.mapping.roles.get(&self.role).copied();
-        match make(&self.db, &self.role, last, Some(held)) {
+        let polled = self.polled.load(Ordering::Acquire);
+        match make(&self.db, &self.role, last, Some(held), polled) {
             Ok(new) => {
                 tell(&held.mapping, &new.mapping);
                 *held = Arc::new(new);
@@ -121,7 +154,13 @@ fn tell(old: &Mapping, new: &Mapping) {
     }
 }
 
-fn make(db: &Arc<Db>, role: &str, last: Option<i64>, old: Option<&Current>) -> Result<Current> {
+fn make(
+    db: &Arc<Db>,
+    role: &str,
+    last: Option<i64>,
+    old: Option<&Current>,
+    polled: u64,
+) -> Result<Current> {
     let mut tries = 0;
     loop {
         let watched = Mapping::watched(&db.catalog());
@@ -137,6 +176,7 @@ fn make(db: &Arc<Db>, role: &str, last: Option<i64>, old: Option<&Current>) -> R
                     watch,
                     watched,
                     seen,
+                    polled,
                 });
             }
             // A definition changed in the middle.

@@ -19,6 +19,7 @@ use porpoise_rows::catalog::{Catalog, Table, TableId};
 use porpoise_rows::{BeginOptions, Db, KeyRange, Result, ScanPosition, ScanSpec};
 use porpoise_types::{Value, write_text};
 use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 /// What a command does with rows.
@@ -37,7 +38,7 @@ pub enum Operation {
 pub enum Access {
     /// On the table.
     Table,
-    /// In a cache beside the table, which there is none of yet.
+    /// In the memory cache of [`super::cache`], and nowhere else.
     CacheOnly,
     /// Not at all.
     Disabled,
@@ -54,8 +55,6 @@ pub struct Policy {
     pub delete: Access,
     /// `flush_all` deletes the rows.
     pub flush: bool,
-    /// Some operation says `caching`.
-    pub caching: bool,
 }
 
 /// What the keys of one prefix mean.
@@ -65,9 +64,20 @@ pub struct Rule {
     pub prefix: Box<[u8]>,
     /// How they are served.
     pub policy: Policy,
+    /// The policy's name.
+    pub policy_name: String,
     /// Where they are, as a position in [`Mapping::containers`], or why they
     /// are not served.
     pub target: std::result::Result<usize, String>,
+}
+
+/// Where an operation on a key takes place.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'m, 'k> {
+    /// In rows: the container, its position, and the key without its prefix.
+    Row(usize, &'m Container, &'k [u8]),
+    /// In the memory cache, under the whole key.
+    Cache,
 }
 
 /// A line of `ndbmemcache.status`.
@@ -101,6 +111,10 @@ pub struct Mapping {
     lengths: Vec<usize>,
     /// Position of the rule of keys without a configured prefix.
     fallback: usize,
+    /// Some rule says `cache_only`.
+    caches: bool,
+    /// Of all rows of the configuration; equal rows, equal number.
+    pub fingerprint: u64,
     /// One line for every configured prefix.
     pub status: Vec<Status>,
     /// The role's number, and all roles by name.
@@ -121,7 +135,31 @@ impl Mapping {
         self.rules.get(self.fallback)
     }
 
-    /// The container of a key, its position, and the key without its prefix.
+    /// Where an operation on a key takes place.
+    ///
+    /// # Errors
+    /// Why the operation is not carried out, in words.
+    #[inline]
+    pub fn target<'m, 'k>(
+        &'m self,
+        key: &'k [u8],
+        operation: Operation,
+    ) -> std::result::Result<Target<'m, 'k>, String> {
+        let rule = self.rule(key).ok_or("no container is configured")?;
+        let access = rule.access(operation);
+        if access != Access::Table {
+            return match access {
+                Access::CacheOnly => Ok(Target::Cache),
+                _ => Err(rule.refusal(operation)),
+            };
+        }
+        let at = *rule.target.as_ref().map_err(|why| rule.disabled(why))?;
+        let container = self.containers.get(at).ok_or("no such container")?;
+        let rest = key.get(rule.prefix.len()..).unwrap_or(&[]);
+        Ok(Target::Row(at, container, rest))
+    }
+
+    /// As [`Mapping::target`], for commands that work on rows only.
     ///
     /// # Errors
     /// Why the operation is not carried out, in words.
@@ -131,18 +169,41 @@ impl Mapping {
         key: &'k [u8],
         operation: Operation,
     ) -> std::result::Result<(usize, &'m Container, &'k [u8]), String> {
-        let rule = self.rule(key).ok_or("no container is configured")?;
-        let access = match operation {
-            Operation::Get => rule.policy.get,
-            Operation::Set => rule.policy.set,
-            Operation::Delete => rule.policy.delete,
-        };
-        if access != Access::Table {
-            return Err(rule.refusal(operation, access));
+        match self.target(key, operation)? {
+            Target::Row(at, container, rest) => Ok((at, container, rest)),
+            Target::Cache => Err("the key has no row: its policy is cache_only".to_owned()),
         }
-        let at = *rule.target.as_ref().map_err(|why| rule.disabled(why))?;
-        let container = self.containers.get(at).ok_or("no such container")?;
-        Ok((at, container, key.get(rule.prefix.len()..).unwrap_or(&[])))
+    }
+
+    /// Whether an operation on a key takes place in the memory cache.
+    #[inline]
+    pub fn is_cached(&self, key: &[u8], operation: Operation) -> bool {
+        self.caches
+            && self
+                .rule(key)
+                .is_some_and(|r| r.access(operation) == Access::CacheOnly)
+    }
+
+    /// A container by its name, and its position, if a prefix of the role
+    /// names it; with the policy of that prefix.
+    pub fn named(
+        &self,
+        name: &[u8],
+        operation: Operation,
+    ) -> Option<std::result::Result<(usize, &Container), String>> {
+        let is = |c: &Container| c.name.as_bytes() == name;
+        let at = self.containers.iter().position(is)?;
+        let of = |r: &&Rule| r.target.as_ref().ok() == Some(&at);
+        let rule = self.rules.iter().find(of)?;
+        if rule.access(operation) != Access::Table {
+            return Some(Err(rule.refusal(operation)));
+        }
+        Some(Ok((at, self.containers.get(at)?)))
+    }
+
+    /// Whether some prefix of the role uses the memory cache.
+    pub fn uses_cache(&self) -> bool {
+        self.caches
     }
 
     /// Containers whose rows `flush_all` deletes.
@@ -178,8 +239,11 @@ impl Mapping {
             tables.insert(name, rows);
         }
         let of = |name: &str| tables.get(name).map_or(&[][..], Vec::as_slice);
+        let hash = foldhash::fast::FixedState::default();
+        let all: Vec<&[Row]> = CONFIGURATION.iter().map(|name| of(name)).collect();
         let mut mapping = Mapping {
             catalog_version: catalog.version,
+            fingerprint: hash.hash_one(all),
             ..Mapping::default()
         };
         for row in of("memcache_server_roles") {
@@ -204,9 +268,10 @@ impl Mapping {
         let of = |name: &str| tables.get(name).map_or(&[][..], Vec::as_slice);
         for row in of("key_prefixes") {
             let prefix = row.text("key_prefix").unwrap_or_default().to_owned();
-            let named = row.text("policy").unwrap_or_default().to_owned();
+            let policy_name = row.text("policy").unwrap_or_default().to_owned();
             let container = row.text("container").map(str::to_owned);
-            let resolved = resolve::prefix(row, policies, of("containers"), catalog);
+            let (named_ones, options) = (of("containers"), of("container_options"));
+            let resolved = resolve::prefix(row, policies, named_ones, options, catalog);
             let own = row.number("server_role_id").unwrap_or(-1);
             let (policy, target, reason) = match resolved {
                 Ok((policy, Some((container, note)))) => (policy, Ok(container), note),
@@ -216,22 +281,28 @@ impl Mapping {
                 }
                 Err(why) => (Policy::TABLE, Err(why.clone()), why),
             };
-            self.status.push(Status {
-                role: own,
-                prefix: prefix.clone(),
-                container,
-                policy: named,
-                active: target.is_ok(),
-                reason,
-            });
+            let active = target.is_ok() || policy.uses_cache();
+            let reason = match (&target, policy.uses_cache()) {
+                (Err(_), true) => "in memory only".to_owned(),
+                _ => reason,
+            };
             if own == role {
                 let target = target.map(|c| self.share(c));
                 self.rules.push(Rule {
-                    prefix: prefix.into_bytes().into(),
+                    prefix: prefix.as_bytes().into(),
                     policy,
+                    policy_name: policy_name.clone(),
                     target,
                 });
             }
+            self.status.push(Status {
+                role: own,
+                prefix,
+                container,
+                policy: policy_name,
+                active,
+                reason,
+            });
         }
     }
 
@@ -256,9 +327,11 @@ impl Mapping {
                     flush: true,
                     ..Policy::TABLE
                 },
+                policy_name: "none: no row of key_prefixes".to_owned(),
                 target,
             });
         }
+        self.caches = self.rules.iter().any(|r| r.policy.uses_cache());
         for (at, rule) in self.rules.iter().enumerate() {
             if rule.prefix.is_empty() {
                 self.fallback = at;
@@ -306,28 +379,40 @@ impl Policy {
         set: Access::Table,
         delete: Access::Table,
         flush: false,
-        caching: false,
     };
 }
 
+impl Policy {
+    /// Whether some operation is on the memory cache.
+    pub fn uses_cache(&self) -> bool {
+        [self.get, self.set, self.delete].contains(&Access::CacheOnly)
+    }
+}
+
 impl Rule {
+    /// What the policy says of an operation.
+    #[inline]
+    pub fn access(&self, operation: Operation) -> Access {
+        match operation {
+            Operation::Get => self.policy.get,
+            Operation::Set => self.policy.set,
+            Operation::Delete => self.policy.delete,
+        }
+    }
+
     fn disabled(&self, why: &str) -> String {
         format!("keys of prefix '{}' are disabled: {why}", self.shown())
     }
 
     #[cold]
-    fn refusal(&self, operation: Operation, access: Access) -> String {
+    fn refusal(&self, operation: Operation) -> String {
         let what = match operation {
             Operation::Get => "get",
             Operation::Set => "set",
             Operation::Delete => "delete",
         };
-        let why = match access {
-            Access::CacheOnly => "cache_only, which this server does not offer yet",
-            Access::Disabled | Access::Table => "disabled",
-        };
         let shown = self.shown();
-        format!("{what}_policy of the keys of prefix '{shown}' is {why}")
+        format!("{what}_policy of the keys of prefix '{shown}' is disabled")
     }
 
     fn shown(&self) -> String {

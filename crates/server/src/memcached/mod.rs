@@ -19,35 +19,49 @@ mod ascii;
 mod ask;
 mod binary;
 mod bundle;
+pub mod cache;
+mod cached;
 pub mod change;
 pub mod container;
 pub mod convert;
 mod delay;
+pub mod explain;
 mod fill;
 mod first_rows;
 pub mod flush;
+pub mod form;
 pub mod get;
 pub mod item;
+pub mod json;
+pub mod large;
 pub mod live;
 pub mod mapping;
 mod meta;
 pub mod notes;
+mod reading;
+pub mod reaper;
 pub mod resolve;
 pub mod schema;
 pub mod session;
 pub mod stats;
 pub mod store;
+mod switch;
 pub mod touch;
 mod work;
 
 use crate::config::StartError;
 use crate::net::{Door, Output, Peer, Refusal, Session};
+use cache::Cache;
 use live::Live;
+use parking_lot::Mutex;
 use porpoise_rows::Db;
 use porpoise_types::Value;
 use porpoise_wire::memcached::Limits;
+use reaper::Reaper;
 use stats::Figures;
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What `version` tells: the memcached whose behaviour this is, for clients
 /// that choose by it what they may send, and then who it really is.
@@ -66,16 +80,37 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) notes: notes::Notes,
     delayed: delay::Delayed,
+    pub(crate) cache: Arc<Cache>,
+    /// The last refusal of each prefix; as many as there are prefixes.
+    errors: Mutex<HashMap<Box<[u8]>, String>>,
+}
+
+impl Shared {
+    /// Remembers why a command on a key of a prefix was refused.
+    #[cold]
+    pub(crate) fn note_error(&self, prefix: &[u8], text: String) {
+        self.errors.lock().insert(prefix.into(), text);
+    }
+
+    /// The last refusal of a prefix.
+    pub(crate) fn last_error(&self, prefix: &[u8]) -> Option<String> {
+        self.errors.lock().get(prefix).cloned()
+    }
 }
 
 impl Memcached {
     /// Opens the door: makes `ndbmemcache` where it is missing and reads the
     /// configuration of the role. `max_value` is the longest value taken, in
-    /// bytes.
+    /// bytes; `cache` is where keys of `cache_only` prefixes live.
     ///
     /// # Errors
     /// An unknown role is a mistake in the command line; others are failures.
-    pub fn open(db: Arc<Db>, role: &str, max_value: usize) -> Result<Memcached, StartError> {
+    pub fn open(
+        db: Arc<Db>,
+        role: &str,
+        max_value: usize,
+        cache: Arc<Cache>,
+    ) -> Result<Memcached, StartError> {
         let failed = |what: &str, e: porpoise_rows::Error| {
             StartError::failure(format!("the memcached door: {what}: {e}"))
         };
@@ -110,8 +145,31 @@ impl Memcached {
                 limits,
                 notes: notes::Notes::new(),
                 delayed: delay::Delayed::default(),
+                cache,
+                errors: Mutex::default(),
             }),
         })
+    }
+
+    /// The row of SHOW MEMCACHED KEY for this door; its columns are
+    /// [`explain::COLUMNS`].
+    pub fn resolve_row(&self, key: &[u8]) -> Vec<Value> {
+        explain::resolve(&self.shared, key)
+    }
+
+    /// Starts the thread that deletes expired rows of the containers of some
+    /// doors, every `pause`. With `poll` it also looks whether another server
+    /// of the same engine has changed the configuration.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn start_reaper(
+        doors: &[Arc<Memcached>],
+        pause: Duration,
+        poll: bool,
+    ) -> std::io::Result<Reaper> {
+        let doors = doors.iter().map(|d| d.shared.clone()).collect();
+        Reaper::start(doors, pause, poll)
     }
 
     /// The rows of the virtual table `ndbmemcache.status`: server_role_id,

@@ -4,16 +4,18 @@
 //! What is refused here is told in the status, in the words of whoever wrote
 //! the row: names of columns and tables, and what was expected.
 
-use super::container::{Container, ExpiryForm, Flags, KeyPart, lacking};
+use super::container::{Container, ExpiryForm, Flags, KeyPart, ValueFormat, lacking};
+use super::form::Form;
+use super::large::Large;
 use super::mapping::{Access, Policy};
 use super::schema::{DATABASE, DEFAULT_TABLE};
-use porpoise_rows::catalog::{Catalog, Table};
+use porpoise_rows::catalog::{Catalog, Index, IndexKind, IndexState, Table, TableId};
 use porpoise_types::Kind;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A row of the configuration: texts by lower-case column name.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Row(Vec<(String, Option<String>)>);
 
 impl Row {
@@ -40,26 +42,23 @@ impl Row {
 
 type Resolved<T> = Result<T, String>;
 
-fn access(row: &Row, column: &str) -> Resolved<(Access, bool)> {
+/// `caching` is `ndb_only`: rows lie in this server's memory already, and a
+/// second copy could only be older.
+fn access(row: &Row, column: &str) -> Resolved<Access> {
     match row.text(column).unwrap_or_default() {
-        "ndb_only" => Ok((Access::Table, false)),
-        "caching" => Ok((Access::Table, true)),
-        "cache_only" => Ok((Access::CacheOnly, false)),
-        "disabled" => Ok((Access::Disabled, false)),
+        "ndb_only" | "caching" => Ok(Access::Table),
+        "cache_only" => Ok(Access::CacheOnly),
+        "disabled" => Ok(Access::Disabled),
         other => Err(format!("{column} '{other}' is unknown")),
     }
 }
 
 fn policy(row: &Row) -> Resolved<Policy> {
-    let (get, get_caches) = access(row, "get_policy")?;
-    let (set, set_caches) = access(row, "set_policy")?;
-    let (delete, delete_caches) = access(row, "delete_policy")?;
     Ok(Policy {
-        get,
-        set,
-        delete,
+        get: access(row, "get_policy")?,
+        set: access(row, "set_policy")?,
+        delete: access(row, "delete_policy")?,
         flush: row.text("flush_from_db") == Some("true"),
-        caching: get_caches || set_caches || delete_caches,
     })
 }
 
@@ -79,6 +78,7 @@ pub(super) fn prefix(
     row: &Row,
     policies: &HashMap<String, Resolved<Policy>>,
     containers: &[Row],
+    options: &[Row],
     catalog: &Catalog,
 ) -> Resolved<(Policy, Option<(Container, String)>)> {
     let cluster = row.number("cluster_id").unwrap_or(0);
@@ -99,14 +99,9 @@ pub(super) fn prefix(
     let name = row.given("container").ok_or("no container is named")?;
     let found = containers.iter().find(|c| c.text("name") == Some(name));
     let found = found.ok_or_else(|| format!("container '{name}' is not in containers"))?;
-    let (container, mut note) = container(name, found, catalog)?;
-    if policy.caching {
-        add_note(&mut note, "policy caching is carried out as ndb_only");
-    }
-    let cached = [policy.get, policy.set, policy.delete].contains(&Access::CacheOnly);
-    if cached {
-        add_note(&mut note, "cache_only operations are refused");
-    }
+    let none = Row::default();
+    let options = options.iter().find(|o| o.text("name") == Some(name));
+    let (container, note) = container(name, found, options.unwrap_or(&none), catalog)?;
     Ok((policy, Some((container, note))))
 }
 
@@ -131,7 +126,7 @@ pub(super) fn default_container(catalog: &Catalog) -> Resolved<Container> {
         row("flags", "flags"),
         row("expire_time_column", "expire_time"),
     ]);
-    container("", &row, catalog).map(|(container, _)| container)
+    container("", &row, &Row::default(), catalog).map(|(container, _)| container)
 }
 
 /// Resolves columns by name and keeps book of those named.
@@ -172,13 +167,13 @@ fn shown(table: &Table) -> String {
     format!("{}.{}", table.database, table.name)
 }
 
-/// Resolves a row of `containers`.
-fn container(name: &str, row: &Row, catalog: &Catalog) -> Resolved<(Container, String)> {
-    if let Some(other) = row.given("large_values_table") {
-        return Err(format!(
-            "large_values_table '{other}': values in a second table are not served yet"
-        ));
-    }
+/// Resolves a row of `containers` with what `container_options` says of it.
+fn container(
+    name: &str,
+    row: &Row,
+    options: &Row,
+    catalog: &Catalog,
+) -> Resolved<(Container, String)> {
     let (database, table) = (row.given("db_schema"), row.given("db_table"));
     let (Some(database), Some(table_name)) = (database, table) else {
         return Err("db_schema and db_table must be given".to_owned());
@@ -191,24 +186,43 @@ fn container(name: &str, row: &Row, catalog: &Catalog) -> Resolved<(Container, S
         named: Vec::new(),
     };
     let mut note = String::new();
-    let key = key_parts(row, table, &mut columns)?;
-    let values = match row.given("value_columns") {
+    let (form, key_form, format) = forms(options)?;
+    let (index, key) = key_parts(row, table, &mut columns)?;
+    let mut values = match row.given("value_columns") {
         Some(names) => columns.list(names)?,
         None => Vec::new(),
     };
     let increment = increment(row, &mut columns)?;
-    if values.is_empty() && increment.is_none() {
+    let all = values.is_empty() && format == ValueFormat::Json;
+    if values.is_empty() && increment.is_none() && !all {
         return Err("neither value_columns nor increment_column is given".to_owned());
+    }
+    let flags = flags(row, &mut columns)?;
+    let cas = cas(row, &mut columns, &mut note)?;
+    let expiry = expiry(row, &mut columns)?;
+    let large = large(row, catalog, &values, &mut columns)?;
+    if all {
+        let apart = |n: &usize| {
+            flags == Flags::Column(*n) || cas == Some(*n) || expiry.map(|e| e.0) == Some(*n)
+        };
+        values = (0..table.columns.len()).filter(|n| !apart(n)).collect();
+        columns.named.extend_from_slice(&values);
     }
     let container = Container {
         name: name.to_owned(),
         table: Arc::clone(table),
+        index,
         key,
+        key_form,
+        form,
+        format,
         values,
-        flags: flags(row, &mut columns)?,
+        flags,
         increment,
-        cas: cas(row, &mut columns, &mut note)?,
-        expiry: expiry(row, &mut columns)?,
+        cas,
+        expiry,
+        write_set: write_set(table, large.as_ref()),
+        large,
         lacking: lacking(table, &columns.named),
     };
     if let Some(column) = &container.lacking {
@@ -218,29 +232,120 @@ fn container(name: &str, row: &Row, catalog: &Catalog) -> Resolved<(Container, S
     Ok((container, note))
 }
 
-fn key_parts(row: &Row, table: &Table, columns: &mut Columns<'_>) -> Resolved<Vec<KeyPart>> {
-    let names = row.given("key_columns").ok_or("no key_columns are given")?;
-    let given = columns.list(names)?;
-    let primary = table.indexes.first().filter(|_| !table.hidden_key);
-    let parts = primary.map_or(&[][..], |index| index.parts.as_slice());
-    let mut key = Vec::new();
-    for part in parts {
-        let piece = given.iter().position(|c| *c == part.column);
-        if let (Some(piece), None) = (piece, part.prefix) {
-            key.push(KeyPart {
-                column: part.column,
-                piece,
-                desc: part.desc,
-            });
-        }
-    }
-    if key.is_empty() || key.len() != given.len() || key.len() != parts.len() {
+fn write_set(table: &Table, large: Option<&Large>) -> Vec<TableId> {
+    let mut set = table.write_set.to_vec();
+    set.extend(large.iter().flat_map(|l| l.table.write_set.iter()));
+    set.sort_unstable();
+    set.dedup();
+    set
+}
+
+/// The table of parts that `large_values_table` names, `schema.table`.
+fn large(
+    row: &Row,
+    catalog: &Catalog,
+    values: &[usize],
+    columns: &mut Columns<'_>,
+) -> Resolved<Option<Large>> {
+    let Some(name) = row.given("large_values_table") else {
+        return Ok(None);
+    };
+    let parts = name.split_once('.');
+    let parts = parts.and_then(|(database, table)| catalog.table(database.trim(), table.trim()));
+    let parts = parts.ok_or_else(|| format!("large_values_table '{name}' does not exist"))?;
+    let [value] = values else {
+        return Err("large_values_table needs exactly one value column".to_owned());
+    };
+    let text = |table: &Table, column: usize| {
+        let column = table.columns.get(column);
+        column
+            .filter(|c| c.ty.is_binary())
+            .map(|c| c.ty.max_bytes() as usize)
+    };
+    let inline = columns.table.columns.get(*value).filter(|c| c.nullable);
+    let inline = inline.and_then(|_| text(columns.table, *value));
+    let inline = inline.ok_or("large_values_table needs a binary value column that allows NULL")?;
+    let find = |column: &str| {
+        let found = parts.column(column);
+        found.ok_or_else(|| format!("large_values_table '{name}' has no column '{column}'"))
+    };
+    let (id, part, content) = (find("id")?, find("part")?, find("content")?);
+    let key: Vec<usize> = parts
+        .indexes
+        .first()
+        .map_or(Vec::new(), |i| i.parts.iter().map(|p| p.column).collect());
+    if key != [id, part] || parts.auto_increment() != Some(id) {
         return Err(format!(
-            "key_columns '{names}' are not the primary key of {}",
-            shown(table)
+            "large_values_table '{name}' needs the primary key (id, part) and an AUTO_INCREMENT id"
         ));
     }
-    Ok(key)
+    let part_size = text(parts, content).filter(|n| *n > 0);
+    let part_size = part_size
+        .ok_or_else(|| format!("column 'content' of large_values_table '{name}' is not binary"))?;
+    Ok(Some(Large {
+        table: Arc::clone(parts),
+        id,
+        part,
+        content,
+        ext_id: columns.find("ext_id")?,
+        ext_size: columns.find("ext_size")?,
+        inline,
+        // A part is cut for the smaller of the column and 1 MiB.
+        part_size: part_size.min(1 << 20),
+    }))
+}
+
+/// The forms of values and of keys, and whether values are objects.
+fn forms(options: &Row) -> Resolved<(Form, Form, ValueFormat)> {
+    let bytes = |column| options.text(column).map(str::as_bytes);
+    let escape = bytes("escape");
+    let form = Form::new(bytes("separator"), escape, bytes("null_token"))?;
+    let separator = bytes("key_separator").or(bytes("separator"));
+    let key_form = Form::new(separator, escape, None)?;
+    let format = match options.text("value_format") {
+        None | Some("text") => ValueFormat::Text,
+        Some("json") => ValueFormat::Json,
+        Some(other) => return Err(format!("value_format '{other}' is neither text nor json")),
+    };
+    Ok((form, key_form, format))
+}
+
+fn key_parts(
+    row: &Row,
+    table: &Table,
+    columns: &mut Columns<'_>,
+) -> Resolved<(usize, Vec<KeyPart>)> {
+    let names = row.given("key_columns").ok_or("no key_columns are given")?;
+    let given = columns.list(names)?;
+    let of = |(n, index): (usize, &Index)| Some((n, parts_of(n, index, table, &given)?));
+    let mut fitting = table.indexes.iter().enumerate().filter_map(of);
+    fitting.next().ok_or_else(|| {
+        format!(
+            "key_columns '{names}' are neither the primary key of {} nor a unique key",
+            shown(table)
+        )
+    })
+}
+
+/// The parts of an index whose columns are just those given, each whole.
+fn parts_of(n: usize, index: &Index, table: &Table, given: &[usize]) -> Option<Vec<KeyPart>> {
+    let unique = match index.kind {
+        IndexKind::Primary => n == 0 && !table.hidden_key,
+        IndexKind::Unique => index.state == IndexState::Public,
+        IndexKind::Plain => false,
+    };
+    if !unique || index.parts.len() != given.len() || given.is_empty() {
+        return None;
+    }
+    let part = |part: &porpoise_rows::catalog::IndexPart| {
+        let piece = given.iter().position(|c| *c == part.column)?;
+        part.prefix.is_none().then_some(KeyPart {
+            column: part.column,
+            piece,
+            desc: part.desc,
+        })
+    };
+    index.parts.iter().map(part).collect()
 }
 
 fn increment(row: &Row, columns: &mut Columns<'_>) -> Resolved<Option<usize>> {

@@ -1,9 +1,11 @@
 //! The database `ndbmemcache`: made at the first start.
 //!
 //! Names and types of tables and columns are those that users of NDB's
-//! memcached know, so that a dump of theirs loads unchanged. Three things are
+//! memcached know, so that a dump of theirs loads unchanged. Four things are
 //! our own:
 //!
+//! * `container_options` says of a container what NDB has no columns for: how
+//!   its columns stand in one value.
 //! * `kv`, the table behind keys of no configured prefix: binary keys and
 //!   values, the client's flags, and the moment a row expires as seconds since
 //!   1970 (0: never). The row's version is its CAS value; no column holds it.
@@ -13,7 +15,7 @@
 //!
 //! Invariants:
 //! 1. The row of `meta` comes in one transaction with all other default rows,
-//!    after the tables: who finds it needs to do nothing.
+//!    after the tables: who finds it makes missing tables and no rows.
 //! 2. Nothing that exists is changed: what an operator made of the
 //!    configuration stays.
 
@@ -39,6 +41,7 @@ pub const CONFIGURATION: &[&str] = &[
     "memcache_server_roles",
     "cache_policies",
     "containers",
+    "container_options",
     "key_prefixes",
     "ndb_clusters",
 ];
@@ -201,6 +204,19 @@ fn mapping_tables() -> Vec<Definition> {
             &["name"],
         ),
         define(
+            "container_options",
+            "per container: how columns stand in a key and in a value",
+            vec![
+                text("name", 50),
+                enumeration("value_format", &["text", "json"], Some(1)),
+                Col("separator", ColumnType::varbinary(16), true, None),
+                Col("key_separator", ColumnType::varbinary(16), true, None),
+                Col("escape", ColumnType::varbinary(1), true, None),
+                Col("null_token", ColumnType::varbinary(64), true, None),
+            ],
+            &["name"],
+        ),
+        define(
             "key_prefixes",
             "per role: which container and policy the keys of a prefix have",
             vec![
@@ -333,6 +349,7 @@ impl Definition {
                 created: now,
             },
             auto_increment: None,
+            placement: Default::default(),
         }
     }
 }
@@ -343,7 +360,10 @@ impl Definition {
 /// # Errors
 /// Those of data definition and of writing rows.
 pub fn ensure(db: &Arc<Db>) -> Result<Ticket> {
-    if is_complete(db)? {
+    let catalog = db.catalog();
+    let known = |name: &&'static str| catalog.table(DATABASE, name).is_some();
+    let complete = is_complete(db)?;
+    if complete && CONFIGURATION.iter().all(known) {
         return Ok(Ticket::NONE);
     }
     let (mdl, cancel) = (db.mdl().session(), Cancel::default());
@@ -358,6 +378,10 @@ pub fn ensure(db: &Arc<Db>) -> Result<Ticket> {
     db.create_database(&cx, DATABASE, LATIN1, true)?;
     for table in configuration_tables().iter().chain(&data_tables()) {
         db.create_table(&cx, &table.spec(now))?;
+    }
+    if complete {
+        // Only a table that came with a later version was missing.
+        return Ok(Ticket::NONE);
     }
     let mut txn = db.begin(BeginOptions {
         sync: true,

@@ -10,12 +10,16 @@
 
 use super::apply::Ran;
 use super::container::{Stored, moment, owned};
+use super::large;
 use super::notes::After;
 use super::work::{Failure, Place};
 use porpoise_kv::LockMode;
-use porpoise_rows::{AutoIncOptions, Error, InsertMode, RowBuf, RowChange, Txn, UpdateMode};
+use porpoise_rows::{
+    AutoIncOptions, Error, InsertMode, RowBuf, RowChange, RowRef, Txn, UpdateMode,
+};
 use porpoise_types::Value;
 use porpoise_wire::memcached::command::{Mode, Outcome, Status, Store};
+use std::borrow::Cow;
 
 /// A locked row: its bytes, its version, whether it has expired.
 pub(super) struct Found {
@@ -27,20 +31,33 @@ pub(super) struct Found {
 /// Locks the row and reads it; `None` when there is none.
 pub(super) fn lock(
     txn: &mut Txn,
-    place: &Place<'_>,
+    place: &mut Place<'_>,
     mode: LockMode,
 ) -> Result<Option<Found>, Error> {
     let mut found = None;
     let now = place.convert.unix_micros();
     let wait = txn.wait();
-    let table = &place.container.table;
-    txn.lock_rows(table, &[place.primary], mode, wait, &mut |_, locked| {
-        found = locked.row.map(|row| Found {
+    let container = place.container;
+    let table = &container.table;
+    let mut show = |row: Option<RowRef<'_>>| {
+        found = row.map(|row| Found {
             row: RowBuf::from(row.bytes().to_vec()),
             version: row.version(),
-            expired: place.container.expired(&row, || now),
+            expired: container.expired(&row, || now),
         });
+    };
+    let keys = [place.index_key];
+    if container.index() == 0 {
+        txn.lock_rows(table, &keys, mode, wait, &mut |_, locked| show(locked.row))?;
+        return Ok(found);
+    }
+    let mut primary = Vec::new();
+    let index = container.index();
+    txn.lock_unique(table, index, &keys, mode, wait, &mut |_, key, locked| {
+        primary = key.unwrap_or_default().to_vec();
+        show(locked.row);
     })?;
+    place.primary = Cow::Owned(primary);
     Ok(found)
 }
 
@@ -105,7 +122,7 @@ pub(super) fn run(
         }
         Some(Found { row, .. }) => {
             let expired = vec![(place.primary.to_vec(), row)];
-            txn.delete(&place.container.table, expired)?;
+            large::delete(place.container, txn, expired)?;
             insert(txn, place, command, version)?;
         }
         None => insert(txn, place, command, version)?,
@@ -166,7 +183,7 @@ pub(super) fn insert_row(
 ) -> Result<(), Failure> {
     let container = place.container;
     let mut row = container.new_row(place.key, &mut place.convert)?;
-    container.apply(&mut row, what, version, &mut place.convert)?;
+    large::apply(container, txn, &mut row, what, version, &mut place.convert)?;
     let mut rows = vec![row];
     if container.table.auto_increment().is_some() {
         let options = AutoIncOptions::default();
@@ -195,7 +212,11 @@ fn overwrite(
         let append = command.mode == Mode::Append;
         container.check_single(if append { "append" } else { "prepend" })?;
         let mut scratch = Vec::new();
-        let present = container.value_of(&row, &mut scratch);
+        let elsewhere = large::value(container, txn, &row)?;
+        let present = match &elsewhere {
+            Some(value) => value,
+            None => container.value_of(&row, &mut scratch),
+        };
         if present.len() + command.value.len() > place.max_value {
             return Ok(false);
         }
@@ -214,7 +235,7 @@ fn overwrite(
         };
     }
     let mut new = owned(&container.table, &row, container.replaced());
-    container.apply(&mut new, what, version, &mut place.convert)?;
+    large::apply(container, txn, &mut new, what, version, &mut place.convert)?;
     change(txn, place, old, new, UpdateMode::Rewrite)?;
     Ok(true)
 }

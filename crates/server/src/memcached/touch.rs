@@ -11,10 +11,12 @@
 //!    ([`GAT_BYTES`]).
 
 use super::apply::Ran;
+use super::cached;
 use super::container::{Container, moment, owned};
 use super::convert::Conversion;
+use super::large;
 use super::live::Current;
-use super::mapping::Operation;
+use super::mapping::{Operation, Target};
 use super::notes::Notes;
 use super::store::{change, lock};
 use super::work::{Attempt, Desk, Done, Failure, Place};
@@ -117,13 +119,15 @@ fn attempt(
 ) -> Attempt<Vec<Option<Touched>>> {
     let db = desk.shared.db.clone();
     let mut convert = Conversion::new(db.clock().as_ref());
-    let groups = match group(current, keys, &mut convert) {
+    let mut rows = Vec::new();
+    rows.resize_with(keys.len(), || None);
+    let groups = match group(desk, current, keys, exptime, &mut convert, &mut rows) {
         Ok(groups) => groups,
         Err(why) => return Attempt::failed(Failure::Refused(why), Ticket::NONE),
     };
     for at in groups.keys() {
         if let Some(container) = current.mapping.containers.get(*at)
-            && let Err(error) = desk.share(&container.table.write_set)
+            && let Err(error) = desk.share(&container.write_set)
         {
             return Attempt::failed(error.into(), Ticket::NONE);
         }
@@ -135,8 +139,6 @@ fn attempt(
         Ok(txn) => txn,
         Err(error) => return Attempt::failed(error.into(), Ticket::NONE),
     };
-    let mut rows = Vec::new();
-    rows.resize_with(keys.len(), || None);
     let shared = desk.shared.clone();
     let mut job = Job {
         notes: &shared.notes,
@@ -155,16 +157,29 @@ fn attempt(
     Attempt::end(txn, Ok(rows))
 }
 
-/// The keys by container. Keys that no row can have are left out.
+/// The keys by container. Keys that no row can have are left out; those of the
+/// memory cache are touched and shown at once.
 fn group(
+    desk: &mut Desk,
     current: &Current,
     keys: &[&[u8]],
+    exptime: i64,
     convert: &mut Conversion,
+    rows: &mut [Option<Touched>],
 ) -> Result<BTreeMap<usize, Group>, String> {
     let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
     for (n, key) in keys.iter().enumerate() {
-        current.mapping.find(key, Operation::Get)?;
-        let (at, container, rest) = current.mapping.find(key, Operation::Set)?;
+        if desk.is_cached(&current.mapping, key, Operation::Get) {
+            if let Some(place) = rows.get_mut(n) {
+                *place = cached::touch(desk, key, exptime);
+            }
+            continue;
+        }
+        desk.target(&current.mapping, key, Operation::Get)?;
+        let target = desk.target(&current.mapping, key, Operation::Set)?;
+        let Target::Row(at, container, rest) = target else {
+            return Err("a key of rows is touched in the cache by its policy".to_owned());
+        };
         let mut primary = Vec::new();
         if container.append_key(rest, convert, &mut primary).is_ok() {
             let group = groups.entry(at).or_default();
@@ -197,15 +212,25 @@ impl Job<'_> {
         let table = &container.table;
         let now = self.convert.unix_micros();
         let mut room = Some(self.room);
-        txn.lock_rows(table, &keys, LockMode::Update, wait, &mut |n, locked| {
-            let Some(row) = locked.row.filter(|row| !container.expired(row, || now)) else {
-                return;
-            };
-            room = room.and_then(|room| room.checked_sub(row.bytes().len()));
-            if room.is_some() {
-                found.push((n, RowBuf::from(row.bytes().to_vec())));
-            }
-        })?;
+        let (index, mode) = (container.index(), LockMode::Update);
+        let mut primaries: Vec<Vec<u8>> = vec![Vec::new(); keys.len()];
+        txn.lock_unique(
+            table,
+            index,
+            &keys,
+            mode,
+            wait,
+            &mut |n, primary, locked| {
+                let Some(row) = locked.row.filter(|row| !container.expired(row, || now)) else {
+                    return;
+                };
+                room = room.and_then(|room| room.checked_sub(row.bytes().len()));
+                if let (Some(place), true) = (primaries.get_mut(n), room.is_some()) {
+                    *place = primary.unwrap_or_default().to_vec();
+                    found.push((n, RowBuf::from(row.bytes().to_vec())));
+                }
+            },
+        )?;
         let Some(room) = room else {
             let why = "the answer is too large: ask for fewer keys".to_owned();
             return Err(Failure::Refused(why));
@@ -216,6 +241,9 @@ impl Job<'_> {
         let mut scratch = Vec::new();
         for (n, old) in found {
             let row = old.row(table)?;
+            let elsewhere = large::value(container, txn, &row)?;
+            let here = || container.value_of(&row, &mut scratch).to_vec();
+            let value = elsewhere.unwrap_or_else(here);
             let key = group.primaries.get(n).ok_or(Error::DefinitionChanged)?;
             let touched = Touched {
                 flags: container.flags_of(&row),
@@ -225,11 +253,12 @@ impl Job<'_> {
                 row_version: row.version(),
                 before: container.expires_of(&row),
                 expires: if container.can_expire() { expires } else { 0 },
-                value: container.value_of(&row, &mut scratch).to_vec(),
+                value,
             };
             let mut new = owned(table, &row, &[]);
             let place = group.places.get(n).and_then(|p| rows.get_mut(*p));
             *place.ok_or(Error::DefinitionChanged)? = Some(touched);
+            let key = primaries.get(n).ok_or(Error::DefinitionChanged)?;
             if container.apply_expiry(&mut new, expires, &mut self.convert)? {
                 changes.push(RowChange {
                     key: key.clone(),

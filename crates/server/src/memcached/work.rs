@@ -20,13 +20,14 @@ use super::Shared;
 use super::container::Container;
 use super::convert::Conversion;
 use super::live::Current;
-use super::mapping::Operation;
+use super::mapping::{Operation, Target};
 use super::notes::{After, Id, Mark, Notes};
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{self as kv, Read, Ticket};
 use porpoise_rows::mdl::{MdlError, MdlSession};
 use porpoise_rows::{BeginOptions, Error, Txn};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Runs of a write before its conflict is reported.
@@ -129,8 +130,11 @@ pub struct Place<'a> {
     pub container: &'a Container,
     /// The key without its prefix.
     pub key: &'a [u8],
-    /// The primary key's bytes.
-    pub primary: &'a [u8],
+    /// The key's bytes in the container's index.
+    pub index_key: &'a [u8],
+    /// The primary key's bytes; where the container's index is another one,
+    /// empty until the row was found.
+    pub primary: Cow<'a, [u8]>,
     /// Conversions at the command's time.
     pub convert: Conversion,
     /// Longest value in bytes.
@@ -142,7 +146,7 @@ pub struct Place<'a> {
 impl Place<'_> {
     /// The name of the item.
     pub(super) fn id(&self) -> Id {
-        self.notes.id(self.container.table.id, self.primary)
+        self.notes.id(self.container.table.id, self.index_key)
     }
 
     /// The version that a row of this version shows.
@@ -198,6 +202,9 @@ pub struct Desk {
     /// Values put together.
     pub(super) text: Vec<u8>,
     reader: Option<Txn>,
+    /// The container that keys are of, without a prefix (see
+    /// [`super::switch`]).
+    pub(super) switched: Option<Box<[u8]>>,
     /// The newest commit of this connection.
     own: Ticket,
 }
@@ -211,6 +218,7 @@ impl Desk {
             keys: Vec::new(),
             text: Vec::new(),
             reader: None,
+            switched: None,
             own: Ticket::NONE,
         }
     }
@@ -327,13 +335,17 @@ impl Desk {
         run: &mut impl FnMut(&mut Txn, &mut Place<'_>) -> Result<T, Failure>,
     ) -> Attempt<T> {
         let failed = Attempt::failed;
-        let found = current.mapping.find(key, operation);
-        let (_, container, rest) = match found {
-            Ok(found) => found,
+        let found = self.target(&current.mapping, key, operation);
+        let (container, rest) = match found {
+            Ok(Target::Row(_, container, rest)) => (container, rest),
+            Ok(Target::Cache) => {
+                // The policy changed meanwhile: the next attempt sees it.
+                return Attempt::Stale;
+            }
             Err(why) => return failed(Failure::Refused(why), Ticket::NONE),
         };
         let db = &self.shared.db;
-        if let Err(error) = self.share(&container.table.write_set) {
+        if let Err(error) = self.share(&container.write_set) {
             return failed(error.into(), Ticket::NONE);
         }
         if db.catalog_version() != current.mapping.catalog_version {
@@ -347,7 +359,11 @@ impl Desk {
         let mut place = Place {
             container,
             key: rest,
-            primary: &self.keys,
+            index_key: &self.keys,
+            primary: match container.index() {
+                0 => Cow::Borrowed(self.keys.as_slice()),
+                _ => Cow::Borrowed(&[]),
+            },
             convert,
             max_value: self.shared.limits.max_value,
             notes: &self.shared.notes,

@@ -9,6 +9,7 @@ use porpoise_rows::catalog::{ColumnDefault, FkAction, IndexKind, Table, TableOpt
 use porpoise_rows::ddl::{ColumnSpec, DdlCx, FkSpec, IndexSpec, TableSpec};
 use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode};
 use porpoise_server::memcached::Memcached;
+use porpoise_server::memcached::cache::Cache;
 use porpoise_server::net::{Bound, Listening, Marks, Net, NetConfig};
 use porpoise_testkit::exchange;
 use porpoise_types::{Collation, ColumnType, Value, ValueRef, write_text};
@@ -68,7 +69,9 @@ impl House {
         .unwrap();
         let engine: Arc<dyn Engine> = engine;
         let db = Db::open(engine.clone(), clock::system(), DbOptions::default()).unwrap();
-        let door = Memcached::open(db.clone(), "default_role", 1 << 20).unwrap();
+        let cache = Cache::new(64 << 20, 1 << 20, db.clock().as_ref());
+        let cache = Arc::new(cache);
+        let door = Memcached::open(db.clone(), "default_role", 1 << 20, cache).unwrap();
         let door = Arc::new(door);
         let marks = Marks::new(engine.durable_mark());
         engine.subscribe(marks.clone());
@@ -130,6 +133,7 @@ impl House {
                 created: 0,
             },
             auto_increment: None,
+            placement: Default::default(),
         };
         self.db.create_table(&cx, &spec).unwrap();
     }

@@ -7,6 +7,7 @@
     reason = "a test that fails may panic"
 )]
 
+mod alter_memcached;
 mod concurrent_incr;
 mod configuration;
 mod constraints;
@@ -15,8 +16,16 @@ mod default_table;
 mod expiry;
 mod flush;
 mod house;
+mod json_rows;
+mod large_values;
 mod mapped;
+mod memory_cache;
 mod multi_get;
 mod own_writes;
+mod reaper;
+mod roles;
+mod switching;
 mod transcripts;
+mod unique_keys;
+mod value_forms;
 mod with_sql;

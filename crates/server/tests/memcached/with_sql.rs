@@ -2,7 +2,7 @@
 
 use porpoise_testkit::Porpoise;
 
-fn sql(server: &Porpoise, statements: &str) -> String {
+pub fn sql(server: &Porpoise, statements: &str) -> String {
     let done = server.sql(statements);
     assert!(done.is_ok, "{statements}: {}", done.stderr);
     done.stdout

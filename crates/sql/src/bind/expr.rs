@@ -6,7 +6,7 @@ use super::nodes::{
     unit_of, variable_name,
 };
 use super::types::{arithmetic, collation_of_two, comparison, is_text, merged, number_like};
-use super::{Binder, Origin, literal};
+use super::{Binder, literal};
 use crate::error::{Result, SqlError};
 use crate::expr::{
     ArithOp, BitOp, CmpOp, Coercibility, Expr, ExprKind, Load, Truth, Unit, When, load_of,
@@ -111,6 +111,10 @@ impl Binder<'_> {
             }
             A::Func(func) => self.function(func),
             A::ValuesOf(name) => self.values_of(name),
+            A::Subquery(query) => self.scalar(query),
+            A::Exists(query) => self.exists(query),
+            A::InQuery(test) => self.in_query(test),
+            A::Quantified(test) => self.quantified(test),
             A::Row(_) => Err(SqlError::operand_columns(1)),
             A::Default => Err(SqlError::not_supported("DEFAULT in an expression")),
             other => Err(SqlError::not_supported(construct_name(other))),
@@ -159,7 +163,11 @@ impl Binder<'_> {
                     .aliases
                     .iter()
                     .find(|(alias, _)| table.is_none() && alias.eq_ignore_ascii_case(column));
-                alias.map(|(_, e)| e.clone()).ok_or(error)
+                match alias {
+                    Some((_, e)) => Ok(e.clone()),
+                    None if error.code == 1054 => self.outer_column(name)?.ok_or(error),
+                    None => Err(error),
+                }
             }
         }
     }
@@ -169,12 +177,7 @@ impl Binder<'_> {
         let Some(column) = self.scope.column(slot, position) else {
             return Expr::null();
         };
-        let stored = self
-            .scope
-            .sources
-            .get(slot)
-            .is_some_and(|s| matches!(s.origin, Origin::Stored(_)));
-        let load = if stored {
+        let load = if self.scope.is_stored(slot) {
             load_of(&column.ty)
         } else {
             Load::Plain
@@ -252,6 +255,15 @@ impl Binder<'_> {
         if let (ast::ExprKind::Row(left), ast::ExprKind::Row(right)) = (&b.left.kind, &b.right.kind)
         {
             return self.row_comparison(b.op, left, right);
+        }
+        match (&b.left.kind, &b.right.kind) {
+            (ast::ExprKind::Row(_), ast::ExprKind::Subquery(query)) => {
+                return self.row_against_query(b.op, &b.left, query);
+            }
+            (ast::ExprKind::Subquery(query), ast::ExprKind::Row(_)) => {
+                return self.row_against_query(flipped(b.op), &b.right, query);
+            }
+            _ => {}
         }
         let (left, right) = (self.expr(&b.left)?, self.expr(&b.right)?);
         self.operator(b.op, left, right)
@@ -527,5 +539,16 @@ impl Binder<'_> {
         let mut e = cast_to(arg, ty);
         e.coercibility = Coercibility::Explicit;
         Ok(e)
+    }
+}
+
+/// The operator with its sides exchanged.
+fn flipped(op: BinaryOp) -> BinaryOp {
+    match op {
+        BinaryOp::Less => BinaryOp::Greater,
+        BinaryOp::LessEq => BinaryOp::GreaterEq,
+        BinaryOp::Greater => BinaryOp::Less,
+        BinaryOp::GreaterEq => BinaryOp::LessEq,
+        same => same,
     }
 }

@@ -13,9 +13,12 @@ mod calls;
 pub mod expr;
 pub mod literal;
 pub mod nodes;
+pub mod query;
 pub mod types;
 
 use crate::error::{Result, SqlError};
+use crate::plan::derived::Derived;
+use crate::plan::select::PlanCx;
 use crate::virtual_tables::VirtualTable;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{Collation, ColumnType, SqlMode};
@@ -28,6 +31,9 @@ pub enum Origin {
     Stored(Arc<Table>),
     /// Rows made when they are asked for.
     Virtual(&'static VirtualTable),
+    /// The rows of a query: a derived table, a common table expression, a
+    /// view, a set operation.
+    Derived(Arc<Derived>),
 }
 
 /// A column as names see it.
@@ -74,7 +80,7 @@ impl Source {
     pub fn table(&self) -> Option<&Arc<Table>> {
         match &self.origin {
             Origin::Stored(table) => Some(table),
-            Origin::Virtual(_) => None,
+            Origin::Virtual(_) | Origin::Derived(_) => None,
         }
     }
 }
@@ -84,6 +90,12 @@ impl Source {
 pub struct Scope {
     /// The tables; the position is the slot in a row.
     pub sources: Vec<Source>,
+    /// Names reach no slot before this one: the ON of a join sees the tables
+    /// that are joined, not those before a comma.
+    pub first: usize,
+    /// Columns that USING and NATURAL joined to their namesakes: found only
+    /// with their table's name.
+    pub hidden: Vec<(usize, usize)>,
 }
 
 /// Tables of one statement at most (MySQL's own limit is 61).
@@ -116,7 +128,7 @@ impl Scope {
         place: &str,
     ) -> Result<(usize, usize)> {
         let mut found = None;
-        for (slot, source) in self.sources.iter().enumerate() {
+        for (slot, source) in self.sources.iter().enumerate().skip(self.first) {
             if table.is_some_and(|t| !t.eq_ignore_ascii_case(&source.alias))
                 || database.is_some_and(|d| d != source.database)
             {
@@ -126,7 +138,8 @@ impl Scope {
                 .columns
                 .iter()
                 .position(|c| c.name.eq_ignore_ascii_case(column));
-            if let Some(position) = position {
+            let hidden = |p: &usize| table.is_none() && self.hidden.contains(&(slot, *p));
+            if let Some(position) = position.filter(|p| !hidden(p)) {
                 if found.is_some() {
                     return Err(SqlError::ambiguous(column, place));
                 }
@@ -138,6 +151,11 @@ impl Scope {
             let name: Vec<&str> = parts.into_iter().flatten().collect();
             SqlError::unknown_column(&name.join("."), place)
         })
+    }
+
+    /// Whether the slot holds stored rows, whose values have to be loaded.
+    pub fn is_stored(&self, slot: usize) -> bool {
+        self.sources.get(slot).is_some_and(|s| s.table().is_some())
     }
 
     /// The column at a slot and position.
@@ -216,6 +234,20 @@ pub struct Binder<'s> {
     /// Select-list names that HAVING and ORDER BY may use: name and
     /// expression.
     pub aliases: &'s [(String, crate::expr::Expr)],
+    /// What subqueries are planned with; `None` where none can stand.
+    pub plan: Option<&'s PlanCx<'s>>,
+}
+
+/// Stack that must be left to bind a subquery.
+const STACK_RESERVE: usize = 256 * 1024;
+
+/// 1436 when the stack does not allow for one more query inside the others.
+pub(crate) fn check_stack() -> Result<()> {
+    if porpoise_base::stack::remaining() < STACK_RESERVE {
+        let text = "Thread stack overrun: queries are nested too deeply";
+        return Err(SqlError::new(1436, "HY000", text));
+    }
+    Ok(())
 }
 
 /// Looks up `@@name` while binding.

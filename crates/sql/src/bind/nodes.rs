@@ -155,7 +155,6 @@ pub(super) fn construct_name(kind: &ast::ExprKind<'_>) -> &'static str {
     use ast::ExprKind as A;
     match kind {
         A::Regexp(_) => "REGEXP",
-        A::InQuery(_) | A::Exists(_) | A::Subquery(_) | A::Quantified(_) => "subqueries",
         A::MemberOf(_) | A::JsonValue(_) | A::JsonPath(_) => "JSON expressions",
         A::Match(_) => "MATCH ... AGAINST",
         A::CharUsing(_) => "CHAR()",

@@ -1,11 +1,16 @@
 //! ALTER TABLE: from clauses to operations.
 
-use super::{foreign_key, index, is_engine};
+use super::{column, default, foreign_key, index, is_engine};
 use crate::error::{Result, SqlError};
-use crate::parse::ast::{AlterAction, AlterTable, TableElement, TableOption};
+use crate::parse::ast::{
+    AlterAction, AlterTable, ColumnDef, ColumnPosition, Expr, Ident, OptionValue, TableElement,
+    TableOption,
+};
 use crate::session::SqlSession;
-use porpoise_rows::catalog::{IndexKind, Table};
-use porpoise_rows::ddl::AlterOp;
+use crate::session::dispatch::qualified;
+use porpoise_rows::catalog::{ForeignKey, IndexKind, Table};
+use porpoise_rows::ddl::{Algorithm, AlterOp, ColumnSpec, Position};
+use porpoise_types::Collation;
 use std::sync::Arc;
 
 /// The operations of an ALTER TABLE.
@@ -21,62 +26,277 @@ pub fn operations(
     let catalog = session.server.db.catalog();
     let table = catalog.table(database, name);
     let table = table.ok_or_else(|| SqlError::no_table(database, name))?;
-    let mut ops = Vec::with_capacity(alter.actions.len());
+    let mut clauses = Clauses {
+        session,
+        table,
+        inherited: table.options.collation,
+        ops: Vec::with_capacity(alter.actions.len()),
+    };
+    clauses.charset(alter.actions)?;
     for action in alter.actions {
-        operation(session, table, action, &mut ops)?;
+        clauses.operation(action)?;
     }
-    Ok(ops)
+    Ok(clauses.ops)
 }
 
-fn operation(
-    session: &SqlSession,
-    table: &Arc<Table>,
-    action: &AlterAction<'_>,
-    ops: &mut Vec<AlterOp>,
-) -> Result<()> {
-    match action {
-        AlterAction::AddElements(elements) => {
-            for element in *elements {
-                match element {
-                    TableElement::Index(def) => ops.push(AlterOp::AddIndex(index(def)?)),
-                    TableElement::ForeignKey(def) => {
-                        ops.push(AlterOp::AddForeignKey(foreign_key(def)?));
-                    }
-                    TableElement::Column(_) => return Err(SqlError::not_supported("ADD COLUMN")),
-                    TableElement::Check(_) => {
-                        return Err(SqlError::not_supported("CHECK constraints"));
-                    }
+struct Clauses<'a> {
+    session: &'a SqlSession,
+    table: &'a Arc<Table>,
+    /// What added columns without a character set get.
+    inherited: Collation,
+    ops: Vec<AlterOp>,
+}
+
+impl Clauses<'_> {
+    fn operation(&mut self, action: &AlterAction<'_>) -> Result<()> {
+        let op = match action {
+            AlterAction::AddColumn(def, to) => return self.add_column(def, *to),
+            AlterAction::AddElements(elements) => return self.add_elements(elements),
+            AlterAction::DropColumn(name) => AlterOp::DropColumn(name.name.to_owned()),
+            AlterAction::ModifyColumn(def, to) => return self.change(def.name, def, *to),
+            AlterAction::ChangeColumn(old, def, to) => return self.change(*old, def, *to),
+            AlterAction::RenameColumn(old, new) => {
+                AlterOp::RenameColumn(old.name.to_owned(), new.name.to_owned())
+            }
+            AlterAction::SetDefault(name, value) => self.set_default(name.name, value)?,
+            AlterAction::DropDefault(name) => AlterOp::SetDefault(name.name.to_owned(), None, None),
+            AlterAction::AddIndex(def) => AlterOp::AddIndex(index(def)?),
+            AlterAction::AddForeignKey(def) => AlterOp::AddForeignKey(foreign_key(def)?),
+            AlterAction::DropIndex(name) => AlterOp::DropIndex(name.name.to_owned()),
+            AlterAction::DropPrimaryKey => AlterOp::DropPrimaryKey,
+            AlterAction::DropForeignKey(name) => AlterOp::DropForeignKey(name.name.to_owned()),
+            AlterAction::DropConstraint(name) => drop_constraint(self.table, name.name)?,
+            AlterAction::RenameIndex(old, new) => {
+                AlterOp::RenameIndex(old.name.to_owned(), new.name.to_owned())
+            }
+            AlterAction::SetIndexVisible(name, visible) => {
+                AlterOp::SetIndexVisible(name.name.to_owned(), *visible)
+            }
+            AlterAction::Rename(to) => {
+                let (database, name) = match to.schema {
+                    Some(_) => qualified(self.session, to)?,
+                    None => (self.table.database.clone(), to.name.name.to_owned()),
+                };
+                if (&database, &name) == (&self.table.database, &self.table.name) {
+                    return Ok(());
+                }
+                AlterOp::RenameTo(database, name)
+            }
+            AlterAction::Option(option) => return self.option(option),
+            AlterAction::EnableKeys(_) => {
+                let name = &self.table.name;
+                let text = format!("Table storage engine for '{name}' doesn't have this option");
+                self.session.note(1031, text);
+                return Ok(());
+            }
+            AlterAction::Force => AlterOp::Force,
+            AlterAction::Algorithm(name) => match algorithm(name)? {
+                Some(algorithm) => AlterOp::Algorithm(algorithm),
+                None => return Ok(()),
+            },
+            AlterAction::Lock(name) => return lock(name),
+            AlterAction::ConvertCharset(..)
+            | AlterAction::Validation(_)
+            | AlterAction::OrderBy(_) => return Ok(()),
+            other => return Err(SqlError::not_supported(refused(other))),
+        };
+        self.ops.push(op);
+        Ok(())
+    }
+
+    fn column(&self, def: &ColumnDef<'_>) -> Result<(ColumnSpec, Vec<AlterOp>)> {
+        let (spec, indexes) = column(self.session, def, self.inherited)?;
+        Ok((spec, indexes.into_iter().map(AlterOp::AddIndex).collect()))
+    }
+
+    fn add_column(&mut self, def: &ColumnDef<'_>, to: ColumnPosition<'_>) -> Result<()> {
+        let (spec, indexes) = self.column(def)?;
+        self.ops.push(AlterOp::AddColumn(spec, position(to)));
+        self.ops.extend(indexes);
+        Ok(())
+    }
+
+    fn add_elements(&mut self, elements: &[TableElement<'_>]) -> Result<()> {
+        for element in elements {
+            match element {
+                TableElement::Index(def) => self.ops.push(AlterOp::AddIndex(index(def)?)),
+                TableElement::ForeignKey(def) => {
+                    self.ops.push(AlterOp::AddForeignKey(foreign_key(def)?));
+                }
+                TableElement::Column(def) => self.add_column(def, ColumnPosition::Default)?,
+                TableElement::Check(_) => {
+                    return Err(SqlError::not_supported("CHECK constraints"));
                 }
             }
         }
-        AlterAction::AddIndex(def) => ops.push(AlterOp::AddIndex(index(def)?)),
-        AlterAction::AddForeignKey(def) => ops.push(AlterOp::AddForeignKey(foreign_key(def)?)),
-        AlterAction::DropIndex(name) => ops.push(AlterOp::DropIndex(name.name.to_owned())),
-        AlterAction::DropForeignKey(name) => {
-            ops.push(AlterOp::DropForeignKey(name.name.to_owned()));
-        }
-        AlterAction::DropConstraint(name) => ops.push(drop_constraint(table, name.name)?),
-        AlterAction::Option(option) => table_option(session, table, option, ops)?,
-        AlterAction::EnableKeys(_) => {
-            let text = format!(
-                "Table storage engine for '{}' doesn't have this option",
-                table.name
-            );
-            session.note(1031, text);
-        }
-        AlterAction::Force
-        | AlterAction::Algorithm(_)
-        | AlterAction::Lock(_)
-        | AlterAction::Validation(_)
-        | AlterAction::OrderBy(_) => {}
-        other => return Err(SqlError::not_supported(refused(other))),
+        Ok(())
     }
-    Ok(())
+
+    fn change(
+        &mut self,
+        old: Ident<'_>,
+        def: &ColumnDef<'_>,
+        to: ColumnPosition<'_>,
+    ) -> Result<()> {
+        let (spec, indexes) = self.column(def)?;
+        let old = old.name.to_owned();
+        self.ops
+            .push(AlterOp::ChangeColumn(old, spec, position(to)));
+        self.ops.extend(indexes);
+        Ok(())
+    }
+
+    fn set_default(&self, name: &str, value: &Expr<'_>) -> Result<AlterOp> {
+        let column = self.table.column(name);
+        let column = column.and_then(|at| self.table.columns.get(at));
+        let Some(column) = column else {
+            let text = format!("Unknown column '{name}' in '{}'", self.table.name);
+            return Err(SqlError::new(1054, "42S22", text));
+        };
+        let spec = ColumnSpec {
+            name: column.name.clone(),
+            ty: column.ty.clone(),
+            nullable: Some(column.nullable),
+            default: None,
+            on_update_now: false,
+            auto_increment: false,
+            comment: String::new(),
+            explicit_collation: false,
+        };
+        let value = default(self.session, value, &spec)?;
+        Ok(AlterOp::SetDefault(
+            name.to_owned(),
+            Some(spec.ty),
+            Some(value),
+        ))
+    }
+
+    fn option(&mut self, option: &TableOption<'_>) -> Result<()> {
+        let op = match option {
+            TableOption::AutoIncrement(n) => AlterOp::SetAutoIncrement(*n),
+            TableOption::Comment(comment) => {
+                AlterOp::SetComment(super::table_comment(&self.table.name, comment)?)
+            }
+            TableOption::Engine(name) if is_engine(name.name) => {
+                let engine = super::engine(self.session, &self.table.name, name.name)?;
+                if engine == self.table.options.engine {
+                    // MySQL users reclaim space so; here it is never lost.
+                    return Ok(());
+                }
+                AlterOp::SetEngine(engine)
+            }
+            TableOption::Engine(name) => {
+                let text = format!("Unknown storage engine '{}'", name.name);
+                return Err(SqlError::new(1286, "42000", text));
+            }
+            // Taken together, ahead of the other clauses.
+            TableOption::Charset(_) | TableOption::Collate(_) => return Ok(()),
+            TableOption::Union(_) => return Err(SqlError::not_supported("UNION of tables")),
+            TableOption::RowFormat(name) => {
+                let value = name.name.to_ascii_uppercase();
+                let value = Some(value).filter(|v| v != "DEFAULT");
+                AlterOp::SetOption("ROW_FORMAT".to_owned(), value)
+            }
+            TableOption::Other(name, value) => return self.other_option(name, value),
+        };
+        self.ops.push(op);
+        Ok(())
+    }
+
+    fn other_option(&mut self, name: &str, value: &OptionValue<'_>) -> Result<()> {
+        let mut options = self.table.options.clone();
+        options.other.clear();
+        super::other_option(name, value, &mut options)?;
+        let set = options.other.into_iter();
+        self.ops
+            .extend(set.map(|(name, value)| AlterOp::SetOption(name, Some(value))));
+        Ok(())
+    }
+
+    /// CHARACTER SET, COLLATE and CONVERT TO: what columns to come inherit.
+    fn charset(&mut self, actions: &[AlterAction<'_>]) -> Result<()> {
+        let (mut charset, mut collation, mut converts) = (None, None, false);
+        for action in actions {
+            match action {
+                AlterAction::Option(TableOption::Charset(name)) => charset = Some(*name),
+                AlterAction::Option(TableOption::Collate(name)) => collation = *name,
+                AlterAction::ConvertCharset(name, with) => {
+                    charset = Some(*name);
+                    collation = with.or(collation);
+                    converts = true;
+                }
+                _ => {}
+            }
+        }
+        let collation = collation
+            .map(|c| super::collation_named(c.name))
+            .transpose()?;
+        let new = match (charset, collation) {
+            (Some(Some(name)), collation) => {
+                let charset = crate::bind::expr::charset_named(name.name)?;
+                match collation {
+                    Some(c) if c.charset() != charset => {
+                        return Err(super::collation_mismatch(c, charset));
+                    }
+                    Some(collation) => collation,
+                    None => self.session.collation_for(charset),
+                }
+            }
+            (_, Some(collation)) => collation,
+            (Some(None), None) => self.session.naming(&self.table.database)?.collation,
+            (None, None) => return Ok(()),
+        };
+        self.inherited = new;
+        self.ops.push(match converts {
+            true => AlterOp::ConvertCollation(new),
+            false => AlterOp::SetCollation(new),
+        });
+        Ok(())
+    }
+}
+
+fn position(to: ColumnPosition<'_>) -> Position {
+    match to {
+        ColumnPosition::Default => Position::Default,
+        ColumnPosition::First => Position::First,
+        ColumnPosition::After(name) => Position::After(name.name.to_owned()),
+    }
+}
+
+/// ALGORITHM: none for DEFAULT.
+///
+/// # Errors
+/// 1800 for an unknown word.
+pub fn algorithm(name: &Ident<'_>) -> Result<Option<Algorithm>> {
+    Ok(match name.name.to_ascii_uppercase().as_str() {
+        "DEFAULT" => None,
+        "INSTANT" => Some(Algorithm::Instant),
+        "INPLACE" => Some(Algorithm::Inplace),
+        "COPY" => Some(Algorithm::Copy),
+        _ => {
+            let text = format!("Unknown ALGORITHM '{}'", name.name);
+            return Err(SqlError::new(1800, "HY000", text));
+        }
+    })
+}
+
+/// LOCK is a wish; only unknown words are refused.
+///
+/// # Errors
+/// 1801 for an unknown word.
+pub fn lock(name: &Ident<'_>) -> Result<()> {
+    match name.name.to_ascii_uppercase().as_str() {
+        "DEFAULT" | "NONE" | "SHARED" | "EXCLUSIVE" => Ok(()),
+        _ => {
+            let text = format!("Unknown LOCK type '{}'", name.name);
+            Err(SqlError::new(1801, "HY000", text))
+        }
+    }
 }
 
 /// DROP CONSTRAINT: a foreign key or a unique key of that name.
 fn drop_constraint(table: &Table, name: &str) -> Result<AlterOp> {
-    let key = |k: &porpoise_rows::catalog::ForeignKey| k.name.eq_ignore_ascii_case(name);
+    let key = |k: &ForeignKey| k.name.eq_ignore_ascii_case(name);
     if table.foreign_keys.iter().any(key) {
         return Ok(AlterOp::DropForeignKey(name.to_owned()));
     }
@@ -88,53 +308,16 @@ fn drop_constraint(table: &Table, name: &str) -> Result<AlterOp> {
     Err(SqlError::new(3940, "HY000", text))
 }
 
-fn table_option(
-    session: &SqlSession,
-    table: &Table,
-    option: &TableOption<'_>,
-    ops: &mut Vec<AlterOp>,
-) -> Result<()> {
-    match option {
-        TableOption::AutoIncrement(n) => ops.push(AlterOp::SetAutoIncrement(*n)),
-        TableOption::Comment(comment) => {
-            let comment = super::table_comment(&table.name, comment)?;
-            ops.push(AlterOp::SetComment(comment));
-        }
-        TableOption::Engine(name) if is_engine(name.name) => {
-            super::engine(session, &table.name, name.name)?;
-        }
-        TableOption::Engine(name) => {
-            let text = format!("Unknown storage engine '{}'", name.name);
-            return Err(SqlError::new(1286, "42000", text));
-        }
-        TableOption::Charset(_) | TableOption::Collate(_) => {
-            return Err(SqlError::not_supported("changing a table's character set"));
-        }
-        TableOption::Union(_) => return Err(SqlError::not_supported("UNION of tables")),
-        TableOption::RowFormat(_) | TableOption::Other(..) => {}
-    }
-    Ok(())
-}
-
 fn refused(action: &AlterAction<'_>) -> &'static str {
     match action {
-        AlterAction::AddColumn(..) => "ADD COLUMN",
         AlterAction::AddCheck(_) => "ADD CHECK",
-        AlterAction::DropColumn(_) => "DROP COLUMN",
-        AlterAction::DropPrimaryKey => "DROP PRIMARY KEY",
         AlterAction::DropCheck(_) => "DROP CHECK",
-        AlterAction::ModifyColumn(..) => "MODIFY COLUMN",
-        AlterAction::ChangeColumn(..) => "CHANGE COLUMN",
-        AlterAction::SetDefault(..) => "ALTER COLUMN ... SET DEFAULT",
-        AlterAction::DropDefault(_) => "ALTER COLUMN ... DROP DEFAULT",
         AlterAction::SetColumnVisible(..) => "INVISIBLE columns",
-        AlterAction::SetIndexVisible(..) => "ALTER INDEX ... VISIBLE",
         AlterAction::SetCheckEnforced(..) => "ALTER CHECK",
-        AlterAction::Rename(_) => "RENAME TO",
-        AlterAction::RenameColumn(..) => "RENAME COLUMN",
-        AlterAction::RenameIndex(..) => "RENAME INDEX",
-        AlterAction::ConvertCharset(..) => "CONVERT TO CHARACTER SET",
         AlterAction::DiscardTablespace(_) => "DISCARD TABLESPACE",
+        AlterAction::AddMemcached(_) | AlterAction::DropMemcached(_) => {
+            "MEMCACHED beside other actions"
+        }
         _ => "partitioning",
     }
 }

@@ -65,6 +65,7 @@ pub fn table(
         foreign_keys: Vec::new(),
         options,
         auto_increment,
+        placement: Default::default(),
     };
     for element in create.elements {
         match element {

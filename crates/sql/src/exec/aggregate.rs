@@ -10,7 +10,7 @@ use super::{Exec, Run, Stop};
 use crate::bind::{Aggregate, AggregateKind};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
-use crate::expr::{ExprKind, convert, logic};
+use crate::expr::{convert, logic};
 use crate::plan::SelectPlan;
 use bumpalo::Bump;
 use porpoise_types::{ColumnType, CompareAs, Decimal, Kind, Value, ValueRef, compare, encode_key};
@@ -182,16 +182,14 @@ impl Groups {
 /// Storage values of the columns that expressions outside aggregates read.
 fn first_row(plan: &SelectPlan, row: &[Slot<'_>]) -> Vec<Option<Vec<Value>>> {
     let mut needed: Vec<u64> = vec![0; plan.sources.len()];
-    let mut note = |e: &crate::expr::Expr| {
-        if let ExprKind::Column { slot, .. } = &e.kind
-            && let Some(used) = needed.get_mut(*slot)
-        {
+    let mut note = |slot: usize, _: usize| {
+        if let Some(used) = needed.get_mut(slot) {
             *used = 1;
         }
     };
     let order = plan.order_by.iter().map(|k| &k.expr);
     for e in plan.items.iter().chain(order).chain(&plan.having) {
-        e.walk(&mut note);
+        e.columns(&mut note);
     }
     row.iter()
         .zip(&plan.sources)

@@ -9,21 +9,21 @@
 //! strict mode makes an error of what would lose something, IGNORE and the
 //! lax modes a warning.
 
+use super::derived::Collect;
 use super::fetch::Cursor;
 use super::join::fetch_step;
 use super::select::{all_true, cx_of};
-use super::{Changes, Exec, Newer, ResultSink, Run, Stop};
+use super::{Changes, Exec, Newer, Run, Stop};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, convert};
+use crate::plan::OrderKey;
 use crate::plan::dml::{DeletePlan, InsertPlan, NewValue, Target, UpdatePlan};
-use crate::plan::{OrderKey, ResultColumn};
 use bumpalo::Bump;
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
 use porpoise_rows::{AutoIncOptions, InsertMode, Inserted, RowBuf, RowChange, UpdateMode};
 use porpoise_types::{
-    CastCx, ColumnType, Date, DateTime, Decimal, Kind, Level, SqlMode, Time, Value, ValueRef,
-    Warning, compare, store,
+    CastCx, ColumnType, Kind, Level, SqlMode, Value, ValueRef, Warning, compare, store,
 };
 use std::cmp::Ordering;
 
@@ -125,25 +125,7 @@ fn now_for(column: &Column, env: &crate::expr::eval::Env) -> Value {
     )
 }
 
-/// MySQL's implicit default of a type (manual, "Data Type Default Values").
-pub fn implicit_default(ty: &ColumnType) -> Value {
-    match ty.kind {
-        Kind::Float | Kind::Double => Value::Double(0.0),
-        Kind::Decimal => {
-            let zero = Decimal::from_i64(0);
-            Value::Decimal(zero.rescale(ty.decimals).unwrap_or(zero))
-        }
-        Kind::Date => Date::from_packed(0).map_or(Value::Null, Value::Date),
-        Kind::DateTime | Kind::Timestamp => Value::DateTime(DateTime::ZERO),
-        Kind::Time => Value::Time(Time::ZERO),
-        Kind::Enum => Value::UInt(1),
-        Kind::Set | Kind::Bit | Kind::Year => Value::UInt(0),
-        _ if ty.is_integer() && ty.unsigned => Value::UInt(0),
-        _ if ty.is_integer() => Value::Int(0),
-        Kind::Json => Value::Bytes(b"null".to_vec()),
-        _ => Value::Bytes(Vec::new()),
-    }
-}
+pub use porpoise_rows::ddl::implicit_default;
 
 /// INSERT and REPLACE.
 pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Run<Changes> {
@@ -153,7 +135,7 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
     };
     let records = rows.len() as u64;
     let insert_id = exec
-        .txn
+        .txn()
         .assign_auto_increment(&plan.table, &mut rows, ids)?;
     let mut changes = Changes {
         records,
@@ -161,7 +143,7 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
         ..Changes::default()
     };
     if plan.on_duplicate.is_empty() {
-        let done = exec.txn.insert(&plan.table, rows, plan.mode)?;
+        let done = exec.txn().insert(&plan.table, rows, plan.mode)?;
         changes.affected = done.inserted + done.replaced;
         changes.duplicates = done.replaced + done.skipped.len() as u64;
         for (_, error) in &done.skipped {
@@ -179,7 +161,7 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
             insert_or_update(plan, row, at as u64 + 1, exec, &mut changes)?;
         }
     }
-    changes.seen = exec.txn.seen();
+    changes.seen = exec.txn().seen();
     Ok(changes)
 }
 
@@ -246,30 +228,12 @@ fn blank(plan: &InsertPlan, storer: &Storer<'_>) -> Run<Vec<Value>> {
     Ok(row)
 }
 
-/// Collects the rows of a query as values.
-#[derive(Default)]
-struct Collect {
-    rows: Vec<Vec<Value>>,
-}
-
-impl ResultSink for Collect {
-    fn columns(&mut self, _: &[ResultColumn]) -> Result<(), SqlError> {
-        Ok(())
-    }
-
-    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
-        self.rows
-            .push(values.iter().map(|v| ValueRef::to_owned(*v)).collect());
-        Ok(())
-    }
-}
-
 fn selected_rows(
     plan: &InsertPlan,
     source: &crate::plan::SelectPlan,
     exec: &mut Exec<'_>,
 ) -> Run<Vec<Vec<Value>>> {
-    let mut collect = Collect::default();
+    let mut collect = Collect::new(exec.shared.states);
     super::select::run(source, exec, &mut collect)?;
     let ignore = plan.mode == InsertMode::Ignore;
     let storer = Storer::new(exec, ignore, collect.rows.len());
@@ -298,7 +262,7 @@ fn insert_or_update(
     exec: &mut Exec<'_>,
     changes: &mut Changes,
 ) -> Run<()> {
-    let (key, old) = match exec.txn.insert_or_find(&plan.table, &row)? {
+    let (key, old) = match exec.txn().insert_or_find(&plan.table, &row)? {
         Inserted::New => {
             changes.affected += 1;
             return Ok(());
@@ -337,7 +301,7 @@ fn insert_or_update(
         InsertMode::Ignore => UpdateMode::Ignore,
         _ => UpdateMode::Plain,
     };
-    let done = exec.txn.update(&plan.table, vec![change], mode)?;
+    let done = exec.txn().update(&plan.table, vec![change], mode)?;
     changes.affected += 2 * done.changed;
     Ok(())
 }
@@ -415,7 +379,7 @@ fn targets(target: &Target, exec: &mut Exec<'_>) -> Run<Vec<(Vec<u8>, RowBuf)>> 
             step,
             &target.table,
             &mut cursor,
-            empty,
+            (empty, true),
             wanted,
             exec,
             &arena,
@@ -486,7 +450,7 @@ pub fn update(plan: &UpdatePlan, exec: &mut Exec<'_>) -> Run<Changes> {
     };
     let mut affected = 0;
     if !changes.is_empty() {
-        let done = exec.txn.update(table, changes, mode)?;
+        let done = exec.txn().update(table, changes, mode)?;
         affected = done.changed;
         for (_, error) in &done.skipped {
             exec.env.warn(Warning {
@@ -499,7 +463,7 @@ pub fn update(plan: &UpdatePlan, exec: &mut Exec<'_>) -> Run<Changes> {
     Ok(Changes {
         matched,
         affected,
-        seen: exec.txn.seen(),
+        seen: exec.txn().seen(),
         ..Changes::default()
     })
 }
@@ -512,7 +476,7 @@ pub fn delete(plan: &DeletePlan, exec: &mut Exec<'_>) -> Run<Changes> {
     let mut affected = 0;
     if plan.ignore {
         for row in rows {
-            match exec.txn.delete(table, vec![row]) {
+            match exec.txn().delete(table, vec![row]) {
                 Ok(done) => affected += done.deleted,
                 Err(error) if error.ignorable() => exec.env.warn(Warning {
                     level: Level::Warning,
@@ -523,12 +487,12 @@ pub fn delete(plan: &DeletePlan, exec: &mut Exec<'_>) -> Run<Changes> {
             }
         }
     } else if !rows.is_empty() {
-        affected = exec.txn.delete(table, rows)?.deleted;
+        affected = exec.txn().delete(table, rows)?.deleted;
     }
     Ok(Changes {
         matched,
         affected,
-        seen: exec.txn.seen(),
+        seen: exec.txn().seen(),
         ..Changes::default()
     })
 }

@@ -9,12 +9,12 @@
 use super::keys;
 use super::{Exec, Newer, Run, Stop};
 use crate::error::SqlError;
-use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, Slot};
+use crate::expr::{Expr, ExprKind};
 use crate::plan::{Access, Busy, LockSpec};
 use bumpalo::Bump;
 use porpoise_kv::{Mark, Wait};
-use porpoise_rows::catalog::Table;
+use porpoise_rows::catalog::{IndexKind, Table};
 use porpoise_rows::{KeyRange, RowRef, ScanPosition, ScanSpec};
 use std::time::Instant;
 
@@ -87,6 +87,7 @@ impl Cursor {
                 Cursor::scan(*index, range.into_iter().collect(), *reverse)
             }
             Access::Full { index, reverse } => Cursor::scan(*index, vec![KeyRange::ALL], *reverse),
+            Access::Set { index, test } => set_cursor(table, *index, test, row, cx)?,
             Access::Virtual => Cursor::scan(0, Vec::new(), false),
         })
     }
@@ -136,7 +137,7 @@ impl Cursor {
                         _ => {}
                     }
                 };
-                exec.txn
+                exec.txn()
                     .get_by_unique(table, *index, &wanted, read, visit)?;
                 out.extend(found.into_iter().flatten());
             }
@@ -144,7 +145,7 @@ impl Cursor {
                 if position.done() || spec.ranges.is_empty() {
                     return Ok(None);
                 }
-                exec.txn
+                exec.txn()
                     .scan(table, spec, read, position, limit.max(1), &mut keep)?;
             }
         }
@@ -186,6 +187,51 @@ impl Cursor {
         }
         lock_rows(table, &wanted, lock, exec, arena).map(Some)
     }
+}
+
+/// Sets of more keys are not looked up one by one: the table is read.
+const MAX_SET: usize = 10_000;
+
+/// A cursor over the keys that a subquery yields, or over the whole table
+/// where they are too many.
+fn set_cursor<'a>(
+    table: &Table,
+    index: usize,
+    test: &'a Expr,
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Run<Cursor> {
+    let (ExprKind::Query(test), Some(queries)) = (&test.kind, cx.queries) else {
+        return Err(Stop::Error(SqlError::internal("no set to look up")));
+    };
+    let Some(item) = test.query.plan.items.first() else {
+        return Err(Stop::Error(SqlError::internal("a set without a column")));
+    };
+    let set = queries.set(test, row, cx)?;
+    if set.rows.len() > MAX_SET {
+        return Ok(Cursor::scan(0, vec![KeyRange::ALL], false));
+    }
+    let mut encoded = Vec::with_capacity(set.rows.len());
+    for value in set.rows.iter().filter_map(|r| r.first()) {
+        encoded.extend(keys::of_value(table, index, value.as_ref(), &item.ty, cx));
+    }
+    encoded.sort_unstable();
+    encoded.dedup();
+    let whole = table
+        .indexes
+        .get(index)
+        .is_some_and(|i| i.parts.len() == 1 && i.kind != IndexKind::Plain);
+    Ok(match whole {
+        true => Cursor::Keys {
+            index,
+            keys: encoded,
+            done: false,
+        },
+        false => {
+            let ranges = encoded.into_iter().map(KeyRange::prefix).collect();
+            Cursor::scan(index, ranges, false)
+        }
+    })
 }
 
 /// The encoded keys, distinct, in the order of their values in the index.
@@ -257,7 +303,7 @@ fn lock_keys<'a>(
     let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
     let mut newer = false;
     let mut bad = None;
-    exec.txn.lock_unique(
+    exec.txn().lock_unique(
         table,
         index,
         wanted,
@@ -293,7 +339,7 @@ fn lock_rows<'a>(
     let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
     let mut newer = false;
     let mut bad = None;
-    exec.txn
+    exec.txn()
         .lock_rows(table, wanted, lock.mode, wait, &mut |at, locked| {
             newer |= locked.granted && locked.newer;
             let (Some(row), Some(key)) = (locked.row, wanted.get(at)) else {
@@ -315,6 +361,6 @@ fn lock_rows<'a>(
 /// Lets go of rows that were locked since `since` and did not match.
 pub fn unlock(table: &Table, keys: &[&[u8]], since: Mark, exec: &mut Exec<'_>) {
     if !keys.is_empty() {
-        exec.txn.unlock_rows(table, keys, since);
+        exec.txn().unlock_rows(table, keys, since);
     }
 }

@@ -1,25 +1,33 @@
-//! Nested-loop joins, a batch at a time.
+//! Nested-loop joins, a batch at a time, and hash joins.
 //!
 //! A batch of rows of the tables joined so far is extended by the next step:
 //! the keys of the whole batch are made, those that are equal are asked for
 //! once, and one call fetches them all. A table that no index leads to is
-//! read once and held.
+//! read once and held; where an equality connects it with what is joined
+//! already, its rows are found through a hash table, and otherwise compared
+//! one by one. Derived tables are held in the same way.
 //!
-//! Rejected for now: hash joins; a table without an index for its join is
-//! compared row by row.
+//! Invariants:
+//! 1. The hash table only narrows: every condition is checked again.
+//! 2. A group (the right side of an outer join of several tables) is joined
+//!    for a batch as a whole; each row of the batch without a match goes on
+//!    alone, once.
 
 use super::fetch::{self, Cursor, Fetched};
 use super::select::{all_true, cx_of};
-use super::{Exec, Run, Stop, keys};
+use super::state::{RowSet, append_comparable};
+use super::{Exec, Run, Stop, derived, keys};
 use crate::bind::Origin;
 use crate::error::SqlError;
-use crate::expr::eval::{EvalCx, Slot};
+use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::expr::{Expr, logic};
 use crate::plan::{Access, SelectPlan, Step};
 use bumpalo::Bump;
 use porpoise_rows::catalog::Table;
 use porpoise_rows::{KeyRange, RowRef, ScanPosition, ScanSpec};
 use porpoise_types::{Value, ValueRef};
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Rows of the first table in one batch.
 const BATCH: usize = 256;
@@ -60,7 +68,8 @@ pub fn join(
         let Some(tuples) = first_rows.next(plan, first, exec, &arena)? else {
             return Ok(());
         };
-        if !inner.go_on(1, tuples, exec, &arena, consume)? {
+        let rest = plan.steps.get(1..).unwrap_or_default();
+        if !inner.go_on(rest, tuples, exec, &arena, consume)? {
             return Ok(());
         }
     }
@@ -70,6 +79,7 @@ pub fn join(
 enum FirstRows {
     Stored { cursor: Cursor, batch: usize },
     Virtual { rows: Vec<Vec<Value>>, done: bool },
+    Derived { rows: Rc<RowSet>, next: usize },
 }
 
 impl FirstRows {
@@ -82,6 +92,10 @@ impl FirstRows {
             Origin::Virtual(table) => {
                 let rows = exec.server.rows(table.database, table.name);
                 return Ok(FirstRows::Virtual { rows, done: false });
+            }
+            Origin::Derived(rows) => {
+                let rows = derived::rows(rows, &[], exec)?;
+                return Ok(FirstRows::Derived { rows, next: 0 });
             }
         };
         let arena = Bump::new();
@@ -106,26 +120,22 @@ impl FirstRows {
             FirstRows::Virtual { done: true, .. } => Ok(None),
             FirstRows::Virtual { rows, done } => {
                 *done = true;
-                let cx = cx_of(exec, arena);
-                let mut out = Vec::with_capacity(rows.len());
-                for row in rows {
-                    let values = arena.alloc_slice_fill_with(row.len(), |at| {
-                        let value = row.get(at).unwrap_or(&Value::Null);
-                        crate::expr::convert::keep(value, &cx)
-                    });
-                    let tuple = extended(empty, step.slot, Slot::Values(values), arena);
-                    if all_true(&step.filter, tuple, &cx)? {
-                        out.push(tuple);
-                    }
+                values_that_match(step, rows.iter(), empty, exec, arena).map(Some)
+            }
+            FirstRows::Derived { rows, next } => {
+                let batch = rows.rows.iter().skip(*next).take(BATCH);
+                *next += BATCH;
+                if batch.len() == 0 {
+                    return Ok(None);
                 }
-                Ok(Some(out))
+                values_that_match(step, batch, empty, exec, arena).map(Some)
             }
             FirstRows::Stored { cursor, batch } => {
                 let table = plan.sources.get(step.slot).and_then(|s| s.table());
                 let Some(table) = table else {
                     return Ok(None);
                 };
-                let rows = fetch_step(step, table, cursor, empty, *batch, exec, arena)?;
+                let rows = fetch_step(step, table, cursor, (empty, true), *batch, exec, arena)?;
                 let Some(rows) = rows else {
                     return Ok(None);
                 };
@@ -143,6 +153,31 @@ impl FirstRows {
     }
 }
 
+/// Rows of values as tuples, those that the step's conditions let through.
+fn values_that_match<'a, 'r, 'x: 'a>(
+    step: &'a Step,
+    rows: impl Iterator<Item = &'r Vec<Value>>,
+    empty: Tuple<'a>,
+    exec: &Exec<'x>,
+    arena: &'a Bump,
+) -> Run<Vec<Tuple<'a>>> {
+    let cx = cx_of(exec, arena);
+    let mut out = Vec::new();
+    for row in rows {
+        let tuple = extended(empty, step.slot, slot_of(row, &cx), arena);
+        if all_true(&step.filter, tuple, &cx)? {
+            out.push(tuple);
+        }
+    }
+    Ok(out)
+}
+
+/// Values as a slot, in the arena.
+fn slot_of<'a>(row: &[Value], cx: &EvalCx<'a>) -> Slot<'a> {
+    let values = row.iter().map(|v| crate::expr::convert::keep(v, cx));
+    Slot::Values(cx.arena.alloc_slice_fill_iter(values))
+}
+
 fn extended<'a>(tuple: Tuple<'a>, slot: usize, value: Slot<'a>, arena: &'a Bump) -> Tuple<'a> {
     let fresh = arena.alloc_slice_copy(tuple);
     if let Some(place) = fresh.get_mut(slot) {
@@ -151,13 +186,14 @@ fn extended<'a>(tuple: Tuple<'a>, slot: usize, value: Slot<'a>, arena: &'a Bump)
     fresh
 }
 
-/// One batch of a step's rows; with a lock, only those whose newest version
-/// matches, locked.
+/// One batch of a step's rows, beside a row of the tables joined before; with
+/// a lock, the newest versions, locked. Where rows are judged, those that do
+/// not match are left out and unlocked again.
 pub fn fetch_step<'a, 'x: 'a>(
     step: &'a Step,
     table: &'a Table,
     cursor: &mut Cursor,
-    tuple: Tuple<'a>,
+    (tuple, judged): (Tuple<'a>, bool),
     limit: usize,
     exec: &mut Exec<'x>,
     arena: &'a Bump,
@@ -165,9 +201,12 @@ pub fn fetch_step<'a, 'x: 'a>(
     let Some(lock) = step.lock else {
         return cursor.next(table, exec, limit, arena);
     };
-    let since = exec.txn.mark();
+    let since = exec.txn().mark();
     let cx = cx_of(exec, arena);
     let mut matches = |candidate: RowRef<'a>| -> Run<bool> {
+        if !judged {
+            return Ok(true);
+        }
         let tuple = extended(tuple, step.slot, Slot::Row(candidate), arena);
         Ok(all_true(&step.on, tuple, &cx)? && all_true(&step.filter, tuple, &cx)?)
     };
@@ -187,20 +226,30 @@ pub fn fetch_step<'a, 'x: 'a>(
     Ok(Some(kept))
 }
 
+/// A row of a batch with the number of the row that it grew from.
+type Grown<'a> = (usize, Tuple<'a>);
+
+/// Rows held for a step, and how they are found.
+struct Held<'h> {
+    rows: Vec<Slot<'h>>,
+    /// By the encoded values of the step's equalities; `None` where they
+    /// cannot be encoded.
+    by_key: Option<HashMap<Vec<u8>, Vec<usize>>>,
+}
+
 /// The steps after the first.
 struct Inner<'h> {
     plan: &'h SelectPlan,
     held: &'h Bump,
-    /// Rows of steps without an index, by step.
-    full: HashMap<usize, Vec<RowRef<'h>>>,
+    /// Rows of steps without an index, by slot.
+    full: HashMap<usize, Rc<Held<'h>>>,
 }
 
 impl<'h> Inner<'h> {
-    /// Extends the batch by the steps from `at` on; false when the consumer
-    /// has enough.
+    /// Extends the batch by these steps; false when the consumer has enough.
     fn go_on<'a, 'x: 'a + 'h>(
         &mut self,
-        at: usize,
+        steps: &'h [Step],
         tuples: Vec<Tuple<'a>>,
         exec: &mut Exec<'x>,
         arena: &'a Bump,
@@ -209,7 +258,7 @@ impl<'h> Inner<'h> {
     where
         'h: 'a,
     {
-        let Some(step) = self.plan.steps.get(at) else {
+        let Some((step, rest)) = steps.split_first() else {
             let cx = cx_of(exec, arena);
             for tuple in tuples {
                 if !consume(tuple, &cx)? {
@@ -220,110 +269,285 @@ impl<'h> Inner<'h> {
         };
         for part in tuples.chunks(BATCH) {
             exec.check_cancelled()?;
-            let joined = self.extend(at, step, part, exec, arena)?;
-            if !self.go_on(at + 1, joined, exec, arena, consume)? {
+            let batch = part.iter().copied().enumerate().collect();
+            let grown = self.extend(step, batch, exec, arena)?;
+            let joined = grown.into_iter().map(|(_, tuple)| tuple).collect();
+            if !self.go_on(rest, joined, exec, arena, consume)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
+    /// The rows of the batch with what the step adds to them.
     fn extend<'a, 'x: 'a + 'h>(
         &mut self,
-        at: usize,
         step: &'h Step,
-        tuples: &[Tuple<'a>],
+        batch: Vec<Grown<'a>>,
         exec: &mut Exec<'x>,
         arena: &'a Bump,
-    ) -> Run<Vec<Tuple<'a>>>
+    ) -> Run<Vec<Grown<'a>>>
     where
         'h: 'a,
     {
-        let plan: &'h SelectPlan = self.plan;
-        let Some(source) = plan.sources.get(step.slot) else {
-            return Ok(Vec::new());
-        };
-        let matches: Vec<Vec<Slot<'a>>> = match (&source.origin, &step.access) {
-            (Origin::Virtual(table), _) => {
-                let rows = exec.server.rows(table.database, table.name);
-                let cx = cx_of(exec, arena);
-                let mut slots: Vec<Slot<'a>> = Vec::with_capacity(rows.len());
-                for row in &rows {
-                    let values = arena.alloc_slice_fill_with(row.len(), |at| {
-                        crate::expr::convert::keep(row.get(at).unwrap_or(&Value::Null), &cx)
-                    });
-                    slots.push(Slot::Values(values));
-                }
-                vec![slots; tuples.len()]
-            }
-            (Origin::Stored(table), Access::Lookup { .. }) => {
-                lookup(step, table, tuples, exec, arena)?
-            }
-            (Origin::Stored(table), _) => {
-                self.read_once(at, step, table, exec)?;
-                let rows = self.full.get(&at).map_or(&[][..], Vec::as_slice);
-                let slots: Vec<Slot<'a>> = rows.iter().map(|r| Slot::Row(*r)).collect();
-                vec![slots; tuples.len()]
-            }
-        };
+        if !step.group.is_empty() {
+            return self.extend_by_group(step, batch, exec, arena);
+        }
+        let candidates = self.candidates(step, &batch, exec, arena)?;
         let cx = cx_of(exec, arena);
-        let mut out = Vec::with_capacity(tuples.len());
-        for (tuple, slots) in tuples.iter().zip(matches) {
+        let mut out = Vec::with_capacity(batch.len());
+        for ((from, tuple), slots) in batch.into_iter().zip(candidates) {
             let mut found = false;
-            for slot in slots {
+            for slot in slots.iter(&self.full) {
                 let joined = extended(tuple, step.slot, slot, arena);
-                if all_true(&step.on, joined, &cx)? {
-                    found = true;
-                    if all_true(&step.filter, joined, &cx)? {
-                        out.push(joined);
-                    }
+                if !all_true(&step.on, joined, &cx)? {
+                    continue;
+                }
+                found = true;
+                if step.semi.is_some() {
+                    break;
+                }
+                if all_true(&step.filter, joined, &cx)? {
+                    out.push((from, joined));
                 }
             }
-            if step.outer && !found {
-                let alone = extended(tuple, step.slot, Slot::Null, arena);
-                if all_true(&step.filter, alone, &cx)? {
-                    out.push(alone);
-                }
+            let alone = match step.semi {
+                Some(anti) => found != anti,
+                None => step.outer && !found,
+            };
+            if alone && all_true(&step.filter, tuple, &cx)? {
+                out.push((from, tuple));
             }
         }
         Ok(out)
     }
 
-    /// Reads all rows that a step without an index may need, once.
-    fn read_once<'x>(
+    /// The right side of an outer join of several tables.
+    fn extend_by_group<'a, 'x: 'a + 'h>(
         &mut self,
-        at: usize,
+        step: &'h Step,
+        batch: Vec<Grown<'a>>,
+        exec: &mut Exec<'x>,
+        arena: &'a Bump,
+    ) -> Run<Vec<Grown<'a>>>
+    where
+        'h: 'a,
+    {
+        let numbered = batch.iter().enumerate();
+        let mut grown: Vec<Grown<'a>> = numbered.map(|(at, (_, tuple))| (at, *tuple)).collect();
+        for inner in &step.group {
+            let mut next = Vec::with_capacity(grown.len());
+            for part in grown.chunks(BATCH) {
+                exec.check_cancelled()?;
+                next.extend(self.extend(inner, part.to_vec(), exec, arena)?);
+            }
+            grown = next;
+        }
+        let cx = cx_of(exec, arena);
+        let mut out = Vec::with_capacity(batch.len());
+        let mut grown = grown.into_iter().peekable();
+        for (at, (from, tuple)) in batch.into_iter().enumerate() {
+            let mut found = false;
+            while let Some((_, joined)) = grown.next_if(|(of, _)| *of == at) {
+                found = true;
+                if all_true(&step.filter, joined, &cx)? {
+                    out.push((from, joined));
+                }
+            }
+            if !found && step.outer && all_true(&step.filter, tuple, &cx)? {
+                out.push((from, tuple));
+            }
+        }
+        Ok(out)
+    }
+
+    /// The rows that may belong to each row of the batch.
+    fn candidates<'a, 'x: 'a + 'h>(
+        &mut self,
+        step: &'h Step,
+        batch: &[Grown<'a>],
+        exec: &mut Exec<'x>,
+        arena: &'a Bump,
+    ) -> Run<Vec<Candidates<'a>>>
+    where
+        'h: 'a,
+    {
+        let plan: &'h SelectPlan = self.plan;
+        let Some(source) = plan.sources.get(step.slot) else {
+            return Err(Stop::Error(SqlError::internal("a step without a table")));
+        };
+        match (&source.origin, &step.access) {
+            (Origin::Stored(table), Access::Lookup { .. }) => {
+                let tuples: Vec<Tuple<'a>> = batch.iter().map(|(_, tuple)| *tuple).collect();
+                let found = lookup(step, table, &tuples, exec, arena)?;
+                return Ok(found.into_iter().map(Candidates::Found).collect());
+            }
+            (Origin::Derived(derived), _) if derived.free.iter().any(|f| f.level == 1) => {
+                let cx = cx_of(exec, arena);
+                let mut out = Vec::with_capacity(batch.len());
+                for (_, tuple) in batch {
+                    let rows = derived::rows(derived, tuple, exec)?;
+                    let slots = rows.rows.iter().map(|r| slot_of(r, &cx)).collect();
+                    out.push(Candidates::Found(slots));
+                }
+                return Ok(out);
+            }
+            _ => {}
+        }
+        let held = self.read_once(step, &source.origin, exec)?;
+        let Some(by_key) = &held.by_key else {
+            return Ok(vec![Candidates::All(step.slot); batch.len()]);
+        };
+        let cx = cx_of(exec, arena);
+        let mut out = Vec::with_capacity(batch.len());
+        for (_, tuple) in batch {
+            let mut key = Vec::new();
+            let mut known = true;
+            for part in &step.hash {
+                let value = eval(&part.known, tuple, &cx)?;
+                known &= append_comparable(value, &part.known.ty, part.how, &cx, &mut key)?;
+            }
+            // What has no encoding is NULL, and equal to nothing.
+            let at = by_key.get(&key).filter(|_| known);
+            let rows = at.into_iter().flatten();
+            let slots = rows.filter_map(|at| held.rows.get(*at).copied()).collect();
+            out.push(Candidates::Found(slots));
+        }
+        Ok(out)
+    }
+
+    /// Reads all rows that a step without an index may need, once.
+    fn read_once<'x: 'h>(
+        &mut self,
+        step: &'h Step,
+        origin: &'h Origin,
+        exec: &mut Exec<'x>,
+    ) -> Run<Rc<Held<'h>>> {
+        if let Some(held) = self.full.get(&step.slot) {
+            return Ok(held.clone());
+        }
+        let arena: &'h Bump = self.held;
+        let before = arena.allocated_bytes();
+        let rows: Vec<Slot<'h>> = match origin {
+            Origin::Virtual(table) => {
+                let rows = exec.server.rows(table.database, table.name);
+                let cx = cx_of(exec, arena);
+                rows.iter().map(|r| slot_of(r, &cx)).collect()
+            }
+            Origin::Derived(derived) => {
+                let rows = derived::rows(derived, &[], exec)?;
+                let cx = cx_of(exec, arena);
+                rows.rows.iter().map(|r| slot_of(r, &cx)).collect()
+            }
+            Origin::Stored(table) => self.read_table(step, table, exec)?,
+        };
+        let grown = arena.allocated_bytes().saturating_sub(before);
+        exec.shared.states.hold(grown as u64)?;
+        let by_key = match step.hash.is_empty() {
+            true => None,
+            false => self.hashed(step, &rows, exec)?,
+        };
+        let held = Rc::new(Held { rows, by_key });
+        self.full.insert(step.slot, held.clone());
+        Ok(held)
+    }
+
+    fn hashed<'x: 'h>(
+        &self,
+        step: &'h Step,
+        rows: &[Slot<'h>],
+        exec: &Exec<'x>,
+    ) -> Run<Option<HashMap<Vec<u8>, Vec<usize>>>> {
+        let arena: &'h Bump = self.held;
+        let cx = cx_of(exec, arena);
+        let empty: Tuple<'h> = arena.alloc_slice_fill_copy(self.plan.sources.len(), Slot::Null);
+        let mut by_key: HashMap<Vec<u8>, Vec<usize>> = HashMap::with_capacity(rows.len());
+        let mut tuple = empty.to_vec();
+        for (at, row) in rows.iter().enumerate() {
+            if let Some(place) = tuple.get_mut(step.slot) {
+                *place = *row;
+            }
+            let mut key = Vec::new();
+            let mut null = false;
+            for part in &step.hash {
+                let value = eval(&part.own, &tuple, &cx)?;
+                null |= value.is_null();
+                if !null && !append_comparable(value, &part.own.ty, part.how, &cx, &mut key)? {
+                    return Ok(None);
+                }
+            }
+            if !null {
+                by_key.entry(key).or_default().push(at);
+            }
+        }
+        Ok(Some(by_key))
+    }
+
+    fn read_table<'x: 'h>(
+        &self,
         step: &'h Step,
         table: &'h Table,
         exec: &mut Exec<'x>,
-    ) -> Run<()>
-    where
-        'x: 'h,
-    {
-        if self.full.contains_key(&at) {
-            return Ok(());
-        }
+    ) -> Run<Vec<Slot<'h>>> {
         let held: &'h Bump = self.held;
         let empty: Tuple<'h> = held.alloc_slice_fill_copy(self.plan.sources.len(), Slot::Null);
         let mut cursor = Cursor::open(table, &step.access, empty, &cx_of(exec, held))?;
-        let mut rows: Vec<RowRef<'h>> = Vec::new();
-        // Conditions that need other tables are checked when those are there.
-        let plain = Step {
-            on: Vec::new(),
-            filter: Vec::new(),
-            ..step.clone()
+        let mut rows: Vec<Slot<'h>> = Vec::new();
+        // Conditions on this table alone hold rows off; the others are checked
+        // when the other tables are there.
+        let own = 1u64 << (step.slot & 63);
+        let conditions: &'h [Expr] = match step.outer || step.semi.is_some() {
+            true => &step.on,
+            false => &step.filter,
         };
-        let plain: &'h Step = held.alloc(plain);
-        while let Some(batch) = fetch_step(plain, table, &mut cursor, empty, BATCH, exec, held)? {
+        let alone = |e: &&'h Expr| e.slots() == own && e.is_fixed() && step.lock.is_none();
+        let alone: Vec<&'h Expr> = conditions.iter().filter(alone).collect();
+        let mut tuple = empty.to_vec();
+        while let Some(batch) =
+            fetch_step(step, table, &mut cursor, (empty, false), BATCH, exec, held)?
+        {
             exec.check_cancelled()?;
-            rows.extend(batch.iter().map(|f| f.row));
+            let cx = cx_of(exec, held);
+            for found in batch {
+                if let Some(place) = tuple.get_mut(step.slot) {
+                    *place = Slot::Row(found.row);
+                }
+                let mut keep = true;
+                for condition in &alone {
+                    keep = keep && logic::truth(condition, &tuple, &cx)? == Some(true);
+                }
+                if keep {
+                    rows.push(Slot::Row(found.row));
+                }
+            }
             if rows.len() > MAX_HELD {
                 let text = "A join without a usable index needs too many rows";
                 return Err(Stop::Error(SqlError::new(1104, "42000", text)));
             }
         }
-        self.full.insert(at, rows);
-        Ok(())
+        Ok(rows)
+    }
+}
+
+/// The rows that may belong to one row of a batch.
+#[derive(Clone)]
+enum Candidates<'a> {
+    /// These.
+    Found(Vec<Slot<'a>>),
+    /// All that are held for the slot.
+    All(usize),
+}
+
+impl<'a> Candidates<'a> {
+    fn iter<'s, 'h: 'a>(
+        &'s self,
+        full: &'s HashMap<usize, Rc<Held<'h>>>,
+    ) -> impl Iterator<Item = Slot<'a>> + 's {
+        let rows: &[Slot<'a>] = match self {
+            Candidates::Found(rows) => rows,
+            Candidates::All(slot) => full.get(slot).map_or(&[], |held| held.rows.as_slice()),
+        };
+        rows.iter().copied()
     }
 }
 
@@ -382,14 +606,9 @@ fn lookup<'a, 'x: 'a>(
     };
     // Conditions are checked tuple by tuple afterwards; a lock is taken on
     // every row that a key leads to.
-    let plain: &'a Step = arena.alloc(Step {
-        on: Vec::new(),
-        filter: Vec::new(),
-        ..step.clone()
-    });
     let mut found: Vec<Vec<Slot<'a>>> = vec![Vec::new(); distinct.len()];
     let used = parts.first().map_or(0, Vec::len);
-    while let Some(batch) = fetch_step(plain, table, &mut cursor, &[], 4096, exec, arena)? {
+    while let Some(batch) = fetch_step(step, table, &mut cursor, (&[], false), 4096, exec, arena)? {
         for row in batch {
             let key = leading_key(table, *index, used, row.row);
             if let Some(at) = known.get(&key).and_then(|at| found.get_mut(*at)) {

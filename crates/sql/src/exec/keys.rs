@@ -123,6 +123,23 @@ pub fn prefix<'a>(
     Ok(Some(table.key_prefix(index, &refs)))
 }
 
+/// The encoded key prefix of a value of the first part of an index; `None`
+/// when no row can have it.
+pub fn of_value(
+    table: &Table,
+    index: usize,
+    value: ValueRef<'_>,
+    ty: &ColumnType,
+    cx: &EvalCx<'_>,
+) -> Option<Vec<u8>> {
+    let part = table.indexes.get(index)?.parts.first()?;
+    let column = table.columns.get(part.column)?;
+    match in_column(value, ty, &column.ty, cx) {
+        KeyValue::Exact(value) => Some(table.key_prefix(index, &[value.as_ref()])),
+        KeyValue::Nothing => None,
+    }
+}
+
 /// The range of an index with equal leading parts and bounds on the next;
 /// `None` when it is empty.
 pub fn range<'a>(

@@ -13,20 +13,25 @@
 //!    restarted: only plain reads stream.
 
 pub mod aggregate;
+pub mod derived;
 pub mod dml;
 pub mod fetch;
 pub mod join;
 pub mod keys;
 pub mod select;
+pub mod state;
+pub mod subquery;
 
 use crate::error::SqlError;
 use crate::expr::eval::Env;
+use crate::expr::query::Frame;
 use crate::plan::ResultColumn;
 use porpoise_base::blocking::blocking;
 use porpoise_kv::{Mark, Read, Ticket, View};
 use porpoise_rows::Txn;
 use porpoise_types::ValueRef;
-use std::cell::Cell;
+use state::States;
+use std::cell::{Cell, RefCell, RefMut};
 use std::time::Duration;
 
 /// Why execution stopped.
@@ -72,10 +77,11 @@ pub enum Newer {
     Take,
 }
 
-/// What an execution works with.
-pub struct Exec<'x> {
-    /// The transaction.
-    pub txn: &'x mut Txn,
+/// What all queries of one execution share.
+pub struct Shared<'x> {
+    /// The transaction. Borrowed for the time of one call of `rows`, in which
+    /// nothing is evaluated.
+    pub txn: &'x RefCell<Txn>,
     /// The session and the statement.
     pub env: &'x Env,
     /// Parameters and extracted literals.
@@ -90,6 +96,48 @@ pub struct Exec<'x> {
     pub server: &'x dyn crate::virtual_tables::Facts,
     /// Batches of rows so far.
     pub batches: Cell<u32>,
+    /// Results that are kept between rows.
+    pub states: &'x States,
+    /// `cte_max_recursion_depth`.
+    pub recursion: u64,
+}
+
+/// What the execution of one query works with.
+pub struct Exec<'x> {
+    /// What it shares with the others of the statement.
+    pub shared: &'x Shared<'x>,
+    /// The session and the statement.
+    pub env: &'x Env,
+    /// Parameters and extracted literals.
+    pub params: &'x [ValueRef<'x>],
+    /// The current rows of the queries around it.
+    pub outer: Option<&'x Frame<'x>>,
+    /// What is done about newer rows.
+    pub newer: Newer,
+    /// `innodb_lock_wait_timeout`.
+    pub lock_wait: Duration,
+    /// What virtual tables show.
+    pub server: &'x dyn crate::virtual_tables::Facts,
+}
+
+impl<'x> Exec<'x> {
+    /// For a query with these rows around it.
+    pub fn new(shared: &'x Shared<'x>, outer: Option<&'x Frame<'x>>) -> Exec<'x> {
+        Exec {
+            shared,
+            env: shared.env,
+            params: shared.params,
+            outer,
+            newer: shared.newer,
+            lock_wait: shared.lock_wait,
+            server: shared.server,
+        }
+    }
+
+    /// The transaction, for one call.
+    pub fn txn(&self) -> RefMut<'x, Txn> {
+        self.shared.txn.borrow_mut()
+    }
 }
 
 /// After so many batches a statement is a long one: its worker hands the
@@ -101,7 +149,7 @@ impl Exec<'_> {
     pub fn read(&self) -> Read {
         Read {
             view: View::Snapshot,
-            mark: self.mark,
+            mark: self.shared.mark,
             validate: false,
         }
     }
@@ -109,8 +157,8 @@ impl Exec<'_> {
     /// Before each batch of rows: the error when the statement was ended from
     /// outside. A statement that turns out to be long lets others go on.
     pub fn check_cancelled(&self) -> Result<(), SqlError> {
-        let batches = self.batches.get().saturating_add(1);
-        self.batches.set(batches);
+        let batches = self.shared.batches.get().saturating_add(1);
+        self.shared.batches.set(batches);
         if batches == LONG {
             blocking(|| ());
         }

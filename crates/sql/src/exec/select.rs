@@ -7,7 +7,7 @@
 
 use super::aggregate::Groups;
 use super::join::join;
-use super::{Exec, ResultSink, Run, Stop};
+use super::{Exec, ResultSink, Run, Stop, state};
 use crate::error::SqlError;
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, Slot, eval};
@@ -30,10 +30,21 @@ pub struct Window {
 
 /// Runs the query; returns the number of rows sent.
 pub fn run(plan: &SelectPlan, exec: &mut Exec<'_>, sink: &mut dyn ResultSink) -> Run<u64> {
+    run_some(plan, exec, u64::MAX, sink)
+}
+
+/// Runs the query until it has given so many rows.
+pub fn run_some(
+    plan: &SelectPlan,
+    exec: &mut Exec<'_>,
+    most: u64,
+    sink: &mut dyn ResultSink,
+) -> Run<u64> {
     let arena = Bump::new();
-    let window = window(plan, exec, &arena)?;
+    let mut window = window(plan, exec, &arena)?;
+    window.count = window.count.min(most);
     if window.count == 0 || !constant_part(plan, exec, &arena)? {
-        return nothing(plan, exec, sink);
+        return nothing(plan, exec, window, sink);
     }
     if let Some(sent) = by_one_key(plan, exec, sink, window, &arena)? {
         return Ok(sent);
@@ -55,6 +66,8 @@ pub fn cx_of<'a, 'x: 'a>(exec: &Exec<'x>, arena: &'a Bump) -> EvalCx<'a> {
         params: exec.params,
         aggregates: &[],
         new_row: &[],
+        outer: exec.outer,
+        queries: Some(exec.shared),
     }
 }
 
@@ -93,20 +106,17 @@ pub fn all_true<'a>(conditions: &'a [Expr], row: &[Slot<'a>], cx: &EvalCx<'a>) -
 }
 
 /// The result when no row can match: empty, or one row of empty aggregates.
-fn nothing(plan: &SelectPlan, exec: &mut Exec<'_>, sink: &mut dyn ResultSink) -> Run<u64> {
-    sink.columns(&plan.columns)?;
-    let limited = plan.limit.is_some();
-    if !plan.grouped || !plan.group_by.is_empty() || limited {
-        let arena = Bump::new();
-        let none = window(plan, exec, &arena)?.count == 0;
-        if !plan.grouped || !plan.group_by.is_empty() || none {
-            return Ok(0);
-        }
+fn nothing(
+    plan: &SelectPlan,
+    exec: &mut Exec<'_>,
+    window: Window,
+    sink: &mut dyn ResultSink,
+) -> Run<u64> {
+    if !plan.grouped || !plan.group_by.is_empty() || window.count == 0 {
+        sink.columns(&plan.columns)?;
+        return Ok(0);
     }
-    let groups = Groups::new(plan);
-    let arena = Bump::new();
-    let window = window(plan, exec, &arena)?;
-    finish_groups(plan, groups, exec, sink, window)
+    finish_groups(plan, Groups::new(plan), exec, sink, window)
 }
 
 /// The short way of `SELECT ... WHERE key = value`.
@@ -132,7 +142,7 @@ fn by_one_key<'p>(
     let (Some(table), [parts]) = (source.table(), keys.as_slice()) else {
         return Ok(None);
     };
-    if plan.grouped || plan.locks() || step.outer {
+    if plan.grouped || plan.locks() || step.outer || plan.has_queries {
         return Ok(None);
     }
     let key = super::keys::prefix(table, *index, parts, &[], &cx_of(exec, arena))?;
@@ -141,7 +151,7 @@ fn by_one_key<'p>(
         return Ok(Some(0));
     };
     let read = exec.read();
-    let (env, params) = (exec.env, exec.params);
+    let (env, params, outer) = (exec.env, exec.params, exec.outer);
     let mut sent: Run<u64> = Ok(0);
     let mut show = |row: RowRef<'_>| {
         let cx = EvalCx {
@@ -150,17 +160,19 @@ fn by_one_key<'p>(
             params,
             aggregates: &[],
             new_row: &[],
+            outer,
+            queries: None,
         };
         sent = project(plan, step, row, &cx, sink);
     };
     if *index == 0 {
-        exec.txn.get_rows(table, &[&key], read, &mut |_, row| {
+        exec.txn().get_rows(table, &[&key], read, &mut |_, row| {
             if let Some(row) = row {
                 show(row);
             }
         })?;
     } else {
-        exec.txn
+        exec.txn()
             .get_by_unique(table, *index, &[&key], read, &mut |_, found| {
                 if let Some((_, row)) = found {
                     show(row);
@@ -233,6 +245,7 @@ fn held(
     let mut rows: Vec<SortRow> = Vec::new();
     let mut seen: HashSet<Vec<u8>> = HashSet::new();
     let sorts = !plan.order_by.is_empty();
+    let states = exec.shared.states;
     let enough = match sorts {
         true => u64::MAX,
         false => window.offset.saturating_add(window.count),
@@ -242,6 +255,7 @@ fn held(
         if plan.distinct && !seen.insert(distinct_key(plan, &made.values)) {
             return Ok(true);
         }
+        states.hold(state::size_of_row(&made.values) + state::size_of_row(&made.keys))?;
         rows.push(made);
         Ok((rows.len() as u64) < enough)
     };

@@ -5,6 +5,7 @@
 //! bounded by the parser's limits; [`eval`] checks the remaining stack at
 //! nodes that can nest, so that a deep expression is an error, never an abort.
 
+use super::query::{Frame, RunQueries};
 use super::{Expr, ExprKind, Load, arith, convert, logic};
 use crate::error::{Result, SqlError};
 use crate::functions;
@@ -138,6 +139,10 @@ pub struct EvalCx<'a> {
     pub aggregates: &'a [ValueRef<'a>],
     /// The row to be inserted, for VALUES(column).
     pub new_row: &'a [ValueRef<'a>],
+    /// The current rows of the queries around this one.
+    pub outer: Option<&'a Frame<'a>>,
+    /// What runs subqueries; `None` where none can stand.
+    pub queries: Option<&'a dyn RunQueries>,
 }
 
 /// Stack that must be left to go deeper, in bytes.
@@ -314,6 +319,20 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
             let value = cx.new_row.get(*column).copied().unwrap_or(ValueRef::Null);
             load_value(value, *load, &e.ty, cx)
         }
+        ExprKind::Outer {
+            level,
+            slot,
+            column,
+            load,
+        } => {
+            let frame = cx.outer;
+            let stored = frame.map_or(ValueRef::Null, |f| f.get(*level, *slot, *column));
+            load_value(stored, *load, &e.ty, cx)
+        }
+        ExprKind::Query(test) => match cx.queries {
+            Some(queries) => queries.test(test, row, cx),
+            None => Err(SqlError::internal("a subquery where none can run")),
+        },
         _ => Err(SqlError::internal("an expression of unexpected kind")),
     }
 }

@@ -16,6 +16,7 @@ pub mod arith;
 pub mod convert;
 pub mod eval;
 pub mod logic;
+pub mod query;
 
 use crate::functions::Function;
 use porpoise_types::{Collation, ColumnType, CompareAs, Kind, Value};
@@ -154,6 +155,19 @@ pub enum ExprKind {
         /// From storage to SQL.
         load: Load,
     },
+    /// A column of an enclosing query's current row.
+    Outer {
+        /// How many queries further out; 1 is the one directly around.
+        level: usize,
+        /// Which table there.
+        slot: usize,
+        /// Position of the column in it.
+        column: usize,
+        /// From storage to SQL.
+        load: Load,
+    },
+    /// A question about a subquery's rows.
+    Query(Box<query::QueryTest>),
     /// The result of an aggregate of this query, by number.
     Aggregate(usize),
     /// A call of a registered function.
@@ -323,6 +337,8 @@ impl Expr {
         let mut constant = true;
         self.walk(&mut |e| match &e.kind {
             ExprKind::Column { .. }
+            | ExprKind::Outer { .. }
+            | ExprKind::Query(_)
             | ExprKind::Aggregate(_)
             | ExprKind::NewValue { .. }
             | ExprKind::UserVariable(_)
@@ -336,12 +352,42 @@ impl Expr {
     /// The slots whose columns it reads, as a bit set.
     pub fn slots(&self) -> u64 {
         let mut slots = 0u64;
-        self.walk(&mut |e| {
-            if let ExprKind::Column { slot, .. } = &e.kind {
-                slots |= 1 << (slot & 63);
-            }
-        });
+        self.columns(&mut |slot, _| slots |= 1 << (slot & 63));
         slots
+    }
+
+    /// Visits the columns of this query that it reads, by slot and position,
+    /// those that its subqueries read included.
+    pub fn columns(&self, visit: &mut impl FnMut(usize, usize)) {
+        self.walk(&mut |e| match &e.kind {
+            ExprKind::Column { slot, column, .. } => visit(*slot, *column),
+            ExprKind::Query(test) => {
+                for free in test.query.free.iter().filter(|f| f.level == 1) {
+                    visit(free.slot, free.column);
+                }
+            }
+            _ => {}
+        });
+    }
+
+    /// Whether it holds a subquery.
+    pub fn has_query(&self) -> bool {
+        let mut found = false;
+        self.walk(&mut |e| found |= matches!(e.kind, ExprKind::Query(_)));
+        found
+    }
+
+    /// Whether the same rows always give the same value: no RAND(), no user
+    /// variables, no subquery that has any.
+    pub fn is_fixed(&self) -> bool {
+        let mut fixed = true;
+        self.walk(&mut |e| match &e.kind {
+            ExprKind::Call(f, _) if !f.constant => fixed = false,
+            ExprKind::AssignVariable(..) | ExprKind::UserVariable(_) => fixed = false,
+            ExprKind::Query(test) => fixed &= test.query.fixed,
+            _ => {}
+        });
+        fixed
     }
 
     /// Whether it contains an aggregate.
@@ -362,9 +408,11 @@ impl Expr {
             ExprKind::Const(_)
             | ExprKind::Param(_)
             | ExprKind::Column { .. }
+            | ExprKind::Outer { .. }
             | ExprKind::Aggregate(_)
             | ExprKind::UserVariable(_)
             | ExprKind::NewValue { .. } => {}
+            ExprKind::Query(test) => test.left.iter().for_each(f),
             ExprKind::Call(_, args)
             | ExprKind::And(args)
             | ExprKind::Or(args)
@@ -392,6 +440,59 @@ impl Expr {
                 for when in whens {
                     f(&when.condition);
                     f(&when.result);
+                }
+                if let Some(otherwise) = otherwise {
+                    f(otherwise);
+                }
+            }
+        }
+    }
+}
+
+impl Expr {
+    /// Visits this node and all beneath it, children first, to change them.
+    pub fn rewrite(&mut self, change: &mut impl FnMut(&mut Expr)) {
+        self.each_child_mut(&mut |child| child.rewrite(change));
+        change(self);
+    }
+
+    fn each_child_mut(&mut self, f: &mut impl FnMut(&mut Expr)) {
+        match &mut self.kind {
+            ExprKind::Const(_)
+            | ExprKind::Param(_)
+            | ExprKind::Column { .. }
+            | ExprKind::Outer { .. }
+            | ExprKind::Aggregate(_)
+            | ExprKind::UserVariable(_)
+            | ExprKind::NewValue { .. } => {}
+            ExprKind::Query(test) => test.left.iter_mut().for_each(f),
+            ExprKind::Call(_, args)
+            | ExprKind::And(args)
+            | ExprKind::Or(args)
+            | ExprKind::Coalesce(args) => args.iter_mut().for_each(f),
+            ExprKind::Compare(_, _, args)
+            | ExprKind::Xor(args)
+            | ExprKind::NullIf(_, args)
+            | ExprKind::Arith(_, args)
+            | ExprKind::Bit(_, args)
+            | ExprKind::Like { args, .. }
+            | ExprKind::DateAdd { args, .. } => args.iter_mut().for_each(f),
+            ExprKind::Between { args, .. } => args.iter_mut().for_each(f),
+            ExprKind::Not(arg)
+            | ExprKind::Is { arg, .. }
+            | ExprKind::Negate(arg)
+            | ExprKind::BitNot(arg)
+            | ExprKind::Cast(arg)
+            | ExprKind::Extract(_, arg)
+            | ExprKind::AssignVariable(_, arg) => f(arg),
+            ExprKind::In { arg, list, .. } => {
+                f(arg);
+                list.iter_mut().for_each(|(_, item)| f(item));
+            }
+            ExprKind::Case { whens, otherwise } => {
+                for when in whens {
+                    f(&mut when.condition);
+                    f(&mut when.result);
                 }
                 if let Some(otherwise) = otherwise {
                     f(otherwise);

@@ -7,6 +7,7 @@
 //! into one of an index.
 
 use super::{Access, Bound, OrderKey};
+use crate::expr::query::TestKind;
 use crate::expr::{CmpOp, Expr, ExprKind};
 use porpoise_rows::catalog::{IndexKind, IndexState, Table};
 use porpoise_types::{CompareAs, Kind};
@@ -19,6 +20,8 @@ const MAX_KEYS: usize = 10_000;
 struct Facts<'e> {
     /// Equal to one of these (one for `=`, several for IN).
     equal: Option<Vec<&'e Expr>>,
+    /// One of what a subquery yields.
+    set: Option<&'e Expr>,
     low: Option<(&'e Expr, bool)>,
     high: Option<(&'e Expr, bool)>,
 }
@@ -182,7 +185,13 @@ fn candidate(
         return Some((score, access, order.is_empty() || order_here.is_some()));
     }
     if equal == 0 {
-        return None;
+        let first = index.parts.first().filter(|p| p.prefix.is_none())?;
+        let test = facts.get(first.column)?.set?;
+        let access = Access::Set {
+            index: position,
+            test: Box::new(test.clone()),
+        };
+        return Some((250 + u64::from(position == 0), access, order.is_empty()));
     }
     let one = keys.len() == 1;
     let order_here = gives_order(table, slot, position, equal, order).filter(|_| one);
@@ -229,6 +238,24 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'
                 fact.equal = Some(list.iter().map(|(_, item)| item).collect());
             }
         }
+        ExprKind::Query(test) if test.kind == TestKind::Any(CmpOp::Eq) => {
+            let ([column], [how], [item]) = (
+                test.left.as_slice(),
+                test.how.as_slice(),
+                test.query.plan.items.as_slice(),
+            ) else {
+                return;
+            };
+            let depends = test.query.free.iter().any(|f| f.level == 1);
+            if let Some(at) = bare_column(column, slot)
+                && !depends
+                && test.query.fixed
+                && fits(column, *how, item)
+                && let Some(fact) = facts.get_mut(at)
+            {
+                fact.set = Some(condition);
+            }
+        }
         _ => {}
     }
 }
@@ -254,15 +281,7 @@ fn bare_column(e: &Expr, slot: usize) -> Option<usize> {
 
 /// Whether the value is known before a row of the table is read.
 fn known(e: &Expr, joined: u64) -> bool {
-    let mut fixed = true;
-    e.walk(&mut |e| match &e.kind {
-        ExprKind::Call(f, _) if !f.constant => fixed = false,
-        ExprKind::AssignVariable(..) | ExprKind::Aggregate(_) | ExprKind::UserVariable(_) => {
-            fixed = false;
-        }
-        _ => {}
-    });
-    fixed && e.slots() & !joined == 0
+    e.is_fixed() && !e.has_aggregate() && e.slots() & !joined == 0
 }
 
 /// Whether comparing the column with this value can go through its index:

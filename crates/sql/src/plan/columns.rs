@@ -37,6 +37,7 @@ pub(super) fn result_column(scope: &Scope, item: &Item) -> ResultColumn {
         column.org_name.clone_from(&known.name);
     }
     match &source.origin {
+        Origin::Derived(_) => {}
         Origin::Virtual(table) => column.org_table = table.name.to_owned(),
         Origin::Stored(table) => {
             column.org_table.clone_from(&table.name);

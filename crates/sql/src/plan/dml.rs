@@ -39,6 +39,8 @@ pub struct InsertPlan {
     pub mode: InsertMode,
     /// ON DUPLICATE KEY UPDATE: positions and values.
     pub on_duplicate: Vec<(usize, NewValue)>,
+    /// Stored tables that queries inside read.
+    pub inner_tables: Vec<Arc<Table>>,
 }
 
 /// The rows that an UPDATE or DELETE is about.
@@ -67,6 +69,8 @@ pub struct UpdatePlan {
     pub set: Vec<(usize, NewValue)>,
     /// IGNORE.
     pub ignore: bool,
+    /// Stored tables that queries inside read.
+    pub inner_tables: Vec<Arc<Table>>,
 }
 
 /// DELETE from one table.
@@ -76,6 +80,8 @@ pub struct DeletePlan {
     pub target: Target,
     /// IGNORE.
     pub ignore: bool,
+    /// Stored tables that queries inside read.
+    pub inner_tables: Vec<Arc<Table>>,
 }
 
 /// Plans INSERT and REPLACE.
@@ -123,6 +129,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
         rows,
         source,
         mode,
+        inner_tables: cx.reads.tables.take(),
     })
 }
 
@@ -261,6 +268,7 @@ pub fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<UpdatePlan> {
         target,
         set,
         ignore: update.ignore,
+        inner_tables: cx.reads.tables.take(),
     })
 }
 
@@ -288,6 +296,7 @@ pub fn plan_delete(delete: &Delete<'_>, cx: &PlanCx<'_>) -> Result<DeletePlan> {
     Ok(DeletePlan {
         target,
         ignore: delete.ignore,
+        inner_tables: cx.reads.tables.take(),
     })
 }
 
@@ -325,20 +334,19 @@ fn target(
     let (limit, _) = limits(limit, cx)?;
     let narrowing: Vec<&Expr> = conditions.iter().collect();
     let (access, ordered) = choose(table, 0, &narrowing, 0, &keys, limit.is_some());
-    let (constant, filter) = conditions.into_iter().partition(|c| c.slots() == 0);
+    let (constant, filter) = conditions
+        .into_iter()
+        .partition(|c| c.slots() == 0 && c.is_fixed());
     let target = Target {
         source,
         table: table.clone(),
         step: Step {
-            slot: 0,
-            access,
-            outer: false,
-            on: Vec::new(),
             filter,
             lock: Some(LockSpec {
                 mode,
                 busy: Busy::Wait,
             }),
+            ..Step::of_table(0, access)
         },
         constant,
         order_by: if ordered { Vec::new() } else { keys },
@@ -354,6 +362,11 @@ impl Target {
     }
 }
 
+/// Tables that are only read.
+fn read(tables: &[Arc<Table>]) -> impl Iterator<Item = (Arc<Table>, bool)> {
+    tables.iter().map(|t| (t.clone(), false))
+}
+
 impl InsertPlan {
     /// The stored tables it uses, and whether it writes them.
     pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
@@ -361,35 +374,46 @@ impl InsertPlan {
         if let Some(source) = &self.source {
             tables.extend(source.tables());
         }
+        tables.extend(read(&self.inner_tables));
         tables
     }
 
     /// Whether it looks at more than whole unique keys.
     pub fn scans_ranges(&self) -> bool {
-        self.source.is_some()
+        self.source.is_some() || !self.inner_tables.is_empty()
+    }
+
+    /// Whether it reads stored rows without locking them.
+    pub fn reads_unlocked(&self) -> bool {
+        let source = self.source.as_ref();
+        !self.inner_tables.is_empty() || source.is_some_and(|p| p.reads_unlocked())
     }
 }
 
 impl UpdatePlan {
     /// The stored tables it uses, and whether it writes them.
     pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
-        vec![(self.target.table.clone(), true)]
+        let mut tables = vec![(self.target.table.clone(), true)];
+        tables.extend(read(&self.inner_tables));
+        tables
     }
 
     /// Whether it looks at more than whole unique keys.
     pub fn scans_ranges(&self) -> bool {
-        self.target.scans_ranges()
+        self.target.scans_ranges() || !self.inner_tables.is_empty()
     }
 }
 
 impl DeletePlan {
     /// The stored tables it uses, and whether it writes them.
     pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
-        vec![(self.target.table.clone(), true)]
+        let mut tables = vec![(self.target.table.clone(), true)];
+        tables.extend(read(&self.inner_tables));
+        tables
     }
 
     /// Whether it looks at more than whole unique keys.
     pub fn scans_ranges(&self) -> bool {
-        self.target.scans_ranges()
+        self.target.scans_ranges() || !self.inner_tables.is_empty()
     }
 }

@@ -1,28 +1,97 @@
 //! The FROM clause: tables, joins, and the conditions they bring.
+//!
+//! Joins become blocks. A block is a set of tables joined with all their
+//! conditions, which may be read in any order, and outer parts, each a block
+//! of its own whose rows are optional. `a RIGHT JOIN b` is `b LEFT JOIN a`.
+//!
+//! Invariants:
+//! 1. Slots are in the order of the text, whatever becomes of the joins.
+//! 2. The ON of a join sees the tables that it joins and no others.
 
+use super::query::{derived_source, inside, inside_of, name_columns, plan_query};
 use super::select::PlanCx;
-use crate::bind::Scope;
+use super::semi::SemiJoin;
 use crate::bind::nodes::compare;
+use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::{CmpOp, Expr, ExprKind};
-use crate::parse::ast::{Join, JoinCondition, JoinKind, TableFactor, TableRef};
+use crate::parse::ast::{self, Join, JoinCondition, JoinKind, TableFactor, TableRef};
+use crate::plan::derived::{Derived, RowsPlan};
+use std::sync::Arc;
 
-/// A table on the right of an outer join, with its condition.
-pub(super) struct Outer {
-    pub(super) slot: usize,
+/// A slot and a column of it.
+type Place = (usize, usize);
+
+/// Tables joined with all their conditions, and what is joined optionally.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Block {
+    /// Slots of the tables.
+    pub(super) tables: Vec<usize>,
+    /// All must be true.
+    pub(super) conditions: Vec<Expr>,
+    /// Right sides of LEFT JOINs, in the order of the text.
+    pub(super) outers: Vec<OuterBlock>,
+}
+
+/// The right side of a LEFT JOIN.
+#[derive(Clone, Debug)]
+pub(super) struct OuterBlock {
+    /// Its tables.
+    pub(super) block: Block,
+    /// What decides whether its rows match.
     pub(super) on: Vec<Expr>,
+}
+
+impl Block {
+    /// The slots of all tables in it.
+    pub(super) fn slots(&self) -> u64 {
+        let own = self.tables.iter().fold(0, |all, slot| all | 1u64 << slot);
+        let outers = self.outers.iter().map(|o| o.block.slots());
+        outers.fold(own, |all, slots| all | slots)
+    }
+
+    fn join(&mut self, other: Block) {
+        self.tables.extend(other.tables);
+        self.conditions.extend(other.conditions);
+        self.outers.extend(other.outers);
+    }
 }
 
 /// The FROM clause, bound.
 #[derive(Default)]
 pub(super) struct From {
     pub(super) scope: Scope,
-    pub(super) conditions: Vec<Expr>,
-    pub(super) outer: Vec<Outer>,
+    pub(super) block: Block,
+    /// STRAIGHT_JOIN: tables are read in the order of the text.
     pub(super) straight: bool,
-    /// Columns that USING or NATURAL joined: hidden from `*`.
-    pub(super) hidden: Vec<(usize, usize)>,
+    /// The columns of `*`, in order.
+    pub(super) star: Vec<Place>,
+    /// Conditions that became semi-joins.
+    pub(super) semis: Vec<SemiJoin>,
 }
+
+impl From {
+    /// A table without join.
+    pub(super) fn add(&mut self, source: Source) -> Result<()> {
+        let (block, star) = self.part(source)?;
+        self.block.join(block);
+        self.star.extend(star);
+        Ok(())
+    }
+
+    fn part(&mut self, source: Source) -> Result<Part> {
+        let width = source.columns.len();
+        let slot = self.scope.add(source)?;
+        let block = Block {
+            tables: vec![slot],
+            ..Block::default()
+        };
+        Ok((block, (0..width).map(|column| (slot, column)).collect()))
+    }
+}
+
+/// A part of the clause: its tables, and what `*` shows of them.
+type Part = (Block, Vec<Place>);
 
 /// Splits a condition at its ANDs.
 pub fn split(condition: Expr, out: &mut Vec<Expr>) {
@@ -36,33 +105,24 @@ pub fn split(condition: Expr, out: &mut Vec<Expr>) {
 pub(super) fn bind_from(tables: &[TableRef<'_>], cx: &PlanCx<'_>) -> Result<From> {
     let mut from = From::default();
     for table in tables {
-        bind_table(table, &mut from, cx)?;
+        let (block, star) = bind_table(table, &mut from, cx)?;
+        from.block.join(block);
+        from.star.extend(star);
     }
     Ok(from)
 }
 
-fn bind_table(table: &TableRef<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<()> {
-    // `a RIGHT JOIN b` is `b LEFT JOIN a`, where it is the only join.
-    if let [join] = table.joins
-        && join.kind == JoinKind::Right
-        && !join.natural
-    {
-        bind_factor(&join.right, from, cx)?;
-        let left = Join {
-            kind: JoinKind::Left,
-            right: table.first,
-            ..*join
-        };
-        return bind_join(&left, from, cx);
-    }
-    bind_factor(&table.first, from, cx)?;
+fn bind_table(table: &TableRef<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<Part> {
+    crate::bind::check_stack()?;
+    let first = from.scope.sources.len();
+    let mut left = bind_factor(&table.first, from, cx)?;
     for join in table.joins {
-        bind_join(join, from, cx)?;
+        left = bind_join(left, join, first, from, cx)?;
     }
-    Ok(())
+    Ok(left)
 }
 
-fn bind_factor(factor: &TableFactor<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<()> {
+fn bind_factor(factor: &TableFactor<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<Part> {
     match factor {
         TableFactor::Table(source) => {
             if !source.partitions.is_empty() {
@@ -70,25 +130,57 @@ fn bind_factor(factor: &TableFactor<'_>, from: &mut From, cx: &PlanCx<'_>) -> Re
                 return Err(SqlError::new(1747, "HY000", text));
             }
             let alias = source.alias.map(|a| a.name);
-            from.scope.add(cx.source(&source.name, alias)?)?;
-            Ok(())
+            let source = cx.source(&source.name, alias)?;
+            from.part(source)
         }
         TableFactor::Nested(tables) => {
+            let mut part = Part::default();
             for table in *tables {
-                bind_table(table, from, cx)?;
+                let (block, star) = bind_table(table, from, cx)?;
+                part.0.join(block);
+                part.1.extend(star);
             }
-            Ok(())
+            Ok(part)
         }
-        TableFactor::Derived(_) => Err(SqlError::not_supported("derived tables")),
+        TableFactor::Derived(derived) => {
+            let source = bind_derived(derived, from, cx)?;
+            from.part(source)
+        }
         TableFactor::JsonTable(_) => Err(SqlError::not_supported("JSON_TABLE")),
     }
 }
 
-fn bind_join(join: &Join<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<()> {
+fn bind_derived(derived: &ast::Derived<'_>, from: &From, cx: &PlanCx<'_>) -> Result<Source> {
+    let plan = |cx: &PlanCx<'_>| plan_query(derived.query, cx);
+    let (plan, free) = match derived.lateral {
+        true => inside_of(&from.scope, cx, plan)?,
+        false => inside(cx, plan)?,
+    };
+    let mut columns = super::query::columns_of(&plan);
+    name_columns(&mut columns, derived.columns)?;
+    let derived_rows = Derived {
+        rows: RowsPlan::Select(Box::new(plan)),
+        columns,
+        free,
+        kind: "DERIVED",
+    };
+    let alias = derived.alias.name.to_owned();
+    Ok(derived_source(Arc::new(derived_rows), alias))
+}
+
+fn bind_join(
+    left: Part,
+    join: &Join<'_>,
+    first: usize,
+    from: &mut From,
+    cx: &PlanCx<'_>,
+) -> Result<Part> {
+    let outside = std::mem::replace(&mut from.scope.first, first);
     let before = from.scope.sources.len();
-    bind_factor(&join.right, from, cx)?;
-    let after = from.scope.sources.len();
+    let right = bind_factor(&join.right, from, cx)?;
+    let right_join = join.kind == JoinKind::Right;
     let mut conditions = Vec::new();
+    let mut star = [left.1.as_slice(), right.1.as_slice()].concat();
     match (&join.condition, join.natural) {
         (JoinCondition::On(on), _) => {
             let on = cx.binder(&from.scope, "on clause").expr(on)?;
@@ -96,79 +188,121 @@ fn bind_join(join: &Join<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<()> {
         }
         (JoinCondition::Using(names), _) => {
             let names: Vec<&str> = names.iter().map(|n| n.name).collect();
-            using(from, before, &names, cx, &mut conditions)?;
+            star = using(
+                from,
+                (&left.1, &right.1),
+                &names,
+                right_join,
+                cx,
+                &mut conditions,
+            )?;
         }
         (JoinCondition::None, true) => {
-            let names = common_names(from, before);
+            let names = common_names(from, &left.1, before);
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            using(from, before, &names, cx, &mut conditions)?;
+            star = using(
+                from,
+                (&left.1, &right.1),
+                &names,
+                right_join,
+                cx,
+                &mut conditions,
+            )?;
         }
         (JoinCondition::None, false) => {}
     }
-    match join.kind {
-        JoinKind::Inner => from.conditions.extend(conditions),
-        JoinKind::Straight => {
-            from.straight = true;
-            from.conditions.extend(conditions);
+    from.scope.first = outside;
+    let (mut left, right) = (left.0, right.0);
+    let block = match join.kind {
+        JoinKind::Inner | JoinKind::Straight => {
+            from.straight |= join.kind == JoinKind::Straight;
+            left.join(right);
+            left.conditions.extend(conditions);
+            left
         }
-        JoinKind::Left if after == before + 1 => from.outer.push(Outer {
-            slot: before,
-            on: conditions,
-        }),
-        JoinKind::Left => return Err(SqlError::not_supported("LEFT JOIN of several tables")),
-        JoinKind::Right => return Err(SqlError::not_supported("RIGHT JOIN after another join")),
-    }
-    Ok(())
-}
-
-fn common_names(from: &From, before: usize) -> Vec<String> {
-    let (left, right) = from
-        .scope
-        .sources
-        .split_at(before.min(from.scope.sources.len()));
-    let there = |name: &str| {
-        left.iter()
-            .flat_map(|s| &s.columns)
-            .any(|c| c.name.eq_ignore_ascii_case(name))
+        JoinKind::Left => {
+            left.outers.push(OuterBlock {
+                block: right,
+                on: conditions,
+            });
+            left
+        }
+        JoinKind::Right => {
+            let mut kept = right;
+            kept.outers.push(OuterBlock {
+                block: left,
+                on: conditions,
+            });
+            kept
+        }
     };
-    right
-        .iter()
-        .flat_map(|s| &s.columns)
-        .filter(|c| there(&c.name))
-        .map(|c| c.name.clone())
-        .collect()
+    Ok((block, star))
 }
 
+/// The name of a column of the scope.
+fn name_at(from: &From, (slot, column): Place) -> &str {
+    from.scope.column(slot, column).map_or("", |c| &c.name)
+}
+
+/// Names that both sides of a NATURAL JOIN have.
+fn common_names(from: &From, left: &[Place], before: usize) -> Vec<String> {
+    let right = from.scope.sources.iter().skip(before);
+    let right: Vec<&str> = right
+        .flat_map(|s| s.columns.iter().map(|c| c.name.as_str()))
+        .collect();
+    let mut names: Vec<String> = Vec::new();
+    for place in left {
+        let name = name_at(from, *place);
+        if right.iter().any(|r| r.eq_ignore_ascii_case(name)) {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+/// Joins columns of both sides by name; returns what `*` shows: the joined
+/// columns first, then the rest of either side.
 fn using(
     from: &mut From,
-    before: usize,
+    (left, right): (&[Place], &[Place]),
     names: &[&str],
+    right_join: bool,
     cx: &PlanCx<'_>,
     conditions: &mut Vec<Expr>,
-) -> Result<()> {
+) -> Result<Vec<Place>> {
+    let mut common: Vec<(Place, Place)> = Vec::with_capacity(names.len());
     for name in names {
-        let mut places = Vec::new();
-        for (slot, source) in from.scope.sources.iter().enumerate() {
-            let position = source
-                .columns
+        let find = |side: &[Place]| -> Result<Place> {
+            let mut found = side
                 .iter()
-                .position(|c| c.name.eq_ignore_ascii_case(name));
-            if let Some(position) = position.filter(|p| !from.hidden.contains(&(slot, *p))) {
-                places.push((slot, position));
+                .filter(|p| name_at(from, **p).eq_ignore_ascii_case(name));
+            match (found.next(), found.next()) {
+                (Some(place), None) => Ok(*place),
+                (Some(_), Some(_)) => Err(SqlError::ambiguous(name, "from clause")),
+                (None, _) => Err(SqlError::unknown_column(name, "from clause")),
             }
-        }
-        let left = places.iter().find(|(slot, _)| *slot < before);
-        let right = places.iter().find(|(slot, _)| *slot >= before);
-        let (Some(left), Some(right)) = (left, right) else {
-            return Err(SqlError::unknown_column(name, "from clause"));
         };
+        let (l, r) = (find(left)?, find(right)?);
         let binder = cx.binder(&from.scope, "from clause");
-        let (a, b) = (
-            binder.column_at(left.0, left.1),
-            binder.column_at(right.0, right.1),
-        );
-        conditions.push(compare(CmpOp::Eq, a, b)?);
-        from.hidden.push(*right);
+        conditions.push(compare(
+            CmpOp::Eq,
+            binder.column_at(l.0, l.1),
+            binder.column_at(r.0, r.1),
+        )?);
+        common.push((l, r));
     }
-    Ok(())
+    // The kept side's column is the one that is never NULL for its absence.
+    for (l, r) in &common {
+        from.scope.hidden.push(if right_join { *l } else { *r });
+    }
+    // The joined columns in the order of the first side.
+    let (first, second) = match right_join {
+        true => (right, left),
+        false => (left, right),
+    };
+    let joined = |p: &Place| common.iter().any(|(l, r)| l == p || r == p);
+    let mut star: Vec<Place> = first.iter().copied().filter(|p| joined(p)).collect();
+    star.extend(first.iter().copied().filter(|p| !joined(p)));
+    star.extend(second.iter().copied().filter(|p| !joined(p)));
+    Ok(star)
 }

@@ -14,15 +14,20 @@
 
 pub mod access;
 mod columns;
+pub mod derived;
 pub mod dml;
 mod from;
 mod order;
+mod query;
 pub mod select;
+mod semi;
 
 use crate::bind::{Aggregate, Source};
 use crate::expr::Expr;
 use porpoise_kv::LockMode;
-use porpoise_types::ColumnType;
+use porpoise_rows::catalog::Table;
+use porpoise_types::{ColumnType, CompareAs};
+use std::sync::Arc;
 
 /// A bound of a range on one index part.
 #[derive(Clone, Debug)]
@@ -68,7 +73,14 @@ pub enum Access {
         /// From the end.
         reverse: bool,
     },
-    /// A virtual table.
+    /// The keys that a subquery yields: `column IN (SELECT ...)`.
+    Set {
+        /// Position of the index, whose first part is the column.
+        index: usize,
+        /// The condition.
+        test: Box<Expr>,
+    },
+    /// The rows of a virtual or derived table; also of a group of steps.
     Virtual,
 }
 
@@ -83,7 +95,7 @@ impl Access {
                 (false, _, 1) => "ref",
                 (false, ..) => "range",
             },
-            Access::Range { .. } => "range",
+            Access::Range { .. } | Access::Set { .. } => "range",
             Access::Full { index: 0, .. } => "ALL",
             Access::Full { .. } => "index",
             Access::Virtual => "ALL",
@@ -93,7 +105,9 @@ impl Access {
     /// The index used, if it narrows or orders anything.
     pub fn index(&self) -> Option<usize> {
         match self {
-            Access::Lookup { index, .. } | Access::Range { index, .. } => Some(*index),
+            Access::Lookup { index, .. }
+            | Access::Range { index, .. }
+            | Access::Set { index, .. } => Some(*index),
             Access::Full { index, .. } if *index != 0 => Some(*index),
             _ => None,
         }
@@ -115,6 +129,58 @@ pub struct Step {
     pub filter: Vec<Expr>,
     /// FOR UPDATE, FOR SHARE, or the lock of a changing statement.
     pub lock: Option<LockSpec>,
+    /// Equalities for a hash join; empty where an index leads to the rows.
+    pub hash: Vec<HashKey>,
+    /// Not joined but asked for: rows stay that have a match, or, where this
+    /// is true, those that have none.
+    pub semi: Option<bool>,
+    /// The right side of an outer join of several tables: these steps
+    /// together, in place of this one's own access.
+    pub group: Vec<Step>,
+}
+
+impl Step {
+    /// A step that reads one table.
+    pub fn of_table(slot: usize, access: Access) -> Step {
+        Step {
+            slot,
+            access,
+            outer: false,
+            on: Vec::new(),
+            filter: Vec::new(),
+            lock: None,
+            hash: Vec::new(),
+            semi: None,
+            group: Vec::new(),
+        }
+    }
+
+    /// The slots that it fills.
+    pub fn slots(&self) -> u64 {
+        match self.group.as_slice() {
+            [] => 1 << (self.slot & 63),
+            group => group.iter().fold(0, |all, s| all | s.slots()),
+        }
+    }
+
+    /// This step, or those of its group, and of groups in it.
+    pub fn tables(&self) -> Vec<&Step> {
+        match self.group.as_slice() {
+            [] => vec![self],
+            group => group.iter().flat_map(Step::tables).collect(),
+        }
+    }
+}
+
+/// An equality between what is joined already and a row to be found.
+#[derive(Clone, Debug)]
+pub struct HashKey {
+    /// Of the tables joined before.
+    pub known: Expr,
+    /// Of the row.
+    pub own: Expr,
+    /// How they compare.
+    pub how: CompareAs,
 }
 
 /// What a locking statement does when a row is locked by somebody else.
@@ -228,11 +294,84 @@ pub struct SelectPlan {
     pub limit: Option<Expr>,
     /// OFFSET.
     pub offset: Option<Expr>,
+    /// Stored tables that queries inside this one read; of the outermost
+    /// query only.
+    pub inner_tables: Vec<Arc<Table>>,
+    /// Expressions of this query hold subqueries.
+    pub has_queries: bool,
+    /// A query inside this one locks rows; of the outermost query only.
+    pub inner_locks: bool,
 }
 
 impl SelectPlan {
+    /// `SELECT value`, for a value whose own place is elsewhere.
+    pub fn of_value(value: Expr) -> SelectPlan {
+        SelectPlan {
+            sources: Vec::new(),
+            steps: Vec::new(),
+            constant: Vec::new(),
+            has_queries: value.has_query(),
+            items: vec![value],
+            columns: Vec::new(),
+            aggregates: Vec::new(),
+            group_by: Vec::new(),
+            grouped: false,
+            having: None,
+            distinct: false,
+            order_by: Vec::new(),
+            limit: None,
+            offset: None,
+            inner_tables: Vec::new(),
+            inner_locks: false,
+        }
+    }
+
     /// Whether rows are locked.
     pub fn locks(&self) -> bool {
-        self.steps.iter().any(|s| s.lock.is_some())
+        self.inner_locks || self.all_steps().any(|s| s.lock.is_some())
+    }
+
+    /// The steps that read tables, those of groups in the place of the group.
+    pub fn all_steps(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().flat_map(Step::tables)
+    }
+
+    /// Visits the expressions of this query, not those of queries inside.
+    pub fn expressions(&self, visit: &mut impl FnMut(&Expr)) {
+        fn of_step(step: &Step, visit: &mut impl FnMut(&Expr)) {
+            step.on.iter().chain(&step.filter).for_each(&mut *visit);
+            match &step.access {
+                Access::Lookup { keys, .. } => keys.iter().flatten().for_each(&mut *visit),
+                Access::Range {
+                    equal, low, high, ..
+                } => {
+                    equal.iter().for_each(&mut *visit);
+                    low.iter().chain(high).for_each(|b| visit(&b.value));
+                }
+                Access::Set { test, .. } => visit(test),
+                Access::Full { .. } | Access::Virtual => {}
+            }
+            step.group.iter().for_each(|s| of_step(s, visit));
+        }
+        self.steps.iter().for_each(|s| of_step(s, visit));
+        self.constant.iter().for_each(&mut *visit);
+        self.items.iter().for_each(&mut *visit);
+        let arguments = self.aggregates.iter().filter_map(|a| a.arg.as_ref());
+        arguments.for_each(&mut *visit);
+        self.group_by.iter().for_each(&mut *visit);
+        self.having.iter().for_each(&mut *visit);
+        self.order_by.iter().for_each(|k| visit(&k.expr));
+        self.limit.iter().chain(&self.offset).for_each(visit);
+    }
+
+    /// Whether the same inputs give the same rows.
+    pub fn is_fixed(&self) -> bool {
+        let mut fixed = true;
+        self.expressions(&mut |e| fixed &= e.is_fixed());
+        fixed
+            && self.sources.iter().all(|s| match &s.origin {
+                crate::bind::Origin::Derived(derived) => derived.rows.is_fixed(),
+                _ => true,
+            })
     }
 }

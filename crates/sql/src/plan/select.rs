@@ -9,22 +9,24 @@
 //!    STRAIGHT_JOIN keep the order of the text.
 
 use super::columns::result_column;
+use super::derived::{CteEntry, Derived, RowsPlan};
 use super::from::{From, bind_from};
 use super::order::{lock_specs, steps};
 use super::{Access, OrderKey, SelectPlan};
+use crate::bind::query::Enclosing;
 use crate::bind::{Aggregates, BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
-use crate::parse::ast::{
-    self, LockClause, OrderItem, Query, QueryBody, Select, SelectItem, TableName,
-};
+use crate::parse::ast::{self, LockClause, OrderItem, Query, Select, SelectItem, TableName};
 use crate::virtual_tables;
 use porpoise_rows::catalog::{Catalog, Table};
 use porpoise_types::Collation;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 pub use super::columns::{column_flags, type_flags};
 pub use super::from::split;
+pub use super::query::plan_query;
 
 /// What planning works with.
 pub struct PlanCx<'a> {
@@ -37,6 +39,48 @@ pub struct PlanCx<'a> {
     /// The statement's text, from which unnamed result columns take their
     /// names.
     pub text: &'a str,
+    /// The queries around this one.
+    pub outer: Option<&'a Enclosing<'a>>,
+    /// This is a query inside another statement.
+    pub inner: bool,
+    /// How many queries deep.
+    pub depth: usize,
+    /// What WITH clauses around have named.
+    pub ctes: &'a [CteEntry],
+    /// What the queries inside read.
+    pub reads: &'a Reads,
+}
+
+/// What the queries inside a statement read and do.
+#[derive(Debug, Default)]
+pub struct Reads {
+    /// The stored tables.
+    pub tables: RefCell<Vec<Arc<Table>>>,
+    /// One of them locks rows.
+    pub locks: Cell<bool>,
+}
+
+impl<'a> PlanCx<'a> {
+    /// For a statement of its own.
+    pub fn new(
+        catalog: &'a Catalog,
+        env: &'a BindEnv,
+        system: &'a dyn SystemVariables,
+        text: &'a str,
+        reads: &'a Reads,
+    ) -> PlanCx<'a> {
+        PlanCx {
+            catalog,
+            env,
+            system,
+            text,
+            outer: None,
+            inner: false,
+            depth: 0,
+            ctes: &[],
+            reads,
+        }
+    }
 }
 
 impl PlanCx<'_> {
@@ -50,17 +94,52 @@ impl PlanCx<'_> {
             values_allowed: false,
             system: self.system,
             aliases: &[],
+            plan: Some(self),
         }
     }
 
-    /// The stored or virtual table of that name.
+    /// The common table expression of that name, if there is one.
+    fn named_query(&self, name: &TableName<'_>) -> Result<Option<Arc<Derived>>> {
+        let mut entries = self.ctes.iter().rev();
+        let named = entries.find(|c| c.name.eq_ignore_ascii_case(name.name.name));
+        let (Some(entry), None) = (named, &name.schema) else {
+            return Ok(None);
+        };
+        let Some(derived) = &entry.derived else {
+            return Err(SqlError::new(super::query::PENDING, "HY000", "pending"));
+        };
+        if matches!(derived.rows, RowsPlan::Working) && self.depth != entry.depth + 1 {
+            let text = format!(
+                "In recursive query block of Recursive Common Table Expression '{}', the recursive \
+                 table must be referenced only once, and not in any subquery",
+                entry.name
+            );
+            return Err(SqlError::new(3577, "HY000", text));
+        }
+        if !derived.free.is_empty() && self.depth != entry.depth {
+            return Err(SqlError::not_supported(
+                "a common table expression that names outer columns, inside a further query",
+            ));
+        }
+        Ok(Some(derived.clone()))
+    }
+
+    /// The stored or virtual table of that name, or the common table
+    /// expression.
     pub fn source(&self, name: &TableName<'_>, alias: Option<&str>) -> Result<Source> {
+        if let Some(derived) = self.named_query(name)? {
+            let alias = alias.unwrap_or(name.name.name).to_owned();
+            return Ok(super::query::derived_source(derived, alias));
+        }
         let database = match (&name.schema, &self.env.database) {
             (Some(schema), _) => schema.name,
             (None, Some(database)) => database.as_str(),
             (None, None) => return Err(SqlError::no_database_selected()),
         };
         if let Some(table) = self.catalog.table(database, name.name.name) {
+            if self.inner {
+                self.reads.tables.borrow_mut().push(table.clone());
+            }
             return Ok(Source::stored(table.clone(), alias));
         }
         if let Some(table) = virtual_tables::find(database, name.name.name) {
@@ -83,6 +162,13 @@ impl PlanCx<'_> {
     pub fn table(&self, name: &TableName<'_>) -> Result<Arc<Table>> {
         match self.source(name, None)?.origin {
             Origin::Stored(table) => Ok(table),
+            Origin::Derived(_) => {
+                let text = format!(
+                    "The target table {} of the statement is not updatable",
+                    name.name.name
+                );
+                Err(SqlError::new(1288, "HY000", text))
+            }
             Origin::Virtual(table) => {
                 let text = format!(
                     "INSERT, UPDATE, DELETE command denied for table '{}.{}'",
@@ -94,32 +180,14 @@ impl PlanCx<'_> {
     }
 }
 
-/// Plans a query.
-pub fn plan_query(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
-    if query.with.is_some() {
-        return Err(SqlError::not_supported("WITH"));
-    }
-    if query.into.is_some() {
-        return Err(SqlError::not_supported("SELECT ... INTO"));
-    }
-    match &query.body {
-        QueryBody::Select(select) => plan_select(select, query, cx),
-        QueryBody::Nested(inner) if query.order_by.is_empty() && query.limit.is_none() => {
-            plan_query(inner, cx)
-        }
-        QueryBody::Nested(_) => Err(SqlError::not_supported(
-            "nested query with ORDER BY or LIMIT",
-        )),
-        QueryBody::Table(name) => plan_table(name, query, cx),
-        QueryBody::Values(_) => Err(SqlError::not_supported("VALUES statement")),
-        QueryBody::Set(_) => Err(SqlError::not_supported("UNION, EXCEPT and INTERSECT")),
-    }
-}
-
 /// TABLE t: all of it.
-fn plan_table(name: &TableName<'_>, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
+pub(super) fn plan_table(
+    name: &TableName<'_>,
+    query: &Query<'_>,
+    cx: &PlanCx<'_>,
+) -> Result<SelectPlan> {
     let mut from = From::default();
-    from.scope.add(cx.source(name, None)?)?;
+    from.add(cx.source(name, None)?)?;
     let mut items = Vec::new();
     star(&from, None, cx, &mut items)?;
     let clauses = Clauses {
@@ -133,17 +201,21 @@ fn plan_table(name: &TableName<'_>, query: &Query<'_>, cx: &PlanCx<'_>) -> Resul
 
 /// The clauses behind FROM.
 #[derive(Default)]
-struct Clauses<'q, 'a> {
-    filter: Option<&'q ast::Expr<'a>>,
-    group_by: &'q [OrderItem<'a>],
-    having: Option<&'q ast::Expr<'a>>,
-    distinct: bool,
-    order_by: &'q [OrderItem<'a>],
-    limit: Option<&'q ast::Limit<'a>>,
-    locks: &'q [LockClause<'a>],
+pub(super) struct Clauses<'q, 'a> {
+    pub(super) filter: Option<&'q ast::Expr<'a>>,
+    pub(super) group_by: &'q [OrderItem<'a>],
+    pub(super) having: Option<&'q ast::Expr<'a>>,
+    pub(super) distinct: bool,
+    pub(super) order_by: &'q [OrderItem<'a>],
+    pub(super) limit: Option<&'q ast::Limit<'a>>,
+    pub(super) locks: &'q [LockClause<'a>],
 }
 
-fn plan_select(select: &Select<'_>, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
+pub(super) fn plan_select(
+    select: &Select<'_>,
+    query: &Query<'_>,
+    cx: &PlanCx<'_>,
+) -> Result<SelectPlan> {
     if select.rollup {
         return Err(SqlError::not_supported("WITH ROLLUP"));
     }
@@ -195,44 +267,48 @@ pub(super) struct Item {
     pub(super) name: String,
 }
 
-fn star(
+pub(super) fn star(
     from: &From,
     only: Option<&TableName<'_>>,
     cx: &PlanCx<'_>,
     items: &mut Vec<Item>,
 ) -> Result<()> {
     let binder = cx.binder(&from.scope, "field list");
+    let mut show = |slot: usize, column: usize, name: &str| {
+        items.push(Item {
+            expr: binder.column_at(slot, column),
+            name: name.to_owned(),
+        });
+    };
+    let Some(only) = only else {
+        for (slot, column) in &from.star {
+            let name = from.scope.column(*slot, *column).map_or("", |c| &c.name);
+            show(*slot, *column, name);
+        }
+        return Ok(());
+    };
     let mut found = false;
     for (slot, source) in from.scope.sources.iter().enumerate() {
-        if let Some(name) = only {
-            let database = name.schema.as_ref();
-            if !source.alias.eq_ignore_ascii_case(name.name.name)
-                || database.is_some_and(|d| d.name != source.database)
-            {
-                continue;
-            }
-        }
-        found = true;
-        for (position, column) in source.columns.iter().enumerate() {
-            if only.is_some() || !from.hidden.contains(&(slot, position)) {
-                items.push(Item {
-                    expr: binder.column_at(slot, position),
-                    name: column.name.clone(),
-                });
+        let database = only.schema.as_ref();
+        if source.alias.eq_ignore_ascii_case(only.name.name)
+            && database.is_none_or(|d| d.name == source.database)
+        {
+            found = true;
+            for (position, column) in source.columns.iter().enumerate() {
+                show(slot, position, &column.name);
             }
         }
     }
-    match (found, only) {
-        (false, Some(name)) => Err(SqlError::new(
-            1051,
-            "42S02",
-            format!("Unknown table '{}'", name.name.name),
-        )),
-        _ => Ok(()),
+    match found {
+        true => Ok(()),
+        false => {
+            let text = format!("Unknown table '{}'", only.name.name);
+            Err(SqlError::new(1051, "42S02", text))
+        }
     }
 }
 
-fn finish(
+pub(super) fn finish(
     from: From,
     items: Vec<Item>,
     clauses: Clauses<'_, '_>,
@@ -250,7 +326,7 @@ fn finish_with(
 ) -> Result<SelectPlan> {
     if let Some(filter) = clauses.filter {
         let filter = cx.binder(&from.scope, "where clause").expr(filter)?;
-        split(filter, &mut from.conditions);
+        split(filter, &mut from.block.conditions);
     }
     let aliases: Vec<(String, Expr)> = items
         .iter()
@@ -278,36 +354,28 @@ fn finish_with(
         true => &[],
         false => &order_by,
     };
+    super::semi::convert(&mut from);
+    let empty = from.scope.sources.is_empty();
     let constant: Vec<Expr> = from
+        .block
         .conditions
         .iter()
-        .filter(|c| c.slots() == 0 && !from.scope.sources.is_empty())
+        .filter(|c| empty || (c.slots() == 0 && c.is_fixed()))
         .cloned()
         .collect();
-    if from.scope.sources.is_empty() {
-        return Ok(SelectPlan {
-            sources: Vec::new(),
-            steps: Vec::new(),
-            constant: from.conditions,
-            items: items.into_iter().map(|i| i.expr).collect(),
-            columns,
-            aggregates: aggregates.list,
-            group_by,
-            grouped,
-            having,
-            distinct: clauses.distinct,
-            order_by,
-            limit,
-            offset,
-        });
-    }
-    let (mut steps, ordered) = steps(&from, wanted_order, limit.is_some());
+    let (mut steps, ordered) = match empty {
+        true => (Vec::new(), false),
+        false => steps(&from, wanted_order, limit.is_some()),
+    };
     for (slot, spec) in lock.iter().enumerate() {
-        for step in steps.iter_mut().filter(|s| s.slot == slot) {
-            step.lock = *spec;
+        steps
+            .iter_mut()
+            .for_each(|step| set_lock(step, slot, *spec));
+        if cx.inner && spec.is_some() {
+            cx.reads.locks.set(true);
         }
     }
-    Ok(SelectPlan {
+    let mut plan = SelectPlan {
         sources: from.scope.sources,
         steps,
         constant,
@@ -324,7 +392,25 @@ fn finish_with(
         },
         limit,
         offset,
-    })
+        inner_tables: Vec::new(),
+        has_queries: false,
+        inner_locks: false,
+    };
+    let mut has_queries = false;
+    plan.expressions(&mut |e| has_queries |= e.has_query());
+    plan.has_queries = has_queries;
+    if !cx.inner {
+        plan.inner_tables = cx.reads.tables.take();
+        plan.inner_locks = cx.reads.locks.get();
+    }
+    Ok(plan)
+}
+
+fn set_lock(step: &mut super::Step, slot: usize, spec: Option<super::LockSpec>) {
+    if step.slot == slot && step.group.is_empty() {
+        step.lock = spec;
+    }
+    step.group.iter_mut().for_each(|s| set_lock(s, slot, spec));
 }
 
 fn group_keys(
@@ -431,14 +517,23 @@ impl SelectPlan {
     /// The stored tables it reads.
     pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
         let stored = self.sources.iter().filter_map(Source::table);
-        stored.map(|t| (t.clone(), false)).collect()
+        let all = stored.chain(&self.inner_tables);
+        all.map(|t| (t.clone(), false)).collect()
     }
 
     /// Whether it looks at more than whole unique keys.
     pub fn scans_ranges(&self) -> bool {
-        self.steps
-            .iter()
-            .any(|s| !matches!(s.access, Access::Lookup { whole: true, .. }))
+        !self.inner_tables.is_empty()
+            || self
+                .all_steps()
+                .any(|s| !matches!(s.access, Access::Lookup { whole: true, .. }))
+    }
+
+    /// Whether it reads stored rows without locking them.
+    pub fn reads_unlocked(&self) -> bool {
+        let stored = |slot: usize| self.sources.get(slot).is_some_and(|s| s.table().is_some());
+        !self.inner_tables.is_empty()
+            || self.all_steps().any(|s| s.lock.is_none() && stored(s.slot))
     }
 }
 

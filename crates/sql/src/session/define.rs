@@ -9,13 +9,14 @@ use crate::definition::{self, Naming};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::parse::ast::{
-    DatabaseOption, DropTables, LockTable, Maintain, MaintainKind, Statement, TableLock, TableName,
+    AlterAction, DatabaseOption, DropTables, LockTable, Maintain, MaintainKind, Statement,
+    TableLock, TableName,
 };
 use crate::show::table::{Rows, text_column};
-use porpoise_rows::catalog::TableId;
+use porpoise_rows::catalog::{Table, TableId};
 use porpoise_rows::ddl::{AlterOp, DdlCx, DdlDone};
 use porpoise_rows::mdl::MdlBarrier;
-use porpoise_types::{Collation, Value};
+use porpoise_types::{CastCx, Collation, Value};
 
 /// LOCK TABLES: the tables, whether they may be written, and the barrier
 /// that keeps others away.
@@ -25,10 +26,22 @@ pub struct TableLocks {
 }
 
 impl TableLocks {
-    /// Whether a table is locked, and if so, for writing.
-    pub fn mode_of(&self, table: TableId) -> Option<bool> {
-        let mut found = self.tables.iter().filter(|(t, _)| *t == table);
-        found.next().map(|(_, writes)| *writes)
+    /// Whether a statement may use a table.
+    ///
+    /// # Errors
+    /// 1100 and 1099: only locked tables can be used, and as they are locked.
+    pub fn check(&self, table: &Table, writes: bool) -> Result<()> {
+        let found = self.tables.iter().find(|(t, _)| *t == table.id);
+        let text = match found {
+            None => format!("Table '{}' was not locked with LOCK TABLES", table.name),
+            Some((_, false)) if writes => format!(
+                "Table '{}' was locked with a READ lock and can't be updated",
+                table.name
+            ),
+            Some(_) => return Ok(()),
+        };
+        let code = if found.is_some() { 1099 } else { 1100 };
+        Err(SqlError::new(code, "HY000", text))
     }
 }
 
@@ -81,7 +94,7 @@ impl SqlSession {
             }
             Statement::DropTable(drop) => self.drop_tables(drop)?,
             Statement::Truncate(name) => {
-                let (database, name) = qualified(self, name)?;
+                let (database, name) = self.definable(name)?;
                 let db = self.server.db.clone();
                 plain(db.truncate(&self.ddl_cx(), &database, &name)?)
             }
@@ -89,6 +102,18 @@ impl SqlSession {
         };
         outcome.ticket = outcome.ticket.max(before);
         Ok(outcome)
+    }
+
+    /// Database and name of a table whose definition is to change; under LOCK
+    /// TABLES it must be locked for writing.
+    fn definable(&self, name: &TableName<'_>) -> Result<(String, String)> {
+        let (database, name) = qualified(self, name)?;
+        if let Some(locks) = &self.table_locks
+            && let Some(table) = self.server.db.catalog().table(&database, &name)
+        {
+            locks.check(table, true)?;
+        }
+        Ok((database, name))
     }
 
     fn define_table(&mut self, statement: &Statement<'_>, text: &[u8]) -> Result<Outcome> {
@@ -104,17 +129,40 @@ impl SqlSession {
                 Ok(plain(done))
             }
             Statement::AlterTable(alter) => {
-                let (database, name) = qualified(self, &alter.name)?;
+                let (database, name) = self.definable(&alter.name)?;
+                match alter.actions {
+                    [AlterAction::AddMemcached(def)] => {
+                        return self.add_memcached(&database, &name, def);
+                    }
+                    [AlterAction::DropMemcached(def)] => {
+                        return self.drop_memcached(&database, &name, def);
+                    }
+                    _ => {}
+                }
                 let ops = definition::alter::operations(self, &database, &name, alter)?;
                 self.alter(&database, &name, &ops)
             }
+            Statement::RenameTable(pairs) => {
+                let named = |(old, new): &(TableName<'_>, TableName<'_>)| -> Result<_> {
+                    Ok((self.definable(old)?, qualified(self, new)?))
+                };
+                let pairs: Vec<_> = pairs.iter().map(named).collect::<Result<_>>()?;
+                Ok(plain(db.rename_tables(&self.ddl_cx(), &pairs)?))
+            }
             Statement::CreateIndex(create) => {
-                let (database, name) = qualified(self, &create.table)?;
+                if let Some(lock) = &create.lock {
+                    definition::alter::lock(lock)?;
+                }
+                let algorithm = create.algorithm.as_ref().map(definition::alter::algorithm);
+                let algorithm = algorithm.transpose()?.flatten();
+                let (database, name) = self.definable(&create.table)?;
                 let index = definition::index(&create.index)?;
-                self.alter(&database, &name, &[AlterOp::AddIndex(index)])
+                let mut ops = vec![AlterOp::AddIndex(index)];
+                ops.extend(algorithm.map(AlterOp::Algorithm));
+                self.alter(&database, &name, &ops)
             }
             Statement::DropIndex(drop) => {
-                let (database, name) = qualified(self, &drop.table)?;
+                let (database, name) = self.definable(&drop.table)?;
                 let op = AlterOp::DropIndex(drop.name.name.to_owned());
                 self.alter(&database, &name, &[op])
             }
@@ -124,10 +172,21 @@ impl SqlSession {
 
     fn alter(&mut self, database: &str, name: &str, ops: &[AlterOp]) -> Result<Outcome> {
         let db = self.server.db.clone();
-        let done = db.alter_table(&self.ddl_cx(), database, name, ops)?;
+        let mode = self.settings.mode;
+        let mut warnings = |w| self.env.warn(w);
+        let mut cast = CastCx {
+            mode,
+            strict: mode.is_strict(),
+            warnings: &mut warnings,
+            tz: &self.settings.time_zone,
+            now: self.env.now(),
+        };
+        let done = db.alter_table_as(&self.ddl_cx(), database, name, ops, &mut cast)?;
         let mut outcome = plain(done);
+        outcome.affected_rows = done.rows;
         let warnings = self.env.warnings.get_mut().len();
-        outcome.info = format!("Records: 0  Duplicates: 0  Warnings: {warnings}");
+        let rows = done.rows;
+        outcome.info = format!("Records: {rows}  Duplicates: 0  Warnings: {warnings}");
         Ok(outcome)
     }
 
@@ -214,7 +273,7 @@ impl SqlSession {
         if drop.temporary {
             return Err(SqlError::not_supported("TEMPORARY tables"));
         }
-        let names = drop.names.iter().map(|n| qualified(self, n));
+        let names = drop.names.iter().map(|n| self.definable(n));
         let names: Vec<(String, String)> = names.collect::<Result<_>>()?;
         for (at, name) in names.iter().enumerate() {
             if names.iter().take(at).any(|n| n == name) {

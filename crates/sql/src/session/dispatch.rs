@@ -140,7 +140,7 @@ impl SqlSession {
         types: &[ColumnType],
     ) -> Result<Outcome> {
         for e in list {
-            self.evaluate(e, values, types)?;
+            self.value_of(e, values, types)?;
         }
         Ok(Outcome::default())
     }
@@ -159,6 +159,7 @@ impl SqlSession {
             | Statement::DropDatabase { .. }
             | Statement::CreateTable(_)
             | Statement::AlterTable(_)
+            | Statement::RenameTable(_)
             | Statement::DropTable(_)
             | Statement::Truncate(_)
             | Statement::CreateIndex(_)
@@ -173,7 +174,7 @@ impl SqlSession {
             Statement::Execute { name, using } => self.execute_named(name.name, using, sink),
             Statement::Deallocate(name) => self.deallocate(name.name),
             Statement::Kill { query, id } => {
-                let (id, ty) = self.evaluate(id, values, types)?;
+                let (id, ty) = self.value_of(id, values, types)?;
                 self.kill(*query, id.as_ref(), &ty)
             }
             Statement::Maintain(maintain) => {
@@ -300,20 +301,7 @@ impl SqlSession {
             return Ok(());
         };
         for (table, writes) in &plan.tables {
-            match locks.mode_of(table.id) {
-                None => {
-                    let text = format!("Table '{}' was not locked with LOCK TABLES", table.name);
-                    return Err(SqlError::new(1100, "HY000", text));
-                }
-                Some(false) if *writes => {
-                    let text = format!(
-                        "Table '{}' was locked with a READ lock and can't be updated",
-                        table.name
-                    );
-                    return Err(SqlError::new(1099, "HY000", text));
-                }
-                Some(_) => {}
-            }
+            locks.check(table, *writes)?;
         }
         Ok(())
     }
@@ -334,7 +322,6 @@ fn refused(session: &SqlSession, statement: &Statement<'_>) -> SqlError {
         }
         Statement::LoadData(_) => "LOAD DATA",
         Statement::Handler(_) => "HANDLER",
-        Statement::RenameTable(_) => "RENAME TABLE",
         Statement::CreateView(_) => "CREATE VIEW",
         Statement::CreateProgram(program) => match program.kind {
             ProgramKind::Procedure => "CREATE PROCEDURE",

@@ -22,6 +22,8 @@
 pub(crate) mod define;
 mod diagnostics;
 pub(crate) mod dispatch;
+mod evaluate;
+mod memcached;
 mod plan_cache;
 mod prepared;
 pub mod processes;
@@ -434,8 +436,10 @@ impl SqlSession {
         self.env.group_concat_max_len = s.group_concat_max_len;
         self.env.collation = s.collation;
         if let Some(open) = &mut self.open {
-            open.txn.set_foreign_key_checks(s.foreign_key_checks);
-            open.txn.set_lock_wait(s.lock_wait);
+            open.txn
+                .get_mut()
+                .set_foreign_key_checks(s.foreign_key_checks);
+            open.txn.get_mut().set_lock_wait(s.lock_wait);
         }
         Ok(())
     }

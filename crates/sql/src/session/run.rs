@@ -16,10 +16,11 @@ use super::transaction::OpenTxn;
 use super::{CLIENT_FOUND_ROWS, Outcome, SqlSession, results};
 use crate::bind::BindEnv;
 use crate::error::{Result, SqlError};
-use crate::exec::{self, Changes, Exec, Newer, ResultSink, Stop};
+use crate::exec::state::States;
+use crate::exec::{self, Changes, Exec, Newer, ResultSink, Shared, Stop};
 use crate::parse::ast::Statement;
 use crate::plan::dml::{self, DeletePlan, InsertPlan, UpdatePlan};
-use crate::plan::select::{self, PlanCx};
+use crate::plan::select::{self, PlanCx, Reads};
 use crate::plan::{ResultColumn, SelectPlan};
 use crate::vars::settings::IsolationLevel;
 use porpoise_base::blocking::blocking;
@@ -77,14 +78,11 @@ impl Plan {
 
     /// Whether it reads stored rows without locking them.
     fn reads_unlocked(&self) -> bool {
-        let unlocked = |p: &SelectPlan| {
-            let stored = |slot: usize| p.sources.get(slot).is_some_and(|s| s.table().is_some());
-            p.steps.iter().any(|s| s.lock.is_none() && stored(s.slot))
-        };
         match self {
-            Plan::Select(p) => unlocked(p),
-            Plan::Insert(p) => p.source.as_deref().is_some_and(unlocked),
-            Plan::Update(_) | Plan::Delete(_) => false,
+            Plan::Select(p) => p.reads_unlocked(),
+            Plan::Insert(p) => p.reads_unlocked(),
+            Plan::Update(p) => !p.inner_tables.is_empty(),
+            Plan::Delete(p) => !p.inner_tables.is_empty(),
         }
     }
 
@@ -160,12 +158,9 @@ impl SqlSession {
         catalog: &Catalog,
     ) -> Result<Option<Plan>> {
         let env = self.bind_env(params.to_vec());
-        let cx = PlanCx {
-            catalog,
-            env: &env,
-            system: self,
-            text: std::str::from_utf8(text).unwrap_or_default(),
-        };
+        let reads = Reads::default();
+        let text = std::str::from_utf8(text).unwrap_or_default();
+        let cx = PlanCx::new(catalog, &env, self, text, &reads);
         Ok(Some(match statement {
             Statement::Query(query) => {
                 let mut plan = select::plan_query(query, &cx)?;
@@ -250,10 +245,10 @@ impl SqlSession {
             None if tables.is_empty() => self.scratch_txn()?,
             None => self.begin_txn()?,
         };
-        if !open.txn.pinned() && (planned.unlocked || planned.scans) {
+        if !open.txn.get_mut().pinned() && (planned.unlocked || planned.scans) {
             self.await_own_commits()?;
         }
-        let mark = open.txn.mark();
+        let mark = open.txn.get_mut().mark();
         let checked = check_open(plan, tables, &open);
         let ran =
             checked.and_then(|()| self.attempts(planned, params, &mut open, mark, keep, sink));
@@ -261,15 +256,15 @@ impl SqlSession {
             Ok(done) => self.succeed(plan, done, open, keep),
             Err(mut error) => {
                 // It may tell of a row that is not durable yet.
-                error.ticket = error.ticket.max(open.txn.seen());
+                error.ticket = error.ticket.max(open.txn.get_mut().seen());
                 if keep && !error.rolled_back {
-                    open.txn.rollback_to(mark);
+                    open.txn.get_mut().rollback_to(mark);
                 }
                 if keep {
                     // An error that ends the transaction is settled later.
                     self.open = Some(open);
                 } else {
-                    open.txn.rollback();
+                    open.txn.into_inner().rollback();
                 }
                 Err(error)
             }
@@ -305,7 +300,7 @@ impl SqlSession {
         keep: bool,
         sink: &mut dyn ResultSink,
     ) -> Result<Done> {
-        let pinned = open.txn.pinned();
+        let pinned = open.txn.get_mut().pinned();
         let committed = open.isolation == IsolationLevel::ReadCommitted;
         let newer = match (self.settings.snapshot_isolation && !committed, pinned) {
             (false, _) => Newer::Take,
@@ -314,13 +309,13 @@ impl SqlSession {
         };
         if !pinned && !planned.tables.is_empty() {
             open.snapshot_version = self.server.db.catalog_version();
-            open.txn.refresh()?;
+            open.txn.get_mut().refresh()?;
             if keep && !committed && planned.unlocked {
-                open.txn.pin()?;
+                open.txn.get_mut().pin()?;
             }
         }
         let newer = match newer {
-            Newer::Restart if open.txn.pinned() => Newer::Conflict,
+            Newer::Restart if open.txn.get_mut().pinned() => Newer::Conflict,
             other => other,
         };
         if matches!(&planned.plan, Plan::Select(p) if p.locks()) {
@@ -331,17 +326,17 @@ impl SqlSession {
         for _ in 0..=RESTARTS {
             match self.attempt(&planned.plan, params, open, mark, newer, sink) {
                 Ok(done) => {
-                    if keep && planned.scans && !committed && !open.txn.pinned() {
-                        open.txn.pin()?;
+                    if keep && planned.scans && !committed && !open.txn.get_mut().pinned() {
+                        open.txn.get_mut().pin()?;
                     }
                     return Ok(done);
                 }
                 Err(Stop::Error(error)) => return Err(error),
                 Err(Stop::Restart) => {
                     Counters::add(&self.server.counters.restarts);
-                    open.txn.rollback_to(mark);
+                    open.txn.get_mut().rollback_to(mark);
                     open.snapshot_version = self.server.db.catalog_version();
-                    open.txn.refresh()?;
+                    open.txn.get_mut().refresh()?;
                     self.env.warnings.get_mut().clear();
                     self.env.random.set(random);
                     self.env.last_insert_id.set(self.last_insert_id);
@@ -372,8 +367,9 @@ impl SqlSession {
         newer: Newer,
         sink: &mut dyn ResultSink,
     ) -> exec::Run<Done> {
-        let mut exec = Exec {
-            txn: &mut open.txn,
+        let states = States::default();
+        let shared = Shared {
+            txn: &open.txn,
             env: &self.env,
             params,
             mark,
@@ -381,8 +377,11 @@ impl SqlSession {
             lock_wait: self.settings.lock_wait,
             server: self.server.as_ref(),
             batches: Cell::new(0),
+            states: &states,
+            recursion: self.settings.recursion,
         };
-        match plan {
+        let mut exec = Exec::new(&shared, None);
+        let done = match plan {
             Plan::Select(p) => {
                 let mut sink = results::Recode::new(sink, &self.settings);
                 exec::select::run(p, &mut exec, &mut sink).map(Done::Rows)
@@ -393,12 +392,22 @@ impl SqlSession {
             }
             Plan::Update(p) => exec::dml::update(p, &mut exec).map(Done::Changes),
             Plan::Delete(p) => exec::dml::delete(p, &mut exec).map(Done::Changes),
+        };
+        match done {
+            Err(Stop::Error(_)) if states.restart.get() => Err(Stop::Restart),
+            done => done,
         }
     }
 
     /// Commits a statement of its own, or keeps the transaction.
-    fn succeed(&mut self, plan: &Plan, done: Done, open: OpenTxn, keep: bool) -> Result<Outcome> {
-        let seen = open.txn.seen();
+    fn succeed(
+        &mut self,
+        plan: &Plan,
+        done: Done,
+        mut open: OpenTxn,
+        keep: bool,
+    ) -> Result<Outcome> {
+        let seen = open.txn.get_mut().seen();
         let ticket = if keep {
             self.open = Some(open);
             seen
@@ -406,7 +415,7 @@ impl SqlSession {
             self.open = Some(open);
             self.commit()?
         } else {
-            open.txn.rollback();
+            open.txn.into_inner().rollback();
             self.mdl.release();
             Ticket::NONE
         };
@@ -474,7 +483,7 @@ fn check_open(plan: &Plan, tables: &[(Arc<Table>, bool)], open: &OpenTxn) -> Res
         return Err(SqlError::new(1792, "25006", text));
     }
     let newer = |t: &Arc<Table>| t.incompatible_since > open.snapshot_version;
-    if open.txn.pinned() && tables.iter().any(|(t, _)| newer(t)) {
+    if open.txn.borrow().pinned() && tables.iter().any(|(t, _)| newer(t)) {
         return Err(SqlError::from(porpoise_rows::Error::DefinitionChanged));
     }
     Ok(())

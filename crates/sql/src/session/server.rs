@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+/// What SHOW MEMCACHED KEY shows of a key: a row for each memcached door.
+pub type KeyProvider = Box<dyn Fn(&[u8]) -> Vec<Vec<Value>> + Send + Sync>;
 /// Rows of a virtual table that another room fills.
 pub type RowsProvider = Box<dyn Fn() -> Vec<Vec<Value>> + Send + Sync>;
 /// Figures of another room for SHOW STATUS: name and value.
@@ -72,6 +74,7 @@ pub struct SqlServer {
     pub(crate) started: Instant,
     pub(super) timer: super::timer::Timer,
     providers: RwLock<Vec<(String, String, RowsProvider)>>,
+    keys: RwLock<Option<KeyProvider>>,
     status: RwLock<Vec<StatusProvider>>,
 }
 
@@ -93,6 +96,7 @@ impl SqlServer {
             timer: super::timer::Timer::default(),
             counters: Counters::default(),
             providers: RwLock::new(Vec::new()),
+            keys: RwLock::new(None),
             status: RwLock::new(Vec::new()),
         }))
     }
@@ -129,6 +133,19 @@ impl SqlServer {
     /// Adds figures to SHOW STATUS.
     pub fn provide_status(&self, status: StatusProvider) {
         self.status.write().push(status);
+    }
+
+    /// Lets SHOW MEMCACHED KEY ask the memcached doors.
+    pub fn provide_keys(&self, keys: KeyProvider) {
+        *self.keys.write() = Some(keys);
+    }
+
+    /// What the memcached doors tell of a key: a row each.
+    pub(crate) fn memcached_key(&self, key: &[u8]) -> Vec<Vec<Value>> {
+        self.keys
+            .read()
+            .as_ref()
+            .map_or(Vec::new(), |keys| keys(key))
     }
 
     pub(crate) fn provided_rows(&self, database: &str, table: &str) -> Vec<Vec<Value>> {
@@ -188,6 +205,18 @@ impl SqlServer {
                 &c.restarts,
             ),
             counter("sql_sessions_total", "SQL sessions opened.", &c.connections),
+            Stat {
+                name: "foreign_key_deleted_rows_total",
+                help: "Rows deleted by ON DELETE CASCADE.",
+                counter: true,
+                value: self.db.fk_counters().deleted(),
+            },
+            Stat {
+                name: "foreign_key_updated_rows_total",
+                help: "Rows changed by ON UPDATE CASCADE and SET NULL.",
+                counter: true,
+                value: self.db.fk_counters().updated(),
+            },
             Stat {
                 name: "sql_sessions",
                 help: "SQL sessions now.",

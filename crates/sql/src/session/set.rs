@@ -46,14 +46,14 @@ impl SqlSession {
     }
 
     fn check_item(
-        &self,
+        &mut self,
         item: &SetItem<'_>,
         params: &[ValueRef<'_>],
         types: &[ColumnType],
     ) -> Result<Change> {
         match item {
             SetItem::User(name, value) => {
-                let (value, ty) = self.evaluate(value, params, types)?;
+                let (value, ty) = self.value_of(value, params, types)?;
                 let name = String::from_utf8_lossy(name).to_lowercase();
                 Ok(Change::User(Arc::from(name), value, ty))
             }
@@ -100,7 +100,7 @@ impl SqlSession {
     }
 
     fn value_for(
-        &self,
+        &mut self,
         at: usize,
         variable: &'static Variable,
         global: bool,
@@ -108,7 +108,6 @@ impl SqlSession {
         params: &[ValueRef<'_>],
         types: &[ColumnType],
     ) -> Result<VarValue> {
-        let mut warn = |w| self.env.warn(w);
         match &value.kind {
             ExprKind::Default if global || variable.scope == Scope::Session => {
                 check::from_text(variable, variable.default)
@@ -116,11 +115,11 @@ impl SqlSession {
             ExprKind::Default => Ok(self.server.globals.read().at(at).clone()),
             ExprKind::Column(word) if word.table.is_none() => {
                 let word = ValueRef::Bytes(word.name.name.as_bytes());
-                check::from_value(variable, word, &mut warn)
+                check::from_value(variable, word, &mut |w| self.env.warn(w))
             }
             _ => {
-                let (value, _) = self.evaluate(value, params, types)?;
-                check::from_value(variable, value.as_ref(), &mut warn)
+                let (value, _) = self.value_of(value, params, types)?;
+                check::from_value(variable, value.as_ref(), &mut |w| self.env.warn(w))
             }
         }
     }

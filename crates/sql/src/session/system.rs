@@ -8,6 +8,7 @@ use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, eval};
 use crate::parse::ast;
+use crate::show::constraints;
 use crate::vars::{self, VarValue};
 use crate::virtual_tables::Facts;
 use bumpalo::Bump;
@@ -72,6 +73,7 @@ impl SqlSession {
             values_allowed: false,
             system: self,
             aliases: &[],
+            plan: None,
         };
         let bound = binder.expr(e)?;
         let arena = Bump::new();
@@ -81,6 +83,8 @@ impl SqlSession {
             params,
             aggregates: &[],
             new_row: &[],
+            outer: None,
+            queries: None,
         };
         let value = eval(&bound, &[], &cx)?.to_owned();
         Ok((value, bound.ty))
@@ -93,6 +97,11 @@ impl Facts for SqlServer {
         match (database, table) {
             ("information_schema", "SCHEMATA") => crate::show::schema::schemata(&catalog),
             ("information_schema", "TABLES") => crate::show::schema::tables(&catalog),
+            ("information_schema", "KEY_COLUMN_USAGE") => constraints::key_column_usage(&catalog),
+            ("information_schema", "TABLE_CONSTRAINTS") => constraints::table_constraints(&catalog),
+            ("information_schema", "REFERENTIAL_CONSTRAINTS") => {
+                constraints::referential_constraints(&catalog)
+            }
             _ => self.provided_rows(database, table),
         }
     }

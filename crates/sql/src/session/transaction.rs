@@ -9,11 +9,12 @@ use crate::parse::ast::{
 use crate::vars::settings::{self, IsolationLevel};
 use porpoise_kv::{Isolation, Mark, Ticket};
 use porpoise_rows::{BeginOptions, Txn};
+use std::cell::RefCell;
 
 /// A transaction that outlives the statement that began it.
 pub struct OpenTxn {
     /// On rows.
-    pub txn: Txn,
+    pub txn: RefCell<Txn>,
     /// Its isolation.
     pub isolation: IsolationLevel,
     /// Changes are refused (1792).
@@ -74,7 +75,7 @@ impl SqlSession {
                 && isolation != IsolationLevel::ReadCommitted,
         })?;
         Ok(OpenTxn {
-            txn,
+            txn: RefCell::new(txn),
             isolation,
             read_only: next.read_only.unwrap_or(self.settings.read_only),
             snapshot_version: 0,
@@ -91,8 +92,8 @@ impl SqlSession {
         let mut open = self.begin_txn()?;
         if start.snapshot && open.isolation != IsolationLevel::ReadCommitted {
             open.snapshot_version = self.server.db.catalog_version();
-            open.txn.refresh()?;
-            open.txn.pin()?;
+            open.txn.get_mut().refresh()?;
+            open.txn.get_mut().pin()?;
         }
         self.open = Some(open);
         Ok(Outcome {
@@ -107,7 +108,7 @@ impl SqlSession {
             self.mdl.release();
             return Ok(Ticket::NONE);
         };
-        let done = open.txn.commit();
+        let done = open.txn.into_inner().commit();
         self.mdl.release();
         match done {
             Ok(commit) => {
@@ -127,7 +128,7 @@ impl SqlSession {
     pub(crate) fn roll_back(&mut self) {
         if let Some(open) = self.open.take() {
             Counters::add(&self.server.counters.rollbacks);
-            open.txn.rollback();
+            open.txn.into_inner().rollback();
         }
         self.mdl.release();
     }
@@ -172,7 +173,7 @@ impl SqlSession {
             self.open = Some(self.begin_txn()?);
         }
         if let Some(open) = &mut self.open {
-            let mark = open.txn.mark();
+            let mark = open.txn.get_mut().mark();
             open.savepoints
                 .retain(|(n, _)| !n.eq_ignore_ascii_case(name));
             open.savepoints.push((name.to_owned(), mark));
@@ -184,7 +185,7 @@ impl SqlSession {
     pub(crate) fn rollback_to(&mut self, name: &str) -> Result<Outcome> {
         let (open, at) = self.find_savepoint(name)?;
         if let Some((_, mark)) = open.savepoints.get(at) {
-            open.txn.rollback_to(*mark);
+            open.txn.get_mut().rollback_to(*mark);
         }
         open.savepoints.truncate(at + 1);
         Ok(Outcome::default())

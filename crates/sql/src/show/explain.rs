@@ -4,17 +4,23 @@
 //! unique key, the number of keys for a list of them, NULL where the number
 //! depends on data that nobody has counted.
 
+use super::explain_keys;
 use super::table::{Rows, number_column, text, text_column, typed_column};
-use crate::bind::Source;
+use crate::bind::{Origin, Source};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
+use crate::expr::query::Subquery;
 use crate::expr::{Expr, ExprKind};
 use crate::parse::ast::{Explain, ExplainTarget};
+use crate::plan::derived::{Derived, RowsPlan};
+use crate::plan::dml::NewValue;
 use crate::plan::{Access, SelectPlan, Step};
 use crate::session::run::Plan;
 use crate::session::{Outcome, SqlSession};
-use porpoise_rows::catalog::{Index, IndexKind, Table};
+use porpoise_rows::InsertMode;
+use porpoise_rows::catalog::{Catalog, Index, IndexKind, Table};
 use porpoise_types::{ColumnType, Kind, Value};
+use std::sync::Arc;
 
 /// EXPLAIN of a statement.
 pub fn explain(
@@ -39,7 +45,10 @@ pub fn explain(
     let catalog = session.server.db.catalog();
     let plan = session.plan(statement, source, types, &catalog)?;
     let plan = plan.ok_or_else(|| SqlError::not_supported("EXPLAIN of this statement"))?;
-    let rows = rows(&plan);
+    let mut rows = rows(&plan);
+    if session.settings.foreign_key_checks {
+        foreign_keys(&catalog, &plan, &mut rows);
+    }
     rows.send(session, sink)
 }
 
@@ -58,29 +67,70 @@ fn rows(plan: &Plan) -> Rows {
         typed_column("filtered", ColumnType::double()),
         text_column("Extra", 255),
     ]);
+    let mut lines = Lines {
+        rows: &mut rows,
+        next: 1,
+        shown: Vec::new(),
+    };
     match plan {
-        Plan::Select(p) => select(p, &mut rows),
+        Plan::Select(p) => lines.select(p, 1, None),
         Plan::Insert(p) => {
-            rows.push(line("INSERT", Some(&p.table.name), Some("ALL"), ""));
+            let row = line("INSERT", Some(&p.table.name), Some("ALL"), "");
+            lines.push(1, row);
             if let Some(source) = &p.source {
-                select(source, &mut rows);
+                lines.select(source, 1, None);
             }
         }
         Plan::Update(p) => {
             let t = &p.target;
             let extra = extra(&t.step, !t.order_by.is_empty(), false);
-            rows.push(step_line("UPDATE", &t.source, &t.step, &extra));
+            lines.push(1, step_line("UPDATE", &t.source, &t.step, &extra));
+            let values = p.set.iter().filter_map(|(_, value)| match value {
+                NewValue::Expr(e) => Some(e),
+                NewValue::Default => None,
+            });
+            let conditions = t.step.filter.iter().chain(&t.constant);
+            conditions.chain(values).for_each(|e| lines.queries_of(e));
         }
         Plan::Delete(p) => {
             let t = &p.target;
             let extra = extra(&t.step, !t.order_by.is_empty(), false);
-            rows.push(step_line("DELETE", &t.source, &t.step, &extra));
+            lines.push(1, step_line("DELETE", &t.source, &t.step, &extra));
+            let conditions = t.step.filter.iter().chain(&t.constant);
+            conditions.for_each(|e| lines.queries_of(e));
         }
     }
     rows
 }
 
-fn line(kind: &str, table: Option<&str>, access: Option<&str>, extra: &str) -> Vec<Value> {
+/// What foreign keys add to the statement.
+fn foreign_keys(catalog: &Catalog, plan: &Plan, rows: &mut Rows) {
+    match plan {
+        Plan::Select(_) => {}
+        Plan::Insert(p) => {
+            explain_keys::inserted(&p.table, rows);
+            if p.mode == InsertMode::Replace {
+                explain_keys::deleted(catalog, &p.table, rows);
+            }
+            let set = p.on_duplicate.iter().map(|(at, _)| *at);
+            if set.len() > 0 {
+                explain_keys::updated(catalog, &p.table, set, rows);
+            }
+        }
+        Plan::Update(p) => {
+            let set = p.set.iter().map(|(at, _)| *at);
+            explain_keys::updated(catalog, &p.target.table, set, rows);
+        }
+        Plan::Delete(p) => explain_keys::deleted(catalog, &p.target.table, rows),
+    }
+}
+
+pub(super) fn line(
+    kind: &str,
+    table: Option<&str>,
+    access: Option<&str>,
+    extra: &str,
+) -> Vec<Value> {
     let cell = |value: Option<&str>| value.map_or(Value::Null, text);
     vec![
         Value::UInt(1),
@@ -101,24 +151,100 @@ fn line(kind: &str, table: Option<&str>, access: Option<&str>, extra: &str) -> V
     ]
 }
 
-fn select(plan: &SelectPlan, rows: &mut Rows) {
-    if plan.steps.is_empty() {
-        rows.push(line("SIMPLE", None, None, "No tables used"));
-        return;
+/// The rows of EXPLAIN, and the numbers of the queries.
+struct Lines<'r> {
+    rows: &'r mut Rows,
+    next: u64,
+    /// Subqueries that have their rows: a condition may stand in several
+    /// places of a plan.
+    shown: Vec<Arc<Subquery>>,
+}
+
+impl Lines<'_> {
+    fn push(&mut self, id: u64, mut row: Vec<Value>) {
+        if let Some(cell) = row.first_mut() {
+            *cell = Value::UInt(id);
+        }
+        self.rows.push(row);
     }
-    for (at, step) in plan.steps.iter().enumerate() {
-        let Some(source) = plan.sources.get(step.slot) else {
-            continue;
-        };
-        let first = at == 0;
-        let sorted = first && !plan.order_by.is_empty();
-        let grouped = first && (!plan.group_by.is_empty() || plan.distinct);
-        rows.push(step_line(
-            "SIMPLE",
-            source,
-            step,
-            &extra(step, sorted, grouped),
-        ));
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// The steps of a query, then the queries in its FROM and in its
+    /// expressions.
+    fn select(&mut self, plan: &SelectPlan, id: u64, kind: Option<&str>) {
+        let mut inside = plan.has_queries;
+        for source in &plan.sources {
+            inside |= matches!(source.origin, Origin::Derived(_));
+        }
+        let kind = kind.unwrap_or(if inside { "PRIMARY" } else { "SIMPLE" });
+        if plan.steps.is_empty() {
+            self.push(id, line(kind, None, None, "No tables used"));
+        }
+        let mut derived: Vec<(u64, &Derived)> = Vec::new();
+        for (at, step) in plan.all_steps().enumerate() {
+            let Some(source) = plan.sources.get(step.slot) else {
+                continue;
+            };
+            let first = at == 0;
+            let sorted = first && !plan.order_by.is_empty();
+            let grouped = first && (!plan.group_by.is_empty() || plan.distinct);
+            let mut row = step_line(kind, source, step, &extra(step, sorted, grouped));
+            if let Origin::Derived(rows) = &source.origin
+                && !matches!(rows.rows, RowsPlan::Working)
+            {
+                let number = self.number();
+                derived.push((number, rows));
+                if let Some(cell) = row.get_mut(2) {
+                    *cell = text(format!("<derived{number}>"));
+                }
+            }
+            self.push(id, row);
+        }
+        for (number, rows) in derived {
+            self.derived(rows, number);
+        }
+        plan.expressions(&mut |e| self.queries_of(e));
+    }
+
+    fn derived(&mut self, derived: &Derived, number: u64) {
+        let queries = derived.rows.selects();
+        if queries.is_empty() {
+            self.push(number, line("DERIVED", None, None, "No tables used"));
+        }
+        for (at, plan) in queries.into_iter().enumerate() {
+            match at {
+                0 => self.select(plan, number, Some("DERIVED")),
+                _ => {
+                    let number = self.number();
+                    self.select(plan, number, Some("UNION"));
+                }
+            }
+        }
+    }
+
+    fn queries_of(&mut self, e: &Expr) {
+        let mut found: Vec<Arc<Subquery>> = Vec::new();
+        e.walk(&mut |e| {
+            if let ExprKind::Query(test) = &e.kind {
+                found.push(test.query.clone());
+            }
+        });
+        for query in found {
+            let kind = match query.free.is_empty() {
+                true => "SUBQUERY",
+                false => "DEPENDENT SUBQUERY",
+            };
+            if self.shown.iter().any(|q| Arc::ptr_eq(q, &query)) {
+                continue;
+            }
+            self.shown.push(query.clone());
+            let number = self.number();
+            self.select(&query.plan, number, Some(kind));
+        }
     }
 }
 
@@ -132,6 +258,14 @@ fn extra(step: &Step, sorted: bool, grouped: bool) -> String {
     }
     if sorted {
         parts.push("Using filesort");
+    }
+    match step.semi {
+        Some(false) => parts.push("FirstMatch"),
+        Some(true) => parts.push("Not exists"),
+        None => {}
+    }
+    if !step.hash.is_empty() {
+        parts.push("Using join buffer (hash join)");
     }
     match &step.access {
         Access::Lookup { reverse: true, .. }
@@ -206,6 +340,7 @@ fn parts_used(access: &Access, index: &Index) -> usize {
     match access {
         Access::Lookup { keys, .. } => keys.first().map_or(0, Vec::len),
         Access::Range { equal, .. } => equal.len() + 1,
+        Access::Set { .. } => 1,
         _ => index.parts.len(),
     }
 }

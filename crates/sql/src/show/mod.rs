@@ -5,7 +5,9 @@
 //! [`table::Rows`], which LIKE and WHERE filter through the ordinary
 //! evaluator.
 
+pub mod constraints;
 pub mod explain;
+mod explain_keys;
 pub mod schema;
 pub mod server;
 pub mod table;
@@ -63,6 +65,7 @@ fn rows(session: &SqlSession, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::CountErrors => Ok(server::condition_count(session, true)),
         ShowWhat::Processlist(full) => Ok(server::processes(session, *full)),
         ShowWhat::Engines => Ok(server::engines()),
+        ShowWhat::MemcachedKey(key) => Ok(server::memcached_key(session, key)),
         ShowWhat::Charset => Ok(server::charsets()),
         ShowWhat::Collation => Ok(server::collations()),
         ShowWhat::Grants(account) => Ok(server::grants(session, account.as_ref())),

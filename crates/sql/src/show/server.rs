@@ -73,6 +73,26 @@ pub fn status(session: &SqlSession) -> Rows {
     rows
 }
 
+/// SHOW MEMCACHED KEY: how the memcached doors look for a key, and what they
+/// find; a row for each.
+pub fn memcached_key(session: &SqlSession, key: &[u8]) -> Rows {
+    let mut rows = Rows::new(vec![
+        text_column("server_role", 40),
+        text_column("key_prefix", 250),
+        text_column("policy", 80),
+        text_column("container", 50),
+        text_column("table_name", 130),
+        text_column("key_values", 1024),
+        text_column("state", 512),
+        number_column("expires"),
+        text_column("last_error", 1024),
+    ]);
+    for row in session.server.memcached_key(key) {
+        rows.push(row);
+    }
+    rows
+}
+
 fn running(session: &SqlSession) -> u64 {
     let now = session.server.db.clock().now();
     let list = session.server.processes.list();

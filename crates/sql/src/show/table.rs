@@ -122,6 +122,7 @@ impl Rows {
                     values_allowed: false,
                     system: session,
                     aliases: &[],
+                    plan: None,
                 };
                 let condition = binder.expr(condition)?;
                 let mut kept = Vec::with_capacity(self.rows.len());
@@ -133,6 +134,8 @@ impl Rows {
                         params,
                         aggregates: &[],
                         new_row: &[],
+                        outer: None,
+                        queries: None,
                     };
                     let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
                     let slots = [Slot::Values(&values)];

@@ -73,6 +73,8 @@ pub struct Settings {
     pub notes: bool,
     /// `div_precision_increment`.
     pub div_precision: u8,
+    /// `cte_max_recursion_depth`.
+    pub recursion: u64,
     /// `group_concat_max_len`.
     pub group_concat_max_len: u64,
     /// `max_allowed_packet`.
@@ -147,6 +149,7 @@ impl Settings {
             safe_updates: values.bool("sql_safe_updates"),
             notes: values.bool("sql_notes"),
             div_precision: u8::try_from(values.int("div_precision_increment")).unwrap_or(4),
+            recursion: values.int("cte_max_recursion_depth"),
             group_concat_max_len: values.int("group_concat_max_len"),
             max_allowed_packet: values.int("max_allowed_packet"),
             timestamp,

@@ -241,6 +241,30 @@ impl Collation {
         }
     }
 
+    /// Bytes of the self-delimiting key at the start of `key`, its end included; None
+    /// where it has no end.
+    pub(crate) fn delimited_len(self, key: &[u8]) -> Option<usize> {
+        match self.scheme() {
+            Scheme::Bytes => {
+                let mut at = 0;
+                loop {
+                    at += memchr::memchr(0, key.get(at..)?)?;
+                    match key.get(at..at + 2)? {
+                        end if end == BINARY_END => return Some(at + 2),
+                        _ => at += 2,
+                    }
+                }
+            }
+            Scheme::Table(_) | Scheme::General => memchr::memchr(order::END, key).map(|at| at + 1),
+            Scheme::Uca => {
+                let end = key
+                    .chunks(2)
+                    .position(|weight| weight.first() == Some(&0))?;
+                Some(2 * end + 1)
+            }
+        }
+    }
+
     /// Feeds a hasher so that equal texts hash alike.
     pub fn hash_into<H: Hasher>(self, text: &[u8], hasher: &mut H) {
         match self.scheme() {

@@ -15,7 +15,7 @@ const SPACE: u32 = 0x20;
 /// A space in a run before a weight below the space's.
 const SPACE_BELOW: u32 = 0x20;
 /// The end of the text, as infinitely many spaces.
-const END: u8 = 0x21;
+pub(super) const END: u8 = 0x21;
 /// A space in a run before a weight above the space's.
 const SPACE_ABOVE: u32 = 0x22;
 

@@ -194,9 +194,7 @@ impl Txn {
                 continue;
             };
             let constraints = constraints(catalog, &table);
-            if !table.hidden_key {
-                change.new_primary = table.primary_key(new);
-            }
+            change.new_primary = table.changed_key(&change.primary, new)?;
             change.keys = gather_change(
                 &table,
                 &change.primary,

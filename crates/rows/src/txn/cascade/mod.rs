@@ -217,19 +217,20 @@ impl Effects {
             let by_delete = change.new.is_none();
             let prefix = fk::child_prefix(&referrer.child, fk, &change.table, at, &old);
             let Some(start) = prefix else { continue };
-            let space = referrer.child.space(fk.child_index, &start);
             let restrict = matches!(action, FkAction::NoAction | FkAction::Restrict);
             let fatal = restrict && !self.touchable(catalog, referrer.child.id);
-            out.push(Probe {
-                parent,
-                action,
-                by_delete,
-                space,
-                end: prefix_end(&start),
-                start,
-                fatal,
-                referrer,
-            });
+            for space in referrer.child.prefix_spaces(fk.child_index, &start) {
+                out.push(Probe {
+                    parent,
+                    action,
+                    by_delete,
+                    space,
+                    end: prefix_end(&start),
+                    start: start.clone(),
+                    fatal,
+                    referrer: referrer.clone(),
+                });
+            }
         }
         Ok(())
     }
@@ -349,12 +350,12 @@ impl Txn {
     /// Writes everything but an updated root, which its statement writes;
     /// returns how many rows beside the roots.
     pub(crate) fn apply(&mut self, fx: Effects, keys: &mut KeySet) -> Result<u64> {
-        let mut beside = 0;
+        let (mut deleted, mut updated) = (0, 0);
         for change in &fx.list {
             if change.new.is_none() {
                 let old = change.old.row(&change.table)?;
                 self.write_gone(&change.table, &change.primary, old, keys)?;
-                beside += u64::from(!change.root);
+                deleted += u64::from(!change.root);
             }
         }
         for change in &fx.list {
@@ -380,9 +381,10 @@ impl Txn {
                 });
             }
             self.write_changed(table, &change.primary, old, &change.new_primary, new, keys)?;
-            beside += 1;
+            updated += 1;
         }
-        Ok(beside)
+        self.db.fk_counters.add(deleted, updated);
+        Ok(deleted + updated)
     }
 }
 

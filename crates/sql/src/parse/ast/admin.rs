@@ -172,6 +172,8 @@ pub enum ShowWhat<'a> {
     Profiles,
     /// `PROFILE`
     Profile,
+    /// `MEMCACHED KEY 'key'`, an extension of MySQL's grammar
+    MemcachedKey(&'a [u8]),
 }
 
 /// What SHOW ENGINE reports.

@@ -1,8 +1,8 @@
 //! ALTER TABLE.
 
 use super::{
-    CheckDef, ColumnDef, Expr, ForeignKeyDef, Ident, IndexDef, PartitionBy, PartitionDef,
-    TableElement, TableName, TableOption,
+    CheckDef, ColumnDef, Expr, ForeignKeyDef, Ident, IndexDef, MemcachedPrefix, PartitionBy,
+    PartitionDef, TableElement, TableName, TableOption,
 };
 
 /// ALTER TABLE
@@ -106,6 +106,10 @@ pub enum AlterAction<'a> {
     ExchangePartition(Ident<'a>, TableName<'a>, bool),
     /// TRUNCATE, ANALYZE, CHECK, OPTIMIZE, REBUILD, REPAIR PARTITION; no names: ALL
     MaintainPartitions(PartitionMaintenance, &'a [Ident<'a>]),
+    /// `MEMCACHED PREFIX 'u:' ...`
+    AddMemcached(&'a MemcachedPrefix<'a>),
+    /// `DROP MEMCACHED PREFIX 'u:'`; only prefix and role are given.
+    DropMemcached(&'a MemcachedPrefix<'a>),
 }
 
 /// What is done to partitions.

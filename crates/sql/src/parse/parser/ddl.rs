@@ -143,8 +143,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What concerns tablespaces and partitions, and the table options.
+    /// What concerns memcached, tablespaces and partitions, and the table options.
     fn alter_partitions(&mut self) -> PResult<AlterAction<'a>> {
+        if self.at_memcached() {
+            return self.add_memcached();
+        }
         let keyword = self.token.keyword;
         let next = self.peek().keyword;
         if let Some(action) = self.opt_partition_maintenance(keyword)? {
@@ -227,6 +230,9 @@ impl<'a> Parser<'a> {
 
     fn alter_add(&mut self) -> PResult<AlterAction<'a>> {
         self.advance();
+        if self.at_memcached() {
+            return self.add_memcached();
+        }
         if self.eat_kw(Kw::PARTITION) {
             if self.eat_kw(Kw::PARTITIONS) {
                 return Ok(AlterAction::AddPartitionCount(self.uint()?));
@@ -263,6 +269,10 @@ impl<'a> Parser<'a> {
 
     fn alter_drop(&mut self) -> PResult<AlterAction<'a>> {
         self.advance();
+        if self.at_memcached() {
+            let def = self.memcached_prefix()?;
+            return Ok(AlterAction::DropMemcached(self.alloc(def)));
+        }
         match self.token.keyword {
             Kw::PRIMARY => {
                 self.advance();

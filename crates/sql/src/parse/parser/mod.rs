@@ -22,6 +22,7 @@ mod func;
 mod json;
 mod lists;
 mod literal;
+mod memcached;
 mod operand;
 mod partition;
 mod predicate;

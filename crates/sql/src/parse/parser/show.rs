@@ -138,6 +138,10 @@ impl<'a> Parser<'a> {
     fn show_plain(&mut self) -> PResult<ShowWhat<'a>> {
         let next = self.peek().keyword;
         let keyword = self.token.keyword;
+        if next == Kw::KEY && self.is_word("MEMCACHED") {
+            self.two();
+            return Ok(ShowWhat::MemcachedKey(self.string()?));
+        }
         match keyword {
             Kw::TABLE if next == Kw::STATUS => {
                 self.two();

@@ -219,6 +219,11 @@ impl Printer {
                 self.put_if(names.is_empty(), "ALL");
                 self.idents(names);
             }
+            AlterAction::AddMemcached(def) => self.memcached(def),
+            AlterAction::DropMemcached(def) => {
+                self.put("DROP ");
+                self.memcached(def);
+            }
             _ => {}
         }
     }

@@ -14,6 +14,7 @@ mod call;
 mod ddl;
 mod dml;
 mod expr;
+mod memcached;
 mod query;
 mod show;
 mod user;

@@ -1,0 +1,278 @@
+//! Options of the subcommands, and what they say.
+
+use super::USUAL_PEERS;
+use crate::error::{Error, Result};
+use crate::experiments::Choice;
+use crate::experiments::kv::Operation;
+use crate::load::Shape;
+use crate::matrix::Effort;
+use crate::url::Target;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::time::Duration;
+
+/// An option with a value.
+pub(super) fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value).help(help)
+}
+
+/// Options of the published experiment's tool.
+pub(super) fn published(command: Command) -> Command {
+    let short = |name: &'static str, short: char, value: &'static str, help: &'static str| {
+        Arg::new(name).short(short).value_name(value).help(help)
+    };
+    command
+        .disable_help_flag(true)
+        .arg(
+            Arg::new("help")
+                .long("help")
+                .action(ArgAction::Help)
+                .help("Print help"),
+        )
+        .arg(short(
+            "host",
+            'h',
+            "HOST[:PORT]",
+            "Server that speaks MySQL's protocol, instead of URLs",
+        ))
+        .arg(short("user", 'u', "USER", "User there [default: root]"))
+        .arg(short("password", 'p', "PASSWORD", "Password there"))
+        .arg(short(
+            "threads",
+            't',
+            "N",
+            "Connections, each with a thread [default: 8]",
+        ))
+        .arg(short(
+            "loops",
+            'l',
+            "N",
+            "Rows that each connection inserts, instead of a time",
+        ))
+}
+
+/// Options that all experiments have.
+pub(super) fn common(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new("target")
+                .value_name("URL")
+                .num_args(0..)
+                .help("mysql://, postgres://, memcached://, porpoise:// [USER[:PASSWORD]@]HOST[:PORT][/DATABASE][?name=,pid=,prefix=,memcached=]"),
+        )
+        .arg(
+            option("start-peers", "LIST", "Start these on free ports and stop them at the end [default: porpoise,mariadb,postgres,memcached; also: noop]")
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value(USUAL_PEERS),
+        )
+        .arg(option("durability", "MODE", "Of started servers: sync, interval, memory").default_value("sync"))
+        .arg(option("fsync-delay", "TIME", "Add this to every fsync of started servers, like 1ms"))
+        .arg(option("porpoise", "PROGRAM", "Program to start as Porpoise [default: this one]"))
+        .arg(option("dir", "DIR", "Where started servers keep their files"))
+        .arg(option("runs", "N", "Rounds of runs [default: 3]"))
+        .arg(option("time", "TIME", "Length of a run [default: 3s]"))
+        .arg(option("warm-up", "TIME", "Before each run [default: 1s]"))
+        .arg(option("clients", "LIST", "Numbers of clients, like 1,8,64"))
+        .arg(option("shape", "SHAPE", "thread (one for each connection), or a number of multiplexing threads"))
+        .arg(option("ops", "LIST", "insert, update, select, delete, mix"))
+        .arg(option("rows", "N", "Rows of the table"))
+        .arg(option("seed", "N", "Seed of all keys").default_value("1"))
+        .arg(
+            Arg::new("quick")
+                .long("quick")
+                .action(ArgAction::SetTrue)
+                .help("Shorter and fewer runs"),
+        )
+        .arg(option("json", "FILE", "Write results here"))
+        .arg(option("csv", "FILE", "Write a line for each run here"))
+        .arg(option("html", "FILE", "Write a page with charts here"))
+}
+
+/// Reads the options of the published tool; the rows for each connection.
+pub(super) fn published_options(
+    given: &ArgMatches,
+    targets: &mut Vec<Target>,
+    choice: &mut Choice,
+) -> Result<Option<u64>> {
+    if let Some(host) = text(given, "host") {
+        let mut target = Target::parse(&format!("mysql://{host}"))?;
+        if let Some(user) = text(given, "user") {
+            user.clone_into(&mut target.user);
+        }
+        if let Some(password) = text(given, "password") {
+            password.clone_into(&mut target.password);
+        }
+        targets.push(target);
+    }
+    if let Some(threads) = text(given, "threads") {
+        choice.clients = vec![number("t", threads, 1, 20_000)? as usize];
+    }
+    let loops = text(given, "loops");
+    loops.map(|l| number("l", l, 1, 1_000_000_000)).transpose()
+}
+
+/// What the options say for all experiments.
+///
+/// # Errors
+/// A usage error.
+pub(super) fn choice(given: &ArgMatches) -> Result<Choice> {
+    let is_quick = given.get_flag("quick");
+    let (rounds, time, warm_up) = if is_quick {
+        (3, Duration::from_millis(700), Duration::from_millis(200))
+    } else {
+        (3, Duration::from_secs(3), Duration::from_secs(1))
+    };
+    let operations = match text(given, "ops") {
+        Some(list) => Operation::parse_list(list)?,
+        None => Vec::new(),
+    };
+    let clients = match text(given, "clients") {
+        Some(list) => list
+            .split(',')
+            .map(|word| number("clients", word, 1, 20_000).map(|n| n as usize))
+            .collect::<Result<Vec<_>>>()?,
+        None => Vec::new(),
+    };
+    Ok(Choice {
+        effort: Effort {
+            rounds: number_or(given, "runs", rounds, 1, 1000)? as usize,
+            warm_up: duration(given, "warm-up")?.unwrap_or(warm_up),
+            time: duration(given, "time")?.unwrap_or(time),
+            count_futexes: None,
+        },
+        clients,
+        shape: match text(given, "shape") {
+            None | Some("thread") => Shape::ThreadEach,
+            Some(word) => Shape::Multiplexed(number("shape", word, 1, 256)? as usize),
+        },
+        operations,
+        rows: number_or(given, "rows", 0, 100, 100_000_000)?,
+        seed: number_or(given, "seed", 1, 0, u64::MAX)?,
+        is_quick,
+    })
+}
+
+/// An option's text.
+pub(super) fn text<'a>(given: &'a ArgMatches, name: &str) -> Option<&'a str> {
+    given.get_one::<String>(name).map(String::as_str)
+}
+
+/// A number within bounds.
+pub(super) fn number(name: &str, word: &str, low: u64, high: u64) -> Result<u64> {
+    word.trim()
+        .parse()
+        .ok()
+        .filter(|n| (low..=high).contains(n))
+        .ok_or_else(|| Error::usage(format!("--{name} {word:?}: expected {low} to {high}")))
+}
+
+fn number_or(given: &ArgMatches, name: &str, usual: u64, low: u64, high: u64) -> Result<u64> {
+    match text(given, name) {
+        None => Ok(usual),
+        Some(word) => number(name, word, low, high),
+    }
+}
+
+/// A time like `3s`, `500ms`, `200us`, `2m`.
+pub(super) fn duration(given: &ArgMatches, name: &str) -> Result<Option<Duration>> {
+    let Some(word) = text(given, name) else {
+        return Ok(None);
+    };
+    let parsed = parse_duration(word);
+    let bad = || {
+        Error::usage(format!(
+            "--{name} {word:?}: expected a time like 3s, 500ms or 200us"
+        ))
+    };
+    parsed.ok_or_else(bad).map(Some)
+}
+
+fn parse_duration(word: &str) -> Option<Duration> {
+    let split = word.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (digits, unit) = word.split_at_checked(split)?;
+    let factor = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        _ => return None,
+    };
+    let seconds = digits.parse::<f64>().ok()? * factor;
+    (0.0..=86_400.0)
+        .contains(&seconds)
+        .then(|| Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{EXPERIMENTS, command};
+    use super::*;
+
+    #[test]
+    fn every_experiment_has_its_subcommand() {
+        let command = command();
+        command.clone().debug_assert();
+        for (name, _) in EXPERIMENTS {
+            assert!(command.find_subcommand(name).is_some(), "{name}");
+        }
+        let words = [
+            "bench", "fk", "-h", "db:3307", "-u", "joe", "-p", "s", "-t", "4", "-l", "99",
+        ];
+        let matches = command.try_get_matches_from(words).unwrap();
+        let given = matches.subcommand().unwrap().1;
+        let (mut targets, mut choice) = (Vec::new(), choice(given).unwrap());
+        let limit = published_options(given, &mut targets, &mut choice).unwrap();
+        assert_eq!((limit, choice.clients), (Some(99), vec![4]));
+        assert_eq!(targets[0].port, 3307);
+        assert_eq!(
+            (targets[0].user.as_str(), targets[0].password.as_str()),
+            ("joe", "s")
+        );
+    }
+
+    fn given(words: &[&str]) -> Result<Choice> {
+        let matches = command().try_get_matches_from(words).unwrap();
+        choice(matches.subcommand().unwrap().1)
+    }
+
+    #[test]
+    fn options_are_read() {
+        let words = [
+            "bench",
+            "kv",
+            "--clients",
+            "1,8,64",
+            "--time",
+            "250ms",
+            "--shape",
+            "2",
+            "--ops",
+            "get,set",
+        ];
+        let choice = given(&words).unwrap();
+        assert_eq!(choice.clients, [1, 8, 64]);
+        assert_eq!(choice.effort.time, Duration::from_millis(250));
+        assert_eq!(choice.shape, Shape::Multiplexed(2));
+        assert_eq!(choice.operations, [Operation::Select, Operation::Update]);
+    }
+
+    #[test]
+    fn bad_options_are_named() {
+        for (option, value) in [
+            ("--clients", "0"),
+            ("--clients", "1,x"),
+            ("--time", "fast"),
+            ("--time", "3"),
+            ("--shape", "round"),
+            ("--ops", "fly"),
+            ("--runs", "0"),
+        ] {
+            let error = given(&["bench", "kv", option, value]).unwrap_err();
+            assert_eq!(error.exit_status(), 2);
+            assert!(
+                error.message.contains(value.rsplit(',').next().unwrap()),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! `bench native`: operations in this process, without protocols and network:
+//! what the rows and the engine beneath them can do.
+//!
+//! This crate knows no engine. The program that holds one hands over a
+//! function that opens stores ([`Open`]); what is measured here is how often
+//! their workers can be called, by how many threads.
+//!
+//! 1. Reads are verified as everywhere: a value tells its key and version.
+//! 2. Each call is one transaction, and returns when what it did is as durable
+//!    as was asked for.
+//! 3. The processor time shown is that of the threads that call; what log
+//!    threads use beside them counts as outside.
+
+use super::Bench;
+use crate::error::{Error, Kind};
+use crate::load::{Outcome, histogram};
+use crate::peers::Durability;
+use crate::procfs::{Spent, machine_time};
+use crate::report::{Axis, Cell, Experiment, Run};
+use crate::{sys, value};
+use hdrhistogram::Histogram;
+use std::path::Path;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Keys of one read of many.
+const BATCH: usize = 50;
+
+/// What stores are to be like.
+pub struct Setup<'a> {
+    /// Rows, with keys from 0.
+    pub rows: u64,
+    /// Durability of their commits.
+    pub durability: Durability,
+    /// Directory for their files.
+    pub directory: &'a Path,
+    /// The value that a row begins with.
+    pub value: &'a (dyn Fn(u64) -> Vec<u8> + Sync),
+}
+
+/// Shows the value of the n-th key asked for, or that there is none.
+pub type Visitor<'v> = dyn FnMut(usize, Option<&[u8]>) + 'v;
+
+/// A store in this process, filled.
+pub trait Store: Sync {
+    /// Its name in reports.
+    fn name(&self) -> &str;
+
+    /// A thread's handle.
+    ///
+    /// # Errors
+    /// In words.
+    fn worker(&self) -> Result<Box<dyn Worker + '_>, String>;
+}
+
+/// One thread's handle of a store; each call is a transaction.
+pub trait Worker {
+    /// Reads the values of keys in one batch.
+    ///
+    /// # Errors
+    /// In words.
+    fn read(&mut self, keys: &[u64], visit: &mut Visitor<'_>) -> Result<(), String>;
+
+    /// Replaces the value of a key that is there.
+    ///
+    /// # Errors
+    /// In words.
+    fn update(&mut self, key: u64, value: &[u8]) -> Result<(), String>;
+}
+
+/// Opens and fills the stores of a program that has some.
+pub type Open = dyn Fn(&Setup<'_>) -> Result<Vec<Box<dyn Store>>, String>;
+
+/// What the threads do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    ReadMany,
+    ReadOne,
+    ReadHot,
+    Update,
+}
+
+impl Work {
+    const ALL: [Work; 4] = [Work::ReadMany, Work::ReadOne, Work::ReadHot, Work::Update];
+
+    fn name(self) -> &'static str {
+        match self {
+            Work::ReadMany => "reads of 50 rows",
+            Work::ReadOne => "reads of a row",
+            Work::ReadHot => "reads of the same row",
+            Work::Update => "updates of a row",
+        }
+    }
+
+    fn keys(self) -> usize {
+        match self {
+            Work::ReadMany => BATCH,
+            _ => 1,
+        }
+    }
+}
+
+/// What one thread counted.
+struct Tally {
+    calls: u64,
+    latency: Histogram<u64>,
+    processor: Duration,
+    failure: Option<Error>,
+}
+
+/// One run's fixed facts, and what its threads share.
+struct Plan<'a> {
+    work: Work,
+    rows: u64,
+    seed: u64,
+    versions: &'a AtomicU64,
+    begin: Barrier,
+    is_measuring: AtomicBool,
+    is_over: AtomicBool,
+}
+
+/// Calls a worker until the run is over.
+fn drive(worker: &mut dyn Worker, plan: &Plan<'_>, thread: usize) -> Tally {
+    let mut random = fastrand::Rng::with_seed(value::mix(plan.seed ^ value::mix(thread as u64)));
+    let mut keys = vec![0; plan.work.keys()];
+    let mut text = Vec::new();
+    let mut tally = Tally {
+        calls: 0,
+        latency: histogram(),
+        processor: Duration::ZERO,
+        failure: None,
+    };
+    let mut before = None;
+    while !plan.is_over.load(Ordering::Relaxed) {
+        for key in &mut keys {
+            *key = match plan.work {
+                Work::ReadHot => 0,
+                _ => random.u64(0..plan.rows),
+            };
+        }
+        let is_counted = plan.is_measuring.load(Ordering::Relaxed);
+        if is_counted && before.is_none() {
+            before = Some(sys::thread_time());
+        }
+        let begun = Instant::now();
+        let done = if plan.work == Work::Update {
+            let key = keys.first().copied().unwrap_or(0);
+            let version = plan.versions.fetch_add(1, Ordering::Relaxed);
+            value::write(&mut text, key, version, value::USUAL);
+            worker.update(key, &text).map_err(Error::failed)
+        } else {
+            read(worker, &keys)
+        };
+        if let Err(error) = done {
+            tally.failure = Some(error);
+            plan.is_over.store(true, Ordering::Relaxed);
+            break;
+        }
+        if is_counted {
+            tally.calls += 1;
+            let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            tally.latency.saturating_record(nanos);
+        }
+    }
+    if let Some(before) = before {
+        tally.processor = sys::thread_time().saturating_sub(before);
+    }
+    tally
+}
+
+/// Reads keys and judges every value.
+fn read(worker: &mut dyn Worker, keys: &[u64]) -> Result<()> {
+    let mut right = 0;
+    worker
+        .read(keys, &mut |n, found| {
+            let key = keys.get(n).copied();
+            let is_right = key
+                .zip(found)
+                .is_some_and(|(key, v)| value::read(v, key, value::USUAL).is_some());
+            right += usize::from(is_right);
+        })
+        .map_err(Error::failed)?;
+    if right == keys.len() {
+        return Ok(());
+    }
+    Err(Error::wrong(format!(
+        "{} of {} values were wrong or missing, near key {}",
+        keys.len() - right,
+        keys.len(),
+        keys.first().copied().unwrap_or(0)
+    )))
+}
+
+/// One run by so many threads.
+fn one(store: &dyn Store, plan: &Plan<'_>, threads: usize, times: (Duration, Duration)) -> Outcome {
+    let mut outcome = Outcome {
+        requests: 0,
+        refused: 0,
+        seconds: 0.0,
+        latency: histogram(),
+        per_second: Vec::new(),
+        spent: Spent::default(),
+        failure: None,
+    };
+    let mut processor = Duration::ZERO;
+    let mut busy = None;
+    std::thread::scope(|scope| {
+        let work = |thread: usize| {
+            let worker = store.worker();
+            plan.begin.wait();
+            match worker {
+                Ok(mut worker) => Ok(drive(worker.as_mut(), plan, thread)),
+                Err(reason) => {
+                    plan.is_over.store(true, Ordering::Relaxed);
+                    Err(Error::failed(reason))
+                }
+            }
+        };
+        let handles: Vec<_> = (0..threads).map(|n| scope.spawn(move || work(n))).collect();
+        plan.begin.wait();
+        sleep_until_over(plan, times.0);
+        let machine = machine_time();
+        let begun = Instant::now();
+        plan.is_measuring.store(true, Ordering::Relaxed);
+        sleep_until_over(plan, times.1);
+        outcome.seconds = begun.elapsed().as_secs_f64();
+        plan.is_over.store(true, Ordering::Relaxed);
+        for handle in handles {
+            match handle.join() {
+                Ok(Ok(tally)) => {
+                    outcome.requests += tally.calls;
+                    // Both have the same bounds, so that nothing is refused.
+                    let _ = outcome.latency.add(&tally.latency);
+                    processor += tally.processor;
+                    if let Some(failure) = tally.failure {
+                        outcome.failure.get_or_insert(failure);
+                    }
+                }
+                Ok(Err(failure)) => {
+                    outcome.failure.get_or_insert(failure);
+                }
+                Err(_) => outcome.failure = Some(Error::failed("a thread ended")),
+            }
+        }
+        busy = machine.zip(machine_time()).map(|(a, b)| b - a);
+    });
+    let processor = processor.as_secs_f64();
+    outcome.spent = Spent {
+        server: Some(processor),
+        generator: Some(0.0),
+        outside: busy.map(|busy| (busy - processor).max(0.0)),
+    };
+    outcome
+}
+
+fn sleep_until_over(plan: &Plan<'_>, time: Duration) {
+    const STEP: Duration = Duration::from_millis(5);
+    let end = Instant::now() + time;
+    while !plan.is_over.load(Ordering::Relaxed) && !sys::is_interrupted() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left.min(STEP));
+    }
+}
+
+/// `bench native`.
+///
+/// # Errors
+/// A wrong answer, or the stores could not be opened.
+pub fn native(
+    bench: &mut Bench,
+    open: &Open,
+    directory: &Path,
+    durability: Durability,
+) -> Result<()> {
+    bench.progress.begin("native: in this process");
+    let rows = bench.rows(if bench.choice.is_quick {
+        160_000
+    } else {
+        1_000_000
+    });
+    bench
+        .progress
+        .say(&format!("   filling stores ({rows} rows)"));
+    let stores = open(&Setup {
+        rows,
+        durability,
+        directory,
+        value: &|key| {
+            let mut text = Vec::new();
+            value::write(&mut text, key, 0, value::USUAL);
+            text
+        },
+    })
+    .map_err(|reason| Error::failed(reason).during("native"))?;
+    let threads = bench.clients(&[1, 2]);
+    let mut experiment = describe(rows, durability, &stores, &threads);
+    let done = rounds(bench, &stores, &threads, rows, &mut experiment.cells);
+    drop(stores);
+    bench.keep(experiment);
+    done
+}
+
+fn describe(
+    rows: u64,
+    durability: Durability,
+    stores: &[Box<dyn Store>],
+    threads: &[usize],
+) -> Experiment {
+    let mut cells = Vec::new();
+    for work in Work::ALL {
+        for count in threads {
+            for store in stores {
+                cells.push(Cell {
+                    operation: work.name().to_owned(),
+                    size: *count as u64,
+                    system: store.name().to_owned(),
+                    client: format!("{count} threads in this process"),
+                    units: work.keys() as u64,
+                    runs: Vec::new(),
+                });
+            }
+        }
+    }
+    let names: Vec<&str> = stores.iter().map(|store| store.name()).collect();
+    let pairs = names
+        .windows(2)
+        .filter_map(|pair| Some((pair.first()?.to_string(), pair.get(1)?.to_string())));
+    Experiment {
+        name: "native".to_owned(),
+        title: "In process, without network".to_owned(),
+        about: format!(
+            "{rows} rows with an integer key and a value of {} bytes; each call is a transaction, \
+             durability {}. Every value read is verified. The processor time is that of the \
+             calling threads.",
+            value::USUAL,
+            durability.word()
+        ),
+        axis: Axis {
+            title: "threads".to_owned(),
+            is_logarithmic: true,
+        },
+        is_about_latency: false,
+        cells,
+        pairs: pairs.collect(),
+        notes: Vec::new(),
+    }
+}
+
+/// All runs, interleaved; cells are in the order of [`describe`].
+fn rounds(
+    bench: &mut Bench,
+    stores: &[Box<dyn Store>],
+    threads: &[usize],
+    rows: u64,
+    cells: &mut [Cell],
+) -> Result<()> {
+    let effort = bench.choice.effort;
+    let versions = AtomicU64::new(1);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    bench
+        .progress
+        .expect(cells.len() * effort.rounds, effort.warm_up + effort.time);
+    for round in 0..effort.rounds {
+        let mut place = 0;
+        for work in Work::ALL {
+            for count in threads {
+                for store in stores {
+                    if sys::is_interrupted() {
+                        return Err(Error::failed("interrupted"));
+                    }
+                    let plan = Plan {
+                        work,
+                        rows: rows.max(1),
+                        seed: bench.choice.seed,
+                        versions: &versions,
+                        begin: Barrier::new(count + 1),
+                        is_measuring: AtomicBool::new(false),
+                        is_over: AtomicBool::new(false),
+                    };
+                    let times = (effort.warm_up, effort.time);
+                    let outcome = one(store.as_ref(), &plan, *count, times);
+                    let run = Run::of(&outcome, cores);
+                    let what = (work.name(), *count as u64, store.name());
+                    bench.progress.one(what, round, effort.rounds, &run);
+                    if let Some(cell) = cells.get_mut(place) {
+                        cell.runs.push(run);
+                    }
+                    place += 1;
+                    if let Some(wrong) = outcome.failure.filter(|e| e.kind == Kind::Wrong) {
+                        return Err(wrong.during(store.name()));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "native_tests.rs"]
+mod tests;

@@ -1,0 +1,452 @@
+//! Columns in ALTER TABLE: added, dropped, changed, renamed, moved.
+//!
+//! Clauses name columns as they were before the statement; what is dropped
+//! goes first, so that `DROP a, ADD a` replaces a column, and two columns may
+//! exchange their names. Positions (`FIRST`, `AFTER`) are taken last, by the
+//! names after the statement.
+//!
+//! Invariants:
+//! 1. A column keeps its number through renames, moves and changes of type;
+//!    rows name columns by number, so none of these but a change of storage
+//!    touches a row.
+//! 2. Index parts and foreign-key columns, which name positions, are mapped
+//!    in [`set_columns`] and nowhere else.
+
+use super::{Plan, Position, fill};
+use crate::catalog::{Catalog, Column, ColumnDefault, ColumnId, ForeignKey, IndexKind, Table};
+use crate::ddl::{AlterOp, ColumnSpec, DdlCx, IndexSpec, columns as specs, errors};
+use crate::error::{Error, Result};
+use porpoise_types::{CastCx, ColumnType, Kind, Value};
+
+/// Takes all clauses about columns into the plan.
+pub(super) fn apply(
+    catalog: &Catalog,
+    before: &Table,
+    plan: &mut Plan,
+    ops: &[AlterOp],
+    cx: &DdlCx<'_>,
+    cast: &CastCx<'_>,
+) -> Result<()> {
+    let mut columns = before.columns.clone();
+    let primary = primary_columns(before, ops);
+    for op in ops {
+        if let AlterOp::DropColumn(name) = op {
+            drop_column(catalog, before, plan, &mut columns, name)?;
+        }
+    }
+    let mut moves: Vec<(ColumnId, &Position)> = Vec::new();
+    for op in ops {
+        match op {
+            AlterOp::ChangeColumn(old, spec, to) => {
+                let id = known(before, &columns, old)?;
+                if !spec.name.eq_ignore_ascii_case(old) {
+                    refuse_partitioning_column(before, old)?;
+                }
+                change_column(plan, &mut columns, id, spec, &primary)?;
+                moves.push((id, to));
+            }
+            AlterOp::RenameColumn(old, new) => {
+                let id = known(before, &columns, old)?;
+                specs::check_column_name(new)?;
+                refuse_partitioning_column(before, old)?;
+                rename(plan, &mut columns, id, new);
+            }
+            AlterOp::SetDefault(name, ty, default) => {
+                let id = known(before, &columns, name)?;
+                set_default(&mut columns, id, ty.as_ref(), default.as_ref())?;
+            }
+            AlterOp::AddColumn(spec, to) => {
+                let id = ColumnId(plan.table.next_column);
+                plan.table.next_column += 1;
+                columns.push(add_column(plan, id, spec, &primary, cx, cast)?);
+                moves.push((id, to));
+            }
+            AlterOp::ConvertCollation(collation) => convert(plan, &mut columns, *collation)?,
+            _ => {}
+        }
+    }
+    for (id, to) in moves {
+        move_column(&mut columns, &plan.table, id, to)?;
+    }
+    check_names(&columns)?;
+    set_columns(plan, columns);
+    Ok(())
+}
+
+fn by_id(columns: &mut [Column], id: ColumnId) -> Option<&mut Column> {
+    columns.iter_mut().find(|c| c.id == id)
+}
+
+/// The number of a column by its name before the statement; 1054 when it is
+/// not there (any more).
+fn known(before: &Table, columns: &[Column], name: &str) -> Result<ColumnId> {
+    let found = before.column(name).and_then(|at| before.columns.get(at));
+    found
+        .map(|c| c.id)
+        .filter(|id| columns.iter().any(|c| c.id == *id))
+        .ok_or_else(|| errors::unknown_column(name, &before.name))
+}
+
+/// Names of the columns of the primary key after the statement.
+fn primary_columns(before: &Table, ops: &[AlterOp]) -> Vec<IndexSpec> {
+    let added = ops.iter().filter_map(|op| match op {
+        AlterOp::AddIndex(spec) if spec.kind == IndexKind::Primary => Some(spec.clone()),
+        _ => None,
+    });
+    let dropped = ops.iter().any(|op| matches!(op, AlterOp::DropPrimaryKey));
+    let kept = before.indexes.first().filter(|_| !dropped);
+    let kept = kept.map(|index| IndexSpec {
+        name: None,
+        kind: IndexKind::Primary,
+        parts: index
+            .parts
+            .iter()
+            .filter_map(|p| before.columns.get(p.column))
+            .map(|c| (c.name.clone(), None, false))
+            .collect(),
+        using_hash: false,
+        comment: String::new(),
+        invisible: false,
+    });
+    added.chain(kept).collect()
+}
+
+fn drop_column(
+    catalog: &Catalog,
+    before: &Table,
+    plan: &mut Plan,
+    columns: &mut Vec<Column>,
+    name: &str,
+) -> Result<()> {
+    let at = columns
+        .iter()
+        .position(|c| c.name.eq_ignore_ascii_case(name))
+        .ok_or_else(|| errors::cannot_drop(name))?;
+    let position = before.column(name);
+    let uses = |k: &&ForeignKey| position.is_some_and(|p| k.columns.contains(&p));
+    if let Some(key) = plan.table.foreign_keys.iter().find(uses) {
+        return Err(errors::column_in_foreign_key(name, &key.name));
+    }
+    for (child, key) in referencing(catalog, before) {
+        if key
+            .parent_columns
+            .iter()
+            .any(|c| c.eq_ignore_ascii_case(name))
+        {
+            // A self reference that the same statement drops is no obstacle.
+            let own = child.id == before.id;
+            if own && !plan.table.foreign_keys.iter().any(|k| k.name == key.name) {
+                continue;
+            }
+            return Err(errors::column_referenced(name, &key.name, &child.name));
+        }
+    }
+    refuse_partitioning_column(before, name)?;
+    columns.remove(at);
+    Ok(())
+}
+
+/// 3855: a column that says where rows lie keeps its name and stays.
+fn refuse_partitioning_column(before: &Table, name: &str) -> Result<()> {
+    let by = before.partitioning.as_ref();
+    let uses = by
+        .zip(before.column(name))
+        .is_some_and(|(by, at)| by.columns.contains(&at));
+    match uses {
+        true => Err(errors::partitioning_column(name)),
+        false => Ok(()),
+    }
+}
+
+/// Constraints whose parent the table is, with the child.
+pub(super) fn referencing<'a>(
+    catalog: &'a Catalog,
+    table: &'a Table,
+) -> impl Iterator<Item = (&'a Table, &'a ForeignKey)> {
+    table.referenced_by.iter().filter_map(|(child, at)| {
+        let child = catalog.table_by_id(*child)?;
+        Some((child.as_ref(), child.foreign_keys.get(*at)?))
+    })
+}
+
+fn add_column(
+    plan: &mut Plan,
+    id: ColumnId,
+    spec: &ColumnSpec,
+    primary: &[IndexSpec],
+    cx: &DdlCx<'_>,
+    cast: &CastCx<'_>,
+) -> Result<Column> {
+    let mut column = specs::column(id, spec, specs::in_primary_key(spec, primary))?;
+    column.backfill = fill::exist_default(&column, cx.now, cast);
+    if column.auto_increment {
+        plan.generate = Some(id);
+        plan.rewrite = true;
+    }
+    if fill::check_zero_date(&column, cast).is_err() {
+        plan.no_rows.push(id);
+    }
+    plan.relayout = true;
+    Ok(column)
+}
+
+fn change_column(
+    plan: &mut Plan,
+    columns: &mut [Column],
+    id: ColumnId,
+    spec: &ColumnSpec,
+    primary: &[IndexSpec],
+) -> Result<()> {
+    let Some(column) = by_id(columns, id) else {
+        return Ok(());
+    };
+    let mut new = specs::column(id, spec, specs::in_primary_key(spec, primary))?;
+    if new.name != column.name {
+        plan.renamed.push((column.name.clone(), new.name.clone()));
+    }
+    new.backfill = column.backfill.clone();
+    if new.auto_increment && !column.auto_increment {
+        plan.generate = Some(id);
+        plan.rewrite = true;
+    }
+    note_change(plan, column, &new);
+    *column = new;
+    Ok(())
+}
+
+/// What a change of a column asks of the rows.
+fn note_change(plan: &mut Plan, old: &Column, new: &Column) {
+    if old.ty != new.ty {
+        plan.retyped.push(old.id);
+        if !same_bytes(&old.ty, &new.ty) {
+            plan.rewrite = true;
+            plan.converts = true;
+        }
+    }
+    if old.nullable != new.nullable {
+        if !new.nullable {
+            plan.not_null.push(old.id);
+        }
+        // A key tells NULL from values only where there may be a NULL.
+        plan.rekeyed.push(old.id);
+    }
+}
+
+/// Whether every value of type `a` is a value of type `b` with the same bytes
+/// in rows and in keys.
+pub(super) fn same_bytes(a: &ColumnType, b: &ColumnType) -> bool {
+    if a == b {
+        return true;
+    }
+    let grows = b.length >= a.length;
+    match (a.kind, b.kind) {
+        (Kind::VarChar | Kind::VarBinary, _) if a.kind == b.kind => {
+            grows && a.collation == b.collation
+        }
+        (Kind::Enum | Kind::Set, _) if a.kind == b.kind => {
+            let prefix = b.members.get(..a.members.len());
+            a.collation == b.collation && prefix == Some(&a.members[..])
+        }
+        _ => match (text_rank(a.kind), text_rank(b.kind)) {
+            (Some((class, from)), Some((other, to))) => {
+                class == other && from <= to && a.collation == b.collation
+            }
+            _ => false,
+        },
+    }
+}
+
+/// TEXT and BLOB types by size.
+fn text_rank(kind: Kind) -> Option<(u8, u8)> {
+    Some(match kind {
+        Kind::TinyText => (0, 0),
+        Kind::Text => (0, 1),
+        Kind::MediumText => (0, 2),
+        Kind::LongText => (0, 3),
+        Kind::TinyBlob => (1, 0),
+        Kind::Blob => (1, 1),
+        Kind::MediumBlob => (1, 2),
+        Kind::LongBlob => (1, 3),
+        _ => return None,
+    })
+}
+
+fn rename(plan: &mut Plan, columns: &mut [Column], id: ColumnId, new: &str) {
+    if let Some(column) = by_id(columns, id) {
+        plan.renamed.push((column.name.clone(), new.to_owned()));
+        new.clone_into(&mut column.name);
+    }
+}
+
+fn set_default(
+    columns: &mut [Column],
+    id: ColumnId,
+    ty: Option<&ColumnType>,
+    default: Option<&ColumnDefault>,
+) -> Result<()> {
+    let Some(column) = by_id(columns, id) else {
+        return Ok(());
+    };
+    if ty.is_some_and(|ty| *ty != column.ty) {
+        // The value was made for a type that the column had until now.
+        return Err(Error::DefinitionChanged);
+    }
+    if column.auto_increment && default.is_some() {
+        return Err(errors::bad_default(&column.name));
+    }
+    if default == Some(&ColumnDefault::Null) && !column.nullable {
+        return Err(errors::bad_default(&column.name));
+    }
+    column.default = default.cloned().unwrap_or(ColumnDefault::None);
+    Ok(())
+}
+
+/// CONVERT TO CHARACTER SET: every column with a character set.
+fn convert(
+    plan: &mut Plan,
+    columns: &mut [Column],
+    collation: porpoise_types::Collation,
+) -> Result<()> {
+    plan.table.options.collation = collation;
+    for column in columns {
+        let textual = column.ty.is_string() && column.ty.kind != Kind::Json
+            || matches!(column.ty.kind, Kind::Enum | Kind::Set);
+        if !textual || column.ty.is_binary() || column.ty.collation == collation {
+            continue;
+        }
+        let mut new = column.clone();
+        new.ty.collation = collation;
+        new.explicit_collation = false;
+        note_change(plan, column, &new);
+        *column = new;
+    }
+    Ok(())
+}
+
+fn move_column(
+    columns: &mut Vec<Column>,
+    table: &Table,
+    id: ColumnId,
+    to: &Position,
+) -> Result<()> {
+    let Some(from) = columns.iter().position(|c| c.id == id) else {
+        return Ok(());
+    };
+    let target = match to {
+        Position::Default => return Ok(()),
+        Position::First => None,
+        Position::After(name) => {
+            let named = |c: &Column| c.name.eq_ignore_ascii_case(name) && c.id != id;
+            let found = columns.iter().find(|c| named(c)).map(|c| c.id);
+            Some(found.ok_or_else(|| errors::unknown_column(name, &table.name))?)
+        }
+    };
+    let column = columns.remove(from);
+    let at = match target {
+        None => 0,
+        Some(id) => columns
+            .iter()
+            .position(|c| c.id == id)
+            .map_or(columns.len(), |at| at + 1),
+    };
+    columns.insert(at, column);
+    Ok(())
+}
+
+fn check_names(columns: &[Column]) -> Result<()> {
+    if columns.is_empty() {
+        return Err(errors::all_columns_dropped());
+    }
+    if columns.len() > specs::MAX_COLUMNS {
+        return Err(errors::too_many_columns());
+    }
+    if columns.iter().filter(|c| c.auto_increment).count() > 1 {
+        return Err(errors::two_auto_columns());
+    }
+    for (at, column) in columns.iter().enumerate() {
+        let same = |c: &Column| c.name.eq_ignore_ascii_case(&column.name);
+        if columns.iter().take(at).any(same) {
+            return Err(errors::duplicate_column(&column.name));
+        }
+    }
+    Ok(())
+}
+
+/// Gives the table its new columns, and maps what names columns by position.
+/// Parts of dropped columns leave their indexes; an index that has none left
+/// goes; one that changed is built anew.
+fn set_columns(plan: &mut Plan, columns: Vec<Column>) {
+    let table = &mut plan.table;
+    let old = std::mem::replace(&mut table.columns, columns);
+    let map = |position: usize| {
+        let id = old.get(position)?.id;
+        table.columns.iter().position(|c| c.id == id)
+    };
+    if old.len() != table.columns.len() || plan.relayout || old.iter().any(|c| !still(c, table)) {
+        plan.relayout = true;
+    }
+    for key in &mut table.foreign_keys {
+        for column in &mut key.columns {
+            *column = map(*column).unwrap_or(usize::MAX);
+        }
+    }
+    if let Some(by) = &mut table.partitioning {
+        by.move_columns(&|at| map(at).unwrap_or(usize::MAX));
+    }
+    let mut changed = Vec::new();
+    for index in &mut table.indexes {
+        let parts = index.parts.len();
+        index.parts.retain_mut(|part| {
+            let Some(position) = map(part.column) else {
+                return false;
+            };
+            part.column = position;
+            true
+        });
+        for part in &mut index.parts {
+            let column = table.columns.get(part.column);
+            let length = column.map(|c| (c.id, &c.ty));
+            if let (Some(n), Some((_, ty))) = (part.prefix, length)
+                && !ty.is_blob()
+                && (n >= ty.length || !(ty.is_string() || ty.is_binary()))
+            {
+                part.prefix = None;
+            }
+        }
+        let rekeyed = index.parts.iter().any(|p| {
+            let id = table.columns.get(p.column).map(|c| c.id);
+            id.is_some_and(|id| plan.rekeyed.contains(&id))
+        });
+        if index.parts.len() != parts || rekeyed {
+            changed.push((index.id, index.parts.is_empty()));
+        }
+    }
+    for (id, empty) in changed {
+        let Some(at) = plan.table.indexes.iter().position(|i| i.id == id) else {
+            continue;
+        };
+        if at == 0 {
+            plan.rewrite = true;
+            if empty {
+                plan.table.hidden_key = true;
+            }
+        } else if empty {
+            let index = plan.table.indexes.remove(at);
+            plan.leaving.extend(index.spaces);
+        } else if let Some(index) = plan.table.indexes.get(at) {
+            plan.leaving.extend(index.spaces.iter().copied());
+            plan.build.push(id);
+        }
+    }
+}
+
+fn still(column: &Column, table: &Table) -> bool {
+    table.columns.iter().any(|c| c.id == column.id)
+}
+
+/// The backfill of columns, once no row lacks them.
+pub(super) fn forget_backfills(table: &mut Table) {
+    for column in &mut table.columns {
+        column.backfill = Value::Null;
+    }
+}

@@ -1,0 +1,289 @@
+//! Copying a table's rows into new spaces, for changes that no definition
+//! alone can make: other types, another primary key, generated ids.
+//!
+//! The rows go in batches, a transaction each, into spaces that nothing names
+//! until the catalog is committed; a crash or a refusal leaves them to be
+//! swept. Every value passes the conversion that an UPDATE would make, in the
+//! session's mode, so that a strict mode refuses what does not fit.
+//!
+//! Invariants:
+//! 1. A row keeps its version and its expiry: its owner wrote nothing.
+//! 2. All rows are written in one layout; no column has a backfill afterwards.
+//! 3. One probe a batch answers for all unique keys of its rows.
+
+use super::{Plan, fill};
+use crate::autoinc::{column_max, column_value};
+use crate::catalog::{ColumnId, IndexKind, Table};
+use crate::db::Db;
+use crate::ddl::{DdlCx, errors};
+use crate::error::{Error, Result};
+use crate::row::{RowRef, RowStamp, encode_with};
+use porpoise_kv::{Check, Key, Read, SpaceId, TxnOptions};
+use porpoise_types::{CastCx, SqlMode, Value, store};
+use std::collections::HashSet;
+
+/// Bytes of one transaction, about.
+const BATCH_BYTES: usize = 16 << 20;
+
+/// Where a column of the new rows comes from.
+enum Source {
+    /// The column of the old rows at a position, as it is.
+    Same(usize),
+    /// The same, converted.
+    Converted(usize),
+    /// The value of an added column.
+    Filled(Value),
+}
+
+/// One entry about to be written.
+struct Entry {
+    space: SpaceId,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    /// Row in the batch and index, where the key excludes others.
+    exclusive: Option<(usize, usize)>,
+}
+
+/// The state of a copy.
+struct Copy<'a> {
+    before: &'a Table,
+    after: &'a Table,
+    sources: Vec<Source>,
+    /// The column that gets generated ids, and the next one.
+    generate: Option<usize>,
+    next_id: u64,
+    generated: bool,
+    /// A NULL that may not be is "data truncated", not "invalid use".
+    converts: bool,
+    rows: u64,
+}
+
+fn sources(before: &Table, after: &Table) -> Vec<Source> {
+    let source = |column: &crate::catalog::Column| {
+        let old = before.columns.iter().position(|c| c.id == column.id);
+        match old.and_then(|at| Some((at, before.columns.get(at)?))) {
+            None => Source::Filled(column.backfill.clone()),
+            Some((at, old)) if super::columns::same_bytes(&old.ty, &column.ty) => Source::Same(at),
+            Some((at, _)) => Source::Converted(at),
+        }
+    };
+    after.columns.iter().map(source).collect()
+}
+
+impl Copy<'_> {
+    /// The values of a row in the new definition.
+    fn convert(&mut self, row: &RowRef<'_>, cast: &mut CastCx<'_>) -> Result<Vec<Value>> {
+        self.rows += 1;
+        let mut values = Vec::with_capacity(self.sources.len());
+        for (position, source) in self.sources.iter().enumerate() {
+            let column = self.after.columns.get(position);
+            let Some(column) = column else { continue };
+            let mut value = match source {
+                Source::Same(at) => row.get(*at).to_owned(),
+                Source::Filled(value) => value.clone(),
+                Source::Converted(at) => {
+                    let old = row.get(*at);
+                    let from = self.before.columns.get(*at).map(|c| &c.ty);
+                    if old.is_null() {
+                        Value::Null
+                    } else {
+                        store(old, from, &column.ty, &column.name, self.rows, cast)?
+                    }
+                }
+            };
+            if self.generate == Some(position) {
+                let zero = cast.mode.contains(SqlMode::NO_AUTO_VALUE_ON_ZERO);
+                let added = matches!(source, Source::Filled(_));
+                if added || fill::asks_for_id(&value, zero) {
+                    if self.next_id > column_max(column) {
+                        return Err(Error::AutoIncrementExhausted);
+                    }
+                    value = column_value(column, self.next_id);
+                    self.next_id += 1;
+                    self.generated = true;
+                } else {
+                    let used = fill::id_of(value.as_ref()).saturating_add(1);
+                    self.next_id = self.next_id.max(used);
+                }
+            } else if value.is_null() && !column.nullable {
+                value = self.no_null(column, cast)?;
+            }
+            values.push(value);
+        }
+        Ok(values)
+    }
+
+    /// A NULL in a column that may not hold one any more.
+    fn no_null(&self, column: &crate::catalog::Column, cast: &mut CastCx<'_>) -> Result<Value> {
+        if cast.strict {
+            return Err(match self.converts {
+                true => errors::null_truncated(&column.name, self.rows),
+                false => errors::invalid_null(),
+            });
+        }
+        let text = format!(
+            "Data truncated for column '{}' at row {}",
+            column.name, self.rows
+        );
+        cast.warn(1265, text);
+        Ok(fill::implicit_default(&column.ty))
+    }
+
+    /// A duplicate, of rows `values`.
+    fn duplicate(&self, index: usize, values: &[Value]) -> Error {
+        let error = self.after.duplicate(index, values);
+        match error {
+            Error::Duplicate { entry, key } if self.generated => errors::resequencing(&entry, &key),
+            other => other,
+        }
+    }
+}
+
+impl Db {
+    /// Writes all rows of `before` as rows of the plan's table, with all
+    /// entries, and raises the counter over generated ids. Returns how many.
+    pub(super) fn copy_rows(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        plan: &Plan,
+        cast: &mut CastCx<'_>,
+    ) -> Result<u64> {
+        let after = &plan.table;
+        let position = |id: ColumnId| after.columns.iter().position(|c| c.id == id);
+        let mut copy = Copy {
+            before,
+            after,
+            sources: sources(before, after),
+            generate: plan.generate.and_then(position),
+            next_id: plan.auto_increment.unwrap_or(1).max(1),
+            generated: false,
+            converts: plan.converts,
+            rows: 0,
+        };
+        let keeps_hidden = before.hidden_key && after.hidden_key && !plan.rekeys_rows;
+        self.each_batch(cx, before, |batch| {
+            let mut hidden = 0;
+            if after.hidden_key && !keeps_hidden {
+                let engine = self.engine().as_ref();
+                hidden = self.counters.hidden(engine, after, batch.len() as u64)?;
+            }
+            let mut entries = Vec::with_capacity(batch.len() * after.indexes.len());
+            let mut rows = Vec::with_capacity(batch.len());
+            let mut held = 0;
+            for (n, (pk, bytes)) in batch.iter().enumerate() {
+                let whole = self.whole_row(before, pk, bytes)?;
+                let row = RowRef::new(before, whole.as_deref().unwrap_or(bytes))?;
+                let values = copy.convert(&row, cast)?;
+                let mut primary = Vec::new();
+                if keeps_hidden {
+                    primary.extend_from_slice(pk.get(..8).unwrap_or(pk));
+                    after.append_hidden_partition(&values, &mut primary);
+                } else if after.hidden_key {
+                    primary.extend_from_slice(&(hidden + n as u64).to_be_bytes());
+                    after.append_hidden_partition(&values, &mut primary);
+                } else {
+                    after.append_primary_key(values.as_slice(), &mut primary);
+                }
+                let stamp = RowStamp {
+                    version: row.version(),
+                    expiry: row.expiry(),
+                };
+                after.partition_of_row(&values)?;
+                held += self.add_entries(after, n, &primary, &values, stamp, &mut entries)?;
+                rows.push(values);
+                if held > BATCH_BYTES {
+                    self.write_batch(&copy, &rows, &entries)?;
+                    entries.clear();
+                    held = 0;
+                }
+            }
+            self.write_batch(&copy, &rows, &entries)
+        })?;
+        if copy.generate.is_some() {
+            self.set_auto_increment(after, copy.next_id)?;
+        }
+        Ok(copy.rows)
+    }
+
+    fn add_entries(
+        &self,
+        table: &Table,
+        n: usize,
+        primary: &[u8],
+        values: &[Value],
+        stamp: RowStamp,
+        out: &mut Vec<Entry>,
+    ) -> Result<usize> {
+        let before = out.len();
+        let (outside, parts) = self.outside_parts(table, primary, values)?;
+        out.extend(parts.into_iter().map(|(space, key, value)| Entry {
+            space,
+            key,
+            value,
+            exclusive: None,
+        }));
+        for (position, index) in table.indexes.iter().enumerate() {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            let exclusive = if index.kind == IndexKind::Primary {
+                key.extend_from_slice(primary);
+                encode_with(table, values, &outside, stamp, &mut value)?;
+                if value.len() > self.row_limit {
+                    return Err(Error::RowTooBig {
+                        size: value.len(),
+                        limit: self.row_limit,
+                    });
+                }
+                !table.hidden_key
+            } else {
+                let exclusive = index.append_entry(table, values, primary, &mut key);
+                index.append_entry_value(primary, &mut value);
+                exclusive
+            };
+            out.push(Entry {
+                space: table.space(position, &key),
+                key,
+                value,
+                exclusive: exclusive.then_some((n, position)),
+            });
+        }
+        let added = out.get(before..).unwrap_or(&[]);
+        Ok(added.iter().map(|e| e.key.len() + e.value.len()).sum())
+    }
+
+    /// Judges a batch's unique keys, in the order of its rows, and writes it.
+    fn write_batch(&self, copy: &Copy<'_>, rows: &[Vec<Value>], entries: &[Entry]) -> Result<()> {
+        let mut txn = self.engine().begin(TxnOptions::default())?;
+        let exclusive: Vec<(&Entry, (usize, usize))> = entries
+            .iter()
+            .filter_map(|e| Some((e, e.exclusive?)))
+            .collect();
+        let keys: Vec<Key<'_>> = exclusive
+            .iter()
+            .map(|(e, _)| Key::new(e.space, &e.key))
+            .collect();
+        let mut taken = vec![false; keys.len()];
+        txn.get(Read::CURRENT, &keys, &mut |at, value| {
+            if let Some(place) = taken.get_mut(at) {
+                *place = value.is_some();
+            }
+        })?;
+        let mut seen: HashSet<(SpaceId, &[u8])> = HashSet::with_capacity(keys.len());
+        for ((entry, (row, index)), taken) in exclusive.iter().zip(taken) {
+            if taken || !seen.insert((entry.space, &entry.key)) {
+                let values = rows.get(*row).map_or(&[][..], |v| v);
+                return Err(copy.duplicate(*index, values));
+            }
+        }
+        for entry in entries {
+            txn.put(
+                Key::new(entry.space, &entry.key),
+                &entry.value,
+                Check::Blind,
+            )?;
+        }
+        let commit = txn.commit()?;
+        self.engine().wait_durable(commit.ticket)?;
+        Ok(())
+    }
+}

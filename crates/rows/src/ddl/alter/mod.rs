@@ -1,0 +1,451 @@
+//! ALTER TABLE, and CREATE and DROP INDEX, which are the same thing.
+//!
+//! All clauses of a statement make one [`Plan`]: the table as it will be, and
+//! what that asks of the rows. Most column changes ask nothing: a row names
+//! the layout that it was written in, an added column reads as its default of
+//! the time of the ALTER, a dropped one is not read. What remains is done
+//! under the barrier, from cheap to dear: looking at the rows (NOT NULL, a
+//! foreign key), building an index, copying the rows ([`copy`]).
+//!
+//! Invariants:
+//! 1. Nothing that a running statement can see changes before the commit of
+//!    the catalog; all clauses take effect with it, or none.
+//! 2. A statement waits for the table itself and for parents that it is to
+//!    reference, for no other: who writes to a relative of the table by a
+//!    foreign key has published the table, too.
+//! 3. After [`MAX_LAYOUTS`] changes of the columns the next one copies the
+//!    rows, so that a catalog row stays small.
+//!
+//! Rejected: rewriting rows in place in one transaction (its write set is
+//! limited, and readers of the old definition would meet new rows).
+
+mod columns;
+mod copy;
+mod fill;
+mod keys;
+
+use super::{
+    AlterOp, DdlCx, DdlDone, columns as specs, errors, indexes, partition, rename, spaces,
+};
+use crate::catalog::{Catalog, ColumnId, Index, Table, TableId};
+use crate::db::Db;
+use crate::error::Result;
+use crate::row::RowRef;
+use porpoise_kv::{SpaceId, Ticket};
+use porpoise_types::{CastCx, SqlMode, TimeZone};
+use std::sync::Arc;
+
+pub use fill::implicit_default;
+
+/// Layouts a table may have before its rows are copied (MySQL allows as many
+/// row versions).
+pub const MAX_LAYOUTS: usize = 64;
+
+/// Where a column goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// To the end, or where it was.
+    Default,
+    /// FIRST.
+    First,
+    /// AFTER a column.
+    After(String),
+}
+
+/// ALGORITHM, as far as it can be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// Nothing but the definition may change.
+    Instant,
+    /// Indexes may be built, no row be changed.
+    Inplace,
+    /// Rows are copied.
+    Copy,
+}
+
+/// What an ALTER TABLE is going to do, worked out before anything is done.
+struct Plan {
+    table: Table,
+    /// The rows are copied.
+    rewrite: bool,
+    /// The copy changes values' types.
+    converts: bool,
+    /// The copy gives rows other keys.
+    rekeys_rows: bool,
+    /// The set of columns changes.
+    relayout: bool,
+    /// Ids of indexes to be built.
+    build: Vec<u32>,
+    /// The next index's number.
+    next_index: u32,
+    /// Columns in which no row may hold NULL.
+    not_null: Vec<ColumnId>,
+    /// Columns whose types change.
+    retyped: Vec<ColumnId>,
+    /// Columns whose keys are encoded in another way.
+    rekeyed: Vec<ColumnId>,
+    /// Added columns that need a table without rows (1292).
+    no_rows: Vec<ColumnId>,
+    /// The column that gets generated ids.
+    generate: Option<ColumnId>,
+    /// Columns' old and new names.
+    renamed: Vec<(String, String)>,
+    /// Names of constraints to be validated.
+    validate: Vec<String>,
+    /// Spaces that nothing names afterwards.
+    leaving: Vec<SpaceId>,
+    auto_increment: Option<u64>,
+    rename_to: Option<(String, String)>,
+}
+
+fn find(catalog: &Catalog, database: &str, name: &str) -> Result<Arc<Table>> {
+    if catalog.database(database).is_none() {
+        return Err(errors::no_database(database));
+    }
+    let table = catalog.table(database, name).cloned();
+    table.ok_or_else(|| errors::no_table(database, name))
+}
+
+impl Db {
+    /// ALTER TABLE with all its clauses, or none of them, in a strict mode.
+    ///
+    /// # Errors
+    /// MySQL's for each clause; the engine's.
+    pub fn alter_table(
+        &self,
+        cx: &DdlCx<'_>,
+        database: &str,
+        name: &str,
+        ops: &[AlterOp],
+    ) -> Result<DdlDone> {
+        let mut ignore = |_| ();
+        let now = porpoise_types::DateTime::from_unix_micros(cx.now);
+        let mut cast = CastCx {
+            mode: SqlMode::default(),
+            strict: true,
+            warnings: &mut ignore,
+            tz: &TimeZone::UTC,
+            now: now.unwrap_or(porpoise_types::DateTime::ZERO),
+        };
+        self.alter_table_as(cx, database, name, ops, &mut cast)
+    }
+
+    /// As [`Db::alter_table`], values being converted as `cast` says.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn alter_table_as(
+        &self,
+        cx: &DdlCx<'_>,
+        database: &str,
+        name: &str,
+        ops: &[AlterOp],
+        cast: &mut CastCx<'_>,
+    ) -> Result<DdlDone> {
+        let _barrier = self.barrier(cx, |catalog| {
+            let table = find(catalog, database, name)?;
+            let mut all = vec![table.id];
+            all.extend(new_relatives(catalog, &table, ops));
+            Ok(all)
+        })?;
+        let catalog = self.catalog();
+        let before = find(&catalog, database, name)?;
+        let mut plan = plan(&catalog, &before, cx, ops, cast)?;
+        check_algorithm(&plan, ops)?;
+        let fresh = self.give_index_spaces(&mut plan)?;
+        let done = self.carry_out(cx, &before, &plan, cast);
+        if let Err(error) = &done {
+            self.abandon_spaces(&fresh, error);
+        }
+        let done = done?;
+        self.retire_spaces(&plan.leaving);
+        Ok(done)
+    }
+
+    fn give_index_spaces(&self, plan: &mut Plan) -> Result<Vec<SpaceId>> {
+        let Plan {
+            table,
+            build,
+            leaving,
+            rewrite,
+            ..
+        } = plan;
+        if *rewrite {
+            leaving.extend(table.all_spaces());
+            leaving.sort_unstable();
+            leaving.dedup();
+        }
+        let wanted = |i: &Index| *rewrite || build.contains(&i.id);
+        let mut specs: Vec<_> = table
+            .indexes
+            .iter()
+            .filter(|i| wanted(i))
+            .flat_map(|i| spaces::of_index(table, i))
+            .collect();
+        // A column whose values may leave their rows can have come.
+        let parts = table.may_have_parts() && (*rewrite || table.parts.is_empty());
+        if parts {
+            let partitions = 0..table.partition_count();
+            specs.extend(partitions.map(|p| spaces::of_parts(table, p)));
+        }
+        if specs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let made = self.engine().create_spaces(&specs)?;
+        let mut given = made.chunks(table.partition_count().max(1));
+        for index in table.indexes.iter_mut().filter(|i| wanted(i)) {
+            index.spaces = given.next().unwrap_or(&[]).to_vec();
+        }
+        if parts {
+            table.parts = given.next().unwrap_or(&[]).to_vec();
+        } else if *rewrite {
+            table.parts.clear();
+        }
+        Ok(made)
+    }
+
+    /// Looks at the rows, builds, copies, and commits the definition.
+    fn carry_out(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        plan: &Plan,
+        cast: &mut CastCx<'_>,
+    ) -> Result<DdlDone> {
+        self.check_no_rows(cx, before, plan, cast)?;
+        let mut rows = 0;
+        if plan.rewrite {
+            rows = self.copy_rows(cx, before, plan, cast)?;
+        } else {
+            self.check_not_null(cx, plan)?;
+            for (position, index) in plan.table.indexes.iter().enumerate() {
+                if plan.build.contains(&index.id) {
+                    self.build_index(cx, before, &plan.table, position)?;
+                }
+            }
+        }
+        if cx.foreign_key_checks {
+            for key in &plan.table.foreign_keys {
+                if plan.validate.contains(&key.name) {
+                    self.validate_foreign_key(cx, &plan.table, key)?;
+                }
+            }
+        }
+        if let Some(next) = plan.auto_increment.filter(|_| plan.generate.is_none()) {
+            self.raise_auto_increment(cx, &plan.table, next)?;
+        }
+        let ticket = self.commit_definition(cx, before, plan)?;
+        Ok(DdlDone {
+            ticket,
+            note: false,
+            rows,
+        })
+    }
+
+    fn commit_definition(&self, cx: &DdlCx<'_>, before: &Table, plan: &Plan) -> Result<Ticket> {
+        self.change_catalog(cx, |draft| {
+            let version = draft.catalog.version + 1;
+            let children: Vec<(TableId, String)> = columns::referencing(&draft.catalog, before)
+                .map(|(child, key)| (child.id, key.name.clone()))
+                .collect();
+            let Some(table) = draft.table_mut(before.id) else {
+                return Err(errors::no_table(&before.database, &before.name));
+            };
+            // A clone carries no resolved layouts: they are worked out anew.
+            *table = plan.table.clone();
+            if plan.rewrite {
+                columns::forget_backfills(table);
+            }
+            if plan.rewrite || !plan.build.is_empty() {
+                // Snapshots taken before do not find the new spaces' rows.
+                table.incompatible_since = version;
+            }
+            for (child, name) in children.iter().filter(|_| !plan.renamed.is_empty()) {
+                let child = draft.table_mut(*child);
+                let keys = child.into_iter().flat_map(|c| &mut c.foreign_keys);
+                for key in keys.filter(|k| k.name == *name) {
+                    keys::rename_parent_columns(&mut key.parent_columns, &plan.renamed);
+                }
+            }
+            if let Some((database, name)) = &plan.rename_to {
+                rename::rename_in(draft, before.id, database, name)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// 1292: a zero date for rows that are there.
+    fn check_no_rows(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        plan: &Plan,
+        cast: &CastCx<'_>,
+    ) -> Result<()> {
+        let added = |id: &ColumnId| plan.table.columns.iter().find(|c| c.id == *id);
+        let Some(column) = plan.no_rows.iter().find_map(added) else {
+            return Ok(());
+        };
+        self.each_batch(cx, before, |batch| match batch.is_empty() {
+            true => Ok(()),
+            false => fill::check_zero_date(column, cast),
+        })
+    }
+
+    /// 1138 when a row holds NULL in a column that becomes NOT NULL.
+    fn check_not_null(&self, cx: &DdlCx<'_>, plan: &Plan) -> Result<()> {
+        let position = |id: &ColumnId| plan.table.columns.iter().position(|c| c.id == *id);
+        let wanted: Vec<usize> = plan.not_null.iter().filter_map(position).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        self.each_batch(cx, &plan.table, |batch| {
+            for (_, row) in batch {
+                let row = RowRef::new(&plan.table, row)?;
+                if wanted.iter().any(|c| row.get(*c).is_null()) {
+                    return Err(errors::invalid_null());
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// AUTO_INCREMENT = n: never at or below a value that is there.
+    fn raise_auto_increment(&self, cx: &DdlCx<'_>, table: &Table, next: u64) -> Result<()> {
+        let Some(column) = table.auto_increment() else {
+            return Ok(());
+        };
+        let mut next = next.max(1);
+        if next < self.next_auto_increment(table)? {
+            self.each_batch(cx, table, |batch| {
+                for (_, row) in batch {
+                    let used = fill::id_of(RowRef::new(table, row)?.get(column));
+                    next = next.max(used.saturating_add(1));
+                }
+                Ok(())
+            })?;
+        }
+        self.set_auto_increment(table, next)
+    }
+}
+
+/// Tables that gain a constraint by the statement: parents that are to be
+/// referenced, children that wait for the new name.
+fn new_relatives(catalog: &Catalog, table: &Table, ops: &[AlterOp]) -> Vec<TableId> {
+    let mut all = Vec::new();
+    for op in ops {
+        match op {
+            AlterOp::AddForeignKey(spec) => {
+                let database = spec.parent_database.as_ref().unwrap_or(&table.database);
+                let parent = catalog.table(database, &spec.parent_table);
+                all.extend(parent.map(|t| t.id));
+            }
+            AlterOp::RenameTo(database, name) => {
+                all.extend(rename::waiting_children(catalog, database, name));
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+fn plan(
+    catalog: &Catalog,
+    before: &Table,
+    cx: &DdlCx<'_>,
+    ops: &[AlterOp],
+    cast: &CastCx<'_>,
+) -> Result<Plan> {
+    let mut plan = Plan {
+        table: before.clone(),
+        rewrite: false,
+        converts: false,
+        rekeys_rows: false,
+        relayout: false,
+        build: Vec::new(),
+        next_index: before.indexes.iter().map(|i| i.id + 1).max().unwrap_or(1),
+        not_null: Vec::new(),
+        retyped: Vec::new(),
+        rekeyed: Vec::new(),
+        no_rows: Vec::new(),
+        generate: None,
+        renamed: Vec::new(),
+        validate: Vec::new(),
+        leaving: Vec::new(),
+        auto_increment: None,
+        rename_to: None,
+    };
+    options(&mut plan, ops);
+    keys::drop_all(&mut plan, ops)?;
+    columns::apply(catalog, before, &mut plan, ops, cx, cast)?;
+    keys::add_all(catalog, before, &mut plan, cx, ops)?;
+    keys::check_constraints(catalog, before, &plan, cx)?;
+    if plan.not_null.iter().any(|_| !cast.strict) {
+        // A lenient mode puts implicit defaults in place of NULLs.
+        plan.rewrite = true;
+    }
+    settle_layout(&mut plan);
+    let table = &mut plan.table;
+    indexes::sort(&mut table.indexes, &table.columns);
+    partition::check(table)?;
+    Ok(plan)
+}
+
+fn options(plan: &mut Plan, ops: &[AlterOp]) {
+    let options = &mut plan.table.options;
+    for op in ops {
+        match op {
+            AlterOp::SetAutoIncrement(next) => plan.auto_increment = Some(*next),
+            AlterOp::SetComment(text) => options.comment.clone_from(text),
+            AlterOp::SetEngine(name) => options.engine.clone_from(name),
+            AlterOp::SetCollation(collation) => options.collation = *collation,
+            AlterOp::SetOption(name, value) => {
+                options.other.retain(|(n, _)| n != name);
+                let value = value.as_ref().map(|v| (name.clone(), v.clone()));
+                options.other.extend(value);
+            }
+            AlterOp::RenameTo(database, name) => {
+                plan.rename_to = Some((database.clone(), name.clone()));
+            }
+            AlterOp::Algorithm(Algorithm::Copy) | AlterOp::Force => plan.rewrite = true,
+            _ => {}
+        }
+    }
+}
+
+/// The version and layout of the rows written from now on.
+fn settle_layout(plan: &mut Plan) {
+    let table = &mut plan.table;
+    if plan.relayout && table.layouts.len() >= MAX_LAYOUTS {
+        plan.rewrite = true;
+    }
+    if !plan.rewrite && !plan.relayout {
+        return;
+    }
+    table.version += 1;
+    let layout = specs::layout(table.version, &table.columns);
+    if plan.rewrite {
+        table.layouts = vec![layout];
+    } else {
+        table.layouts.push(layout);
+    }
+}
+
+/// 1845 and 1846: the algorithm asked for cannot do it.
+fn check_algorithm(plan: &Plan, ops: &[AlterOp]) -> Result<()> {
+    let asked = ops.iter().rev().find_map(|op| match op {
+        AlterOp::Algorithm(algorithm) => Some(*algorithm),
+        _ => None,
+    });
+    let validates = !plan.validate.is_empty() || !plan.not_null.is_empty();
+    match asked {
+        Some(Algorithm::Instant) if plan.converts => {
+            Err(errors::algorithm_refused("INSTANT", "COPY"))
+        }
+        Some(Algorithm::Instant) if plan.rewrite || !plan.build.is_empty() || validates => {
+            Err(errors::algorithm_refused("INSTANT", "COPY/INPLACE"))
+        }
+        Some(Algorithm::Inplace) if plan.converts => Err(errors::type_change_in_place()),
+        _ => Ok(()),
+    }
+}

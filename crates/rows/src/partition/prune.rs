@@ -1,0 +1,181 @@
+//! From what is known about columns to the partitions that can have a match.
+//!
+//! Pruning only ever leaves out partitions in which no row can satisfy the
+//! conditions; conditions are checked on the rows all the same.
+//!
+//! * All partitioning columns equal to one of some values (`=`, IN, IS NULL):
+//!   the partitions of all combinations.
+//! * A range of the one column of a RANGE whose expression never falls, of the
+//!   first column of RANGE COLUMNS: an interval of partitions.
+//! * A range of the one column of a LIST: the partitions of the listed values
+//!   within. A short range of whole numbers counts as a list of values.
+
+use super::expr::Monotone;
+use super::{Method, Partitioning};
+use crate::catalog::Table;
+use porpoise_types::{Value, ValueRef, encode_key};
+
+/// Combinations of values looked at; more, and everything may match.
+const MOST: usize = 4096;
+/// Whole numbers of a range that are looked at one by one.
+const SHORT: i128 = 256;
+
+/// What is known about a column.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// It is one of these (storage values of the column; NULL for IS NULL).
+    pub equal: Option<Vec<Value>>,
+    /// It is not below this (a bound left out is taken as included).
+    pub low: Option<Value>,
+    /// It is not above this.
+    pub high: Option<Value>,
+}
+
+impl Table {
+    /// The partitions in which rows can be whose columns are as known
+    /// (position and what), in order; `None`: any.
+    pub fn prune(&self, known: &[(usize, Known)]) -> Option<Vec<usize>> {
+        let by = self.partitioning.as_ref()?;
+        let of = |column: &usize| known.iter().find(|(c, _)| c == column).map(|(_, k)| k);
+        if let Some(found) = self.prune_equal(by, &of) {
+            return Some(found);
+        }
+        let known = of(by.columns.first()?)?;
+        if known.low.is_none() && known.high.is_none() && known.equal.is_none() {
+            return None;
+        }
+        self.prune_range(by, known)
+    }
+
+    fn prune_equal<'k>(
+        &self,
+        by: &Partitioning,
+        of: &dyn Fn(&usize) -> Option<&'k Known>,
+    ) -> Option<Vec<usize>> {
+        let mut tuples: Vec<Vec<Value>> = vec![Vec::new()];
+        for column in &by.columns {
+            let known = of(column)?;
+            let short;
+            let values = match &known.equal {
+                Some(values) => values,
+                None => {
+                    short = short_range(known)?;
+                    &short
+                }
+            };
+            if tuples.len() * values.len() > MOST {
+                return None;
+            }
+            tuples = tuples
+                .into_iter()
+                .flat_map(|tuple| {
+                    values.iter().map(move |value| {
+                        let mut tuple = tuple.clone();
+                        tuple.push(value.clone());
+                        tuple
+                    })
+                })
+                .collect();
+        }
+        let router = self.router_of_columns()?;
+        let mut found: Vec<usize> = tuples
+            .iter()
+            .filter_map(|tuple| router.of_values(tuple.iter().map(Value::as_ref)))
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        Some(found)
+    }
+
+    fn prune_range(&self, by: &Partitioning, known: &Known) -> Option<Vec<usize>> {
+        let column = *by.columns.first()?;
+        let ty = &self.columns.get(column)?.ty;
+        let router = self.router_of_columns()?;
+        let (low, high) = ends(known);
+        match by.method {
+            Method::RangeColumns => {
+                let key = |v: &Value| {
+                    let mut key = Vec::new();
+                    encode_key(v.as_ref(), ty, true, false, &mut key);
+                    key
+                };
+                let (low, high) = (low.map(key), high.map(key));
+                let (first, last) = router.of_first_column(low.as_deref(), high.as_deref())?;
+                Some((first..=last).collect())
+            }
+            Method::Range if by.columns.len() == 1 => {
+                let expr = by.expr.as_ref()?;
+                let how = expr.monotone();
+                if how == Monotone::No {
+                    return None;
+                }
+                let at = |v: &Value| expr.eval(&|_| v.as_ref());
+                let first = match low.map(at) {
+                    Some(Some(v)) => router.of_number(Some(v)).unwrap_or(router.bounds()),
+                    _ => 0,
+                };
+                let last = match high.map(at) {
+                    Some(Some(v)) => router.of_number(Some(v)),
+                    _ => None,
+                };
+                let last = last.unwrap_or(router.bounds().saturating_sub(1));
+                let mut found: Vec<usize> = (first..=last).collect();
+                // Values of which the expression makes NULL lie in the first.
+                if how == Monotone::Weak && first > 0 {
+                    found.insert(0, 0);
+                }
+                Some(found)
+            }
+            Method::List if by.columns.len() == 1 => {
+                let expr = by.expr.as_ref()?;
+                if expr.monotone() != Monotone::Strict {
+                    return None;
+                }
+                let at = |v: &Value| expr.eval(&|_| v.as_ref());
+                let (low, high) = (low.and_then(at), high.and_then(at));
+                let inside = |v: &Option<i128>| match v {
+                    None => false,
+                    Some(v) => low.is_none_or(|low| low <= *v) && high.is_none_or(|h| *v <= h),
+                };
+                let listed = router.list()?.iter();
+                let mut found: Vec<usize> = listed
+                    .filter(|(value, _)| inside(value))
+                    .map(|(_, at)| *at)
+                    .collect();
+                found.sort_unstable();
+                found.dedup();
+                Some(found)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Least and greatest of what is known; of a list, its ends.
+fn ends(known: &Known) -> (Option<&Value>, Option<&Value>) {
+    match known.equal.as_deref() {
+        Some([one]) if *one != Value::Null => (Some(one), Some(one)),
+        Some(_) => (None, None),
+        None => (known.low.as_ref(), known.high.as_ref()),
+    }
+}
+
+/// The values of a range of few whole numbers.
+fn short_range(known: &Known) -> Option<Vec<Value>> {
+    let (low, high) = (known.low.as_ref()?, known.high.as_ref()?);
+    let number = |v: &Value| match v.as_ref() {
+        ValueRef::Int(v) => Some(i128::from(v)),
+        ValueRef::UInt(v) => Some(i128::from(v)),
+        _ => None,
+    };
+    let (from, to) = (number(low)?, number(high)?);
+    if to - from >= SHORT {
+        return None;
+    }
+    (from..=to)
+        .map(|v| match low {
+            Value::UInt(_) => u64::try_from(v).ok().map(Value::UInt),
+            _ => i64::try_from(v).ok().map(Value::Int),
+        })
+        .collect()
+}

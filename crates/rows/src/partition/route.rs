@@ -1,0 +1,434 @@
+//! From a row's values, or from a key, to its partition.
+//!
+//! Both ways meet in the partitioning columns' keys in their one form
+//! (nullable, ascending): a row's values are encoded so, a key's parts are
+//! taken from it so. KEY hashes these bytes, RANGE COLUMNS and LIST COLUMNS
+//! compare them, the others decode them and evaluate their expression.
+//!
+//! Invariants:
+//! 1. A value and every key made from it route alike.
+//! 2. A key whose values belong into no partition routes to the first one:
+//!    nothing is there, and nothing is ever written there, because rows
+//!    without a partition are refused before (1526).
+
+use super::expr::PartitionExpr;
+use super::{Method, PartitionBound, Partitioning};
+use crate::catalog::{Index, IndexKind, Table};
+use crate::error::{Error, Result};
+use crate::keys::Columns;
+use foldhash::{HashMap, HashMapExt};
+use porpoise_types::{ColumnType, Value, ValueRef, decode_key, encode_key, take_key_part};
+use smallvec::SmallVec;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Seedless hash of KEY partitioning; a format.
+fn hash(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
+}
+
+/// The keys of the partitioning columns one after the other, with their ends.
+type Canon = SmallVec<[u8; 32]>;
+
+/// What is worked out once from a table's partitioning.
+#[derive(Clone, Debug)]
+pub(crate) struct Router {
+    columns: Vec<(usize, ColumnType)>,
+    rule: Rule,
+    /// Where each index's partitioning columns stand among its parts (or
+    /// those of the primary key); see [`Places`].
+    places: Vec<Places>,
+}
+
+/// How the partition of a key of an index is found.
+#[derive(Clone, Debug)]
+enum Places {
+    /// The parts with these numbers, one a partitioning column.
+    Parts(Vec<usize>),
+    /// The primary key that follows the parts.
+    Primary,
+    /// The number at the key's end names the partition.
+    Hidden,
+}
+
+#[derive(Clone, Debug)]
+enum Rule {
+    Hash(PartitionExpr, u64, bool),
+    Key(u64, bool),
+    /// Exclusive upper bounds; `None`: no bound.
+    Range(PartitionExpr, Vec<Option<i128>>),
+    /// Encoded upper bounds.
+    RangeColumns(Vec<Vec<u8>>),
+    List(PartitionExpr, HashMap<Option<i128>, usize>),
+    ListColumns(HashMap<Vec<u8>, usize>),
+}
+
+/// Above every key of a value.
+const MAXVALUE: u8 = 0xFF;
+
+fn whole(value: &Value) -> Option<i128> {
+    match value {
+        Value::Int(v) => Some(i128::from(*v)),
+        Value::UInt(v) => Some(i128::from(*v)),
+        _ => None,
+    }
+}
+
+/// MySQL's linear hash (manual, "LINEAR HASH Partitioning").
+fn linear(v: u64, n: u64) -> u64 {
+    let mask = n.next_power_of_two().wrapping_sub(1);
+    let at = v & mask;
+    if at < n { at } else { v & (mask >> 1) }
+}
+
+impl Router {
+    pub(crate) fn new(table: &Table, by: &Partitioning) -> Router {
+        let columns: Vec<(usize, ColumnType)> = by
+            .columns
+            .iter()
+            .filter_map(|c| Some((*c, table.columns.get(*c)?.ty.clone())))
+            .collect();
+        let n = by.partitions.len().max(1) as u64;
+        let expr = by.expr.clone().unwrap_or(PartitionExpr::Int(0));
+        let rule = match by.method {
+            Method::Hash { linear } => Rule::Hash(expr, n, linear),
+            Method::Key { linear } => Rule::Key(n, linear),
+            Method::Range => Rule::Range(expr, range_bounds(by)),
+            Method::RangeColumns => Rule::RangeColumns(encoded_bounds(by, &columns)),
+            Method::List => Rule::List(expr, listed(by)),
+            Method::ListColumns => Rule::ListColumns(listed_columns(by, &columns)),
+        };
+        let places = table
+            .indexes
+            .iter()
+            .enumerate()
+            .map(|(n, index)| places(table, n, index, &by.columns))
+            .collect();
+        Router {
+            columns,
+            rule,
+            places,
+        }
+    }
+
+    /// The partition of canonical keys, one a column, one after the other.
+    fn of_canon(&self, canon: &[u8]) -> Option<usize> {
+        match &self.rule {
+            Rule::Key(n, is_linear) => {
+                let v = hash(canon);
+                let at = if *is_linear { linear(v, *n) } else { v % *n };
+                usize::try_from(at).ok()
+            }
+            Rule::RangeColumns(bounds) => {
+                let at = bounds.partition_point(|bound| bound.as_slice() <= canon);
+                (at < bounds.len()).then_some(at)
+            }
+            Rule::ListColumns(map) => map.get(canon).copied(),
+            Rule::Hash(expr, ..) | Rule::Range(expr, _) | Rule::List(expr, _) => {
+                let mut values: SmallVec<[(usize, Value); 2]> = SmallVec::new();
+                let mut rest = canon;
+                for (position, ty) in &self.columns {
+                    let value = decode_key(ty, true, &mut rest).unwrap_or(Value::Null);
+                    values.push((*position, value));
+                }
+                let value = expr.eval(&|at| {
+                    let found = values.iter().find(|(p, _)| *p == at);
+                    found.map_or(ValueRef::Null, |(_, v)| v.as_ref())
+                });
+                self.of_number(value)
+            }
+        }
+    }
+
+    /// The partition of the expression's value.
+    pub(super) fn of_number(&self, value: Option<i128>) -> Option<usize> {
+        match &self.rule {
+            Rule::Hash(_, n, is_linear) => {
+                // The absolute value, as MySQL takes it; NULL counts as 0.
+                let v = value.unwrap_or(0).unsigned_abs();
+                let v = u64::try_from(v).unwrap_or(u64::MAX);
+                let at = if *is_linear { linear(v, *n) } else { v % *n };
+                usize::try_from(at).ok()
+            }
+            Rule::Range(_, bounds) => {
+                let Some(value) = value else {
+                    return (!bounds.is_empty()).then_some(0);
+                };
+                let at = bounds.partition_point(|bound| bound.is_some_and(|b| b <= value));
+                (at < bounds.len()).then_some(at)
+            }
+            Rule::List(_, map) => map.get(&value).copied(),
+            Rule::Key(..) | Rule::RangeColumns(_) | Rule::ListColumns(_) => None,
+        }
+    }
+
+    /// The partition of values given one a partitioning column.
+    pub(super) fn of_values<'v>(
+        &self,
+        values: impl Iterator<Item = ValueRef<'v>>,
+    ) -> Option<usize> {
+        let mut canon = Canon::new();
+        let mut one = Vec::new();
+        for ((_, ty), value) in self.columns.iter().zip(values) {
+            one.clear();
+            encode_key(value, ty, true, false, &mut one);
+            canon.extend_from_slice(&one);
+        }
+        self.of_canon(&canon)
+    }
+
+    /// The first and last partition (RANGE COLUMNS) that values of the first
+    /// column between two keys can be in; bounds included.
+    pub(super) fn of_first_column(
+        &self,
+        low: Option<&[u8]>,
+        high: Option<&[u8]>,
+    ) -> Option<(usize, usize)> {
+        let Rule::RangeColumns(bounds) = &self.rule else {
+            return None;
+        };
+        let first = low.map_or(0, |low| {
+            bounds.partition_point(|bound| bound.as_slice() <= low)
+        });
+        let last = match high {
+            None => bounds.len(),
+            Some(high) => {
+                let mut above = high.to_vec();
+                above.push(MAXVALUE);
+                bounds.partition_point(|bound| bound.as_slice() <= above.as_slice())
+            }
+        };
+        Some((first, last.min(bounds.len().saturating_sub(1))))
+    }
+
+    /// The bounds of RANGE, and the values of LIST.
+    pub(super) fn list(&self) -> Option<&HashMap<Option<i128>, usize>> {
+        match &self.rule {
+            Rule::List(_, map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// How many bounds RANGE has.
+    pub(super) fn bounds(&self) -> usize {
+        match &self.rule {
+            Rule::Range(_, bounds) => bounds.len(),
+            Rule::RangeColumns(bounds) => bounds.len(),
+            _ => 0,
+        }
+    }
+}
+
+fn range_bounds(by: &Partitioning) -> Vec<Option<i128>> {
+    let bound = |p: &super::Partition| match &p.bound {
+        PartitionBound::LessThan(values) => values.first()?.as_ref().and_then(whole),
+        _ => None,
+    };
+    by.partitions.iter().map(bound).collect()
+}
+
+/// A tuple of bounds as the keys of values would be.
+pub(crate) fn encode_bound(bounds: &[Option<Value>], columns: &[ColumnType]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (bound, ty) in bounds.iter().zip(columns) {
+        match bound {
+            None => {
+                out.push(MAXVALUE);
+                break;
+            }
+            Some(value) => encode_key(value.as_ref(), ty, true, false, &mut out),
+        }
+    }
+    out
+}
+
+fn encoded_bounds(by: &Partitioning, columns: &[(usize, ColumnType)]) -> Vec<Vec<u8>> {
+    let types: Vec<ColumnType> = columns.iter().map(|(_, ty)| ty.clone()).collect();
+    let bound = |p: &super::Partition| match &p.bound {
+        PartitionBound::LessThan(values) => encode_bound(values, &types),
+        _ => Vec::new(),
+    };
+    by.partitions.iter().map(bound).collect()
+}
+
+fn listed(by: &Partitioning) -> HashMap<Option<i128>, usize> {
+    let mut map = HashMap::new();
+    for (at, p) in by.partitions.iter().enumerate() {
+        if let PartitionBound::In(tuples) = &p.bound {
+            for value in tuples.iter().filter_map(|t| t.first()) {
+                map.insert(whole(value), at);
+            }
+        }
+    }
+    map
+}
+
+fn listed_columns(by: &Partitioning, columns: &[(usize, ColumnType)]) -> HashMap<Vec<u8>, usize> {
+    let mut map = HashMap::new();
+    for (at, p) in by.partitions.iter().enumerate() {
+        if let PartitionBound::In(tuples) = &p.bound {
+            for tuple in tuples {
+                let mut key = Vec::new();
+                for (value, (_, ty)) in tuple.iter().zip(columns) {
+                    encode_key(value.as_ref(), ty, true, false, &mut key);
+                }
+                map.insert(key, at);
+            }
+        }
+    }
+    map
+}
+
+fn places(table: &Table, number: usize, index: &Index, columns: &[usize]) -> Places {
+    let place = |c: &usize| {
+        index
+            .parts
+            .iter()
+            .position(|p| p.column == *c && p.prefix.is_none())
+    };
+    match columns.iter().map(place).collect::<Option<Vec<_>>>() {
+        Some(parts) if !columns.is_empty() => Places::Parts(parts),
+        _ if number == 0 && table.hidden_key => Places::Hidden,
+        _ if index.kind == IndexKind::Plain || number > 0 => Places::Primary,
+        _ => Places::Parts(Vec::new()),
+    }
+}
+
+impl Table {
+    fn router(&self) -> Option<&Router> {
+        self.derived().router.as_ref()
+    }
+
+    pub(crate) fn router_of_columns(&self) -> Option<&Router> {
+        self.router()
+    }
+
+    /// The partition into which a row goes by its values.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`] when it belongs into none.
+    pub fn partition_of_row(&self, values: &[Value]) -> Result<usize> {
+        self.partition_of_columns(values)
+    }
+
+    pub(crate) fn partition_of_columns<C: Columns + ?Sized>(&self, row: &C) -> Result<usize> {
+        let Some(router) = self.router() else {
+            return Ok(0);
+        };
+        let columns = router.columns.iter().map(|(c, _)| row.column(*c));
+        router
+            .of_values(columns)
+            .ok_or_else(|| self.no_partition(row))
+    }
+
+    fn no_partition<C: Columns + ?Sized>(&self, row: &C) -> Error {
+        let value = match &self.partitioning {
+            Some(by) if matches!(by.method, Method::Range | Method::List) => {
+                let value = by.expr.as_ref().and_then(|e| e.eval(&|at| row.column(at)));
+                value.map_or_else(|| "NULL".to_owned(), |v| v.to_string())
+            }
+            _ => "from column_list".to_owned(),
+        };
+        Error::NoPartition { value }
+    }
+
+    /// The partition of a whole key of an index; 0 for a table that is not
+    /// partitioned.
+    pub fn partition_of(&self, index: usize, key: &[u8]) -> usize {
+        match self.router() {
+            None => 0,
+            Some(router) => self.route(router, index, key).unwrap_or(0),
+        }
+    }
+
+    /// The partition of all keys of an index that start with these whole
+    /// parts, when the parts say it.
+    pub(crate) fn partition_of_prefix(&self, index: usize, prefix: &[u8]) -> Option<usize> {
+        let Some(router) = self.router() else {
+            return Some(0);
+        };
+        match router.places.get(index)? {
+            Places::Parts(parts) => {
+                self.route_parts(router, self.indexes.get(index)?, parts, prefix)
+            }
+            Places::Hidden | Places::Primary => None,
+        }
+    }
+
+    fn route(&self, router: &Router, index: usize, key: &[u8]) -> Option<usize> {
+        match router.places.get(index)? {
+            Places::Hidden => self.hidden_partition(key),
+            Places::Parts(parts) => {
+                let index = self.indexes.get(index)?;
+                self.route_parts(router, index, parts, key)
+            }
+            Places::Primary => {
+                let index = self.indexes.get(index)?;
+                let mut rest = key;
+                let mut scrap = Vec::new();
+                for part in &index.parts {
+                    self.take_part(part, &mut rest, &mut scrap)?;
+                }
+                self.route(router, 0, rest)
+            }
+        }
+    }
+
+    fn route_parts(
+        &self,
+        router: &Router,
+        index: &Index,
+        parts: &[usize],
+        key: &[u8],
+    ) -> Option<usize> {
+        let last = parts.iter().copied().max()?;
+        let mut rest = key;
+        let mut bytes = Vec::with_capacity(key.len() + 4);
+        let mut ends: SmallVec<[usize; 8]> = SmallVec::new();
+        for part in index.parts.iter().take(last + 1) {
+            self.take_part(part, &mut rest, &mut bytes)?;
+            ends.push(bytes.len());
+        }
+        let slice = |n: usize| {
+            let start = match n.checked_sub(1) {
+                None => 0,
+                Some(before) => *ends.get(before)?,
+            };
+            bytes.get(start..*ends.get(n)?)
+        };
+        let mut canon = Canon::new();
+        for n in parts {
+            canon.extend_from_slice(slice(*n)?);
+        }
+        router.of_canon(&canon)
+    }
+
+    fn take_part(
+        &self,
+        part: &crate::catalog::IndexPart,
+        rest: &mut &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let column = self.columns.get(part.column)?;
+        take_key_part(&column.ty, column.nullable, part.desc, rest, out)
+    }
+
+    fn hidden_partition(&self, key: &[u8]) -> Option<usize> {
+        let id = key.last_chunk::<4>().map(|b| u32::from_be_bytes(*b))?;
+        let by = self.partitioning.as_ref()?;
+        by.partitions.iter().position(|p| p.id == id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::linear;
+
+    #[test]
+    fn linear_hashing_folds_the_upper_half() {
+        // The manual's example: six partitions.
+        assert_eq!(linear(2003, 6), 3);
+        assert_eq!(linear(1998, 6), 2);
+        assert_eq!(linear(5, 1), 0);
+        assert!((0..1000).all(|v| linear(v, 5) < 5));
+    }
+}

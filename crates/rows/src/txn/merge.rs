@@ -1,0 +1,163 @@
+//! A scan of several partitions, merged into the order of the index.
+//!
+//! Each partition is a stream of entries, taken from the engine a chunk at a
+//! time and kept until its turn comes; the least of the streams' heads is the
+//! next entry. Ranges are walked one after the other, the streams within each.
+//!
+//! Invariants:
+//! 1. Entries come as if the index were one space.
+//! 2. What is kept is at most a chunk a partition.
+//! 3. All chunks of a scan are read in one view, or newest state by newest
+//!    state, as the caller's [`Read`] says: a chunk may be older than one read
+//!    after it, never than the scan.
+//!
+//! Rejected: reading the partitions one after the other and sorting (a LIMIT
+//! would read everything); a heap (partitions in a scan are few after pruning,
+//! and looking at each head is as fast).
+
+use super::Txn;
+use super::read::{Arena, ScanPosition, ScanSpec, Walker};
+use crate::Result;
+use porpoise_kv::{Read, ScanEnd, ScanRange, SpaceId};
+use std::ops::ControlFlow;
+
+/// Entries of a chunk at most.
+const MOST: usize = 512;
+/// ... and at least.
+const LEAST: usize = 8;
+
+/// One partition's entries.
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    keys: Arena,
+    values: Arena,
+    /// The next one to show.
+    head: usize,
+    /// Where the next chunk begins.
+    after: Option<Vec<u8>>,
+    ended: bool,
+}
+
+/// Where a merged scan stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Merge {
+    streams: Vec<Stream>,
+}
+
+impl Stream {
+    fn key(&self) -> Option<&[u8]> {
+        (self.head < self.keys.len()).then(|| self.keys.get(self.head))
+    }
+}
+
+impl Merge {
+    /// The stream whose head is next.
+    fn next(&self, reverse: bool) -> Option<usize> {
+        let heads = self.streams.iter().enumerate();
+        let heads = heads.filter_map(|(n, stream)| Some((stream.key()?, n)));
+        let found = if reverse {
+            heads.max_by(|(a, m), (b, n)| a.cmp(b).then(n.cmp(m)))
+        } else {
+            heads.min()
+        };
+        found.map(|(_, n)| n)
+    }
+}
+
+impl Txn {
+    /// The next entries of several spaces from a position on.
+    pub(super) fn walk_merged(
+        &mut self,
+        spec: &ScanSpec,
+        spaces: &[SpaceId],
+        read: Read,
+        position: &mut ScanPosition,
+        limit: usize,
+        visit: &mut Walker<'_>,
+    ) -> Result<()> {
+        let chunk = (limit / spaces.len() + 1).clamp(LEAST, MOST);
+        let mut merge = position.merge.take().unwrap_or_default();
+        let mut shown = 0;
+        while shown < limit {
+            if spec.ranges.get(position.range).is_none() {
+                position.done = true;
+                return Ok(());
+            }
+            merge.streams.resize_with(spaces.len(), Stream::default);
+            for (stream, space) in merge.streams.iter_mut().zip(spaces) {
+                if !stream.ended && stream.key().is_none() {
+                    self.fill(spec, *space, position.range, stream, chunk, read)?;
+                }
+            }
+            // Until a stream has run dry its chunk holds the next entries.
+            while shown < limit {
+                let Some(next) = merge.next(spec.reverse) else {
+                    position.range += 1;
+                    merge.streams.clear();
+                    break;
+                };
+                let Some(stream) = merge.streams.get_mut(next) else {
+                    break;
+                };
+                let at = stream.head;
+                stream.head += 1;
+                shown += 1;
+                if visit(stream.keys.get(at), stream.values.get(at)).is_break() {
+                    shown = limit;
+                }
+                if stream.key().is_none() && !stream.ended {
+                    break;
+                }
+            }
+        }
+        position.merge = Some(merge);
+        Ok(())
+    }
+
+    /// The next chunk of a stream.
+    fn fill(
+        &mut self,
+        spec: &ScanSpec,
+        space: SpaceId,
+        range: usize,
+        stream: &mut Stream,
+        chunk: usize,
+        read: Read,
+    ) -> Result<()> {
+        let Some(range) = spec.ranges.get(range) else {
+            return Ok(());
+        };
+        let mut resume = stream.after.take();
+        if let (Some(key), false) = (&mut resume, spec.reverse) {
+            key.push(0);
+        }
+        let (mut start, mut end) = (range.start.as_slice(), range.end.as_deref());
+        if let Some(key) = &resume {
+            if spec.reverse {
+                end = Some(key);
+            } else {
+                start = key;
+            }
+        }
+        stream.keys.clear();
+        stream.values.clear();
+        stream.head = 0;
+        let ranges = [ScanRange {
+            space,
+            start,
+            end,
+            reverse: spec.reverse,
+        }];
+        let (keys, values) = (&mut stream.keys, &mut stream.values);
+        let stopped = self.kv.scan(read, &ranges, chunk, &mut |_, key, value| {
+            keys.push(key);
+            values.push(value);
+            ControlFlow::Continue(())
+        })?;
+        match stopped {
+            ScanEnd::Done => stream.ended = true,
+            ScanEnd::Stopped { key, .. } => stream.after = Some(key),
+        }
+        Ok(())
+    }
+}

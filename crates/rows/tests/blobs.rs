@@ -1,0 +1,473 @@
+//! Values outside of their rows: written, read, changed, moved and deleted
+//! with them, and nothing left over.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use common::counting::Counting;
+use common::{Def, all, begin, database, engines, get, int, table};
+use porpoise_kv::model::Model;
+use porpoise_kv::{LockMode, Read, ScanRange, TxnOptions};
+use porpoise_rows::blob::{IN_ROW, PART_BYTES, PREFIX};
+use porpoise_rows::catalog::Table;
+use porpoise_rows::partition::{Method, Partition, PartitionBound, Partitioning};
+use porpoise_rows::{
+    Blobs, Db, Fetch, InsertMode, Inserted, KeyRange, RowChange, ScanPosition, ScanSpec, UpdateMode,
+};
+use porpoise_types::{ColumnType, Kind, Value, ValueRef};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+fn blob_type() -> ColumnType {
+    ColumnType::blob(Kind::LongBlob)
+}
+
+fn papers() -> Def {
+    table("t")
+        .int("id")
+        .primary(&["id"])
+        .int("n")
+        .column("a", blob_type())
+        .null()
+        .column("b", blob_type())
+        .null()
+}
+
+fn by_key(n: u32) -> Partitioning {
+    Partitioning {
+        method: Method::Key { linear: false },
+        columns: vec![0],
+        expr: None,
+        text: "`id`".into(),
+        algorithm: None,
+        by_number: true,
+        next_id: n,
+        partitions: (0..n)
+            .map(|id| Partition {
+                id,
+                name: format!("p{id}"),
+                bound: PartitionBound::None,
+                comment: String::new(),
+            })
+            .collect(),
+    }
+}
+
+fn filled(len: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
+    bytes
+}
+
+fn row(id: i64, n: i64, a: Vec<u8>, b: Option<Vec<u8>>) -> Vec<Value> {
+    vec![
+        int(id),
+        int(n),
+        Value::Bytes(a),
+        b.map_or(Value::Null, Value::Bytes),
+    ]
+}
+
+/// Keys in the spaces of parts.
+fn parts(db: &Db, table: &Table) -> Vec<Vec<u8>> {
+    let mut txn = db.engine().begin(TxnOptions::default()).unwrap();
+    let mut keys = Vec::new();
+    for space in &table.parts {
+        let range = [ScanRange {
+            space: *space,
+            start: &[],
+            end: None,
+            reverse: false,
+        }];
+        txn.scan(Read::CURRENT, &range, usize::MAX, &mut |_, key, value| {
+            assert!(value.len() <= PART_BYTES && !value.is_empty());
+            keys.push(key.to_vec());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    }
+    keys
+}
+
+/// Reading calls since the last one.
+fn calls(counting: &Counting) -> usize {
+    let taken = counting.calls.take();
+    assert_eq!(taken.locks, 0);
+    taken.gets + taken.scans
+}
+
+fn key(table: &Table, id: i64) -> Vec<u8> {
+    table.key_prefix(0, &[ValueRef::Int(id)])
+}
+
+fn insert(db: &Arc<Db>, rows: Vec<Vec<Value>>) {
+    let mut txn = begin(db);
+    txn.insert(&get(db, "t"), rows, InsertMode::Plain).unwrap();
+    txn.commit().unwrap();
+}
+
+fn change(db: &Arc<Db>, id: i64, set: impl Fn(&mut Vec<Value>), mode: UpdateMode) {
+    let table = get(db, "t");
+    let mut txn = begin(db);
+    let key = key(&table, id);
+    let mut changes = Vec::new();
+    let wait = txn.wait();
+    txn.lock_rows(&table, &[&key], LockMode::Update, wait, &mut |_, found| {
+        let row = found.row.unwrap();
+        let mut new = row.values();
+        set(&mut new);
+        changes.push(RowChange {
+            key: key.clone(),
+            old: row.to_buf(),
+            new,
+        });
+    })
+    .unwrap();
+    txn.update(&table, changes, mode).unwrap();
+    txn.commit().unwrap();
+}
+
+#[test]
+fn values_of_any_size_come_back_and_leave_nothing_behind() {
+    let sizes = [
+        0,
+        1,
+        PREFIX,
+        IN_ROW,
+        IN_ROW + 1,
+        PREFIX + PART_BYTES,
+        PREFIX + PART_BYTES + 1,
+        3 * PART_BYTES,
+        5_000_000,
+    ];
+    for engine in engines() {
+        let db = database(engine, &[papers()]);
+        let table = get(&db, "t");
+        for (n, size) in sizes.into_iter().enumerate() {
+            let id = i64::try_from(n).unwrap();
+            insert(
+                &db,
+                vec![row(id, 0, filled(size, 1), Some(filled(size, 2)))],
+            );
+            let mut txn = begin(&db);
+            let key = key(&table, id);
+            let mut seen = 0;
+            txn.get_rows(&table, &[&key], Read::SNAPSHOT, &mut |_, found| {
+                let found = found.unwrap();
+                assert!(found.get(2) == ValueRef::Bytes(&filled(size, 1)));
+                assert!(found.get(3) == ValueRef::Bytes(&filled(size, 2)));
+                assert_eq!(found.blob(2).is_some(), size > IN_ROW);
+                seen += 1;
+            })
+            .unwrap();
+            assert_eq!(seen, 1);
+        }
+        let rows = all(&db, "t");
+        for (size, row) in sizes.into_iter().zip(&rows) {
+            assert!(row[2] == Value::Bytes(filled(size, 1)));
+        }
+        assert!(!parts(&db, &table).is_empty());
+        let ids: Vec<i64> = (0..sizes.len())
+            .map(|n| i64::try_from(n).unwrap())
+            .collect();
+        let mut txn = begin(&db);
+        common::delete(&mut txn, &table, &ids).unwrap();
+        txn.commit().unwrap();
+        assert!(parts(&db, &table).is_empty());
+    }
+}
+
+#[test]
+fn only_what_changes_is_written_and_the_version_moves() {
+    let db = database(engines().swap_remove(1), &[papers()]);
+    let table = get(&db, "t");
+    let size = 600_000;
+    insert(&db, vec![row(1, 0, filled(size, 1), Some(filled(size, 2)))]);
+    let version = |db: &Arc<Db>| {
+        let mut version = 0;
+        begin(db)
+            .get_rows(&table, &[&key(&table, 1)], Read::SNAPSHOT, &mut |_, row| {
+                version = row.unwrap().version();
+            })
+            .unwrap();
+        version
+    };
+    let (first, v1) = (parts(&db, &table), version(&db));
+    assert_eq!(first.len(), 6);
+    // Another column: the parts stay.
+    change(&db, 1, |row| row[1] = int(5), UpdateMode::Plain);
+    assert_eq!(parts(&db, &table), first);
+    let v2 = version(&db);
+    assert!(v2 > v1);
+    // One of two values: half of the parts are new.
+    let new = filled(size, 3);
+    change(
+        &db,
+        1,
+        |row| row[2] = Value::Bytes(new.clone()),
+        UpdateMode::Plain,
+    );
+    let second = parts(&db, &table);
+    assert_eq!(second.iter().filter(|k| first.contains(k)).count(), 3);
+    assert!(version(&db) > v2);
+    assert!(all(&db, "t")[0][2] == Value::Bytes(new));
+    // Short again, then NULL.
+    change(
+        &db,
+        1,
+        |row| row[2] = Value::Bytes(b"short".to_vec()),
+        UpdateMode::Plain,
+    );
+    assert_eq!(parts(&db, &table).len(), 3);
+    change(&db, 1, |row| row[3] = Value::Null, UpdateMode::Plain);
+    assert!(parts(&db, &table).is_empty());
+    assert_eq!(all(&db, "t")[0], row(1, 5, b"short".to_vec(), None));
+}
+
+#[test]
+fn a_batch_of_rows_costs_one_call_more_and_ends_of_values_read_no_middle() {
+    let counting = Arc::new(Counting::new(Arc::new(Model::new())));
+    let db = database(counting.clone(), &[papers()]);
+    let table = get(&db, "t");
+    let size = 2 * PART_BYTES + PREFIX;
+    for id in 0..5 {
+        insert(
+            &db,
+            vec![row(id, 0, filled(size, 1), Some(b"small".to_vec()))],
+        );
+    }
+    let keys: Vec<Vec<u8>> = (0..5).map(|id| key(&table, id)).collect();
+    let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let mut txn = begin(&db);
+    txn.refresh().unwrap();
+    counting.calls.take();
+    let mut whole = 0;
+    txn.get_rows(&table, &refs, Read::SNAPSHOT, &mut |_, row| {
+        whole += usize::from(row.unwrap().get(2) == ValueRef::Bytes(&filled(size, 1)));
+    })
+    .unwrap();
+    assert_eq!((whole, calls(&counting)), (5, 2));
+    counting.calls.take();
+    let mut starts = 0;
+    let mut one = None;
+    txn.get_rows_with(
+        &table,
+        &refs,
+        Blobs::Of(&[3]),
+        Read::SNAPSHOT,
+        &mut |_, row| {
+            let row = row.unwrap();
+            assert!(row.get(2) == ValueRef::Bytes(&filled(size, 1)[..PREFIX]));
+            assert_eq!(row.blob(2).unwrap().blob.len(), size);
+            one = Some(row.to_buf());
+            starts += 1;
+        },
+    )
+    .unwrap();
+    assert_eq!((starts, calls(&counting)), (5, 1));
+    // The end of a value: one part.
+    counting.calls.take();
+    let buf = one.unwrap();
+    let row = buf.row(&table).unwrap();
+    let column = row.blob(2).unwrap();
+    let whole = filled(size, 1);
+    for (from, to) in [
+        (0, 10),
+        (PREFIX - 2, PREFIX + 2),
+        (size - 5, size + 9),
+        (PREFIX + PART_BYTES - 1, PREFIX + PART_BYTES + 1),
+        (size, size + 1),
+        (0, size),
+    ] {
+        let read = txn
+            .read_blob(&table, &keys[4], &column, from, to, Read::SNAPSHOT)
+            .unwrap();
+        assert!(read == whole[from.min(size)..to.min(size)], "{from}..{to}");
+    }
+    assert_eq!(calls(&counting), 4);
+}
+
+#[test]
+fn a_snapshot_keeps_its_values_while_others_change_them() {
+    for engine in engines() {
+        let db = database(engine, &[papers()]);
+        let table = get(&db, "t");
+        insert(&db, vec![row(1, 0, filled(900_000, 1), None)]);
+        let mut old = begin(&db);
+        old.pin().unwrap();
+        change(
+            &db,
+            1,
+            |r| r[2] = Value::Bytes(filled(800_000, 2)),
+            UpdateMode::Plain,
+        );
+        let seen = |txn: &mut porpoise_rows::Txn, read| {
+            let mut seen = Vec::new();
+            txn.get_rows(&table, &[&key(&table, 1)], read, &mut |_, row| {
+                seen = row.unwrap().values();
+            })
+            .unwrap();
+            seen
+        };
+        assert!(seen(&mut old, Read::SNAPSHOT) == row(1, 0, filled(900_000, 1), None));
+        assert!(seen(&mut old, Read::CURRENT) == row(1, 0, filled(800_000, 2), None));
+    }
+}
+
+#[test]
+fn a_found_duplicate_comes_whole_and_a_rolled_back_write_leaves_no_parts() {
+    let db = database(engines().swap_remove(1), &[papers()]);
+    let table = get(&db, "t");
+    insert(&db, vec![row(1, 0, filled(100_000, 1), None)]);
+    let before = parts(&db, &table);
+    let mut txn = begin(&db);
+    let found = txn
+        .insert_or_find(&table, &row(1, 9, vec![], None))
+        .unwrap();
+    let Inserted::Duplicate { row: old, .. } = found else {
+        panic!("{found:?}");
+    };
+    assert!(old.row(&table).unwrap().values() == row(1, 0, filled(100_000, 1), None));
+    let bad = vec![
+        row(2, 0, filled(100_000, 2), None),
+        row(1, 0, filled(100_000, 3), None),
+    ];
+    assert!(txn.insert(&table, bad, InsertMode::Plain).is_err());
+    let replaced = vec![row(1, 2, filled(50_000, 4), None)];
+    txn.insert(&table, replaced, InsertMode::Replace).unwrap();
+    txn.commit().unwrap();
+    let after = parts(&db, &table);
+    assert_eq!(after.len(), 1);
+    assert!(after.iter().all(|k| !before.contains(k)));
+}
+
+/// Random statements against a map; then CHECK TABLE's own look at the parts.
+#[test]
+fn random_changes_agree_with_a_model() {
+    for partitions in [None, Some(by_key(3))] {
+        let mut def = papers().key("a", &["n"]);
+        if let Some(by) = partitions {
+            def = def.by(by);
+        }
+        let db = database(engines().swap_remove(1), &[def]);
+        let table = get(&db, "t");
+        let mut model: BTreeMap<i64, Vec<Value>> = BTreeMap::new();
+        let mut rng = fastrand::Rng::with_seed(11);
+        let value = |rng: &mut fastrand::Rng| {
+            let sizes = [0, 100, 5_000, 9_000, 270_000, 700_000];
+            filled(sizes[rng.usize(0..sizes.len())], rng.u64(..))
+        };
+        for _ in 0..250 {
+            let id = rng.i64(0..12);
+            let known = model.contains_key(&id);
+            match rng.u8(0..6) {
+                0 | 1 if !known => {
+                    let new = row(id, rng.i64(0..5), value(&mut rng), Some(value(&mut rng)));
+                    insert(&db, vec![new.clone()]);
+                    model.insert(id, new);
+                }
+                0 if known => {
+                    let mut txn = begin(&db);
+                    common::delete(&mut txn, &table, &[id]).unwrap();
+                    txn.commit().unwrap();
+                    model.remove(&id);
+                }
+                // Moves the row, to another partition too.
+                1 if known && !model.contains_key(&(id + 100)) => {
+                    change(&db, id, |r| r[0] = int(id + 100), UpdateMode::Plain);
+                    change(&db, id + 100, |r| r[0] = int(id), UpdateMode::Rewrite);
+                }
+                _ if known => {
+                    let which = rng.usize(2..4);
+                    let new = match rng.u8(0..4) {
+                        0 => Value::Null,
+                        _ => Value::Bytes(value(&mut rng)),
+                    };
+                    change(&db, id, |r| r[which] = new.clone(), UpdateMode::Plain);
+                    model.get_mut(&id).unwrap()[which] = new;
+                }
+                _ => {}
+            }
+        }
+        let rows: Vec<Vec<Value>> = model.values().cloned().collect();
+        assert!(all(&db, "t") == rows);
+        common::verify::verify(&db);
+        let mdl = db.mdl().session();
+        let cancel = porpoise_base::cancel::Cancel::default();
+        let cx = porpoise_rows::ddl::DdlCx {
+            mdl: &mdl,
+            deadline: std::time::Instant::now() + std::time::Duration::from_secs(50),
+            cancel: &cancel,
+            foreign_key_checks: true,
+            now: 0,
+        };
+        assert_eq!(db.check_table(&cx, &table).unwrap().1, vec![]);
+        // A part taken away, and one that belongs to nobody, are found.
+        let spare = parts(&db, &table)[0].clone();
+        let mut kv = db.engine().begin(TxnOptions::default()).unwrap();
+        for space in &table.parts {
+            let key = porpoise_kv::Key::new(*space, &spare);
+            kv.delete(key, porpoise_kv::Check::Blind).unwrap();
+        }
+        let stray = porpoise_kv::Key::new(table.parts[0], b"stray");
+        kv.put(stray, b"x", porpoise_kv::Check::Blind).unwrap();
+        kv.commit().unwrap();
+        let problems = db.check_table(&cx, &table).unwrap().1;
+        assert!(
+            problems.iter().any(|p| p.what.contains("lacks 1 parts")),
+            "{problems:?}"
+        );
+        assert!(
+            problems
+                .iter()
+                .any(|p| p.what.contains("belongs to no row")),
+            "{problems:?}"
+        );
+    }
+}
+
+#[test]
+fn a_scan_without_values_makes_no_second_call() {
+    let counting = Arc::new(Counting::new(Arc::new(Model::new())));
+    let db = database(counting.clone(), &[papers()]);
+    let table = get(&db, "t");
+    let rows = (0..20).map(|id| row(id, id, filled(20_000, 1), None));
+    insert(&db, rows.collect());
+    let spec = ScanSpec {
+        index: 0,
+        ranges: vec![KeyRange::ALL],
+        reverse: false,
+        entries_only: false,
+    };
+    let mut txn = begin(&db);
+    txn.refresh().unwrap();
+    for (blobs, wanted) in [(Blobs::Prefixes, 1), (Blobs::All, 2)] {
+        counting.calls.take();
+        let fetch = Fetch {
+            blobs,
+            partitions: None,
+        };
+        let mut order = Vec::new();
+        let mut position = ScanPosition::default();
+        txn.scan_with(
+            &table,
+            &spec,
+            fetch,
+            Read::SNAPSHOT,
+            &mut position,
+            100,
+            &mut |_, row| {
+                order.push(row.get(0).to_owned());
+            },
+        )
+        .unwrap();
+        assert_eq!(calls(&counting), wanted);
+        assert_eq!(order, (0..20).map(int).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,104 @@
+//! ALTER TABLE ... MEMCACHED PREFIX.
+
+use crate::with_sql::sql;
+use porpoise_testkit::Porpoise;
+
+const USERS: &str = "CREATE DATABASE t; USE t;
+    CREATE TABLE users (uid INT PRIMARY KEY, name VARCHAR(20) NOT NULL, email VARCHAR(40) UNIQUE);
+    INSERT INTO users VALUES (1, 'ann', 'a@x'), (2, 'bob', NULL);
+    CREATE TABLE other (id INT PRIMARY KEY, v INT);";
+
+#[test]
+fn one_statement_maps_a_prefix_and_another_takes_it_away() {
+    let server = Porpoise::builder().start();
+    sql(&server, USERS);
+    sql(&server, "ALTER TABLE t.users MEMCACHED PREFIX 'u:'");
+    assert_eq!(
+        server.memcached("get u:1 u:2 u:3\r\n"),
+        "VALUE u:1 0 7\r\nann\ta@x\r\nVALUE u:2 0 4\r\nbob\t\r\nEND\r\n"
+    );
+    sql(
+        &server,
+        "ALTER TABLE t.users ADD MEMCACHED PREFIX 'u:' VALUE (name)",
+    );
+    assert_eq!(
+        server.memcached("get u:1\r\n"),
+        "VALUE u:1 0 3\r\nann\r\nEND\r\n"
+    );
+    let status = "SELECT key_prefix, container, policy, state FROM ndbmemcache.status
+                  WHERE server_role_id = 0 AND key_prefix <> ''";
+    assert_eq!(sql(&server, status), "u:\tt/users/u:\tndb-only\tactive\n");
+    sql(&server, "ALTER TABLE t.users DROP MEMCACHED PREFIX 'u:'");
+    assert_eq!(server.memcached("get u:1\r\n"), "END\r\n");
+    assert_eq!(
+        sql(
+            &server,
+            "SELECT COUNT(*) FROM ndbmemcache.containers WHERE db_schema = 't';
+             SELECT COUNT(*) FROM ndbmemcache.container_options"
+        ),
+        "0\n0\n"
+    );
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_and_nothing_is_written() {
+    let server = Porpoise::builder().start();
+    sql(&server, USERS);
+    sql(
+        &server,
+        "ALTER TABLE t.users MEMCACHED PREFIX 'u:' KEY (email) VALUE (uid)",
+    );
+    let refused = |statement: &str, number: u32| {
+        let done = server.sql(statement);
+        assert_eq!(
+            done.error_number(),
+            Some(number),
+            "{statement}: {}",
+            done.stderr
+        );
+    };
+    refused("ALTER TABLE t.users MEMCACHED PREFIX 'n:' KEY (name)", 1210);
+    refused(
+        "ALTER TABLE t.users MEMCACHED PREFIX 'n:' KEY (nobody)",
+        1072,
+    );
+    refused("ALTER TABLE t.users MEMCACHED PREFIX 'n:' POLICY 'p'", 1210);
+    refused("ALTER TABLE t.users MEMCACHED PREFIX 'n:' ROLE 'r'", 1210);
+    refused("ALTER TABLE t.none MEMCACHED PREFIX 'n:'", 1146);
+    refused("ALTER TABLE t.other MEMCACHED PREFIX 'u:'", 1062);
+    refused("ALTER TABLE t.other DROP MEMCACHED PREFIX 'u:'", 1091);
+    refused("ALTER TABLE t.users MEMCACHED PREFIX", 1064);
+    refused(
+        "ALTER TABLE t.users MEMCACHED PREFIX 'n:', COMMENT 'x'",
+        1235,
+    );
+    assert_eq!(
+        sql(
+            &server,
+            "SELECT key_prefix FROM ndbmemcache.key_prefixes WHERE server_role_id = 0"
+        ),
+        "\nu:\n"
+    );
+}
+
+#[test]
+fn show_memcached_key_tells_where_a_key_leads() {
+    let server = Porpoise::builder().start();
+    sql(&server, USERS);
+    sql(
+        &server,
+        "ALTER TABLE t.users MEMCACHED PREFIX 'u:' VALUE (name)",
+    );
+    let told = |key: &str| sql(&server, &format!("SHOW MEMCACHED KEY '{key}'"));
+    let policy = "ndb-only (get table, set table, delete table)";
+    assert_eq!(
+        told("u:1"),
+        format!("default_role\tu:\t{policy}\tt/users/u:\tt.users\tuid=1\trow\tNULL\tNULL\n")
+    );
+    assert!(told("u:3").contains("\tuid=3\tno row\tNULL\tNULL"));
+    assert!(told("u:x").contains("\tno such key: Incorrect integer value"));
+    assert!(told("v").contains("\tkv\tndbmemcache.kv\tmkey=v\tno row\t"));
+    let long = "x".repeat(30);
+    server.memcached(&format!("set u:1 0 0 30\r\n{long}\r\n"));
+    assert!(told("u:1").contains("\tData too long for column 'name' at row 1\n"));
+}

@@ -1,0 +1,238 @@
+//! Binding of subqueries in expressions.
+//!
+//! A subquery is planned in a scope of its own, with the scopes around it
+//! behind it: a name that it does not know itself is looked for outwards, and
+//! what is found there becomes a node that reads the enclosing row. Every
+//! query between the two notes the reference, because its result depends on
+//! it too.
+
+use super::nodes::node;
+use super::types::comparison;
+use super::{Binder, Scope};
+use crate::error::{Result, SqlError};
+use crate::expr::query::{FreeRef, QueryTest, Subquery, TestKind};
+use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, load_of};
+use crate::parse::ast::{self, BinaryOp, ColumnName, Query};
+use crate::plan::select::{PlanCx, plan_query};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// A query around the one that is being bound.
+#[derive(Debug)]
+pub struct Enclosing<'a> {
+    /// Its tables.
+    pub scope: &'a Scope,
+    /// The query around it.
+    pub up: Option<&'a Enclosing<'a>>,
+    /// What the query inside reads of it and of those further out.
+    pub free: RefCell<Vec<FreeRef>>,
+}
+
+impl<'a> Enclosing<'a> {
+    /// The query with these tables, inside `up`.
+    pub fn new(scope: &'a Scope, up: Option<&'a Enclosing<'a>>) -> Enclosing<'a> {
+        Enclosing {
+            scope,
+            up,
+            free: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// Notes that the query inside reads this; so do those around it, up to
+    /// the one that it belongs to.
+    fn note(&self, free: FreeRef) {
+        let up = (free.level > 1).then(|| FreeRef {
+            level: free.level - 1,
+            ..free.clone()
+        });
+        let mut known = self.free.borrow_mut();
+        if !known.contains(&free) {
+            known.push(free);
+        }
+        if let (Some(free), Some(enclosing)) = (up, self.up) {
+            enclosing.note(free);
+        }
+    }
+}
+
+impl Binder<'_> {
+    /// A name that this query does not know, looked for further out.
+    pub(super) fn outer_column(&self, name: &ColumnName<'_>) -> Result<Option<Expr>> {
+        let Some(nearest) = self.plan.and_then(|cx| cx.outer) else {
+            return Ok(None);
+        };
+        let (mut level, mut enclosing) = (1, nearest);
+        loop {
+            let database = name.schema.map(|i| i.name);
+            let table = name.table.map(|i| i.name);
+            match enclosing
+                .scope
+                .resolve(database, table, name.name.name, self.place)
+            {
+                Ok((slot, column)) => {
+                    return Ok(enclosing.scope.column(slot, column).map(|found| {
+                        let load = match enclosing.scope.is_stored(slot) {
+                            true => load_of(&found.ty),
+                            false => crate::expr::Load::Plain,
+                        };
+                        nearest.note(FreeRef {
+                            level,
+                            slot,
+                            column,
+                            load,
+                            ty: found.ty.clone(),
+                        });
+                        Expr {
+                            kind: ExprKind::Outer {
+                                level,
+                                slot,
+                                column,
+                                load,
+                            },
+                            ty: found.ty.clone(),
+                            nullable: true,
+                            coercibility: Coercibility::Implicit,
+                        }
+                    }));
+                }
+                Err(error) if error.code == 1052 => return Err(error),
+                Err(_) => {}
+            }
+            match enclosing.up {
+                Some(up) => (level, enclosing) = (level + 1, up),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Plans a subquery of an expression.
+    fn subquery(&mut self, query: &Query<'_>) -> Result<Arc<Subquery>> {
+        let Some(cx) = self.plan else {
+            return Err(SqlError::not_supported("subqueries here"));
+        };
+        super::check_stack()?;
+        let enclosing = Enclosing::new(self.scope, cx.outer);
+        let plan = {
+            let inside = PlanCx {
+                outer: Some(&enclosing),
+                inner: true,
+                depth: cx.depth + 1,
+                ..*cx
+            };
+            plan_query(query, &inside)?
+        };
+        let fixed = plan.is_fixed();
+        Ok(Arc::new(Subquery {
+            plan,
+            free: enclosing.free.into_inner(),
+            fixed,
+        }))
+    }
+
+    /// `(SELECT ...)` as a value.
+    pub(super) fn scalar(&mut self, query: &Query<'_>) -> Result<Expr> {
+        let query = self.subquery(query)?;
+        let [item] = query.plan.items.as_slice() else {
+            return Err(SqlError::operand_columns(1));
+        };
+        let ty = item.ty.clone();
+        let coercibility = item.coercibility;
+        let test = QueryTest {
+            query: query.clone(),
+            kind: TestKind::Scalar,
+            left: Vec::new(),
+            how: Vec::new(),
+        };
+        let mut e = node(ExprKind::Query(Box::new(test)), ty, true);
+        e.coercibility = coercibility;
+        Ok(e)
+    }
+
+    /// EXISTS.
+    pub(super) fn exists(&mut self, query: &Query<'_>) -> Result<Expr> {
+        let test = QueryTest {
+            query: self.subquery(query)?,
+            kind: TestKind::Exists,
+            left: Vec::new(),
+            how: Vec::new(),
+        };
+        Ok(Expr::boolean(ExprKind::Query(Box::new(test)), false))
+    }
+
+    /// A question with values on the left.
+    fn against(
+        &mut self,
+        left: &ast::Expr<'_>,
+        query: &Query<'_>,
+        kind: TestKind,
+        operation: &str,
+    ) -> Result<Expr> {
+        let left = match &left.kind {
+            ast::ExprKind::Row(values) => self.list(values)?,
+            _ => vec![self.expr(left)?],
+        };
+        let query = self.subquery(query)?;
+        if query.plan.items.len() != left.len() {
+            return Err(SqlError::operand_columns(left.len()));
+        }
+        let mut how = Vec::with_capacity(left.len());
+        for (a, b) in left.iter().zip(&query.plan.items) {
+            how.push(comparison(a, b, operation)?);
+        }
+        let test = QueryTest {
+            query,
+            kind,
+            left,
+            how,
+        };
+        Ok(Expr::boolean(ExprKind::Query(Box::new(test)), true))
+    }
+
+    /// `[NOT] IN (SELECT ...)`.
+    pub(super) fn in_query(&mut self, test: &ast::InQuery<'_>) -> Result<Expr> {
+        let kind = match test.not {
+            false => TestKind::Any(CmpOp::Eq),
+            true => TestKind::All(CmpOp::Ne),
+        };
+        self.against(&test.expr, test.query, kind, "IN")
+    }
+
+    /// `op ANY (SELECT ...)`, `op ALL (SELECT ...)`.
+    pub(super) fn quantified(&mut self, test: &ast::Quantified<'_>) -> Result<Expr> {
+        let op = comparison_operator(test.op)?;
+        if matches!(test.left.kind, ast::ExprKind::Row(_))
+            && !matches!((op, test.all), (CmpOp::Eq, false) | (CmpOp::Ne, true))
+        {
+            return Err(SqlError::operand_columns(1));
+        }
+        let kind = match test.all {
+            true => TestKind::All(op),
+            false => TestKind::Any(op),
+        };
+        self.against(&test.left, test.query, kind, "=")
+    }
+
+    /// `(a, b) = (SELECT x, y ...)`, with the row on either side.
+    pub(super) fn row_against_query(
+        &mut self,
+        op: BinaryOp,
+        row: &ast::Expr<'_>,
+        query: &Query<'_>,
+    ) -> Result<Expr> {
+        let op = comparison_operator(op)?;
+        self.against(row, query, TestKind::Row(op), "=")
+    }
+}
+
+fn comparison_operator(op: BinaryOp) -> Result<CmpOp> {
+    Ok(match op {
+        BinaryOp::Eq => CmpOp::Eq,
+        BinaryOp::NullSafeEq => CmpOp::NullSafe,
+        BinaryOp::NotEq => CmpOp::Ne,
+        BinaryOp::Less => CmpOp::Lt,
+        BinaryOp::LessEq => CmpOp::Le,
+        BinaryOp::Greater => CmpOp::Gt,
+        BinaryOp::GreaterEq => CmpOp::Ge,
+        _ => return Err(SqlError::operand_columns(1)),
+    })
+}

@@ -1,0 +1,210 @@
+//! Making the rows of derived tables, set operations and recursive
+//! expressions.
+//!
+//! Rows are made whole before the first is read. A set operation goes from
+//! left to right over what is there so far; DISTINCT, EXCEPT and INTERSECT
+//! compare rows as GROUP BY does, NULL equal to NULL. A recursive expression
+//! runs its steps over the rows that the iteration before found, until none
+//! is new.
+
+use super::aggregate::append_key;
+use super::select::{cx_of, run};
+use super::state::{RowSet, States, size_of_row};
+use super::subquery::key_of;
+use super::{Exec, ResultSink, Run, Stop};
+use crate::error::SqlError;
+use crate::expr::eval::{Slot, eval};
+use crate::expr::query::Frame;
+use crate::parse::ast::SetOp;
+use crate::plan::derived::{Derived, RecursivePlan, RowsPlan, SetPlan};
+use crate::plan::{ResultColumn, SelectPlan};
+use bumpalo::Bump;
+use porpoise_types::{Value, ValueRef};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+/// Collects the rows of a query as values, within the statement's memory.
+pub struct Collect<'s> {
+    /// The rows.
+    pub rows: Vec<Vec<Value>>,
+    states: &'s States,
+}
+
+impl<'s> Collect<'s> {
+    /// Without rows.
+    pub fn new(states: &'s States) -> Collect<'s> {
+        Collect {
+            rows: Vec::new(),
+            states,
+        }
+    }
+}
+
+impl ResultSink for Collect<'_> {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        let row: Vec<Value> = values.iter().map(|v| ValueRef::to_owned(*v)).collect();
+        self.states.hold(size_of_row(&row))?;
+        self.rows.push(row);
+        Ok(())
+    }
+}
+
+/// The rows of a derived table, for the row in whose FROM it stands.
+pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> Run<Rc<RowSet>> {
+    let states = exec.shared.states;
+    let address = std::ptr::from_ref(derived) as usize;
+    if let RowsPlan::Working = &derived.rows {
+        return Ok(states.working(address));
+    }
+    crate::bind::check_stack()?;
+    let frame = Frame {
+        row,
+        up: exec.outer,
+    };
+    let key = key_of(&derived.free, &frame);
+    if let Some(rows) = states.rows(address, &key) {
+        return Ok(rows);
+    }
+    let mut inner = Exec::new(exec.shared, Some(&frame));
+    let rows = match &derived.rows {
+        RowsPlan::Select(plan) => select(plan, &mut inner)?,
+        RowsPlan::Set(set) => combined(set, &mut inner)?,
+        RowsPlan::Values(rows) => {
+            let arena = Bump::new();
+            let cx = cx_of(&inner, &arena);
+            let mut out = Vec::with_capacity(rows.len());
+            for row in rows {
+                let values = row.iter().map(|e| Ok(eval(e, &[], &cx)?.to_owned()));
+                out.push(values.collect::<Run<Vec<Value>>>()?);
+            }
+            out
+        }
+        RowsPlan::Recursive(plan) => recursive(plan, derived, &mut inner)?,
+        RowsPlan::Working => Vec::new(),
+    };
+    let rows = Rc::new(RowSet {
+        rows,
+        ..RowSet::default()
+    });
+    states.keep_rows(address, key, rows.clone());
+    Ok(rows)
+}
+
+fn select(plan: &SelectPlan, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
+    let mut collect = Collect::new(exec.shared.states);
+    run(plan, exec, &mut collect)?;
+    Ok(collect.rows)
+}
+
+/// Bytes that are equal for rows that a set operation takes for equal.
+fn row_key(plan: &SelectPlan, row: &[Value]) -> Vec<u8> {
+    let mut key = Vec::new();
+    for (item, value) in plan.items.iter().zip(row) {
+        append_key(value.as_ref(), &item.ty, &mut key);
+    }
+    key
+}
+
+fn distinct(plan: &SelectPlan, rows: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
+    let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(rows.len());
+    let mut rows = rows;
+    rows.retain(|row| seen.insert(row_key(plan, row)));
+    rows
+}
+
+/// How often each row of the right side occurs.
+fn counted(plan: &SelectPlan, rows: &[Vec<Value>]) -> HashMap<Vec<u8>, usize> {
+    let mut counts = HashMap::with_capacity(rows.len());
+    for row in rows {
+        *counts.entry(row_key(plan, row)).or_insert(0) += 1;
+    }
+    counts
+}
+
+fn combined(set: &SetPlan, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
+    let keys = &set.first;
+    let mut rows = select(&set.first, exec)?;
+    for term in &set.rest {
+        exec.check_cancelled()?;
+        let right = select(&term.plan, exec)?;
+        match term.op {
+            SetOp::Union => rows.extend(right),
+            SetOp::Except => {
+                let mut counts = counted(keys, &right);
+                rows.retain(|row| match counts.get_mut(&row_key(keys, row)) {
+                    Some(_) if !term.all => false,
+                    Some(left) if *left > 0 => {
+                        *left -= 1;
+                        false
+                    }
+                    _ => true,
+                });
+            }
+            SetOp::Intersect => {
+                let mut counts = counted(keys, &right);
+                rows.retain(|row| match counts.get_mut(&row_key(keys, row)) {
+                    Some(_) if !term.all => true,
+                    Some(left) if *left > 0 => {
+                        *left -= 1;
+                        true
+                    }
+                    _ => false,
+                });
+            }
+        }
+        if !term.all {
+            rows = distinct(keys, rows);
+        }
+    }
+    Ok(rows)
+}
+
+fn recursive(plan: &RecursivePlan, derived: &Derived, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
+    let states = exec.shared.states;
+    let address = std::ptr::from_ref(plan.working.as_ref()) as usize;
+    let key = |row: &[Value]| {
+        let mut key = Vec::new();
+        for (column, value) in derived.columns.iter().zip(row) {
+            append_key(value.as_ref(), &column.ty, &mut key);
+        }
+        key
+    };
+    let mut seen: HashSet<Vec<u8>> = HashSet::new();
+    let mut found = select(&plan.seed, exec)?;
+    if plan.distinct {
+        found.retain(|row| seen.insert(key(row)));
+    }
+    let mut all: Vec<Vec<Value>> = Vec::new();
+    let mut iterations = 0u64;
+    while !found.is_empty() {
+        exec.check_cancelled()?;
+        iterations += 1;
+        if iterations > exec.shared.recursion {
+            let text = format!(
+                "Recursive query aborted after {iterations} iterations. Try increasing \
+                 @@cte_max_recursion_depth to a larger value."
+            );
+            return Err(Stop::Error(SqlError::new(3636, "HY000", text)));
+        }
+        all.extend(found.iter().cloned());
+        let working = RowSet {
+            rows: found,
+            ..RowSet::default()
+        };
+        states.set_working(address, Rc::new(working));
+        found = Vec::new();
+        for step in &plan.steps {
+            let mut more = select(step, exec)?;
+            if plan.distinct {
+                more.retain(|row| seen.insert(key(row)));
+            }
+            found.append(&mut more);
+        }
+    }
+    states.set_working(address, Rc::default());
+    Ok(all)
+}

@@ -1,0 +1,205 @@
+//! What an execution keeps between rows: results of subqueries and derived
+//! tables.
+//!
+//! Everything is found by the address of the plan's part that it belongs to;
+//! the plan outlives the execution. Rows kept count against one limit of the
+//! statement, as do those that sorts, groups and joins hold.
+
+use crate::error::SqlError;
+use crate::expr::convert;
+use crate::expr::eval::EvalCx;
+use porpoise_types::{ColumnType, CompareAs, Value, ValueRef};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+/// Rows that were kept.
+#[derive(Debug, Default)]
+pub struct RowSet {
+    /// The rows.
+    pub rows: Vec<Vec<Value>>,
+    /// For sets that are only asked whether they contain something: the rows
+    /// without NULL, encoded so that equal ones are equal bytes.
+    pub hashed: Option<HashSet<Vec<u8>>>,
+    /// Rows that hold a NULL, which no look-up finds.
+    pub with_null: Vec<usize>,
+}
+
+/// Results remembered for one subquery.
+#[derive(Debug, Default)]
+pub(super) struct Memo {
+    /// By the values that they depend on.
+    pub(super) answers: HashMap<Vec<u8>, Value>,
+    /// The last set of rows, with the values that it depends on.
+    pub(super) rows: Option<(Vec<u8>, Rc<RowSet>)>,
+}
+
+/// Answers remembered for one subquery at most; past it all are forgotten.
+const MOST_ANSWERS: usize = 65_536;
+
+/// What an execution keeps.
+#[derive(Debug, Default)]
+pub struct States {
+    memos: RefCell<HashMap<usize, Memo>>,
+    working: RefCell<HashMap<usize, Rc<RowSet>>>,
+    used: Cell<u64>,
+    /// A subquery met a row newer than the view: the statement runs again.
+    pub restart: Cell<bool>,
+}
+
+/// Bytes that one statement may hold.
+pub const STATEMENT_MEMORY: u64 = 1 << 30;
+
+/// About what a row costs.
+pub fn size_of_row(row: &[Value]) -> u64 {
+    let cells = row.iter().map(|v| match v {
+        Value::Bytes(text) => 32 + text.len() as u64,
+        _ => 32,
+    });
+    24 + cells.sum::<u64>()
+}
+
+impl States {
+    /// Counts bytes that the statement goes on holding.
+    ///
+    /// # Errors
+    /// 1038 when they are too many.
+    pub fn hold(&self, bytes: u64) -> Result<(), SqlError> {
+        let used = self.used.get().saturating_add(bytes);
+        self.used.set(used);
+        if used > STATEMENT_MEMORY {
+            let text = "Out of memory for this statement: it would hold more than 1 GiB of rows";
+            return Err(SqlError::new(1038, "HY001", text));
+        }
+        Ok(())
+    }
+
+    /// What was counted is held no more.
+    pub fn let_go(&self, bytes: u64) {
+        self.used.set(self.used.get().saturating_sub(bytes));
+    }
+
+    pub(super) fn answer(&self, of: usize, key: &[u8]) -> Option<Value> {
+        self.memos.borrow().get(&of)?.answers.get(key).cloned()
+    }
+
+    pub(super) fn remember(&self, of: usize, key: Vec<u8>, value: Value) {
+        let mut memos = self.memos.borrow_mut();
+        let memo = memos.entry(of).or_default();
+        if memo.answers.len() >= MOST_ANSWERS {
+            memo.answers.clear();
+        }
+        memo.answers.insert(key, value);
+    }
+
+    pub(super) fn rows(&self, of: usize, key: &[u8]) -> Option<Rc<RowSet>> {
+        let memos = self.memos.borrow();
+        let (known, rows) = memos.get(&of)?.rows.as_ref()?;
+        (known == key).then(|| rows.clone())
+    }
+
+    pub(super) fn keep_rows(&self, of: usize, key: Vec<u8>, rows: Rc<RowSet>) {
+        let mut memos = self.memos.borrow_mut();
+        memos.entry(of).or_default().rows = Some((key, rows));
+    }
+
+    /// The rows that the iteration before of a recursive expression found.
+    pub(super) fn working(&self, of: usize) -> Rc<RowSet> {
+        self.working.borrow().get(&of).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn set_working(&self, of: usize, rows: Rc<RowSet>) {
+        self.working.borrow_mut().insert(of, rows);
+    }
+}
+
+/// Appends bytes that differ for any two values that differ in any way.
+pub fn append_exact(value: ValueRef<'_>, out: &mut Vec<u8>) {
+    match value {
+        ValueRef::Null => out.push(0),
+        ValueRef::Int(v) => {
+            out.push(1);
+            out.extend_from_slice(&v.to_le_bytes());
+        }
+        ValueRef::UInt(v) => {
+            out.push(2);
+            out.extend_from_slice(&v.to_le_bytes());
+        }
+        ValueRef::Double(v) => {
+            out.push(3);
+            out.extend_from_slice(&v.to_bits().to_le_bytes());
+        }
+        ValueRef::Bytes(text) => {
+            out.push(4);
+            out.extend_from_slice(&(text.len() as u64).to_le_bytes());
+            out.extend_from_slice(text);
+        }
+        ValueRef::Decimal(v) => {
+            out.push(5);
+            v.write_text(out);
+            out.push(0);
+        }
+        ValueRef::Date(v) => {
+            out.push(6);
+            out.extend_from_slice(&v.packed().to_le_bytes());
+        }
+        ValueRef::DateTime(v) => {
+            out.push(7);
+            out.extend_from_slice(&v.packed().to_le_bytes());
+        }
+        ValueRef::Time(v) => {
+            out.push(8);
+            v.write_text(6, out);
+            out.push(0);
+        }
+    }
+}
+
+/// Appends bytes that are equal for values that compare equal in this way;
+/// false where such bytes cannot be made, or the value is NULL.
+pub fn append_comparable(
+    value: ValueRef<'_>,
+    ty: &ColumnType,
+    how: CompareAs,
+    cx: &EvalCx<'_>,
+    out: &mut Vec<u8>,
+) -> Result<bool, SqlError> {
+    match (how, value) {
+        (_, ValueRef::Null) => return Ok(false),
+        (CompareAs::Int, ValueRef::Int(v)) => {
+            out.extend_from_slice(&i128::from(v).to_le_bytes());
+        }
+        (CompareAs::Int, ValueRef::UInt(v)) => {
+            out.extend_from_slice(&i128::from(v).to_le_bytes());
+        }
+        (CompareAs::Decimal, _) => {
+            let number = convert::decimal(value, ty, cx)?;
+            number.normalized().write_text(out);
+            out.push(0);
+        }
+        (CompareAs::Double, _) => {
+            let number = convert::double(value, ty, cx)?;
+            let number = if number == 0.0 { 0.0 } else { number };
+            out.extend_from_slice(&number.to_bits().to_le_bytes());
+        }
+        (CompareAs::Bytes(collation), ValueRef::Bytes(text)) => {
+            let text = convert::recoded(text, ty, collation.charset());
+            let start = out.len();
+            collation.sort_key(&text, out);
+            let length = u32::try_from(out.len() - start).unwrap_or(u32::MAX);
+            out.extend_from_slice(&length.to_le_bytes());
+        }
+        (CompareAs::DateTime | CompareAs::Date, ValueRef::DateTime(v)) => {
+            out.extend_from_slice(&v.packed().to_le_bytes());
+        }
+        (CompareAs::DateTime | CompareAs::Date, ValueRef::Date(v)) => {
+            out.extend_from_slice(&v.at_midnight().packed().to_le_bytes());
+        }
+        (CompareAs::Time, ValueRef::Time(v)) => {
+            v.write_text(6, out);
+            out.push(0);
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}

@@ -1,0 +1,304 @@
+//! Answering questions about subqueries.
+//!
+//! The answer depends on the values that the subquery reads of the rows
+//! around it, and on the left side of the question; by these it is
+//! remembered. A subquery that reads nothing of the current row is run once
+//! and its rows kept: equality is then a look-up in a hash table, encoded in
+//! the way that the comparison compares; other comparisons go through the
+//! rows.
+//!
+//! Invariants:
+//! 1. Three-valued logic (manual, "Subqueries with ANY, IN, or SOME"): ANY of
+//!    no rows is false, ALL of no rows true; a NULL on either side makes the
+//!    answer unknown unless another row decides.
+//! 2. What is remembered is the answer for exactly these values, not for
+//!    values that compare equal.
+
+use super::derived::Collect;
+use super::select::run_some;
+use super::state::{RowSet, append_comparable, append_exact, size_of_row};
+use super::{Exec, Shared, Stop};
+use crate::error::{Result, SqlError};
+use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::expr::query::{Frame, FreeRef, QueryTest, RunQueries, Subquery, TestKind};
+use crate::expr::{CmpOp, convert, logic};
+use crate::plan::SelectPlan;
+use porpoise_types::{Value, ValueRef};
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+/// The address of a subquery, by which its results are found.
+fn address(query: &Subquery) -> usize {
+    std::ptr::from_ref(query) as usize
+}
+
+/// The values of these references, seen from inside of `frame`.
+pub(super) fn key_of(free: &[FreeRef], frame: &Frame<'_>) -> Vec<u8> {
+    let mut key = Vec::new();
+    for r in free {
+        append_exact(frame.get(r.level, r.slot, r.column), &mut key);
+    }
+    key
+}
+
+/// An error as expressions know errors; a restart is remembered.
+pub(super) fn plain(stop: Stop, shared: &Shared<'_>) -> SqlError {
+    match stop {
+        Stop::Error(error) => error,
+        Stop::Restart => {
+            shared.states.restart.set(true);
+            SqlError::internal("a statement to be run again")
+        }
+    }
+}
+
+impl RunQueries for Shared<'_> {
+    fn test<'a>(
+        &self,
+        test: &'a QueryTest,
+        row: &[Slot<'a>],
+        cx: &EvalCx<'a>,
+    ) -> Result<ValueRef<'a>> {
+        crate::bind::check_stack()?;
+        let mut left = Vec::with_capacity(test.left.len());
+        for e in &test.left {
+            left.push(eval(e, row, cx)?);
+        }
+        let frame = Frame { row, up: cx.outer };
+        let query = test.query.as_ref();
+        let here = query.free.iter().any(|f| f.level == 1);
+        let set_wanted = matches!(test.kind, TestKind::Any(_) | TestKind::All(_));
+        if set_wanted && !here && query.fixed {
+            let rows = self.kept_rows(test, &frame, cx)?;
+            return Ok(logic::value(judge(test, &left, &rows, cx)?));
+        }
+        let mut key = key_of(&query.free, &frame);
+        left.iter().for_each(|v| append_exact(*v, &mut key));
+        // One subquery may be asked by several questions of different kinds
+        // only through clones, which are all of one kind.
+        if query.fixed
+            && let Some(value) = self.states.answer(address(query), &key)
+        {
+            return Ok(convert::keep(&value, cx));
+        }
+        let value = self.ask(test, &left, &frame, cx)?;
+        if query.fixed {
+            self.states.hold(key.len() as u64 + 64)?;
+            self.states.remember(address(query), key, value.clone());
+        }
+        Ok(convert::keep(&value, cx))
+    }
+
+    fn set<'a>(
+        &self,
+        test: &'a QueryTest,
+        row: &[Slot<'a>],
+        cx: &EvalCx<'a>,
+    ) -> Result<Rc<RowSet>> {
+        crate::bind::check_stack()?;
+        let frame = Frame { row, up: cx.outer };
+        self.kept_rows(test, &frame, cx)
+    }
+}
+
+impl Shared<'_> {
+    /// Runs a query with these rows around it until it has given `most` rows.
+    pub(super) fn rows_of(
+        &self,
+        plan: &SelectPlan,
+        frame: &Frame<'_>,
+        most: u64,
+    ) -> Result<Vec<Vec<Value>>> {
+        let mut exec = Exec::new(self, Some(frame));
+        let mut collect = Collect::new(self.states);
+        run_some(plan, &mut exec, most, &mut collect).map_err(|stop| plain(stop, self))?;
+        Ok(collect.rows)
+    }
+
+    fn ask(
+        &self,
+        test: &QueryTest,
+        left: &[ValueRef<'_>],
+        frame: &Frame<'_>,
+        cx: &EvalCx<'_>,
+    ) -> Result<Value> {
+        let most = match test.kind {
+            TestKind::Exists => 1,
+            TestKind::Scalar | TestKind::Row(_) => 2,
+            TestKind::Any(_) | TestKind::All(_) => u64::MAX,
+        };
+        let rows = self.rows_of(&test.query.plan, frame, most)?;
+        let held = rows.iter().map(|r| size_of_row(r)).sum();
+        let answer = match test.kind {
+            TestKind::Exists => Value::Int(i64::from(!rows.is_empty())),
+            TestKind::Scalar | TestKind::Row(_) if rows.len() > 1 => {
+                let text = "Subquery returns more than 1 row";
+                return Err(SqlError::new(1242, "21000", text));
+            }
+            TestKind::Scalar => {
+                let only = rows.into_iter().next().and_then(|r| r.into_iter().next());
+                only.unwrap_or(Value::Null)
+            }
+            TestKind::Row(op) => {
+                let nulls = vec![Value::Null; left.len()];
+                let row = rows.first().unwrap_or(&nulls);
+                logic::value(compare_rows(test, op, left, row, cx)?).to_owned()
+            }
+            TestKind::Any(_) | TestKind::All(_) => {
+                let set = RowSet {
+                    rows,
+                    ..RowSet::default()
+                };
+                logic::value(judge(test, left, &set, cx)?).to_owned()
+            }
+        };
+        self.states.let_go(held);
+        Ok(answer)
+    }
+
+    /// The rows of a subquery that is asked whether it holds something.
+    fn kept_rows(
+        &self,
+        test: &QueryTest,
+        frame: &Frame<'_>,
+        cx: &EvalCx<'_>,
+    ) -> Result<Rc<RowSet>> {
+        let query = test.query.as_ref();
+        let key = key_of(&query.free, frame);
+        if let Some(rows) = self.states.rows(address(query), &key) {
+            return Ok(rows);
+        }
+        let rows = self.rows_of(&query.plan, frame, u64::MAX)?;
+        let mut set = RowSet {
+            rows,
+            ..RowSet::default()
+        };
+        if matches!(
+            test.kind,
+            TestKind::Any(CmpOp::Eq) | TestKind::All(CmpOp::Ne)
+        ) {
+            hash(test, &mut set, cx)?;
+        }
+        let set = Rc::new(set);
+        self.states.keep_rows(address(query), key, set.clone());
+        Ok(set)
+    }
+}
+
+/// Builds the hash table of a set, where all its values have an encoding.
+fn hash(test: &QueryTest, set: &mut RowSet, cx: &EvalCx<'_>) -> Result<()> {
+    let mut found = HashSet::with_capacity(set.rows.len());
+    for (at, row) in set.rows.iter().enumerate() {
+        if row.iter().any(Value::is_null) {
+            set.with_null.push(at);
+            continue;
+        }
+        let mut key = Vec::new();
+        for ((value, how), item) in row.iter().zip(&test.how).zip(&test.query.plan.items) {
+            if !append_comparable(value.as_ref(), &item.ty, *how, cx, &mut key)? {
+                set.with_null.clear();
+                return Ok(());
+            }
+        }
+        found.insert(key);
+    }
+    set.hashed = Some(found);
+    Ok(())
+}
+
+/// The answer to ANY or ALL over these rows.
+fn judge(
+    test: &QueryTest,
+    left: &[ValueRef<'_>],
+    set: &RowSet,
+    cx: &EvalCx<'_>,
+) -> Result<Option<bool>> {
+    let (op, all) = match test.kind {
+        TestKind::All(op) => (op, true),
+        TestKind::Any(op) => (op, false),
+        _ => return Ok(None),
+    };
+    if set.rows.is_empty() {
+        return Ok(Some(all));
+    }
+    let mut key = Vec::new();
+    if let Some(hashed) = &set.hashed
+        && encode(test, left, cx, &mut key)?
+    {
+        if hashed.contains(&key) {
+            return Ok(Some(!all));
+        }
+        // Not there: only rows with a NULL can make it unknown.
+        let null_rows = set.with_null.iter().filter_map(|at| set.rows.get(*at));
+        return over_rows(test, op, all, left, null_rows, cx);
+    }
+    over_rows(test, op, all, left, set.rows.iter(), cx)
+}
+
+fn encode(
+    test: &QueryTest,
+    left: &[ValueRef<'_>],
+    cx: &EvalCx<'_>,
+    key: &mut Vec<u8>,
+) -> Result<bool> {
+    for ((value, how), e) in left.iter().zip(&test.how).zip(&test.left) {
+        if !append_comparable(*value, &e.ty, *how, cx, key)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn over_rows<'r>(
+    test: &QueryTest,
+    op: CmpOp,
+    all: bool,
+    left: &[ValueRef<'_>],
+    rows: impl Iterator<Item = &'r Vec<Value>>,
+    cx: &EvalCx<'_>,
+) -> Result<Option<bool>> {
+    let mut answer = Some(all);
+    for row in rows {
+        match compare_rows(test, op, left, row, cx)? {
+            Some(truth) if truth != all => return Ok(Some(truth)),
+            Some(_) => {}
+            None => answer = None,
+        }
+    }
+    Ok(answer)
+}
+
+/// Compares the left side with a row, column by column.
+fn compare_rows(
+    test: &QueryTest,
+    op: CmpOp,
+    left: &[ValueRef<'_>],
+    row: &[Value],
+    cx: &EvalCx<'_>,
+) -> Result<Option<bool>> {
+    let mut equal = Some(true);
+    let items = &test.query.plan.items;
+    let columns = left.iter().zip(&test.left).zip(row.iter().zip(items));
+    for (((a, a_e), (b, b_e)), how) in columns.zip(&test.how) {
+        let sides = ((*a, a_e), (b.as_ref(), b_e));
+        if op == CmpOp::NullSafe {
+            if logic::compare(op, *how, sides.0, sides.1, cx)? == Some(false) {
+                return Ok(Some(false));
+            }
+            continue;
+        }
+        match (logic::order(*how, sides.0, sides.1, cx)?, op) {
+            (Some(Ordering::Equal), _) => {}
+            // A difference decides equality, whatever else is unknown.
+            (Some(_), CmpOp::Eq) => return Ok(Some(false)),
+            (Some(_), CmpOp::Ne) => return Ok(Some(true)),
+            (Some(order), CmpOp::Lt | CmpOp::Le) => {
+                return Ok(equal.map(|_| order == Ordering::Less));
+            }
+            (Some(order), _) => return Ok(equal.map(|_| order == Ordering::Greater)),
+            (None, _) => equal = None,
+        }
+    }
+    Ok(equal.map(|_| !matches!(op, CmpOp::Ne | CmpOp::Lt | CmpOp::Gt)))
+}

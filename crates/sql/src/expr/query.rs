@@ -1,0 +1,126 @@
+//! Queries inside expressions.
+//!
+//! A subquery is planned once, with the statement. Where it names columns of
+//! the queries around it, its plan holds [`ExprKind::Outer`] nodes, and
+//! [`Subquery::free`] lists them: these values are all that its result
+//! depends on. Evaluation hands the current row down as a [`Frame`]; what
+//! runs the plan stands behind [`RunQueries`], so that expressions know
+//! nothing of transactions.
+//!
+//! Invariants:
+//! 1. A subquery is evaluated only where the expression around it is: CASE,
+//!    AND and OR decide as for any other operand.
+//! 2. Clones of an expression share the [`Subquery`], and so its results.
+//!
+//! [`ExprKind::Outer`]: super::ExprKind::Outer
+
+use super::eval::{EvalCx, Slot};
+use super::{CmpOp, Expr, Load};
+use crate::error::Result;
+use crate::exec::state::RowSet;
+use crate::plan::SelectPlan;
+use porpoise_types::{ColumnType, CompareAs, ValueRef};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A column of an enclosing query that a subquery reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FreeRef {
+    /// How many queries further out: 1 is the one directly around.
+    pub level: usize,
+    /// The slot there.
+    pub slot: usize,
+    /// The column of that slot.
+    pub column: usize,
+    /// From storage to SQL.
+    pub load: Load,
+    /// The column's type.
+    pub ty: ColumnType,
+}
+
+/// A planned subquery.
+#[derive(Debug)]
+pub struct Subquery {
+    /// Its plan.
+    pub plan: SelectPlan,
+    /// What it reads of the queries around it, distinct.
+    pub free: Vec<FreeRef>,
+    /// The same inputs give the same rows: no RAND(), no user variables.
+    pub fixed: bool,
+}
+
+/// What is asked about the rows of a subquery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestKind {
+    /// The value of its only row; NULL without one, 1242 with several.
+    Scalar,
+    /// Whether there is a row.
+    Exists,
+    /// The row on the left against its only row.
+    Row(CmpOp),
+    /// Whether the comparison holds for one of the rows; IN is `= ANY`.
+    Any(CmpOp),
+    /// Whether the comparison holds for all of them; NOT IN is `<> ALL`.
+    All(CmpOp),
+}
+
+/// A subquery with the question about it.
+#[derive(Clone, Debug)]
+pub struct QueryTest {
+    /// The subquery.
+    pub query: Arc<Subquery>,
+    /// The question.
+    pub kind: TestKind,
+    /// The left side, a value for each column; empty for Scalar and Exists.
+    pub left: Vec<Expr>,
+    /// How each value on the left compares with its column.
+    pub how: Vec<CompareAs>,
+}
+
+/// The current row of a query around the one that is running.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// The row.
+    pub row: &'a [Slot<'a>],
+    /// The query around that one.
+    pub up: Option<&'a Frame<'a>>,
+}
+
+impl<'a> Frame<'a> {
+    /// The storage value of a column `level` queries out, 1 being this frame.
+    pub fn get(&self, level: usize, slot: usize, column: usize) -> ValueRef<'a> {
+        let mut frame = *self;
+        for _ in 1..level {
+            match frame.up {
+                Some(up) => frame = *up,
+                None => return ValueRef::Null,
+            }
+        }
+        frame
+            .row
+            .get(slot)
+            .map_or(ValueRef::Null, |s| s.get(column))
+    }
+}
+
+/// Runs subqueries.
+pub trait RunQueries {
+    /// The answer to a question about a subquery for this row.
+    ///
+    /// # Errors
+    /// 1242 when a scalar subquery has several rows; whatever the subquery's
+    /// own execution ends with.
+    fn test<'a>(
+        &self,
+        test: &'a QueryTest,
+        row: &[Slot<'a>],
+        cx: &EvalCx<'a>,
+    ) -> Result<ValueRef<'a>>;
+
+    /// The rows of the subquery of an IN that depends on nothing in this row.
+    ///
+    /// # Errors
+    /// Those of the subquery's execution.
+    fn set<'a>(&self, test: &'a QueryTest, row: &[Slot<'a>], cx: &EvalCx<'a>)
+    -> Result<Rc<RowSet>>;
+}

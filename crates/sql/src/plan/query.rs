@@ -1,0 +1,473 @@
+//! Queries as wholes: WITH, set operations, VALUES, and parentheses with
+//! ORDER BY or LIMIT of their own.
+//!
+//! What is more than one SELECT becomes a [`Derived`] with a plain
+//! `SELECT *` over it, which carries ORDER BY and LIMIT of the whole.
+
+use super::derived::{CteEntry, Derived, RecursivePlan, RowsPlan, SetPlan, SetTermPlan};
+use super::from::From;
+use super::select::{Clauses, PlanCx, finish, plan_select, plan_table, star};
+use super::{ResultColumn, SelectPlan};
+use crate::bind::query::Enclosing;
+use crate::bind::types::merged;
+use crate::bind::{Origin, Scope, ScopeColumn, Source};
+use crate::error::{Result, SqlError};
+use crate::expr::query::FreeRef;
+use crate::expr::{Coercibility, Expr, ExprKind};
+use crate::parse::ast::{Cte, Ident, Query, QueryBody, SetChain, SetOp, With};
+use std::sync::Arc;
+
+/// Plans a query.
+///
+/// # Errors
+/// What binding finds; 1222 when operands of a set operation differ in their
+/// number of columns.
+pub fn plan_query(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
+    crate::bind::check_stack()?;
+    if query.into.is_some() {
+        return Err(SqlError::not_supported("SELECT ... INTO"));
+    }
+    match query.with {
+        Some(with) => {
+            let ctes = entries(with, cx)?;
+            let inside = PlanCx { ctes: &ctes, ..*cx };
+            plan_body(query, &inside)
+        }
+        None => plan_body(query, cx),
+    }
+}
+
+fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
+    match &query.body {
+        QueryBody::Select(select) => plan_select(select, query, cx),
+        QueryBody::Table(name) => plan_table(name, query, cx),
+        QueryBody::Nested(inner) if query.order_by.is_empty() && query.limit.is_none() => {
+            plan_query(inner, cx)
+        }
+        QueryBody::Nested(inner) => {
+            let (plan, free) = inside(cx, |cx| plan_query(inner, cx))?;
+            let shown = plan.columns.clone();
+            let columns = columns_of(&plan);
+            let derived = Derived {
+                rows: RowsPlan::Select(Box::new(plan)),
+                columns,
+                free,
+                kind: "DERIVED",
+            };
+            over(derived, shown, query, cx)
+        }
+        QueryBody::Values(rows) => {
+            let (rows, free) = inside(cx, |cx| bound_rows(rows, cx))?;
+            let derived = values(rows, free, cx)?;
+            let shown = shown(&derived.columns);
+            over(derived, shown, query, cx)
+        }
+        QueryBody::Set(chain) => {
+            let (set, free) = inside(cx, |cx| plan_set(chain, query, cx))?;
+            let columns = columns_of(&set.first);
+            let shown = shown(&columns);
+            let derived = Derived {
+                rows: RowsPlan::Set(Box::new(set)),
+                columns,
+                free,
+                kind: "UNION",
+            };
+            over(derived, shown, query, cx)
+        }
+    }
+}
+
+/// Plans something that sees nothing of the query around it, but what is
+/// around that.
+pub(super) fn inside<T>(
+    cx: &PlanCx<'_>,
+    plan: impl FnOnce(&PlanCx<'_>) -> Result<T>,
+) -> Result<(T, Vec<FreeRef>)> {
+    inside_of(&Scope::default(), cx, plan)
+}
+
+/// The same, with the tables of the query around it in sight (LATERAL).
+pub(super) fn inside_of<T>(
+    scope: &Scope,
+    cx: &PlanCx<'_>,
+    plan: impl FnOnce(&PlanCx<'_>) -> Result<T>,
+) -> Result<(T, Vec<FreeRef>)> {
+    let enclosing = Enclosing::new(scope, cx.outer);
+    let planned = plan(&PlanCx {
+        outer: Some(&enclosing),
+        inner: true,
+        depth: cx.depth + 1,
+        ..*cx
+    })?;
+    Ok((planned, enclosing.free.into_inner()))
+}
+
+/// A query with a body only.
+fn body_only<'a>(body: &QueryBody<'a>, query: &Query<'a>) -> Query<'a> {
+    Query {
+        with: None,
+        body: *body,
+        order_by: &[],
+        limit: None,
+        locks: &[],
+        into: None,
+        span: query.span,
+    }
+}
+
+fn plan_set(chain: &SetChain<'_>, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SetPlan> {
+    let mut first = plan_query(&body_only(&chain.first, query), cx)?;
+    let mut rest = Vec::with_capacity(chain.rest.len());
+    for term in chain.rest {
+        rest.push(SetTermPlan {
+            op: term.op,
+            all: term.all,
+            plan: plan_query(&body_only(&term.body, query), cx)?,
+        });
+    }
+    let mut operands: Vec<&mut SelectPlan> = vec![&mut first];
+    operands.extend(rest.iter_mut().map(|t| &mut t.plan));
+    unify(&mut operands, cx)?;
+    Ok(SetPlan { first, rest })
+}
+
+/// Gives all operands the same types.
+fn unify(operands: &mut [&mut SelectPlan], cx: &PlanCx<'_>) -> Result<()> {
+    let width = operands.first().map_or(0, |p| p.items.len());
+    if operands.iter().any(|p| p.items.len() != width) {
+        let text = "The used SELECT statements have a different number of columns";
+        return Err(SqlError::new(1222, "21000", text));
+    }
+    for at in 0..width {
+        let column: Vec<&Expr> = operands.iter().filter_map(|p| p.items.get(at)).collect();
+        let ty = merged(&column, cx.env.collation);
+        let nullable = column.iter().any(|e| e.nullable);
+        for plan in operands.iter_mut() {
+            convert_item(plan, at, &ty, nullable);
+        }
+    }
+    Ok(())
+}
+
+/// Makes an item of the select list yield that type.
+fn convert_item(plan: &mut SelectPlan, at: usize, ty: &porpoise_types::ColumnType, nullable: bool) {
+    if let Some(item) = plan.items.get_mut(at)
+        && item.ty != *ty
+    {
+        let old = std::mem::replace(item, Expr::null());
+        *item = Expr {
+            ty: ty.clone(),
+            nullable: old.nullable,
+            coercibility: Coercibility::Implicit,
+            kind: ExprKind::Coalesce(vec![old]),
+        };
+    }
+    if let Some(column) = plan.columns.get_mut(at) {
+        column.ty = ty.clone();
+        column.flags = super::columns::type_flags(ty);
+        if !nullable {
+            column.flags |= super::flags::NOT_NULL;
+        }
+    }
+}
+
+/// The columns of a query as another one sees them.
+pub(super) fn columns_of(plan: &SelectPlan) -> Vec<ScopeColumn> {
+    let shown = plan.columns.iter().zip(&plan.items);
+    shown
+        .map(|(column, item)| ScopeColumn {
+            name: column.name.clone(),
+            ty: column.ty.clone(),
+            nullable: item.nullable || column.flags & super::flags::NOT_NULL == 0,
+        })
+        .collect()
+}
+
+/// What clients are told of columns that belong to no table.
+fn shown(columns: &[ScopeColumn]) -> Vec<ResultColumn> {
+    let one = |c: &ScopeColumn| {
+        let mut flags = super::columns::type_flags(&c.ty);
+        if !c.nullable {
+            flags |= super::flags::NOT_NULL;
+        }
+        ResultColumn {
+            schema: String::new(),
+            table: String::new(),
+            org_table: String::new(),
+            name: c.name.clone(),
+            org_name: String::new(),
+            ty: c.ty.clone(),
+            flags,
+        }
+    };
+    columns.iter().map(one).collect()
+}
+
+/// `SELECT *` over derived rows, with ORDER BY and LIMIT of `query`.
+fn over(
+    derived: Derived,
+    shown: Vec<ResultColumn>,
+    query: &Query<'_>,
+    cx: &PlanCx<'_>,
+) -> Result<SelectPlan> {
+    let mut from = From::default();
+    from.add(derived_source(Arc::new(derived), String::new()))?;
+    let mut items = Vec::new();
+    star(&from, None, cx, &mut items)?;
+    let clauses = Clauses {
+        order_by: query.order_by,
+        limit: query.limit,
+        ..Clauses::default()
+    };
+    let mut plan = finish(from, items, clauses, cx)?;
+    plan.columns = shown;
+    Ok(plan)
+}
+
+/// Derived rows as a table of the statement.
+pub(super) fn derived_source(derived: Arc<Derived>, alias: String) -> Source {
+    Source {
+        alias,
+        database: String::new(),
+        columns: derived.columns.clone(),
+        origin: Origin::Derived(derived),
+    }
+}
+
+fn bound_rows(rows: &[&[crate::parse::ast::Expr<'_>]], cx: &PlanCx<'_>) -> Result<Vec<Vec<Expr>>> {
+    let scope = Scope::default();
+    let mut out = Vec::with_capacity(rows.len());
+    let width = rows.first().map_or(0, |r| r.len());
+    for (at, row) in rows.iter().enumerate() {
+        if row.len() != width || width == 0 {
+            let text = format!("Column count doesn't match value count at row {}", at + 1);
+            return Err(SqlError::new(1136, "21S01", text));
+        }
+        out.push(cx.binder(&scope, "field list").list(row)?);
+    }
+    Ok(out)
+}
+
+/// VALUES ROW(...), ...: columns are named column_0 and on.
+fn values(mut rows: Vec<Vec<Expr>>, free: Vec<FreeRef>, cx: &PlanCx<'_>) -> Result<Derived> {
+    let width = rows.first().map_or(0, Vec::len);
+    let mut columns = Vec::with_capacity(width);
+    for at in 0..width {
+        let column: Vec<&Expr> = rows.iter().filter_map(|r| r.get(at)).collect();
+        let ty = merged(&column, cx.env.collation);
+        let nullable = column.iter().any(|e| e.nullable);
+        for row in &mut rows {
+            if let Some(e) = row.get_mut(at)
+                && e.ty != ty
+            {
+                let old = std::mem::replace(e, Expr::null());
+                *e = Expr {
+                    ty: ty.clone(),
+                    nullable: old.nullable,
+                    coercibility: Coercibility::Implicit,
+                    kind: ExprKind::Coalesce(vec![old]),
+                };
+            }
+        }
+        columns.push(ScopeColumn {
+            name: format!("column_{at}"),
+            ty,
+            nullable,
+        });
+    }
+    Ok(Derived {
+        rows: RowsPlan::Values(rows),
+        columns,
+        free,
+        kind: "DERIVED",
+    })
+}
+
+/// Gives derived columns the names of a list, and refuses repeated ones.
+pub(super) fn name_columns(columns: &mut [ScopeColumn], names: &[Ident<'_>]) -> Result<()> {
+    if !names.is_empty() && names.len() != columns.len() {
+        let text = "In definition of view, derived table or common table expression, SELECT list \
+                    and column names list have different column counts";
+        return Err(SqlError::new(1353, "HY000", text));
+    }
+    for (column, name) in columns.iter_mut().zip(names) {
+        name.name.clone_into(&mut column.name);
+    }
+    for (at, column) in columns.iter().enumerate() {
+        let before = columns.iter().take(at);
+        if before
+            .into_iter()
+            .any(|c| c.name.eq_ignore_ascii_case(&column.name))
+        {
+            let text = format!("Duplicate column name '{}'", column.name);
+            return Err(SqlError::new(1060, "42S21", text));
+        }
+    }
+    Ok(())
+}
+
+/// The entries of a WITH clause behind those around it.
+pub(super) fn entries(with: &With<'_>, cx: &PlanCx<'_>) -> Result<Vec<CteEntry>> {
+    let mut all = cx.ctes.to_vec();
+    for (at, cte) in with.ctes.iter().enumerate() {
+        let mut before = with.ctes.iter().take(at);
+        if before.any(|c| c.name.name.eq_ignore_ascii_case(cte.name.name)) {
+            let text = format!("Not unique table/alias: '{}'", cte.name.name);
+            return Err(SqlError::new(1066, "42000", text));
+        }
+        let derived = match with.recursive {
+            true => recursive(cte, &all, cx)?,
+            false => ordinary(cte, &PlanCx { ctes: &all, ..*cx })?,
+        };
+        all.push(CteEntry {
+            name: cte.name.name.to_owned(),
+            derived: Some(Arc::new(derived)),
+            depth: cx.depth,
+        });
+    }
+    Ok(all)
+}
+
+fn ordinary(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<Derived> {
+    let (plan, free) = inside(cx, |cx| plan_query(cte.query, cx))?;
+    let mut columns = columns_of(&plan);
+    name_columns(&mut columns, cte.columns)?;
+    Ok(Derived {
+        rows: RowsPlan::Select(Box::new(plan)),
+        columns,
+        free,
+        kind: "DERIVED",
+    })
+}
+
+/// The error of a name whose columns are not known yet; never leaves here.
+pub(super) const PENDING: u16 = 1;
+
+/// A common table expression that may name itself: operands of its UNION up
+/// to the first that does are the seed, the others find more.
+fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> Result<Derived> {
+    let pending = |derived: Option<Arc<Derived>>| {
+        let mut all = known.to_vec();
+        all.push(CteEntry {
+            name: cte.name.name.to_owned(),
+            derived,
+            depth: cx.depth,
+        });
+        all
+    };
+    let all = pending(None);
+    let whole = ordinary(cte, &PlanCx { ctes: &all, ..*cx });
+    match whole {
+        Err(error) if error.code == PENDING => {}
+        other => return other,
+    }
+    let misplaced = || {
+        let text = format!(
+            "Recursive Common Table Expression '{}' should have one or more non-recursive query \
+             blocks followed by one or more recursive ones",
+            cte.name.name
+        );
+        SqlError::new(3574, "HY000", text)
+    };
+    let no_union = || {
+        let text = format!(
+            "Recursive Common Table Expression '{}' should contain a UNION",
+            cte.name.name
+        );
+        SqlError::new(3573, "HY000", text)
+    };
+    let QueryBody::Set(chain) = &cte.query.body else {
+        return Err(no_union());
+    };
+    if chain.rest.iter().any(|t| t.op != SetOp::Union) {
+        return Err(no_union());
+    }
+    if !cte.query.order_by.is_empty() || cte.query.limit.is_some() {
+        return Err(SqlError::not_supported(
+            "ORDER BY and LIMIT of a recursive common table expression",
+        ));
+    }
+    let (parts, mut free) = inside(&PlanCx { ctes: &all, ..*cx }, |cx| {
+        seeds(cte, chain, cx).map_err(|e| match e.code {
+            PENDING => misplaced(),
+            _ => e,
+        })
+    })?;
+    let (seed, steps_from) = parts;
+    let mut columns = columns_of(&seed);
+    name_columns(&mut columns, cte.columns)?;
+    for column in &mut columns {
+        column.nullable = true;
+    }
+    let working = Arc::new(Derived {
+        rows: RowsPlan::Working,
+        columns: columns.clone(),
+        free: Vec::new(),
+        kind: "DERIVED",
+    });
+    let all = pending(Some(working.clone()));
+    let mut steps = Vec::new();
+    let mut distinct = false;
+    for term in chain.rest.iter().skip(steps_from) {
+        distinct |= !term.all;
+        let body = body_only(&term.body, cte.query);
+        let (mut plan, more) = inside(&PlanCx { ctes: &all, ..*cx }, |cx| plan_query(&body, cx))?;
+        free.extend(
+            more.into_iter()
+                .filter(|f| !free.contains(f))
+                .collect::<Vec<_>>(),
+        );
+        if plan.items.len() != columns.len() {
+            let text = "The used SELECT statements have a different number of columns";
+            return Err(SqlError::new(1222, "21000", text));
+        }
+        if plan.grouped {
+            let text = format!(
+                "Recursive Common Table Expression '{}' can contain neither aggregation nor window \
+                 functions in recursive query block",
+                cte.name.name
+            );
+            return Err(SqlError::new(3575, "HY000", text));
+        }
+        for (at, column) in columns.iter().enumerate() {
+            convert_item(&mut plan, at, &column.ty, true);
+        }
+        steps.push(plan);
+    }
+    Ok(Derived {
+        rows: RowsPlan::Recursive(RecursivePlan {
+            seed: Box::new(seed),
+            steps,
+            distinct,
+            working,
+        }),
+        columns,
+        free,
+        kind: "DERIVED",
+    })
+}
+
+/// The operands that do not name the expression itself, as one query, and how
+/// many of the others they are.
+fn seeds(cte: &Cte<'_>, chain: &SetChain<'_>, cx: &PlanCx<'_>) -> Result<(SelectPlan, usize)> {
+    let plain = |count: usize| -> Result<SelectPlan> {
+        let rest = chain.rest.get(..count).unwrap_or_default();
+        if rest.is_empty() {
+            return plan_query(&body_only(&chain.first, cte.query), cx);
+        }
+        let part = SetChain {
+            first: chain.first,
+            rest,
+        };
+        plan_query(&body_only(&QueryBody::Set(&part), cte.query), cx)
+    };
+    let mut found = plain(0)?;
+    for count in 1..=chain.rest.len() {
+        match plain(count) {
+            Ok(plan) => found = plan,
+            Err(error) if error.code == PENDING => return Ok((found, count - 1)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((found, chain.rest.len()))
+}

@@ -1,0 +1,182 @@
+//! Semi-joins: `EXISTS` and `IN` over one table as a step of the join.
+//!
+//! A condition of the WHERE that asks whether another table has a row that
+//! goes with this one becomes a step that reads nothing into the result. Its
+//! rows are looked for as those of other steps are: for a whole batch in one
+//! call where an index leads to them, else through a hash table. Where the
+//! question is not about one plain table, the condition stays, and is
+//! answered row by row, once for each set of values that it depends on.
+//!
+//! Invariants:
+//! 1. A negated question becomes an anti-join only where NULL cannot make it
+//!    unknown: NOT EXISTS, and NOT IN between columns that are never NULL.
+//! 2. A subquery that depends on nothing here is not converted where it can
+//!    be run once and asked often, unless an index answers for the few rows
+//!    that are left.
+
+use super::access::choose;
+use super::from::From;
+use super::{Access, SelectPlan};
+use crate::bind::nodes::compare;
+use crate::bind::{MAX_TABLES, Source};
+use crate::expr::query::{QueryTest, TestKind};
+use crate::expr::{CmpOp, Expr, ExprKind};
+
+/// A table of which only is asked whether it has a matching row.
+#[derive(Clone, Debug)]
+pub(super) struct SemiJoin {
+    /// Its slot.
+    pub(super) slot: usize,
+    /// What matches.
+    pub(super) on: Vec<Expr>,
+    /// Rows stay that have no match.
+    pub(super) anti: bool,
+}
+
+/// Turns conditions of the outermost block into semi-joins where they allow.
+pub(super) fn convert(from: &mut From) {
+    let conditions = std::mem::take(&mut from.block.conditions);
+    let mut kept: Vec<Expr> = Vec::with_capacity(conditions.len());
+    let mut candidates = Vec::new();
+    for condition in conditions {
+        match question(&condition) {
+            Some(_) => candidates.push(condition),
+            None => kept.push(condition),
+        }
+    }
+    from.block.conditions = kept;
+    for condition in candidates {
+        let room = from.scope.sources.len() < MAX_TABLES && from.semis.len() < 32;
+        let semi = match question(&condition) {
+            Some((test, anti)) if room && worthwhile(test, from) => {
+                conditions_of(test, from.scope.sources.len()).map(|on| (test, on, anti))
+            }
+            _ => None,
+        };
+        match semi {
+            Some((test, on, anti)) => {
+                let slot = from.scope.sources.len();
+                from.scope
+                    .sources
+                    .extend(test.query.plan.sources.first().cloned());
+                from.semis.push(SemiJoin { slot, on, anti });
+            }
+            None => from.block.conditions.push(condition),
+        }
+    }
+}
+
+/// The question of a condition, and whether it is negated.
+fn question(condition: &Expr) -> Option<(&QueryTest, bool)> {
+    let (test, negated) = match &condition.kind {
+        ExprKind::Query(test) => (test.as_ref(), false),
+        ExprKind::Not(arg) => match &arg.kind {
+            ExprKind::Query(test) => (test.as_ref(), true),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let never_null = || {
+        let items = test.query.plan.items.iter();
+        test.left.iter().chain(items).all(|e| !e.nullable)
+    };
+    match (test.kind, negated) {
+        (TestKind::Exists, anti) => Some((test, anti)),
+        (TestKind::Any(CmpOp::Eq), false) => Some((test, false)),
+        (TestKind::Any(CmpOp::Eq), true) if never_null() => Some((test, true)),
+        (TestKind::All(CmpOp::Ne), false) if never_null() => Some((test, true)),
+        _ => None,
+    }
+}
+
+/// One stored table, no grouping, no limit, no subqueries of its own.
+fn plain(plan: &SelectPlan) -> bool {
+    let ([source], [step]) = (plan.sources.as_slice(), plan.steps.as_slice()) else {
+        return false;
+    };
+    source.table().is_some()
+        && !plan.grouped
+        && plan.limit.is_none()
+        && !plan.has_queries
+        && step.lock.is_none()
+        && step.semi.is_none()
+        && plan.is_fixed()
+}
+
+fn worthwhile(test: &QueryTest, from: &From) -> bool {
+    if !plain(&test.query.plan) {
+        return false;
+    }
+    if test.query.free.iter().any(|f| f.level == 1) {
+        return true;
+    }
+    // It depends on nothing here: only where few rows are left to ask about,
+    // and an index answers.
+    let few = test.left.iter().all(|e| match &e.kind {
+        ExprKind::Column { slot, .. } => {
+            let table = from.scope.sources.get(*slot).and_then(Source::table);
+            let narrowing: Vec<&Expr> = from.block.conditions.iter().collect();
+            let access = table.map(|t| choose(t, *slot, &narrowing, 0, &[], false).0);
+            matches!(access, Some(Access::Lookup { .. }))
+        }
+        _ => false,
+    });
+    let slot = from.scope.sources.len();
+    let on = conditions_of(test, slot);
+    let (Some(on), Some(table)) = (on, test.query.plan.sources.first().and_then(Source::table))
+    else {
+        return false;
+    };
+    let narrowing: Vec<&Expr> = on.iter().collect();
+    let joined = (1u64 << slot) - 1;
+    let found = choose(table, slot, &narrowing, joined, &[], false).0;
+    few && !test.left.is_empty() && matches!(found, Access::Lookup { .. })
+}
+
+/// The conditions of the subquery in terms of this query, its table in
+/// `slot`.
+fn conditions_of(test: &QueryTest, slot: usize) -> Option<Vec<Expr>> {
+    let plan = &test.query.plan;
+    let step = plan.steps.first()?;
+    let mut on: Vec<Expr> = step.filter.iter().chain(&plan.constant).cloned().collect();
+    for e in &mut on {
+        rebase(e, slot);
+    }
+    if matches!(test.kind, TestKind::Any(_) | TestKind::All(_)) {
+        for (left, item) in test.left.iter().zip(&plan.items) {
+            let mut item = item.clone();
+            rebase(&mut item, slot);
+            on.push(compare(CmpOp::Eq, left.clone(), item).ok()?);
+        }
+    }
+    Some(on)
+}
+
+/// Columns of the subquery's table move to `slot`, those of this query come
+/// one level nearer.
+fn rebase(e: &mut Expr, slot: usize) {
+    e.rewrite(&mut |e| {
+        e.kind = match std::mem::replace(&mut e.kind, ExprKind::Const(porpoise_types::Value::Null))
+        {
+            ExprKind::Column { column, load, .. } => ExprKind::Column { slot, column, load },
+            ExprKind::Outer {
+                level: 1,
+                slot,
+                column,
+                load,
+            } => ExprKind::Column { slot, column, load },
+            ExprKind::Outer {
+                level,
+                slot,
+                column,
+                load,
+            } => ExprKind::Outer {
+                level: level - 1,
+                slot,
+                column,
+                load,
+            },
+            other => other,
+        };
+    });
+}

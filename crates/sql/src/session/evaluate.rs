@@ -1,0 +1,106 @@
+//! Values of expressions that stand in no query: SET, DO, KILL.
+//!
+//! An expression without subqueries is evaluated at once. One with them is
+//! run as `SELECT expr`, under the rules of transactions like any other.
+
+use super::SqlSession;
+use super::run::{Plan, Planned};
+use crate::bind::Scope;
+use crate::error::{Result, SqlError};
+use crate::exec::ResultSink;
+use crate::expr::Expr;
+use crate::parse::ast;
+use crate::plan::select::{PlanCx, Reads};
+use crate::plan::{ResultColumn, SelectPlan};
+use porpoise_rows::catalog::Catalog;
+use porpoise_types::{ColumnType, Value, ValueRef};
+use std::sync::Arc;
+
+/// Keeps the only value of a result.
+#[derive(Default)]
+struct One {
+    value: Value,
+}
+
+impl ResultSink for One {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<()> {
+        if let Some(value) = values.first() {
+            self.value = ValueRef::to_owned(*value);
+        }
+        Ok(())
+    }
+}
+
+impl SqlSession {
+    /// The value of an expression, which may hold subqueries.
+    pub(crate) fn value_of(
+        &mut self,
+        e: &ast::Expr<'_>,
+        params: &[ValueRef<'_>],
+        types: &[ColumnType],
+    ) -> Result<(Value, ColumnType)> {
+        if !holds_query(e) {
+            return self.evaluate(e, params, types);
+        }
+        let mut ty = ColumnType::null();
+        let planned = self.secure(|session, catalog| {
+            let (plan, found) = session.plan_value(e, types, catalog)?;
+            ty = found;
+            Ok(Arc::new(Planned::new(Plan::Select(plan))))
+        })?;
+        let mut one = One::default();
+        self.run_plan(&planned, params, &mut one)?;
+        Ok((one.value, ty))
+    }
+
+    fn plan_value(
+        &self,
+        e: &ast::Expr<'_>,
+        types: &[ColumnType],
+        catalog: &Catalog,
+    ) -> Result<(SelectPlan, ColumnType)> {
+        let env = self.bind_env(types.to_vec());
+        let reads = Reads::default();
+        let cx = PlanCx::new(catalog, &env, self, "", &reads);
+        let scope = Scope::default();
+        let bound: Expr = cx.binder(&scope, "field list").expr(e)?;
+        let ty = bound.ty.clone();
+        let mut plan = SelectPlan::of_value(bound);
+        plan.inner_tables = reads.tables.take();
+        plan.inner_locks = reads.locks.get();
+        match plan.inner_locks {
+            true => Err(SqlError::not_supported("a locking subquery here")),
+            false => Ok((plan, ty)),
+        }
+    }
+}
+
+/// Whether a subquery stands in the expression, in the places where one is
+/// found in practice; elsewhere it is refused by the binder.
+fn holds_query(e: &ast::Expr<'_>) -> bool {
+    use ast::ExprKind as A;
+    match &e.kind {
+        A::Subquery(_) | A::Exists(_) | A::InQuery(_) | A::Quantified(_) => true,
+        A::Unary(_, arg) => holds_query(arg),
+        A::Binary(b) => holds_query(&b.left) || holds_query(&b.right),
+        A::Chain(c) => holds_query(&c.first) || c.rest.iter().any(|(_, e)| holds_query(e)),
+        A::Logical(_, args) | A::Row(args) => args.iter().any(holds_query),
+        A::Is(is) => holds_query(&is.expr),
+        A::Func(f) => f.args.iter().any(holds_query),
+        A::Cast(c) => holds_query(&c.expr),
+        A::InList(l) => holds_query(&l.expr) || l.list.iter().any(holds_query),
+        A::Between(b) => [&b.expr, &b.low, &b.high].into_iter().any(holds_query),
+        A::Like(l) => holds_query(&l.expr) || holds_query(&l.pattern),
+        A::AssignUserVar(a) => holds_query(&a.value),
+        A::Case(c) => {
+            c.operand.as_ref().is_some_and(holds_query)
+                || c.arms.iter().any(|(w, t)| holds_query(w) || holds_query(t))
+                || c.otherwise.as_ref().is_some_and(holds_query)
+        }
+        _ => false,
+    }
+}

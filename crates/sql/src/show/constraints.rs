@@ -1,0 +1,182 @@
+//! Constraints in information_schema: TABLE_CONSTRAINTS, KEY_COLUMN_USAGE and
+//! REFERENTIAL_CONSTRAINTS, with MySQL 8's columns (manual, "INFORMATION_SCHEMA
+//! General Table Reference"), in order of database and table.
+
+use super::table::text;
+use crate::bind::ScopeColumn;
+use crate::virtual_tables::{number, text as column};
+use porpoise_rows::catalog::{Catalog, FkAction, ForeignKey, Index, IndexKind, Table};
+use porpoise_types::Value;
+use std::sync::Arc;
+
+/// Columns of TABLE_CONSTRAINTS.
+pub fn table_constraint_columns() -> Vec<ScopeColumn> {
+    vec![
+        column("CONSTRAINT_CATALOG", 64),
+        column("CONSTRAINT_SCHEMA", 64),
+        column("CONSTRAINT_NAME", 64),
+        column("TABLE_SCHEMA", 64),
+        column("TABLE_NAME", 64),
+        column("CONSTRAINT_TYPE", 11),
+        column("ENFORCED", 3),
+    ]
+}
+
+/// Columns of KEY_COLUMN_USAGE.
+pub fn key_column_usage_columns() -> Vec<ScopeColumn> {
+    vec![
+        column("CONSTRAINT_CATALOG", 64),
+        column("CONSTRAINT_SCHEMA", 64),
+        column("CONSTRAINT_NAME", 64),
+        column("TABLE_CATALOG", 64),
+        column("TABLE_SCHEMA", 64),
+        column("TABLE_NAME", 64),
+        column("COLUMN_NAME", 64),
+        number("ORDINAL_POSITION"),
+        number("POSITION_IN_UNIQUE_CONSTRAINT"),
+        column("REFERENCED_TABLE_SCHEMA", 64),
+        column("REFERENCED_TABLE_NAME", 64),
+        column("REFERENCED_COLUMN_NAME", 64),
+    ]
+}
+
+/// Columns of REFERENTIAL_CONSTRAINTS.
+pub fn referential_constraint_columns() -> Vec<ScopeColumn> {
+    vec![
+        column("CONSTRAINT_CATALOG", 64),
+        column("CONSTRAINT_SCHEMA", 64),
+        column("CONSTRAINT_NAME", 64),
+        column("UNIQUE_CONSTRAINT_CATALOG", 64),
+        column("UNIQUE_CONSTRAINT_SCHEMA", 64),
+        column("UNIQUE_CONSTRAINT_NAME", 64),
+        column("MATCH_OPTION", 7),
+        column("UPDATE_RULE", 11),
+        column("DELETE_RULE", 11),
+        column("TABLE_NAME", 64),
+        column("REFERENCED_TABLE_NAME", 64),
+    ]
+}
+
+/// All tables by database and name.
+fn tables(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
+    let databases = catalog.databases.values();
+    let ids = databases.flat_map(|d| d.tables.values());
+    ids.filter_map(|id| catalog.table_by_id(*id))
+}
+
+/// Declared unique keys, the primary one included.
+fn unique_keys(table: &Table) -> impl Iterator<Item = &Index> {
+    let declared = table
+        .indexes
+        .iter()
+        .filter(|i| !(table.hidden_key && i.kind == IndexKind::Primary));
+    declared.filter(|i| i.kind != IndexKind::Plain)
+}
+
+/// Rows of TABLE_CONSTRAINTS.
+pub fn table_constraints(catalog: &Catalog) -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    for table in tables(catalog) {
+        let mut add = |name: &str, kind: &str| {
+            rows.push(vec![
+                text("def"),
+                text(&table.database),
+                text(name),
+                text(&table.database),
+                text(&table.name),
+                text(kind),
+                text("YES"),
+            ]);
+        };
+        for index in unique_keys(table) {
+            let primary = index.kind == IndexKind::Primary;
+            add(&index.name, if primary { "PRIMARY KEY" } else { "UNIQUE" });
+        }
+        for key in &table.foreign_keys {
+            add(&key.name, "FOREIGN KEY");
+        }
+    }
+    rows
+}
+
+fn usage(table: &Table, constraint: &str, column: usize, ordinal: usize) -> Vec<Value> {
+    let name = table.columns.get(column).map_or("", |c| &c.name);
+    vec![
+        text("def"),
+        text(&table.database),
+        text(constraint),
+        text("def"),
+        text(&table.database),
+        text(&table.name),
+        text(name),
+        Value::UInt(ordinal as u64 + 1),
+    ]
+}
+
+/// Rows of KEY_COLUMN_USAGE.
+pub fn key_column_usage(catalog: &Catalog) -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    for table in tables(catalog) {
+        for index in unique_keys(table) {
+            for (ordinal, part) in index.parts.iter().enumerate() {
+                let mut row = usage(table, &index.name, part.column, ordinal);
+                row.extend(std::iter::repeat_n(Value::Null, 4));
+                rows.push(row);
+            }
+        }
+        for key in &table.foreign_keys {
+            for (ordinal, column) in key.columns.iter().enumerate() {
+                let mut row = usage(table, &key.name, *column, ordinal);
+                row.push(Value::UInt(unique_position(key, ordinal) as u64 + 1));
+                row.push(text(&key.parent_database));
+                row.push(text(&key.parent_table));
+                row.push(text(key.parent_columns.get(ordinal).map_or("", |c| c)));
+                rows.push(row);
+            }
+        }
+    }
+    rows
+}
+
+/// Where a column's counterpart stands in the referenced key.
+fn unique_position(key: &ForeignKey, ordinal: usize) -> usize {
+    let order = key.parent.as_ref().map(|p| &p.order);
+    let at = order.and_then(|o| o.iter().position(|at| *at == ordinal));
+    at.unwrap_or(ordinal)
+}
+
+fn rule(action: FkAction) -> Value {
+    text(match action {
+        FkAction::NoAction => "NO ACTION",
+        FkAction::Restrict => "RESTRICT",
+        FkAction::Cascade => "CASCADE",
+        FkAction::SetNull => "SET NULL",
+    })
+}
+
+/// Rows of REFERENTIAL_CONSTRAINTS.
+pub fn referential_constraints(catalog: &Catalog) -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    for table in tables(catalog) {
+        for key in &table.foreign_keys {
+            let unique = key.parent.as_ref().and_then(|p| {
+                let index = catalog.table_by_id(p.table)?.indexes.get(p.index)?;
+                Some(text(&index.name))
+            });
+            rows.push(vec![
+                text("def"),
+                text(&table.database),
+                text(&key.name),
+                text("def"),
+                text(&key.parent_database),
+                unique.unwrap_or(Value::Null),
+                text("NONE"),
+                rule(key.on_update),
+                rule(key.on_delete),
+                text(&table.name),
+                text(&key.parent_table),
+            ]);
+        }
+    }
+    rows
+}

@@ -1,0 +1,129 @@
+//! What foreign keys add to a statement, as lines of EXPLAIN: the parents that
+//! are looked up, the children that are in the way, and the cascades, level by
+//! level. MySQL shows none of this.
+//!
+//! `select_type` is `FOREIGN KEY`, Extra says what is done under which
+//! constraint. Each line is one batch of the engine a level, whatever the
+//! number of rows.
+
+use super::explain::line;
+use super::table::{Rows, text};
+use porpoise_rows::catalog::{Catalog, FkAction, ForeignKey, Table, TableId};
+use porpoise_types::Value;
+use std::collections::BTreeSet;
+
+/// What happens to a table's rows.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    Delete,
+    /// Positions of the columns that change.
+    Update(BTreeSet<usize>),
+}
+
+/// The parents that new rows of a table name.
+pub(super) fn inserted(table: &Table, rows: &mut Rows) {
+    for key in &table.foreign_keys {
+        parent(table, key, rows);
+    }
+}
+
+/// What follows from deleting rows.
+pub(super) fn deleted(catalog: &Catalog, table: &Table, rows: &mut Rows) {
+    follow(catalog, table, Change::Delete, rows);
+}
+
+/// What follows from changing columns of rows.
+pub(super) fn updated(
+    catalog: &Catalog,
+    table: &Table,
+    columns: impl Iterator<Item = usize>,
+    rows: &mut Rows,
+) {
+    let columns: BTreeSet<usize> = columns.collect();
+    let named = |k: &&ForeignKey| k.columns.iter().any(|c| columns.contains(c));
+    for key in table.foreign_keys.iter().filter(named) {
+        parent(table, key, rows);
+    }
+    follow(catalog, table, Change::Update(columns), rows);
+}
+
+/// A look-up of the parents of a statement's rows.
+fn parent(child: &Table, key: &ForeignKey, rows: &mut Rows) {
+    let extra = format!("Look up parents of {} (`{}`)", child.name, key.name);
+    let mut row = line(
+        "FOREIGN KEY",
+        Some(&key.parent_table),
+        Some("eq_ref"),
+        &extra,
+    );
+    if let Some(cell) = row.get_mut(8) {
+        *cell = text(key.parent_columns.join(","));
+    }
+    rows.push(row);
+}
+
+fn follow(catalog: &Catalog, table: &Table, change: Change, rows: &mut Rows) {
+    let mut seen: BTreeSet<(TableId, Change)> = BTreeSet::new();
+    let mut level = vec![(table.id, change)];
+    while !level.is_empty() {
+        let mut next = Vec::new();
+        for (id, change) in level {
+            let Some(parent) = catalog.table_by_id(id) else {
+                continue;
+            };
+            if !seen.insert((id, change.clone())) {
+                continue;
+            }
+            for (child, at) in &parent.referenced_by {
+                let child = catalog.table_by_id(*child);
+                let key = child.and_then(|c| Some((c, c.foreign_keys.get(*at)?)));
+                let Some((child, key)) = key else { continue };
+                next.extend(step(parent, child, key, &change, rows));
+            }
+        }
+        level = next;
+    }
+}
+
+/// One constraint under one change of its parent.
+fn step(
+    parent: &Table,
+    child: &Table,
+    key: &ForeignKey,
+    change: &Change,
+    rows: &mut Rows,
+) -> Option<(TableId, Change)> {
+    let (event, action) = match change {
+        Change::Delete => ("DELETE", key.on_delete),
+        Change::Update(columns) => {
+            let mut referenced = key.parent_columns.iter().filter_map(|c| parent.column(c));
+            if !referenced.any(|c| columns.contains(&c)) {
+                return None;
+            }
+            ("UPDATE", key.on_update)
+        }
+    };
+    let (word, follows) = match action {
+        FkAction::NoAction | FkAction::Restrict => ("RESTRICT", None),
+        FkAction::SetNull => ("SET NULL", Some(Change::Update(columns_of(key)))),
+        FkAction::Cascade => match change {
+            Change::Delete => ("CASCADE", Some(Change::Delete)),
+            Change::Update(_) => ("CASCADE", Some(Change::Update(columns_of(key)))),
+        },
+    };
+    let extra = format!("ON {event} {word} of {} (`{}`)", parent.name, key.name);
+    let mut row = line("FOREIGN KEY", Some(&child.name), Some("ref"), &extra);
+    let index = child.indexes.get(key.child_index);
+    let name = index.map_or(Value::Null, |i| text(&i.name));
+    for at in [5, 6] {
+        if let Some(cell) = row.get_mut(at) {
+            cell.clone_from(&name);
+        }
+    }
+    rows.push(row);
+    follows.map(|change| (child.id, change))
+}
+
+fn columns_of(key: &ForeignKey) -> BTreeSet<usize> {
+    key.columns.iter().copied().collect()
+}
