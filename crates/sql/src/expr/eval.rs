@@ -104,6 +104,15 @@ impl Env {
     }
 }
 
+/// A row with its primary key.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyedRow<'a> {
+    /// The encoded primary key.
+    pub key: &'a [u8],
+    /// The row.
+    pub row: RowRef<'a>,
+}
+
 /// One table's part of the current row.
 #[derive(Clone, Copy, Debug)]
 pub enum Slot<'a> {
@@ -111,6 +120,8 @@ pub enum Slot<'a> {
     Null,
     /// A stored row.
     Row(RowRef<'a>),
+    /// A stored row that was locked, with its primary key.
+    Keyed(&'a KeyedRow<'a>),
     /// Computed values, already SQL values.
     Values(&'a [ValueRef<'a>]),
 }
@@ -127,6 +138,7 @@ impl<'a> Slot<'a> {
         match self {
             Slot::Null => ValueRef::Null,
             Slot::Row(row) => row.get(column),
+            Slot::Keyed(keyed) => keyed.row.get(column),
             Slot::Values(values) => values.get(column).copied().unwrap_or(ValueRef::Null),
         }
     }

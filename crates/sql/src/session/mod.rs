@@ -19,6 +19,7 @@
 //!    the ticket that it must wait for (rule 19).
 //! 4. Passwords reach no log, no error text and no process list.
 
+mod create;
 pub(crate) mod define;
 mod diagnostics;
 pub(crate) mod dispatch;

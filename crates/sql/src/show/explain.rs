@@ -101,6 +101,10 @@ fn rows(plan: &Plan, env: &Env, params: &[ValueRef<'_>]) -> Rows {
             let conditions = t.step.filter.iter().chain(&t.constant);
             conditions.chain(values).for_each(|e| lines.queries_of(e));
         }
+        Plan::Multi(p) => {
+            let kind = if p.delete { "DELETE" } else { "UPDATE" };
+            lines.select(&p.select, 1, Some(kind));
+        }
         Plan::Delete(p) => {
             let t = &p.target;
             let extra = extra(&t.step, !t.order_by.is_empty(), false);
@@ -131,6 +135,15 @@ fn foreign_keys(catalog: &Catalog, plan: &Plan, rows: &mut Rows) {
             explain_keys::updated(catalog, &p.target.table, set, rows);
         }
         Plan::Delete(p) => explain_keys::deleted(catalog, &p.target.table, rows),
+        Plan::Multi(p) => {
+            for target in &p.targets {
+                let set = target.set.iter().map(|(at, _)| *at);
+                match p.delete {
+                    true => explain_keys::deleted(catalog, &target.table, rows),
+                    false => explain_keys::updated(catalog, &target.table, set, rows),
+                }
+            }
+        }
     }
 }
 
