@@ -40,6 +40,7 @@ use crate::exec::ResultSink;
 use crate::expr::eval::Env;
 use crate::parse::LexMode;
 use crate::plan::ResultColumn;
+use crate::privileges::Rights;
 use crate::vars::{Settings, Values};
 use bumpalo::Bump;
 use define::TableLocks;
@@ -117,6 +118,8 @@ pub struct SqlSession {
     pub(crate) env: Env,
     pub(crate) values: Values,
     pub(crate) settings: Settings,
+    /// What the account may do, as of the grants' version.
+    pub(crate) rights: RefCell<Arc<Rights>>,
     pub(crate) open: Option<OpenTxn>,
     pub(crate) next: NextTxn,
     pub(crate) mdl: MdlSession,
@@ -172,6 +175,7 @@ impl SqlSession {
             mdl,
             values,
             settings,
+            rights: RefCell::default(),
             open: None,
             next: NextTxn::default(),
             diagnostics: Diagnostics::default(),
@@ -379,6 +383,9 @@ impl SqlSession {
             None if crate::virtual_tables::is_database(name) => Collation::UTF8MB3_GENERAL_CI,
             None => return Err(SqlError::unknown_database(name)),
         };
+        if !self.rights().sees_database(name) {
+            return Err(self.database_denied(name));
+        }
         self.env.database = Some(name.to_owned());
         self.process.set_database(Some(name));
         self.set_quietly("character_set_database", collation.charset().name());
