@@ -38,6 +38,7 @@ mod transaction;
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::expr::eval::Env;
+use crate::functions::locks::NamedLocks;
 use crate::parse::LexMode;
 use crate::plan::ResultColumn;
 use crate::privileges::Rights;
@@ -171,7 +172,7 @@ impl SqlSession {
             mdl.progress().clone(),
         ));
         let mut session = SqlSession {
-            env: fresh_env(&client, &settings, cancel),
+            env: fresh_env(&client, &settings, &server.locks, cancel),
             mdl,
             values,
             settings,
@@ -399,6 +400,7 @@ impl SqlSession {
     /// None of its own; see [`SqlServer::connect`].
     pub fn reset(&mut self) -> Result<()> {
         self.roll_back();
+        self.server.locks.release_all(self.client.connection_id);
         self.table_locks = None;
         self.statements.clear();
         self.named.clear();
@@ -409,7 +411,7 @@ impl SqlSession {
         self.settings = Settings::new(&self.values)?;
         let database = self.env.database.take();
         let cancel = self.env.cancel.clone();
-        self.env = fresh_env(&self.client, &self.settings, cancel);
+        self.env = fresh_env(&self.client, &self.settings, &self.server.locks, cancel);
         let collation = Collation::from_id(self.client.collation);
         if let Some(collation) = collation.filter(|c| c.charset() != Charset::Binary) {
             self.set_names(collation)?;
@@ -462,7 +464,12 @@ fn shown(text: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-fn fresh_env(client: &ClientInfo, settings: &Settings, cancel: Cancel) -> Env {
+fn fresh_env(
+    client: &ClientInfo,
+    settings: &Settings,
+    locks: &Arc<NamedLocks>,
+    cancel: Cancel,
+) -> Env {
     Env {
         mode: settings.mode,
         strict: Cell::new(false),
@@ -483,6 +490,7 @@ fn fresh_env(client: &ClientInfo, settings: &Settings, cancel: Cancel) -> Env {
         div_precision: settings.div_precision,
         group_concat_max_len: settings.group_concat_max_len,
         collation: settings.collation,
+        locks: locks.clone(),
         cancel,
     }
 }
@@ -490,6 +498,7 @@ fn fresh_env(client: &ClientInfo, settings: &Settings, cancel: Cancel) -> Env {
 impl Drop for SqlSession {
     fn drop(&mut self) {
         self.roll_back();
+        self.server.locks.release_all(self.client.connection_id);
         self.server.processes.remove(&self.process);
     }
 }

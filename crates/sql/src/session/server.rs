@@ -3,6 +3,7 @@
 use super::processes::{Process, Processes};
 use super::{ClientInfo, SqlSession};
 use crate::error::{Result, SqlError};
+use crate::functions::locks::NamedLocks;
 use crate::privileges::{Grants, store};
 use crate::users::{self, Account};
 use crate::vars::{Settings, Values};
@@ -72,6 +73,8 @@ pub struct SqlServer {
     pub(crate) globals: RwLock<Values>,
     pub(crate) processes: Processes,
     pub(crate) counters: Counters,
+    /// Names taken by GET_LOCK.
+    pub(crate) locks: Arc<NamedLocks>,
     /// What accounts may do.
     pub(crate) grants: RwLock<Grants>,
     /// The version of `grants`.
@@ -102,6 +105,7 @@ impl SqlServer {
             processes: Processes::default(),
             timer: super::timer::Timer::default(),
             counters: Counters::default(),
+            locks: Arc::default(),
             grants: RwLock::new(grants),
             grants_version: AtomicU64::new(1),
             providers: RwLock::new(Vec::new()),
