@@ -60,6 +60,8 @@ pub struct Env {
     pub group_concat_max_len: u64,
     /// `character_set_connection`'s collation.
     pub collation: porpoise_types::Collation,
+    /// Names taken by GET_LOCK, of all sessions.
+    pub locks: Arc<functions::locks::NamedLocks>,
     /// Ends waits from outside.
     pub cancel: Cancel,
 }

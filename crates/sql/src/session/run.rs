@@ -249,6 +249,7 @@ impl SqlSession {
         params: &[ValueRef<'_>],
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
+        self.check_plan(planned)?;
         self.check_locked(planned)?;
         let (plan, tables) = (&planned.plan, &planned.tables);
         let inside = self.open.is_some();

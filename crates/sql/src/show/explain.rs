@@ -17,7 +17,7 @@ use crate::parse::ast::{Explain, ExplainTarget};
 use crate::plan::derived::{Derived, RowsPlan};
 use crate::plan::dml::NewValue;
 use crate::plan::{Access, SelectPlan, Step};
-use crate::session::run::Plan;
+use crate::session::run::{Plan, Planned};
 use crate::session::{Outcome, SqlSession};
 use bumpalo::Bump;
 use porpoise_rows::InsertMode;
@@ -49,6 +49,9 @@ pub fn explain(
     let catalog = session.server.db.catalog();
     let plan = session.plan(statement, source, types, &catalog)?;
     let plan = plan.ok_or_else(|| SqlError::not_supported("EXPLAIN of this statement"))?;
+    let plan = Planned::new(plan);
+    session.check_plan(&plan)?;
+    let plan = plan.plan;
     let mut rows = rows(&plan, &session.env, params);
     if session.settings.foreign_key_checks {
         foreign_keys(&catalog, &plan, &mut rows);
