@@ -21,7 +21,7 @@ mod faulty;
 mod mem;
 
 pub use faulty::{Faults, FaultyDisk};
-pub use mem::MemDisk;
+pub use mem::{DiskFault, DiskWatcher, MemDisk};
 
 use std::io;
 use std::os::unix::fs::FileExt;
