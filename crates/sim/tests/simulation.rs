@@ -34,10 +34,10 @@ fn lives_by_seed_end_well() {
         live(seed, |lives, _| lives > 0);
         return;
     }
-    let (_, all) = live(0, |lives, _| lives >= 300);
+    let (_, all) = live(0, |lives, _| lives >= 250);
     // The lives have really seen what they are to show.
-    assert!(all.commits > 3_000 && all.answers > 30_000, "{all:?}");
-    assert!(all.crashes > 300 && all.copies > 1_000, "{all:?}");
+    assert!(all.commits > 2_500 && all.answers > 30_000, "{all:?}");
+    assert!(all.crashes > 300 && all.copies > 5_000, "{all:?}");
     assert!(all.refused > 5 && all.checkpoints > 300, "{all:?}");
 }
 

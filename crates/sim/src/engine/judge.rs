@@ -198,7 +198,8 @@ pub(super) fn bring_up(
             astray = true;
         }
     }
-    let commit = which_commit(known, &rows, dropped, broken)?;
+    let (commit, exact) = which_commit(known, &rows, dropped, broken)?;
+    astray |= !exact;
     Ok(Some(Found {
         engine,
         commit,
@@ -213,18 +214,18 @@ fn which_commit(
     rows: &Rows,
     dropped: bool,
     broken: bool,
-) -> Result<u64, String> {
+) -> Result<(u64, bool), String> {
     let last = known.model.last_commit().0;
     let lowest = if broken { 0 } else { known.floor };
     let gone = known.dropping.filter(|_| dropped);
     for commit in (lowest..=last).rev() {
         let expected = known.rows_after(commit, gone);
         if expected == *rows {
-            return Ok(commit);
+            return Ok((commit, true));
         }
         // Spaces come and go beside commits: a broken disk may have lost them.
         if broken && same_where_both_have(&expected, rows) {
-            return Ok(commit);
+            return Ok((commit, false));
         }
     }
     let old = (0..lowest)
