@@ -1,7 +1,7 @@
 //! The model as the judge of a store that crashes: snapshots that lag behind
 //! the disk, the rows after any commit, and the store cut back to one.
 
-use super::{FullKey, Model, Shared, State};
+use super::{FullKey, Model, Shared, State, Versions};
 use crate::{SpaceId, Ticket};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Model {
     /// All rows after a commit.
     pub fn rows_after(&self, commit: Ticket) -> BTreeMap<(SpaceId, Vec<u8>), Vec<u8>> {
         let state = self.shared.state();
-        let visible = |(key, versions): (&FullKey, &Vec<(u64, Option<Vec<u8>>)>)| {
+        let visible = |(key, versions): (&FullKey, &Versions)| {
             let (_, value) = versions.iter().rev().find(|(c, _)| *c <= commit.0)?;
             value.clone().map(|value| (key.clone(), value))
         };

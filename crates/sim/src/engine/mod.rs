@@ -24,9 +24,11 @@
 
 mod judge;
 mod plan;
+mod report;
 mod steps;
 mod transactions;
 mod world;
 
 pub use plan::{Faults, Plan};
-pub use world::{Report, simulate};
+pub use report::Report;
+pub use world::simulate;
