@@ -11,7 +11,8 @@ Format of a transcript: lines that start with '# ' are remarks; '> ' is sent,
 consecutive ones at once; '< ' is received; '! closed' means that the server
 ended the connection. Escapes: \\r \\n \\t \\\\ \\xNN, \\{TEXT*N} for a repeated
 text, \\{any} for the rest of a received line, \\{cas} for a number that is
-received and, when it stands in a line that is sent, the last one received.
+received and, when it stands in a line that is sent, the last one received;
+\\{cas8} the same for eight bytes.
 """
 import pathlib
 import re
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import time
 
-TOKEN = re.compile(rb"\\(?:([rnt\\])|x([0-9a-f]{2})|\{(any|cas)\}|\{([^*}]*)\*(\d+)\})")
+TOKEN = re.compile(rb"\\(?:([rnt\\])|x([0-9a-f]{2})|\{(any|cas8|cas)\}|\{([^*}]*)\*(\d+)\})")
 PLAIN = {b"r": b"\r", b"n": b"\n", b"t": b"\t", b"\\": b"\\"}
 
 
@@ -51,6 +52,8 @@ def pattern(text):
             out += b"[^\r\n]*"
         elif name == b"cas":
             out += b"([0-9]+)"
+        elif name == b"cas8":
+            out += b"(.{8})"
         else:
             out += re.escape(expand(match.group(0), None))
         at = match.end()

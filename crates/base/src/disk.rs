@@ -19,9 +19,11 @@
 
 mod faulty;
 mod mem;
+mod overlay;
 
 pub use faulty::{Faults, FaultyDisk};
 pub use mem::MemDisk;
+pub use overlay::Overlay;
 
 use std::io;
 use std::os::unix::fs::FileExt;

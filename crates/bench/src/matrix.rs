@@ -180,7 +180,7 @@ fn count_futexes(tool: crate::futex::Tool, plan: &Plan<'_>, entry: &Entry<'_>) -
     let pid = plan.endpoint.target.pid?;
     let plan = Plan {
         warm_up: Duration::from_millis(50),
-        time: Duration::from_millis(200),
+        time: plan.time.min(Duration::from_millis(500)),
         ..*plan
     };
     let counted = crate::futex::Count::begin(tool, pid).ok()?;

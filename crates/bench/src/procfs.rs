@@ -18,6 +18,7 @@ struct Stat {
     own: u64,
     /// The same of children that have ended and were waited for.
     children: u64,
+    threads: u64,
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {
@@ -29,6 +30,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
         parent: u32::try_from(number(1)?).ok()?,
         own: number(11)? + number(12)?,
         children: number(13)? + number(14)?,
+        threads: number(17)?,
     })
 }
 
@@ -36,27 +38,45 @@ fn stat(pid: u32) -> Option<Stat> {
     parse_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// A process's own time in seconds. Ticks are cut off for each process, which
+/// is too coarse for many that work little; the scheduler counts nanoseconds,
+/// but for each thread, so it is asked where there is one.
+fn own_time(pid: u32, stat: &Stat) -> f64 {
+    let of_scheduler = || {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+        let nanos: u64 = text.split_whitespace().next()?.parse().ok()?;
+        Some(nanos as f64 / 1e9)
+    };
+    let precise = if stat.threads == 1 {
+        of_scheduler()
+    } else {
+        None
+    };
+    precise.unwrap_or_else(|| stat.own as f64 / ticks_per_second())
+}
+
 /// Processor time of a process and its descendants since they began, in
 /// seconds. `None` once the process has ended.
 pub fn server_time(pid: u32) -> Option<f64> {
     const TRIES: usize = 20;
-    let mut found = descent_ticks(pid)?;
+    let mut found = descent_time(pid)?;
     // A child that ends while the processes are listed is missed, or counted
     // twice; its parent's sum tells.
     for _ in 0..TRIES {
         if stat(pid)?.children == found.1 {
             break;
         }
-        found = descent_ticks(pid)?;
+        found = descent_time(pid)?;
     }
-    Some(found.0 as f64 / ticks_per_second())
+    Some(found.0)
 }
 
-/// Ticks of a process with its descendants, and those of its ended children
-/// alone.
-fn descent_ticks(pid: u32) -> Option<(u64, u64)> {
+/// Seconds of a process with its descendants, and the ticks of its ended
+/// children alone.
+fn descent_time(pid: u32) -> Option<(f64, u64)> {
     let root = stat(pid)?;
-    let mut ticks = root.own + root.children;
+    let of_children = |stat: &Stat| stat.children as f64 / ticks_per_second();
+    let mut seconds = own_time(pid, &root) + of_children(&root);
     let mut parents = HashMap::new();
     for entry in std::fs::read_dir("/proc").ok()?.flatten() {
         let name = entry.file_name();
@@ -79,12 +99,12 @@ fn descent_ticks(pid: u32) -> Option<(u64, u64)> {
         }
         for descendant in next {
             if let Some(found) = parents.get(&descendant) {
-                ticks += found.own + found.children;
+                seconds += own_time(descendant, found) + of_children(found);
             }
             known.insert(descendant);
         }
     }
-    Some((ticks, root.children))
+    Some((seconds, root.children))
 }
 
 /// Processor time that the whole machine has spent busy, in seconds over all
@@ -171,9 +191,10 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_does_not_disturb() {
-        let text = "12 (a) b (c)) S 7 1 1 0 -1 0 1 2 3 4 50 60 70 80 20 0 1 0";
+        let text = "12 (a) b (c)) S 7 1 1 0 -1 0 1 2 3 4 50 60 70 80 20 0 9 0";
         let found = parse_stat(text).unwrap();
         assert_eq!((found.parent, found.own, found.children), (7, 110, 150));
+        assert_eq!(found.threads, 9);
         assert!(parse_stat("12 (cut").is_none());
     }
 

@@ -40,6 +40,8 @@ pub struct AutoIncOptions {
     pub prefetch: u64,
     /// A 0 is stored as 0.
     pub no_auto_value_on_zero: bool,
+    /// `insert_id`: what the statement's first id is to be, when not 0.
+    pub first: u64,
 }
 
 impl Default for AutoIncOptions {
@@ -49,6 +51,7 @@ impl Default for AutoIncOptions {
             offset: 1,
             prefetch: 256,
             no_auto_value_on_zero: false,
+            first: 0,
         }
     }
 }
@@ -74,9 +77,14 @@ impl Reserved {
         let at_least = at_least.max(1);
         let needed = needed.max(1);
         let range = match engine.reserve_ids(id, wished.max(needed), at_least) {
-            // Near the greatest number there may be enough all the same.
-            Err(kv::Error::Full(kv::Full::Ids)) if wished > needed => {
-                engine.reserve_ids(id, needed, at_least)
+            // Near the greatest number there may be enough all the same, with
+            // what is left of the range before.
+            Err(kv::Error::Full(kv::Full::Ids)) => {
+                let left = match self.next >= at_least {
+                    true => self.end.saturating_sub(self.next),
+                    false => 0,
+                };
+                engine.reserve_ids(id, needed.saturating_sub(left).max(1), at_least)
             }
             done => done,
         };
@@ -229,9 +237,24 @@ impl Counters {
         let max = column_max(column);
         let increment = options.increment.max(1);
         let prefetch = options.prefetch.clamp(1, 65_536);
+        let mut first = None;
+        if options.first != 0 && wanted > 0 {
+            // Asked for by number: from here on they are explicit values.
+            first = Some(options.first);
+            let mut next = options.first;
+            for row in rows.iter_mut().filter(|r| generated(r)) {
+                if next > max {
+                    return Err(exhausted(table, position, max));
+                }
+                if let Some(value) = row.get_mut(position) {
+                    *value = column_value(column, next);
+                }
+                next = next.saturating_add(increment);
+            }
+            wanted = 0;
+        }
         let counter = self.of(table.counter);
         let mut reserved = counter.lock();
-        let mut first = None;
         let mut pushed = false;
         for row in rows {
             let Some(value) = row.get_mut(position) else {

@@ -23,6 +23,7 @@
 //! cache line that all sessions share).
 
 use crate::catalog::TableId;
+use crate::progress::{Progress, Stage};
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::{Cancel, Reason};
@@ -70,6 +71,7 @@ pub struct Mdl {
 pub struct MdlSession {
     mdl: Arc<Mdl>,
     slot: Arc<Slot>,
+    progress: Arc<Progress>,
 }
 
 /// A raised barrier; lowered when dropped.
@@ -91,6 +93,7 @@ impl Mdl {
         MdlSession {
             mdl: self.clone(),
             slot,
+            progress: Arc::default(),
         }
     }
 
@@ -146,6 +149,27 @@ impl Shared {
 }
 
 impl MdlSession {
+    /// What the session waits for or works at in a definition.
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    /// Waits, and lets it be seen.
+    fn wait(
+        &self,
+        deadline: Instant,
+        cancel: &Cancel,
+        ready: impl Fn(&Shared) -> bool,
+    ) -> Result<(), MdlError> {
+        if ready(&self.mdl.shared.lock()) {
+            return Ok(());
+        }
+        self.progress.begin(Stage::WaitingForTable, "");
+        let done = self.mdl.wait_until(deadline, cancel, ready);
+        self.progress.end();
+        done
+    }
+
     fn owner(&self) -> usize {
         Arc::as_ptr(&self.slot) as usize
     }
@@ -185,7 +209,7 @@ impl MdlSession {
                 return Ok(());
             }
             self.withdraw(added);
-            self.mdl.wait_until(deadline, cancel, |shared| {
+            self.wait(deadline, cancel, |shared| {
                 !shared.blocked(self.owner(), added)
             })?;
             self.slot.tables.lock().extend(added.iter().copied());
@@ -228,8 +252,7 @@ impl MdlSession {
     ) -> Result<MdlBarrier, MdlError> {
         let owner = self.owner();
         loop {
-            self.mdl
-                .wait_until(deadline, cancel, |shared| !shared.blocked(owner, tables))?;
+            self.wait(deadline, cancel, |shared| !shared.blocked(owner, tables))?;
             let mut shared = self.mdl.shared.lock();
             if !shared.blocked(owner, tables) {
                 shared.barriers.push(Barrier {
@@ -244,7 +267,7 @@ impl MdlSession {
             mdl: self.mdl.clone(),
             owner,
         };
-        self.mdl.wait_until(deadline, cancel, |shared| {
+        self.wait(deadline, cancel, |shared| {
             !shared.used_by_others(&self.slot, tables)
         })?;
         Ok(barrier)

@@ -55,13 +55,14 @@ pub fn literal(text: &str) -> String {
 
 fn column(table: &Table, c: &Column) -> String {
     let mut text = format!("{} {}", quote(&c.name), c.ty.sql());
-    if has_charset(&c.ty) && (c.explicit_collation || c.ty.collation != table.options.collation) {
+    if has_charset(&c.ty) {
         let collation = c.ty.collation;
-        if collation.charset() != table.options.collation.charset() || c.explicit_collation {
+        let named = c.explicit_collation || collation != table.options.collation;
+        if named {
             text.push_str(&format!(" CHARACTER SET {}", collation.charset().name()));
         }
         if collation != collation.charset().default_collation()
-            || collation.charset().name() == "utf8mb4"
+            || named && collation.charset().name() == "utf8mb4"
         {
             text.push_str(&format!(" COLLATE {}", collation.name()));
         }

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 pub enum Asked {
     /// Run the server.
     Serve(Box<Config>),
+    /// Check the store in this data directory.
+    Check(PathBuf),
     /// Measure, as these options say.
     Bench(Box<ArgMatches>),
     /// Print this and end.
@@ -50,6 +52,25 @@ fn serve_command() -> Command {
     command
 }
 
+fn check_command() -> Command {
+    Command::new("check")
+        .about(
+            "Looks for lost or contradicting rows, index entries and parents in a data directory",
+        )
+        .after_help(
+            "Nothing is written: recovery runs in memory. Exit status 0: no problems; 1: problems, \
+             a line each; 2: the directory cannot be checked, a running server's among them.",
+        )
+        .arg(
+            Arg::new("data-dir")
+                .long("data-dir")
+                .value_name("DIR")
+                .help("The data directory of a server that does not run")
+                .default_value("porpoise-data")
+                .value_parser(clap::value_parser!(PathBuf)),
+        )
+}
+
 fn command() -> Command {
     Command::new("porpoise")
         .version(env!("CARGO_PKG_VERSION"))
@@ -57,6 +78,7 @@ fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(serve_command())
+        .subcommand(check_command())
         .subcommand(porpoise_bench::cli::command())
 }
 
@@ -79,6 +101,10 @@ pub fn parse(
     };
     let given = match matches.subcommand() {
         Some(("serve", given)) => given,
+        Some(("check", given)) => {
+            let dir = given.get_one::<PathBuf>("data-dir").cloned();
+            return Ok(Asked::Check(dir.unwrap_or_default()));
+        }
         Some(("bench", given)) => return Ok(Asked::Bench(Box::new(given.clone()))),
         _ => {
             return Err(StartError::usage(

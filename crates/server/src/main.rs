@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use porpoise_server::check;
 use porpoise_server::cli::{self, Asked};
 use porpoise_server::config::{Config, StartError};
 use porpoise_server::{native, serve};
@@ -31,6 +32,7 @@ fn start() -> Result<(), StartError> {
             start_logging(&config)?;
             serve::run(&config)
         }
+        Asked::Check(data_dir) => check::run(&data_dir),
         Asked::Bench(given) => {
             porpoise_bench::cli::run(&given, &native::open).map_err(|error| StartError {
                 status: error.exit_status(),

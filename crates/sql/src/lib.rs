@@ -7,6 +7,7 @@
 //! * [`exec`]: running a plan against a transaction on rows.
 //! * [`session`]: statements, transactions, prepared statements of a client.
 //! * [`vars`]: system variables. [`users`]: accounts.
+//! * [`information_schema`], [`virtual_tables`]: tables whose rows are made.
 //! * [`definition`]: what CREATE and ALTER ask for. [`show`]: what SHOW tells.
 //!
 //! It names no engine and no protocol.
@@ -19,6 +20,7 @@ pub mod error;
 pub mod exec;
 pub mod expr;
 pub mod functions;
+pub mod information_schema;
 pub mod parse;
 pub mod plan;
 pub mod session;

@@ -2,7 +2,8 @@
 //! about itself. An entry names its columns and its rows; nothing is stored.
 
 use crate::bind::ScopeColumn;
-use crate::show::constraints;
+use crate::information_schema;
+use crate::session::server::SqlServer;
 use porpoise_types::{Collation, ColumnType, Value};
 
 /// What virtual tables can ask of the server.
@@ -11,6 +12,9 @@ pub trait Facts {
     /// door's configuration state, for one), by qualified name.
     fn rows(&self, database: &str, table: &str) -> Vec<Vec<Value>>;
 }
+
+/// Makes the rows of a virtual table.
+pub type RowsOf = fn(&SqlServer) -> Vec<Vec<Value>>;
 
 /// A virtual table.
 #[derive(Debug)]
@@ -21,6 +25,8 @@ pub struct VirtualTable {
     pub name: &'static str,
     /// Names and types of the columns.
     pub columns: fn() -> Vec<ScopeColumn>,
+    /// Makes the rows; none where another room provides them.
+    pub rows: Option<RowsOf>,
 }
 
 /// A column of text.
@@ -41,71 +47,31 @@ pub(crate) fn number(name: &str) -> ScopeColumn {
     }
 }
 
-/// The registry.
-pub const TABLES: &[VirtualTable] = &[
-    VirtualTable {
-        database: "ndbmemcache",
-        name: "status",
-        columns: || {
-            vec![
-                number("server_role_id"),
-                text("key_prefix", 250),
-                text("container", 50),
-                text("policy", 40),
-                text("state", 16),
-                text("reason", 1024),
-            ]
-        },
+/// Tables of other rooms.
+const TABLES: &[VirtualTable] = &[VirtualTable {
+    database: "ndbmemcache",
+    name: "status",
+    columns: || {
+        vec![
+            number("server_role_id"),
+            text("key_prefix", 250),
+            text("container", 50),
+            text("policy", 40),
+            text("state", 16),
+            text("reason", 1024),
+        ]
     },
-    VirtualTable {
-        database: "information_schema",
-        name: "SCHEMATA",
-        columns: || {
-            vec![
-                text("CATALOG_NAME", 64),
-                text("SCHEMA_NAME", 64),
-                text("DEFAULT_CHARACTER_SET_NAME", 64),
-                text("DEFAULT_COLLATION_NAME", 64),
-            ]
-        },
-    },
-    VirtualTable {
-        database: "information_schema",
-        name: "TABLES",
-        columns: || {
-            vec![
-                text("TABLE_CATALOG", 64),
-                text("TABLE_SCHEMA", 64),
-                text("TABLE_NAME", 64),
-                text("TABLE_TYPE", 64),
-                text("ENGINE", 64),
-                text("TABLE_COLLATION", 64),
-                text("TABLE_COMMENT", 2048),
-            ]
-        },
-    },
-    VirtualTable {
-        database: "information_schema",
-        name: "KEY_COLUMN_USAGE",
-        columns: constraints::key_column_usage_columns,
-    },
-    VirtualTable {
-        database: "information_schema",
-        name: "REFERENTIAL_CONSTRAINTS",
-        columns: constraints::referential_constraint_columns,
-    },
-    VirtualTable {
-        database: "information_schema",
-        name: "TABLE_CONSTRAINTS",
-        columns: constraints::table_constraint_columns,
-    },
-];
+    rows: None,
+}];
+
+/// All virtual tables.
+pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
+    TABLES.iter().chain(information_schema::TABLES)
+}
 
 /// The virtual table of that name, in any case.
 pub fn find(database: &str, name: &str) -> Option<&'static VirtualTable> {
-    TABLES
-        .iter()
-        .find(|t| t.database.eq_ignore_ascii_case(database) && t.name.eq_ignore_ascii_case(name))
+    all().find(|t| t.database.eq_ignore_ascii_case(database) && t.name.eq_ignore_ascii_case(name))
 }
 
 /// Whether there is a database of that name that holds virtual tables only.

@@ -6,7 +6,8 @@
 //!
 //! | operands | compared as |
 //! |---|---|
-//! | strings, ENUM, SET, JSON | text of a collation |
+//! | JSON with anything but NULL | JSON values |
+//! | strings, ENUM, SET | text of a collation |
 //! | integers | integers |
 //! | integers and DECIMAL | decimals |
 //! | DATE with DATE, TIME with TIME | themselves |
@@ -19,6 +20,7 @@ use std::cmp::Ordering;
 use crate::cast::{CastCx, to_date, to_datetime, to_decimal, to_f64, to_i64, to_time};
 use crate::collation::{Charset, Collation};
 use crate::column_type::{ColumnType, Kind};
+use crate::json;
 use crate::value::ValueRef;
 
 /// As what two values are compared.
@@ -38,11 +40,14 @@ pub enum CompareAs {
     Time,
     /// Dates.
     Date,
+    /// JSON documents; what is none becomes one by its type, which the caller does.
+    Json,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Class {
     Null,
+    Json,
     Int,
     Decimal,
     Real,
@@ -55,6 +60,7 @@ enum Class {
 fn class(ty: &ColumnType) -> Class {
     match ty.kind {
         Kind::Null => Class::Null,
+        Kind::Json => Class::Json,
         Kind::Float | Kind::Double => Class::Real,
         Kind::Decimal => Class::Decimal,
         Kind::Date => Class::Date,
@@ -93,6 +99,7 @@ pub fn comparison_type(a: &ColumnType, b: &ColumnType) -> CompareAs {
         (Class::Null, Class::Null) => CompareAs::Int,
         (Class::Null, _) => same_type(b),
         (_, Class::Null) => same_type(a),
+        (Class::Json, _) | (_, Class::Json) => CompareAs::Json,
         (Class::Text, Class::Text) => text(),
         (Class::Int, Class::Int) => CompareAs::Int,
         (Class::Int | Class::Decimal, Class::Int | Class::Decimal) => CompareAs::Decimal,
@@ -119,6 +126,7 @@ pub fn same_type(ty: &ColumnType) -> CompareAs {
         Class::Date => CompareAs::Date,
         Class::DateTime => CompareAs::DateTime,
         Class::Time => CompareAs::Time,
+        Class::Json => CompareAs::Json,
     }
 }
 
@@ -150,6 +158,10 @@ pub fn compare(
         CompareAs::Bytes(collation) => {
             let (a, b) = (printed(a), printed(b));
             Some(collation.compare(&a, &b))
+        }
+        CompareAs::Json => {
+            let (a, b) = (printed(a), printed(b));
+            Some(a.cmp(&b))
         }
         CompareAs::DateTime => Some(to_datetime(a, &plain, cx)?.cmp(&to_datetime(b, &plain, cx)?)),
         CompareAs::Date => Some(to_date(a, &plain, cx)?.cmp(&to_date(b, &plain, cx)?)),
@@ -189,6 +201,12 @@ pub fn compare_direct(a: ValueRef<'_>, b: ValueRef<'_>, how: CompareAs) -> Optio
         (CompareAs::Decimal, Decimal(a), Decimal(b)) => a.cmp_value(&b),
         (CompareAs::Double, Double(a), Double(b)) => compare_doubles(a, b),
         (CompareAs::Bytes(collation), Bytes(a), Bytes(b)) => collation.compare(a, b),
+        // The normal form is the same for the same document, but 1 equals 1.0.
+        (CompareAs::Json, Bytes(a), Bytes(b)) if a == b => Ordering::Equal,
+        (CompareAs::Json, Bytes(a), Bytes(b)) => match (json::parse(a), json::parse(b)) {
+            (Ok(a), Ok(b)) => json::order(&a, &b),
+            _ => a.cmp(b),
+        },
         (CompareAs::DateTime, DateTime(a), DateTime(b)) => a.cmp(&b),
         (CompareAs::DateTime, Date(a), DateTime(b)) => a.at_midnight().cmp(&b),
         (CompareAs::DateTime, DateTime(a), Date(b)) => a.cmp(&b.at_midnight()),

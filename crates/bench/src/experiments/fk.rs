@@ -153,7 +153,10 @@ pub fn fk(bench: &mut Bench, limit: Option<u64>) -> Result<()> {
     let mut notes = Vec::new();
     let systems = prepared_ways(bench, &mut notes);
     if systems.is_empty() {
-        return Err(Error::failed("fk: no system with SQL could be prepared"));
+        return Err(super::nobody(
+            "fk: no system with SQL could be prepared",
+            &notes,
+        ));
     }
     if limit.is_some() {
         // The rows are the measure: no warm-up, and all the time they take.

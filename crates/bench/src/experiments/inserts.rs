@@ -3,7 +3,7 @@
 use super::batch::{Statement, inserted};
 use super::{Bench, Way, ways};
 use crate::connect::{Access, Admin};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::matrix::{self, Entry, Group};
 use crate::proto::{Answer, Call};
 use crate::report::{Axis, Experiment};
@@ -118,8 +118,9 @@ pub fn autoinc(bench: &mut Bench) -> Result<()> {
     let mut notes = Vec::new();
     let usable = usable(bench, &ways, &mut notes, make_counters);
     if usable.is_empty() {
-        return Err(Error::failed(
+        return Err(super::nobody(
             "autoinc: no system with SQL could be prepared",
+            &notes,
         ));
     }
     let ids = AtomicI64::new(1);
@@ -300,8 +301,9 @@ pub fn blob(bench: &mut Bench) -> Result<()> {
     let mut notes = Vec::new();
     let usable = usable(bench, &ways, &mut notes, |way| make_blobs(way, rows));
     if usable.is_empty() {
-        return Err(Error::failed(
+        return Err(super::nobody(
             "blob: no system with MySQL's protocol could be prepared",
+            &notes,
         ));
     }
     let clients = bench.clients(&[8]).first().copied().unwrap_or(8);

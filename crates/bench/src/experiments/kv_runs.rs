@@ -5,7 +5,7 @@ use super::kv::{KvWorkload, Operation};
 use super::store::{Layout, Store, check_reachable};
 use super::{Bench, Way, usual_pairs};
 use crate::connect::Access;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::futex::Tool;
 use crate::load::Shape;
 use crate::matrix::{self, Entry, Group};
@@ -142,7 +142,7 @@ pub fn kv(bench: &mut Bench, usual_clients: &[usize], usual: &[Operation]) -> Re
     let all_layouts = !bench.choice.is_quick;
     let places = places(bench, rows, all_layouts, &mut notes);
     if places.is_empty() {
-        return Err(Error::failed("kv: no system could be prepared"));
+        return Err(super::nobody("kv: no system could be prepared", &notes));
     }
     let operations = if bench.choice.operations.is_empty() {
         usual.to_vec()
@@ -197,6 +197,12 @@ pub fn kv(bench: &mut Bench, usual_clients: &[usize], usual: &[Operation]) -> Re
     done
 }
 
+/// What can count the servers' calls of futex; a note where nothing can.
+fn counting(places: &[Place], notes: &mut Vec<String>) -> Option<Tool> {
+    let pid = places.iter().find_map(|place| place.target.pid)?;
+    Tool::find(pid).map_err(|reason| notes.push(reason)).ok()
+}
+
 /// `bench connections`.
 ///
 /// # Errors
@@ -215,17 +221,12 @@ pub fn connections(bench: &mut Bench, usual: &[usize]) -> Result<()> {
             .retain(|way| way.endpoint.access != Access::MysqlText);
     }
     if places.is_empty() {
-        return Err(Error::failed("connections: no system could be prepared"));
+        return Err(super::nobody(
+            "connections: no system could be prepared",
+            &notes,
+        ));
     }
-    let pid = places.iter().find_map(|place| place.target.pid);
-    let counting = match pid.map(Tool::find) {
-        Some(Ok(tool)) => Some(tool),
-        Some(Err(reason)) => {
-            notes.push(reason);
-            None
-        }
-        None => None,
-    };
+    let counting = counting(&places, &mut notes);
     let mut groups = Vec::new();
     for (operation, name) in [(Operation::Select, "point reads"), (Operation::Mix, "mix")] {
         for (shape, words) in [

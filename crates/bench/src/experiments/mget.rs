@@ -155,7 +155,7 @@ pub fn mget(bench: &mut Bench) -> Result<()> {
     let mut notes = Vec::new();
     let places = places(bench, rows, false, &mut notes);
     if places.is_empty() {
-        return Err(Error::failed("mget: no system could be prepared"));
+        return Err(super::nobody("mget: no system could be prepared", &notes));
     }
     let sizes = if bench.choice.is_quick { QUICK } else { USUAL };
     let mut groups = Vec::new();

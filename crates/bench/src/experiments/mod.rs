@@ -14,7 +14,7 @@ pub mod native;
 pub mod store;
 
 use crate::connect::{Access, Admin, Endpoint};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::load::Shape;
 use crate::machine::Machine;
 use crate::matrix::Effort;
@@ -124,6 +124,14 @@ impl Bench {
     /// Keeps an experiment's results, whole or not.
     pub fn keep(&mut self, experiment: Experiment) {
         self.report.experiments.push(experiment);
+    }
+}
+
+/// That nobody is left to be measured, and why the first was left out.
+fn nobody(what: &str, notes: &[String]) -> Error {
+    match notes.first() {
+        Some(reason) => Error::failed(format!("{what}: {reason}")),
+        None => Error::failed(what),
     }
 }
 

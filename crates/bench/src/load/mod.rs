@@ -224,12 +224,18 @@ pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
         Shape::ThreadEach => plan.connections,
         Shape::Multiplexed(threads) => threads.clamp(1, plan.connections.max(1)),
     };
+    let pid = plan.endpoint.target.pid;
+    // Without a warm-up every answer counts, from the first on.
+    let is_cold = plan.warm_up.is_zero();
     let stage = Stage {
-        phase: AtomicU8::new(WARM_UP),
+        phase: AtomicU8::new(if is_cold { MEASURING } else { WARM_UP }),
         running: AtomicUsize::new(threads),
         began: std::sync::OnceLock::new(),
     };
-    let pid = plan.endpoint.target.pid;
+    let cold = is_cold.then(|| Reading::now(pid));
+    if is_cold {
+        stage.began.get_or_init(Instant::now);
+    }
     std::thread::scope(|scope| {
         let mut shares: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
         let mut at = 0;
@@ -258,7 +264,7 @@ pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
             let builder = std::thread::Builder::new().stack_size(256 << 10);
             handles.push(builder.spawn_scoped(scope, work)?);
         }
-        let measured = conduct(plan, &stage, pid);
+        let measured = conduct(plan, &stage, pid, cold);
         let mut outcome = measured;
         for handle in handles {
             match handle.join() {
@@ -271,15 +277,16 @@ pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
 }
 
 /// Times the phases; the outcome without the threads' counts.
-fn conduct(plan: &Plan<'_>, stage: &Stage, pid: Option<u32>) -> Outcome {
+fn conduct(plan: &Plan<'_>, stage: &Stage, pid: Option<u32>, cold: Option<Reading>) -> Outcome {
     sleep_while(stage, plan.warm_up, WARM_UP);
-    let before = Reading::now(pid);
+    let is_cold = cold.is_some();
+    let before = cold.unwrap_or_else(|| Reading::now(pid));
     let began = *stage.began.get_or_init(Instant::now);
     let moved =
         stage
             .phase
             .compare_exchange(WARM_UP, MEASURING, Ordering::Relaxed, Ordering::Relaxed);
-    if moved.is_ok() {
+    if is_cold || moved.is_ok() {
         sleep_while(stage, plan.time, MEASURING);
     }
     let seconds = began.elapsed().as_secs_f64();

@@ -85,17 +85,23 @@ pub fn render(chart: &Chart) -> String {
             short(point.y)
         );
     }
+    caption(chart, height, &mut out);
+    out.push_str("</svg>");
+    out
+}
+
+/// What the bars show, with units, and at which size.
+fn caption(chart: &Chart, height: f64, out: &mut String) {
     let size = chart.series.iter().find_map(|s| s.points.first());
     let size = size.map_or(0.0, |p| p.x);
     let _ = write!(
         out,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}; {}: {size}</text></svg>",
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}; {}: {size}</text>",
         (NAMES + WIDTH - FIGURES) / 2.0,
         height - 8.0,
         escape(&chart.y_title),
         escape(&chart.x_title)
     );
-    out
 }
 
 /// A name, cut where it would not fit.

@@ -16,7 +16,7 @@ body{background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif;max
 h1{font-size:1.6em}h2{margin-top:2em;border-bottom:1px solid var(--grid)}\
 .soft,dt{color:var(--soft)}dl{display:grid;grid-template-columns:max-content 1fr;gap:0 1em;margin:.5em 0}dd{margin:0}\
 .box{background:var(--box);padding:.5em 1em;border-radius:6px;margin:.8em 0}\
-.facets{display:flex;flex-wrap:wrap;gap:14px}.facets figure{margin:0;flex:1 1 380px;max-width:560px}\
+.facets{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(460px,100%),1fr));gap:14px}.facets figure{margin:0;max-width:580px}\
 svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:var(--soft)}svg .head{font-size:13px;fill:var(--fg)}\
 .grid{stroke:var(--grid);stroke-width:1}.legend{display:flex;flex-wrap:wrap;gap:.2em 1.2em;list-style:none;padding:0}\
 .legend svg{width:16px;height:12px;margin-right:5px;vertical-align:-1px}\
@@ -252,7 +252,7 @@ fn tables(experiment: &Experiment, out: &mut String) {
     }
     if experiment.cells.iter().any(Cell::is_disturbed) {
         out.push_str(
-            "<p class=\"soft\">Hollow points: other programs used more than 5 % of the \
+            "<p class=\"soft\">Hollow points and bars: other programs used more than 5 % of the \
              processors during a run, or a run failed.</p>",
         );
     }

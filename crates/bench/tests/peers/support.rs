@@ -81,7 +81,10 @@ pub fn exercise_with(store: &Store, endpoint: &Endpoint, has_process: bool) {
         Operation::Delete,
     ] {
         for shape in [Shape::ThreadEach, Shape::Multiplexed(2)] {
-            store.top_up(&endpoint.target, 3000).unwrap();
+            if operation == Operation::Delete {
+                // More than can be deleted before measuring begins.
+                store.top_up(&endpoint.target, 20_000).unwrap();
+            }
             let outcome = run(store, endpoint, operation, shape);
             let what = format!("{operation:?} {shape:?} {:?}", endpoint.access);
             assert_eq!(outcome.failure, None, "{what}");

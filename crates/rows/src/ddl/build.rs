@@ -44,6 +44,7 @@ impl Db {
                 })?;
                 txn.rollback();
                 each(&batch)?;
+                cx.mdl.progress().advance(batch.len() as u64);
                 match end {
                     ScanEnd::Done => break,
                     ScanEnd::Stopped { key, .. } => {

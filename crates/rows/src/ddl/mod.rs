@@ -39,11 +39,12 @@ use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::mdl::{MdlBarrier, MdlError, MdlSession};
 use crate::partition::Partitioning;
+use parking_lot::MutexGuard;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{LockMode, LockRequest, SpaceId, Ticket, TxnOptions, Wait};
 use porpoise_types::{Collation, ColumnType};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use alter::{Algorithm, MAX_LAYOUTS, Position, implicit_default};
 pub use errors::{no_database, no_table};
@@ -232,7 +233,7 @@ impl Db {
         cx: &DdlCx<'_>,
         change: impl FnOnce(&mut Draft) -> Result<()>,
     ) -> Result<Ticket> {
-        let _one_at_a_time = self.catalog_change.lock();
+        let _one_at_a_time = self.one_change_at_a_time(cx)?;
         let mut txn = self.engine().begin(TxnOptions {
             sync: true,
             cancel: cx.cancel.clone(),
@@ -255,6 +256,29 @@ impl Db {
         let commit = txn.commit()?;
         self.publish(Arc::new(new));
         Ok(commit.ticket)
+    }
+
+    /// Waits for its turn to change the catalog, until the deadline or a
+    /// cancellation (looked for every 50 ms: the turns are short).
+    fn one_change_at_a_time(&self, cx: &DdlCx<'_>) -> Result<MutexGuard<'_, ()>> {
+        if let Some(turn) = self.catalog_change.try_lock() {
+            return Ok(turn);
+        }
+        porpoise_base::blocking::blocking(|| {
+            loop {
+                let now = Instant::now();
+                if let Some(reason) = cx.cancel.reason() {
+                    return Err(Error::Kv(porpoise_kv::Error::Cancelled(reason)));
+                }
+                if now >= cx.deadline {
+                    return Err(Error::Kv(porpoise_kv::Error::LockTimeout));
+                }
+                let step = cx.deadline.min(now + Duration::from_millis(50));
+                if let Some(turn) = self.catalog_change.try_lock_until(step) {
+                    return Ok(turn);
+                }
+            }
+        })
     }
 
     /// Drops the spaces made for a definition that was refused. An unknown

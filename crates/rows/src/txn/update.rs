@@ -16,6 +16,8 @@
 //! 3. A referenced value that changes is looked after row by row, because an
 //!    earlier row of the statement may have moved the children; rows without
 //!    children are told apart by one scan call for all.
+//! 4. A row that a cascade of the same statement has changed is read again
+//!    when its turn comes; only the columns that the caller changes are set.
 //!
 //! Rejected: judging unique keys at the end of the statement (accepts what
 //! MySQL refuses).
@@ -28,9 +30,11 @@ use crate::catalog::{IndexPart, Table};
 use crate::fk::{self, Referrer};
 use crate::row::{RowBuf, RowRef};
 use crate::{Error, Result};
-use porpoise_kv::{LockMode, Read, ScanEnd, ScanRange, prefix_end};
+use foldhash::{HashMap, HashMapExt};
+use porpoise_kv::{Key, LockMode, Read, ScanEnd, ScanRange, prefix_end};
 use porpoise_types::Value;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -111,6 +115,10 @@ struct Planned {
     /// ... and rows refer to it, or may by now.
     followed: bool,
 }
+
+/// Where rows are by now, by the primary key they had when the statement
+/// began.
+pub(crate) type Moved = HashMap<Vec<u8>, Vec<u8>>;
 
 /// What there is to do for a row.
 enum Step {
@@ -265,13 +273,27 @@ impl Txn {
         keys.lock(self.kv.as_mut(), wait)?;
         self.find_followed(table, changes, &referrers, &mut steps)?;
         let mut done = UpdateDone::default();
-        for (n, (step, change)) in steps.into_iter().zip(changes).enumerate() {
+        // Rows of this table that cascades of the rows before have changed.
+        let mut moved = Moved::new();
+        for (n, (mut step, change)) in steps.into_iter().zip(changes).enumerate() {
             let (mark, journal) = (self.kv.mark(), keys.journal());
+            let mut change = Cow::Borrowed(change);
+            if !moved.is_empty()
+                && let Some(now) = self.changed_meanwhile(table, &change, &moved)?
+            {
+                step = plan_change(table, &now, mode, &constraints, &referrers, keys)?;
+                if let Step::Change(planned) = &mut step {
+                    planned.followed = planned.referenced;
+                }
+                let wait = self.wait();
+                keys.lock(self.kv.as_mut(), wait)?;
+                change = Cow::Owned(now);
+            }
             let result = match step {
                 Step::Same => continue,
                 Step::Refuse(e) => Err(e),
                 Step::Change(planned) => {
-                    self.change_row(table, change, &planned, &constraints, keys)
+                    self.change_row(table, &change, &planned, &constraints, &mut moved, keys)
                 }
             };
             match result {
@@ -298,6 +320,7 @@ impl Txn {
         change: &RowChange,
         planned: &Planned,
         constraints: &[Constraint<'_>],
+        moved: &mut Moved,
         keys: &mut KeySet,
     ) -> Result<u64> {
         let old = change.old.row(table)?;
@@ -311,19 +334,54 @@ impl Txn {
                 constraint: fk::constraint_text(table, constraint.fk),
             });
         }
-        let mut cascaded = 0;
-        let mut effects = None;
-        if planned.followed {
-            let mut fx = Effects::of_update(table, change);
-            self.expand(&mut fx, keys)?;
-            fx.judge()?;
-            effects = Some(fx);
+        if !planned.followed {
+            self.write_changed(table, &change.key, old, &planned.primary, &change.new, keys)?;
+            return Ok(0);
         }
-        self.write_changed(table, &change.key, old, &planned.primary, &change.new, keys)?;
-        if let Some(fx) = effects {
-            cascaded = self.apply(fx, keys)?;
+        let mut fx = Effects::of_update(table, change);
+        self.expand(&mut fx, keys)?;
+        fx.judge()?;
+        let (new, primary) = match fx.root_again(table, constraints, keys)? {
+            Some((new, primary)) => (new, primary),
+            None => (change.new.clone(), planned.primary.clone()),
+        };
+        self.write_changed(table, &change.key, old, &primary, &new, keys)?;
+        fx.note_moved(table.id, moved);
+        self.apply(fx, keys)
+    }
+
+    /// A row that a cascade of this statement has changed since the caller
+    /// read it: as it is now, with the caller's changes on top.
+    fn changed_meanwhile(
+        &mut self,
+        table: &Arc<Table>,
+        change: &RowChange,
+        moved: &Moved,
+    ) -> Result<Option<RowChange>> {
+        let Some(primary) = moved.get(&change.key) else {
+            return Ok(None);
+        };
+        let key = Key::new(table.space(0, primary), primary);
+        let mut bytes = None;
+        self.kv.get(Read::CURRENT, &[key], &mut |_, value| {
+            bytes = value.map(<[u8]>::to_vec);
+        })?;
+        let Some(bytes) = bytes else {
+            return Ok(None);
+        };
+        let was = change.old.row(table)?;
+        let now = RowRef::new(table, &bytes)?;
+        let mut new = now.values();
+        for (n, (place, asked)) in new.iter_mut().zip(&change.new).enumerate() {
+            if asked.as_ref() != was.get(n) {
+                place.clone_from(asked);
+            }
         }
-        Ok(cascaded)
+        Ok(Some(RowChange {
+            key: primary.clone(),
+            old: RowBuf::from(bytes),
+            new,
+        }))
     }
 
     /// Tells apart rows whose referenced value changes and which nothing

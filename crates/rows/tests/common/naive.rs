@@ -149,7 +149,7 @@ impl Naive {
                         for c in &fk.columns {
                             new[*c] = N;
                         }
-                        self.follow(&fk, now, new, &[])?;
+                        self.follow(&fk, now, new)?;
                     }
                 }
             }
@@ -177,34 +177,12 @@ impl Naive {
                 return refuse(1452, false);
             }
         }
-        self.refuse_itself(table, &old, &new, false)?;
-        self.follow_key(table, old, new, &[table], false)?;
+        self.follow_key(table, old, new, false)?;
         Ok(true)
     }
 
-    /// A row that names itself cannot change the key it is named by: its
-    /// table is being updated already.
-    fn refuse_itself(&self, table: usize, old: &Row, new: &Row, deep: bool) -> Result<(), Refused> {
-        for fk in self.referrers(table) {
-            let key = pick(old, &fk.parent_columns);
-            let itself = fk.child == table && pick(old, &fk.columns) == key;
-            let changed = fk.parent_columns.iter().any(|c| old[*c] != new[*c]);
-            if key.is_some() && itself && changed {
-                return refuse(1451, deep);
-            }
-        }
-        Ok(())
-    }
-
     /// Does to the children what a changed key asks for.
-    fn follow_key(
-        &mut self,
-        table: usize,
-        old: Row,
-        new: Row,
-        chain: &[usize],
-        deep: bool,
-    ) -> Result<(), Refused> {
+    fn follow_key(&mut self, table: usize, old: Row, new: Row, deep: bool) -> Result<(), Refused> {
         for fk in self.referrers(table) {
             if fk.parent_columns.iter().all(|c| old[*c] == new[*c]) {
                 continue;
@@ -216,13 +194,12 @@ impl Naive {
                 let Some(now) = self.tables[fk.child].get(&child).copied() else {
                     continue;
                 };
-                if fk.child == table && child == new[0] {
+                if pick(&now, &fk.columns).as_ref() != Some(&key) {
                     continue;
                 }
                 let mut after = now;
                 match fk.on_update {
                     FkAction::NoAction | FkAction::Restrict => return refuse(1451, deep),
-                    _ if chain.contains(&fk.child) => return refuse(1451, deep),
                     FkAction::SetNull => {
                         for c in &fk.columns {
                             after[*c] = N;
@@ -234,14 +211,14 @@ impl Naive {
                         }
                     }
                 }
-                self.follow(&fk, now, after, chain)?;
+                self.follow(&fk, now, after)?;
             }
         }
         Ok(())
     }
 
     /// Changes a child.
-    fn follow(&mut self, via: &Fk, now: Row, after: Row, chain: &[usize]) -> Result<(), Refused> {
+    fn follow(&mut self, via: &Fk, now: Row, after: Row) -> Result<(), Refused> {
         let table = via.child;
         if self.taken(table, &after, Some(now[0])) {
             return refuse(1761, true);
@@ -254,9 +231,6 @@ impl Naive {
                 return refuse(1452, true);
             }
         }
-        self.refuse_itself(table, &now, &after, true)?;
-        let mut chain = chain.to_vec();
-        chain.push(table);
-        self.follow_key(table, now, after, &chain, true)
+        self.follow_key(table, now, after, true)
     }
 }

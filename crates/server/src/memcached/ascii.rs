@@ -166,7 +166,7 @@ impl Work {
                     Answer::Unknown => buf.extend_from_slice(reply::ERROR),
                 }
             }
-            Request::Version => reply::version(buf, env!("CARGO_PKG_VERSION")),
+            Request::Version => reply::version(buf, super::VERSION),
             Request::Verbosity { noreply, .. } => ok(noreply, buf),
             // Rows are not a cache: there is nothing to shrink.
             Request::CacheLimit { megabytes, noreply } => {

@@ -126,7 +126,7 @@ impl Work {
                 true
             }
             Request::Version(head) => {
-                binary_reply::version(out.buf(), head, env!("CARGO_PKG_VERSION"));
+                binary_reply::version(out.buf(), head, super::VERSION);
                 true
             }
             Request::Quit(head) => {

@@ -63,6 +63,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What `version` tells: the memcached whose behaviour this is, for clients
+/// that choose by it what they may send, and then who it really is.
+pub(crate) const VERSION: &str = concat!("1.6.18-porpoise-", env!("CARGO_PKG_VERSION"));
+
 /// The memcached door.
 pub struct Memcached {
     shared: Arc<Shared>,

@@ -159,7 +159,7 @@ fn general(shared: &Shared, show: &mut Show<'_>) {
     number(show, "pid", u64::from(std::process::id()));
     number(show, "uptime", uptime.as_secs());
     number(show, "time", u64::try_from(time).unwrap_or(0));
-    show("version", env!("CARGO_PKG_VERSION").as_bytes());
+    show("version", super::VERSION.as_bytes());
     number(show, "pointer_size", u64::from(usize::BITS));
     let open = figures.connections.load(Ordering::Relaxed);
     number(show, "curr_connections", open);

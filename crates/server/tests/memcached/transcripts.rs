@@ -42,6 +42,8 @@ enum Part {
     Bytes(Vec<u8>),
     Any,
     Cas,
+    /// Eight bytes in place of digits.
+    Cas8,
 }
 
 fn parts(text: &str) -> Vec<Part> {
@@ -64,6 +66,7 @@ fn parts(text: &str) -> Vec<Part> {
                 let part = match &escaped[1..end] {
                     "any" => Part::Any,
                     "cas" => Part::Cas,
+                    "cas8" => Part::Cas8,
                     repeated => {
                         let (text, count) = repeated.split_once('*').unwrap();
                         Part::Bytes(text.repeat(count.parse().unwrap()).into_bytes())
@@ -81,7 +84,7 @@ fn parts(text: &str) -> Vec<Part> {
 }
 
 /// How far what was received matches: `Some(cas)` when wholly.
-fn matches(expected: &[String], received: &[u8]) -> Option<Option<String>> {
+fn matches(expected: &[String], received: &[u8]) -> Option<Option<Vec<u8>>> {
     let mut rest = received;
     let mut cas = None;
     for part in expected.iter().flat_map(|line| parts(line)) {
@@ -90,8 +93,12 @@ fn matches(expected: &[String], received: &[u8]) -> Option<Option<String>> {
             Part::Any => rest.iter().take_while(|b| !b"\r\n".contains(b)).count(),
             Part::Cas => {
                 let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
-                cas = Some(String::from_utf8_lossy(&rest[..digits]).into_owned());
+                cas = Some(rest[..digits].to_vec());
                 (digits > 0).then_some(digits)?
+            }
+            Part::Cas8 => {
+                cas = Some(rest.get(..8)?.to_vec());
+                8
             }
         };
         rest = &rest[used..];
@@ -122,13 +129,13 @@ fn play(address: SocketAddr, path: &Path) {
     let mut stream = TcpStream::connect(address).unwrap();
     let patience = Duration::from_secs(5);
     stream.set_read_timeout(Some(patience)).unwrap();
-    let mut cas = String::new();
+    let mut cas = Vec::new();
     for step in steps(&text) {
         let mut sent = Vec::new();
         for part in step.sent.iter().flat_map(|line| parts(line)) {
             match part {
                 Part::Bytes(bytes) => sent.extend(bytes),
-                Part::Cas => sent.extend(cas.as_bytes()),
+                Part::Cas | Part::Cas8 => sent.extend(&cas),
                 Part::Any => panic!("{{any}} cannot be sent"),
             }
         }
@@ -152,7 +159,7 @@ fn transcripts() -> Vec<PathBuf> {
         .filter(|path| path.extension().is_some_and(|e| e == "txt"))
         .collect();
     paths.sort();
-    assert!(paths.len() >= 45, "{} transcripts", paths.len());
+    assert!(paths.len() >= 80, "{} transcripts", paths.len());
     paths
 }
 

@@ -1,14 +1,13 @@
 //! Binding of function calls and aggregates.
 
+use super::Binder;
 use super::nodes::node;
 use super::types::comparison;
-use super::types::{is_text, merged, number_like};
-use super::{Aggregate, AggregateKind, Binder};
+use super::types::{is_text, merged};
 use crate::error::{Result, SqlError};
 use crate::expr::{Coercibility, Expr, ExprKind, Truth, Unit, When};
 use crate::functions::{self, Function, Nullable};
 use crate::parse::ast::{BinaryOp, Func};
-use porpoise_types::{ColumnType, Kind};
 
 impl Binder<'_> {
     /// A call: of an aggregate, of a function with lazy arguments, or of a
@@ -18,8 +17,8 @@ impl Binder<'_> {
         if f.over.is_some() {
             return Err(SqlError::not_supported("window functions"));
         }
-        if let Some(kind) = aggregate_kind(name, f.star) {
-            return self.aggregate(kind, f);
+        if let Some(aggregate) = self.aggregate(f)? {
+            return Ok(aggregate);
         }
         if f.distinct || f.star {
             return Err(SqlError::wrong_arguments(name));
@@ -56,6 +55,12 @@ impl Binder<'_> {
                     negated: false,
                 };
                 Ok(Expr::boolean(kind, false))
+            }
+            ("GROUPING", [_, ..]) if self.aggregates.is_some() => {
+                let args = self.list(args)?;
+                let mut e = Expr::boolean(ExprKind::Grouping(args), false);
+                e.ty = porpoise_types::ColumnType::bigint();
+                Ok(e)
             }
             ("MOD", [a, b]) => {
                 let (a, b) = (self.expr(a)?, self.expr(b)?);
@@ -99,67 +104,5 @@ impl Binder<'_> {
             nullable,
             coercibility,
         })
-    }
-
-    fn aggregate(&mut self, kind: AggregateKind, f: &Func<'_>) -> Result<Expr> {
-        let Some(found) = self.aggregates.take() else {
-            return Err(SqlError::new(
-                1111,
-                "HY000",
-                "Invalid use of group function",
-            ));
-        };
-        // Arguments of an aggregate cannot hold another one.
-        let arg = match f.args {
-            [] if kind == AggregateKind::CountRows => Ok(None),
-            [arg] => self.expr(arg).map(Some),
-            _ => Err(SqlError::argument_count(f.name.name)),
-        };
-        let aggregates = self.aggregates.insert(found);
-        let arg = arg?;
-        let ty = aggregate_type(kind, arg.as_ref());
-        aggregates.list.push(Aggregate {
-            kind,
-            arg,
-            distinct: f.distinct,
-            ty: ty.clone(),
-        });
-        let at = aggregates.list.len() - 1;
-        let counts = matches!(kind, AggregateKind::CountRows | AggregateKind::Count);
-        let mut e = node(ExprKind::Aggregate(at), ty, !counts);
-        e.coercibility = Coercibility::Implicit;
-        Ok(e)
-    }
-}
-
-fn aggregate_kind(name: &str, star: bool) -> Option<AggregateKind> {
-    let is = |n: &str| name.eq_ignore_ascii_case(n);
-    Some(match () {
-        () if is("COUNT") && star => AggregateKind::CountRows,
-        () if is("COUNT") => AggregateKind::Count,
-        () if is("SUM") => AggregateKind::Sum,
-        () if is("AVG") => AggregateKind::Avg,
-        () if is("MIN") => AggregateKind::Min,
-        () if is("MAX") => AggregateKind::Max,
-        () => return None,
-    })
-}
-
-fn aggregate_type(kind: AggregateKind, arg: Option<&Expr>) -> ColumnType {
-    let arg = arg.map_or_else(ColumnType::bigint, |e| e.ty.clone());
-    let number = number_like(&arg);
-    match kind {
-        AggregateKind::CountRows | AggregateKind::Count => ColumnType::bigint(),
-        AggregateKind::Min | AggregateKind::Max => arg,
-        _ if number.kind == Kind::Double => ColumnType::double(),
-        AggregateKind::Sum => {
-            let (precision, scale) = super::types::precision(&number);
-            ColumnType::decimal(precision.saturating_add(22).min(65), scale)
-        }
-        AggregateKind::Avg => {
-            let (precision, scale) = super::types::precision(&number);
-            let scale = scale.saturating_add(4).min(30);
-            ColumnType::decimal(precision.saturating_add(4).min(65), scale)
-        }
     }
 }

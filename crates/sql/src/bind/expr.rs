@@ -2,8 +2,8 @@
 
 pub use super::nodes::charset_named;
 use super::nodes::{
-    cast_to, cast_type, compare, conjunction, construct_name, fold_negation, node, numeric_operand,
-    unit_of, variable_name,
+    cast_to, cast_type, compare, conjunction, fold_negation, node, numeric_operand, unit_of,
+    variable_name,
 };
 use super::types::{arithmetic, collation_of_two, comparison, is_text, merged, number_like};
 use super::{Binder, literal};
@@ -117,7 +117,7 @@ impl Binder<'_> {
             A::Quantified(test) => self.quantified(test),
             A::Row(_) => Err(SqlError::operand_columns(1)),
             A::Default => Err(SqlError::not_supported("DEFAULT in an expression")),
-            other => Err(SqlError::not_supported(construct_name(other))),
+            other => self.special(other),
         }
     }
 
@@ -157,7 +157,10 @@ impl Binder<'_> {
         let table = name.table.map(|i| i.name);
         let column = name.name.name;
         match self.scope.resolve(database, table, column, self.place) {
-            Ok((slot, position)) => Ok(self.column_at(slot, position)),
+            Ok((slot, position)) => {
+                let found = self.column_at(slot, position);
+                Ok(self.preferred_alias(name, &found).unwrap_or(found))
+            }
             Err(error) => {
                 let alias = self
                     .aliases
@@ -170,6 +173,22 @@ impl Binder<'_> {
                 }
             }
         }
+    }
+
+    /// In HAVING a name of the select list comes before a column that is no
+    /// key of GROUP BY.
+    fn preferred_alias(&self, name: &ColumnName<'_>, found: &Expr) -> Option<Expr> {
+        let keys = self.keys?;
+        let place = |e: &Expr| match e.kind {
+            ExprKind::Column { slot, column, .. } => Some((slot, column)),
+            _ => None,
+        };
+        if name.table.is_some() || keys.iter().any(|key| place(key) == place(found)) {
+            return None;
+        }
+        let mut named = self.aliases.iter();
+        let (_, e) = named.find(|(alias, _)| alias.eq_ignore_ascii_case(name.name.name))?;
+        Some(e.clone())
     }
 
     /// The column at a slot and position.
@@ -358,7 +377,14 @@ impl Binder<'_> {
             BinaryOp::Greater => CmpOp::Gt,
             BinaryOp::GreaterEq => CmpOp::Ge,
             BinaryOp::Concat => return self.call("CONCAT", vec![a, b]),
-            _ => return Err(SqlError::not_supported("SOUNDS LIKE")),
+            BinaryOp::SoundsLike => {
+                let (a, b) = (
+                    self.call("SOUNDEX", vec![a])?,
+                    self.call("SOUNDEX", vec![b])?,
+                );
+                return compare(CmpOp::Eq, a, b);
+            }
+            _ => return Err(SqlError::internal("an operator that binds nowhere")),
         };
         compare(cmp, a, b)
     }

@@ -9,12 +9,16 @@
 //!    message says in which clause.
 //! 2. Nothing here reads a row or takes a lock.
 
+pub mod aggregate;
 mod calls;
 pub mod expr;
 pub mod literal;
 pub mod nodes;
 pub mod query;
+mod special;
 pub mod types;
+
+pub use aggregate::{Aggregate, AggregateKind};
 
 use crate::error::{Result, SqlError};
 use crate::plan::derived::Derived;
@@ -164,36 +168,6 @@ impl Scope {
     }
 }
 
-/// An aggregate function of a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AggregateKind {
-    /// COUNT(*).
-    CountRows,
-    /// COUNT(e).
-    Count,
-    /// SUM(e).
-    Sum,
-    /// AVG(e).
-    Avg,
-    /// MIN(e).
-    Min,
-    /// MAX(e).
-    Max,
-}
-
-/// One aggregate of a query.
-#[derive(Clone, Debug)]
-pub struct Aggregate {
-    /// Which.
-    pub kind: AggregateKind,
-    /// Its argument; absent for COUNT(*).
-    pub arg: Option<crate::expr::Expr>,
-    /// DISTINCT.
-    pub distinct: bool,
-    /// The type of the result.
-    pub ty: ColumnType,
-}
-
 /// What binding depends on besides names.
 #[derive(Clone, Debug)]
 pub struct BindEnv {
@@ -234,6 +208,9 @@ pub struct Binder<'s> {
     /// Select-list names that HAVING and ORDER BY may use: name and
     /// expression.
     pub aliases: &'s [(String, crate::expr::Expr)],
+    /// Keys of GROUP BY, which HAVING prefers to names of the select list, and
+    /// those to other columns.
+    pub keys: Option<&'s [crate::expr::Expr]>,
     /// What subqueries are planned with; `None` where none can stand.
     pub plan: Option<&'s PlanCx<'s>>,
 }

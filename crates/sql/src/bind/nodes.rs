@@ -154,13 +154,7 @@ pub(super) fn unit_of(unit: IntervalUnit) -> Unit {
 pub(super) fn construct_name(kind: &ast::ExprKind<'_>) -> &'static str {
     use ast::ExprKind as A;
     match kind {
-        A::Regexp(_) => "REGEXP",
-        A::MemberOf(_) | A::JsonValue(_) | A::JsonPath(_) => "JSON expressions",
         A::Match(_) => "MATCH ... AGAINST",
-        A::CharUsing(_) => "CHAR()",
-        A::WeightString(_) => "WEIGHT_STRING()",
-        A::TimestampArith(_) => "TIMESTAMPADD and TIMESTAMPDIFF",
-        A::GetFormat(..) => "GET_FORMAT()",
         A::DefaultOf(_) => "DEFAULT()",
         _ => "this expression",
     }

@@ -12,10 +12,10 @@ use crate::error::SqlError;
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::logic;
-use crate::plan::{Access, SelectPlan, Step};
+use crate::plan::{Access, OrderKey, SelectPlan, Step};
 use bumpalo::Bump;
 use porpoise_rows::RowRef;
-use porpoise_types::{CompareAs, Kind, Value, ValueRef, compare};
+use porpoise_types::{ColumnType, CompareAs, Kind, Value, ValueRef, compare};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
@@ -290,23 +290,28 @@ fn distinct_key(plan: &SelectPlan, values: &[Value]) -> Vec<u8> {
     key
 }
 
-/// Orders two sort keys: NULLs first ascending, last descending.
-fn order_rows(plan: &SelectPlan, a: &SortRow, b: &SortRow) -> Ordering {
-    for ((key, x), y) in plan.order_by.iter().zip(&a.keys).zip(&b.keys) {
-        let order = match (x.is_null(), y.is_null()) {
-            (true, true) => Ordering::Equal,
-            (true, false) => Ordering::Less,
-            (false, true) => Ordering::Greater,
-            (false, false) => {
-                let how = match key.expr.ty.kind {
-                    Kind::Enum | Kind::Set if matches!(x, Value::Bytes(_)) => {
-                        CompareAs::Bytes(key.expr.ty.collation)
-                    }
-                    _ => compare::same_type(&key.expr.ty),
-                };
-                compare::compare_direct(x.as_ref(), y.as_ref(), how).unwrap_or(Ordering::Equal)
-            }
-        };
+/// The order of two values of a type, NULL first.
+pub fn order_values(ty: &ColumnType, x: &Value, y: &Value) -> Ordering {
+    match (x.is_null(), y.is_null()) {
+        (true, true) => Ordering::Equal,
+        (true, false) => Ordering::Less,
+        (false, true) => Ordering::Greater,
+        (false, false) => {
+            let how = match ty.kind {
+                Kind::Enum | Kind::Set if matches!(x, Value::Bytes(_)) => {
+                    CompareAs::Bytes(ty.collation)
+                }
+                _ => compare::same_type(ty),
+            };
+            compare::compare_direct(x.as_ref(), y.as_ref(), how).unwrap_or(Ordering::Equal)
+        }
+    }
+}
+
+/// Orders two lists of sort keys: NULLs first ascending, last descending.
+pub fn order_keys(keys: &[OrderKey], a: &[Value], b: &[Value]) -> Ordering {
+    for ((key, x), y) in keys.iter().zip(a).zip(b) {
+        let order = order_values(&key.expr.ty, x, y);
         let order = if key.desc { order.reverse() } else { order };
         if order.is_ne() {
             return order;
@@ -323,7 +328,7 @@ pub fn send_sorted(
     window: Window,
 ) -> Run<u64> {
     if !plan.order_by.is_empty() {
-        rows.sort_by(|a, b| order_rows(plan, a, b));
+        rows.sort_by(|a, b| order_keys(&plan.order_by, &a.keys, &b.keys));
     }
     sink.columns(&plan.columns)?;
     let skip = usize::try_from(window.offset).unwrap_or(usize::MAX);
@@ -346,8 +351,9 @@ fn grouped(
     window: Window,
 ) -> Run<u64> {
     let mut groups = Groups::new(plan);
+    let states = exec.shared.states;
     let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> Run<bool> {
-        groups.add(plan, row, cx)?;
+        groups.add(plan, row, cx, states)?;
         Ok(true)
     };
     join(plan, exec, u64::MAX, &mut consume)?;

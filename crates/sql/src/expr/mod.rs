@@ -168,6 +168,8 @@ pub enum ExprKind {
     },
     /// A question about a subquery's rows.
     Query(Box<query::QueryTest>),
+    /// GROUPING() of keys of GROUP BY; planning replaces it.
+    Grouping(Vec<Expr>),
     /// The result of an aggregate of this query, by number.
     Aggregate(usize),
     /// A call of a registered function.
@@ -403,7 +405,8 @@ impl Expr {
         self.each_child(&mut |child| child.walk(visit));
     }
 
-    fn each_child(&self, f: &mut impl FnMut(&Expr)) {
+    /// Visits the nodes directly beneath.
+    pub fn each_child(&self, f: &mut impl FnMut(&Expr)) {
         match &self.kind {
             ExprKind::Const(_)
             | ExprKind::Param(_)
@@ -414,6 +417,7 @@ impl Expr {
             | ExprKind::NewValue { .. } => {}
             ExprKind::Query(test) => test.left.iter().for_each(f),
             ExprKind::Call(_, args)
+            | ExprKind::Grouping(args)
             | ExprKind::And(args)
             | ExprKind::Or(args)
             | ExprKind::Coalesce(args) => args.iter().for_each(f),
@@ -456,7 +460,8 @@ impl Expr {
         change(self);
     }
 
-    fn each_child_mut(&mut self, f: &mut impl FnMut(&mut Expr)) {
+    /// Visits the nodes directly beneath, to change them.
+    pub fn each_child_mut(&mut self, f: &mut impl FnMut(&mut Expr)) {
         match &mut self.kind {
             ExprKind::Const(_)
             | ExprKind::Param(_)
@@ -467,6 +472,7 @@ impl Expr {
             | ExprKind::NewValue { .. } => {}
             ExprKind::Query(test) => test.left.iter_mut().for_each(f),
             ExprKind::Call(_, args)
+            | ExprKind::Grouping(args)
             | ExprKind::And(args)
             | ExprKind::Or(args)
             | ExprKind::Coalesce(args) => args.iter_mut().for_each(f),

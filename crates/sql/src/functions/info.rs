@@ -85,6 +85,16 @@ fn sleep<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 
 /// The entries.
 pub const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "ANY_VALUE",
+        args: (1, 1),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: |args, _| args.first().map_or_else(ColumnType::null, |e| e.ty.clone()),
+        run: |c| Ok(c.values.first().copied().unwrap_or(ValueRef::Null)),
+        doc: "Its argument; ONLY_FULL_GROUP_BY does not ask what determines it.",
+        example: ("ANY_VALUE(5)", "5"),
+    },
     entry(
         "VERSION",
         Nullable::Never,

@@ -7,11 +7,17 @@
 //!
 //! Adding a function: one entry in one of the files beside this one.
 
+pub mod calendar;
+pub mod codes;
+mod date_parse;
 pub mod hash;
 pub mod info;
 pub mod interval;
+pub mod json;
 pub mod numbers;
+pub mod regexp;
 pub mod strings;
+pub mod text;
 pub mod times;
 
 use crate::error::Result;
@@ -64,12 +70,19 @@ impl std::fmt::Debug for Function {
 
 /// Every registered function.
 pub fn all() -> impl Iterator<Item = &'static Function> {
-    let files: [&'static [Function]; 5] = [
+    let files: [&'static [Function]; 12] = [
         strings::FUNCTIONS,
         numbers::FUNCTIONS,
         times::FUNCTIONS,
         info::FUNCTIONS,
         hash::FUNCTIONS,
+        json::read::FUNCTIONS,
+        json::search::FUNCTIONS,
+        json::make::FUNCTIONS,
+        regexp::FUNCTIONS,
+        text::FUNCTIONS,
+        codes::FUNCTIONS,
+        calendar::FUNCTIONS,
     ];
     files.into_iter().flatten()
 }

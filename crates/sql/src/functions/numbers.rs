@@ -50,6 +50,29 @@ fn of_double<'a>(c: &Call<'_, 'a>, f: fn(f64) -> f64) -> Result<ValueRef<'a>> {
     Ok(value.map_or(ValueRef::Null, ValueRef::Double))
 }
 
+fn atan<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    if c.len() < 2 {
+        return of_double(c, f64::atan);
+    }
+    let angle = c.double(0)?.zip(c.double(1)?).map(|(y, x)| y.atan2(x));
+    Ok(angle.map_or(ValueRef::Null, ValueRef::Double))
+}
+
+fn bit_count<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (value, ty) = c.arg(0);
+    if let (ValueRef::Bytes(bytes), Some(ty)) = (value, ty)
+        && ty.collation == Collation::BINARY
+    {
+        let ones: u32 = bytes.iter().map(|b| b.count_ones()).sum();
+        return Ok(ValueRef::Int(i64::from(ones)));
+    }
+    let Some(ty) = ty else {
+        return Ok(ValueRef::Null);
+    };
+    let bits = convert::bits(value, ty, c.cx)?;
+    Ok(bits.map_or(ValueRef::Null, |b| ValueRef::Int(i64::from(b.count_ones()))))
+}
+
 fn abs<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(match c.values.first() {
         Some(ValueRef::Int(v)) => {
@@ -284,6 +307,14 @@ pub const FUNCTIONS: &[Function] = &[
     f!("LOG10", (1, 1), double, Always, |c| of_double(c, f64::log10), "The logarithm to base 10.", "LOG10(100)" => "2"),
     f!("SIN", (1, 1), double, IfArgument, |c| of_double(c, f64::sin), "The sine.", "SIN(0)" => "0"),
     f!("COS", (1, 1), double, IfArgument, |c| of_double(c, f64::cos), "The cosine.", "COS(0)" => "1"),
+    f!("COT", (1, 1), double, Always, |c| of_double(c, |x| 1.0 / x.tan()), "Cotangent.", "ROUND(COT(12), 6)" => "-1.572673"),
+    f!("ASIN", (1, 1), double, Always, |c| of_double(c, f64::asin), "Arc sine; NULL outside of -1 to 1.", "ASIN(0)" => "0"),
+    f!("ACOS", (1, 1), double, Always, |c| of_double(c, f64::acos), "Arc cosine; NULL outside of -1 to 1.", "ACOS(1)" => "0"),
+    f!("ATAN", (1, 2), double, Always, atan, "Arc tangent, of one argument or of y and x.", "ATAN(0)" => "0"),
+    f!("ATAN2", (2, 2), double, Always, atan, "Arc tangent of y and x.", "ROUND(ATAN2(-2, 2), 6)" => "-0.785398"),
+    f!("DEGREES", (1, 1), double, Always, |c| of_double(c, f64::to_degrees), "Radians in degrees.", "DEGREES(PI())" => "180"),
+    f!("RADIANS", (1, 1), double, Always, |c| of_double(c, f64::to_radians), "Degrees in radians.", "ROUND(RADIANS(90), 6)" => "1.570796"),
+    f!("BIT_COUNT", (1, 1), bigint, IfArgument, bit_count, "How many bits are set.", "BIT_COUNT(29)" => "4"),
     f!("TAN", (1, 1), double, IfArgument, |c| of_double(c, f64::tan), "The tangent.", "TAN(0)" => "0"),
     f!("FMOD", (2, 2), double, Always, modulo, "The rest of a division of doubles.", "FMOD(5.5, 2)" => "1.5"),
     f!("PI", (0, 0), double, Never, |_| Ok(ValueRef::Double(std::f64::consts::PI)), "Pi.", "ROUND(PI(), 4)" => "3.1416"),

@@ -317,7 +317,7 @@ pub const FUNCTIONS: &[Function] = &[
     f!("CURRENT_TIME", (0, 1), time_type, Never, |c| Ok(clock_of(c.cx.env.now(), c.ty.decimals)), "The statement's time of day.", "CURRENT_TIME() = CURTIME()" => "1"),
     f!("UTC_TIME", (0, 1), time_type, Never, |c| Ok(clock_of(c.cx.env.now_utc, c.ty.decimals)), "The statement's time of day in UTC.", "LENGTH(UTC_TIME())" => "8"),
     f!("DATE", (1, 1), date_type, Always, date, "The date of a moment.", "DATE('2020-01-02 03:04:05')" => "2020-01-02"),
-    f!("TIME", (1, 1), |_, _| ColumnType::time(6), Always, time, "The time of day of a moment.", "TIME('2020-01-02 03:04:05')" => "03:04:05.000000"),
+    f!("TIME", (1, 1), super::calendar::time_type, Always, time, "The time of day of a moment.", "TIME('2020-01-02 03:04:05')" => "03:04:05"),
     f!("YEAR", (1, 1), bigint, Always, |c| of_date(c, |d| i64::from(d.year())), "The year.", "YEAR('2020-01-02')" => "2020"),
     f!("QUARTER", (1, 1), bigint, Always, |c| of_date(c, |d| i64::from(d.month().div_ceil(3))), "The quarter.", "QUARTER('2020-05-02')" => "2"),
     f!("MONTH", (1, 1), bigint, Always, |c| of_date(c, |d| i64::from(d.month())), "The month.", "MONTH('2020-01-02')" => "1"),

@@ -302,6 +302,7 @@ fn fits(column: &Expr, how: CompareAs, value: &Expr) -> bool {
             matches!(ty.kind, Kind::Date | Kind::DateTime | Kind::Timestamp) && value.slots() == 0
         }
         CompareAs::Time => ty.kind == Kind::Time && value.slots() == 0,
+        CompareAs::Json => false,
     }
 }
 

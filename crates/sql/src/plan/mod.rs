@@ -17,6 +17,7 @@ mod columns;
 pub mod derived;
 pub mod dml;
 mod from;
+mod grouping;
 mod order;
 mod query;
 pub mod select;
@@ -284,8 +285,11 @@ pub struct SelectPlan {
     pub group_by: Vec<Expr>,
     /// There is a GROUP BY or an aggregate.
     pub grouped: bool,
-    /// HAVING.
+    /// HAVING, of a grouped query.
     pub having: Option<Expr>,
+    /// WITH ROLLUP: values of the GROUP BY keys and of GROUPING() stand behind
+    /// those of the aggregates.
+    pub rollup: bool,
     /// DISTINCT.
     pub distinct: bool,
     /// ORDER BY; empty when the access path gives the order.
@@ -317,6 +321,7 @@ impl SelectPlan {
             group_by: Vec::new(),
             grouped: false,
             having: None,
+            rollup: false,
             distinct: false,
             order_by: Vec::new(),
             limit: None,
@@ -356,8 +361,10 @@ impl SelectPlan {
         self.steps.iter().for_each(|s| of_step(s, visit));
         self.constant.iter().for_each(&mut *visit);
         self.items.iter().for_each(&mut *visit);
-        let arguments = self.aggregates.iter().filter_map(|a| a.arg.as_ref());
-        arguments.for_each(&mut *visit);
+        for aggregate in &self.aggregates {
+            aggregate.args.iter().for_each(&mut *visit);
+            aggregate.order.iter().for_each(|k| visit(&k.expr));
+        }
         self.group_by.iter().for_each(&mut *visit);
         self.having.iter().for_each(&mut *visit);
         self.order_by.iter().for_each(|k| visit(&k.expr));

@@ -12,7 +12,7 @@ use super::columns::result_column;
 use super::derived::{CteEntry, Derived, RowsPlan};
 use super::from::{From, bind_from};
 use super::order::{lock_specs, steps};
-use super::{Access, OrderKey, SelectPlan};
+use super::{Access, OrderKey, SelectPlan, grouping};
 use crate::bind::query::Enclosing;
 use crate::bind::{Aggregates, BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
@@ -20,7 +20,7 @@ use crate::expr::Expr;
 use crate::parse::ast::{self, LockClause, OrderItem, Query, Select, SelectItem, TableName};
 use crate::virtual_tables;
 use porpoise_rows::catalog::{Catalog, Table};
-use porpoise_types::Collation;
+use porpoise_types::{Collation, SqlMode};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -94,6 +94,7 @@ impl PlanCx<'_> {
             values_allowed: false,
             system: self.system,
             aliases: &[],
+            keys: None,
             plan: Some(self),
         }
     }
@@ -205,6 +206,7 @@ pub(super) struct Clauses<'q, 'a> {
     pub(super) filter: Option<&'q ast::Expr<'a>>,
     pub(super) group_by: &'q [OrderItem<'a>],
     pub(super) having: Option<&'q ast::Expr<'a>>,
+    pub(super) rollup: bool,
     pub(super) distinct: bool,
     pub(super) order_by: &'q [OrderItem<'a>],
     pub(super) limit: Option<&'q ast::Limit<'a>>,
@@ -216,9 +218,6 @@ pub(super) fn plan_select(
     query: &Query<'_>,
     cx: &PlanCx<'_>,
 ) -> Result<SelectPlan> {
-    if select.rollup {
-        return Err(SqlError::not_supported("WITH ROLLUP"));
-    }
     if !select.windows.is_empty() {
         return Err(SqlError::not_supported("window functions"));
     }
@@ -253,6 +252,7 @@ pub(super) fn plan_select(
         filter: select.filter.as_ref(),
         group_by: select.group_by,
         having: select.having.as_ref(),
+        rollup: select.rollup,
         distinct: select.options.distinct,
         order_by: query.order_by,
         limit: query.limit,
@@ -339,11 +339,43 @@ fn finish_with(
             let mut binder = cx.binder(&from.scope, "having clause");
             binder.aggregates = Some(&mut aggregates);
             binder.aliases = &aliases;
-            Some(binder.expr(having)?)
+            binder.keys = Some(&group_by);
+            let having = binder.expr(having)?;
+            grouping::check_having(&from.scope, &having, &items, &group_by)?;
+            Some(having)
         }
     };
+    let before = aggregates.list.len();
     let order_by = order_keys(&from.scope, &aliases, clauses.order_by, &mut aggregates, cx)?;
-    let grouped = !group_by.is_empty() || !aggregates.list.is_empty() || having.is_some();
+    let grouped = !group_by.is_empty() || !aggregates.list.is_empty();
+    if cx.env.mode.contains(SqlMode::ONLY_FULL_GROUP_BY) {
+        if grouped {
+            let implicit = group_by.is_empty() && before == 0;
+            grouping::check(&from, &items, &group_by, &order_by, implicit)?;
+        }
+        if clauses.distinct {
+            grouping::check_distinct(&from.scope, &items, &order_by)?;
+        }
+    }
+    // Without groups HAVING is one more condition on the rows.
+    let having = match (having, grouped) {
+        (Some(having), false) => {
+            split(having, &mut from.block.conditions);
+            None
+        }
+        (having, _) => having,
+    };
+    let mut tail = Tail {
+        items,
+        having,
+        order_by,
+    };
+    tail.prepare(&group_by, aggregates.list.len(), clauses.rollup)?;
+    let Tail {
+        items,
+        having,
+        order_by,
+    } = tail;
     let (limit, offset) = limits(clauses.limit, cx)?;
     let lock = lock_specs(&from.scope, clauses.locks)?;
     let columns = items
@@ -385,6 +417,7 @@ fn finish_with(
         group_by,
         grouped,
         having,
+        rollup: clauses.rollup,
         distinct: clauses.distinct,
         order_by: match ordered && !grouped && !clauses.distinct {
             true => Vec::new(),
@@ -404,6 +437,33 @@ fn finish_with(
         plan.inner_locks = cx.reads.locks.get();
     }
     Ok(plan)
+}
+
+/// What is evaluated for each group.
+struct Tail {
+    items: Vec<Item>,
+    having: Option<Expr>,
+    order_by: Vec<OrderKey>,
+}
+
+impl Tail {
+    /// WITH ROLLUP: keys of GROUP BY are NULL in rows that sum up over them.
+    fn prepare(&mut self, keys: &[Expr], aggregates: usize, rollup: bool) -> Result<()> {
+        let items = self.items.iter_mut().map(|i| &mut i.expr);
+        let order = self.order_by.iter_mut().map(|k| &mut k.expr);
+        for e in items.chain(order).chain(&mut self.having) {
+            if rollup {
+                grouping::Rollup { keys, aggregates }.replace(e)?;
+            }
+            let mut left = false;
+            e.walk(&mut |e| left |= matches!(e.kind, crate::expr::ExprKind::Grouping(_)));
+            if left {
+                let text = "Invalid use of group function";
+                return Err(SqlError::new(1111, "HY000", text));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn set_lock(step: &mut super::Step, slot: usize, spec: Option<super::LockSpec>) {

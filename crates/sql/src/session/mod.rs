@@ -157,6 +157,7 @@ impl SqlSession {
         let values = server.globals.read().clone();
         let settings = Settings::new(&values)?;
         let now = server.db.clock().now();
+        let mdl = server.db.mdl().session();
         let process = Arc::new(Process::new(
             client.connection_id,
             &client.user,
@@ -164,10 +165,11 @@ impl SqlSession {
             None,
             now,
             cancel.clone(),
+            mdl.progress().clone(),
         ));
         let mut session = SqlSession {
             env: fresh_env(&client, &settings, cancel),
-            mdl: server.db.mdl().session(),
+            mdl,
             values,
             settings,
             open: None,

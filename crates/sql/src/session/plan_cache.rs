@@ -197,7 +197,12 @@ impl SqlSession {
         self.volatile.set(false);
         let planned = match self.plan(&parsed.statement, text, &types, &catalog) {
             Ok(plan) => plan.map(|plan| Arc::new(Planned::new(plan))),
-            Err(error) => return Some(Err(error)),
+            // With its literals in their places it may be no error: `GROUP BY
+            // a + 1` groups `SELECT a + 1`.
+            Err(_) => {
+                cache.keep(normalized.key, conditions, None);
+                return None;
+            }
         };
         let plan = match self.volatile.get() {
             true => None,

@@ -5,6 +5,7 @@
 
 use parking_lot::{Mutex, RwLock};
 use porpoise_base::cancel::{Cancel, Reason};
+use porpoise_rows::progress::Progress;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +25,7 @@ pub struct Process {
     since: AtomicU64,
     born: Instant,
     cancel: Cancel,
+    progress: Arc<Progress>,
 }
 
 /// What a session does; the text's buffer is used again.
@@ -50,6 +52,7 @@ impl Process {
         database: Option<String>,
         now: Instant,
         cancel: Cancel,
+        progress: Arc<Progress>,
     ) -> Process {
         Process {
             id,
@@ -60,6 +63,7 @@ impl Process {
             since: AtomicU64::new(0),
             born: now,
             cancel,
+            progress,
         }
     }
 
@@ -101,6 +105,12 @@ impl Process {
     /// The default database.
     pub fn database(&self) -> Option<String> {
         self.database.lock().clone()
+    }
+
+    /// What a statement that runs is doing, in MySQL's words.
+    pub fn stage(&self) -> String {
+        let text = self.progress.text();
+        text.unwrap_or_else(|| "executing".to_owned())
     }
 
     /// Command, seconds in it, and text.

@@ -22,6 +22,7 @@ use crate::parse::ast::Statement;
 use crate::plan::dml::{self, DeletePlan, InsertPlan, UpdatePlan};
 use crate::plan::select::{self, PlanCx, Reads};
 use crate::plan::{ResultColumn, SelectPlan};
+use crate::vars::VarValue;
 use crate::vars::settings::IsolationLevel;
 use porpoise_base::blocking::blocking;
 use porpoise_kv::{Mark, Ticket};
@@ -408,6 +409,13 @@ impl SqlSession {
         keep: bool,
     ) -> Result<Outcome> {
         let seen = open.txn.get_mut().seen();
+        if self.settings.auto_increment.first != 0 && matches!(plan, Plan::Insert(_)) {
+            // `insert_id` holds for one statement.
+            self.settings.auto_increment.first = 0;
+            if let Some(at) = crate::vars::find("insert_id") {
+                self.values.set(at, VarValue::Int(0));
+            }
+        }
         let ticket = if keep {
             self.open = Some(open);
             seen

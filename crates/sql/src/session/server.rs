@@ -124,7 +124,7 @@ impl SqlServer {
         SqlSession::open(self.clone(), info, cancel)
     }
 
-    /// Fills a virtual table of [`crate::virtual_tables::TABLES`].
+    /// Fills a virtual table of [`crate::virtual_tables::all`].
     pub fn provide_rows(&self, database: &str, table: &str, rows: RowsProvider) {
         let entry = (database.to_owned(), table.to_owned(), rows);
         self.providers.write().push(entry);

@@ -8,7 +8,6 @@ use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, eval};
 use crate::parse::ast;
-use crate::show::constraints;
 use crate::vars::{self, VarValue};
 use crate::virtual_tables::Facts;
 use bumpalo::Bump;
@@ -73,6 +72,7 @@ impl SqlSession {
             values_allowed: false,
             system: self,
             aliases: &[],
+            keys: None,
             plan: None,
         };
         let bound = binder.expr(e)?;
@@ -93,16 +93,10 @@ impl SqlSession {
 
 impl Facts for SqlServer {
     fn rows(&self, database: &str, table: &str) -> Vec<Vec<Value>> {
-        let catalog = self.db.catalog();
-        match (database, table) {
-            ("information_schema", "SCHEMATA") => crate::show::schema::schemata(&catalog),
-            ("information_schema", "TABLES") => crate::show::schema::tables(&catalog),
-            ("information_schema", "KEY_COLUMN_USAGE") => constraints::key_column_usage(&catalog),
-            ("information_schema", "TABLE_CONSTRAINTS") => constraints::table_constraints(&catalog),
-            ("information_schema", "REFERENTIAL_CONSTRAINTS") => {
-                constraints::referential_constraints(&catalog)
-            }
-            _ => self.provided_rows(database, table),
+        let own = crate::virtual_tables::find(database, table).and_then(|t| t.rows);
+        match own {
+            Some(rows) => rows(self),
+            None => self.provided_rows(database, table),
         }
     }
 }

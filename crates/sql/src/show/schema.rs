@@ -7,13 +7,13 @@ use crate::session::SqlSession;
 use crate::virtual_tables::{self, VirtualTable};
 use porpoise_rows::catalog::{Catalog, Column, ColumnDefault, IndexKind, Table};
 use porpoise_rows::show as ddl;
-use porpoise_types::{ColumnType, DateTime, Kind, Value, write_text};
+use porpoise_types::{ColumnType, DateTime, Kind, TimeZone, Value, write_text};
 use std::sync::Arc;
 
 /// All databases by name, those of virtual tables included.
-fn database_names(catalog: &Catalog) -> Vec<String> {
+pub(crate) fn database_names(catalog: &Catalog) -> Vec<String> {
     let mut names: Vec<String> = catalog.databases.keys().cloned().collect();
-    names.extend(virtual_tables::TABLES.iter().map(|t| t.database.to_owned()));
+    names.extend(virtual_tables::all().map(|t| t.database.to_owned()));
     names.sort();
     names.dedup();
     names
@@ -52,12 +52,11 @@ fn stored_tables(catalog: &Catalog, database: &str) -> Vec<Arc<Table>> {
 }
 
 fn virtual_of(database: &str) -> impl Iterator<Item = &'static VirtualTable> {
-    virtual_tables::TABLES
-        .iter()
-        .filter(move |t| t.database.eq_ignore_ascii_case(database))
+    virtual_tables::all().filter(move |t| t.database.eq_ignore_ascii_case(database))
 }
 
-fn virtual_type(table: &VirtualTable) -> &'static str {
+/// What SHOW FULL TABLES calls it.
+pub(crate) fn virtual_type(table: &VirtualTable) -> &'static str {
     match table.database {
         "information_schema" => "SYSTEM VIEW",
         _ => "VIEW",
@@ -221,7 +220,7 @@ pub fn create_database(session: &SqlSession, name: &str, if_not_exists: bool) ->
 }
 
 /// The Key cell of DESCRIBE.
-fn key_of(table: &Table, column: usize) -> &'static str {
+pub(crate) fn key_of(table: &Table, column: usize) -> &'static str {
     let part = |kind: IndexKind, at: Option<usize>| {
         let mut indexes = table.indexes.iter().filter(|i| i.kind == kind);
         indexes.any(|i| match at {
@@ -252,12 +251,12 @@ fn now_of(column: &Column) -> String {
 }
 
 /// The Default cell of DESCRIBE.
-fn default_of(session: &SqlSession, column: &Column) -> Value {
+pub(crate) fn default_of(zone: &TimeZone, column: &Column) -> Value {
     match &column.default {
         ColumnDefault::None | ColumnDefault::Null => Value::Null,
         ColumnDefault::Now => text(now_of(column)),
         ColumnDefault::Literal(Value::DateTime(utc)) if column.ty.kind == Kind::Timestamp => {
-            let local = Value::DateTime(session.settings.time_zone.utc_to_local(*utc));
+            let local = Value::DateTime(zone.utc_to_local(*utc));
             let mut out = Vec::new();
             write_text(local.as_ref(), &column.ty, &mut out);
             Value::Bytes(out)
@@ -274,7 +273,7 @@ fn default_of(session: &SqlSession, column: &Column) -> Value {
 }
 
 /// The Extra cell of DESCRIBE.
-fn extra_of(column: &Column) -> String {
+pub(crate) fn extra_of(column: &Column) -> String {
     let mut extra = Vec::new();
     if column.auto_increment {
         extra.push("auto_increment".to_owned());
@@ -329,7 +328,7 @@ pub fn columns(session: &SqlSession, name: &TableName<'_>, full: bool) -> Result
         row.extend([
             text(if column.nullable { "YES" } else { "NO" }),
             text(key_of(&table, at)),
-            default_of(session, column),
+            default_of(&session.settings.time_zone, column),
             text(extra_of(column)),
         ]);
         if full {
@@ -388,47 +387,4 @@ pub fn indexes(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> {
         }
     }
     Ok(rows)
-}
-
-/// Rows of information_schema.SCHEMATA.
-pub fn schemata(catalog: &Catalog) -> Vec<Vec<Value>> {
-    let row = |name: String| {
-        let collation = catalog.database(&name).map(|d| d.collation);
-        let collation = collation.unwrap_or(porpoise_types::Collation::UTF8MB3_GENERAL_CI);
-        vec![
-            text("def"),
-            text(name),
-            text(collation.charset().name()),
-            text(collation.name()),
-        ]
-    };
-    database_names(catalog).into_iter().map(row).collect()
-}
-
-/// Rows of information_schema.TABLES.
-pub fn tables(catalog: &Catalog) -> Vec<Vec<Value>> {
-    let mut rows = Vec::with_capacity(catalog.tables.len());
-    for table in catalog.tables.values() {
-        rows.push(vec![
-            text("def"),
-            text(&table.database),
-            text(&table.name),
-            text("BASE TABLE"),
-            text(&table.options.engine),
-            text(table.options.collation.name()),
-            text(&table.options.comment),
-        ]);
-    }
-    for table in virtual_tables::TABLES {
-        rows.push(vec![
-            text("def"),
-            text(table.database),
-            text(table.name),
-            text(virtual_type(table)),
-            Value::Null,
-            Value::Null,
-            text(""),
-        ]);
-    }
-    rows
 }

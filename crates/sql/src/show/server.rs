@@ -144,7 +144,7 @@ pub fn processes(session: &SqlSession, full: bool) -> Rows {
         text_column("db", 64),
         text_column("Command", 16),
         number_column("Time"),
-        text_column("State", 64),
+        text_column("State", 256),
         long_column("Info"),
     ]);
     let now = session.server.db.clock().now();
@@ -154,7 +154,10 @@ pub fn processes(session: &SqlSession, full: bool) -> Rows {
             true => text,
             false => text.chars().take(100).collect(),
         });
-        let state = if command == "Sleep" { "" } else { "executing" };
+        let state = match command {
+            "Sleep" => String::new(),
+            _ => process.stage(),
+        };
         rows.push(vec![
             Value::UInt(process.id),
             text(&process.user),

@@ -18,6 +18,7 @@ static SHOWN: VirtualTable = VirtualTable {
     database: "",
     name: "",
     columns: Vec::new,
+    rows: None,
 };
 
 /// A text column.
@@ -81,6 +82,11 @@ impl Rows {
         }
     }
 
+    /// The rows alone.
+    pub fn into_rows(self) -> Vec<Vec<Value>> {
+        self.rows
+    }
+
     /// Adds a row, one value a column.
     pub fn push(&mut self, row: Vec<Value>) {
         self.rows.push(row);
@@ -122,6 +128,7 @@ impl Rows {
                     values_allowed: false,
                     system: session,
                     aliases: &[],
+                    keys: None,
                     plan: None,
                 };
                 let condition = binder.expr(condition)?;

@@ -143,6 +143,7 @@ impl Settings {
                 offset: values.int("auto_increment_offset"),
                 prefetch: values.int("auto_increment_prefetch"),
                 no_auto_value_on_zero: mode.contains(SqlMode::NO_AUTO_VALUE_ON_ZERO),
+                first: values.int("insert_id"),
             },
             max_execution: (execution > 0).then(|| Duration::from_millis(execution)),
             select_limit: (limit != u64::MAX).then_some(limit),

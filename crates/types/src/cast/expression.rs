@@ -47,6 +47,23 @@ fn numeric_view<'a>(v: ValueRef<'a>, ty: &ColumnType) -> ValueRef<'a> {
         (Kind::Bit, ValueRef::Bytes(b)) if b.len() <= 8 => {
             ValueRef::UInt(b.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
         }
+        // A JSON boolean is a number, a JSON string what its text is.
+        (Kind::Json, ValueRef::Bytes(b"true")) => ValueRef::Int(1),
+        (Kind::Json, ValueRef::Bytes(b"false")) => ValueRef::Int(0),
+        // Doubles of documents are rounded, digits at the front of a text are not.
+        (Kind::Json, ValueRef::Bytes(text)) if text.contains(&b'.') || text.contains(&b'e') => {
+            let number = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok());
+            number.map_or(json_text(v, ty), ValueRef::Double)
+        }
+        (Kind::Json, _) => json_text(v, ty),
+        _ => v,
+    }
+}
+
+/// The text of a JSON string without its quotation marks; all else as it is.
+fn json_text<'a>(v: ValueRef<'a>, ty: &ColumnType) -> ValueRef<'a> {
+    match v {
+        ValueRef::Bytes([b'"', text @ .., b'"']) if ty.kind == Kind::Json => ValueRef::Bytes(text),
         _ => v,
     }
 }
@@ -341,6 +358,7 @@ fn datetime_or_warn(
     what: &str,
     cx: &mut CastCx<'_>,
 ) -> Option<DateTime> {
+    let v = json_text(v, ty);
     let sql = storage_to_sql(v, ty);
     if let ValueRef::DateTime(d) = sql {
         return Some(d);
@@ -380,7 +398,7 @@ pub fn to_date(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<
 /// The value as a time with microseconds (round it to the fsp wanted); NULL, with a
 /// warning, where it is none; clipped, with a warning, beyond 838:59:59.
 pub fn to_time(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<Time> {
-    let sql = storage_to_sql(v, ty);
+    let sql = storage_to_sql(json_text(v, ty), ty);
     let parsed = match sql {
         ValueRef::Null => return None,
         ValueRef::Time(t) => return Some(t),

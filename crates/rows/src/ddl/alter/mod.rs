@@ -30,6 +30,7 @@ use super::{
 use crate::catalog::{Catalog, ColumnId, Index, Table, TableId};
 use crate::db::Db;
 use crate::error::Result;
+use crate::progress::Stage;
 use crate::row::RowRef;
 use porpoise_kv::{SpaceId, Ticket};
 use porpoise_types::{CastCx, SqlMode, TimeZone};
@@ -154,6 +155,7 @@ impl Db {
         check_algorithm(&plan, ops)?;
         let fresh = self.give_index_spaces(&mut plan)?;
         let done = self.carry_out(cx, &before, &plan, cast);
+        cx.mdl.progress().end();
         if let Err(error) = &done {
             self.abandon_spaces(&fresh, error);
         }
@@ -214,12 +216,16 @@ impl Db {
     ) -> Result<DdlDone> {
         self.check_no_rows(cx, before, plan, cast)?;
         let mut rows = 0;
+        let progress = cx.mdl.progress();
         if plan.rewrite {
+            progress.begin(Stage::Copying, "");
             rows = self.copy_rows(cx, before, plan, cast)?;
         } else {
+            progress.begin(Stage::Validating, "");
             self.check_not_null(cx, plan)?;
             for (position, index) in plan.table.indexes.iter().enumerate() {
                 if plan.build.contains(&index.id) {
+                    progress.begin(Stage::BuildingIndex, &index.name);
                     self.build_index(cx, before, &plan.table, position)?;
                 }
             }
@@ -227,6 +233,7 @@ impl Db {
         if cx.foreign_key_checks {
             for key in &plan.table.foreign_keys {
                 if plan.validate.contains(&key.name) {
+                    progress.begin(Stage::Validating, &key.name);
                     self.validate_foreign_key(cx, &plan.table, key)?;
                 }
             }
@@ -234,6 +241,7 @@ impl Db {
         if let Some(next) = plan.auto_increment.filter(|_| plan.generate.is_none()) {
             self.raise_auto_increment(cx, &plan.table, next)?;
         }
+        progress.begin(Stage::Committing, "");
         let ticket = self.commit_definition(cx, before, plan)?;
         Ok(DdlDone {
             ticket,

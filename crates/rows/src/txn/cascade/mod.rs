@@ -17,8 +17,10 @@
 //! 2. When a level's children are scanned, every referenced key that the level
 //!    removes is locked exclusively; a child that is not committed then cannot
 //!    get its check granted any more, so it is not waited for.
-//! 3. A cascade of updates that comes back to a table it is already updating
-//!    is refused, as MySQL documents; so chains of updates are finite.
+//! 3. A cascade of updates may come back to a table it is already updating,
+//!    and to the row that it began with, which InnoDB refuses. It is finite,
+//!    because a column of a row changes at most once: a row whose column has
+//!    changed already does not refer to the old value any more.
 //! 4. Depth is bounded by memory only; no recursion on the stack.
 //!
 //! Rejected: cascading row by row, depth first, with engine calls (a round
@@ -28,8 +30,9 @@ mod expand;
 mod judge;
 
 use super::Txn;
-use super::keyset::KeySet;
-use super::update::{KeyChanges, RowChange, referenced_change};
+use super::insert::Constraint;
+use super::keyset::{KeyId, KeySet};
+use super::update::{KeyChanges, Moved, RowChange, referenced_change};
 use crate::catalog::{Catalog, FkAction, FkParent, ForeignKey, Table, TableId};
 use crate::fk::{self, Referrer};
 use crate::row::{RowBuf, RowRef};
@@ -47,8 +50,6 @@ struct Change {
     old: RowBuf,
     /// `None`: it goes.
     new: Option<Vec<Value>>,
-    /// Tables updated on the way here.
-    chain: SmallVec<[TableId; 2]>,
     /// Constraints (position in the table) by which a cascade changed it.
     via: SmallVec<[usize; 2]>,
     /// What the statement itself names.
@@ -109,13 +110,35 @@ impl Change {
             primary,
             old,
             new: None,
-            chain: SmallVec::new(),
             via: SmallVec::new(),
             root: false,
             queued: false,
             keys: KeyChanges::default(),
             edges: Vec::new(),
         }
+    }
+
+    /// The constraint whose parent is missing, those aside by which a cascade
+    /// changed the row.
+    fn orphaned(&self, keys: &KeySet) -> Option<usize> {
+        let missing = |(fk, id): &&(usize, KeyId)| {
+            !self.via.contains(fk)
+                && *id != super::insert::NO_KEY
+                && !keys.present(*id)
+                && !self.keys.created.iter().any(|(_, c)| c == id)
+        };
+        self.keys.parents.iter().find(missing).map(|(fk, _)| *fk)
+    }
+
+    /// Whether one of these columns has been given another value already.
+    fn has_left(&self, news: &[(usize, Value)]) -> bool {
+        let (Some(new), Ok(old)) = (&self.new, self.old.row(&self.table)) else {
+            return false;
+        };
+        news.iter().any(|(column, value)| {
+            let now = new.get(*column);
+            now.is_some_and(|now| now.as_ref() != old.get(*column) && now != value)
+        })
     }
 }
 
@@ -149,8 +172,47 @@ impl Effects {
     pub(crate) fn of_update(table: &Arc<Table>, change: &RowChange) -> Effects {
         let mut root = Change::new(table, change.key.clone(), change.old.clone());
         root.new = Some(change.new.clone());
-        root.chain.push(table.id);
         Effects::of(vec![root])
+    }
+
+    /// The row that an update began with, when its cascade came back to it:
+    /// its values and its primary key, judged again.
+    pub(crate) fn root_again(
+        &self,
+        table: &Table,
+        constraints: &[Constraint<'_>],
+        keys: &KeySet,
+    ) -> Result<Option<(Vec<Value>, Vec<u8>)>> {
+        let Some(root) = self.list.first().filter(|r| !r.via.is_empty()) else {
+            return Ok(None);
+        };
+        let Some(new) = &root.new else {
+            return Ok(None);
+        };
+        if let Some(index) = root.keys.taken(keys) {
+            return Err(table.duplicate(index, new.as_slice()));
+        }
+        if let Some(fk) = root.orphaned(keys)
+            && let Some(constraint) = constraints.get(fk)
+        {
+            return Err(Error::NoReferencedRow {
+                constraint: fk::constraint_text(table, constraint.fk),
+            });
+        }
+        Ok(Some((new.clone(), root.new_primary.clone())))
+    }
+
+    /// Notes where rows of a table will be that the cascade changes.
+    pub(crate) fn note_moved(&self, table: TableId, moved: &mut Moved) {
+        for change in &self.list {
+            if change.root || change.table.id != table || change.new.is_none() {
+                continue;
+            }
+            // A row that moved before is known by its first place.
+            let first = moved.iter().find(|(_, now)| **now == change.primary);
+            let first = first.map_or_else(|| change.primary.clone(), |(f, _)| f.clone());
+            moved.insert(first, change.new_primary.clone());
+        }
     }
 
     /// Number of distinct rows that the statement names.
@@ -210,9 +272,6 @@ impl Effects {
                     continue;
                 }
                 action = fk.on_update;
-                if change.chain.contains(&referrer.child.id) {
-                    action = FkAction::Restrict;
-                }
             }
             let by_delete = change.new.is_none();
             let prefix = fk::child_prefix(&referrer.child, fk, &change.table, at, &old);
@@ -247,14 +306,12 @@ impl Effects {
         let (fk, at) = probe.referrer.parts()?;
         let child = &probe.referrer.child;
         let parent = self.list.get(probe.parent)?;
-        let mut chain = parent.chain.clone();
         let by_row = (child.id, primary.to_vec());
         let known = self.by_row.get(&by_row).copied();
         let deletes = probe.by_delete && probe.action == FkAction::Cascade;
         let news = if deletes {
             SmallVec::new()
         } else {
-            chain.push(child.id);
             follow_values(probe, fk, at, parent)?
         };
         let at = known.unwrap_or(self.list.len());
@@ -265,6 +322,9 @@ impl Effects {
             self.by_row.insert(by_row, at);
         }
         let change = self.list.get_mut(at)?;
+        if !deletes && change.has_left(&news) {
+            return None;
+        }
         let mut again = known.is_none();
         match &mut change.new {
             None => {}
@@ -279,11 +339,6 @@ impl Effects {
                     {
                         *place = value;
                         again = true;
-                    }
-                }
-                for table in chain {
-                    if !change.chain.contains(&table) {
-                        change.chain.push(table);
                     }
                 }
                 if !change.via.contains(&probe.referrer.fk) {
@@ -367,14 +422,8 @@ impl Txn {
             if let Some(index) = change.keys.taken(keys) {
                 return Err(cascade_duplicate(&fx, change, index));
             }
-            let orphaned = change.keys.parents.iter().find(|(fk, id)| {
-                !change.via.contains(fk)
-                    && *id != super::insert::NO_KEY
-                    && !keys.present(*id)
-                    && !change.keys.created.iter().any(|(_, c)| c == id)
-            });
-            if let Some((fk, _)) = orphaned
-                && let Some(fk) = table.foreign_keys.get(*fk)
+            if let Some(fk) = change.orphaned(keys)
+                && let Some(fk) = table.foreign_keys.get(fk)
             {
                 return Err(Error::NoReferencedRow {
                     constraint: fk::constraint_text(table, fk),

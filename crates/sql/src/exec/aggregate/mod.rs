@@ -2,20 +2,22 @@
 //!
 //! Groups are found by hashing an encoding of their keys that is equal for
 //! values that compare equal. Each group keeps its first row's values for
-//! expressions outside aggregates, as ONLY_FULL_GROUP_BY = off allows, and an
-//! accumulator an aggregate. Integers sum up exactly, as decimals.
+//! expressions outside aggregates, which the group determines unless
+//! ONLY_FULL_GROUP_BY is off, and an accumulator an aggregate.
+
+mod accumulate;
 
 use super::select::{SortRow, cx_of};
-use super::{Exec, Run, Stop};
-use crate::bind::{Aggregate, AggregateKind};
-use crate::error::SqlError;
+use super::state::{States, size_of_row};
+use super::{Exec, Run};
 use crate::expr::eval::{EvalCx, Slot, eval};
-use crate::expr::{convert, logic};
+use crate::expr::logic;
 use crate::plan::SelectPlan;
+use accumulate::Accumulator;
 use bumpalo::Bump;
-use porpoise_types::{ColumnType, CompareAs, Decimal, Kind, Value, ValueRef, compare, encode_key};
+use porpoise_types::{ColumnType, Value, ValueRef, encode_key};
 use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Appends bytes that are equal for values of this type that compare equal.
 pub fn append_key(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
@@ -54,46 +56,24 @@ pub fn append_key(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
     }
 }
 
-/// What an aggregate has seen so far.
-enum State {
-    Count(i64),
-    Exact { sum: Option<Decimal>, count: u64 },
-    Double { sum: f64, count: u64 },
-    Best(Value),
-}
-
-struct Accumulator {
-    state: State,
-    distinct: Option<HashSet<Vec<u8>>>,
-}
-
-fn accumulator(aggregate: &Aggregate) -> Accumulator {
-    let state = match aggregate.kind {
-        AggregateKind::CountRows | AggregateKind::Count => State::Count(0),
-        AggregateKind::Min | AggregateKind::Max => State::Best(Value::Null),
-        _ if aggregate.ty.kind == Kind::Double => State::Double { sum: 0.0, count: 0 },
-        _ => State::Exact {
-            sum: None,
-            count: 0,
-        },
-    };
-    Accumulator {
-        state,
-        distinct: aggregate.distinct.then(HashSet::new),
-    }
-}
-
 struct Group {
     /// The columns of the group's first row, by slot; `None` where empty.
     first: Vec<Option<Vec<Value>>>,
     accumulators: Vec<Accumulator>,
+    /// WITH ROLLUP: the values of the leading keys that it does not sum up
+    /// over.
+    keys: Vec<Value>,
 }
 
 /// The groups of a query.
 pub struct Groups {
     by_key: HashMap<Vec<u8>, usize>,
     list: Vec<Group>,
+    key: Vec<u8>,
 }
+
+/// About what a group costs beside its aggregates' own data.
+const GROUP_SIZE: u64 = 128;
 
 impl Groups {
     /// No groups; one without key when the query has no GROUP BY.
@@ -101,53 +81,108 @@ impl Groups {
         let mut groups = Groups {
             by_key: HashMap::new(),
             list: Vec::new(),
+            key: Vec::new(),
         };
         if plan.group_by.is_empty() {
-            groups.list.push(Group {
-                first: Vec::new(),
-                accumulators: plan.aggregates.iter().map(accumulator).collect(),
-            });
+            groups.list.push(Group::new(plan, Vec::new()));
             groups.by_key.insert(Vec::new(), 0);
         }
         groups
     }
 
-    /// Adds a joined row to its group.
-    pub fn add(&mut self, plan: &SelectPlan, row: &[Slot<'_>], cx: &EvalCx<'_>) -> Run<()> {
-        let mut key = Vec::new();
+    /// Adds a joined row to its group, and with ROLLUP to those that sum up
+    /// over it.
+    pub fn add(
+        &mut self,
+        plan: &SelectPlan,
+        row: &[Slot<'_>],
+        cx: &EvalCx<'_>,
+        states: &States,
+    ) -> Run<()> {
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        let mut values: smallvec::SmallVec<[ValueRef<'_>; 4]> = smallvec::SmallVec::new();
         for e in &plan.group_by {
             let value = eval(e, row, cx)?;
             append_key(value, &e.ty, &mut key);
+            values.push(value);
         }
-        let next = self.list.len();
-        let at = *self.by_key.entry(key).or_insert(next);
-        if at == next {
-            self.list.push(Group {
-                first: Vec::new(),
-                accumulators: plan.aggregates.iter().map(accumulator).collect(),
-            });
+        self.add_to(plan, &key, &[], row, cx, states)?;
+        if plan.rollup {
+            if let Some(last) = self.by_key.get(&key).and_then(|at| self.list.get_mut(*at))
+                && last.keys.is_empty()
+            {
+                last.keys = values.iter().map(|v| ValueRef::to_owned(*v)).collect();
+            }
+            for kept in 0..values.len() {
+                // A byte that begins no value tells these keys from whole ones.
+                key.clear();
+                for (e, value) in plan.group_by.iter().zip(&values).take(kept) {
+                    append_key(*value, &e.ty, &mut key);
+                }
+                key.push(u8::MAX);
+                let leading = values.get(..kept).unwrap_or_default();
+                self.add_to(plan, &key, leading, row, cx, states)?;
+            }
         }
+        self.key = key;
+        Ok(())
+    }
+
+    fn add_to(
+        &mut self,
+        plan: &SelectPlan,
+        key: &[u8],
+        keys: &[ValueRef<'_>],
+        row: &[Slot<'_>],
+        cx: &EvalCx<'_>,
+        states: &States,
+    ) -> Run<()> {
+        let at = match self.by_key.get(key) {
+            Some(at) => *at,
+            None => {
+                let keys = keys.iter().map(|v| ValueRef::to_owned(*v)).collect();
+                self.list.push(Group::new(plan, keys));
+                let at = self.list.len() - 1;
+                self.by_key.insert(key.to_vec(), at);
+                at
+            }
+        };
         let Some(group) = self.list.get_mut(at) else {
             return Ok(());
         };
         if group.first.is_empty() {
             group.first = first_row(plan, row);
+            let slots = group.first.iter().flatten();
+            let held: u64 = slots.map(|values| size_of_row(values)).sum();
+            states.hold(held + key.len() as u64 + GROUP_SIZE)?;
         }
         for (aggregate, accumulator) in plan.aggregates.iter().zip(&mut group.accumulators) {
-            accumulate(aggregate, accumulator, row, cx)?;
+            accumulator.add(aggregate, row, cx, states)?;
         }
         Ok(())
     }
 
     /// Evaluates HAVING, select list and sort keys for every group.
-    pub fn finish(self, plan: &SelectPlan, exec: &mut Exec<'_>) -> Run<Vec<SortRow>> {
+    pub fn finish(mut self, plan: &SelectPlan, exec: &mut Exec<'_>) -> Run<Vec<SortRow>> {
+        if plan.rollup {
+            self.list
+                .sort_by(|a, b| rollup_order(plan, &a.keys, &b.keys));
+        }
         let mut rows = Vec::with_capacity(self.list.len());
         let mut arena = Bump::new();
         for group in self.list {
             arena.reset();
             let mut results: Vec<Value> = Vec::with_capacity(plan.aggregates.len());
             for (aggregate, accumulator) in plan.aggregates.iter().zip(group.accumulators) {
-                results.push(result(aggregate, accumulator, exec)?);
+                results.push(accumulator.finish(aggregate, exec)?);
+            }
+            if plan.rollup {
+                let kept = group.keys.len();
+                results.extend(group.keys);
+                let all = plan.group_by.len();
+                results.extend((kept..all).map(|_| Value::Null));
+                results.extend((0..all).map(|at| Value::Int(i64::from(at >= kept))));
             }
             let refs: Vec<ValueRef<'_>> = results.iter().map(Value::as_ref).collect();
             let cx = EvalCx {
@@ -179,6 +214,33 @@ impl Groups {
     }
 }
 
+impl Group {
+    fn new(plan: &SelectPlan, keys: Vec<Value>) -> Group {
+        Group {
+            first: Vec::new(),
+            accumulators: plan.aggregates.iter().map(Accumulator::new).collect(),
+            keys,
+        }
+    }
+}
+
+/// The order of rows of a ROLLUP: by the keys, each sum behind what it sums
+/// up.
+fn rollup_order(plan: &SelectPlan, a: &[Value], b: &[Value]) -> Ordering {
+    for (at, e) in plan.group_by.iter().enumerate() {
+        let order = match (a.get(at), b.get(at)) {
+            (None, None) => return Ordering::Equal,
+            (None, Some(_)) => return Ordering::Greater,
+            (Some(_), None) => return Ordering::Less,
+            (Some(a), Some(b)) => super::select::order_values(&e.ty, a, b),
+        };
+        if order.is_ne() {
+            return order;
+        }
+    }
+    Ordering::Equal
+}
+
 /// Storage values of the columns that expressions outside aggregates read.
 fn first_row(plan: &SelectPlan, row: &[Slot<'_>]) -> Vec<Option<Vec<Value>>> {
     let mut needed: Vec<u64> = vec![0; plan.sources.len()];
@@ -203,89 +265,4 @@ fn first_row(plan: &SelectPlan, row: &[Slot<'_>]) -> Vec<Option<Vec<Value>>> {
             }
         })
         .collect()
-}
-
-fn accumulate(
-    aggregate: &Aggregate,
-    accumulator: &mut Accumulator,
-    row: &[Slot<'_>],
-    cx: &EvalCx<'_>,
-) -> Run<()> {
-    let Some(arg) = &aggregate.arg else {
-        if let State::Count(n) = &mut accumulator.state {
-            *n += 1;
-        }
-        return Ok(());
-    };
-    let value = eval(arg, row, cx)?;
-    if value.is_null() {
-        return Ok(());
-    }
-    if let Some(seen) = &mut accumulator.distinct {
-        let mut key = Vec::new();
-        append_key(value, &arg.ty, &mut key);
-        if !seen.insert(key) {
-            return Ok(());
-        }
-    }
-    match &mut accumulator.state {
-        State::Count(n) => *n += 1,
-        State::Exact { sum, count } => {
-            let number = convert::decimal(value, &arg.ty, cx)?;
-            let range = |_| SqlError::out_of_range("DECIMAL", "sum");
-            *sum = Some(match sum.take() {
-                Some(sum) => sum.add(number).map_err(range)?,
-                None => number,
-            });
-            *count += 1;
-        }
-        State::Double { sum, count } => {
-            *sum += convert::double(value, &arg.ty, cx)?;
-            *count += 1;
-        }
-        State::Best(best) => {
-            let wanted = match aggregate.kind {
-                AggregateKind::Min => Ordering::Less,
-                _ => Ordering::Greater,
-            };
-            let how = match (arg.ty.kind, value) {
-                (Kind::Enum | Kind::Set, ValueRef::Bytes(_)) => CompareAs::Bytes(arg.ty.collation),
-                _ => compare::same_type(&arg.ty),
-            };
-            let better = best.is_null()
-                || compare::compare_direct(value, best.as_ref(), how) == Some(wanted);
-            if better {
-                *best = value.to_owned();
-            }
-        }
-    }
-    Ok(())
-}
-
-fn result(aggregate: &Aggregate, accumulator: Accumulator, exec: &Exec<'_>) -> Run<Value> {
-    let range = |_| Stop::Error(SqlError::out_of_range("DECIMAL", "avg"));
-    Ok(match (accumulator.state, aggregate.kind) {
-        (State::Count(n), _) => Value::Int(n),
-        (State::Best(value), _) => value,
-        (State::Double { count: 0, .. }, _) => Value::Null,
-        (State::Double { sum, count }, AggregateKind::Avg) => Value::Double(sum / count as f64),
-        (State::Double { sum, .. }, _) => Value::Double(sum),
-        (State::Exact { sum: None, .. }, _) => Value::Null,
-        (
-            State::Exact {
-                sum: Some(sum),
-                count,
-            },
-            AggregateKind::Avg,
-        ) => {
-            let count = Decimal::from_u64(count);
-            let mean = sum.div(count, exec.env.div_precision).map_err(range)?;
-            let rounded = mean
-                .map(|m| m.round(aggregate.ty.decimals))
-                .transpose()
-                .map_err(range)?;
-            rounded.map_or(Value::Null, Value::Decimal)
-        }
-        (State::Exact { sum: Some(sum), .. }, _) => Value::Decimal(sum),
-    })
 }

@@ -1,0 +1,124 @@
+//! What a session's definition statement is doing, for those who look at the
+//! process list.
+//!
+//! Written by the session in relaxed stores between batches, read by anyone;
+//! a reader may see a number of the stage before, which is only shown.
+
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// A stage of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stage {
+    /// Nothing that is shown.
+    None = 0,
+    /// Another session uses the table, or defines it.
+    WaitingForTable = 1,
+    /// Rows are copied into new spaces.
+    Copying = 2,
+    /// An index is filled.
+    BuildingIndex = 3,
+    /// Rows are looked at.
+    Validating = 4,
+    /// The definition is written.
+    Committing = 5,
+}
+
+impl Stage {
+    /// As the process list shows it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Stage::None => "executing",
+            Stage::WaitingForTable => "Waiting for table metadata lock",
+            Stage::Copying => "copy to tmp table",
+            Stage::BuildingIndex => "altering table",
+            Stage::Validating => "checking table",
+            Stage::Committing => "committing alter table to storage engine",
+        }
+    }
+
+    fn of(code: u8) -> Stage {
+        let all = [
+            Stage::None,
+            Stage::WaitingForTable,
+            Stage::Copying,
+            Stage::BuildingIndex,
+            Stage::Validating,
+            Stage::Committing,
+        ];
+        let found = all.into_iter().find(|s| *s as u8 == code);
+        found.unwrap_or(Stage::None)
+    }
+}
+
+/// One session's progress.
+#[derive(Debug, Default)]
+pub struct Progress {
+    stage: AtomicU8,
+    rows: AtomicU64,
+    /// What the stage is about: an index, a constraint.
+    subject: Mutex<String>,
+}
+
+impl Progress {
+    /// A stage begins.
+    pub fn begin(&self, stage: Stage, subject: &str) {
+        *self.subject.lock() = subject.to_owned();
+        self.rows.store(0, Ordering::Relaxed);
+        self.stage.store(stage as u8, Ordering::Relaxed);
+    }
+
+    /// So many rows more are done.
+    pub fn advance(&self, rows: u64) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// Nothing is under way any more.
+    pub fn end(&self) {
+        self.stage.store(Stage::None as u8, Ordering::Relaxed);
+    }
+
+    /// The stage.
+    pub fn stage(&self) -> Stage {
+        Stage::of(self.stage.load(Ordering::Relaxed))
+    }
+
+    /// The stage in words, with its subject and the rows done.
+    pub fn text(&self) -> Option<String> {
+        let stage = self.stage();
+        if stage == Stage::None {
+            return None;
+        }
+        let mut text = stage.text().to_owned();
+        let subject = self.subject.lock();
+        if !subject.is_empty() {
+            text.push_str(&format!(" ({subject})"));
+        }
+        if let rows @ 1.. = self.rows.load(Ordering::Relaxed) {
+            text.push_str(&format!(", {rows} rows done"));
+        }
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_names_stage_subject_and_rows() {
+        let progress = Progress::default();
+        assert_eq!(progress.text(), None);
+        progress.begin(Stage::BuildingIndex, "k");
+        progress.advance(1000);
+        progress.advance(24);
+        let text = progress.text();
+        assert_eq!(text.as_deref(), Some("altering table (k), 1024 rows done"));
+        progress.begin(Stage::WaitingForTable, "");
+        let text = progress.text();
+        assert_eq!(text.as_deref(), Some("Waiting for table metadata lock"));
+        progress.end();
+        assert_eq!(progress.text(), None);
+    }
+}

@@ -1,0 +1,607 @@
+//! Random sequences of ALTER TABLE and of changes of rows, compared after
+//! each step with a naive table that rewrites everything at once. Restarts
+//! come in between, so that what is on disk is read by later definitions.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::Engine;
+use porpoise_kv::model::Model;
+use porpoise_rows::catalog::{ColumnDefault, IndexKind, Table, TableOptions};
+use porpoise_rows::ddl::{AlterOp, ColumnSpec, DdlCx, IndexSpec, Placement, Position, TableSpec};
+use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode, RowBuf, RowChange, UpdateMode};
+use porpoise_types::{Collation, ColumnType, Kind, Value};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[path = "common/mod.rs"]
+mod common;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Type {
+    Tiny,
+    Int,
+    Big,
+    Text(u32),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Col {
+    name: String,
+    ty: Type,
+    nullable: bool,
+    default: Option<Value>,
+}
+
+/// Rows in the order of their ids; the first column is `id` at the start.
+#[derive(Clone, Debug)]
+struct Naive {
+    columns: Vec<Col>,
+    rows: Vec<Vec<Value>>,
+    /// Unique keys: name and columns.
+    uniques: Vec<(String, Vec<String>)>,
+    plain: Vec<(String, String)>,
+    primary: bool,
+}
+
+fn column_type(ty: Type) -> ColumnType {
+    match ty {
+        Type::Tiny => ColumnType::int(Kind::TinyInt),
+        Type::Int => ColumnType::int(Kind::Int),
+        Type::Big => ColumnType::int(Kind::BigInt),
+        Type::Text(n) => ColumnType::varchar(n, Collation::UTF8MB4_GENERAL_CI),
+    }
+}
+
+fn number(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(v) => Some(*v),
+        Value::Bytes(b) => std::str::from_utf8(b).unwrap().parse().ok(),
+        _ => None,
+    }
+}
+
+/// A value in another type; `None` where it does not fit.
+fn convert(value: &Value, ty: Type) -> Option<Value> {
+    if value.is_null() {
+        return Some(Value::Null);
+    }
+    let within = |v: i64, bound: i64| (-bound - 1..=bound).contains(&v).then_some(Value::Int(v));
+    match ty {
+        Type::Tiny => within(number(value)?, 127),
+        Type::Int => within(number(value)?, i64::from(i32::MAX)),
+        Type::Big => Some(Value::Int(number(value)?)),
+        Type::Text(n) => {
+            let text = match value {
+                Value::Int(v) => v.to_string().into_bytes(),
+                Value::Bytes(b) => b.clone(),
+                _ => return None,
+            };
+            (text.len() <= n as usize).then_some(Value::Bytes(text))
+        }
+    }
+}
+
+impl Naive {
+    fn at(&self, name: &str) -> usize {
+        self.columns.iter().position(|c| c.name == name).unwrap()
+    }
+
+    /// Whether all unique keys hold.
+    fn sound(&self) -> bool {
+        let mut keys: Vec<Vec<usize>> = self
+            .uniques
+            .iter()
+            .map(|(_, columns)| columns.iter().map(|c| self.at(c)).collect())
+            .collect();
+        if self.primary {
+            keys.push(vec![self.at("id")]);
+        }
+        keys.iter().all(|key| {
+            let mut values: Vec<String> = self
+                .rows
+                .iter()
+                .filter(|r| key.iter().all(|c| !r[*c].is_null()))
+                .map(|r| format!("{:?}", key.iter().map(|c| &r[*c]).collect::<Vec<_>>()))
+                .collect();
+            let all = values.len();
+            values.sort();
+            values.dedup();
+            values.len() == all
+        }) && self.rows.iter().all(|r| {
+            let mut cells = self.columns.iter().zip(r);
+            cells.all(|(c, v)| c.nullable || !v.is_null())
+        })
+    }
+
+    fn moved(&mut self, from: usize, to: &Position) {
+        let column = self.columns[from].name.clone();
+        let at = match to {
+            Position::Default => return,
+            Position::First => 0,
+            Position::After(name) => {
+                let after = self.at(name);
+                if from <= after { after } else { after + 1 }
+            }
+        };
+        let c = self.columns.remove(from);
+        self.columns.insert(at, c);
+        for row in &mut self.rows {
+            let v = row.remove(from);
+            row.insert(at, v);
+        }
+        assert_eq!(self.columns[at].name, column);
+    }
+}
+
+struct World {
+    model: Model,
+    db: Arc<Db>,
+    naive: Naive,
+    rng: fastrand::Rng,
+    names: u32,
+    table: String,
+    log: Vec<String>,
+}
+
+fn spec(c: &Col) -> ColumnSpec {
+    ColumnSpec {
+        name: c.name.clone(),
+        ty: column_type(c.ty),
+        nullable: Some(c.nullable),
+        default: c.default.clone().map(|v| match v {
+            Value::Null => ColumnDefault::Null,
+            v => ColumnDefault::Literal(v),
+        }),
+        on_update_now: false,
+        auto_increment: false,
+        comment: String::new(),
+        explicit_collation: false,
+    }
+}
+
+fn index(kind: IndexKind, name: &str, columns: &[String]) -> IndexSpec {
+    IndexSpec {
+        name: (kind != IndexKind::Primary).then(|| name.to_owned()),
+        kind,
+        parts: columns.iter().map(|c| (c.clone(), None, false)).collect(),
+        using_hash: false,
+        comment: String::new(),
+        invisible: false,
+    }
+}
+
+fn open(model: &Model) -> Arc<Db> {
+    let engine: Arc<dyn Engine> = Arc::new(model.reopen());
+    Db::open(engine, porpoise_base::clock::system(), DbOptions::default()).unwrap()
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let model = Model::new();
+        let mut world = World {
+            db: open(&model),
+            model,
+            naive: Naive {
+                columns: vec![Col {
+                    name: "id".into(),
+                    ty: Type::Int,
+                    nullable: false,
+                    default: None,
+                }],
+                rows: Vec::new(),
+                uniques: Vec::new(),
+                plain: Vec::new(),
+                primary: true,
+            },
+            rng: fastrand::Rng::with_seed(seed),
+            names: 0,
+            table: "t".into(),
+            log: vec![format!("seed {seed}")],
+        };
+        let general = Collation::UTF8MB4_GENERAL_CI;
+        world.with(|db, cx| db.create_database(cx, "d", general, false).map(|_| ()));
+        let create = TableSpec {
+            database: "d".into(),
+            name: "t".into(),
+            if_not_exists: false,
+            columns: vec![spec(&world.naive.columns[0])],
+            indexes: vec![index(IndexKind::Primary, "", &["id".to_owned()])],
+            foreign_keys: Vec::new(),
+            options: TableOptions {
+                engine: "InnoDB".into(),
+                collation: general,
+                comment: String::new(),
+                memory: false,
+                other: Vec::new(),
+                created: 0,
+            },
+            auto_increment: None,
+            placement: Placement::default(),
+        };
+        world.with(|db, cx| db.create_table(cx, &create).map(|_| ()));
+        world
+    }
+
+    /// Runs a definition statement; its error number.
+    fn run(
+        &self,
+        f: impl FnOnce(&Arc<Db>, &DdlCx<'_>) -> porpoise_rows::Result<()>,
+    ) -> Result<(), u16> {
+        let (mdl, cancel) = (self.db.mdl().session(), Cancel::new());
+        let cx = DdlCx {
+            mdl: &mdl,
+            deadline: Instant::now() + Duration::from_secs(5),
+            cancel: &cancel,
+            foreign_key_checks: true,
+            now: 0,
+        };
+        f(&self.db, &cx).map_err(|e| e.code())
+    }
+
+    fn with(&mut self, f: impl FnOnce(&Arc<Db>, &DdlCx<'_>) -> porpoise_rows::Result<()>) {
+        self.run(f).unwrap();
+    }
+
+    fn table(&self) -> Arc<Table> {
+        self.db.catalog().table("d", &self.table).unwrap().clone()
+    }
+
+    fn name(&mut self, prefix: &str) -> String {
+        self.names += 1;
+        format!("{prefix}{}", self.names)
+    }
+
+    fn value(&mut self, ty: Type, nullable: bool) -> Value {
+        if nullable && self.rng.u8(0..5) == 0 {
+            return Value::Null;
+        }
+        let v = match self.rng.u8(0..6) {
+            0 => self.rng.i64(-300..300),
+            1 => self.rng.i64(-3_000_000_000..3_000_000_000),
+            _ => self.rng.i64(0..40),
+        };
+        let letters = matches!(ty, Type::Text(n) if n > 2) && self.rng.u8(0..6) == 0;
+        if letters {
+            return Value::Bytes(b"xyz".to_vec());
+        }
+        let fits = convert(&Value::Int(v), ty);
+        fits.unwrap_or_else(|| convert(&Value::Int(7), ty).unwrap())
+    }
+
+    fn some_type(&mut self) -> Type {
+        match self.rng.u8(0..5) {
+            0 => Type::Tiny,
+            1 => Type::Int,
+            2 => Type::Big,
+            3 => Type::Text(3),
+            _ => Type::Text(20),
+        }
+    }
+
+    fn position(&mut self, except: &str, n: &Naive) -> Position {
+        let others: Vec<&Col> = n.columns.iter().filter(|c| c.name != except).collect();
+        match self.rng.u8(0..4) {
+            0 => Position::First,
+            1 if !others.is_empty() => {
+                Position::After(others[self.rng.usize(0..others.len())].name.clone())
+            }
+            _ => Position::Default,
+        }
+    }
+
+    /// One clause, and what it makes of the naive table; `None` for the
+    /// latter where it must be refused.
+    fn clause(&mut self, mut n: Naive) -> (AlterOp, Option<Naive>) {
+        let others: Vec<String> = n
+            .columns
+            .iter()
+            .filter(|c| c.name != "id")
+            .map(|c| c.name.clone())
+            .collect();
+        let pick = others.get(self.rng.usize(0..others.len().max(1))).cloned();
+        match (self.rng.u8(0..14), pick) {
+            (0, Some(name)) => {
+                let at = n.at(&name);
+                n.columns.remove(at);
+                for row in &mut n.rows {
+                    row.remove(at);
+                }
+                for (_, columns) in &mut n.uniques {
+                    columns.retain(|c| *c != name);
+                }
+                n.uniques.retain(|(_, columns)| !columns.is_empty());
+                n.plain.retain(|(_, c)| *c != name);
+                (AlterOp::DropColumn(name), Some(n))
+            }
+            (1, Some(name)) => {
+                let new = self.name("r");
+                let at = n.at(&name);
+                n.columns[at].name.clone_from(&new);
+                for (_, columns) in &mut n.uniques {
+                    for c in columns.iter_mut().filter(|c| **c == name) {
+                        c.clone_from(&new);
+                    }
+                }
+                for (_, c) in n.plain.iter_mut().filter(|(_, c)| *c == name) {
+                    c.clone_from(&new);
+                }
+                (AlterOp::RenameColumn(name, new), Some(n))
+            }
+            (2..=4, Some(name)) => self.change(n, name),
+            (5, Some(name)) => {
+                let at = n.at(&name);
+                let (ty, nullable) = (n.columns[at].ty, n.columns[at].nullable);
+                let value = self.value(ty, nullable);
+                n.columns[at].default = Some(value.clone());
+                let default = match value {
+                    Value::Null => ColumnDefault::Null,
+                    v => ColumnDefault::Literal(v),
+                };
+                let op = AlterOp::SetDefault(name, Some(column_type(ty)), Some(default));
+                (op, Some(n))
+            }
+            (6, Some(name)) => {
+                let key = self.name("u");
+                let columns = match self.rng.bool() {
+                    true => vec![name],
+                    false => vec![name, "id".to_owned()],
+                };
+                let op = AlterOp::AddIndex(index(IndexKind::Unique, &key, &columns));
+                n.uniques.push((key, columns));
+                (op, Some(n))
+            }
+            (7, Some(name)) => {
+                let key = self.name("k");
+                let op =
+                    AlterOp::AddIndex(index(IndexKind::Plain, &key, std::slice::from_ref(&name)));
+                n.plain.push((key, name));
+                (op, Some(n))
+            }
+            (8, _) if !n.uniques.is_empty() => {
+                let (key, _) = n.uniques.remove(self.rng.usize(0..n.uniques.len()));
+                (AlterOp::DropIndex(key), Some(n))
+            }
+            (9, _) => {
+                let op = match n.primary {
+                    true => AlterOp::DropPrimaryKey,
+                    false => AlterOp::AddIndex(index(IndexKind::Primary, "", &["id".to_owned()])),
+                };
+                n.primary = !n.primary;
+                (op, Some(n))
+            }
+            (10, _) => (AlterOp::Force, Some(n)),
+            _ => self.add(n),
+        }
+    }
+
+    fn add(&mut self, mut n: Naive) -> (AlterOp, Option<Naive>) {
+        let ty = self.some_type();
+        let nullable = self.rng.bool();
+        let default = match self.rng.u8(0..3) {
+            0 => None,
+            _ => Some(self.value(ty, nullable)),
+        };
+        let column = Col {
+            name: self.name("c"),
+            ty,
+            nullable,
+            default: default.clone(),
+        };
+        let fill = match (default, nullable, ty) {
+            (Some(v), ..) => v,
+            (None, true, _) => Value::Null,
+            (None, false, Type::Text(_)) => Value::Bytes(Vec::new()),
+            (None, false, _) => Value::Int(0),
+        };
+        let to = self.position(&column.name, &n);
+        let op = AlterOp::AddColumn(spec(&column), to.clone());
+        n.columns.push(column);
+        for row in &mut n.rows {
+            row.push(fill.clone());
+        }
+        n.moved(n.columns.len() - 1, &to);
+        (op, Some(n))
+    }
+
+    fn change(&mut self, mut n: Naive, name: String) -> (AlterOp, Option<Naive>) {
+        let at = n.at(&name);
+        let ty = match self.rng.bool() {
+            true => self.some_type(),
+            false => n.columns[at].ty,
+        };
+        let column = Col {
+            name: name.clone(),
+            ty,
+            nullable: self.rng.u8(0..3) > 0,
+            default: None,
+        };
+        let to = self.position(&name, &n);
+        let op = AlterOp::ChangeColumn(name, spec(&column), to.clone());
+        for row in &mut n.rows {
+            match convert(&row[at], ty) {
+                Some(v) => row[at] = v,
+                None => return (op, None),
+            }
+        }
+        n.columns[at] = column;
+        n.moved(at, &to);
+        (op, Some(n))
+    }
+
+    fn alter(&mut self) {
+        // A change and an index of one column in one statement do not commute
+        // here: two clauses only where the second adds a column.
+        let (op, after) = self.clause(self.naive.clone());
+        let mut ops = vec![op];
+        let mut after = after;
+        if self.rng.u8(0..3) == 0
+            && let Some(n) = after.take()
+        {
+            let (op, both) = self.add(n);
+            if let AlterOp::AddColumn(_, to) = &op
+                && matches!(to, Position::Default)
+            {
+                ops.push(op);
+                after = both;
+            } else {
+                // It is left out: the naive table has to go back.
+                self.log.push("skip".into());
+                return;
+            }
+        }
+        self.log.push(format!("{ops:?}"));
+        let (table, asked) = (self.table.clone(), ops.clone());
+        let done = self.run(|db, cx| db.alter_table(cx, "d", &table, &asked).map(|_| ()));
+        match after.filter(Naive::sound) {
+            Some(n) => {
+                assert_eq!(done, Ok(()), "{:#?}", self.log);
+                self.naive = n;
+            }
+            None => assert!(done.is_err(), "{:#?}", self.log),
+        }
+    }
+
+    fn dml(&mut self) {
+        let table = self.table();
+        let mut n = self.naive.clone();
+        let columns = n.columns.clone();
+        let mut row: Vec<Value> = Vec::new();
+        for c in &columns {
+            let value = match c.name.as_str() {
+                "id" => Value::Int(self.rng.i64(0..60)),
+                _ => self.value(c.ty, c.nullable),
+            };
+            row.push(value);
+        }
+        let mut txn = self.db.begin(BeginOptions::default()).unwrap();
+        let target = match n.rows.len() {
+            0 => None,
+            len if n.primary && self.rng.bool() => Some(self.rng.usize(0..len)),
+            _ => None,
+        };
+        let done = match target {
+            None => {
+                n.rows.push(row.clone());
+                txn.insert(&table, vec![row], InsertMode::Plain).map(|_| ())
+            }
+            Some(at) => {
+                let key = table.primary_key(&n.rows[at]);
+                let mut old = None;
+                let (mode, wait) = (porpoise_kv::LockMode::Exclusive, txn.wait());
+                txn.lock_rows(&table, &[key.as_slice()], mode, wait, &mut |_, found| {
+                    old = found.row.map(|r| r.to_buf());
+                })
+                .unwrap();
+                let old: RowBuf = old.unwrap_or_else(|| panic!("{:#?}", self.log));
+                if self.rng.u8(0..3) == 0 {
+                    n.rows.remove(at);
+                    txn.delete(&table, vec![(key, old)]).map(|_| ())
+                } else {
+                    n.rows[at].clone_from(&row);
+                    let change = RowChange { key, old, new: row };
+                    txn.update(&table, vec![change], UpdateMode::Plain)
+                        .map(|_| ())
+                }
+            }
+        };
+        self.log.push(format!("dml {target:?} {:?}", done.is_ok()));
+        match n.sound() {
+            true => {
+                assert!(done.is_ok(), "{done:?} {:#?}", self.log);
+                txn.commit().unwrap();
+                self.naive = n;
+            }
+            false => {
+                assert!(done.is_err(), "{:#?}", self.log);
+                txn.rollback();
+            }
+        }
+    }
+
+    fn compare(&self) {
+        let table = self.table();
+        let names: Vec<&str> = table.columns.iter().map(|c| c.name.as_str()).collect();
+        let wanted: Vec<&str> = self.naive.columns.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(names, wanted, "{:#?}", self.log);
+        let mut txn = self.db.begin(BeginOptions::default()).unwrap();
+        let sorted = |rows: &[Vec<Value>]| {
+            let mut text: Vec<String> = rows.iter().map(|r| format!("{r:?}")).collect();
+            text.sort();
+            text
+        };
+        let found = common::all_in(&mut txn, &table);
+        txn.rollback();
+        assert_eq!(sorted(&found), sorted(&self.naive.rows), "{:#?}", self.log);
+        let checked = self.run(|db, cx| {
+            let (rows, problems) = db.check_table(cx, &table)?;
+            assert_eq!(problems, Vec::new(), "{:#?}", self.log);
+            assert_eq!(rows, self.naive.rows.len() as u64);
+            Ok(())
+        });
+        assert_eq!(checked, Ok(()));
+    }
+
+    fn step(&mut self) {
+        match self.rng.u8(0..20) {
+            0 => {
+                self.log.push("restart".into());
+                self.db = open(&self.model);
+            }
+            1 => {
+                let new = self.name("t");
+                let pair = (
+                    ("d".to_owned(), self.table.clone()),
+                    ("d".to_owned(), new.clone()),
+                );
+                self.run(|db, cx| db.rename_tables(cx, &[pair]).map(|_| ()))
+                    .unwrap();
+                self.table = new;
+            }
+            2..=9 => self.alter(),
+            _ => self.dml(),
+        }
+        self.compare();
+    }
+}
+
+#[test]
+fn alterations_do_what_a_naive_table_does() {
+    let seeds = std::env::var("PORPOISE_SEEDS").map_or(60, |n| n.parse().unwrap());
+    for seed in 0..seeds {
+        let mut world = World::new(seed);
+        for _ in 0..120 {
+            world.step();
+        }
+        let spaces = world.db.engine().spaces().unwrap().len();
+        let named: usize = world.table().indexes.iter().map(|i| i.spaces.len()).sum();
+        assert!(
+            spaces <= named + world.table().parts.len() + 1,
+            "spaces are left over"
+        );
+    }
+}
+
+#[test]
+fn many_changes_of_the_columns_copy_the_rows_once_in_a_while() {
+    let mut world = World::new(1);
+    let row = vec![Value::Int(1)];
+    let table = world.table();
+    let mut txn = world.db.begin(BeginOptions::default()).unwrap();
+    txn.insert(&table, vec![row.clone()], InsertMode::Plain)
+        .unwrap();
+    txn.commit().unwrap();
+    world.naive.rows.push(row);
+    for _ in 0..100 {
+        let (op, after) = world.add(world.naive.clone());
+        world.with(|db, cx| db.alter_table(cx, "d", "t", &[op]).map(|_| ()));
+        world.naive = after.unwrap();
+        world.compare();
+        assert!(world.table().layouts.len() <= porpoise_rows::ddl::MAX_LAYOUTS);
+    }
+    assert!(world.table().version > 100);
+}

@@ -1,0 +1,195 @@
+//! Aggregate functions (manual, "Aggregate Function Descriptions"): their
+//! names, arguments and types.
+
+use super::nodes::node;
+use super::types::{is_text, number_like, precision};
+use super::{Aggregates, Binder};
+use crate::error::{Result, SqlError};
+use crate::expr::{Coercibility, Expr, ExprKind};
+use crate::functions::{common_collation, text_of};
+use crate::parse::ast::{self, Func};
+use crate::plan::OrderKey;
+use porpoise_types::{Collation, ColumnType, Kind};
+
+/// An aggregate function of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AggregateKind {
+    /// COUNT(*).
+    CountRows,
+    /// COUNT(e), COUNT(DISTINCT e, ...).
+    Count,
+    /// SUM(e).
+    Sum,
+    /// AVG(e).
+    Avg,
+    /// MIN(e).
+    Min,
+    /// MAX(e).
+    Max,
+    /// BIT_AND(e).
+    BitAnd,
+    /// BIT_OR(e).
+    BitOr,
+    /// BIT_XOR(e).
+    BitXor,
+    /// Variance or standard deviation.
+    Deviation {
+        /// Of a sample: divided by one less than the number of values.
+        sample: bool,
+        /// The square root of the variance.
+        root: bool,
+    },
+    /// GROUP_CONCAT(e, ...).
+    Concat,
+}
+
+/// One aggregate of a query.
+#[derive(Clone, Debug)]
+pub struct Aggregate {
+    /// Which.
+    pub kind: AggregateKind,
+    /// Its arguments; none for COUNT(*).
+    pub args: Vec<Expr>,
+    /// DISTINCT.
+    pub distinct: bool,
+    /// ORDER BY of GROUP_CONCAT.
+    pub order: Vec<OrderKey>,
+    /// SEPARATOR of GROUP_CONCAT.
+    pub separator: Vec<u8>,
+    /// The type of the result.
+    pub ty: ColumnType,
+}
+
+/// The aggregate function of that name.
+fn kind_named(name: &str, star: bool) -> Option<AggregateKind> {
+    let deviation = |sample, root| AggregateKind::Deviation { sample, root };
+    Some(match name.to_ascii_uppercase().as_str() {
+        "COUNT" if star => AggregateKind::CountRows,
+        "COUNT" => AggregateKind::Count,
+        "SUM" => AggregateKind::Sum,
+        "AVG" => AggregateKind::Avg,
+        "MIN" => AggregateKind::Min,
+        "MAX" => AggregateKind::Max,
+        "BIT_AND" => AggregateKind::BitAnd,
+        "BIT_OR" => AggregateKind::BitOr,
+        "BIT_XOR" => AggregateKind::BitXor,
+        "STD" | "STDDEV" | "STDDEV_POP" => deviation(false, true),
+        "STDDEV_SAMP" => deviation(true, true),
+        "VARIANCE" | "VAR_POP" => deviation(false, false),
+        "VAR_SAMP" => deviation(true, false),
+        "GROUP_CONCAT" => AggregateKind::Concat,
+        _ => return None,
+    })
+}
+
+impl Binder<'_> {
+    /// A call of an aggregate function; `None` when it is none.
+    ///
+    /// # Errors
+    /// 1111 where no aggregate may stand.
+    pub(super) fn aggregate(&mut self, f: &Func<'_>) -> Result<Option<Expr>> {
+        let Some(kind) = kind_named(f.name.name, f.star) else {
+            return Ok(None);
+        };
+        let Some(found) = self.aggregates.take() else {
+            let text = "Invalid use of group function";
+            return Err(SqlError::new(1111, "HY000", text));
+        };
+        // Arguments of an aggregate cannot hold another one.
+        let bound = self.aggregate_parts(kind, f);
+        let aggregates: &mut Aggregates = self.aggregates.insert(found);
+        let (args, order) = bound?;
+        let several = kind == AggregateKind::Concat || (kind == AggregateKind::Count && f.distinct);
+        match (kind, args.len()) {
+            (AggregateKind::CountRows, 0) | (_, 1) => {}
+            (_, n) if n > 1 && several => {}
+            _ => return Err(SqlError::argument_count(f.name.name)),
+        }
+        let ty = type_of(kind, &args, self.env.collation);
+        let coercibility = args.iter().map(|a| a.coercibility).min();
+        aggregates.list.push(Aggregate {
+            kind,
+            args,
+            distinct: f.distinct,
+            order,
+            separator: f.separator.unwrap_or(b",").to_vec(),
+            ty: ty.clone(),
+        });
+        let at = aggregates.list.len() - 1;
+        let never_null = matches!(
+            kind,
+            AggregateKind::CountRows
+                | AggregateKind::Count
+                | AggregateKind::BitAnd
+                | AggregateKind::BitOr
+                | AggregateKind::BitXor
+        );
+        let mut e = node(ExprKind::Aggregate(at), ty, !never_null);
+        e.coercibility = coercibility.unwrap_or(Coercibility::Implicit);
+        Ok(Some(e))
+    }
+
+    fn aggregate_parts(
+        &mut self,
+        kind: AggregateKind,
+        f: &Func<'_>,
+    ) -> Result<(Vec<Expr>, Vec<OrderKey>)> {
+        let args = match kind {
+            AggregateKind::CountRows => Vec::new(),
+            _ => self.list(f.args)?,
+        };
+        let mut order = Vec::with_capacity(f.order_by.len());
+        for item in f.order_by {
+            let position = match item.expr.kind {
+                ast::ExprKind::Literal(ast::Literal::Int(n)) => Some(n),
+                _ => None,
+            };
+            let expr = match position {
+                Some(n) => {
+                    let at = usize::try_from(n).ok().and_then(|n| n.checked_sub(1));
+                    let found = at.and_then(|at| args.get(at)).cloned();
+                    let unknown = || SqlError::unknown_column(&n.to_string(), "order clause");
+                    found.ok_or_else(unknown)?
+                }
+                None => self.expr(&item.expr)?,
+            };
+            let desc = item.desc;
+            order.push(OrderKey { expr, desc });
+        }
+        Ok((args, order))
+    }
+}
+
+fn type_of(kind: AggregateKind, args: &[Expr], connection: Collation) -> ColumnType {
+    let arg = args
+        .first()
+        .map_or_else(ColumnType::bigint, |e| e.ty.clone());
+    let number = number_like(&arg);
+    match kind {
+        AggregateKind::CountRows | AggregateKind::Count => ColumnType::bigint(),
+        AggregateKind::Min | AggregateKind::Max => arg,
+        AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor => {
+            ColumnType::bigint_unsigned()
+        }
+        AggregateKind::Deviation { .. } => ColumnType::double(),
+        AggregateKind::Concat => {
+            let binary = args
+                .iter()
+                .any(|a| is_text(&a.ty) && a.ty.collation == Collation::BINARY);
+            match binary {
+                true => ColumnType::text(Kind::LongBlob, Collation::BINARY),
+                false => text_of(u32::MAX, common_collation(args, connection)),
+            }
+        }
+        _ if number.kind == Kind::Double => ColumnType::double(),
+        AggregateKind::Sum => {
+            let (precision, scale) = precision(&number);
+            ColumnType::decimal(precision.saturating_add(22).min(65), scale)
+        }
+        AggregateKind::Avg => {
+            let (precision, scale) = precision(&number);
+            let scale = scale.saturating_add(4).min(30);
+            ColumnType::decimal(precision.saturating_add(4).min(65), scale)
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Binding of calls with a syntax of their own: JSON's operators, REGEXP,
+//! CHAR, TIMESTAMPADD and TIMESTAMPDIFF, GET_FORMAT, WEIGHT_STRING, DEFAULT.
+
+use super::Binder;
+use super::nodes::{cast_to, cast_type, charset_named, unit_of};
+use crate::error::{Result, SqlError};
+use crate::expr::{Expr, ExprKind, Unit};
+use crate::functions::{json::path_literal, text_of};
+use crate::parse::ast::{self, IntervalUnit};
+use porpoise_types::{Charset, Collation, ColumnType, Value};
+
+fn word(text: &str) -> Expr {
+    let chars = u32::try_from(text.len()).unwrap_or(u32::MAX);
+    Expr::constant(
+        Value::Bytes(text.as_bytes().to_vec()),
+        ColumnType::varchar(chars, Collation::UTF8MB4_GENERAL_CI),
+    )
+}
+
+impl Binder<'_> {
+    /// An expression of a kind that has its own syntax; 1235 for those that are not there.
+    pub(super) fn special(&mut self, kind: &ast::ExprKind<'_>) -> Result<Expr> {
+        use ast::ExprKind as A;
+        match kind {
+            A::Regexp(r) => {
+                let args = vec![self.expr(&r.expr)?, self.expr(&r.pattern)?];
+                let found = self.call("REGEXP_LIKE", args)?;
+                Ok(match r.not {
+                    false => found,
+                    true => {
+                        let nullable = found.nullable;
+                        Expr::boolean(ExprKind::Not(Box::new(found)), nullable)
+                    }
+                })
+            }
+            A::JsonPath(path) => {
+                let column = self.column(path.column)?;
+                let found = self.call("JSON_EXTRACT", vec![column, path_literal(path.path)])?;
+                match path.unquote {
+                    true => self.call("JSON_UNQUOTE", vec![found]),
+                    false => Ok(found),
+                }
+            }
+            A::MemberOf(m) => {
+                let args = vec![self.expr(&m.expr)?, self.expr(&m.array)?];
+                self.call("MEMBER OF", args)
+            }
+            A::JsonValue(value) => self.json_value(value),
+            A::CharUsing(char) => {
+                let args = self.list(char.args)?;
+                let charset = charset_named(char.charset.name)?;
+                let chars = u32::try_from(args.len())
+                    .unwrap_or(u32::MAX)
+                    .saturating_mul(4);
+                let bytes = self.call("CHAR", args)?;
+                Ok(match charset {
+                    Charset::Binary => bytes,
+                    _ => cast_to(bytes, text_of(chars, charset.default_collation())),
+                })
+            }
+            A::WeightString(w) => {
+                let mut arg = self.expr(&w.expr)?;
+                if let Some(length) = w.length {
+                    let length = u32::try_from(length).unwrap_or(u32::MAX);
+                    let ty = match w.binary {
+                        true => ColumnType::binary(length),
+                        false => ColumnType::char(length, arg.ty.collation),
+                    };
+                    arg = cast_to(arg, ty);
+                }
+                self.call("WEIGHT_STRING", vec![arg])
+            }
+            A::TimestampArith(t) => self.timestamp_arith(t),
+            A::GetFormat(kind, region) => {
+                let kind = match kind {
+                    ast::TemporalKind::Date => "DATE",
+                    ast::TemporalKind::Time => "TIME",
+                    ast::TemporalKind::DateTime => "DATETIME",
+                };
+                let region = self.expr(region)?;
+                self.call("GET FORMAT", vec![word(kind), region])
+            }
+            other => Err(SqlError::not_supported(super::nodes::construct_name(other))),
+        }
+    }
+
+    fn json_value(&mut self, value: &ast::JsonValue<'_>) -> Result<Expr> {
+        let defaults = |r: Option<ast::JsonOnResponse<'_>>| {
+            !matches!(r, None | Some(ast::JsonOnResponse::Null))
+        };
+        if defaults(value.on_empty) || defaults(value.on_error) {
+            return Err(SqlError::not_supported("JSON_VALUE with ERROR or DEFAULT"));
+        }
+        let args = vec![self.expr(&value.doc)?, path_literal(value.path)];
+        let mut call = self.call("JSON_VALUE", args)?;
+        if let Some(ty) = &value.returning {
+            call.ty = cast_type(ty, &call, self.env.collation)?;
+        }
+        Ok(call)
+    }
+
+    fn timestamp_arith(&mut self, t: &ast::TimestampArith<'_>) -> Result<Expr> {
+        let unit = unit_of(t.unit);
+        if !t.diff {
+            return self.interval(&t.b, &t.a, unit, false);
+        }
+        let (a, b) = (self.expr(&t.a)?, self.expr(&t.b)?);
+        self.call("TIMESTAMP DIFF", vec![word(unit_name(t.unit)?), a, b])
+    }
+}
+
+/// The units of TIMESTAMPDIFF are the simple ones.
+fn unit_name(unit: IntervalUnit) -> Result<&'static str> {
+    Ok(match unit_of(unit) {
+        Unit::Microsecond => "MICROSECOND",
+        Unit::Second => "SECOND",
+        Unit::Minute => "MINUTE",
+        Unit::Hour => "HOUR",
+        Unit::Day => "DAY",
+        Unit::Week => "WEEK",
+        Unit::Month => "MONTH",
+        Unit::Quarter => "QUARTER",
+        Unit::Year => "YEAR",
+        _ => return Err(SqlError::wrong_arguments("TIMESTAMPDIFF")),
+    })
+}

@@ -1,0 +1,278 @@
+//! What an aggregate function has seen of a group.
+//!
+//! Integers and decimals sum up exactly, as decimals. Variances are kept in
+//! the way of Welford: the mean so far and the sum of squared distances from
+//! it, which does not lose digits where values are large and close together.
+
+use super::append_key;
+use crate::bind::{Aggregate, AggregateKind};
+use crate::error::SqlError;
+use crate::exec::select::order_keys;
+use crate::exec::state::{States, size_of_row};
+use crate::exec::{Exec, Run, Stop};
+use crate::expr::convert;
+use crate::expr::eval::{EvalCx, Slot, eval};
+use porpoise_types::{CompareAs, Decimal, Kind, Level, Value, ValueRef, Warning, cast, compare};
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
+/// What an aggregate has seen so far.
+enum State {
+    Count(i64),
+    Exact { sum: Option<Decimal>, count: u64 },
+    Double { sum: f64, count: u64 },
+    Best(Value),
+    Bits(u64),
+    Spread { count: u64, mean: f64, squares: f64 },
+    Texts(Vec<Piece>),
+}
+
+/// One row's part of GROUP_CONCAT.
+struct Piece {
+    keys: Vec<Value>,
+    text: Vec<u8>,
+}
+
+/// An aggregate at work.
+pub(super) struct Accumulator {
+    state: State,
+    distinct: Option<HashSet<Vec<u8>>>,
+}
+
+impl Accumulator {
+    /// One that has seen nothing.
+    pub(super) fn new(aggregate: &Aggregate) -> Accumulator {
+        let state = match aggregate.kind {
+            AggregateKind::CountRows | AggregateKind::Count => State::Count(0),
+            AggregateKind::Min | AggregateKind::Max => State::Best(Value::Null),
+            AggregateKind::BitAnd => State::Bits(u64::MAX),
+            AggregateKind::BitOr | AggregateKind::BitXor => State::Bits(0),
+            AggregateKind::Deviation { .. } => State::Spread {
+                count: 0,
+                mean: 0.0,
+                squares: 0.0,
+            },
+            AggregateKind::Concat => State::Texts(Vec::new()),
+            _ if aggregate.ty.kind == Kind::Double => State::Double { sum: 0.0, count: 0 },
+            _ => State::Exact {
+                sum: None,
+                count: 0,
+            },
+        };
+        Accumulator {
+            state,
+            distinct: aggregate.distinct.then(HashSet::new),
+        }
+    }
+
+    /// Takes a row into account.
+    pub(super) fn add(
+        &mut self,
+        aggregate: &Aggregate,
+        row: &[Slot<'_>],
+        cx: &EvalCx<'_>,
+        states: &States,
+    ) -> Run<()> {
+        let mut values: smallvec::SmallVec<[ValueRef<'_>; 4]> = smallvec::SmallVec::new();
+        for arg in &aggregate.args {
+            let value = eval(arg, row, cx)?;
+            // NULL counts for none of them.
+            if value.is_null() {
+                return Ok(());
+            }
+            values.push(value);
+        }
+        if let Some(seen) = &mut self.distinct {
+            let mut key = Vec::new();
+            for (value, arg) in values.iter().zip(&aggregate.args) {
+                append_key(*value, &arg.ty, &mut key);
+            }
+            let size = 48 + key.len() as u64;
+            if !seen.insert(key) {
+                return Ok(());
+            }
+            states.hold(size)?;
+        }
+        if let State::Texts(pieces) = &mut self.state {
+            let piece = piece(aggregate, &values, row, cx)?;
+            states.hold(piece.text.len() as u64 + 48 + size_of_row(&piece.keys))?;
+            pieces.push(piece);
+            return Ok(());
+        }
+        match (values.first(), aggregate.args.first()) {
+            (Some(value), Some(arg)) => self.take(aggregate, *value, arg, cx),
+            _ => {
+                if let State::Count(n) = &mut self.state {
+                    *n += 1;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        aggregate: &Aggregate,
+        value: ValueRef<'_>,
+        arg: &crate::expr::Expr,
+        cx: &EvalCx<'_>,
+    ) -> Run<()> {
+        match &mut self.state {
+            State::Count(n) => *n += 1,
+            State::Exact { sum, count } => {
+                let number = convert::decimal(value, &arg.ty, cx)?;
+                let range = |_| SqlError::out_of_range("DECIMAL", "sum");
+                *sum = Some(match sum.take() {
+                    Some(sum) => sum.add(number).map_err(range)?,
+                    None => number,
+                });
+                *count += 1;
+            }
+            State::Double { sum, count } => {
+                *sum += convert::double(value, &arg.ty, cx)?;
+                *count += 1;
+            }
+            State::Spread {
+                count,
+                mean,
+                squares,
+            } => {
+                let x = convert::double(value, &arg.ty, cx)?;
+                *count += 1;
+                let distance = x - *mean;
+                *mean += distance / *count as f64;
+                *squares += distance * (x - *mean);
+            }
+            State::Bits(bits) => {
+                let Some(new) = convert::bits(value, &arg.ty, cx)? else {
+                    return Ok(());
+                };
+                *bits = match aggregate.kind {
+                    AggregateKind::BitAnd => *bits & new,
+                    AggregateKind::BitOr => *bits | new,
+                    _ => *bits ^ new,
+                };
+            }
+            State::Best(best) => {
+                let wanted = match aggregate.kind {
+                    AggregateKind::Min => Ordering::Less,
+                    _ => Ordering::Greater,
+                };
+                let how = match (arg.ty.kind, value) {
+                    (Kind::Enum | Kind::Set, ValueRef::Bytes(_)) => {
+                        CompareAs::Bytes(arg.ty.collation)
+                    }
+                    _ => compare::same_type(&arg.ty),
+                };
+                let better = best.is_null()
+                    || compare::compare_direct(value, best.as_ref(), how) == Some(wanted);
+                if better {
+                    *best = value.to_owned();
+                }
+            }
+            State::Texts(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The result.
+    pub(super) fn finish(self, aggregate: &Aggregate, exec: &Exec<'_>) -> Run<Value> {
+        let range = |_| Stop::Error(SqlError::out_of_range("DECIMAL", "avg"));
+        Ok(match (self.state, aggregate.kind) {
+            (State::Count(n), _) => Value::Int(n),
+            (State::Best(value), _) => value,
+            (State::Bits(bits), _) => Value::UInt(bits),
+            (State::Texts(pieces), _) => concatenated(aggregate, pieces, exec),
+            (State::Spread { count, squares, .. }, kind) => spread(kind, count, squares),
+            (State::Double { count: 0, .. }, _) | (State::Exact { sum: None, .. }, _) => {
+                Value::Null
+            }
+            (State::Double { sum, count }, AggregateKind::Avg) => Value::Double(sum / count as f64),
+            (State::Double { sum, .. }, _) => Value::Double(sum),
+            (
+                State::Exact {
+                    sum: Some(sum),
+                    count,
+                },
+                AggregateKind::Avg,
+            ) => {
+                let count = Decimal::from_u64(count);
+                let mean = sum.div(count, exec.env.div_precision).map_err(range)?;
+                let rounded = mean
+                    .map(|m| m.round(aggregate.ty.decimals))
+                    .transpose()
+                    .map_err(range)?;
+                rounded.map_or(Value::Null, Value::Decimal)
+            }
+            (State::Exact { sum: Some(sum), .. }, _) => Value::Decimal(sum),
+        })
+    }
+}
+
+fn spread(kind: AggregateKind, count: u64, squares: f64) -> Value {
+    let AggregateKind::Deviation { sample, root } = kind else {
+        return Value::Null;
+    };
+    let divisor = count.saturating_sub(u64::from(sample));
+    if divisor == 0 {
+        return Value::Null;
+    }
+    let variance = squares / divisor as f64;
+    Value::Double(if root { variance.sqrt() } else { variance })
+}
+
+fn piece(
+    aggregate: &Aggregate,
+    values: &[ValueRef<'_>],
+    row: &[Slot<'_>],
+    cx: &EvalCx<'_>,
+) -> Run<Piece> {
+    let mut text = Vec::new();
+    for (value, arg) in values.iter().zip(&aggregate.args) {
+        match value {
+            ValueRef::Bytes(bytes) => {
+                let charset = aggregate.ty.collation.charset();
+                text.extend_from_slice(&convert::recoded(bytes, &arg.ty, charset));
+            }
+            value => {
+                cast::to_text(*value, &arg.ty, &mut text);
+            }
+        }
+    }
+    let mut keys = Vec::with_capacity(aggregate.order.len());
+    for key in &aggregate.order {
+        keys.push(eval(&key.expr, row, cx)?.to_owned());
+    }
+    Ok(Piece { keys, text })
+}
+
+/// The texts in order, joined, and cut at `group_concat_max_len`.
+fn concatenated(aggregate: &Aggregate, mut pieces: Vec<Piece>, exec: &Exec<'_>) -> Value {
+    if pieces.is_empty() {
+        return Value::Null;
+    }
+    if !aggregate.order.is_empty() {
+        pieces.sort_by(|a, b| order_keys(&aggregate.order, &a.keys, &b.keys));
+    }
+    let most = usize::try_from(exec.env.group_concat_max_len).unwrap_or(usize::MAX);
+    let mut out: Vec<u8> = Vec::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        if at > 0 {
+            out.extend_from_slice(&aggregate.separator);
+        }
+        out.extend_from_slice(&piece.text);
+        if out.len() > most {
+            let charset = aggregate.ty.collation.charset();
+            let cut = out.get(..most).unwrap_or(&out);
+            let whole = charset.prefix_len(cut, usize::MAX);
+            out.truncate(whole);
+            exec.env.warn(Warning {
+                level: Level::Warning,
+                code: 1260,
+                message: format!("Row {} was cut by GROUP_CONCAT()", at + 1),
+            });
+            break;
+        }
+    }
+    Value::Bytes(out)
+}

@@ -1,0 +1,505 @@
+//! Date and time functions that compute or parse (manual, "Date and Time
+//! Functions"): what [`super::times`] does not have.
+
+use super::{Call, Function, Nullable, bigint, text_of};
+use crate::error::{Result, SqlError};
+use crate::expr::Expr;
+use porpoise_types::{
+    Collation, ColumnType, Date, DateTime, Kind, Level, Time, TimeZone, Value, ValueRef, Warning,
+};
+
+const SECOND: i64 = 1_000_000;
+const DAY: i64 = 86_400 * SECOND;
+
+fn int(value: Option<i64>) -> ValueRef<'static> {
+    value.map_or(ValueRef::Null, ValueRef::Int)
+}
+
+/// Whether an argument's type is that of a moment, not of a time of day.
+fn is_moment(ty: &ColumnType) -> bool {
+    matches!(ty.kind, Kind::Date | Kind::DateTime | Kind::Timestamp)
+}
+
+/// Microseconds since the beginning of year 0, for arithmetic.
+fn micros_of(m: DateTime) -> i64 {
+    m.date().to_days() * DAY + m.time().as_micros()
+}
+
+fn moment_of(micros: i64) -> Option<DateTime> {
+    let date = Date::from_days(micros.div_euclid(DAY))?;
+    date.at_midnight().add_micros(micros.rem_euclid(DAY))
+}
+
+fn fsp_of(e: &Expr) -> u8 {
+    match e.ty.kind {
+        Kind::DateTime | Kind::Timestamp | Kind::Time => e.ty.decimals.min(6),
+        Kind::Date => 0,
+        _ if e.ty.is_integer() => 0,
+        Kind::Decimal => e.ty.decimals.min(6),
+        // Text may have a fraction, which only the value tells; a literal is looked at.
+        _ => match e.as_const() {
+            Some(Value::Bytes(text)) if !text.contains(&b'.') => 0,
+            _ => 6,
+        },
+    }
+}
+
+fn widest(args: &[Expr]) -> u8 {
+    args.iter().map(fsp_of).max().unwrap_or(0)
+}
+
+fn sum_type(args: &[Expr], collation: Collation) -> ColumnType {
+    match args.first().map(|e| &e.ty) {
+        Some(ty) if is_moment(ty) => ColumnType::datetime(widest(args)),
+        Some(ty) if ty.kind == Kind::Time => ColumnType::time(widest(args)),
+        _ => text_of(29, collation),
+    }
+}
+
+/// ADDTIME, SUBTIME: text is a moment where it reads as one with a date, else a time.
+fn add_time<'a>(c: &Call<'_, 'a>, sign: i64) -> Result<ValueRef<'a>> {
+    let Some(amount) = c.time(1)? else {
+        return Ok(ValueRef::Null);
+    };
+    let (value, ty) = c.arg(0);
+    let (false, Some(ty)) = (value.is_null(), ty) else {
+        return Ok(ValueRef::Null);
+    };
+    let amount = sign * amount.as_micros();
+    let dated = is_moment(ty)
+        || matches!(value, ValueRef::Bytes(text) if text.iter().filter(|b| **b == b'-').count() >= 2);
+    if dated {
+        let Some(moment) = c.datetime(0)? else {
+            return Ok(ValueRef::Null);
+        };
+        let Some(sum) = moment_of(micros_of(moment) + amount) else {
+            return Ok(ValueRef::Null);
+        };
+        if is_moment(ty) {
+            return Ok(ValueRef::DateTime(sum));
+        }
+        let mut out = Vec::new();
+        sum.write_text(if sum.micros() > 0 { 6 } else { 0 }, &mut out);
+        return Ok(c.keep(&out));
+    }
+    let Some(time) = c.time(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let (sum, _) = Time::clip(time.as_micros() + amount);
+    if ty.kind == Kind::Time {
+        return Ok(ValueRef::Time(sum));
+    }
+    let mut out = Vec::new();
+    sum.write_text(if sum.micros() > 0 { 6 } else { 0 }, &mut out);
+    Ok(c.keep(&out))
+}
+
+/// TIMEDIFF: both are moments, or both are times.
+fn time_diff<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let dated = |at: usize| match c.arg(at) {
+        (_, Some(ty)) if is_moment(ty) => true,
+        (ValueRef::Bytes(text), _) => text.iter().filter(|b| **b == b'-').count() >= 2,
+        _ => false,
+    };
+    let difference = match (dated(0), dated(1)) {
+        (true, true) => c
+            .datetime(0)?
+            .zip(c.datetime(1)?)
+            .map(|(a, b)| micros_of(a) - micros_of(b)),
+        (false, false) => c
+            .time(0)?
+            .zip(c.time(1)?)
+            .map(|(a, b)| a.as_micros() - b.as_micros()),
+        _ => None,
+    };
+    Ok(difference.map_or(ValueRef::Null, |d| ValueRef::Time(Time::clip(d).0)))
+}
+
+fn make_date<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(year), Some(day)) = (c.int(0)?, c.int(1)?) else {
+        return Ok(ValueRef::Null);
+    };
+    let year = match year {
+        0..70 => year + 2000,
+        70..100 => year + 1900,
+        other => other,
+    };
+    let first = u16::try_from(year).ok().and_then(|y| Date::new(y, 1, 1));
+    let (Some(first), true) = (first, (1..=3_652_424).contains(&day)) else {
+        return Ok(ValueRef::Null);
+    };
+    let date = Date::from_days(first.to_days() + day - 1);
+    Ok(date.map_or(ValueRef::Null, ValueRef::Date))
+}
+
+fn make_time<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(hour), Some(minute), Some(second)) = (c.int(0)?, c.int(1)?, c.decimal(2)?) else {
+        return Ok(ValueRef::Null);
+    };
+    let micros = (second.to_f64() * SECOND as f64).round() as i64;
+    if !(0..60).contains(&minute) || !(0..60 * SECOND).contains(&micros) {
+        return Ok(ValueRef::Null);
+    }
+    let hours = hour.unsigned_abs().min(10_000) as i64;
+    let total = hours * 3600 * SECOND + minute * 60 * SECOND + micros;
+    let total = if hour < 0 { -total } else { total };
+    Ok(ValueRef::Time(Time::clip(total).0))
+}
+
+fn sec_to_time<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(seconds) = c.decimal(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let micros = (seconds.to_f64() * SECOND as f64).round();
+    let (time, clipped) = Time::clip(micros as i64);
+    if clipped {
+        let mut text = Vec::new();
+        seconds.write_text(&mut text);
+        truncated(c, "time", &text);
+    }
+    Ok(ValueRef::Time(time))
+}
+
+fn truncated(c: &Call<'_, '_>, what: &str, text: &[u8]) {
+    c.cx.env.warn(Warning {
+        level: Level::Warning,
+        code: 1292,
+        message: format!(
+            "Truncated incorrect {what} value: '{}'",
+            String::from_utf8_lossy(text)
+        ),
+    });
+}
+
+fn to_seconds(m: DateTime) -> i64 {
+    micros_of(m).div_euclid(SECOND)
+}
+
+fn week<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let mode = match c.len() > 1 {
+        true => c.int(1)?.unwrap_or(0),
+        false => 0,
+    };
+    Ok(int(c
+        .date(0)?
+        .map(|d| i64::from(d.week((mode & 7) as u8).1))))
+}
+
+fn year_week<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let mode = match c.len() > 1 {
+        true => c.int(1)?.unwrap_or(0),
+        false => 0,
+    };
+    Ok(int(c.date(0)?.map(|d| {
+        let (year, week) = d.week((mode & 7) as u8 | 2);
+        i64::from(year) * 100 + i64::from(week)
+    })))
+}
+
+/// Months of a period YYMM or YYYYMM; 1210 where it is none.
+fn months(period: i64, name: &str) -> Result<i64> {
+    let (year, month) = (period / 100, period % 100);
+    if period < 0 || !(1..=12).contains(&month) {
+        return Err(SqlError::wrong_arguments(name));
+    }
+    let year = match year {
+        0..70 => year + 2000,
+        70..100 => year + 1900,
+        other => other,
+    };
+    Ok(year * 12 + month - 1)
+}
+
+fn period_add<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(period), Some(count)) = (c.int(0)?, c.int(1)?) else {
+        return Ok(ValueRef::Null);
+    };
+    let sum = months(period, "period_add")?.saturating_add(count);
+    Ok(ValueRef::Int(
+        sum.div_euclid(12) * 100 + sum.rem_euclid(12) + 1,
+    ))
+}
+
+fn period_diff<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(a), Some(b)) = (c.int(0)?, c.int(1)?) else {
+        return Ok(ValueRef::Null);
+    };
+    let difference = months(a, "period_diff")? - months(b, "period_diff")?;
+    Ok(ValueRef::Int(difference))
+}
+
+fn timestamp<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(moment) = c.datetime(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    if c.len() < 2 {
+        return Ok(ValueRef::DateTime(moment));
+    }
+    let Some(time) = c.time(1)? else {
+        return Ok(ValueRef::Null);
+    };
+    let sum = moment_of(micros_of(moment) + time.as_micros());
+    Ok(sum.map_or(ValueRef::Null, ValueRef::DateTime))
+}
+
+/// Whole months between two moments, towards zero.
+fn months_between(a: DateTime, b: DateTime) -> i64 {
+    let (early, late, sign) = if a <= b { (a, b, 1) } else { (b, a, -1) };
+    let months = |m: DateTime| i64::from(m.year()) * 12 + i64::from(m.month());
+    let within = |m: DateTime| (m.day(), m.time().as_micros());
+    let partial = within(late) < within(early);
+    sign * (months(late) - months(early) - i64::from(partial))
+}
+
+fn timestamp_diff<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let unit = c.text(0)?.unwrap_or_default();
+    let (Some(a), Some(b)) = (c.datetime(1)?, c.datetime(2)?) else {
+        return Ok(ValueRef::Null);
+    };
+    let micros = micros_of(b) - micros_of(a);
+    Ok(ValueRef::Int(match unit {
+        b"MICROSECOND" => micros,
+        b"SECOND" => micros / SECOND,
+        b"MINUTE" => micros / (60 * SECOND),
+        b"HOUR" => micros / (3600 * SECOND),
+        b"DAY" => micros / DAY,
+        b"WEEK" => micros / (7 * DAY),
+        b"MONTH" => months_between(a, b),
+        b"QUARTER" => months_between(a, b) / 3,
+        _ => months_between(a, b) / 12,
+    }))
+}
+
+fn convert_tz<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(local), Some(from), Some(to)) = (c.datetime(0)?, c.text(1)?, c.text(2)?) else {
+        return Ok(ValueRef::Null);
+    };
+    let zone = |name: &[u8]| TimeZone::parse(std::str::from_utf8(name).ok()?);
+    let (Some(from), Some(to)) = (zone(from), zone(to)) else {
+        return Ok(ValueRef::Null);
+    };
+    if local.is_zero_date() || local.month() == 0 || local.day() == 0 {
+        return Ok(ValueRef::Null);
+    }
+    // Outside of the range of TIMESTAMP nothing is converted.
+    let utc = from.local_to_utc_lenient(local);
+    let range = 0..32_536_771_200 * SECOND;
+    Ok(match utc.filter(|u| range.contains(&u.to_unix_micros())) {
+        Some(utc) => ValueRef::DateTime(to.utc_to_local(utc)),
+        None => ValueRef::DateTime(local),
+    })
+}
+
+fn get_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(kind), Some(region)) = (c.text(0)?, c.text(1)?) else {
+        return Ok(ValueRef::Null);
+    };
+    let region = String::from_utf8_lossy(region).to_ascii_uppercase();
+    let format = match (kind, region.as_str()) {
+        (b"DATE", "USA") => "%m.%d.%Y",
+        (b"DATE", "JIS" | "ISO") => "%Y-%m-%d",
+        (b"DATE", "EUR") => "%d.%m.%Y",
+        (b"DATE", "INTERNAL") => "%Y%m%d",
+        (b"DATETIME", "USA" | "EUR") => "%Y-%m-%d %H.%i.%s",
+        (b"DATETIME", "JIS" | "ISO") => "%Y-%m-%d %H:%i:%s",
+        (b"DATETIME", "INTERNAL") => "%Y%m%d%H%i%s",
+        (b"TIME", "USA") => "%h:%i:%s %p",
+        (b"TIME", "JIS" | "ISO") => "%H:%i:%s",
+        (b"TIME", "EUR") => "%H.%i.%s",
+        (b"TIME", "INTERNAL") => "%H%i%s",
+        _ => return Ok(ValueRef::Null),
+    };
+    Ok(ValueRef::Bytes(format.as_bytes()))
+}
+
+fn time_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(time), Some(format)) = (c.time(0)?, c.text(1)?) else {
+        return Ok(ValueRef::Null);
+    };
+    let hour = time.hour();
+    let twelve = match hour % 12 {
+        0 => 12,
+        h => h,
+    };
+    let half = if hour % 24 < 12 { "AM" } else { "PM" };
+    let (minute, second) = (time.minute(), time.second());
+    let mut out = String::new();
+    let format = String::from_utf8_lossy(format);
+    let mut characters = format.chars();
+    if time.is_negative() {
+        out.push('-');
+    }
+    while let Some(plain) = characters.next() {
+        if plain != '%' {
+            out.push(plain);
+            continue;
+        }
+        match characters.next() {
+            Some('H') => out.push_str(&format!("{hour:02}")),
+            Some('k') => out.push_str(&hour.to_string()),
+            Some('h' | 'I') => out.push_str(&format!("{twelve:02}")),
+            Some('l') => out.push_str(&twelve.to_string()),
+            Some('i') => out.push_str(&format!("{minute:02}")),
+            Some('s' | 'S') => out.push_str(&format!("{second:02}")),
+            Some('f') => out.push_str(&format!("{:06}", time.micros())),
+            Some('p') => out.push_str(half),
+            Some('r') => out.push_str(&format!("{twelve:02}:{minute:02}:{second:02} {half}")),
+            Some('T') => out.push_str(&format!("{hour:02}:{minute:02}:{second:02}")),
+            Some('c' | 'e') => out.push('0'),
+            Some('d' | 'm' | 'y') => out.push_str("00"),
+            Some('Y') => out.push_str("0000"),
+            Some('a' | 'b' | 'D' | 'j' | 'M' | 'U' | 'u' | 'V' | 'v' | 'W' | 'w' | 'X' | 'x') => {
+                return Ok(ValueRef::Null);
+            }
+            Some(other) => out.push(other),
+            None => break,
+        }
+    }
+    Ok(c.keep(out.as_bytes()))
+}
+
+fn timestamp_type(args: &[Expr], _: Collation) -> ColumnType {
+    ColumnType::datetime(widest(args))
+}
+
+fn from_days<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let date = c.int(0)?.map(Date::from_days);
+    Ok(match date {
+        None => ValueRef::Null,
+        // Before the first day of year 1 stands the zero date.
+        Some(None) => Date::new(0, 0, 0).map_or(ValueRef::Null, ValueRef::Date),
+        Some(Some(date)) => ValueRef::Date(date),
+    })
+}
+
+/// STR_TO_DATE's result by its format: a date, a time, or both.
+fn parsed_type(args: &[Expr], _: Collation) -> ColumnType {
+    let format = match args.get(1).and_then(Expr::as_const) {
+        Some(Value::Bytes(format)) => format.as_slice(),
+        _ => return ColumnType::datetime(6),
+    };
+    let has = |set: &[u8]| {
+        format
+            .windows(2)
+            .any(|w| w.first() == Some(&b'%') && w.get(1).is_some_and(|b| set.contains(b)))
+    };
+    let fsp = if has(b"f") { 6 } else { 0 };
+    match (has(b"aUuVvWwXxbcDdejMmYy"), has(b"fHhIiklprSsT")) {
+        (true, true) => ColumnType::datetime(fsp),
+        (false, true) => ColumnType::time(fsp),
+        _ => ColumnType::date(),
+    }
+}
+
+fn str_to_date<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(text), Some(format)) = (c.text(0)?, c.text(1)?) else {
+        return Ok(ValueRef::Null);
+    };
+    let moment = super::date_parse::parse(text, format);
+    let Some((moment, time)) = moment else {
+        c.cx.env.warn(Warning {
+            level: Level::Warning,
+            code: 1411,
+            message: format!(
+                "Incorrect datetime value: '{}' for function str_to_date",
+                String::from_utf8_lossy(text)
+            ),
+        });
+        return Ok(ValueRef::Null);
+    };
+    Ok(match c.ty.kind {
+        Kind::Date => ValueRef::Date(moment.date()),
+        Kind::Time => ValueRef::Time(time),
+        _ => ValueRef::DateTime(moment),
+    })
+}
+
+macro_rules! f {
+    ($name:literal, $args:expr, $ty:expr, $run:expr, $doc:literal, $call:literal => $result:literal) => {
+        Function {
+            name: $name,
+            args: $args,
+            constant: true,
+            nullable: Nullable::Always,
+            ty: $ty,
+            run: $run,
+            doc: $doc,
+            example: ($call, $result),
+        }
+    };
+}
+
+fn date_type(_: &[Expr], _: Collation) -> ColumnType {
+    ColumnType::date()
+}
+
+pub(super) fn time_type(args: &[Expr], _: Collation) -> ColumnType {
+    ColumnType::time(widest(args))
+}
+
+/// The entries.
+pub const FUNCTIONS: &[Function] = &[
+    f!("ADDTIME", (2, 2), sum_type, |c| add_time(c, 1), "A moment or time, later by a time.", "ADDTIME('01:59:59.9', '00:00:01')" => "02:00:00.900000"),
+    f!("SUBTIME", (2, 2), sum_type, |c| add_time(c, -1), "A moment or time, earlier by a time.", "SUBTIME('2007-12-31 23:59:59', '1:1:1')" => "2007-12-31 22:58:58"),
+    f!("TIMEDIFF", (2, 2), time_type, time_diff, "The time between two moments or times.", "TIMEDIFF('2008-12-31 23:59:59', '2008-12-30 01:01:01')" => "46:58:58"),
+    f!("MAKEDATE", (2, 2), date_type, make_date, "A date from year and day of the year.", "MAKEDATE(2011, 32)" => "2011-02-01"),
+    f!("MAKETIME", (3, 3), |a, _| ColumnType::time(a.get(2).map_or(0, fsp_of)), make_time, "A time from hour, minute and second.", "MAKETIME(12, 15, 30)" => "12:15:30"),
+    f!("SEC_TO_TIME", (1, 1), time_type, sec_to_time, "A time from seconds.", "SEC_TO_TIME(2378)" => "00:39:38"),
+    f!("FROM_DAYS", (1, 1), date_type, from_days, "A date from days since year 0.", "FROM_DAYS(730669)" => "2000-07-03"),
+    f!("TO_SECONDS", (1, 1), bigint, |c| Ok(int(c.datetime(0)?.map(to_seconds))), "Seconds since year 0.", "TO_SECONDS('2009-11-29 13:43:32')" => "63426721412"),
+    f!("WEEK", (1, 2), bigint, week, "The week of the year, by mode.", "WEEK('2008-02-20', 1)" => "8"),
+    f!("WEEKOFYEAR", (1, 1), bigint, |c| Ok(int(c.date(0)?.map(|d| i64::from(d.week(3).1)))), "The week of the year by ISO 8601.", "WEEKOFYEAR('2008-02-20')" => "8"),
+    f!("YEARWEEK", (1, 2), bigint, year_week, "Year and week.", "YEARWEEK('1987-01-01')" => "198652"),
+    f!("PERIOD_ADD", (2, 2), bigint, period_add, "A period of year and month, later by months.", "PERIOD_ADD(200801, 2)" => "200803"),
+    f!("PERIOD_DIFF", (2, 2), bigint, period_diff, "Months between two periods.", "PERIOD_DIFF(200802, 200703)" => "11"),
+    f!("TIMESTAMP", (1, 2), timestamp_type, timestamp, "A moment, later by a time.", "TIMESTAMP('2003-12-31 12:00:00', '12:00:00')" => "2004-01-01 00:00:00"),
+    Function {
+        // The space keeps the name out of reach: the binder makes it of TIMESTAMPDIFF.
+        name: "TIMESTAMP DIFF",
+        args: (3, 3),
+        constant: true,
+        nullable: Nullable::Always,
+        ty: bigint,
+        run: timestamp_diff,
+        doc: "TIMESTAMPDIFF(unit, a, b): whole units from a to b.",
+        example: ("TIMESTAMPDIFF(MONTH, '2003-02-01', '2003-05-01')", "3"),
+    },
+    Function {
+        name: "GET FORMAT",
+        args: (2, 2),
+        constant: true,
+        nullable: Nullable::Always,
+        ty: |_, c| text_of(17, c),
+        run: get_format,
+        doc: "GET_FORMAT(DATE, 'EUR'): a format for DATE_FORMAT.",
+        example: ("GET_FORMAT(DATE, 'EUR')", "%d.%m.%Y"),
+    },
+    f!("CONVERT_TZ", (3, 3), |a, _| ColumnType::datetime(a.first().map_or(0, fsp_of)), convert_tz, "A moment of one time zone in another.", "CONVERT_TZ('2004-01-01 12:00:00', 'Europe/Berlin', '+10:00')" => "2004-01-01 21:00:00"),
+    f!("TIME_FORMAT", (2, 2), |_, c| text_of(255, c), time_format, "A time in a format.", "TIME_FORMAT('100:00:00', '%H %k %h')" => "100 100 04"),
+    f!("STR_TO_DATE", (2, 2), parsed_type, str_to_date, "A moment read by a format.", "STR_TO_DATE('May 1, 2013', '%M %d, %Y')" => "2013-05-01"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> DateTime {
+        super::super::date_parse::parse(text.as_bytes(), b"%Y-%m-%d %T")
+            .map(|(moment, _)| moment)
+            .unwrap()
+    }
+
+    #[test]
+    fn months_between_moments_are_whole() {
+        let cases = [
+            ("2020-01-31 00:00:00", "2020-02-29 00:00:00", 0),
+            ("2020-01-31 00:00:00", "2020-03-01 00:00:00", 1),
+            ("2020-03-01 00:00:00", "2020-01-31 00:00:00", -1),
+            ("2020-01-15 12:00:00", "2020-02-15 11:59:59", 0),
+            ("2020-01-15 12:00:00", "2020-02-15 12:00:00", 1),
+        ];
+        for (a, b, months) in cases {
+            assert_eq!(months_between(at(a), at(b)), months, "{a} {b}");
+        }
+    }
+}

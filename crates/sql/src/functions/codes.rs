@@ -1,0 +1,381 @@
+//! Encodings, identifiers, addresses and ciphers (manual, "Encryption and
+//! Compression Functions", "Miscellaneous Functions").
+
+use super::json::truth;
+use super::{Call, Function, Nullable, text_of, unsigned, width};
+use crate::error::{Result, SqlError};
+use crate::expr::Expr;
+use aws_lc_rs::cipher::{
+    AES_128, DecryptionContext, PaddedBlockDecryptingKey, PaddedBlockEncryptingKey,
+    UnboundCipherKey,
+};
+use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+fn to_base64<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(bytes) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let mut out = Vec::with_capacity(bytes.len() / 3 * 4 + 8);
+    for (i, group) in bytes.chunks(3).enumerate() {
+        if i > 0 && i % 19 == 0 {
+            out.push(b'\n');
+        }
+        let three = group.iter().fold(0u32, |n, b| n << 8 | u32::from(*b));
+        let three = three << (8 * (3 - group.len()));
+        for place in 0..4 {
+            let six = (three >> (18 - 6 * place) & 63) as usize;
+            let symbol = BASE64.get(six).copied().unwrap_or(b'=');
+            out.push(if place <= group.len() { symbol } else { b'=' });
+        }
+    }
+    Ok(c.keep(&out))
+}
+
+fn from_base64<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(text) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let symbols: Vec<u8> = text
+        .iter()
+        .copied()
+        .filter(|b| !b.is_ascii_whitespace())
+        .collect();
+    let data = symbols
+        .strip_suffix(b"==")
+        .or_else(|| symbols.strip_suffix(b"="));
+    let data = data.unwrap_or(&symbols);
+    if !symbols.len().is_multiple_of(4) {
+        return Ok(ValueRef::Null);
+    }
+    let mut out = Vec::with_capacity(data.len() / 4 * 3 + 3);
+    for group in data.chunks(4) {
+        let mut bits = 0u32;
+        for symbol in group {
+            let Some(six) = BASE64.iter().position(|s| s == symbol) else {
+                return Ok(ValueRef::Null);
+            };
+            bits = bits << 6 | six as u32;
+        }
+        let bits = bits << (6 * (4 - group.len()));
+        let whole = group.len().saturating_sub(1);
+        out.extend(bits.to_be_bytes().iter().skip(1).take(whole));
+    }
+    Ok(c.keep(&out))
+}
+
+/// The 16 bytes of a UUID in one of its three written forms.
+fn uuid_bytes(text: &[u8]) -> Option<[u8; 16]> {
+    let text = match text {
+        [b'{', inner @ .., b'}'] if inner.len() == 36 => inner,
+        other => other,
+    };
+    let dashed = text.len() == 36;
+    if !dashed && text.len() != 32 {
+        return None;
+    }
+    let mut digits = Vec::with_capacity(32);
+    for (at, byte) in text.iter().enumerate() {
+        if dashed && matches!(at, 8 | 13 | 18 | 23) {
+            if *byte != b'-' {
+                return None;
+            }
+            continue;
+        }
+        digits.push(u8::try_from(char::from(*byte).to_digit(16)?).ok()?);
+    }
+    let mut out = [0; 16];
+    for (to, pair) in out.iter_mut().zip(digits.chunks(2)) {
+        *to = pair.iter().fold(0, |n, d| n << 4 | d);
+    }
+    Some(out)
+}
+
+/// Groups of the time moved to the front, or back: low, mid, high to high, mid, low.
+fn swapped(b: [u8; 16], back: bool) -> [u8; 16] {
+    let [b0, b1, b2, b3, b4, b5, b6, b7, rest @ ..] = b;
+    let head = match back {
+        false => [b6, b7, b4, b5, b0, b1, b2, b3],
+        true => [b4, b5, b6, b7, b2, b3, b0, b1],
+    };
+    let mut out = [0; 16];
+    for (to, from) in out.iter_mut().zip(head.iter().chain(&rest)) {
+        *to = *from;
+    }
+    out
+}
+
+fn wrong_uuid(text: &[u8], function: &str) -> SqlError {
+    let text = format!(
+        "Incorrect string value: '{}' for function {function}",
+        String::from_utf8_lossy(text)
+    );
+    SqlError::new(1411, "HY000", text)
+}
+
+fn flag(c: &Call<'_, '_>, at: usize) -> Result<bool> {
+    Ok(c.len() > at && c.int(at)?.unwrap_or(0) != 0)
+}
+
+fn uuid_to_bin<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(text) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let bytes = uuid_bytes(text).ok_or_else(|| wrong_uuid(text, "uuid_to_bin"))?;
+    Ok(match flag(c, 1)? {
+        true => c.keep(&swapped(bytes, false)),
+        false => c.keep(&bytes),
+    })
+}
+
+fn bin_to_uuid<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(bytes) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let whole: [u8; 16] = bytes
+        .try_into()
+        .map_err(|_| wrong_uuid(bytes, "bin_to_uuid"))?;
+    let whole = match flag(c, 1)? {
+        true => swapped(whole, true),
+        false => whole,
+    };
+    let digits = format!("{:032x}", u128::from_be_bytes(whole));
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
+    let parts: Vec<&str> = parts.into_iter().filter_map(|r| digits.get(r)).collect();
+    Ok(c.keep(parts.join("-").as_bytes()))
+}
+
+fn is_uuid<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let valid = c.text(0)?.map(|t| uuid_bytes(t).is_some());
+    Ok(valid.map_or(ValueRef::Null, |v| ValueRef::Int(i64::from(v))))
+}
+
+/// UUID_SHORT(): a number that grows, from the server's clock and a counter.
+fn uuid_short<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let micros = c.cx.env.now_utc.to_unix_micros();
+    let seconds = u64::try_from(micros / 1_000_000).unwrap_or(0) & 0xffff_ffff;
+    let floor = 1 << 56 | seconds << 24;
+    let next = |last: u64| last.max(floor) + 1;
+    let before = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| Some(next(v)));
+    Ok(ValueRef::UInt(next(before.unwrap_or(0))))
+}
+
+fn random_bytes<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(count) = c.int(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let count = usize::try_from(count).unwrap_or(0);
+    if !(1..=1024).contains(&count) {
+        return Err(SqlError::out_of_range("length", "random_bytes"));
+    }
+    let mut bytes = vec![0; count];
+    if aws_lc_rs::rand::fill(&mut bytes).is_err() {
+        return Err(SqlError::internal("no random bytes"));
+    }
+    Ok(c.keep(&bytes))
+}
+
+/// `a.b.c.d`, `a.b.d` and `a.d` as MySQL reads them: the last part fills what is missing.
+fn inet_aton<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(text) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let mut parts: Vec<u64> = Vec::new();
+    for part in text.split(|b| *b == b'.') {
+        let digits = std::str::from_utf8(part).ok();
+        let digits = digits.filter(|d| d.bytes().all(|b| b.is_ascii_digit()));
+        match digits.and_then(|d| d.parse().ok()) {
+            Some(number) if number <= 255 => parts.push(number),
+            _ => return Ok(ValueRef::Null),
+        }
+    }
+    let Some((last, first)) = parts.split_last().filter(|(_, f)| f.len() <= 3) else {
+        return Ok(ValueRef::Null);
+    };
+    let high = first.iter().enumerate().map(|(i, p)| p << (24 - 8 * i));
+    Ok(ValueRef::UInt(high.sum::<u64>() + last))
+}
+
+fn inet_ntoa<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let number = c.int(0)?.and_then(|n| u32::try_from(n).ok());
+    Ok(number.map_or(ValueRef::Null, |n| {
+        c.keep(Ipv4Addr::from(n).to_string().as_bytes())
+    }))
+}
+
+fn parsed<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn inet6_aton<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(text) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    if let Some(v4) = parsed::<Ipv4Addr>(text) {
+        return Ok(c.keep(&v4.octets()));
+    }
+    let v6 = parsed::<Ipv6Addr>(text);
+    Ok(v6.map_or(ValueRef::Null, |a| c.keep(&a.octets())))
+}
+
+fn inet6_ntoa<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(bytes) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let text = if let Ok(four) = <[u8; 4]>::try_from(bytes) {
+        Some(Ipv4Addr::from(four).to_string())
+    } else if let Ok(sixteen) = <[u8; 16]>::try_from(bytes) {
+        Some(Ipv6Addr::from(sixteen).to_string())
+    } else {
+        None
+    };
+    Ok(text.map_or(ValueRef::Null, |t| c.keep(t.as_bytes())))
+}
+
+fn asks<'a>(c: &Call<'_, 'a>, f: fn(&[u8]) -> bool) -> Result<ValueRef<'a>> {
+    Ok(ValueRef::Int(i64::from(c.text(0)?.is_some_and(f))))
+}
+
+fn mapped(bytes: &[u8], tail: [u8; 2]) -> bool {
+    let tail_at = bytes.get(10..12);
+    bytes.len() == 16 && bytes.iter().take(10).all(|b| *b == 0) && tail_at == Some(&tail[..])
+}
+
+/// MySQL's folding of a password into a key of 128 bits.
+fn folded(password: &[u8]) -> [u8; 16] {
+    let mut key = [0; 16];
+    for block in password.chunks(16) {
+        key.iter_mut().zip(block).for_each(|(k, b)| *k ^= b);
+    }
+    key
+}
+
+fn aes<'a>(c: &Call<'_, 'a>, decrypt: bool) -> Result<ValueRef<'a>> {
+    let (Some(text), Some(password)) = (c.text(0)?, c.text(1)?) else {
+        return Ok(ValueRef::Null);
+    };
+    let broken = |_| SqlError::internal("the cipher");
+    let key = UnboundCipherKey::new(&AES_128, &folded(password)).map_err(broken)?;
+    let mut bytes = text.to_vec();
+    if decrypt {
+        let key = PaddedBlockDecryptingKey::ecb_pkcs7(key).map_err(broken)?;
+        return Ok(match key.decrypt(&mut bytes, DecryptionContext::None) {
+            Ok(plain) => c.keep(plain),
+            Err(_) => ValueRef::Null,
+        });
+    }
+    let key = PaddedBlockEncryptingKey::ecb_pkcs7(key).map_err(broken)?;
+    key.encrypt(&mut bytes).map_err(broken)?;
+    Ok(c.keep(&bytes))
+}
+
+/// MD5 of RFC 1321, for MD5(): no security rests on it.
+fn md5(message: &[u8]) -> [u8; 16] {
+    const SHIFTS: [[u32; 4]; 4] = [
+        [7, 12, 17, 22],
+        [5, 9, 14, 20],
+        [4, 11, 16, 23],
+        [6, 10, 15, 21],
+    ];
+    let mut data = message.to_vec();
+    data.push(0x80);
+    while data.len() % 64 != 56 {
+        data.push(0);
+    }
+    data.extend_from_slice(&(message.len() as u64).wrapping_mul(8).to_le_bytes());
+    let mut state = [0x6745_2301u32, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
+    for block in data.chunks(64) {
+        let words: Vec<u32> = block
+            .chunks(4)
+            .map(|w| w.iter().rev().fold(0, |n, b| n << 8 | u32::from(*b)))
+            .collect();
+        let [mut a, mut b, mut c, mut d] = state;
+        for (round, shifts) in SHIFTS.iter().enumerate() {
+            for (step, shift) in (0..16usize).zip(shifts.iter().cycle()) {
+                let (mix, word) = match round {
+                    0 => (b & c | !b & d, step),
+                    1 => (d & b | !d & c, (5 * step + 1) % 16),
+                    2 => (b ^ c ^ d, (3 * step + 5) % 16),
+                    _ => (c ^ (b | !d), 7 * step % 16),
+                };
+                let constant = ((round * 16 + step + 1) as f64).sin().abs() * 4_294_967_296.0;
+                let sum = a
+                    .wrapping_add(mix)
+                    .wrapping_add(constant as u32)
+                    .wrapping_add(words.get(word).copied().unwrap_or(0));
+                (a, d, c, b) = (d, c, b, b.wrapping_add(sum.rotate_left(*shift)));
+            }
+        }
+        let [s0, s1, s2, s3] = state;
+        state = [
+            s0.wrapping_add(a),
+            s1.wrapping_add(b),
+            s2.wrapping_add(c),
+            s3.wrapping_add(d),
+        ];
+    }
+    let mut out = [0; 16];
+    for (to, word) in out.chunks_mut(4).zip(state) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    out
+}
+
+fn md5_text<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let text = c.text(0)?;
+    Ok(text.map_or(ValueRef::Null, |t| {
+        c.keep(format!("{:032x}", u128::from_be_bytes(md5(t))).as_bytes())
+    }))
+}
+
+fn bytes_type(args: &[Expr], _: Collation) -> ColumnType {
+    let chars = args.first().map_or(0, |e| width(e).saturating_mul(4));
+    match chars > 65_000 {
+        true => ColumnType::blob(Kind::LongBlob),
+        false => ColumnType::varbinary(chars.saturating_add(32)),
+    }
+}
+
+macro_rules! f {
+    ($name:literal, $args:expr, $ty:expr, $null:ident, $run:expr, $doc:literal, $call:literal => $result:literal) => {
+        f!($name, $args, $ty, $null, true, $run, $doc, $call => $result)
+    };
+    ($name:literal, $args:expr, $ty:expr, $null:ident, $constant:literal, $run:expr, $doc:literal, $call:literal => $result:literal) => {
+        Function {
+            name: $name,
+            args: $args,
+            constant: $constant,
+            nullable: Nullable::$null,
+            ty: $ty,
+            run: $run,
+            doc: $doc,
+            example: ($call, $result),
+        }
+    };
+}
+
+/// The entries.
+pub const FUNCTIONS: &[Function] = &[
+    f!("MD5", (1, 1), |_, c| text_of(32, c), IfArgument, md5_text, "The MD5 digest, as hexadecimal digits.", "MD5('testing')" => "ae2b1fca515949e5d54fb22b8ed95575"),
+    f!("TO_BASE64", (1, 1), |a, c| text_of(a.first().map_or(0, width).saturating_mul(6).saturating_add(4), c), IfArgument, to_base64, "In base 64, lines of 76 characters.", "TO_BASE64('abc')" => "YWJj"),
+    f!("FROM_BASE64", (1, 1), bytes_type, Always, from_base64, "The bytes that base 64 stands for; NULL where it is none.", "FROM_BASE64('YWJj')" => "abc"),
+    f!("UUID_TO_BIN", (1, 2), |_, _| ColumnType::varbinary(16), Always, uuid_to_bin, "The 16 bytes of a UUID; its time first if asked.", "HEX(UUID_TO_BIN('6ccd780c-baba-1026-9564-5b8c656024db', 1))" => "1026BABA6CCD780C95645B8C656024DB"),
+    f!("BIN_TO_UUID", (1, 2), |_, c| text_of(36, c), Always, bin_to_uuid, "The text of a UUID from its bytes.", "BIN_TO_UUID(UUID_TO_BIN('6ccd780c-baba-1026-9564-5b8c656024db', 1), 1)" => "6ccd780c-baba-1026-9564-5b8c656024db"),
+    f!("IS_UUID", (1, 1), truth, IfArgument, is_uuid, "Whether a text is a UUID.", "IS_UUID('6ccd780cbaba102695645b8c656024db')" => "1"),
+    f!("UUID_SHORT", (0, 0), unsigned, Never, false, uuid_short, "A number that no other call gives.", "UUID_SHORT() < UUID_SHORT()" => "1"),
+    f!("RANDOM_BYTES", (1, 1), |_, _| ColumnType::varbinary(1024), Always, false, random_bytes, "So many random bytes, for cryptography.", "LENGTH(RANDOM_BYTES(7))" => "7"),
+    f!("INET_ATON", (1, 1), unsigned, Always, inet_aton, "The number of an IPv4 address.", "INET_ATON('10.0.5.9')" => "167773449"),
+    f!("INET_NTOA", (1, 1), |_, c| text_of(31, c), Always, inet_ntoa, "The IPv4 address of a number.", "INET_NTOA(167773449)" => "10.0.5.9"),
+    f!("INET6_ATON", (1, 1), |_, _| ColumnType::varbinary(16), Always, inet6_aton, "The bytes of an IPv6 or IPv4 address.", "HEX(INET6_ATON('fdfe::5a55:caff:fefa:9089'))" => "FDFE0000000000005A55CAFFFEFA9089"),
+    f!("INET6_NTOA", (1, 1), |_, c| text_of(39, c), Always, inet6_ntoa, "The address of its bytes.", "INET6_NTOA(INET6_ATON('10.0.5.9'))" => "10.0.5.9"),
+    f!("IS_IPV4", (1, 1), truth, Never, |c| asks(c, |t| parsed::<Ipv4Addr>(t).is_some()), "Whether a text is an IPv4 address.", "IS_IPV4('10.0.5.256')" => "0"),
+    f!("IS_IPV6", (1, 1), truth, Never, |c| asks(c, |t| parsed::<Ipv6Addr>(t).is_some()), "Whether a text is an IPv6 address.", "IS_IPV6('::1')" => "1"),
+    f!("IS_IPV4_COMPAT", (1, 1), truth, Never, |c| asks(c, |t| mapped(t, [0, 0]) && t.get(12..15) != Some(&[0, 0, 0])), "Whether bytes are an IPv4-compatible IPv6 address.", "IS_IPV4_COMPAT(INET6_ATON('::10.0.5.9'))" => "1"),
+    f!("IS_IPV4_MAPPED", (1, 1), truth, Never, |c| asks(c, |t| mapped(t, [0xff, 0xff])), "Whether bytes are an IPv4-mapped IPv6 address.", "IS_IPV4_MAPPED(INET6_ATON('::ffff:10.0.5.9'))" => "1"),
+    f!("AES_ENCRYPT", (2, 2), bytes_type, IfArgument, |c| aes(c, false), "Encrypted with AES, aes-128-ecb.", "HEX(AES_ENCRYPT('text', 'key'))" => "15E36637363712FC2E699B9C95B75393"),
+    f!("AES_DECRYPT", (2, 2), bytes_type, Always, |c| aes(c, true), "Decrypted with AES, aes-128-ecb; NULL where that fails.", "AES_DECRYPT(AES_ENCRYPT('text', 'key'), 'key')" => "text"),
+];

@@ -1,0 +1,291 @@
+//! STR_TO_DATE's reader: a text against a format of DATE_FORMAT's specifiers.
+//!
+//! White space of the format matches any, digits are taken as many as the
+//! field can have, and text left over at the end is let go, as MySQL does.
+
+use porpoise_types::{Date, DateTime, Time};
+
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+const WEEKDAYS: [&str; 7] = [
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+];
+
+#[derive(Default)]
+struct Fields {
+    year: i64,
+    month: i64,
+    day: i64,
+    hour: i64,
+    minute: i64,
+    second: i64,
+    micros: i64,
+    day_of_year: Option<i64>,
+    week: Option<(i64, u8)>,
+    week_year: Option<i64>,
+    weekday: Option<i64>,
+    afternoon: Option<bool>,
+    twelve_hours: bool,
+}
+
+struct Reader<'t> {
+    text: &'t [u8],
+}
+
+impl Reader<'_> {
+    fn skip_space(&mut self) {
+        self.text = self.text.trim_ascii_start();
+    }
+
+    /// A number of at most so many digits.
+    fn number(&mut self, most: usize) -> Option<i64> {
+        let digits = self
+            .text
+            .iter()
+            .take(most)
+            .take_while(|b| b.is_ascii_digit());
+        let count = digits.count();
+        let (digits, rest) = self.text.split_at_checked(count)?;
+        let value = digits.iter().fold(0, |n, d| n * 10 + i64::from(d - b'0'));
+        self.text = rest;
+        (count > 0).then_some(value)
+    }
+
+    /// Microseconds: digits of a fraction, filled up to six.
+    fn fraction(&mut self) -> Option<i64> {
+        let before = self.text.len();
+        let value = self.number(6)?;
+        let digits = u32::try_from(before - self.text.len()).ok()?;
+        Some(value * 10i64.pow(6 - digits))
+    }
+
+    /// Which of the names stands here, whole or its first three letters.
+    fn name(&mut self, names: &[&str], whole: bool) -> Option<i64> {
+        let at = names.iter().position(|name| {
+            let name = if whole {
+                name
+            } else {
+                name.get(..3).unwrap_or(name)
+            };
+            let here = self.text.get(..name.len());
+            here.is_some_and(|t| t.eq_ignore_ascii_case(name.as_bytes()))
+        })?;
+        let length = if whole { names.get(at)?.len() } else { 3 };
+        self.text = self.text.get(length..)?;
+        Some(at as i64)
+    }
+
+    fn byte(&mut self, wanted: u8) -> Option<()> {
+        let (first, rest) = self.text.split_first()?;
+        self.text = rest;
+        (*first == wanted).then_some(())
+    }
+
+    fn literal_time(&mut self, f: &mut Fields) -> Option<()> {
+        f.hour = self.number(2)?;
+        self.byte(b':')?;
+        f.minute = self.number(2)?;
+        self.byte(b':')?;
+        f.second = self.number(2)?;
+        Some(())
+    }
+
+    fn half(&mut self, f: &mut Fields) -> Option<()> {
+        let letters = self.text.get(..2)?;
+        f.afternoon = Some(match letters {
+            l if l.eq_ignore_ascii_case(b"AM") => false,
+            l if l.eq_ignore_ascii_case(b"PM") => true,
+            _ => return None,
+        });
+        self.text = self.text.get(2..)?;
+        Some(())
+    }
+}
+
+/// The moment and the time of day that `text` gives by `format`; None where
+/// they do not match or are out of range.
+pub(super) fn parse(text: &[u8], format: &[u8]) -> Option<(DateTime, Time)> {
+    let mut r = Reader { text };
+    let mut f = Fields::default();
+    let mut specs = format.iter().copied();
+    while let Some(byte) = specs.next() {
+        if byte.is_ascii_whitespace() {
+            r.skip_space();
+            continue;
+        }
+        r.skip_space();
+        if r.text.is_empty() {
+            break;
+        }
+        if byte == b'%' {
+            field(&mut r, &mut f, specs.next()?)?;
+        } else {
+            r.byte(byte)?;
+        }
+    }
+    finish(f)
+}
+
+fn field(r: &mut Reader<'_>, f: &mut Fields, spec: u8) -> Option<()> {
+    match spec {
+        b'Y' => {
+            let before = r.text.len();
+            let year = r.number(4)?;
+            f.year = if before - r.text.len() <= 2 {
+                century(year)
+            } else {
+                year
+            };
+        }
+        b'y' => f.year = century(r.number(2)?),
+        b'm' | b'c' => f.month = r.number(2)?,
+        b'M' => f.month = r.name(&MONTHS, true)? + 1,
+        b'b' => f.month = r.name(&MONTHS, false)? + 1,
+        b'd' | b'e' => f.day = r.number(2)?,
+        b'D' => {
+            f.day = r.number(2)?;
+            r.text = r.text.get(2..)?;
+        }
+        b'j' => f.day_of_year = Some(r.number(3)?),
+        b'H' | b'k' => f.hour = r.number(2)?,
+        b'h' | b'I' | b'l' => {
+            f.hour = r.number(2)?;
+            f.twelve_hours = true;
+        }
+        b'i' => f.minute = r.number(2)?,
+        b's' | b'S' => f.second = r.number(2)?,
+        b'f' => f.micros = r.fraction()?,
+        b'p' => r.half(f)?,
+        b'T' => r.literal_time(f)?,
+        b'r' => {
+            r.literal_time(f)?;
+            f.twelve_hours = true;
+            r.skip_space();
+            r.half(f)?;
+        }
+        b'U' => f.week = Some((r.number(2)?, 0)),
+        b'u' => f.week = Some((r.number(2)?, 1)),
+        b'V' => f.week = Some((r.number(2)?, 2)),
+        b'v' => f.week = Some((r.number(2)?, 3)),
+        b'X' | b'x' => f.week_year = Some(r.number(4)?),
+        b'W' => f.weekday = Some(r.name(&WEEKDAYS, true)?),
+        b'a' => f.weekday = Some(r.name(&WEEKDAYS, false)?),
+        b'w' => f.weekday = Some((r.number(1)? + 6) % 7),
+        b'%' => r.byte(b'%')?,
+        _ => return None,
+    }
+    Some(())
+}
+
+fn century(year: i64) -> i64 {
+    if year < 70 { year + 2000 } else { year + 1900 }
+}
+
+fn finish(mut f: Fields) -> Option<(DateTime, Time)> {
+    if f.twelve_hours {
+        if !(1..=12).contains(&f.hour) {
+            return None;
+        }
+        f.hour %= 12;
+    }
+    if f.afternoon == Some(true) {
+        if !f.twelve_hours {
+            return None;
+        }
+        f.hour += 12;
+    }
+    let narrow = |v: i64| u8::try_from(v).ok();
+    let mut date = Date::new(
+        u16::try_from(f.year).ok()?,
+        narrow(f.month)?,
+        narrow(f.day)?,
+    )?;
+    if let Some(days) = f.day_of_year.filter(|d| *d > 0) {
+        let first = Date::new(u16::try_from(f.year).ok()?, 1, 1)?;
+        date = Date::from_days(first.to_days() + days - 1)?;
+    }
+    if let (Some((week, mode)), Some(weekday)) = (f.week, f.weekday) {
+        date = of_week(f.week_year.unwrap_or(f.year), week, mode, weekday)?;
+    }
+    if f.hour > 23 || f.minute > 59 || f.second > 59 {
+        return None;
+    }
+    let moment = DateTime::new(
+        date,
+        narrow(f.hour)?,
+        narrow(f.minute)?,
+        narrow(f.second)?,
+        u32::try_from(f.micros).ok()?,
+    )?;
+    Some((moment, moment.time()))
+}
+
+/// The day of a week: found as the day of that weekday whose week it is.
+fn of_week(year: i64, week: i64, mode: u8, weekday: i64) -> Option<Date> {
+    let first = Date::new(u16::try_from(year).ok()?, 1, 1)?.to_days() + (week - 1) * 7 - 8;
+    (first..first + 24)
+        .filter_map(Date::from_days)
+        .filter(|d| i64::from(d.weekday()) == weekday)
+        .find(|d| {
+            let (y, w) = d.week(mode);
+            let same_year = match mode {
+                0 | 1 => i64::from(d.year()) == year,
+                _ => i64::from(y) == year,
+            };
+            i64::from(w) == week && same_year
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str, format: &str) -> String {
+        let Some((moment, _)) = parse(text.as_bytes(), format.as_bytes()) else {
+            return "none".to_owned();
+        };
+        let mut out = Vec::new();
+        moment.write_text(6, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn formats_read() {
+        let cases = [
+            ("01,5,2013", "%d,%m,%Y", "2013-05-01 00:00:00.000000"),
+            ("May 1st 13", "%b %D %y", "2013-05-01 00:00:00.000000"),
+            ("9:30:17 pm", "%h:%i:%s %p", "0000-00-00 21:30:17.000000"),
+            ("200442 Monday", "%X%V %W", "2004-10-18 00:00:00.000000"),
+            ("2020-060", "%Y-%j", "2020-02-29 00:00:00.000000"),
+            (
+                "2020-01-02 03:04:05.12 rest",
+                "%Y-%m-%d %T.%f",
+                "2020-01-02 03:04:05.120000",
+            ),
+            ("abc", "%Y", "none"),
+            ("2020-13-01", "%Y-%m-%d", "none"),
+            ("25:00:00", "%H:%i:%s", "none"),
+        ];
+        for (input, format, expected) in cases {
+            assert_eq!(text(input, format), expected, "{input} by {format}");
+        }
+    }
+}

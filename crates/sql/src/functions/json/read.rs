@@ -1,0 +1,291 @@
+//! Functions that read documents: parts, attributes, other forms.
+
+use super::super::{Call, Function, Nullable, bigint, text_of};
+use super::{json, long_text, truth, yes};
+use crate::error::{Result, SqlError};
+use crate::expr::convert;
+use porpoise_types::json::{self as doc, Json};
+use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
+
+fn extract<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(document) = c.document(0, "json_extract")? else {
+        return Ok(ValueRef::Null);
+    };
+    let mut found: Vec<&Json> = Vec::new();
+    let mut several = c.len() > 2;
+    for at in 1..c.len() {
+        let Some(path) = c.path(at)? else {
+            return Ok(ValueRef::Null);
+        };
+        several |= path.is_multiple();
+        found.extend(path.select(&document));
+    }
+    match found.as_slice() {
+        [] => Ok(ValueRef::Null),
+        [one] if !several => c.give(one),
+        _ => c.give(&Json::Array(found.into_iter().cloned().collect())),
+    }
+}
+
+fn unquote<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(text) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let quoted = text.len() >= 2 && text.starts_with(b"\"") && text.ends_with(b"\"");
+    if !quoted {
+        return Ok(ValueRef::Bytes(text));
+    }
+    match doc::parse(text) {
+        Ok(Json::String(text)) => Ok(c.keep(text.as_bytes())),
+        Ok(_) => Ok(ValueRef::Bytes(text)),
+        Err(e) => Err(super::invalid(e, 1, "json_unquote")),
+    }
+}
+
+fn quote<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let textual = c
+        .args
+        .first()
+        .is_some_and(|e| super::is_document_text(&e.ty));
+    let Some(text) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    if !textual {
+        let text = "Incorrect type for argument 1 in function json_quote.";
+        return Err(SqlError::new(3064, "HY000", text));
+    }
+    let mut out = Vec::with_capacity(text.len() + 2);
+    doc::quote(&String::from_utf8_lossy(text), &mut out);
+    Ok(c.keep(&out))
+}
+
+fn valid<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (value, ty) = c.arg(0);
+    let (false, Some(ty)) = (value.is_null(), ty) else {
+        return Ok(ValueRef::Null);
+    };
+    Ok(match value {
+        ValueRef::Bytes(_) if ty.kind == Kind::Json => yes(true),
+        ValueRef::Bytes(text) if ty.collation != Collation::BINARY => {
+            let found = doc::parse(text);
+            match found {
+                Err(e) if e.too_deep() => return Err(super::too_deep()),
+                found => yes(found.is_ok()),
+            }
+        }
+        _ => yes(false),
+    })
+}
+
+fn kind<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let document = c.document(0, "json_type")?;
+    Ok(document.map_or(ValueRef::Null, |d| {
+        ValueRef::Bytes(d.type_name().as_bytes())
+    }))
+}
+
+fn depth<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let document = c.document(0, "json_depth")?;
+    Ok(document.map_or(ValueRef::Null, |d| ValueRef::Int(d.depth() as i64)))
+}
+
+/// Runs `f` on the document, or on the part that the second argument names.
+fn part<'a>(
+    c: &Call<'_, 'a>,
+    name: &str,
+    f: impl FnOnce(&Json) -> Result<ValueRef<'a>>,
+) -> Result<ValueRef<'a>> {
+    let Some(document) = c.document(0, name)? else {
+        return Ok(ValueRef::Null);
+    };
+    if c.len() < 2 {
+        return f(&document);
+    }
+    let Some(path) = c.single_path(1)? else {
+        return Ok(ValueRef::Null);
+    };
+    match path.select(&document).first() {
+        Some(found) => f(found),
+        None => Ok(ValueRef::Null),
+    }
+}
+
+fn length<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    part(c, "json_length", |value| {
+        let items = match value {
+            Json::Array(items) => items.len(),
+            Json::Object(members) => members.len(),
+            _ => 1,
+        };
+        Ok(ValueRef::Int(items as i64))
+    })
+}
+
+fn keys<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    part(c, "json_keys", |value| match value {
+        Json::Object(members) => {
+            let keys = members.iter().map(|(key, _)| Json::String(key.to_owned()));
+            c.give(&Json::Array(keys.collect()))
+        }
+        _ => Ok(ValueRef::Null),
+    })
+}
+
+fn pretty<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let document = c.document(0, "json_pretty")?;
+    Ok(document.map_or(ValueRef::Null, |d| {
+        let mut out = Vec::new();
+        doc::pretty(&d, 0, &mut out);
+        c.keep(&out)
+    }))
+}
+
+/// The scalar at a path, converted to the call's type; NULL where there is
+/// none, or it cannot be converted without loss.
+fn value<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(document) = c.document(0, "json_value")? else {
+        return Ok(ValueRef::Null);
+    };
+    let Some(path) = c.single_path(1)? else {
+        return Ok(ValueRef::Null);
+    };
+    let Some(found) = path.select(&document).first().copied() else {
+        return Ok(ValueRef::Null);
+    };
+    if c.ty.kind == Kind::Json {
+        return c.give(found);
+    }
+    let text = match found {
+        Json::Null | Json::Array(_) | Json::Object(_) => return Ok(ValueRef::Null),
+        Json::String(text) => text.as_bytes().to_vec(),
+        Json::Bool(b) if c.ty.is_numeric() => vec![b'0' + u8::from(*b)],
+        other => other.to_text(),
+    };
+    let chars = String::from_utf8_lossy(&text).chars().count();
+    let limited = matches!(
+        c.ty.kind,
+        Kind::Char | Kind::VarChar | Kind::Binary | Kind::VarBinary
+    );
+    if limited && chars > c.ty.length as usize {
+        return Ok(ValueRef::Null);
+    }
+    let before = c.cx.env.warnings.borrow().len();
+    let from = ColumnType::text(Kind::LongText, Collation::UTF8MB4_BIN);
+    let converted = convert::cast(c.keep(&text), &from, c.ty, c.cx)?;
+    let mut warnings = c.cx.env.warnings.borrow_mut();
+    if warnings.len() > before {
+        warnings.truncate(before);
+        return Ok(ValueRef::Null);
+    }
+    Ok(converted)
+}
+
+/// The entries.
+pub const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "JSON_EXTRACT",
+        args: (2, usize::MAX),
+        constant: true,
+        nullable: Nullable::Always,
+        ty: json,
+        run: extract,
+        doc: "The parts of a document at the given paths; an array where they can be several.",
+        example: ("JSON_EXTRACT('[10, 20, [30, 40]]', '$[2][*]')", "[30, 40]"),
+    },
+    Function {
+        name: "JSON_UNQUOTE",
+        args: (1, 1),
+        constant: true,
+        nullable: Nullable::Always,
+        ty: long_text,
+        run: unquote,
+        doc: "The text of a JSON string; anything else as it is.",
+        example: (r#"JSON_UNQUOTE('"a\\tb"')"#, "a\tb"),
+    },
+    Function {
+        name: "JSON_QUOTE",
+        args: (1, 1),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: long_text,
+        run: quote,
+        doc: "Text as a JSON string.",
+        example: (r#"JSON_QUOTE('say "hi"')"#, r#""say \"hi\"""#),
+    },
+    Function {
+        name: "JSON_VALID",
+        args: (1, 1),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: truth,
+        run: valid,
+        doc: "Whether a value is valid JSON.",
+        example: ("JSON_VALID('{\"a\": 1}')", "1"),
+    },
+    Function {
+        name: "JSON_TYPE",
+        args: (1, 1),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: |_, c| text_of(51, c),
+        run: kind,
+        doc: "The kind of a document: OBJECT, ARRAY, STRING, INTEGER, ...",
+        example: ("JSON_TYPE('[1]')", "ARRAY"),
+    },
+    Function {
+        name: "JSON_DEPTH",
+        args: (1, 1),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: bigint,
+        run: depth,
+        doc: "The levels of nesting of a document.",
+        example: ("JSON_DEPTH('[10, {\"a\": 20}]')", "3"),
+    },
+    Function {
+        name: "JSON_LENGTH",
+        args: (1, 2),
+        constant: true,
+        nullable: Nullable::Always,
+        ty: bigint,
+        run: length,
+        doc: "How many elements or members a document, or its part at a path, has.",
+        example: ("JSON_LENGTH('{\"a\": 1, \"b\": {\"c\": 30}}', '$.b')", "1"),
+    },
+    Function {
+        name: "JSON_KEYS",
+        args: (1, 2),
+        constant: true,
+        nullable: Nullable::Always,
+        ty: json,
+        run: keys,
+        doc: "The keys of an object.",
+        example: (
+            "JSON_KEYS('{\"b\": 1, \"a\": {\"c\": 30}}')",
+            "[\"a\", \"b\"]",
+        ),
+    },
+    Function {
+        name: "JSON_PRETTY",
+        args: (1, 1),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: long_text,
+        run: pretty,
+        doc: "A document with an item a line.",
+        example: ("JSON_PRETTY('[1]')", "[\n  1\n]"),
+    },
+    Function {
+        name: "JSON_VALUE",
+        args: (2, 2),
+        constant: true,
+        nullable: Nullable::Always,
+        ty: |_, _| ColumnType::varchar(512, Collation::UTF8MB4_BIN),
+        run: value,
+        doc: "The scalar at a path, as a value of SQL.",
+        example: (
+            "JSON_VALUE('{\"a\": \"7\"}', '$.a' RETURNING SIGNED) + 1",
+            "8",
+        ),
+    },
+];

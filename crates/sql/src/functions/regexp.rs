@@ -1,0 +1,399 @@
+//! Regular expressions (manual, "Regular Expressions").
+//!
+//! Patterns are those of the fancy-regex crate: linear automata where the
+//! pattern has neither look-around nor back-references, else backtracking with
+//! a limit of steps, so that no pattern holds a worker for long. Compiled
+//! patterns are kept per thread, a few of them, as most statements use one.
+//!
+//! Differs from ICU: `\R`, `\X`, possessive sets and `[[:<:]]` are not there.
+
+use super::json::truth;
+use super::{Call, Function, Nullable, bigint, like_first};
+use crate::error::{Result, SqlError};
+use crate::expr::convert;
+use fancy_regex::{Captures, Regex, RegexBuilder};
+use porpoise_types::{Charset, Collation, ColumnType, ValueRef};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Steps that a backtracking match may take.
+const STEPS: usize = 1_000_000;
+/// Bytes that a compiled pattern may take.
+const COMPILED: usize = 4 << 20;
+/// Compiled patterns kept by a thread.
+const KEPT: usize = 16;
+
+type Kept = Vec<(String, Flags, Rc<Regex>)>;
+
+thread_local! {
+    static COMPILED_PATTERNS: RefCell<Kept> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a match type says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Flags {
+    insensitive: bool,
+    multi_line: bool,
+    dot_all: bool,
+}
+
+fn error(code: u16, text: &str) -> SqlError {
+    SqlError::new(code, "HY000", text)
+}
+
+/// MySQL's number for what is wrong with a pattern.
+fn syntax_error(pattern: &str, e: &fancy_regex::Error) -> SqlError {
+    let reason = e.to_string().to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|w| reason.contains(w));
+    if says(&["size limit", "too big", "exceeds"]) {
+        return error(
+            3700,
+            "The regular expression pattern exceeds limits on size or complexity.",
+        );
+    }
+    if says(&["class"]) && pattern.contains('[') && !says(&["range"]) {
+        return error(
+            3696,
+            "The regular expression contains an unclosed bracket expression.",
+        );
+    }
+    if says(&["class range", "invalid range"]) {
+        return error(
+            3697,
+            "The regular expression contains an [x-y] character range where x comes after y.",
+        );
+    }
+    if says(&[
+        "parenthes",
+        "unclosed group",
+        "unopened group",
+        "closing paren",
+    ]) {
+        return error(3691, "Mismatched parenthesis in regular expression.");
+    }
+    if says(&["repetition", "repeat", "counted"]) && pattern.contains('{') {
+        return error(3692, "Incorrect description of a {min,max} interval.");
+    }
+    if says(&["backref", "back-ref", "back reference", "group reference"]) {
+        return error(3694, "Invalid back-reference in regular expression.");
+    }
+    if says(&["escape"]) {
+        return error(3689, "Unrecognized escape sequence in regular expression.");
+    }
+    error(
+        3688,
+        "Syntax error in regular expression on line 1, character 1.",
+    )
+}
+
+fn runtime_error(_: fancy_regex::Error) -> SqlError {
+    error(3699, "Timeout exceeded in regular expression match.")
+}
+
+/// The compiled pattern.
+fn compiled(pattern: &str, flags: Flags) -> Result<Rc<Regex>> {
+    if pattern.is_empty() {
+        return Err(error(3685, "Illegal argument to a regular expression."));
+    }
+    let kept = COMPILED_PATTERNS.with_borrow(|kept| {
+        let found = kept.iter().find(|(p, f, _)| *f == flags && p == pattern);
+        found.map(|(.., regex)| regex.clone())
+    });
+    if let Some(regex) = kept {
+        return Ok(regex);
+    }
+    let regex = RegexBuilder::new(pattern)
+        .case_insensitive(flags.insensitive)
+        .multi_line(flags.multi_line)
+        .dot_matches_new_line(flags.dot_all)
+        .backtrack_limit(STEPS)
+        .delegate_size_limit(COMPILED)
+        .delegate_dfa_size_limit(COMPILED)
+        .build()
+        .map_err(|e| syntax_error(pattern, &e))?;
+    let regex = Rc::new(regex);
+    COMPILED_PATTERNS.with_borrow_mut(|kept| {
+        if kept.len() >= KEPT {
+            kept.remove(0);
+        }
+        kept.push((pattern.to_owned(), flags, regex.clone()));
+    });
+    Ok(regex)
+}
+
+fn argument<'a>(c: &Call<'_, 'a>, at: usize) -> Result<Option<Cow<'a, str>>> {
+    let Some(text) = c.text(at)? else {
+        return Ok(None);
+    };
+    let recode = |ty: &ColumnType| convert::recoded(text, ty, Charset::Utf8mb4);
+    let text = c
+        .args
+        .get(at)
+        .map_or(Cow::Borrowed(text), |e| recode(&e.ty));
+    Ok(Some(match text {
+        Cow::Borrowed(text) => String::from_utf8_lossy(text),
+        Cow::Owned(text) => Cow::Owned(String::from_utf8_lossy(&text).into_owned()),
+    }))
+}
+
+/// Text and pattern of a call, with its match type at position `types`; None when one is NULL.
+fn subject<'a>(c: &Call<'_, 'a>, types: usize) -> Result<Option<(Cow<'a, str>, Rc<Regex>)>> {
+    let (Some(text), Some(pattern)) = (argument(c, 0)?, argument(c, 1)?) else {
+        return Ok(None);
+    };
+    let collation = super::common_collation(c.args.get(..2).unwrap_or(&[]), Collation::BINARY);
+    let mut flags = Flags {
+        insensitive: collation != Collation::BINARY && collation.is_ci(),
+        multi_line: false,
+        dot_all: false,
+    };
+    if c.len() > types {
+        let Some(letters) = c.text(types)? else {
+            return Ok(None);
+        };
+        for letter in letters {
+            match letter {
+                b'c' => flags.insensitive = false,
+                b'i' => flags.insensitive = true,
+                b'm' => flags.multi_line = true,
+                b'n' => flags.dot_all = true,
+                b'u' => {}
+                _ => return Err(SqlError::wrong_arguments("regexp_like")),
+            }
+        }
+    }
+    Ok(Some((text, compiled(&pattern, flags)?)))
+}
+
+fn like<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some((text, regex)) = subject(c, 2)? else {
+        return Ok(ValueRef::Null);
+    };
+    let found = regex.is_match(text.as_ref()).map_err(runtime_error)?;
+    Ok(ValueRef::Int(i64::from(found)))
+}
+
+/// The byte at which to begin: the third argument counts characters from 1.
+fn start(text: &str, position: i64) -> Result<usize> {
+    let out = || error(3686, "Index out of bounds in regular expression search.");
+    let skip = usize::try_from(position - 1).map_err(|_| out())?;
+    let mut offsets = text.char_indices().map(|(at, _)| at);
+    match offsets.nth(skip) {
+        Some(at) => Ok(at),
+        None if text.chars().count() == skip => Ok(text.len()),
+        None => Err(out()),
+    }
+}
+
+/// An optional integer argument; None when it is NULL.
+fn number(c: &Call<'_, '_>, at: usize, default: i64) -> Result<Option<i64>> {
+    match c.len() > at {
+        true => c.int(at),
+        false => Ok(Some(default)),
+    }
+}
+
+/// The bytes of the occurrence wanted; an empty match moves on by one character.
+fn occurrence(
+    text: &str,
+    regex: &Regex,
+    from: usize,
+    wanted: i64,
+) -> Result<Option<(usize, usize)>> {
+    let mut at = from;
+    for n in 1.. {
+        if at > text.len() {
+            break;
+        }
+        let found = regex.find_from_pos(text, at).map_err(runtime_error)?;
+        let Some(found) = found else {
+            break;
+        };
+        if n >= wanted {
+            return Ok(Some((found.start(), found.end())));
+        }
+        at = next_start(text, found.start(), found.end());
+    }
+    Ok(None)
+}
+
+fn next_start(text: &str, start: usize, end: usize) -> usize {
+    if end > start {
+        return end;
+    }
+    let one = text.get(end..).and_then(|rest| rest.chars().next());
+    end + one.map_or(1, char::len_utf8)
+}
+
+fn instr<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(position), Some(wanted), Some(after)) =
+        (number(c, 2, 1)?, number(c, 3, 1)?, number(c, 4, 0)?)
+    else {
+        return Ok(ValueRef::Null);
+    };
+    let Some((text, regex)) = subject(c, 5)? else {
+        return Ok(ValueRef::Null);
+    };
+    if !(0..=1).contains(&after) {
+        return Err(SqlError::wrong_arguments(
+            "regexp_instr: return_option must be 1 or 0.",
+        ));
+    }
+    let found = occurrence(&text, &regex, start(&text, position)?, wanted)?;
+    let byte = found.map(|(from, to)| if after == 1 { to } else { from });
+    let before = byte.and_then(|at| text.get(..at));
+    let number = before.map_or(0, |text| text.chars().count() + 1);
+    Ok(ValueRef::Int(number as i64))
+}
+
+fn substr<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(position), Some(wanted)) = (number(c, 2, 1)?, number(c, 3, 1)?) else {
+        return Ok(ValueRef::Null);
+    };
+    let Some((text, regex)) = subject(c, 4)? else {
+        return Ok(ValueRef::Null);
+    };
+    let found = occurrence(&text, &regex, start(&text, position)?, wanted)?;
+    let part = found.and_then(|(from, to)| text.get(from..to));
+    Ok(part.map_or(ValueRef::Null, |part| give(c, part)))
+}
+
+/// Text in the character set of the result.
+fn give<'a>(c: &Call<'_, 'a>, text: &str) -> ValueRef<'a> {
+    let charset = c.ty.collation.charset();
+    match charset {
+        Charset::Utf8mb4 | Charset::Binary => c.keep(text.as_bytes()),
+        _ => c.keep(&Charset::Utf8mb4.convert(charset, text.as_bytes()).0),
+    }
+}
+
+/// `$1` to `$99` stand for groups; a backslash makes the next character plain.
+fn expand(replacement: &str, groups: &Captures<'_, str>, out: &mut String) -> Result<()> {
+    let mut rest = replacement.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => out.extend(rest.next()),
+            '$' => {
+                let mut number: Option<usize> = None;
+                while let Some(digit) = rest.peek().and_then(|c| c.to_digit(10)) {
+                    let next = number.unwrap_or(0) * 10 + digit as usize;
+                    if number.is_some() && next >= groups.len() {
+                        break;
+                    }
+                    number = Some(next);
+                    rest.next();
+                }
+                let out_of_bounds =
+                    || error(3686, "Index out of bounds in regular expression search.");
+                let number =
+                    number.ok_or_else(|| error(3887, "A capture group has an invalid name."))?;
+                if number >= groups.len() {
+                    return Err(out_of_bounds());
+                }
+                out.push_str(groups.get(number).map_or("", |m| m.as_str()));
+            }
+            other => out.push(other),
+        }
+    }
+    Ok(())
+}
+
+fn replace<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(position), Some(wanted)) = (number(c, 3, 1)?, number(c, 4, 0)?) else {
+        return Ok(ValueRef::Null);
+    };
+    let Some(replacement) = argument(c, 2)? else {
+        return Ok(ValueRef::Null);
+    };
+    let Some((text, regex)) = subject(c, 5)? else {
+        return Ok(ValueRef::Null);
+    };
+    let mut at = start(&text, position)?;
+    let mut out = String::with_capacity(text.len());
+    let mut copied = 0;
+    let mut n = 0;
+    let limit = usize::try_from(c.cx.env.max_allowed_packet).unwrap_or(usize::MAX);
+    while at <= text.len() {
+        let found = regex
+            .captures_from_pos(text.as_ref(), at)
+            .map_err(runtime_error)?;
+        let Some(groups) = found else {
+            break;
+        };
+        let Some(whole) = groups.get(0) else {
+            break;
+        };
+        at = next_start(&text, whole.start(), whole.end());
+        n += 1;
+        if wanted > 0 && n < wanted {
+            continue;
+        }
+        out.push_str(text.get(copied..whole.start()).unwrap_or_default());
+        expand(&replacement, &groups, &mut out)?;
+        copied = whole.end();
+        if out.len() > limit {
+            return Err(error(
+                3684,
+                "The result string is larger than the result buffer.",
+            ));
+        }
+        if wanted > 0 {
+            break;
+        }
+    }
+    out.push_str(text.get(copied..).unwrap_or_default());
+    Ok(give(c, &out))
+}
+
+fn long_like_first(args: &[crate::expr::Expr], collation: Collation) -> ColumnType {
+    let own = super::common_collation(args.get(..1).unwrap_or(&[]), collation);
+    ColumnType::text(porpoise_types::Kind::LongText, own)
+}
+
+/// The entries.
+pub const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "REGEXP_LIKE",
+        args: (2, 3),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: truth,
+        run: like,
+        doc: "Whether a pattern matches somewhere in a text.",
+        example: ("REGEXP_LIKE('Michael!', '^m.*[a-z]!$')", "1"),
+    },
+    Function {
+        name: "REGEXP_INSTR",
+        args: (2, 6),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: bigint,
+        run: instr,
+        doc: "The position of a match, counted in characters; 0 when there is none.",
+        example: ("REGEXP_INSTR('aa aaa aaaa', 'a{2}', 2)", "4"),
+    },
+    Function {
+        name: "REGEXP_SUBSTR",
+        args: (2, 5),
+        constant: true,
+        nullable: Nullable::Always,
+        ty: like_first,
+        run: substr,
+        doc: "The text that matches.",
+        example: ("REGEXP_SUBSTR('abc def ghi', '[a-z]+', 1, 3)", "ghi"),
+    },
+    Function {
+        name: "REGEXP_REPLACE",
+        args: (3, 6),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: long_like_first,
+        run: replace,
+        doc: "The text with its matches replaced; `$1` stands for a group.",
+        example: (
+            "REGEXP_REPLACE('abc def', '([a-c]+) (d)', '$2-$1')",
+            "d-abcef",
+        ),
+    },
+];

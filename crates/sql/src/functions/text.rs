@@ -1,0 +1,396 @@
+//! String functions of lists, numbers and codes (manual, "String Functions
+//! and Operators"): what [`super::strings`] does not have.
+
+use super::{Call, Function, Nullable, bigint, common_collation, joined, text_of, width};
+use crate::error::Result;
+use crate::expr::Expr;
+use porpoise_types::{Collation, ColumnType, Decimal, Kind, ValueRef};
+
+fn own(args: &[Expr], at: usize, collation: Collation) -> Collation {
+    common_collation(args.get(at..).unwrap_or(&[]), collation)
+}
+
+fn elt_type(args: &[Expr], collation: Collation) -> ColumnType {
+    let rest = args.get(1..).unwrap_or(&[]);
+    let chars = rest.iter().map(width).max().unwrap_or(0);
+    text_of(chars, common_collation(rest, collation))
+}
+
+fn elt<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let at = c.int(0)?.and_then(|n| usize::try_from(n).ok());
+    match at.filter(|n| (1..c.len()).contains(n)) {
+        Some(at) => Ok(c.text(at)?.map_or(ValueRef::Null, ValueRef::Bytes)),
+        None => Ok(ValueRef::Null),
+    }
+}
+
+/// FIELD compares as text when all arguments are text, else as numbers.
+fn field<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let textual = |e: &Expr| e.ty.is_string() || e.ty.is_binary() || e.ty.is_blob();
+    let all_text = c.args.iter().all(textual);
+    let all_integer = c.args.iter().all(|e| e.ty.is_integer());
+    for at in 1..c.len() {
+        let same = if all_text {
+            let collation = common_collation(c.args, Collation::BINARY);
+            let both = c.text(0)?.zip(c.text(at)?);
+            both.is_some_and(|(a, b)| collation.compare(a, b).is_eq())
+        } else if all_integer {
+            c.int(0)?.zip(c.int(at)?).is_some_and(|(a, b)| a == b)
+        } else {
+            c.double(0)?.zip(c.double(at)?).is_some_and(|(a, b)| a == b)
+        };
+        if same {
+            return Ok(ValueRef::Int(at as i64));
+        }
+    }
+    Ok(ValueRef::Int(0))
+}
+
+fn find_in_set<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(wanted), Some(list)) = (c.text(0)?, c.text(1)?) else {
+        return Ok(ValueRef::Null);
+    };
+    if list.is_empty() || wanted.contains(&b',') {
+        return Ok(ValueRef::Int(0));
+    }
+    let collation = common_collation(c.args, Collation::BINARY);
+    let mut items = list.split(|b| *b == b',');
+    let found = items.position(|item| collation.compare(item, wanted).is_eq());
+    Ok(ValueRef::Int(found.map_or(0, |at| at as i64 + 1)))
+}
+
+fn make_set<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(bits) = c.int(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let mut out: Vec<u8> = Vec::new();
+    let mut first = true;
+    for at in 1..c.len().min(65) {
+        if bits >> (at - 1) & 1 == 0 {
+            continue;
+        }
+        if let Some(text) = c.text(at)? {
+            if !first {
+                out.push(b',');
+            }
+            first = false;
+            out.extend_from_slice(text);
+        }
+    }
+    Ok(c.keep(&out))
+}
+
+fn export_set<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(bits), Some(on), Some(off)) = (c.int(0)?, c.text(1)?, c.text(2)?) else {
+        return Ok(ValueRef::Null);
+    };
+    let separator = match c.len() > 3 {
+        true => c.text(3)?,
+        false => Some(&b","[..]),
+    };
+    let count = match c.len() > 4 {
+        true => c.int(4)?,
+        false => Some(64),
+    };
+    let (Some(separator), Some(count)) = (separator, count) else {
+        return Ok(ValueRef::Null);
+    };
+    let count = usize::try_from(count).unwrap_or(64).min(64);
+    let parts: Vec<&[u8]> = (0..count)
+        .map(|bit| if bits >> bit & 1 == 1 { on } else { off })
+        .collect();
+    Ok(c.keep(&parts.join(separator)))
+}
+
+/// FORMAT(): digits in groups of three, rounded half away from zero.
+fn format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(places) = c.int(1)? else {
+        return Ok(ValueRef::Null);
+    };
+    let scale = u8::try_from(places.clamp(0, 30)).unwrap_or(30);
+    let textual = c.args.first().is_some_and(|e| {
+        matches!(e.ty.kind, Kind::Double | Kind::Float) || e.ty.is_string() || e.ty.is_binary()
+    });
+    let number = match textual {
+        true => c.double(0)?.map(Decimal::from_f64).and_then(|d| d.ok()),
+        false => c.decimal(0)?,
+    };
+    let Some(number) = number else {
+        return Ok(ValueRef::Null);
+    };
+    let (mut group, mut point) = (",", ".");
+    if c.len() > 2
+        && let Some(locale) = c.text(2)?
+    {
+        (group, point) = separators(locale);
+    }
+    let rounded = number.rescale(scale).unwrap_or(number);
+    let mut digits = Vec::new();
+    rounded.write_text(&mut digits);
+    let text = String::from_utf8_lossy(&digits).into_owned();
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", text.as_str()),
+    };
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let mut out = String::from(sign);
+    for (i, digit) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i) % 3 == 0 {
+            out.push_str(group);
+        }
+        out.push(digit);
+    }
+    if !fraction.is_empty() {
+        out.push_str(point);
+        out.push_str(fraction);
+    }
+    Ok(c.keep(out.as_bytes()))
+}
+
+/// Group separator and decimal point of a locale; those of en_US where it is unknown.
+fn separators(locale: &[u8]) -> (&'static str, &'static str) {
+    let locale = String::from_utf8_lossy(locale).to_ascii_lowercase();
+    match locale.as_str() {
+        "be_by" | "da_dk" | "de_de" | "hu_hu" | "id_id" | "is_is" | "ro_ro" | "ru_ru" | "tr_tr"
+        | "uk_ua" | "vi_vn" => (".", ","),
+        "de_ch" => ("'", "."),
+        "ca_es" | "es_es" | "fr_be" | "fr_fr" | "it_it" | "nl_nl" | "pl_pl" | "pt_pt" => ("", ","),
+        "cs_cz" | "fi_fi" | "sv_se" => (" ", ","),
+        _ => (",", "."),
+    }
+}
+
+/// Byte offsets of characters, and the end.
+fn bounds(text: &[u8], collation: Collation) -> Vec<usize> {
+    let wide = collation.charset().max_len() > 1;
+    let starts = |i: &usize| !wide || text.get(*i).is_some_and(|b| b & 0xc0 != 0x80);
+    let mut bounds: Vec<usize> = (0..text.len()).filter(starts).collect();
+    bounds.push(text.len());
+    bounds
+}
+
+fn insert<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(text), Some(from), Some(count), Some(new)) =
+        (c.text(0)?, c.int(1)?, c.int(2)?, c.text(3)?)
+    else {
+        return Ok(ValueRef::Null);
+    };
+    let bounds = bounds(text, c.collation(0));
+    let chars = bounds.len() - 1;
+    let Some(start) = usize::try_from(from - 1).ok().filter(|s| *s < chars) else {
+        return Ok(ValueRef::Bytes(text));
+    };
+    let count = usize::try_from(count).unwrap_or(chars);
+    let end = start.saturating_add(count).min(chars);
+    let at = |i: usize| bounds.get(i).copied().unwrap_or(text.len());
+    let (before, after) = (text.get(..at(start)), text.get(at(end)..));
+    Ok(c.keep(&[before.unwrap_or_default(), new, after.unwrap_or_default()].concat()))
+}
+
+fn ord<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(text) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let end = bounds(text, c.collation(0)).get(1).copied().unwrap_or(0);
+    let first = text.get(..end).unwrap_or_default();
+    let code = first.iter().fold(0i64, |n, b| n << 8 | i64::from(*b));
+    Ok(ValueRef::Int(code))
+}
+
+fn char<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let mut out = Vec::new();
+    for at in 0..c.len() {
+        if let Some(code) = c.int(at)? {
+            let bytes = (code as u32).to_be_bytes();
+            let skip = bytes.iter().take(3).take_while(|b| **b == 0).count();
+            out.extend(bytes.iter().skip(skip));
+        }
+    }
+    Ok(c.keep(&out))
+}
+
+fn substring_index<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(text), Some(mark), Some(count)) = (c.text(0)?, c.text(1)?, c.int(2)?) else {
+        return Ok(ValueRef::Null);
+    };
+    if mark.is_empty() || count == 0 {
+        return Ok(ValueRef::Bytes(b""));
+    }
+    let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    let part = if count > 0 {
+        let mut found = memchr::memmem::find_iter(text, mark);
+        found.nth(wanted - 1).and_then(|at| text.get(..at))
+    } else {
+        let mut found = memchr::memmem::rfind_iter(text, mark);
+        found
+            .nth(wanted - 1)
+            .and_then(|at| text.get(at + mark.len()..))
+    };
+    Ok(ValueRef::Bytes(part.unwrap_or(text)))
+}
+
+fn soundex<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(text) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let code = |c: char| match c.to_ascii_uppercase() {
+        'B' | 'F' | 'P' | 'V' => b'1',
+        'C' | 'G' | 'J' | 'K' | 'Q' | 'S' | 'X' | 'Z' => b'2',
+        'D' | 'T' => b'3',
+        'L' => b'4',
+        'M' | 'N' => b'5',
+        'R' => b'6',
+        _ => b'0',
+    };
+    let text = String::from_utf8_lossy(text);
+    let mut letters = text.chars().filter(|c| c.is_alphabetic());
+    let Some(first) = letters.next() else {
+        return Ok(ValueRef::Bytes(b""));
+    };
+    let mut out: String = first.to_uppercase().collect();
+    let mut last = code(first);
+    for letter in letters {
+        // H and W do not part equal codes in MySQL: vowels neither.
+        let next = code(letter);
+        if next == b'0' {
+            continue;
+        }
+        if next != last {
+            out.push(char::from(next));
+        }
+        last = next;
+    }
+    while out.chars().count() < 4 {
+        out.push('0');
+    }
+    Ok(c.keep(out.as_bytes()))
+}
+
+fn digits_of(mut n: u64, base: u32) -> String {
+    let mut out = Vec::new();
+    loop {
+        let digit = u32::try_from(n % u64::from(base)).unwrap_or(0);
+        out.push(
+            char::from_digit(digit, base)
+                .unwrap_or('0')
+                .to_ascii_uppercase(),
+        );
+        n /= u64::from(base);
+        if n == 0 {
+            return out.into_iter().rev().collect();
+        }
+    }
+}
+
+fn conv<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let (Some(text), Some(from), Some(to)) = (c.text(0)?, c.int(1)?, c.int(2)?) else {
+        return Ok(ValueRef::Null);
+    };
+    Ok(match converted(text, from, to) {
+        Some(text) => c.keep(text.as_bytes()),
+        None => ValueRef::Null,
+    })
+}
+
+/// The digits at the front of a text in another base; a negative base is signed.
+fn converted(text: &[u8], from: i64, to: i64) -> Option<String> {
+    let base = |b: i64| {
+        u32::try_from(b.unsigned_abs())
+            .ok()
+            .filter(|b| (2..=36).contains(b))
+    };
+    let (from_base, to_base) = (base(from)?, base(to)?);
+    let text = String::from_utf8_lossy(text);
+    let text = text.trim_start();
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let mut value: u64 = 0;
+    let mut any = false;
+    for digit in digits.chars().map_while(|c| c.to_digit(from_base)) {
+        any = true;
+        let next = value.checked_mul(u64::from(from_base));
+        let next = next.and_then(|v| v.checked_add(u64::from(digit)));
+        value = next.unwrap_or(u64::MAX);
+    }
+    if !any {
+        return Some("0".to_owned());
+    }
+    let value = match negative {
+        true => value.wrapping_neg(),
+        false => value,
+    };
+    Some(match to < 0 && (value as i64) < 0 {
+        true => format!("-{}", digits_of((value as i64).unsigned_abs(), to_base)),
+        false => digits_of(value, to_base),
+    })
+}
+
+fn in_base<'a>(c: &Call<'_, 'a>, base: i64) -> Result<ValueRef<'a>> {
+    let value = c.arg(0).0;
+    let text = match value {
+        ValueRef::Double(v) => Some(format!("{}", v.trunc()).into_bytes()),
+        _ => c.text(0)?.map(<[u8]>::to_vec),
+    };
+    let digits = text.and_then(|t| converted(&t, 10, base));
+    Ok(digits.map_or(ValueRef::Null, |d| c.keep(d.as_bytes())))
+}
+
+fn weight_string<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(text) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let mut key = Vec::new();
+    c.collation(0).sort_key(text, &mut key);
+    Ok(c.keep(&key))
+}
+
+macro_rules! f {
+    ($name:literal, $args:expr, $ty:expr, $null:ident, $run:expr, $doc:literal, $call:literal => $result:literal) => {
+        Function {
+            name: $name,
+            args: $args,
+            constant: true,
+            nullable: Nullable::$null,
+            ty: $ty,
+            run: $run,
+            doc: $doc,
+            example: ($call, $result),
+        }
+    };
+}
+
+const MANY: usize = 65_535;
+
+fn binary_text(_: &[Expr], _: Collation) -> ColumnType {
+    ColumnType::blob(Kind::LongBlob)
+}
+
+fn long(args: &[Expr], collation: Collation) -> ColumnType {
+    ColumnType::text(Kind::LongText, own(args, 0, collation))
+}
+
+fn after_first(args: &[Expr], collation: Collation) -> ColumnType {
+    joined(args.get(1..).unwrap_or(&[]), collation)
+}
+
+/// The entries.
+pub const FUNCTIONS: &[Function] = &[
+    f!("ELT", (2, MANY), elt_type, Always, elt, "The argument of that number.", "ELT(2, 'Aa', 'Bb')" => "Bb"),
+    f!("FIELD", (2, MANY), bigint, Never, field, "Which of the other arguments equals the first; 0 is none.", "FIELD('Bb', 'Aa', 'Bb', 'Cc')" => "2"),
+    f!("FIND_IN_SET", (2, 2), bigint, IfArgument, find_in_set, "The position in a list of texts between commas; 0 is none.", "FIND_IN_SET('b', 'a,b,c,d')" => "2"),
+    f!("MAKE_SET", (2, 65), after_first, IfArgument, make_set, "The texts whose bits are set, between commas.", "MAKE_SET(1 | 4, 'hello', 'nice', 'world')" => "hello,world"),
+    f!("EXPORT_SET", (3, 5), |_, c| ColumnType::text(Kind::LongText, c), IfArgument, export_set, "One text for each bit that is set, another for those that are not.", "EXPORT_SET(5, 'Y', 'N', ',', 4)" => "Y,N,Y,N"),
+    f!("FORMAT", (2, 3), |_, c| text_of(100, c), Always, format, "A number with groups of three digits and so many decimals.", "FORMAT(12332.1234567, 4)" => "12,332.1235"),
+    f!("INSERT", (4, 4), long, IfArgument, insert, "A text with a part of it replaced, by position.", "INSERT('Quadratic', 3, 4, 'What')" => "QuWhattic"),
+    f!("ORD", (1, 1), bigint, IfArgument, ord, "The code of the first character, from its bytes.", "ORD('ä')" => "50084"),
+    f!("CHAR", (1, MANY), binary_text, Never, char, "The bytes of the codes.", "CHAR(77, 121, 83, 81, '76')" => "MySQL"),
+    f!("SUBSTRING_INDEX", (3, 3), super::like_first, IfArgument, substring_index, "What stands before the n-th mark, from the left or the right.", "SUBSTRING_INDEX('www.mysql.com', '.', -2)" => "mysql.com"),
+    f!("SOUNDEX", (1, 1), long, IfArgument, soundex, "How a word sounds.", "SOUNDEX('Hello')" => "H400"),
+    f!("CONV", (3, 3), |_, c| text_of(64, c), Always, conv, "A number in another base.", "CONV(-17, 10, -18)" => "-H"),
+    f!("BIN", (1, 1), |_, c| text_of(64, c), IfArgument, |c| in_base(c, 2), "A number in base 2.", "BIN(12)" => "1100"),
+    f!("OCT", (1, 1), |_, c| text_of(64, c), IfArgument, |c| in_base(c, 8), "A number in base 8.", "OCT(12)" => "14"),
+    f!("WEIGHT_STRING", (1, 1), binary_text, IfArgument, weight_string, "The bytes by which a text is ordered.", "HEX(WEIGHT_STRING(_binary'AB'))" => "4142"),
+    f!("LOAD_FILE", (1, 1), binary_text, Always, |_| Ok(ValueRef::Null), "NULL: this server reads no files for clients.", "LOAD_FILE('/etc/passwd') IS NULL" => "1"),
+];

@@ -1,0 +1,237 @@
+//! COLUMNS and STATISTICS.
+
+use super::T;
+use crate::bind::literal::is_character;
+use crate::session::server::SqlServer;
+use crate::show::schema::{default_of, extra_of, key_of};
+use crate::show::table::{maybe, text};
+use crate::virtual_tables;
+use porpoise_rows::catalog::IndexKind;
+use porpoise_types::{ColumnType, Kind, TimeZone, Value};
+
+/// Columns of COLUMNS.
+pub(super) const COLUMNS: &[(&str, T)] = &[
+    ("TABLE_CATALOG", T::Text(64)),
+    ("TABLE_SCHEMA", T::Name),
+    ("TABLE_NAME", T::Name),
+    ("COLUMN_NAME", T::Text(64)),
+    ("ORDINAL_POSITION", T::Unsigned),
+    ("COLUMN_DEFAULT", T::Long),
+    ("IS_NULLABLE", T::Text(3)),
+    ("DATA_TYPE", T::Long),
+    ("CHARACTER_MAXIMUM_LENGTH", T::Big),
+    ("CHARACTER_OCTET_LENGTH", T::Big),
+    ("NUMERIC_PRECISION", T::BigUnsigned),
+    ("NUMERIC_SCALE", T::BigUnsigned),
+    ("DATETIME_PRECISION", T::Unsigned),
+    ("CHARACTER_SET_NAME", T::Text(64)),
+    ("COLLATION_NAME", T::Text(64)),
+    ("COLUMN_TYPE", T::Long),
+    ("COLUMN_KEY", T::Text(3)),
+    ("EXTRA", T::Text(256)),
+    ("PRIVILEGES", T::Text(154)),
+    ("COLUMN_COMMENT", T::Long),
+    ("GENERATION_EXPRESSION", T::Long),
+    ("SRS_ID", T::Unsigned),
+];
+
+/// Columns of STATISTICS.
+pub(super) const STATISTICS: &[(&str, T)] = &[
+    ("TABLE_CATALOG", T::Text(64)),
+    ("TABLE_SCHEMA", T::Name),
+    ("TABLE_NAME", T::Name),
+    ("NON_UNIQUE", T::Int),
+    ("INDEX_SCHEMA", T::Name),
+    ("INDEX_NAME", T::Text(64)),
+    ("SEQ_IN_INDEX", T::Unsigned),
+    ("COLUMN_NAME", T::Text(64)),
+    ("COLLATION", T::Text(1)),
+    ("CARDINALITY", T::Big),
+    ("SUB_PART", T::Big),
+    ("PACKED", T::Nothing),
+    ("NULLABLE", T::Text(3)),
+    ("INDEX_TYPE", T::Text(11)),
+    ("COMMENT", T::Text(8)),
+    ("INDEX_COMMENT", T::Text(2048)),
+    ("IS_VISIBLE", T::Text(3)),
+    ("EXPRESSION", T::Long),
+];
+
+fn number(n: impl Into<u64>) -> Value {
+    Value::UInt(n.into())
+}
+
+/// The longest member of an ENUM, or all members of a SET with their commas, in characters.
+fn member_chars(ty: &ColumnType) -> u64 {
+    let lengths = ty.members.iter().map(|m| {
+        let text = String::from_utf8_lossy(m);
+        text.chars().count() as u64
+    });
+    match ty.kind {
+        Kind::Set => lengths.sum::<u64>() + (ty.members.len() as u64).saturating_sub(1),
+        _ => lengths.max().unwrap_or(0),
+    }
+}
+
+/// CHARACTER_MAXIMUM_LENGTH and CHARACTER_OCTET_LENGTH.
+fn lengths(ty: &ColumnType) -> [Value; 2] {
+    let width = u64::from(ty.collation.charset().max_len().max(1));
+    match ty.kind {
+        Kind::Char | Kind::VarChar => [number(ty.length), number(u64::from(ty.length) * width)],
+        Kind::Binary | Kind::VarBinary => [number(ty.length), number(ty.length)],
+        Kind::Enum | Kind::Set => {
+            let chars = member_chars(ty);
+            [number(chars), number(chars * width)]
+        }
+        // Both in bytes for the TEXT types, too.
+        _ if ty.is_blob() => [number(ty.max_bytes()), number(ty.max_bytes())],
+        _ => [Value::Null, Value::Null],
+    }
+}
+
+/// NUMERIC_PRECISION, NUMERIC_SCALE and DATETIME_PRECISION.
+fn precisions(ty: &ColumnType) -> [Value; 3] {
+    let of = |digits: u64| [number(digits), number(0u64), Value::Null];
+    match ty.kind {
+        Kind::TinyInt => of(3),
+        Kind::SmallInt => of(5),
+        Kind::MediumInt => of(7),
+        Kind::Int => of(10),
+        Kind::BigInt if ty.unsigned => of(20),
+        Kind::BigInt => of(19),
+        Kind::Bit => [number(ty.length), Value::Null, Value::Null],
+        Kind::Decimal => [number(ty.length), number(ty.decimals), Value::Null],
+        Kind::Float => [number(12u64), Value::Null, Value::Null],
+        Kind::Double => [number(22u64), Value::Null, Value::Null],
+        Kind::DateTime | Kind::Timestamp | Kind::Time => {
+            [Value::Null, Value::Null, number(ty.decimals)]
+        }
+        _ => [Value::Null, Value::Null, Value::Null],
+    }
+}
+
+/// The type's bare word: COLUMN_TYPE up to its parenthesis or attributes.
+fn data_type(ty: &ColumnType) -> String {
+    let sql = ty.sql();
+    let end = sql.find(['(', ' ']).unwrap_or(sql.len());
+    sql.get(..end).unwrap_or_default().to_owned()
+}
+
+struct Described<'c> {
+    database: &'c str,
+    table: &'c str,
+    name: &'c str,
+    ty: &'c ColumnType,
+    default: Value,
+    nullable: bool,
+    key: &'c str,
+    extra: String,
+    privileges: &'c str,
+    comment: &'c str,
+}
+
+fn row(at: u64, c: Described<'_>) -> Vec<Value> {
+    let textual = is_character(c.ty);
+    let mut row = vec![
+        text("def"),
+        text(c.database),
+        text(c.table),
+        text(c.name),
+        Value::UInt(at),
+        c.default,
+        text(if c.nullable { "YES" } else { "NO" }),
+        text(data_type(c.ty)),
+    ];
+    row.extend(lengths(c.ty));
+    row.extend(precisions(c.ty));
+    row.extend([
+        maybe(textual.then(|| c.ty.collation.charset().name())),
+        maybe(textual.then(|| c.ty.collation.name())),
+        text(c.ty.sql()),
+        text(c.key),
+        text(c.extra),
+        text(c.privileges),
+        text(c.comment),
+        text(""),
+        Value::Null,
+    ]);
+    row
+}
+
+/// Rows of COLUMNS.
+pub(super) fn rows(server: &SqlServer) -> Vec<Vec<Value>> {
+    let catalog = server.db().catalog();
+    let utc = TimeZone::Fixed(0);
+    let mut rows = Vec::new();
+    for table in super::tables(&catalog) {
+        for (at, column) in table.columns.iter().enumerate() {
+            let described = Described {
+                database: &table.database,
+                table: &table.name,
+                name: &column.name,
+                ty: &column.ty,
+                default: default_of(&utc, column),
+                nullable: column.nullable,
+                key: key_of(table, at),
+                extra: extra_of(column),
+                privileges: "select,insert,update,references",
+                comment: &column.comment,
+            };
+            rows.push(row(at as u64 + 1, described));
+        }
+    }
+    for table in virtual_tables::all() {
+        for (at, column) in (1u64..).zip((table.columns)()) {
+            let described = Described {
+                database: table.database,
+                table: table.name,
+                name: &column.name,
+                ty: &column.ty,
+                default: Value::Null,
+                nullable: column.nullable,
+                key: "",
+                extra: String::new(),
+                privileges: "select",
+                comment: "",
+            };
+            rows.push(row(at, described));
+        }
+    }
+    rows
+}
+
+/// Rows of STATISTICS.
+pub(super) fn statistics(server: &SqlServer) -> Vec<Vec<Value>> {
+    let catalog = server.db().catalog();
+    let mut rows = Vec::new();
+    for table in super::tables(&catalog) {
+        for index in &table.indexes {
+            for (at, part) in (1u64..).zip(&index.parts) {
+                let column = table.columns.get(part.column);
+                let nullable = column.is_some_and(|c| c.nullable);
+                rows.push(vec![
+                    text("def"),
+                    text(&table.database),
+                    text(&table.name),
+                    Value::Int(i64::from(index.kind == IndexKind::Plain)),
+                    text(&table.database),
+                    text(&index.name),
+                    Value::UInt(at),
+                    maybe(column.map(|c| c.name.as_str())),
+                    text(if part.desc { "D" } else { "A" }),
+                    Value::Int(0),
+                    part.prefix
+                        .map_or(Value::Null, |n| Value::Int(i64::from(n))),
+                    Value::Null,
+                    text(if nullable { "YES" } else { "" }),
+                    text(if index.using_hash { "HASH" } else { "BTREE" }),
+                    text(""),
+                    text(&index.comment),
+                    text(if index.invisible { "NO" } else { "YES" }),
+                    Value::Null,
+                ]);
+            }
+        }
+    }
+    rows
+}

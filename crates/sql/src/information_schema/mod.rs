@@ -1,0 +1,162 @@
+//! The tables of information_schema, with MySQL 8's columns, types and order
+//! (manual, "INFORMATION_SCHEMA Tables").
+//!
+//! A table is an entry: its columns as a list of names and types, and the
+//! function that makes its rows from the catalog and the server. Rows are made
+//! anew for each statement that reads them, and are queried like those of any
+//! other table. Constraints stand in [`crate::show::constraints`].
+//!
+//! What this server does not keep (numbers of rows, sizes) is NULL; tables of
+//! things that it does not have (routines, triggers, events) are empty.
+
+mod columns;
+mod objects;
+mod server;
+
+use crate::bind::ScopeColumn;
+use crate::session::server::SqlServer;
+use crate::show::constraints;
+use crate::virtual_tables::VirtualTable;
+use porpoise_rows::catalog::{Catalog, Table};
+use porpoise_types::{Collation, ColumnType, Kind, Value};
+use std::sync::Arc;
+
+/// The type of a column.
+#[derive(Clone, Copy, Debug)]
+enum T {
+    /// VARCHAR of so many characters.
+    Text(u32),
+    /// VARCHAR(64) that tells capitals from small letters: names of databases and tables.
+    Name,
+    /// LONGTEXT.
+    Long,
+    /// INT.
+    Int,
+    /// INT UNSIGNED.
+    Unsigned,
+    /// BIGINT.
+    Big,
+    /// BIGINT UNSIGNED.
+    BigUnsigned,
+    /// TIMESTAMP and DATETIME.
+    Moment,
+    /// BINARY(0): always NULL.
+    Nothing,
+}
+
+fn column(name: &str, ty: T) -> ScopeColumn {
+    let ci = Collation::UTF8MB3_GENERAL_CI;
+    let ty = match ty {
+        T::Text(length) => ColumnType::varchar(length, ci),
+        T::Name => ColumnType::varchar(64, Collation::UTF8MB3_BIN),
+        T::Long => ColumnType::text(Kind::LongText, ci),
+        T::Int => ColumnType::int(Kind::Int),
+        T::Unsigned => ColumnType::uint(Kind::Int),
+        T::Big => ColumnType::bigint(),
+        T::BigUnsigned => ColumnType::bigint_unsigned(),
+        T::Moment => ColumnType::datetime(0),
+        T::Nothing => ColumnType::binary(0),
+    };
+    ScopeColumn {
+        name: name.to_owned(),
+        ty,
+        nullable: true,
+    }
+}
+
+fn columns_of(list: &[(&str, T)]) -> Vec<ScopeColumn> {
+    list.iter().map(|(name, ty)| column(name, *ty)).collect()
+}
+
+fn none(_: &SqlServer) -> Vec<Vec<Value>> {
+    Vec::new()
+}
+
+const fn entry(
+    name: &'static str,
+    columns: fn() -> Vec<ScopeColumn>,
+    rows: fn(&SqlServer) -> Vec<Vec<Value>>,
+) -> VirtualTable {
+    VirtualTable {
+        database: "information_schema",
+        name,
+        columns,
+        rows: Some(rows),
+    }
+}
+
+/// All tables of the catalog by database and name.
+fn tables(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
+    let ids = catalog.databases.values().flat_map(|d| d.tables.values());
+    ids.filter_map(|id| catalog.table_by_id(*id))
+}
+
+/// The registry.
+pub const TABLES: &[VirtualTable] = &[
+    entry(
+        "CHARACTER_SETS",
+        || columns_of(server::CHARACTER_SETS),
+        |_| server::character_sets(),
+    ),
+    entry(
+        "CHECK_CONSTRAINTS",
+        || columns_of(objects::CHECK_CONSTRAINTS),
+        none,
+    ),
+    entry(
+        "COLLATIONS",
+        || columns_of(server::COLLATIONS),
+        |_| server::collations(),
+    ),
+    entry(
+        "COLLATION_CHARACTER_SET_APPLICABILITY",
+        || columns_of(server::APPLICABILITY),
+        |_| server::applicability(),
+    ),
+    entry("COLUMNS", || columns_of(columns::COLUMNS), columns::rows),
+    entry(
+        "ENGINES",
+        || columns_of(server::ENGINES),
+        |_| server::engines(),
+    ),
+    entry("EVENTS", || columns_of(objects::EVENTS), none),
+    entry(
+        "KEY_COLUMN_USAGE",
+        constraints::key_column_usage_columns,
+        |s| constraints::key_column_usage(&s.db().catalog()),
+    ),
+    entry(
+        "PARTITIONS",
+        || columns_of(objects::PARTITIONS),
+        objects::partitions,
+    ),
+    entry(
+        "PROCESSLIST",
+        || columns_of(server::PROCESSLIST),
+        server::processes,
+    ),
+    entry(
+        "REFERENTIAL_CONSTRAINTS",
+        constraints::referential_constraint_columns,
+        |s| constraints::referential_constraints(&s.db().catalog()),
+    ),
+    entry("ROUTINES", || columns_of(objects::ROUTINES), none),
+    entry(
+        "SCHEMATA",
+        || columns_of(objects::SCHEMATA),
+        objects::schemata,
+    ),
+    entry(
+        "STATISTICS",
+        || columns_of(columns::STATISTICS),
+        columns::statistics,
+    ),
+    entry("TABLES", || columns_of(objects::TABLES), objects::tables),
+    entry(
+        "TABLE_CONSTRAINTS",
+        constraints::table_constraint_columns,
+        |s| constraints::table_constraints(&s.db().catalog()),
+    ),
+    entry("TRIGGERS", || columns_of(objects::TRIGGERS), none),
+    entry("VIEWS", || columns_of(objects::VIEWS), none),
+];

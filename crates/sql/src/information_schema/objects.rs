@@ -1,0 +1,348 @@
+//! SCHEMATA, TABLES, VIEWS, PARTITIONS, CHECK_CONSTRAINTS, and the tables of
+//! what this server does not have.
+
+use super::T;
+use crate::session::server::SqlServer;
+use crate::show::schema::{database_names, virtual_type};
+use crate::show::table::text;
+use crate::virtual_tables;
+use porpoise_rows::catalog::Table;
+use porpoise_rows::partition::{Method, PartitionBound, Partitioning};
+use porpoise_types::{Collation, ColumnType, DateTime, Value, write_text};
+
+/// Columns of SCHEMATA.
+pub(super) const SCHEMATA: &[(&str, T)] = &[
+    ("CATALOG_NAME", T::Text(64)),
+    ("SCHEMA_NAME", T::Name),
+    ("DEFAULT_CHARACTER_SET_NAME", T::Text(64)),
+    ("DEFAULT_COLLATION_NAME", T::Text(64)),
+    ("SQL_PATH", T::Nothing),
+    ("DEFAULT_ENCRYPTION", T::Text(3)),
+];
+
+/// Columns of TABLES.
+pub(super) const TABLES: &[(&str, T)] = &[
+    ("TABLE_CATALOG", T::Text(64)),
+    ("TABLE_SCHEMA", T::Name),
+    ("TABLE_NAME", T::Name),
+    ("TABLE_TYPE", T::Text(11)),
+    ("ENGINE", T::Text(64)),
+    ("VERSION", T::Int),
+    ("ROW_FORMAT", T::Text(10)),
+    ("TABLE_ROWS", T::BigUnsigned),
+    ("AVG_ROW_LENGTH", T::BigUnsigned),
+    ("DATA_LENGTH", T::BigUnsigned),
+    ("MAX_DATA_LENGTH", T::BigUnsigned),
+    ("INDEX_LENGTH", T::BigUnsigned),
+    ("DATA_FREE", T::BigUnsigned),
+    ("AUTO_INCREMENT", T::BigUnsigned),
+    ("CREATE_TIME", T::Moment),
+    ("UPDATE_TIME", T::Moment),
+    ("CHECK_TIME", T::Moment),
+    ("TABLE_COLLATION", T::Text(64)),
+    ("CHECKSUM", T::Big),
+    ("CREATE_OPTIONS", T::Text(256)),
+    ("TABLE_COMMENT", T::Long),
+];
+
+/// Columns of VIEWS.
+pub(super) const VIEWS: &[(&str, T)] = &[
+    ("TABLE_CATALOG", T::Text(64)),
+    ("TABLE_SCHEMA", T::Name),
+    ("TABLE_NAME", T::Name),
+    ("VIEW_DEFINITION", T::Long),
+    ("CHECK_OPTION", T::Text(8)),
+    ("IS_UPDATABLE", T::Text(3)),
+    ("DEFINER", T::Text(288)),
+    ("SECURITY_TYPE", T::Text(7)),
+    ("CHARACTER_SET_CLIENT", T::Text(64)),
+    ("COLLATION_CONNECTION", T::Text(64)),
+];
+
+/// Columns of CHECK_CONSTRAINTS.
+pub(super) const CHECK_CONSTRAINTS: &[(&str, T)] = &[
+    ("CONSTRAINT_CATALOG", T::Text(64)),
+    ("CONSTRAINT_SCHEMA", T::Name),
+    ("CONSTRAINT_NAME", T::Text(64)),
+    ("CHECK_CLAUSE", T::Long),
+];
+
+/// Columns of PARTITIONS.
+pub(super) const PARTITIONS: &[(&str, T)] = &[
+    ("TABLE_CATALOG", T::Text(64)),
+    ("TABLE_SCHEMA", T::Name),
+    ("TABLE_NAME", T::Name),
+    ("PARTITION_NAME", T::Text(64)),
+    ("SUBPARTITION_NAME", T::Text(64)),
+    ("PARTITION_ORDINAL_POSITION", T::Unsigned),
+    ("SUBPARTITION_ORDINAL_POSITION", T::Unsigned),
+    ("PARTITION_METHOD", T::Text(13)),
+    ("SUBPARTITION_METHOD", T::Text(13)),
+    ("PARTITION_EXPRESSION", T::Text(2048)),
+    ("SUBPARTITION_EXPRESSION", T::Text(2048)),
+    ("PARTITION_DESCRIPTION", T::Long),
+    ("TABLE_ROWS", T::BigUnsigned),
+    ("AVG_ROW_LENGTH", T::BigUnsigned),
+    ("DATA_LENGTH", T::BigUnsigned),
+    ("MAX_DATA_LENGTH", T::BigUnsigned),
+    ("INDEX_LENGTH", T::BigUnsigned),
+    ("DATA_FREE", T::BigUnsigned),
+    ("CREATE_TIME", T::Moment),
+    ("UPDATE_TIME", T::Moment),
+    ("CHECK_TIME", T::Moment),
+    ("CHECKSUM", T::Big),
+    ("PARTITION_COMMENT", T::Long),
+    ("NODEGROUP", T::Text(256)),
+    ("TABLESPACE_NAME", T::Text(268)),
+];
+
+/// Columns of TRIGGERS.
+pub(super) const TRIGGERS: &[(&str, T)] = &[
+    ("TRIGGER_CATALOG", T::Text(64)),
+    ("TRIGGER_SCHEMA", T::Name),
+    ("TRIGGER_NAME", T::Text(64)),
+    ("EVENT_MANIPULATION", T::Text(6)),
+    ("EVENT_OBJECT_CATALOG", T::Text(64)),
+    ("EVENT_OBJECT_SCHEMA", T::Name),
+    ("EVENT_OBJECT_TABLE", T::Name),
+    ("ACTION_ORDER", T::Unsigned),
+    ("ACTION_CONDITION", T::Nothing),
+    ("ACTION_STATEMENT", T::Long),
+    ("ACTION_ORIENTATION", T::Text(3)),
+    ("ACTION_TIMING", T::Text(6)),
+    ("ACTION_REFERENCE_OLD_TABLE", T::Nothing),
+    ("ACTION_REFERENCE_NEW_TABLE", T::Nothing),
+    ("ACTION_REFERENCE_OLD_ROW", T::Text(3)),
+    ("ACTION_REFERENCE_NEW_ROW", T::Text(3)),
+    ("CREATED", T::Moment),
+    ("SQL_MODE", T::Text(520)),
+    ("DEFINER", T::Text(288)),
+    ("CHARACTER_SET_CLIENT", T::Text(64)),
+    ("COLLATION_CONNECTION", T::Text(64)),
+    ("DATABASE_COLLATION", T::Text(64)),
+];
+
+/// Columns of ROUTINES.
+pub(super) const ROUTINES: &[(&str, T)] = &[
+    ("SPECIFIC_NAME", T::Text(64)),
+    ("ROUTINE_CATALOG", T::Text(64)),
+    ("ROUTINE_SCHEMA", T::Name),
+    ("ROUTINE_NAME", T::Text(64)),
+    ("ROUTINE_TYPE", T::Text(9)),
+    ("DATA_TYPE", T::Long),
+    ("CHARACTER_MAXIMUM_LENGTH", T::Big),
+    ("CHARACTER_OCTET_LENGTH", T::Big),
+    ("NUMERIC_PRECISION", T::Unsigned),
+    ("NUMERIC_SCALE", T::Unsigned),
+    ("DATETIME_PRECISION", T::Unsigned),
+    ("CHARACTER_SET_NAME", T::Text(64)),
+    ("COLLATION_NAME", T::Text(64)),
+    ("DTD_IDENTIFIER", T::Long),
+    ("ROUTINE_BODY", T::Text(8)),
+    ("ROUTINE_DEFINITION", T::Long),
+    ("EXTERNAL_NAME", T::Nothing),
+    ("EXTERNAL_LANGUAGE", T::Text(64)),
+    ("PARAMETER_STYLE", T::Text(3)),
+    ("IS_DETERMINISTIC", T::Text(3)),
+    ("SQL_DATA_ACCESS", T::Text(17)),
+    ("SQL_PATH", T::Nothing),
+    ("SECURITY_TYPE", T::Text(7)),
+    ("CREATED", T::Moment),
+    ("LAST_ALTERED", T::Moment),
+    ("SQL_MODE", T::Text(520)),
+    ("ROUTINE_COMMENT", T::Long),
+    ("DEFINER", T::Text(288)),
+    ("CHARACTER_SET_CLIENT", T::Text(64)),
+    ("COLLATION_CONNECTION", T::Text(64)),
+    ("DATABASE_COLLATION", T::Text(64)),
+];
+
+/// Columns of EVENTS.
+pub(super) const EVENTS: &[(&str, T)] = &[
+    ("EVENT_CATALOG", T::Text(64)),
+    ("EVENT_SCHEMA", T::Name),
+    ("EVENT_NAME", T::Text(64)),
+    ("DEFINER", T::Text(288)),
+    ("TIME_ZONE", T::Text(64)),
+    ("EVENT_BODY", T::Text(3)),
+    ("EVENT_DEFINITION", T::Long),
+    ("EVENT_TYPE", T::Text(9)),
+    ("EXECUTE_AT", T::Moment),
+    ("INTERVAL_VALUE", T::Text(256)),
+    ("INTERVAL_FIELD", T::Text(18)),
+    ("SQL_MODE", T::Text(520)),
+    ("STARTS", T::Moment),
+    ("ENDS", T::Moment),
+    ("STATUS", T::Text(21)),
+    ("ON_COMPLETION", T::Text(12)),
+    ("CREATED", T::Moment),
+    ("LAST_ALTERED", T::Moment),
+    ("LAST_EXECUTED", T::Moment),
+    ("EVENT_COMMENT", T::Text(2048)),
+    ("ORIGINATOR", T::Unsigned),
+    ("CHARACTER_SET_CLIENT", T::Text(64)),
+    ("COLLATION_CONNECTION", T::Text(64)),
+    ("DATABASE_COLLATION", T::Text(64)),
+];
+
+/// Rows of SCHEMATA.
+pub(super) fn schemata(server: &SqlServer) -> Vec<Vec<Value>> {
+    let catalog = server.db().catalog();
+    let row = |name: String| {
+        let collation = catalog.database(&name).map(|d| d.collation);
+        let collation = collation.unwrap_or(Collation::UTF8MB3_GENERAL_CI);
+        vec![
+            text("def"),
+            text(name),
+            text(collation.charset().name()),
+            text(collation.name()),
+            Value::Null,
+            text("NO"),
+        ]
+    };
+    database_names(&catalog).into_iter().map(row).collect()
+}
+
+fn nulls(n: usize) -> impl Iterator<Item = Value> {
+    std::iter::repeat_n(Value::Null, n)
+}
+
+fn created(table: &Table) -> Value {
+    let at = DateTime::from_unix_micros(table.options.created);
+    let at = at.and_then(|m| m.round(0, true));
+    at.map_or(Value::Null, Value::DateTime)
+}
+
+/// Rows of TABLES.
+pub(super) fn tables(server: &SqlServer) -> Vec<Vec<Value>> {
+    let catalog = server.db().catalog();
+    let mut rows = Vec::with_capacity(catalog.tables.len());
+    for table in super::tables(&catalog) {
+        let next = table
+            .auto_increment()
+            .and_then(|_| server.db().next_auto_increment(table).ok());
+        let options = table.options.other.iter().map(|(n, v)| format!("{n}={v}"));
+        let mut options: Vec<String> = options.collect();
+        if table.partitioning.is_some() {
+            options.push("partitioned".to_owned());
+        }
+        let mut row = vec![
+            text("def"),
+            text(&table.database),
+            text(&table.name),
+            text("BASE TABLE"),
+            text(&table.options.engine),
+            Value::Int(10),
+            text("Dynamic"),
+        ];
+        row.extend(nulls(6));
+        row.push(next.map_or(Value::Null, Value::UInt));
+        row.push(created(table));
+        row.extend(nulls(2));
+        row.push(text(table.options.collation.name()));
+        row.push(Value::Null);
+        row.push(text(options.join(" ").to_lowercase()));
+        row.push(text(&table.options.comment));
+        rows.push(row);
+    }
+    for table in virtual_tables::all() {
+        let mut row = vec![
+            text("def"),
+            text(table.database),
+            text(table.name),
+            text(virtual_type(table)),
+            Value::Null,
+            Value::Int(10),
+        ];
+        row.extend(nulls(13));
+        row.extend([text(""), text("")]);
+        rows.push(row);
+    }
+    rows
+}
+
+/// One bound of a partition as PARTITION_DESCRIPTION has it.
+fn bound_text(ty: Option<&ColumnType>, value: &Value) -> String {
+    let own = ColumnType::bigint();
+    let ty = ty.unwrap_or(&own);
+    let mut out = Vec::new();
+    write_text(value.as_ref(), ty, &mut out);
+    let plain = String::from_utf8_lossy(&out).into_owned();
+    match value {
+        Value::Null => "NULL".to_owned(),
+        Value::Bytes(_) | Value::Date(_) | Value::DateTime(_) | Value::Time(_) => {
+            format!("'{}'", plain.replace('\'', "''"))
+        }
+        _ => plain,
+    }
+}
+
+fn description(table: &Table, by: &Partitioning, bound: &PartitionBound) -> Value {
+    let columns = matches!(by.method, Method::RangeColumns | Method::ListColumns);
+    let types: Vec<Option<&ColumnType>> = by
+        .columns
+        .iter()
+        .map(|at| table.columns.get(*at).map(|c| &c.ty).filter(|_| columns))
+        .collect();
+    let of = |at: usize, value: &Value| bound_text(types.get(at).copied().flatten(), value);
+    match bound {
+        PartitionBound::None => Value::Null,
+        PartitionBound::LessThan(values) => {
+            let parts = values.iter().enumerate().map(|(at, value)| match value {
+                Some(value) => of(at, value),
+                None => "MAXVALUE".to_owned(),
+            });
+            text(parts.collect::<Vec<_>>().join(","))
+        }
+        PartitionBound::In(list) => {
+            let items = list.iter().map(|values| {
+                let parts = values.iter().enumerate().map(|(at, value)| of(at, value));
+                match parts.collect::<Vec<_>>() {
+                    several if several.len() > 1 => format!("({})", several.join(",")),
+                    one => one.concat(),
+                }
+            });
+            text(items.collect::<Vec<_>>().join(","))
+        }
+    }
+}
+
+/// Rows of PARTITIONS: one for a table that is not partitioned.
+pub(super) fn partitions(server: &SqlServer) -> Vec<Vec<Value>> {
+    let catalog = server.db().catalog();
+    let mut rows = Vec::new();
+    for table in super::tables(&catalog) {
+        let head = || vec![text("def"), text(&table.database), text(&table.name)];
+        let tail = |row: &mut Vec<Value>| {
+            row.extend(nulls(6));
+            row.push(created(table));
+            row.extend(nulls(3));
+        };
+        let Some(by) = &table.partitioning else {
+            let mut row = head();
+            row.extend(nulls(9));
+            tail(&mut row);
+            row.extend([text(""), Value::Null, Value::Null]);
+            rows.push(row);
+            continue;
+        };
+        for (at, partition) in (1u64..).zip(&by.partitions) {
+            let mut row = head();
+            row.extend([
+                text(&partition.name),
+                Value::Null,
+                Value::UInt(at),
+                Value::Null,
+                text(by.method.words()),
+                Value::Null,
+                text(&by.text),
+                Value::Null,
+                description(table, by, &partition.bound),
+            ]);
+            tail(&mut row);
+            row.extend([text(&partition.comment), text("default"), Value::Null]);
+            rows.push(row);
+        }
+    }
+    rows
+}

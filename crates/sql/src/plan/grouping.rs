@@ -1,0 +1,345 @@
+//! What a grouped query may name: ONLY_FULL_GROUP_BY with functional
+//! dependence (manual, "MySQL Handling of GROUP BY", "Detection of Functional
+//! Dependence"), HAVING's columns, and WITH ROLLUP.
+//!
+//! A column is determined by the groups when it is a key of GROUP BY, equals a
+//! constant or another determined column by a condition that always holds, or
+//! belongs to a table of which a whole primary or unique key (of columns that
+//! are never NULL) is determined. The right side of an outer join is
+//! determined through its ON, too: either all of it is NULL, or the equality
+//! holds.
+
+use super::from::{Block, From};
+use super::select::Item;
+use crate::bind::{Origin, Scope};
+use crate::error::{Result, SqlError};
+use crate::expr::query::TestKind;
+use crate::expr::{BitOp, CmpOp, Expr, ExprKind};
+use crate::plan::OrderKey;
+use crate::plan::derived::RowsPlan;
+use porpoise_rows::catalog::IndexKind;
+use porpoise_types::{ColumnType, Value};
+use std::collections::HashSet;
+
+/// Whether two bound expressions are the same.
+pub(super) fn same(a: &Expr, b: &Expr) -> bool {
+    match (&a.kind, &b.kind) {
+        (
+            ExprKind::Column { slot, column, .. },
+            ExprKind::Column {
+                slot: s, column: c, ..
+            },
+        ) => slot == s && column == c,
+        (ExprKind::Column { .. }, _) | (_, ExprKind::Column { .. }) => false,
+        (a, b) => {
+            std::mem::discriminant(a) == std::mem::discriminant(b)
+                && format!("{a:?}") == format!("{b:?}")
+        }
+    }
+}
+
+/// The columns that the groups determine.
+pub(super) struct Determined<'f> {
+    from: &'f From,
+    keys: &'f [Expr],
+    columns: HashSet<(usize, usize)>,
+}
+
+impl<'f> Determined<'f> {
+    pub(super) fn new(from: &'f From, keys: &'f [Expr]) -> Determined<'f> {
+        let mut found = Determined {
+            from,
+            keys,
+            columns: keys.iter().filter_map(column_of).collect(),
+        };
+        loop {
+            let before = found.columns.len();
+            found.by_block(&from.block);
+            found.by_keys();
+            if found.columns.len() == before {
+                return found;
+            }
+        }
+    }
+
+    fn by_block(&mut self, block: &Block) {
+        for condition in &block.conditions {
+            self.by_condition(condition, u64::MAX);
+        }
+        for outer in &block.outers {
+            let inside = outer.block.slots();
+            for condition in outer.on.iter().chain(&outer.block.conditions) {
+                self.by_condition(condition, inside);
+            }
+        }
+    }
+
+    /// `column = value` where the value is determined; only columns of
+    /// `slots` can become so.
+    fn by_condition(&mut self, condition: &Expr, slots: u64) {
+        let (ExprKind::Compare(CmpOp::Eq, _, _), false) = (&condition.kind, condition.has_query())
+        else {
+            return;
+        };
+        let ExprKind::Compare(_, _, args) = &condition.kind else {
+            return;
+        };
+        let [a, b] = args.as_ref();
+        for (column, value) in [(a, b), (b, a)] {
+            if let Some((slot, at)) = column_of(column)
+                && slots & (1 << (slot & 63)) != 0
+                && self.offending(value).is_none()
+                && value.is_fixed()
+            {
+                self.columns.insert((slot, at));
+            }
+        }
+    }
+
+    /// All columns of tables of which a unique key is determined.
+    fn by_keys(&mut self) {
+        for (slot, source) in self.from.scope.sources.iter().enumerate() {
+            let known = |at: &usize| self.columns.contains(&(slot, *at));
+            let whole = match &source.origin {
+                Origin::Stored(table) => table.indexes.iter().any(|index| {
+                    let never_null = |at: usize| table.columns.get(at).is_some_and(|c| !c.nullable);
+                    index.kind != IndexKind::Plain
+                        && !index.parts.is_empty()
+                        && index
+                            .parts
+                            .iter()
+                            .all(|p| p.prefix.is_none() && known(&p.column) && never_null(p.column))
+                }),
+                Origin::Derived(derived) => match &derived.rows {
+                    RowsPlan::Select(plan) if plan.grouped => {
+                        let place = |key: &Expr| plan.items.iter().position(|i| same(i, key));
+                        plan.group_by
+                            .iter()
+                            .all(|key| place(key).is_some_and(|at| known(&at)))
+                    }
+                    _ => false,
+                },
+                Origin::Virtual(_) => false,
+            };
+            if whole {
+                let all = (0..source.columns.len()).map(|at| (slot, at));
+                self.columns.extend(all);
+            }
+        }
+    }
+
+    /// The first column in `e` that the groups do not determine.
+    pub(super) fn offending(&self, e: &Expr) -> Option<(usize, usize)> {
+        if self.keys.iter().any(|key| same(key, e)) {
+            return None;
+        }
+        match &e.kind {
+            ExprKind::Aggregate(_) => None,
+            ExprKind::Call(f, _) if f.name == "ANY_VALUE" => None,
+            ExprKind::Column { slot, column, .. } => {
+                let place = (*slot, *column);
+                (!self.columns.contains(&place)).then_some(place)
+            }
+            ExprKind::Query(test) => {
+                let left = test.left.iter().find_map(|e| self.offending(e));
+                let free = test.query.free.iter().filter(|f| f.level == 1);
+                let mut free = free.map(|f| (f.slot, f.column));
+                left.or_else(|| free.find(|place| !self.columns.contains(place)))
+            }
+            _ => {
+                let mut found = None;
+                e.each_child(&mut |child| {
+                    if found.is_none() {
+                        found = self.offending(child);
+                    }
+                });
+                found
+            }
+        }
+    }
+}
+
+fn column_of(e: &Expr) -> Option<(usize, usize)> {
+    match &e.kind {
+        ExprKind::Column { slot, column, .. } => Some((*slot, *column)),
+        _ => None,
+    }
+}
+
+/// A column as messages name it.
+fn full_name(scope: &Scope, (slot, at): (usize, usize)) -> String {
+    let Some(source) = scope.sources.get(slot) else {
+        return String::new();
+    };
+    let column = source.columns.get(at).map_or("", |c| c.name.as_str());
+    let parts = [source.database.as_str(), source.alias.as_str(), column];
+    let parts: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
+    parts.join(".")
+}
+
+/// ONLY_FULL_GROUP_BY: 1055, 1140 and 3029.
+pub(super) fn check(
+    from: &From,
+    items: &[Item],
+    keys: &[Expr],
+    order: &[OrderKey],
+    implicit: bool,
+) -> Result<()> {
+    if implicit {
+        let text = "Expression #1 of ORDER BY contains aggregate function and applies to the result \
+                    of a non-aggregated query";
+        return Err(SqlError::new(3029, "HY000", text));
+    }
+    let determined = Determined::new(from, keys);
+    let items = items.iter().map(|i| &i.expr).enumerate();
+    let order = order.iter().map(|k| &k.expr).enumerate();
+    let clauses = items
+        .map(|(at, e)| ("SELECT list", at, e))
+        .chain(order.map(|(at, e)| ("ORDER BY clause", at, e)));
+    for (clause, at, e) in clauses {
+        let Some(place) = determined.offending(e) else {
+            continue;
+        };
+        let name = full_name(&from.scope, place);
+        let number = at + 1;
+        if keys.is_empty() {
+            let text = format!(
+                "In aggregated query without GROUP BY, expression #{number} of {clause} contains \
+                 nonaggregated column '{name}'; this is incompatible with \
+                 sql_mode=only_full_group_by"
+            );
+            return Err(SqlError::new(1140, "42000", text));
+        }
+        let text = format!(
+            "Expression #{number} of {clause} is not in GROUP BY clause and contains nonaggregated \
+             column '{name}' which is not functionally dependent on columns in GROUP BY clause; \
+             this is incompatible with sql_mode=only_full_group_by"
+        );
+        return Err(SqlError::new(1055, "42000", text));
+    }
+    Ok(())
+}
+
+/// ORDER BY of a SELECT DISTINCT sees only what the select list has: 3065.
+pub(super) fn check_distinct(scope: &Scope, items: &[Item], order: &[OrderKey]) -> Result<()> {
+    for (at, key) in order.iter().enumerate() {
+        if items.iter().any(|i| same(&i.expr, &key.expr)) {
+            continue;
+        }
+        let mut missing = None;
+        key.expr.columns(&mut |slot, column| {
+            let shown = items
+                .iter()
+                .any(|i| column_of(&i.expr) == Some((slot, column)));
+            if !shown && missing.is_none() {
+                missing = Some((slot, column));
+            }
+        });
+        if let Some(place) = missing {
+            let text = format!(
+                "Expression #{} of ORDER BY clause is not in SELECT list, references column '{}' \
+                 which is not in SELECT list; this is incompatible with DISTINCT",
+                at + 1,
+                full_name(scope, place)
+            );
+            return Err(SqlError::new(3065, "HY000", text));
+        }
+    }
+    Ok(())
+}
+
+/// HAVING names what the groups or the select list have: 1054.
+pub(super) fn check_having(
+    scope: &Scope,
+    having: &Expr,
+    items: &[Item],
+    keys: &[Expr],
+) -> Result<()> {
+    fn unknown(e: &Expr, known: &dyn Fn(&Expr) -> bool) -> Option<(usize, usize)> {
+        if known(e) {
+            return None;
+        }
+        if let Some(place) = column_of(e) {
+            return Some(place);
+        }
+        let mut found = None;
+        e.each_child(&mut |child| {
+            if found.is_none() {
+                found = unknown(child, known);
+            }
+        });
+        found
+    }
+    let known = |e: &Expr| {
+        let items = items.iter().map(|i| &i.expr);
+        items.chain(keys).any(|shown| same(shown, e))
+    };
+    match unknown(having, &known) {
+        None => Ok(()),
+        Some((slot, at)) => {
+            let name = scope.column(slot, at).map_or("", |c| c.name.as_str());
+            Err(SqlError::unknown_column(name, "having clause"))
+        }
+    }
+}
+
+/// Where values of GROUP BY's keys and of GROUPING() stand behind those of the
+/// aggregates.
+#[derive(Clone, Copy)]
+pub(super) struct Rollup<'k> {
+    /// The keys.
+    pub(super) keys: &'k [Expr],
+    /// How many aggregates there are.
+    pub(super) aggregates: usize,
+}
+
+impl Rollup<'_> {
+    /// Makes keys of GROUP BY read the value that they have in the row of a
+    /// group, which is NULL where the row sums up over them.
+    pub(super) fn replace(&self, e: &mut Expr) -> Result<()> {
+        if let Some(at) = self.keys.iter().position(|key| same(key, e)) {
+            e.kind = ExprKind::Aggregate(self.aggregates + at);
+            e.nullable = true;
+            return Ok(());
+        }
+        if let ExprKind::Grouping(args) = &e.kind {
+            e.kind = self.grouping(args)?;
+            return Ok(());
+        }
+        if let ExprKind::Query(test) = &mut e.kind
+            && matches!(test.kind, TestKind::Scalar | TestKind::Exists)
+        {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        e.each_child_mut(&mut |child| {
+            if result.is_ok() {
+                result = self.replace(child);
+            }
+        });
+        result
+    }
+
+    /// GROUPING(a, b): a bit for each, the last one lowest.
+    fn grouping(&self, args: &[Expr]) -> Result<ExprKind> {
+        let mut whole: Option<Expr> = None;
+        for (at, arg) in args.iter().enumerate() {
+            let Some(key) = self.keys.iter().position(|key| same(key, arg)) else {
+                let text = format!("Argument #{at} of GROUPING function is not in GROUP BY");
+                return Err(SqlError::new(3625, "HY000", text));
+            };
+            let kind = ExprKind::Aggregate(self.aggregates + self.keys.len() + key);
+            let bit = Expr::boolean(kind, false);
+            whole = Some(match whole {
+                None => bit,
+                Some(before) => {
+                    let one = Expr::constant(Value::Int(1), ColumnType::bigint());
+                    let shift = ExprKind::Bit(BitOp::Shl, Box::new([before, one]));
+                    let shifted = Expr::boolean(shift, false);
+                    Expr::boolean(ExprKind::Bit(BitOp::Or, Box::new([shifted, bit])), false)
+                }
+            });
+        }
+        whole.map_or_else(|| Err(SqlError::argument_count("GROUPING")), |e| Ok(e.kind))
+    }
+}

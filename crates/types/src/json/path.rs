@@ -1,0 +1,405 @@
+//! The path language: `$`, then legs.
+//!
+//! | leg | selects |
+//! |---|---|
+//! | `.name`, `."name"` | a member |
+//! | `.*` | every member |
+//! | `[n]`, `[last]`, `[last-n]` | an element; a value that is no array counts as an array of itself |
+//! | `[m to n]`, `[*]` | elements |
+//! | `**` | the value and everything beneath it; never the last leg |
+//!
+//! Every value is selected once, in the order of the document.
+
+use super::Json;
+use std::collections::HashSet;
+
+/// An index into an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Index {
+    number: usize,
+    from_last: bool,
+}
+
+impl Index {
+    /// The position in an array of `len` elements, perhaps past its end; None before its start.
+    #[must_use]
+    pub fn at(self, len: usize) -> Option<usize> {
+        match self.from_last {
+            false => Some(self.number),
+            true => len.checked_sub(self.number.checked_add(1)?),
+        }
+    }
+}
+
+/// One leg of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `.name`
+    Member(String),
+    /// `.*`
+    AnyMember,
+    /// `[n]`
+    Element(Index),
+    /// `[m to n]`
+    Range(Index, Index),
+    /// `[*]`
+    AnyElement,
+    /// `**`
+    Descend,
+}
+
+/// A parsed path.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Path {
+    /// Its legs after `$`.
+    pub steps: Vec<Step>,
+}
+
+impl Path {
+    /// Parses a path.
+    ///
+    /// # Errors
+    /// The byte near which it is wrong, as error 3143 gives it.
+    pub fn parse(text: &[u8]) -> Result<Path, usize> {
+        let text = match std::str::from_utf8(text) {
+            Ok(text) => text,
+            Err(e) => return Err(e.valid_up_to()),
+        };
+        let mut p = Scan { text, at: 0 };
+        p.skip_space();
+        if !p.eat('$') {
+            return Err(p.at);
+        }
+        let mut steps = Vec::new();
+        loop {
+            p.skip_space();
+            if p.at >= text.len() {
+                break;
+            }
+            steps.push(p.step()?);
+        }
+        match steps.last() {
+            Some(Step::Descend) => Err(p.at),
+            _ => Ok(Path { steps }),
+        }
+    }
+
+    /// Whether it can select several values.
+    #[must_use]
+    pub fn is_multiple(&self) -> bool {
+        let single = |s: &Step| matches!(s, Step::Member(_) | Step::Element(_));
+        !self.steps.iter().all(single)
+    }
+
+    /// The values that it selects.
+    #[must_use]
+    pub fn select<'j>(&self, document: &'j Json) -> Vec<&'j Json> {
+        let mut found = Vec::new();
+        select(&self.steps, document, &mut found);
+        found
+    }
+
+    /// Whether it selects anything.
+    #[must_use]
+    pub fn exists(&self, document: &Json) -> bool {
+        !self.select(document).is_empty()
+    }
+}
+
+/// One leg from every value of a list. After `**` a value can be reached twice; it stays
+/// where it was reached first, so that the work is bounded by the document's size.
+fn select<'j>(steps: &[Step], document: &'j Json, found: &mut Vec<&'j Json>) {
+    found.push(document);
+    let repeats = steps.contains(&Step::Descend);
+    for step in steps {
+        let mut next: Vec<&Json> = Vec::with_capacity(found.len());
+        found
+            .iter()
+            .for_each(|value| leg_of(step, value, &mut next));
+        if repeats {
+            let mut seen = HashSet::with_capacity(next.len());
+            next.retain(|value| seen.insert(std::ptr::from_ref(*value)));
+        }
+        *found = next;
+    }
+}
+
+fn leg_of<'j>(step: &Step, value: &'j Json, next: &mut Vec<&'j Json>) {
+    match (step, value) {
+        (Step::Member(name), Json::Object(members)) => next.extend(members.get(name)),
+        (Step::AnyMember, Json::Object(members)) => next.extend(members.iter().map(|(_, v)| v)),
+        (Step::Element(index), Json::Array(items)) => {
+            next.extend(index.at(items.len()).and_then(|at| items.get(at)));
+        }
+        (Step::Element(index), other) if index.at(1) == Some(0) => next.push(other),
+        (Step::Range(from, to), Json::Array(items)) => {
+            let from = from.at(items.len()).unwrap_or(0);
+            if let Some(to) = to.at(items.len()) {
+                let count = to.saturating_add(1).saturating_sub(from);
+                next.extend(items.iter().skip(from).take(count));
+            }
+        }
+        (Step::Range(from, to), other) if from.at(1).unwrap_or(0) == 0 && to.at(1).is_some() => {
+            next.push(other);
+        }
+        (Step::AnyElement, Json::Array(items)) => next.extend(items),
+        (Step::Descend, _) => descend(value, next),
+        _ => {}
+    }
+}
+
+fn descend<'j>(value: &'j Json, next: &mut Vec<&'j Json>) {
+    next.push(value);
+    match value {
+        Json::Array(items) => items.iter().for_each(|v| descend(v, next)),
+        Json::Object(members) => members.iter().for_each(|(_, v)| descend(v, next)),
+        _ => {}
+    }
+}
+
+/// Visits the strings beneath `document` with the paths that lead to them,
+/// those beneath `roots` only where these are given, until `visit` says no.
+pub fn each_string(
+    document: &Json,
+    roots: Option<&[&Json]>,
+    visit: &mut dyn FnMut(&str, &str) -> bool,
+) {
+    let roots = roots.map(|r| r.iter().map(|j| std::ptr::from_ref(*j)).collect());
+    strings(
+        document,
+        "$",
+        roots.is_none(),
+        &roots.unwrap_or_default(),
+        visit,
+    );
+}
+
+fn strings(
+    value: &Json,
+    path: &str,
+    inside: bool,
+    roots: &HashSet<*const Json>,
+    visit: &mut dyn FnMut(&str, &str) -> bool,
+) -> bool {
+    let inside = inside || roots.contains(&std::ptr::from_ref(value));
+    match value {
+        Json::String(text) if inside => visit(path, text),
+        Json::Array(items) => items
+            .iter()
+            .enumerate()
+            .all(|(i, item)| strings(item, &format!("{path}[{i}]"), inside, roots, visit)),
+        Json::Object(members) => members.iter().all(|(key, item)| {
+            strings(item, &format!("{path}.{}", leg(key)), inside, roots, visit)
+        }),
+        _ => true,
+    }
+}
+
+/// A member's name as it stands in a path.
+fn leg(key: &str) -> String {
+    let mut characters = key.chars();
+    let plain = characters.next().is_some_and(starts_name) && characters.all(continues_name);
+    if plain {
+        return key.to_owned();
+    }
+    let mut quoted = Vec::new();
+    super::quote(key, &mut quoted);
+    String::from_utf8_lossy(&quoted).into_owned()
+}
+
+fn starts_name(c: char) -> bool {
+    c.is_alphabetic() || c == '_' || c == '$'
+}
+
+fn continues_name(c: char) -> bool {
+    starts_name(c) || c.is_numeric() || matches!(c, '\u{200c}' | '\u{200d}')
+}
+
+struct Scan<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl Scan<'_> {
+    fn rest(&self) -> &str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn skip_space(&mut self) {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
+    }
+
+    fn eat(&mut self, c: char) -> bool {
+        let found = self.rest().starts_with(c);
+        if found {
+            self.at += c.len_utf8();
+        }
+        found
+    }
+
+    fn eat_word(&mut self, word: &str) -> bool {
+        let found = self.rest().starts_with(word);
+        if found {
+            self.at += word.len();
+        }
+        found
+    }
+
+    fn step(&mut self) -> Result<Step, usize> {
+        if self.eat('.') {
+            self.skip_space();
+            return match self.eat('*') {
+                true => Ok(Step::AnyMember),
+                false => self.name().map(Step::Member),
+            };
+        }
+        if self.eat('[') {
+            let step = self.cell()?;
+            self.skip_space();
+            return match self.eat(']') {
+                true => Ok(step),
+                false => Err(self.at),
+            };
+        }
+        match self.eat_word("**") {
+            true if self.rest().starts_with('*') => Err(self.at),
+            true => Ok(Step::Descend),
+            false => Err(self.at),
+        }
+    }
+
+    fn name(&mut self) -> Result<String, usize> {
+        if self.rest().starts_with('"') {
+            let bytes = self.rest().as_bytes();
+            let mut escaped = false;
+            let end = bytes.iter().skip(1).position(|b| {
+                let end = *b == b'"' && !escaped;
+                escaped = *b == b'\\' && !escaped;
+                end
+            });
+            let length = end.ok_or(self.text.len())? + 2;
+            let quoted = bytes.get(..length).unwrap_or_default();
+            let Ok(Json::String(name)) = super::parse(quoted) else {
+                return Err(self.at);
+            };
+            self.at += length;
+            return Ok(name);
+        }
+        let rest = self.rest();
+        let length = rest.find(|c| !continues_name(c)).unwrap_or(rest.len());
+        let name = rest.get(..length).unwrap_or_default().to_owned();
+        if !name.starts_with(starts_name) {
+            return Err(self.at);
+        }
+        self.at += length;
+        Ok(name)
+    }
+
+    fn cell(&mut self) -> Result<Step, usize> {
+        self.skip_space();
+        if self.eat('*') {
+            return Ok(Step::AnyElement);
+        }
+        let from = self.index()?;
+        let before = self.at;
+        self.skip_space();
+        if self.at == before || !self.eat_word("to") {
+            return Ok(Step::Element(from));
+        }
+        if !self.rest().starts_with([' ', '\t', '\n', '\r']) {
+            return Err(self.at);
+        }
+        let to = self.index()?;
+        let backwards = from.from_last == to.from_last
+            && match from.from_last {
+                false => from.number > to.number,
+                true => from.number < to.number,
+            };
+        match backwards {
+            true => Err(self.at),
+            false => Ok(Step::Range(from, to)),
+        }
+    }
+
+    fn index(&mut self) -> Result<Index, usize> {
+        self.skip_space();
+        let from_last = self.eat_word("last");
+        if from_last {
+            let before = self.at;
+            self.skip_space();
+            if !self.eat('-') {
+                self.at = before;
+                let number = 0;
+                return Ok(Index { number, from_last });
+            }
+            self.skip_space();
+        }
+        let rest = self.rest();
+        let digits = rest.find(|c: char| !c.is_ascii_digit());
+        let digits = rest.get(..digits.unwrap_or(rest.len())).unwrap_or_default();
+        // MySQL's array indexes have 32 bits.
+        let number: u32 = digits.parse().map_err(|_| self.at)?;
+        self.at += digits.len();
+        let number = number as usize;
+        Ok(Index { number, from_last })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    fn found(document: &str, path: &str) -> String {
+        let document = parse(document.as_bytes()).unwrap();
+        let path = Path::parse(path.as_bytes()).unwrap();
+        let values = path.select(&document).into_iter();
+        let texts = values.map(|v| String::from_utf8(v.to_text()).unwrap());
+        texts.collect::<Vec<_>>().join(";")
+    }
+
+    #[test]
+    fn legs_select() {
+        let doc = r#"{"a": [10, [20, 30], {"b c": 1}], "x": {"a": 5}}"#;
+        let cases = [
+            ("$.a[0]", "10"),
+            ("$.a[1][last]", "30"),
+            ("$.a[last-1]", "[20, 30]"),
+            ("$.a[0 to 1]", "10;[20, 30]"),
+            ("$.a[last-1 to last]", "[20, 30];{\"b c\": 1}"),
+            ("$ . a [ 2 ] . \"b c\"", "1"),
+            ("$**.a", "[10, [20, 30], {\"b c\": 1}];5"),
+            ("$.x.*", "5"),
+            ("$.x[0][0].a", "5"),
+            ("$.x.a[last]", "5"),
+            ("$.x.a[1]", ""),
+            ("$.nothing", ""),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(found(doc, path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn wrong_paths_name_a_position() {
+        for (path, at) in [
+            ("", 0),
+            ("a", 0),
+            ("$.", 2),
+            ("$[", 2),
+            ("$**", 3),
+            ("$[2 to 1]", 8),
+        ] {
+            assert_eq!(Path::parse(path.as_bytes()), Err(at), "{path}");
+        }
+    }
+
+    #[test]
+    fn repeated_ellipses_end_soon() {
+        let doc = format!("{}{}", "[".repeat(90), "]".repeat(90));
+        assert_eq!(found(&doc, "$**[7]"), "");
+        assert_eq!(found(&doc, &format!("$.a{}[7]", "**[0]".repeat(60))), "");
+        assert_eq!(found(&doc, &format!("${}.a", "**[0]".repeat(60))), "");
+    }
+}
