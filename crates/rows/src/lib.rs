@@ -28,6 +28,7 @@ pub mod partition;
 pub mod progress;
 pub mod row;
 pub mod show;
+pub mod show_partitions;
 pub mod txn;
 pub mod version;
 pub mod watch;

@@ -34,6 +34,7 @@ pub fn create_table(table: &Table, next_id: Option<u64>) -> String {
     if !options.comment.is_empty() {
         text.push_str(&format!(" COMMENT={}", literal(&options.comment)));
     }
+    text.push_str(&crate::show_partitions::clause(table));
     text
 }
 

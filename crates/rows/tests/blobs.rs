@@ -44,7 +44,6 @@ fn by_key(n: u32) -> Partitioning {
         method: Method::Key { linear: false },
         columns: vec![0],
         expr: None,
-        text: "`id`".into(),
         algorithm: None,
         by_number: true,
         next_id: n,

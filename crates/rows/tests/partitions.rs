@@ -32,7 +32,6 @@ fn scheme(
         method,
         columns: columns.to_vec(),
         expr,
-        text: String::new(),
         algorithm: None,
         by_number: false,
         next_id: u32::try_from(bounds.len()).unwrap(),

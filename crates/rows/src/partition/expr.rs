@@ -62,6 +62,11 @@ macro_rules! functions {
                 None
             }
 
+            /// Its name.
+            pub fn name(self) -> &'static str {
+                match self { $(PartitionFunction::$variant => $name,)* }
+            }
+
             fn code(self) -> u8 {
                 match self { $(PartitionFunction::$variant => $code,)* }
             }

@@ -48,8 +48,6 @@ pub struct Partitioning {
     pub columns: Vec<usize>,
     /// The expression of HASH, RANGE and LIST.
     pub expr: Option<expr::PartitionExpr>,
-    /// The text between the parentheses, as SHOW CREATE TABLE has it.
-    pub text: String,
     /// ALGORITHM of KEY was given.
     pub algorithm: Option<u8>,
     /// The partitions were given by number only (HASH, KEY): shown so.

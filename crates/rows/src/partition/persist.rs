@@ -45,7 +45,6 @@ pub(crate) fn write(w: &mut Writer, by: &Option<Partitioning>) {
             e.write(w);
         }
     }
-    w.str(&by.text);
     w.u8(by.algorithm.unwrap_or(0));
     w.bool(by.by_number);
     w.u32(by.next_id);
@@ -83,7 +82,6 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Result<Option<Partitioning>> {
             true => Some(PartitionExpr::read(r, 0)?),
             false => None,
         },
-        text: r.str()?,
         algorithm: Some(r.u8()?).filter(|a| *a != 0),
         by_number: r.bool()?,
         next_id: r.u32()?,

@@ -72,6 +72,7 @@ impl Default for BeginOptions {
 pub struct Txn {
     pub(crate) db: Arc<Db>,
     pub(crate) kv: Box<dyn kv::Txn>,
+    cancel: Cancel,
     row_version: u64,
     lock_wait: Duration,
     foreign_key_checks: bool,
@@ -138,6 +139,7 @@ impl Txn {
         Txn {
             db,
             kv,
+            cancel: options.cancel.clone(),
             row_version: 0,
             lock_wait: options.lock_wait,
             foreign_key_checks: options.foreign_key_checks,
@@ -146,6 +148,17 @@ impl Txn {
             keep_version: false,
             last_written: None,
             watched: SmallVec::new(),
+        }
+    }
+
+    /// An error once the transaction is to end from outside: looked at for
+    /// every row written and every child found, so that a statement over many
+    /// rows can be killed while it waits for nothing.
+    #[inline]
+    pub(crate) fn check_cancel(&self) -> Result<()> {
+        match self.cancel.reason() {
+            None => Ok(()),
+            Some(reason) => Err(Error::Kv(kv::Error::Cancelled(reason))),
         }
     }
 

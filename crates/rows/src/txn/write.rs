@@ -26,6 +26,7 @@ impl Txn {
         stamp: RowStamp,
         keys: &mut KeySet,
     ) -> Result<()> {
+        self.check_cancel()?;
         self.note_written(table);
         let mut row = std::mem::take(&mut self.scratch.row);
         row.clear();
@@ -125,6 +126,7 @@ impl Txn {
         old: RowRef<'_>,
         keys: &mut KeySet,
     ) -> Result<()> {
+        self.check_cancel()?;
         self.note_written(table);
         let space = table.space(0, primary);
         self.kv.delete(Key::new(space, primary), Check::Locked)?;

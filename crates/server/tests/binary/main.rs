@@ -6,6 +6,7 @@
     reason = "a test that fails may panic"
 )]
 
+mod check;
 mod process;
 mod refusals;
 mod running;

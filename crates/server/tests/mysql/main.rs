@@ -11,6 +11,7 @@ mod abuse;
 mod client;
 mod durable;
 mod kill;
+mod large_values;
 mod login;
 mod packets;
 mod prepared;

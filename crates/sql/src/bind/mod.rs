@@ -62,6 +62,8 @@ pub struct Source {
     pub origin: Origin,
     /// Its columns.
     pub columns: Vec<ScopeColumn>,
+    /// PARTITION (names): the positions.
+    pub partitions: Option<Arc<[usize]>>,
 }
 
 impl Source {
@@ -77,6 +79,7 @@ impl Source {
             database: table.database.clone(),
             columns: columns.collect(),
             origin: Origin::Stored(table),
+            partitions: None,
         }
     }
 

@@ -191,6 +191,9 @@ impl Clauses<'_> {
             }
             // Taken together, ahead of the other clauses.
             TableOption::Charset(_) | TableOption::Collate(_) => return Ok(()),
+            TableOption::Colocate(_) => {
+                return Err(SqlError::not_supported("changing COLOCATE WITH"));
+            }
             TableOption::Union(_) => return Err(SqlError::not_supported("UNION of tables")),
             TableOption::RowFormat(name) => {
                 let value = name.name.to_ascii_uppercase();

@@ -6,18 +6,20 @@
 //! change what the table does.
 
 pub mod alter;
+pub mod partition;
 pub mod types;
 
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{
     ColumnAttr, ColumnDef, CreateTable, Expr, ExprKind, ForeignKeyAction, ForeignKeyDef,
     IndexAlgorithm, IndexDef, IndexKind as AstIndexKind, IndexOption, IndexPartKey, OptionValue,
-    TableElement, TableOption, TypeKind,
+    PartitionBy, TableElement, TableOption, TypeKind,
 };
 use crate::session::SqlSession;
 use crate::vars::check::{engine_name, is_engine};
 use porpoise_rows::catalog::{ColumnDefault, FkAction, IndexKind, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
+use porpoise_rows::partition::Partitioning;
 use porpoise_types::{CastCx, Collation, ColumnType, Kind, Level, SqlMode, store};
 
 pub use types::{collation_mismatch, collation_named};
@@ -49,7 +51,6 @@ pub fn table(
         (create.temporary, "TEMPORARY tables"),
         (create.like.is_some(), "CREATE TABLE ... LIKE"),
         (create.query.is_some(), "CREATE TABLE ... SELECT"),
-        (create.partition_by.is_some(), "PARTITION BY"),
     ];
     if let Some((_, what)) = refused.iter().find(|(given, _)| *given) {
         return Err(SqlError::not_supported(what));
@@ -79,7 +80,45 @@ pub fn table(
             TableElement::Check(_) => return Err(SqlError::not_supported("CHECK constraints")),
         }
     }
+    if let Some(by) = create.partition_by {
+        spec.placement.partitioning = Some(partition_by(session, &spec, by)?);
+    }
+    for option in create.options {
+        if let TableOption::Colocate(name) = option {
+            let database = name.schema.map(|s| s.name.to_owned());
+            spec.placement.colocate = Some((database, name.name.name.to_owned()));
+        }
+    }
     Ok(spec)
+}
+
+fn partition_by(
+    session: &SqlSession,
+    spec: &TableSpec,
+    by: &PartitionBy<'_>,
+) -> Result<Partitioning> {
+    let named = |name: &String| {
+        let mut columns = spec.columns.iter();
+        columns.position(|c| c.name.eq_ignore_ascii_case(name))
+    };
+    // The primary key's columns, or those of the first unique key.
+    let of = |kind| spec.indexes.iter().find(|i| i.kind == kind);
+    let key = of(IndexKind::Primary).or_else(|| of(IndexKind::Unique));
+    let key = key.map(|i| {
+        i.parts
+            .iter()
+            .filter_map(|(name, ..)| named(name))
+            .collect()
+    });
+    let columns = partition::Columns {
+        all: spec
+            .columns
+            .iter()
+            .map(|c| (c.name.as_str(), &c.ty))
+            .collect(),
+        key: key.unwrap_or_default(),
+    };
+    partition::partitioning(session, &columns, by)
 }
 
 /// Options of CREATE TABLE, and AUTO_INCREMENT.
@@ -118,6 +157,7 @@ fn table_options(
                 options.other.push(("ROW_FORMAT".to_owned(), value));
             }
             TableOption::Union(_) => return Err(SqlError::not_supported("UNION of tables")),
+            TableOption::Colocate(_) => {}
             TableOption::Other(name, value) => other_option(name, value, &mut options)?,
         }
     }

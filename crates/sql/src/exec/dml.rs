@@ -142,6 +142,9 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
         insert_id,
         ..Changes::default()
     };
+    if let Some(chosen) = &plan.partitions {
+        rows = keep_chosen(plan, chosen, rows, exec, &mut changes)?;
+    }
     if plan.on_duplicate.is_empty() {
         let done = exec.txn().insert(&plan.table, rows, plan.mode)?;
         changes.affected = done.inserted + done.replaced;
@@ -252,6 +255,38 @@ fn selected_rows(
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// The rows that belong into the partitions that the statement names; 1748
+/// for others, a warning with IGNORE.
+fn keep_chosen(
+    plan: &InsertPlan,
+    chosen: &[usize],
+    rows: Vec<Vec<Value>>,
+    exec: &Exec<'_>,
+    changes: &mut Changes,
+) -> Run<Vec<Vec<Value>>> {
+    let mut kept = Vec::with_capacity(rows.len());
+    for row in rows {
+        let error = match plan.table.partition_of_row(&row) {
+            Ok(at) if chosen.contains(&at) => {
+                kept.push(row);
+                continue;
+            }
+            Ok(_) => porpoise_rows::Error::OtherPartition,
+            Err(error) => error,
+        };
+        if plan.mode != InsertMode::Ignore {
+            return Err(error.into());
+        }
+        changes.duplicates += 1;
+        exec.env.warn(Warning {
+            level: Level::Warning,
+            code: error.code(),
+            message: error.to_string(),
+        });
+    }
+    Ok(kept)
 }
 
 /// One row of INSERT ... ON DUPLICATE KEY UPDATE.
@@ -436,7 +471,11 @@ pub fn update(plan: &UpdatePlan, exec: &mut Exec<'_>) -> Run<Changes> {
         let before = old.row(table)?.values();
         let new = assign(table, &plan.set, before, &storer, number, &cx);
         match new {
-            Ok(new) => changes.push(RowChange { key, old, new }),
+            Ok(new) => {
+                if stays_chosen(&plan.target, &new, plan.ignore, exec)? {
+                    changes.push(RowChange { key, old, new });
+                }
+            }
             Err(stop) => {
                 exec.env.strict.set(false);
                 return Err(stop);
@@ -466,6 +505,31 @@ pub fn update(plan: &UpdatePlan, exec: &mut Exec<'_>) -> Run<Changes> {
         seen: exec.txn().seen(),
         ..Changes::default()
     })
+}
+
+/// Whether a changed row belongs into a partition that the statement names;
+/// 1748 where not, a warning with IGNORE.
+fn stays_chosen(target: &Target, new: &[Value], ignore: bool, exec: &Exec<'_>) -> Run<bool> {
+    let Some(chosen) = &target.source.partitions else {
+        return Ok(true);
+    };
+    match target.table.partition_of_row(new) {
+        Ok(at) if !chosen.contains(&at) => {
+            let error = porpoise_rows::Error::OtherPartition;
+            if !ignore {
+                exec.env.strict.set(false);
+                return Err(error.into());
+            }
+            exec.env.warn(Warning {
+                level: Level::Warning,
+                code: error.code(),
+                message: error.to_string(),
+            });
+            Ok(false)
+        }
+        // Where it belongs nowhere the write says so.
+        _ => Ok(true),
+    }
 }
 
 /// DELETE.

@@ -7,6 +7,7 @@
 //! transaction's affair ([`Newer`]).
 
 use super::keys;
+use super::reach::Reach;
 use super::{Exec, Newer, Run, Stop};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot};
@@ -110,6 +111,7 @@ impl Cursor {
     pub fn next<'a>(
         &mut self,
         table: &'a Table,
+        reach: &Reach,
         exec: &mut Exec<'_>,
         limit: usize,
         arena: &'a Bump,
@@ -125,6 +127,7 @@ impl Cursor {
             Cursor::Keys { done: true, .. } => return Ok(None),
             Cursor::Keys { index, keys, done } => {
                 *done = true;
+                keys.retain(|key| reach.allows(table, *index, key));
                 let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
                 let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
                 let visit = &mut |at: usize, row: Option<(&[u8], RowRef<'_>)>| {
@@ -137,16 +140,18 @@ impl Cursor {
                         _ => {}
                     }
                 };
+                let blobs = reach.blobs();
                 exec.txn()
-                    .get_by_unique(table, *index, &wanted, read, visit)?;
+                    .get_by_unique_with(table, *index, &wanted, blobs, read, visit)?;
                 out.extend(found.into_iter().flatten());
             }
             Cursor::Scan { spec, position } => {
                 if position.done() || spec.ranges.is_empty() {
                     return Ok(None);
                 }
+                let (fetch, limit) = (reach.fetch(), limit.max(1));
                 exec.txn()
-                    .scan(table, spec, read, position, limit.max(1), &mut keep)?;
+                    .scan_with(table, spec, fetch, read, position, limit, &mut keep)?;
             }
         }
         match bad {
@@ -159,7 +164,7 @@ impl Cursor {
     pub fn next_locked<'a>(
         &mut self,
         table: &'a Table,
-        lock: LockSpec,
+        (lock, reach): (LockSpec, &Reach),
         exec: &mut Exec<'_>,
         limit: usize,
         arena: &'a Bump,
@@ -170,10 +175,11 @@ impl Cursor {
                 return Ok(None);
             }
             *done = true;
+            keys.retain(|key| reach.allows(table, *index, key));
             let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-            return lock_keys(table, *index, &wanted, lock, exec, arena).map(Some);
+            return lock_keys(table, *index, &wanted, (lock, reach), exec, arena).map(Some);
         }
-        let Some(candidates) = self.next(table, exec, limit, arena)? else {
+        let Some(candidates) = self.next(table, reach, exec, limit, arena)? else {
             return Ok(None);
         };
         let mut wanted: Vec<&[u8]> = Vec::with_capacity(candidates.len());
@@ -185,7 +191,7 @@ impl Cursor {
         if wanted.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        lock_rows(table, &wanted, lock, exec, arena).map(Some)
+        lock_rows(table, &wanted, (lock, reach), exec, arena).map(Some)
     }
 }
 
@@ -295,7 +301,7 @@ fn lock_keys<'a>(
     table: &'a Table,
     index: usize,
     wanted: &[&[u8]],
-    lock: LockSpec,
+    (lock, reach): (LockSpec, &Reach),
     exec: &mut Exec<'_>,
     arena: &'a Bump,
 ) -> Run<Vec<Fetched<'a>>> {
@@ -303,12 +309,12 @@ fn lock_keys<'a>(
     let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
     let mut newer = false;
     let mut bad = None;
-    exec.txn().lock_unique(
+    exec.txn().lock_unique_with(
         table,
         index,
         wanted,
-        lock.mode,
-        wait,
+        (lock.mode, wait),
+        reach.blobs(),
         &mut |at, key, locked| {
             newer |= locked.granted && locked.newer;
             let Some((key, row)) = key.zip(locked.row) else {
@@ -331,7 +337,7 @@ fn lock_keys<'a>(
 fn lock_rows<'a>(
     table: &'a Table,
     wanted: &[&[u8]],
-    lock: LockSpec,
+    (lock, reach): (LockSpec, &Reach),
     exec: &mut Exec<'_>,
     arena: &'a Bump,
 ) -> Run<Vec<Fetched<'a>>> {
@@ -339,8 +345,12 @@ fn lock_rows<'a>(
     let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
     let mut newer = false;
     let mut bad = None;
-    exec.txn()
-        .lock_rows(table, wanted, lock.mode, wait, &mut |at, locked| {
+    exec.txn().lock_rows_with(
+        table,
+        wanted,
+        (lock.mode, wait),
+        reach.blobs(),
+        &mut |at, locked| {
             newer |= locked.granted && locked.newer;
             let (Some(row), Some(key)) = (locked.row, wanted.get(at)) else {
                 return;
@@ -350,7 +360,8 @@ fn lock_rows<'a>(
                 (Err(error), _) => bad = Some(error),
                 _ => {}
             }
-        })?;
+        },
+    )?;
     if let Some(error) = bad {
         return Err(Stop::Error(error));
     }

@@ -14,6 +14,7 @@
 //!    alone, once.
 
 use super::fetch::{self, Cursor, Fetched};
+use super::reach::Reach;
 use super::select::{all_true, cx_of};
 use super::state::{RowSet, append_comparable};
 use super::{Exec, Run, Stop, derived, keys};
@@ -198,11 +199,12 @@ pub fn fetch_step<'a, 'x: 'a>(
     exec: &mut Exec<'x>,
     arena: &'a Bump,
 ) -> Run<Option<Vec<Fetched<'a>>>> {
+    let cx = cx_of(exec, arena);
+    let reach = Reach::of(step, table, &cx)?;
     let Some(lock) = step.lock else {
-        return cursor.next(table, exec, limit, arena);
+        return cursor.next(table, &reach, exec, limit, arena);
     };
     let since = exec.txn().mark();
-    let cx = cx_of(exec, arena);
     let mut matches = |candidate: RowRef<'a>| -> Run<bool> {
         if !judged {
             return Ok(true);
@@ -210,7 +212,7 @@ pub fn fetch_step<'a, 'x: 'a>(
         let tuple = extended(tuple, step.slot, Slot::Row(candidate), arena);
         Ok(all_true(&step.on, tuple, &cx)? && all_true(&step.filter, tuple, &cx)?)
     };
-    let rows = cursor.next_locked(table, lock, exec, limit, arena, &mut matches)?;
+    let rows = cursor.next_locked(table, (lock, &reach), exec, limit, arena, &mut matches)?;
     let Some(rows) = rows else {
         return Ok(None);
     };

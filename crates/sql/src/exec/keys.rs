@@ -15,14 +15,19 @@ use porpoise_rows::catalog::Table;
 use porpoise_types::{CastCx, ColumnType, Decimal, Kind, Value, ValueRef, store};
 
 /// What a value is in the terms of a column.
-enum KeyValue {
+pub(super) enum KeyValue {
     /// Exactly this.
     Exact(Value),
     /// Nothing that the column can hold.
     Nothing,
 }
 
-fn in_column(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<'_>) -> KeyValue {
+pub(super) fn in_column(
+    value: ValueRef<'_>,
+    from: &ColumnType,
+    to: &ColumnType,
+    cx: &EvalCx<'_>,
+) -> KeyValue {
     match (value, to.kind) {
         (ValueRef::Null, _) => KeyValue::Nothing,
         (ValueRef::Int(v), _) if to.is_integer() && !to.unsigned && in_range(v.into(), to) => {

@@ -116,6 +116,12 @@ pub enum Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
+    /// Whether some value of the row may not be at hand.
+    #[inline]
+    fn has_parts(&self) -> bool {
+        matches!(self, Slot::Row(row) if row.has_parts())
+    }
+
     /// The storage value of a column.
     pub fn get(&self, column: usize) -> ValueRef<'a> {
         match self {
@@ -275,6 +281,11 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
         }
         ExprKind::Cast(arg) => convert::cast(eval(arg, row, cx)?, &arg.ty, &e.ty, cx),
         ExprKind::Call(function, args) => {
+            if let [arg] = args.as_slice()
+                && let Some(length) = large_length(function.name, arg, row)
+            {
+                return Ok(length);
+            }
             let mut values = bumpalo::collections::Vec::with_capacity_in(args.len(), cx.arena);
             for arg in args {
                 values.push(eval(arg, row, cx)?);
@@ -335,6 +346,24 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
         },
         _ => Err(SqlError::internal("an expression of unexpected kind")),
     }
+}
+
+/// The length of a large value, which its row knows without the value.
+fn large_length<'a>(name: &str, arg: &Expr, row: &[Slot<'a>]) -> Option<ValueRef<'a>> {
+    let ExprKind::Column { slot, column, .. } = &arg.kind else {
+        return None;
+    };
+    let Some(Slot::Row(stored)) = row.get(*slot).filter(|s| s.has_parts()) else {
+        return None;
+    };
+    let blob = stored.blob(*column)?.blob;
+    let bytes = i64::from(blob.bytes);
+    Some(ValueRef::Int(match name {
+        "LENGTH" | "OCTET_LENGTH" => bytes,
+        "BIT_LENGTH" => 8 * bytes,
+        "CHAR_LENGTH" | "CHARACTER_LENGTH" => i64::from(blob.chars),
+        _ => return None,
+    }))
 }
 
 /// A storage value as SQL sees it.

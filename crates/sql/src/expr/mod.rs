@@ -406,7 +406,7 @@ impl Expr {
     }
 
     /// Visits the nodes directly beneath.
-    pub fn each_child(&self, f: &mut impl FnMut(&Expr)) {
+    pub fn each_child(&self, f: &mut dyn FnMut(&Expr)) {
         match &self.kind {
             ExprKind::Const(_)
             | ExprKind::Param(_)

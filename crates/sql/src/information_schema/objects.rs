@@ -7,8 +7,8 @@ use crate::show::schema::{database_names, virtual_type};
 use crate::show::table::text;
 use crate::virtual_tables;
 use porpoise_rows::catalog::Table;
-use porpoise_rows::partition::{Method, PartitionBound, Partitioning};
-use porpoise_types::{Collation, ColumnType, DateTime, Value, write_text};
+use porpoise_rows::show_partitions;
+use porpoise_types::{Collation, DateTime, Value};
 
 /// Columns of SCHEMATA.
 pub(super) const SCHEMATA: &[(&str, T)] = &[
@@ -261,52 +261,6 @@ pub(super) fn tables(server: &SqlServer) -> Vec<Vec<Value>> {
     rows
 }
 
-/// One bound of a partition as PARTITION_DESCRIPTION has it.
-fn bound_text(ty: Option<&ColumnType>, value: &Value) -> String {
-    let own = ColumnType::bigint();
-    let ty = ty.unwrap_or(&own);
-    let mut out = Vec::new();
-    write_text(value.as_ref(), ty, &mut out);
-    let plain = String::from_utf8_lossy(&out).into_owned();
-    match value {
-        Value::Null => "NULL".to_owned(),
-        Value::Bytes(_) | Value::Date(_) | Value::DateTime(_) | Value::Time(_) => {
-            format!("'{}'", plain.replace('\'', "''"))
-        }
-        _ => plain,
-    }
-}
-
-fn description(table: &Table, by: &Partitioning, bound: &PartitionBound) -> Value {
-    let columns = matches!(by.method, Method::RangeColumns | Method::ListColumns);
-    let types: Vec<Option<&ColumnType>> = by
-        .columns
-        .iter()
-        .map(|at| table.columns.get(*at).map(|c| &c.ty).filter(|_| columns))
-        .collect();
-    let of = |at: usize, value: &Value| bound_text(types.get(at).copied().flatten(), value);
-    match bound {
-        PartitionBound::None => Value::Null,
-        PartitionBound::LessThan(values) => {
-            let parts = values.iter().enumerate().map(|(at, value)| match value {
-                Some(value) => of(at, value),
-                None => "MAXVALUE".to_owned(),
-            });
-            text(parts.collect::<Vec<_>>().join(","))
-        }
-        PartitionBound::In(list) => {
-            let items = list.iter().map(|values| {
-                let parts = values.iter().enumerate().map(|(at, value)| of(at, value));
-                match parts.collect::<Vec<_>>() {
-                    several if several.len() > 1 => format!("({})", several.join(",")),
-                    one => one.concat(),
-                }
-            });
-            text(items.collect::<Vec<_>>().join(","))
-        }
-    }
-}
-
 /// Rows of PARTITIONS: one for a table that is not partitioned.
 pub(super) fn partitions(server: &SqlServer) -> Vec<Vec<Value>> {
     let catalog = server.db().catalog();
@@ -335,9 +289,9 @@ pub(super) fn partitions(server: &SqlServer) -> Vec<Vec<Value>> {
                 Value::Null,
                 text(by.method.words()),
                 Value::Null,
-                text(&by.text),
+                text(show_partitions::quoted_expression(table, by)),
                 Value::Null,
-                description(table, by, &partition.bound),
+                show_partitions::description(table, by, partition).map_or(Value::Null, text),
             ]);
             tail(&mut row);
             row.extend([text(&partition.comment), text("default"), Value::Null]);

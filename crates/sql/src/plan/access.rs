@@ -17,13 +17,28 @@ const MAX_KEYS: usize = 10_000;
 
 /// What the conditions say about one column.
 #[derive(Default)]
-struct Facts<'e> {
+pub(super) struct Facts<'e> {
     /// Equal to one of these (one for `=`, several for IN).
-    equal: Option<Vec<&'e Expr>>,
+    pub(super) equal: Option<Vec<&'e Expr>>,
     /// One of what a subquery yields.
     set: Option<&'e Expr>,
-    low: Option<(&'e Expr, bool)>,
-    high: Option<(&'e Expr, bool)>,
+    pub(super) low: Option<(&'e Expr, bool)>,
+    pub(super) high: Option<(&'e Expr, bool)>,
+}
+
+/// What the conditions say about each column of the table in `slot`, given
+/// the slots that are already joined.
+pub(super) fn facts<'e>(
+    table: &Table,
+    slot: usize,
+    conditions: &[&'e Expr],
+    joined: u64,
+) -> Vec<Facts<'e>> {
+    let mut facts: Vec<Facts<'_>> = (0..table.columns.len()).map(|_| Facts::default()).collect();
+    for condition in conditions {
+        learn(condition, slot, joined, &mut facts);
+    }
+    facts
 }
 
 /// Chooses how to find the rows of the table in `slot`, given the conditions
@@ -37,10 +52,7 @@ pub fn choose(
     order: &[OrderKey],
     limited: bool,
 ) -> (Access, bool) {
-    let mut facts: Vec<Facts<'_>> = (0..table.columns.len()).map(|_| Facts::default()).collect();
-    for condition in conditions {
-        learn(condition, slot, joined, &mut facts);
-    }
+    let facts = facts(table, slot, conditions, joined);
     let mut best: Option<(u64, Access, bool)> = None;
     for position in 0..table.indexes.len() {
         if let Some((score, access, ordered)) = candidate(table, slot, position, &facts, order)

@@ -1,6 +1,7 @@
 //! From INSERT, REPLACE, UPDATE and DELETE to their plans.
 
 use super::access::choose;
+use super::placement::{chosen, settle_target};
 use super::select::{PlanCx, limits, plan_query, split};
 use super::{Access, Busy, LockSpec, OrderKey, SelectPlan, Step};
 use crate::bind::{Scope, Source};
@@ -39,6 +40,8 @@ pub struct InsertPlan {
     pub mode: InsertMode,
     /// ON DUPLICATE KEY UPDATE: positions and values.
     pub on_duplicate: Vec<(usize, NewValue)>,
+    /// PARTITION (names): rows must belong there.
+    pub partitions: Option<Arc<[usize]>>,
     /// Stored tables that queries inside read.
     pub inner_tables: Vec<Arc<Table>>,
 }
@@ -86,11 +89,8 @@ pub struct DeletePlan {
 
 /// Plans INSERT and REPLACE.
 pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
-    if !insert.partitions.is_empty() {
-        let text = "PARTITION () clause on non partitioned table";
-        return Err(SqlError::new(1747, "HY000", text));
-    }
     let table = cx.table(&insert.table)?;
+    let partitions = chosen(&table, insert.partitions)?;
     let mut scope = Scope::default();
     scope.add(Source::stored(table.clone(), None))?;
     let (columns, rows, source) = match &insert.source {
@@ -124,6 +124,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
     };
     Ok(InsertPlan {
         on_duplicate: on_duplicate(insert, &table, &scope, cx)?,
+        partitions,
         table,
         columns,
         rows,
@@ -255,15 +256,15 @@ pub fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<UpdatePlan> {
         return Err(SqlError::not_supported("UPDATE of several tables"));
     };
     let table = cx.table(&source.name)?;
-    let alias = source.alias.map(|a| a.name);
-    let (target, scope) = target(
+    let (mut target, scope) = target(
         &table,
-        alias,
+        source,
         (update.filter.as_ref(), update.order_by, update.limit),
         LockMode::Update,
         cx,
     )?;
     let set = assigned(update.set, &table, &scope, cx, false)?;
+    target.settle(&set);
     Ok(UpdatePlan {
         target,
         set,
@@ -280,19 +281,15 @@ pub fn plan_delete(delete: &Delete<'_>, cx: &PlanCx<'_>) -> Result<DeletePlan> {
     let DeleteTarget::One(source) = &delete.target else {
         return Err(SqlError::not_supported("DELETE from several tables"));
     };
-    if !source.partitions.is_empty() {
-        let text = "PARTITION () clause on non partitioned table";
-        return Err(SqlError::new(1747, "HY000", text));
-    }
     let table = cx.table(&source.name)?;
-    let alias = source.alias.map(|a| a.name);
-    let (target, _) = target(
+    let (mut target, _) = target(
         &table,
-        alias,
+        source,
         (delete.filter.as_ref(), delete.order_by, delete.limit),
         LockMode::Exclusive,
         cx,
     )?;
+    target.settle(&[]);
     Ok(DeletePlan {
         target,
         ignore: delete.ignore,
@@ -309,12 +306,13 @@ type Which<'q, 'a> = (
 
 fn target(
     table: &Arc<Table>,
-    alias: Option<&str>,
+    named: &ast::TableSource<'_>,
     (filter, order, limit): Which<'_, '_>,
     mode: LockMode,
     cx: &PlanCx<'_>,
 ) -> Result<(Target, Scope)> {
-    let source = Source::stored(table.clone(), alias);
+    let mut source = Source::stored(table.clone(), named.alias.map(|a| a.name));
+    source.partitions = chosen(table, named.partitions)?;
     let mut scope = Scope::default();
     scope.add(source.clone())?;
     let mut conditions = Vec::new();
@@ -356,6 +354,12 @@ fn target(
 }
 
 impl Target {
+    /// Fills in partitions and large values, given the assignments.
+    fn settle(&mut self, set: &[(usize, NewValue)]) {
+        let order: Vec<&Expr> = self.order_by.iter().map(|k| &k.expr).collect();
+        settle_target(&mut self.step, &self.source, &order, set);
+    }
+
     /// Whether it looks at more than whole unique keys.
     pub fn scans_ranges(&self) -> bool {
         !matches!(self.step.access, Access::Lookup { whole: true, .. })

@@ -8,6 +8,7 @@
 //! 1. Slots are in the order of the text, whatever becomes of the joins.
 //! 2. The ON of a join sees the tables that it joins and no others.
 
+use super::placement::chosen;
 use super::query::{derived_source, inside, inside_of, name_columns, plan_query};
 use super::select::PlanCx;
 use super::semi::SemiJoin;
@@ -125,13 +126,15 @@ fn bind_table(table: &TableRef<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<
 fn bind_factor(factor: &TableFactor<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<Part> {
     match factor {
         TableFactor::Table(source) => {
-            if !source.partitions.is_empty() {
+            let alias = source.alias.map(|a| a.name);
+            let mut found = cx.source(&source.name, alias)?;
+            if let Some(table) = found.table() {
+                found.partitions = chosen(table, source.partitions)?;
+            } else if !source.partitions.is_empty() {
                 let text = "PARTITION () clause on non partitioned table";
                 return Err(SqlError::new(1747, "HY000", text));
             }
-            let alias = source.alias.map(|a| a.name);
-            let source = cx.source(&source.name, alias)?;
-            from.part(source)
+            from.part(found)
         }
         TableFactor::Nested(tables) => {
             let mut part = Part::default();

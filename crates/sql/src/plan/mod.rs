@@ -19,6 +19,7 @@ pub mod dml;
 mod from;
 mod grouping;
 mod order;
+pub mod placement;
 mod query;
 pub mod select;
 mod semi;
@@ -138,6 +139,8 @@ pub struct Step {
     /// The right side of an outer join of several tables: these steps
     /// together, in place of this one's own access.
     pub group: Vec<Step>,
+    /// Which partitions, and which large values.
+    pub placement: placement::Placement,
 }
 
 impl Step {
@@ -153,6 +156,7 @@ impl Step {
             hash: Vec::new(),
             semi: None,
             group: Vec::new(),
+            placement: placement::Placement::default(),
         }
     }
 

@@ -167,6 +167,7 @@ impl Planner<'_> {
             hash,
             semi: None,
             group: Vec::new(),
+            placement: Default::default(),
         }
     }
 
@@ -191,6 +192,7 @@ impl Planner<'_> {
             hash: Vec::new(),
             semi: None,
             group,
+            placement: Default::default(),
         }
     }
 

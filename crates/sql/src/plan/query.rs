@@ -231,6 +231,7 @@ pub(super) fn derived_source(derived: Arc<Derived>, alias: String) -> Source {
         database: String::new(),
         columns: derived.columns.clone(),
         origin: Origin::Derived(derived),
+        partitions: None,
     }
 }
 

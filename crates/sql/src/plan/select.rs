@@ -149,6 +149,7 @@ impl PlanCx<'_> {
                 database: table.database.to_owned(),
                 origin: Origin::Virtual(table),
                 columns: (table.columns)(),
+                partitions: None,
             });
         }
         let known = self.catalog.database(database).is_some()
@@ -432,6 +433,7 @@ fn finish_with(
     let mut has_queries = false;
     plan.expressions(&mut |e| has_queries |= e.has_query());
     plan.has_queries = has_queries;
+    super::placement::settle(&mut plan);
     if !cx.inner {
         plan.inner_tables = cx.reads.tables.take();
         plan.inner_locks = cx.reads.locks.get();

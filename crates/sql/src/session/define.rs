@@ -137,6 +137,17 @@ impl SqlSession {
                     [AlterAction::DropMemcached(def)] => {
                         return self.drop_memcached(&database, &name, def);
                     }
+                    [action] if definition::partition::is_partition_clause(action) => {
+                        return self.alter_partitions(&database, &name, action);
+                    }
+                    actions
+                        if actions
+                            .iter()
+                            .any(definition::partition::is_partition_clause) =>
+                    {
+                        let what = "partitioning clauses beside others";
+                        return Err(SqlError::not_supported(what));
+                    }
                     _ => {}
                 }
                 let ops = definition::alter::operations(self, &database, &name, alter)?;
@@ -187,6 +198,23 @@ impl SqlSession {
         let warnings = self.env.warnings.get_mut().len();
         let rows = done.rows;
         outcome.info = format!("Records: {rows}  Duplicates: 0  Warnings: {warnings}");
+        Ok(outcome)
+    }
+
+    /// The partitioning clauses of ALTER TABLE.
+    fn alter_partitions(
+        &mut self,
+        database: &str,
+        name: &str,
+        action: &AlterAction<'_>,
+    ) -> Result<Outcome> {
+        let change = definition::partition::change(self, database, name, action)?;
+        let change = change.ok_or_else(|| SqlError::no_table(database, name))?;
+        let db = self.server.db.clone();
+        let done = db.change_partitions(&self.ddl_cx(), database, name, &change)?;
+        let mut outcome = plain(done);
+        let warnings = self.env.warnings.get_mut().len();
+        outcome.info = format!("Records: 0  Duplicates: 0  Warnings: {warnings}");
         Ok(outcome)
     }
 

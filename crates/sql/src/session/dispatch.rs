@@ -126,7 +126,7 @@ impl SqlSession {
                 crate::show::describe(self, table, *column, sink)
             }
             Statement::Explain(explain) => {
-                crate::show::explain::explain(self, explain, text, types, sink)
+                crate::show::explain::explain(self, explain, text, types, values, sink)
             }
             Statement::Do(list) => self.do_list(list, values, types),
             _ => self.other_statement(statement, text, values, types, sink),

@@ -9,6 +9,8 @@ use super::table::{Rows, number_column, text, text_column, typed_column};
 use crate::bind::{Origin, Source};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
+use crate::exec::reach::Reach;
+use crate::expr::eval::{Env, EvalCx};
 use crate::expr::query::Subquery;
 use crate::expr::{Expr, ExprKind};
 use crate::parse::ast::{Explain, ExplainTarget};
@@ -17,9 +19,10 @@ use crate::plan::dml::NewValue;
 use crate::plan::{Access, SelectPlan, Step};
 use crate::session::run::Plan;
 use crate::session::{Outcome, SqlSession};
+use bumpalo::Bump;
 use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::{Catalog, Index, IndexKind, Table};
-use porpoise_types::{ColumnType, Kind, Value};
+use porpoise_types::{ColumnType, Kind, Value, ValueRef};
 use std::sync::Arc;
 
 /// EXPLAIN of a statement.
@@ -28,6 +31,7 @@ pub fn explain(
     explain: &Explain<'_>,
     source: &[u8],
     types: &[ColumnType],
+    params: &[ValueRef<'_>],
     sink: &mut dyn ResultSink,
 ) -> Result<Outcome> {
     if explain.analyze {
@@ -45,14 +49,14 @@ pub fn explain(
     let catalog = session.server.db.catalog();
     let plan = session.plan(statement, source, types, &catalog)?;
     let plan = plan.ok_or_else(|| SqlError::not_supported("EXPLAIN of this statement"))?;
-    let mut rows = rows(&plan);
+    let mut rows = rows(&plan, &session.env, params);
     if session.settings.foreign_key_checks {
         foreign_keys(&catalog, &plan, &mut rows);
     }
     rows.send(session, sink)
 }
 
-fn rows(plan: &Plan) -> Rows {
+fn rows(plan: &Plan, env: &Env, params: &[ValueRef<'_>]) -> Rows {
     let mut rows = Rows::new(vec![
         number_column("id"),
         text_column("select_type", 19),
@@ -71,11 +75,16 @@ fn rows(plan: &Plan) -> Rows {
         rows: &mut rows,
         next: 1,
         shown: Vec::new(),
+        env,
+        params,
     };
     match plan {
         Plan::Select(p) => lines.select(p, 1, None),
         Plan::Insert(p) => {
-            let row = line("INSERT", Some(&p.table.name), Some("ALL"), "");
+            let mut row = line("INSERT", Some(&p.table.name), Some("ALL"), "");
+            if let (Some(cell), Some(_)) = (row.get_mut(3), &p.table.partitioning) {
+                *cell = partition_names(&p.table, p.partitions.as_deref());
+            }
             lines.push(1, row);
             if let Some(source) = &p.source {
                 lines.select(source, 1, None);
@@ -84,7 +93,7 @@ fn rows(plan: &Plan) -> Rows {
         Plan::Update(p) => {
             let t = &p.target;
             let extra = extra(&t.step, !t.order_by.is_empty(), false);
-            lines.push(1, step_line("UPDATE", &t.source, &t.step, &extra));
+            lines.step(1, ("UPDATE", &extra), &t.source, &t.step);
             let values = p.set.iter().filter_map(|(_, value)| match value {
                 NewValue::Expr(e) => Some(e),
                 NewValue::Default => None,
@@ -95,7 +104,7 @@ fn rows(plan: &Plan) -> Rows {
         Plan::Delete(p) => {
             let t = &p.target;
             let extra = extra(&t.step, !t.order_by.is_empty(), false);
-            lines.push(1, step_line("DELETE", &t.source, &t.step, &extra));
+            lines.step(1, ("DELETE", &extra), &t.source, &t.step);
             let conditions = t.step.filter.iter().chain(&t.constant);
             conditions.for_each(|e| lines.queries_of(e));
         }
@@ -158,9 +167,55 @@ struct Lines<'r> {
     /// Subqueries that have their rows: a condition may stand in several
     /// places of a plan.
     shown: Vec<Arc<Subquery>>,
+    env: &'r Env,
+    params: &'r [ValueRef<'r>],
+}
+
+/// Partitions by name; `None`: all.
+fn partition_names(table: &Table, which: Option<&[usize]>) -> Value {
+    let Some(by) = &table.partitioning else {
+        return Value::Null;
+    };
+    let names = by.partitions.iter().enumerate();
+    let wanted = |n: &usize| which.is_none_or(|which| which.contains(n));
+    let names: Vec<&str> = names
+        .filter(|(n, _)| wanted(n))
+        .map(|(_, p)| p.name.as_str())
+        .collect();
+    match names.as_slice() {
+        [] => Value::Null,
+        names => text(names.join(",")),
+    }
 }
 
 impl Lines<'_> {
+    fn step(&mut self, id: u64, (kind, extra): (&str, &str), source: &Source, step: &Step) {
+        let mut row = step_line(kind, source, step, extra);
+        self.set_partitions(source, step, &mut row);
+        self.push(id, row);
+    }
+
+    /// The partitions that the step looks into, as far as constants say.
+    fn set_partitions(&self, source: &Source, step: &Step, row: &mut [Value]) {
+        let Some(table) = source.table().filter(|t| t.partitioning.is_some()) else {
+            return;
+        };
+        let arena = Bump::new();
+        let cx = EvalCx {
+            arena: &arena,
+            env: self.env,
+            params: self.params,
+            aggregates: &[],
+            new_row: &[],
+            outer: None,
+            queries: None,
+        };
+        let reach = Reach::of(step, table, &cx).unwrap_or_default();
+        if let Some(cell) = row.get_mut(3) {
+            *cell = partition_names(table, reach.partitions());
+        }
+    }
+
     fn push(&mut self, id: u64, mut row: Vec<Value>) {
         if let Some(cell) = row.first_mut() {
             *cell = Value::UInt(id);
@@ -193,6 +248,7 @@ impl Lines<'_> {
             let sorted = first && !plan.order_by.is_empty();
             let grouped = first && (!plan.group_by.is_empty() || plan.distinct);
             let mut row = step_line(kind, source, step, &extra(step, sorted, grouped));
+            self.set_partitions(source, step, &mut row);
             if let Origin::Derived(rows) = &source.origin
                 && !matches!(rows.rows, RowsPlan::Working)
             {

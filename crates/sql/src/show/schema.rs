@@ -133,7 +133,10 @@ pub fn table_status(session: &SqlSession, database: Option<&str>) -> Result<Rows
             None => Value::Null,
         };
         let options = table.options.other.iter().map(|(n, v)| format!("{n}={v}"));
-        let options: Vec<String> = options.collect();
+        let mut options: Vec<String> = options.collect();
+        if table.partitioning.is_some() {
+            options.push("partitioned".to_owned());
+        }
         rows.push(vec![
             text(&table.name),
             text(&table.options.engine),

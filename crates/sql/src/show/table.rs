@@ -119,6 +119,7 @@ impl Rows {
                     database: String::new(),
                     columns: self.columns.clone(),
                     origin: Origin::Virtual(&SHOWN),
+                    partitions: None,
                 })?;
                 let mut binder = Binder {
                     scope: &scope,

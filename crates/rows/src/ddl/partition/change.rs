@@ -118,10 +118,10 @@ impl Db {
         if !before.parts.is_empty() {
             specs.extend(fresh.iter().map(|n| spaces::of_parts(&plan.after, *n)));
         }
-        if specs.is_empty() {
-            return Ok(Vec::new());
-        }
-        let made = self.engine().create_spaces(&specs)?;
+        let made = match specs.as_slice() {
+            [] => Vec::new(),
+            specs => self.engine().create_spaces(specs)?,
+        };
         let mut given = made.iter().copied();
         let mut arrange = |old: &[SpaceId]| -> Vec<SpaceId> {
             let kept = plan.kept.iter();

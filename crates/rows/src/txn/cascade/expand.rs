@@ -52,6 +52,7 @@ impl Txn {
         let mut from = 0;
         let mut resume: Option<Vec<u8>> = None;
         while let Some(rest @ [_, ..]) = probes.get(from..) {
+            self.check_cancel()?;
             let ranges: Vec<ScanRange<'_>> = rest
                 .iter()
                 .enumerate()
@@ -128,6 +129,7 @@ impl Txn {
         let (mut named, mut named_by_parent) = (Vec::new(), Vec::new());
         for ((n, primary), id) in found.into_iter().zip(ids) {
             let Some(probe) = probes.get(n) else { continue };
+            self.check_cancel()?;
             if id == KeyId::MAX {
                 let edge = Edge {
                     by_delete: probe.by_delete,
@@ -180,6 +182,7 @@ impl Txn {
         keys: &mut KeySet,
     ) -> Result<()> {
         for at in level {
+            self.check_cancel()?;
             let Some(table) = fx.list.get(*at).map(|c| c.table.clone()) else {
                 continue;
             };

@@ -303,6 +303,8 @@ pub enum TableOption<'a> {
     RowFormat(Ident<'a>),
     /// UNION
     Union(&'a [TableName<'a>]),
+    /// COLOCATE WITH
+    Colocate(TableName<'a>),
     /// Any other, by its name in upper case.
     Other(&'a str, OptionValue<'a>),
 }

@@ -21,6 +21,10 @@ use class::{DIGIT, HEX, IDENT, SPACE, is, is_charset};
 /// Comments for a version above this are left out: MySQL 8.4.0.
 pub const VERSION: u32 = 80_400;
 
+/// Comments for this version, which no MySQL reads, are read when they begin
+/// with a word of this server's own grammar.
+const OWN: u32 = 99_999;
+
 /// The flags of sql_mode that change how text is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(
@@ -183,7 +187,7 @@ impl<'a> Lexer<'a> {
             let digits = if digits < 5 { 0 } else { digits };
             let version =
                 (0..digits).fold(0, |v, n| v * 10 + u32::from(self.byte_at(at + n) - b'0'));
-            if version <= VERSION {
+            if version <= VERSION || (version == OWN && self.own_comment(at + digits)) {
                 self.in_comment = true;
                 self.at = at + digits;
                 return Some(());
@@ -194,6 +198,18 @@ impl<'a> Lexer<'a> {
         }
         self.at = self.comment_end(at, false)?;
         Some(())
+    }
+
+    /// Whether the comment's content is one of this server's own clauses.
+    fn own_comment(&self, at: usize) -> bool {
+        const WORD: &[u8] = b"COLOCATE";
+        let mut start = at;
+        while matches!(self.byte_at(start), b' ' | b'\t' | b'\r' | b'\n') {
+            start += 1;
+        }
+        (start..)
+            .zip(WORD)
+            .all(|(n, b)| self.byte_at(n).eq_ignore_ascii_case(b))
     }
 
     /// Offset behind `*/`, looked for from `at`.

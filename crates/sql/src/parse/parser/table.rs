@@ -305,6 +305,11 @@ impl<'a> Parser<'a> {
                 self.opt_eq();
                 TableOption::Other(name, OptionValue::String(self.string()?))
             }
+            _ if self.is_word("COLOCATE") && self.peek().keyword == Kw::WITH => {
+                self.advance();
+                self.advance();
+                TableOption::Colocate(self.table_name()?)
+            }
             _ if is_other_option(keyword) => {
                 self.advance();
                 self.opt_eq();

@@ -267,6 +267,10 @@ impl Printer {
                 self.put("ROW_FORMAT=");
                 self.word(word);
             }
+            TableOption::Colocate(table) => {
+                self.put("COLOCATE WITH ");
+                self.table_name(table);
+            }
             TableOption::Union(tables) => {
                 self.put("UNION=");
                 self.paren_list(tables, Self::table_name);

@@ -1,0 +1,126 @@
+//! Cascades over many rows: they finish, they can be ended from outside, and
+//! then nothing of them is left. `PORPOISE_CASCADE_ROWS` makes them larger.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use common::{begin, delete, get, insert, ints, table, update};
+use porpoise_base::cancel::{Cancel, Reason};
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+use porpoise_rows::catalog::FkAction::Cascade;
+use porpoise_rows::ddl::DdlCx;
+use porpoise_rows::{BeginOptions, Db, InsertMode};
+use porpoise_types::Value;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn rows() -> i64 {
+    let given = std::env::var("PORPOISE_CASCADE_ROWS");
+    given.map_or(50_000, |n| n.parse().unwrap())
+}
+
+/// One parent, many children, as many grandchildren.
+fn family(count: i64) -> Arc<Db> {
+    let engine = KvMem::open(KvMemOptions::default()).unwrap();
+    let child = |name: &str, parent: &str| {
+        table(name)
+            .int("id")
+            .primary(&["id"])
+            .int("p")
+            .key("p", &["p"])
+            .fk_with(
+                &format!("{name}_p"),
+                &["p"],
+                parent,
+                &["id"],
+                Cascade,
+                Cascade,
+            )
+    };
+    let root = table("a").int("id").primary(&["id"]);
+    let db = common::database(engine, &[root, child("b", "a"), child("c", "b")]);
+    let mut txn = begin(&db);
+    insert(&mut txn, &get(&db, "a"), &[&[1]]).unwrap();
+    for (name, parent) in [("b", None), ("c", Some(()))] {
+        let made = (1..=count).map(|n| {
+            let up = parent.map_or(1, |()| n);
+            vec![Value::Int(n), Value::Int(up)]
+        });
+        let done = txn.insert(&get(&db, name), made.collect(), InsertMode::Plain);
+        assert_eq!(done.unwrap().inserted, count.cast_unsigned());
+    }
+    txn.commit().unwrap();
+    db
+}
+
+fn sound(db: &Arc<Db>) {
+    let (mdl, cancel) = (db.mdl().session(), Cancel::new());
+    let cx = DdlCx {
+        mdl: &mdl,
+        deadline: Instant::now() + Duration::from_secs(60),
+        cancel: &cancel,
+        foreign_key_checks: true,
+        now: 0,
+    };
+    for name in ["a", "b", "c"] {
+        let (_, problems) = db.check_table(&cx, &get(db, name)).unwrap();
+        assert_eq!(problems, Vec::new());
+    }
+}
+
+#[test]
+fn a_large_cascade_finishes_and_one_rolled_back_leaves_nothing() {
+    let count = rows();
+    let db = family(count);
+    let mut txn = begin(&db);
+    let done = update(&mut txn, &get(&db, "a"), &[1], |r| r[0] = Value::Int(2)).unwrap();
+    assert_eq!((done.changed, done.cascaded), (1, count.cast_unsigned()));
+    txn.rollback();
+    assert_eq!(ints(&db, "b")[0], [1, 1]);
+    sound(&db);
+    let mut txn = begin(&db);
+    assert_eq!(delete(&mut txn, &get(&db, "a"), &[1]).unwrap(), 1);
+    txn.commit().unwrap();
+    for name in ["a", "b", "c"] {
+        assert!(ints(&db, name).is_empty());
+    }
+    sound(&db);
+    assert_eq!(db.fk_counters().deleted(), 2 * count.cast_unsigned());
+}
+
+#[test]
+fn a_large_cascade_ends_when_it_is_killed_and_leaves_nothing() {
+    let count = rows();
+    let db = family(count);
+    let mut refused = 0;
+    // At several moments: while children are found, locked, and written.
+    for delay in [1u64, 5, 20, 60] {
+        let cancel = Cancel::new();
+        let options = BeginOptions {
+            cancel: cancel.clone(),
+            ..BeginOptions::default()
+        };
+        let mut txn = db.begin(options).unwrap();
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(delay));
+            cancel.cancel(Reason::Query);
+        });
+        let done = delete(&mut txn, &get(&db, "a"), &[1]);
+        killer.join().unwrap();
+        if let Err(error) = done {
+            assert_eq!(error.code(), 1317, "{error}");
+            refused += 1;
+        }
+        txn.rollback();
+    }
+    assert!(refused > 0, "no cascade was slow enough to be killed");
+    for name in ["b", "c"] {
+        assert_eq!(ints(&db, name).len() as i64, count);
+    }
+    sound(&db);
+}

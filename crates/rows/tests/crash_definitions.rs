@@ -1,0 +1,242 @@
+//! Power goes off at every operation of the disk while a definition changes:
+//! after the restart the table is as before or as after, whole, with all its
+//! index entries and parents, and nothing is left over.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+use porpoise_base::cancel::Cancel;
+use porpoise_base::disk::MemDisk;
+use porpoise_kv::{Durability, Engine, Ticket};
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+use porpoise_rows::catalog::{ColumnDefault, FkAction, IndexKind, Table, TableOptions};
+use porpoise_rows::ddl::{
+    AlterOp, ColumnSpec, DdlCx, FkSpec, IndexSpec, Placement, Position, TableSpec,
+};
+use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode, show};
+use porpoise_types::{Collation, ColumnType, Kind, Value};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[path = "common/mod.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod common;
+
+const ROWS: i64 = 40;
+
+fn engine(disk: &MemDisk) -> Option<Arc<KvMem>> {
+    KvMem::open(KvMemOptions {
+        dir: Some(PathBuf::from("/store")),
+        disk: Arc::new(disk.clone()),
+        durability: Durability::Sync,
+        ..KvMemOptions::default()
+    })
+    .ok()
+}
+
+fn open(engine: Arc<KvMem>) -> Arc<Db> {
+    Db::open(engine, porpoise_base::clock::system(), DbOptions::default()).unwrap()
+}
+
+fn run<T>(db: &Arc<Db>, f: impl FnOnce(&DdlCx<'_>) -> T) -> T {
+    let (mdl, cancel) = (db.mdl().session(), Cancel::new());
+    f(&DdlCx {
+        mdl: &mdl,
+        deadline: Instant::now() + Duration::from_secs(5),
+        cancel: &cancel,
+        foreign_key_checks: true,
+        now: 0,
+    })
+}
+
+fn column(name: &str) -> ColumnSpec {
+    ColumnSpec {
+        name: name.to_owned(),
+        ty: ColumnType::int(Kind::Int),
+        nullable: None,
+        default: None,
+        on_update_now: false,
+        auto_increment: false,
+        comment: String::new(),
+        explicit_collation: false,
+    }
+}
+
+fn index(kind: IndexKind, name: &str, columns: &[&str]) -> IndexSpec {
+    IndexSpec {
+        name: (kind != IndexKind::Primary).then(|| name.to_owned()),
+        kind,
+        parts: columns
+            .iter()
+            .map(|c| ((*c).to_owned(), None, false))
+            .collect(),
+        using_hash: false,
+        comment: String::new(),
+        invisible: false,
+    }
+}
+
+fn create(db: &Arc<Db>, name: &str) {
+    let spec = TableSpec {
+        database: "d".to_owned(),
+        name: name.to_owned(),
+        if_not_exists: false,
+        columns: vec![column("id"), column("a")],
+        indexes: vec![index(IndexKind::Primary, "", &["id"])],
+        foreign_keys: Vec::new(),
+        options: TableOptions {
+            engine: "InnoDB".to_owned(),
+            collation: Collation::UTF8MB4_GENERAL_CI,
+            comment: String::new(),
+            memory: false,
+            other: Vec::new(),
+            created: 0,
+        },
+        auto_increment: None,
+        placement: Placement::default(),
+    };
+    run(db, |cx| db.create_table(cx, &spec)).unwrap();
+    let table = get(db, name).unwrap();
+    let mut txn = db.begin(BeginOptions::default()).unwrap();
+    let rows = (1..=ROWS).map(|n| vec![Value::Int(n), Value::Int(1 + n / 2)]);
+    txn.insert(&table, rows.collect(), InsertMode::Plain)
+        .unwrap();
+    txn.commit().unwrap();
+}
+
+fn get(db: &Db, name: &str) -> Option<Arc<Table>> {
+    db.catalog().table("d", name).cloned()
+}
+
+fn family(disk: &MemDisk) -> Arc<KvMem> {
+    let engine = engine(disk).unwrap();
+    let db = open(engine.clone());
+    let general = Collation::UTF8MB4_GENERAL_CI;
+    run(&db, |cx| db.create_database(cx, "d", general, false)).unwrap();
+    create(&db, "parent");
+    create(&db, "t");
+    engine
+}
+
+/// A definition statement of the table `t`.
+type Change = fn(&Arc<Db>) -> porpoise_rows::Result<Ticket>;
+
+fn alter(db: &Arc<Db>, ops: &[AlterOp]) -> porpoise_rows::Result<Ticket> {
+    run(db, |cx| db.alter_table(cx, "d", "t", ops)).map(|done| done.ticket)
+}
+
+const CHANGES: &[(&str, Change)] = &[
+    ("index", |db| {
+        alter(
+            db,
+            &[AlterOp::AddIndex(index(IndexKind::Plain, "k", &["a"]))],
+        )
+    }),
+    ("foreign key", |db| {
+        let key = FkSpec {
+            name: Some("f".to_owned()),
+            index_name: None,
+            columns: vec!["a".to_owned()],
+            parent_database: None,
+            parent_table: "parent".to_owned(),
+            parent_columns: vec!["id".to_owned()],
+            on_delete: FkAction::Cascade,
+            on_update: FkAction::NoAction,
+        };
+        alter(db, &[AlterOp::AddForeignKey(key)])
+    }),
+    ("columns", |db| {
+        let mut added = column("b");
+        added.default = Some(ColumnDefault::Literal(Value::Int(3)));
+        let ops = [
+            AlterOp::DropColumn("a".to_owned()),
+            AlterOp::AddColumn(added, Position::First),
+        ];
+        alter(db, &ops)
+    }),
+    ("type", |db| {
+        let mut wide = column("a");
+        wide.ty = ColumnType::int(Kind::BigInt);
+        let ops = [
+            AlterOp::ChangeColumn("a".to_owned(), wide, Position::Default),
+            AlterOp::AddIndex(index(IndexKind::Unique, "u", &["a", "id"])),
+        ];
+        alter(db, &ops)
+    }),
+    ("primary key", |db| alter(db, &[AlterOp::DropPrimaryKey])),
+    ("rename", |db| {
+        alter(db, &[AlterOp::RenameTo("d".to_owned(), "u".to_owned())])
+    }),
+    ("truncate", |db| {
+        run(db, |cx| db.truncate(cx, "d", "t")).map(|done| done.ticket)
+    }),
+    ("drop", |db| {
+        let names = [("d".to_owned(), "t".to_owned())];
+        run(db, |cx| db.drop_tables(cx, &names, false)).map(|done| done.ticket)
+    }),
+];
+
+/// The definition and the rows of what was `t`, as text.
+fn picture(db: &Arc<Db>) -> String {
+    let Some(table) = get(db, "t").or_else(|| get(db, "u")) else {
+        return "none".to_owned();
+    };
+    let mut txn = db.begin(BeginOptions::default()).unwrap();
+    let rows = common::all_in(&mut txn, &table);
+    txn.rollback();
+    format!("{} {rows:?}", show::create_table(&table, None))
+}
+
+/// Everything fits together, and only what is named is there.
+fn sound(db: &Arc<Db>, what: &str) {
+    let mut named = 0;
+    for table in db.catalog().tables.values() {
+        let (_, problems) = run(db, |cx| db.check_table(cx, table)).unwrap();
+        assert_eq!(problems, Vec::new(), "{what}");
+        named += table.all_spaces().count();
+    }
+    assert_eq!(db.engine().spaces().unwrap().len(), named, "{what}");
+}
+
+#[test]
+fn a_definition_cut_off_anywhere_is_as_before_or_as_after() {
+    for (name, change) in CHANGES {
+        let disk = MemDisk::new();
+        let whole = family(&disk);
+        let db = open(whole.clone());
+        let before = picture(&db);
+        let start = disk.operations();
+        let ticket = change(&db).unwrap();
+        whole.wait_durable(ticket).unwrap();
+        let after = picture(&db);
+        whole.shutdown().unwrap();
+        let operations = disk.operations() - start;
+        drop((db, whole));
+        assert_ne!(before, after);
+        let (mut old, mut new) = (0, 0);
+        for cut in 0..=operations {
+            let disk = MemDisk::new();
+            let engine = family(&disk);
+            let db = open(engine);
+            disk.stop_after(Some(disk.operations() + cut));
+            let told = change(&db).and_then(|ticket| Ok(db.engine().wait_durable(ticket)?));
+            let acknowledged = told.is_ok();
+            let found = disk.after_power_cut(cut * 31);
+            drop(db);
+            let what = format!("{name}, cut at {cut} of {operations}");
+            let engine = self::engine(&found).expect(&what);
+            let db = open(engine);
+            let now = picture(&db);
+            assert!(now == before || now == after, "{what}: {now}");
+            assert!(now == after || !acknowledged, "{what} was lost");
+            sound(&db, &what);
+            old += usize::from(now == before);
+            new += usize::from(now == after);
+        }
+        assert!(old > 0 && new > 0, "{name}: {old} and {new}");
+    }
+}

@@ -1,0 +1,502 @@
+//! PARTITION BY and the partitioning clauses of ALTER TABLE: from the text to
+//! what `rows` is asked for.
+//!
+//! Expressions become [`PartitionExpr`]s over column positions, bounds become
+//! values of their columns; what MySQL does not allow there is refused by its
+//! numbers. Whether the whole fits the table (unique keys, rising bounds) is
+//! checked where tables are made.
+
+use crate::error::{Result, SqlError};
+use crate::parse::ast::{
+    AlterAction, BinaryOp, Expr, ExprKind, Ident, IntervalUnit, Literal, PartitionBy, PartitionDef,
+    PartitionMaintenance, PartitionScheme, PartitionValues, TableOption, UnaryOp,
+};
+use crate::session::SqlSession;
+use porpoise_rows::ddl::partition::PartitionChange;
+use porpoise_rows::partition::expr::{PartitionExpr, PartitionFunction, PartitionOp};
+use porpoise_rows::partition::{MAX_PARTITIONS, Method, Partition, PartitionBound, Partitioning};
+use porpoise_types::{CastCx, ColumnType, Level, Value, store};
+
+/// What is known of the table: names and types of columns, and the primary
+/// key's columns.
+pub struct Columns<'a> {
+    /// The columns in order.
+    pub all: Vec<(&'a str, &'a ColumnType)>,
+    /// The columns of PARTITION BY KEY ().
+    pub key: Vec<usize>,
+}
+
+fn refuse(code: u16, text: impl Into<String>) -> SqlError {
+    SqlError::new(code, "HY000", text)
+}
+
+impl Columns<'_> {
+    fn position(&self, name: &str) -> Option<usize> {
+        self.all
+            .iter()
+            .position(|(n, _)| n.eq_ignore_ascii_case(name))
+    }
+
+    fn listed(&self, names: &[Ident<'_>]) -> Result<Vec<usize>> {
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            let at = self.position(name.name).ok_or_else(|| {
+                refuse(
+                    1488,
+                    "Field in list of fields for partition function not found in table",
+                )
+            })?;
+            if found.contains(&at) {
+                let text = format!("Duplicate partition field name '{}'", name.name);
+                return Err(refuse(1652, text));
+            }
+            found.push(at);
+        }
+        Ok(found)
+    }
+}
+
+/// PARTITION BY.
+///
+/// # Errors
+/// MySQL's (1479 to 1493 and their neighbours); 1235 for subpartitions.
+pub fn partitioning(
+    session: &SqlSession,
+    columns: &Columns<'_>,
+    by: &PartitionBy<'_>,
+) -> Result<Partitioning> {
+    if by.sub_scheme.is_some() || by.partitions.iter().any(|p| !p.subpartitions.is_empty()) {
+        return Err(SqlError::not_supported("SUBPARTITION"));
+    }
+    let mut out = Partitioning {
+        method: Method::Key { linear: false },
+        columns: Vec::new(),
+        expr: None,
+        algorithm: None,
+        by_number: false,
+        partitions: Vec::new(),
+        next_id: 0,
+    };
+    match &by.scheme {
+        PartitionScheme::Hash { linear, expr } => {
+            out.method = Method::Hash { linear: *linear };
+            out.expr = Some(expression(columns, expr, 0)?);
+        }
+        PartitionScheme::Key {
+            linear,
+            algorithm,
+            columns: names,
+        } => {
+            out.method = Method::Key { linear: *linear };
+            out.algorithm = algorithm.and_then(|a| u8::try_from(a).ok());
+            out.columns = match names {
+                [] => columns.key.clone(),
+                names => columns.listed(names)?,
+            };
+        }
+        PartitionScheme::Range(expr) => {
+            out.method = Method::Range;
+            out.expr = Some(expression(columns, expr, 0)?);
+        }
+        PartitionScheme::List(expr) => {
+            out.method = Method::List;
+            out.expr = Some(expression(columns, expr, 0)?);
+        }
+        PartitionScheme::RangeColumns(names) => {
+            out.method = Method::RangeColumns;
+            out.columns = columns.listed(names)?;
+        }
+        PartitionScheme::ListColumns(names) => {
+            out.method = Method::ListColumns;
+            out.columns = columns.listed(names)?;
+        }
+    }
+    if let Some(e) = &out.expr {
+        e.columns(&mut out.columns);
+    }
+    out.partitions = definitions(session, columns, &out, by.partitions)?;
+    number_partitions(by, &mut out)?;
+    for (id, partition) in (0u32..).zip(&mut out.partitions) {
+        partition.id = id;
+        out.next_id = id + 1;
+    }
+    Ok(out)
+}
+
+/// The number of partitions, given or to be made.
+fn number_partitions(by: &PartitionBy<'_>, out: &mut Partitioning) -> Result<()> {
+    if by.count == Some(0) {
+        return Err(refuse(
+            1504,
+            "Number of partitions = 0 is not an allowed value",
+        ));
+    }
+    let given = out.partitions.len() as u64;
+    if given > 0 {
+        return match by.count {
+            Some(n) if n != given => Err(refuse(
+                1484,
+                "Wrong number of partitions defined, mismatch with previous setting",
+            )),
+            _ => Ok(()),
+        };
+    }
+    if !out.method.is_hash() {
+        let method = if out.method.is_range() {
+            "RANGE"
+        } else {
+            "LIST"
+        };
+        let text = format!("For {method} partitions each partition must be defined");
+        return Err(refuse(1492, text));
+    }
+    let count = by.count.unwrap_or(1);
+    if count > MAX_PARTITIONS as u64 {
+        return Err(refuse(
+            1499,
+            "Too many partitions (including subpartitions) were defined",
+        ));
+    }
+    out.by_number = true;
+    out.partitions = (0..count)
+        .map(|n| Partition {
+            id: 0,
+            name: format!("p{n}"),
+            bound: PartitionBound::None,
+            comment: String::new(),
+        })
+        .collect();
+    Ok(())
+}
+
+fn not_allowed() -> SqlError {
+    refuse(1564, "This partition function is not allowed")
+}
+
+fn expression(columns: &Columns<'_>, e: &Expr<'_>, depth: usize) -> Result<PartitionExpr> {
+    if depth > porpoise_rows::partition::expr::MAX_DEPTH {
+        return Err(not_allowed());
+    }
+    let inner = |e: &Expr<'_>| expression(columns, e, depth + 1);
+    let op = |op: BinaryOp| -> Result<PartitionOp> {
+        Ok(match op {
+            BinaryOp::Add => PartitionOp::Add,
+            BinaryOp::Sub => PartitionOp::Sub,
+            BinaryOp::Mul => PartitionOp::Mul,
+            BinaryOp::IntDiv => PartitionOp::Div,
+            BinaryOp::Mod => PartitionOp::Mod,
+            _ => return Err(not_allowed()),
+        })
+    };
+    match &e.kind {
+        ExprKind::Column(name) => match columns.position(name.name.name) {
+            Some(at) => Ok(PartitionExpr::Column(at)),
+            None => Err(SqlError::unknown_column(
+                name.name.name,
+                "partition function",
+            )),
+        },
+        ExprKind::Literal(Literal::Int(n)) => {
+            let n = i64::try_from(*n).map_err(|_| not_allowed())?;
+            Ok(PartitionExpr::Int(n))
+        }
+        ExprKind::Unary(UnaryOp::Plus, e) => inner(e),
+        ExprKind::Unary(UnaryOp::Neg, e) => Ok(PartitionExpr::Op(
+            PartitionOp::Sub,
+            Box::new(PartitionExpr::Int(0)),
+            Box::new(inner(e)?),
+        )),
+        ExprKind::Binary(b) => Ok(PartitionExpr::Op(
+            op(b.op)?,
+            Box::new(inner(&b.left)?),
+            Box::new(inner(&b.right)?),
+        )),
+        ExprKind::Chain(chain) => {
+            let mut out = inner(&chain.first)?;
+            for (o, right) in chain.rest {
+                out = PartitionExpr::Op(op(*o)?, Box::new(out), Box::new(inner(right)?));
+            }
+            Ok(out)
+        }
+        ExprKind::Func(call) => {
+            if call.name.name.eq_ignore_ascii_case("mod")
+                && let [a, b] = call.args
+            {
+                let (a, b) = (Box::new(inner(a)?), Box::new(inner(b)?));
+                return Ok(PartitionExpr::Op(PartitionOp::Mod, a, b));
+            }
+            let found = PartitionFunction::by_name(call.name.name);
+            let (function, args) = found.ok_or_else(not_allowed)?;
+            if call.args.len() != args || call.star || call.over.is_some() {
+                return Err(not_allowed());
+            }
+            let args = call.args.iter().map(inner).collect::<Result<_>>()?;
+            Ok(PartitionExpr::Call(function, args))
+        }
+        ExprKind::Extract(unit, e) => {
+            use PartitionFunction as F;
+            let function = match unit {
+                IntervalUnit::Microsecond => F::Microsecond,
+                IntervalUnit::Second => F::Second,
+                IntervalUnit::Minute => F::Minute,
+                IntervalUnit::Hour => F::Hour,
+                IntervalUnit::Day => F::DayOfMonth,
+                IntervalUnit::Month => F::Month,
+                IntervalUnit::Quarter => F::Quarter,
+                IntervalUnit::Year => F::Year,
+                _ => return Err(not_allowed()),
+            };
+            Ok(PartitionExpr::Call(function, vec![inner(e)?]))
+        }
+        _ => Err(not_allowed()),
+    }
+}
+
+/// The partitions of a list of definitions.
+fn definitions(
+    session: &SqlSession,
+    columns: &Columns<'_>,
+    by: &Partitioning,
+    defs: &[PartitionDef<'_>],
+) -> Result<Vec<Partition>> {
+    let last = defs.len().saturating_sub(1);
+    let mut out = Vec::with_capacity(defs.len());
+    for (n, def) in defs.iter().enumerate() {
+        let only = |method: &str, values: &str| {
+            refuse(
+                1480,
+                format!(
+                    "Only {method} PARTITIONING can use VALUES {values} in partition definition"
+                ),
+            )
+        };
+        let bound = match def.values {
+            PartitionValues::None => PartitionBound::None,
+            PartitionValues::LessThan(_) if !by.method.is_range() => {
+                return Err(only("RANGE", "LESS THAN"));
+            }
+            PartitionValues::In(_) if !by.method.is_list() => return Err(only("LIST", "IN")),
+            PartitionValues::LessThan(bounds) => {
+                if by.expr.is_some() && matches!(bounds, [None]) && n != last {
+                    return Err(refuse(
+                        1481,
+                        "MAXVALUE can only be used in last partition definition",
+                    ));
+                }
+                less_than(session, columns, by, bounds)?
+            }
+            PartitionValues::In(values) => listed(session, columns, by, values)?,
+        };
+        let mut comment = String::new();
+        for option in def.options {
+            if let TableOption::Comment(text) = option {
+                comment = String::from_utf8_lossy(text).into_owned();
+            }
+        }
+        out.push(Partition {
+            id: 0,
+            name: def.name.name.to_owned(),
+            bound,
+            comment,
+        });
+    }
+    Ok(out)
+}
+
+fn inconsistent() -> SqlError {
+    refuse(
+        1653,
+        "Inconsistency in usage of column lists for partitioning",
+    )
+}
+
+fn less_than(
+    session: &SqlSession,
+    columns: &Columns<'_>,
+    by: &Partitioning,
+    bounds: &[Option<Expr<'_>>],
+) -> Result<PartitionBound> {
+    let wanted = if by.expr.is_some() {
+        1
+    } else {
+        by.columns.len()
+    };
+    // MAXVALUE without parentheses stands for all columns.
+    if let ([None], true) = (bounds, wanted > 1) {
+        return Ok(PartitionBound::LessThan(vec![None; wanted]));
+    }
+    if bounds.len() != wanted {
+        return Err(inconsistent());
+    }
+    let mut values = Vec::with_capacity(bounds.len());
+    for (n, bound) in bounds.iter().enumerate() {
+        values.push(match bound {
+            None => None,
+            Some(e) => {
+                let value = bound_value(session, columns, by, n, e)?;
+                if value.is_null() {
+                    let text = "Not allowed to use NULL value in VALUES LESS THAN";
+                    return Err(refuse(1566, text));
+                }
+                Some(value)
+            }
+        });
+    }
+    Ok(PartitionBound::LessThan(values))
+}
+
+fn listed(
+    session: &SqlSession,
+    columns: &Columns<'_>,
+    by: &Partitioning,
+    values: &[Expr<'_>],
+) -> Result<PartitionBound> {
+    let wanted = if by.expr.is_some() {
+        1
+    } else {
+        by.columns.len()
+    };
+    let mut tuples = Vec::with_capacity(values.len());
+    for e in values {
+        let parts: &[Expr<'_>] = match &e.kind {
+            ExprKind::Row(parts) => parts,
+            _ => std::slice::from_ref(e),
+        };
+        if parts.len() != wanted {
+            return Err(inconsistent());
+        }
+        let tuple = parts.iter().enumerate();
+        let tuple = tuple.map(|(n, e)| bound_value(session, columns, by, n, e));
+        tuples.push(tuple.collect::<Result<Vec<_>>>()?);
+    }
+    Ok(PartitionBound::In(tuples))
+}
+
+/// The value of a bound: a whole number against an expression, else a value
+/// of the column that it bounds.
+fn bound_value(
+    session: &SqlSession,
+    columns: &Columns<'_>,
+    by: &Partitioning,
+    n: usize,
+    e: &Expr<'_>,
+) -> Result<Value> {
+    let (value, source) = session.evaluate(e, &[], &[])?;
+    if value.is_null() {
+        return Ok(value);
+    }
+    if by.expr.is_some() {
+        return match value {
+            Value::Int(_) => Ok(value),
+            Value::UInt(v) => Ok(i64::try_from(v).map_or(Value::UInt(v), Value::Int)),
+            _ => {
+                let name = "VALUES value must be of same type as partition function";
+                Err(refuse(1697, name))
+            }
+        };
+    }
+    let column = by.columns.get(n).and_then(|c| columns.all.get(*c));
+    let Some((name, ty)) = column else {
+        return Err(inconsistent());
+    };
+    let mut changed = false;
+    let mut note = |w: porpoise_types::Warning| changed |= w.level != Level::Note;
+    let mut cx = CastCx {
+        mode: session.settings.mode,
+        strict: true,
+        warnings: &mut note,
+        tz: &session.settings.time_zone,
+        now: session.env.now(),
+    };
+    let same_kind = ty.is_integer() == source.is_integer();
+    match store(value.as_ref(), Some(&source), ty, name, 1, &mut cx) {
+        Ok(value) if !changed && same_kind => Ok(value),
+        _ => Err(refuse(1654, "Partition column values of incorrect type")),
+    }
+}
+
+/// The partitioning clause of an ALTER TABLE; `None` when it has none.
+///
+/// # Errors
+/// MySQL's; 1235 for EXCHANGE.
+pub fn change(
+    session: &SqlSession,
+    database: &str,
+    name: &str,
+    action: &AlterAction<'_>,
+) -> Result<Option<PartitionChange>> {
+    let catalog = session.server.db.catalog();
+    let Some(table) = catalog.table(database, name) else {
+        return Ok(None);
+    };
+    let columns = Columns {
+        all: table
+            .columns
+            .iter()
+            .map(|c| (c.name.as_str(), &c.ty))
+            .collect(),
+        key: table
+            .indexes
+            .first()
+            .map(|i| i.parts.iter().map(|p| p.column).collect())
+            .unwrap_or_default(),
+    };
+    let not_partitioned = || {
+        refuse(
+            1505,
+            "Partition management on a not partitioned table is not possible",
+        )
+    };
+    let names = |list: &[Ident<'_>]| list.iter().map(|n| n.name.to_owned()).collect();
+    let size = |n: &u64| {
+        usize::try_from(*n)
+            .unwrap_or(usize::MAX)
+            .min(MAX_PARTITIONS + 1)
+    };
+    Ok(Some(match action {
+        AlterAction::PartitionBy(by) => PartitionChange::By(partitioning(session, &columns, by)?),
+        AlterAction::RemovePartitioning => PartitionChange::Remove,
+        AlterAction::AddPartitions(defs) => {
+            let by = table.partitioning.as_ref().ok_or_else(not_partitioned)?;
+            PartitionChange::Add(definitions(session, &columns, by, defs)?)
+        }
+        AlterAction::AddPartitionCount(n) => PartitionChange::AddCount(size(n)),
+        AlterAction::DropPartitions(list) => PartitionChange::Drop(names(list)),
+        AlterAction::CoalescePartition(n) => PartitionChange::Coalesce(size(n)),
+        AlterAction::ReorganizePartition(list, defs) => {
+            let by = table.partitioning.as_ref().ok_or_else(not_partitioned)?;
+            PartitionChange::Reorganize(names(list), definitions(session, &columns, by, defs)?)
+        }
+        AlterAction::ExchangePartition(..) => {
+            return Err(SqlError::not_supported("EXCHANGE PARTITION"));
+        }
+        AlterAction::MaintainPartitions(PartitionMaintenance::Truncate, list) => {
+            PartitionChange::Truncate(names(list))
+        }
+        AlterAction::MaintainPartitions(..) if table.partitioning.is_none() => {
+            return Err(not_partitioned());
+        }
+        AlterAction::MaintainPartitions(..) => {
+            return Err(SqlError::not_supported(
+                "ANALYZE, CHECK, OPTIMIZE, REBUILD and REPAIR PARTITION",
+            ));
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// Whether an action is about partitions.
+pub fn is_partition_clause(action: &AlterAction<'_>) -> bool {
+    matches!(
+        action,
+        AlterAction::PartitionBy(_)
+            | AlterAction::RemovePartitioning
+            | AlterAction::AddPartitions(_)
+            | AlterAction::AddPartitionCount(_)
+            | AlterAction::DropPartitions(_)
+            | AlterAction::CoalescePartition(_)
+            | AlterAction::ReorganizePartition(..)
+            | AlterAction::ExchangePartition(..)
+            | AlterAction::MaintainPartitions(..)
+    )
+}

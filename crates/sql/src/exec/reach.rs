@@ -1,0 +1,168 @@
+//! How far a step reaches when it runs: partitions and large values.
+//!
+//! What the plan knows of constants ([`crate::plan::placement`]) is evaluated
+//! with the statement's parameters; nothing here depends on rows, so that all
+//! batches of a step reach equally far.
+
+use super::Run;
+use super::keys::{KeyValue, in_column};
+use crate::expr::Expr;
+use crate::expr::eval::{EvalCx, eval};
+use crate::plan::placement::{KnownExprs, Placement, START};
+use crate::plan::{Bound, Step};
+use porpoise_rows::catalog::Table;
+use porpoise_rows::partition::prune::Known;
+use porpoise_rows::{Blobs, Fetch};
+use porpoise_types::{ColumnType, Date, DateTime, Value, ValueRef};
+use std::sync::Arc;
+
+/// What a step looks at.
+#[derive(Clone, Debug, Default)]
+pub struct Reach {
+    /// Partitions that a scan looks into; `None`: all.
+    partitions: Option<Vec<usize>>,
+    /// Partitions that the statement names.
+    chosen: Option<Arc<[usize]>>,
+    /// Columns whose large values are fetched; `None`: all.
+    whole: Option<Vec<usize>>,
+}
+
+impl Reach {
+    /// The reach of a step.
+    pub fn of<'a>(step: &'a Step, table: &Table, cx: &EvalCx<'a>) -> Run<Reach> {
+        let placement = &step.placement;
+        let mut reach = Reach::default();
+        if table.partitioning.is_some() {
+            reach.chosen.clone_from(&placement.chosen);
+            reach.partitions = partitions(placement, table, cx)?;
+        }
+        if let Some(whole) = &placement.whole {
+            let mut columns = whole.to_vec();
+            for (column, counts) in &placement.starts {
+                if !within_start(counts, cx)? && !columns.contains(column) {
+                    columns.push(*column);
+                }
+            }
+            reach.whole = Some(columns);
+        }
+        Ok(reach)
+    }
+
+    /// For reads.
+    pub fn fetch(&self) -> Fetch<'_> {
+        Fetch {
+            blobs: self.blobs(),
+            partitions: self.partitions.as_deref(),
+        }
+    }
+
+    /// The large values to fetch.
+    pub fn blobs(&self) -> Blobs<'_> {
+        match &self.whole {
+            None => Blobs::All,
+            Some(columns) if columns.is_empty() => Blobs::Prefixes,
+            Some(columns) => Blobs::Of(columns),
+        }
+    }
+
+    /// Whether a whole key of an index lies where the statement looks.
+    pub fn allows(&self, table: &Table, index: usize, key: &[u8]) -> bool {
+        match &self.chosen {
+            None => true,
+            Some(chosen) => chosen.contains(&table.partition_of(index, key)),
+        }
+    }
+
+    /// The partitions that it looks into, if not all.
+    pub fn partitions(&self) -> Option<&[usize]> {
+        self.partitions.as_deref()
+    }
+}
+
+/// The partitions that the statement names and its constants leave.
+fn partitions<'a>(
+    placement: &'a Placement,
+    table: &Table,
+    cx: &EvalCx<'a>,
+) -> Run<Option<Vec<usize>>> {
+    let mut known = Vec::with_capacity(placement.known.len());
+    for (column, exprs) in &placement.known {
+        if let Some(definition) = table.columns.get(*column) {
+            known.push((*column, evaluated(exprs, &definition.ty, cx)?));
+        }
+    }
+    let pruned = table.prune(&known);
+    Ok(match (&placement.chosen, pruned) {
+        (None, pruned) => pruned,
+        (Some(chosen), None) => Some(chosen.to_vec()),
+        (Some(chosen), Some(mut pruned)) => {
+            pruned.retain(|p| chosen.contains(p));
+            Some(pruned)
+        }
+    })
+}
+
+fn evaluated<'a>(exprs: &'a KnownExprs, ty: &ColumnType, cx: &EvalCx<'a>) -> Run<Known> {
+    let mut known = Known::default();
+    if let Some(list) = &exprs.equal {
+        let mut values = Vec::with_capacity(list.len());
+        for e in list {
+            if let KeyValue::Exact(value) = in_column(eval(e, &[], cx)?, &e.ty, ty, cx) {
+                values.push(value);
+            }
+        }
+        known.equal = Some(values);
+    }
+    known.low = bound(exprs.low.as_ref(), 1, ty, cx)?;
+    known.high = bound(exprs.high.as_ref(), -1, ty, cx)?;
+    Ok(known)
+}
+
+/// The value of a bound; where it does not belong to the range itself the next
+/// one inwards, as far as the type has a next one.
+fn bound<'a>(
+    bound: Option<&'a Bound>,
+    inwards: i64,
+    ty: &ColumnType,
+    cx: &EvalCx<'a>,
+) -> Run<Option<Value>> {
+    let Some(bound) = bound else {
+        return Ok(None);
+    };
+    let value = eval(&bound.value, &[], cx)?;
+    Ok(match in_column(value, &bound.value.ty, ty, cx) {
+        KeyValue::Exact(value) if bound.inclusive => Some(value),
+        KeyValue::Exact(value) => Some(next(&value, inwards).unwrap_or(value)),
+        KeyValue::Nothing => None,
+    })
+}
+
+/// The value one step away.
+fn next(value: &Value, step: i64) -> Option<Value> {
+    Some(match value {
+        Value::Int(v) => Value::Int(v.checked_add(step)?),
+        Value::UInt(v) => Value::UInt(v.checked_add_signed(step)?),
+        Value::Date(d) if d.month() > 0 && d.day() > 0 => {
+            Value::Date(Date::from_days(d.to_days() + step)?)
+        }
+        Value::DateTime(d) if d.month() > 0 && d.day() > 0 => {
+            Value::DateTime(DateTime::from_unix_micros(d.to_unix_micros() + step)?)
+        }
+        _ => return None,
+    })
+}
+
+/// Whether counts of characters stay within what rows keep of large values.
+fn within_start<'a>(counts: &'a [Expr], cx: &EvalCx<'a>) -> Run<bool> {
+    for count in counts {
+        let within = match eval(count, &[], cx)? {
+            ValueRef::Int(n) => (1..=START).contains(&n),
+            ValueRef::UInt(n) => i64::try_from(n).is_ok_and(|n| (1..=START).contains(&n)),
+            _ => false,
+        };
+        if !within {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
