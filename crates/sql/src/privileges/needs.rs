@@ -32,6 +32,8 @@ impl SqlSession {
             }
             Plan::Update(plan) => (Privileges::UPDATE, plan.target.reads_columns()),
             Plan::Delete(plan) => (Privileges::DELETE, plan.target.reads_columns()),
+            Plan::Multi(plan) if plan.delete => (Privileges::DELETE, true),
+            Plan::Multi(_) => (Privileges::UPDATE, true),
         };
         for (table, writes) in &planned.tables {
             let wanted = match (writes, read_too) {
