@@ -115,7 +115,12 @@ pub fn answer(
     out: &mut Output,
     refuse: impl Fn(&Style<'_>, &Failure, &mut Output) -> bool,
 ) -> bool {
-    let together = plan.len() == 1 || !desk.has_pending_own();
+    // What begins so may switch to another container for those behind it.
+    let special = |ask: &Ask<'_>| {
+        let mut keys = ask.keys;
+        keys.next().is_some_and(|key| key.starts_with(b"@"))
+    };
+    let together = plan.len() == 1 || !(desk.has_pending_own() || plan.iter().any(special));
     if together && plan.len() > 1 && get(desk, current, plan, out).is_ok() {
         return true;
     }
