@@ -143,6 +143,7 @@ impl SqlSession {
                 mode,
                 on_duplicate: Vec::new(),
                 inner_tables: reads.tables.take(),
+                partitions: None,
             };
             Ok(Arc::new(Planned::new(Plan::Insert(plan))))
         })?;
