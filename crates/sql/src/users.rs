@@ -13,7 +13,7 @@ use crate::error::{Result, SqlError};
 use crate::parse::ast::{
     Account as AstAccount, Identified, SetPassword, UserOption, UserStatement,
 };
-use crate::privileges::{Grant, store};
+use crate::privileges::grant;
 use crate::session::{Outcome, SqlSession};
 use porpoise_base::cancel::Cancel;
 use porpoise_base::password;
@@ -491,10 +491,8 @@ pub fn drop_users(
     }
     let mut ticket = Ticket::NONE;
     if !gone.is_empty() {
-        let held = session.server.grants.read().list.clone();
-        let theirs = |g: &&Grant| gone.iter().any(|a| a.user == g.user && a.host == g.host);
-        let grants: Vec<Grant> = held.iter().filter(theirs).cloned().collect();
-        ticket = store::write(&db, &[], &grants)?.max(write(&db, &[], &gone)?);
+        let names: Vec<(&str, &str)> = gone.iter().map(|a| (&*a.user, &*a.host)).collect();
+        ticket = grant::forget(session, &names)?.max(write(&db, &[], &gone)?);
         session.server.reload_grants()?;
     }
     Ok(Outcome {

@@ -194,6 +194,14 @@ fn finding_rows_needs_select() {
     assert_eq!(code(&mut ann, "DELETE FROM shop.goods WHERE n = 11"), 1142);
     good(&mut root, "GRANT SELECT ON shop.goods TO ann");
     good(&mut ann, "DELETE FROM shop.goods WHERE n = 11");
+    let several = "UPDATE shop.goods g JOIN shop.orders o ON o.id = g.id SET g.n = 1";
+    assert_eq!(code(&mut ann, several), 1142);
+    good(&mut root, "GRANT SELECT ON shop.orders TO ann");
+    good(&mut ann, several);
+    assert_eq!(
+        code(&mut ann, "DELETE g, o FROM shop.goods g JOIN shop.orders o"),
+        1142
+    );
 }
 
 #[test]

@@ -290,74 +290,6 @@ fn convert_tz<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     })
 }
 
-fn get_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let (Some(kind), Some(region)) = (c.text(0)?, c.text(1)?) else {
-        return Ok(ValueRef::Null);
-    };
-    let region = String::from_utf8_lossy(region).to_ascii_uppercase();
-    let format = match (kind, region.as_str()) {
-        (b"DATE", "USA") => "%m.%d.%Y",
-        (b"DATE", "JIS" | "ISO") => "%Y-%m-%d",
-        (b"DATE", "EUR") => "%d.%m.%Y",
-        (b"DATE", "INTERNAL") => "%Y%m%d",
-        (b"DATETIME", "USA" | "EUR") => "%Y-%m-%d %H.%i.%s",
-        (b"DATETIME", "JIS" | "ISO") => "%Y-%m-%d %H:%i:%s",
-        (b"DATETIME", "INTERNAL") => "%Y%m%d%H%i%s",
-        (b"TIME", "USA") => "%h:%i:%s %p",
-        (b"TIME", "JIS" | "ISO") => "%H:%i:%s",
-        (b"TIME", "EUR") => "%H.%i.%s",
-        (b"TIME", "INTERNAL") => "%H%i%s",
-        _ => return Ok(ValueRef::Null),
-    };
-    Ok(ValueRef::Bytes(format.as_bytes()))
-}
-
-fn time_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let (Some(time), Some(format)) = (c.time(0)?, c.text(1)?) else {
-        return Ok(ValueRef::Null);
-    };
-    let hour = time.hour();
-    let twelve = match hour % 12 {
-        0 => 12,
-        h => h,
-    };
-    let half = if hour % 24 < 12 { "AM" } else { "PM" };
-    let (minute, second) = (time.minute(), time.second());
-    let mut out = String::new();
-    let format = String::from_utf8_lossy(format);
-    let mut characters = format.chars();
-    if time.is_negative() {
-        out.push('-');
-    }
-    while let Some(plain) = characters.next() {
-        if plain != '%' {
-            out.push(plain);
-            continue;
-        }
-        match characters.next() {
-            Some('H') => out.push_str(&format!("{hour:02}")),
-            Some('k') => out.push_str(&hour.to_string()),
-            Some('h' | 'I') => out.push_str(&format!("{twelve:02}")),
-            Some('l') => out.push_str(&twelve.to_string()),
-            Some('i') => out.push_str(&format!("{minute:02}")),
-            Some('s' | 'S') => out.push_str(&format!("{second:02}")),
-            Some('f') => out.push_str(&format!("{:06}", time.micros())),
-            Some('p') => out.push_str(half),
-            Some('r') => out.push_str(&format!("{twelve:02}:{minute:02}:{second:02} {half}")),
-            Some('T') => out.push_str(&format!("{hour:02}:{minute:02}:{second:02}")),
-            Some('c' | 'e') => out.push('0'),
-            Some('d' | 'm' | 'y') => out.push_str("00"),
-            Some('Y') => out.push_str("0000"),
-            Some('a' | 'b' | 'D' | 'j' | 'M' | 'U' | 'u' | 'V' | 'v' | 'W' | 'w' | 'X' | 'x') => {
-                return Ok(ValueRef::Null);
-            }
-            Some(other) => out.push(other),
-            None => break,
-        }
-    }
-    Ok(c.keep(out.as_bytes()))
-}
-
 fn timestamp_type(args: &[Expr], _: Collation) -> ColumnType {
     ColumnType::datetime(widest(args))
 }
@@ -470,12 +402,12 @@ pub const FUNCTIONS: &[Function] = &[
         constant: true,
         nullable: Nullable::Always,
         ty: |_, c| text_of(17, c),
-        run: get_format,
+        run: super::date_format::get_format,
         doc: "GET_FORMAT(DATE, 'EUR'): a format for DATE_FORMAT.",
         example: ("GET_FORMAT(DATE, 'EUR')", "%d.%m.%Y"),
     },
     f!("CONVERT_TZ", (3, 3), |a, _| ColumnType::datetime(a.first().map_or(0, fsp_of)), convert_tz, "A moment of one time zone in another.", "CONVERT_TZ('2004-01-01 12:00:00', 'Europe/Berlin', '+10:00')" => "2004-01-01 21:00:00"),
-    f!("TIME_FORMAT", (2, 2), |_, c| text_of(255, c), time_format, "A time in a format.", "TIME_FORMAT('100:00:00', '%H %k %h')" => "100 100 04"),
+    f!("TIME_FORMAT", (2, 2), |_, c| text_of(255, c), super::date_format::time_format, "A time in a format.", "TIME_FORMAT('100:00:00', '%H %k %h')" => "100 100 04"),
     f!("STR_TO_DATE", (2, 2), parsed_type, str_to_date, "A moment read by a format.", "STR_TO_DATE('May 1, 2013', '%M %d, %Y')" => "2013-05-01"),
 ];
 

@@ -9,6 +9,7 @@
 
 pub mod calendar;
 pub mod codes;
+mod date_format;
 mod date_parse;
 pub mod hash;
 pub mod info;

@@ -87,14 +87,6 @@ pub struct DeletePlan {
     pub inner_tables: Vec<Arc<Table>>,
 }
 
-impl Target {
-    /// Whether finding the rows looks at their columns.
-    pub fn reads_columns(&self) -> bool {
-        let all = matches!(self.step.access, Access::Full { .. });
-        !all || !self.step.filter.is_empty() || !self.order_by.is_empty()
-    }
-}
-
 /// Plans INSERT and REPLACE.
 pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
     let table = cx.table(&insert.table)?;

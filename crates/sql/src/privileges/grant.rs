@@ -174,6 +174,17 @@ pub fn grant(session: &mut SqlSession, statement: &ast::Grant<'_>) -> Result<Out
     })
 }
 
+/// Takes away all grants of accounts, given as user and host, that are dropped.
+///
+/// # Errors
+/// What writing fails with.
+pub fn forget(session: &SqlSession, accounts: &[(&str, &str)]) -> Result<porpoise_kv::Ticket> {
+    let held = session.server.grants.read().list.clone();
+    let theirs = |g: &&Grant| accounts.contains(&(&g.user, &g.host));
+    let grants: Vec<Grant> = held.iter().filter(theirs).cloned().collect();
+    store::write(session.server.db(), &[], &grants)
+}
+
 /// The statements that SHOW GRANTS prints for an account.
 pub fn shown(session: &SqlSession, user: &str, host: &str) -> Vec<String> {
     let grants = session.server.grants.read();

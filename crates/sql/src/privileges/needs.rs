@@ -7,10 +7,18 @@
 use super::Privileges;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{Account, AlterAction, GrantOn, ShowWhat, Statement, TableName};
+use crate::plan::Access;
+use crate::plan::dml::Target;
 use crate::session::SqlSession;
 use crate::session::dispatch::qualified;
 use crate::session::run::{Plan, Planned};
 use porpoise_rows::InsertMode;
+
+/// Whether finding the rows of an UPDATE or DELETE looks at their columns.
+fn reads_columns(target: &Target) -> bool {
+    let all = matches!(target.step.access, Access::Full { .. });
+    !all || !target.step.filter.is_empty() || !target.order_by.is_empty()
+}
 
 impl SqlSession {
     /// Checks an execution of a plan.
@@ -30,10 +38,10 @@ impl SqlSession {
                 }
                 (wanted, false)
             }
-            Plan::Update(plan) => (Privileges::UPDATE, plan.target.reads_columns()),
-            Plan::Delete(plan) => (Privileges::DELETE, plan.target.reads_columns()),
+            Plan::Update(plan) => (Privileges::UPDATE, reads_columns(&plan.target)),
             Plan::Multi(plan) if plan.delete => (Privileges::DELETE, true),
             Plan::Multi(_) => (Privileges::UPDATE, true),
+            Plan::Delete(plan) => (Privileges::DELETE, reads_columns(&plan.target)),
         };
         for (table, writes) in &planned.tables {
             let wanted = match (writes, read_too) {
