@@ -119,7 +119,8 @@ impl<'f> Determined<'f> {
                     }
                     _ => false,
                 },
-                Origin::Virtual(_) => false,
+                // What tools ask of information_schema is answered as it was meant.
+                Origin::Virtual(_) => true,
             };
             if whole {
                 let all = (0..source.columns.len()).map(|at| (slot, at));
