@@ -184,9 +184,15 @@ fn step(engine: &KvMem, db: &Arc<Db>, n: i64) -> Option<()> {
         let key = key(n - 2);
         let mut old = None;
         let wait = txn.wait();
-        txn.lock_rows(&table, &[&key], LockMode::Exclusive, wait, &mut |_, found| {
-            old = found.row.map(|r| r.to_buf());
-        })
+        txn.lock_rows(
+            &table,
+            &[&key],
+            LockMode::Exclusive,
+            wait,
+            &mut |_, found| {
+                old = found.row.map(|r| r.to_buf());
+            },
+        )
         .ok()?;
         let old = old.expect("the row of the step before");
         if n % 4 == 2 {
@@ -240,12 +246,19 @@ fn rows_of(db: &Arc<Db>, table: &Table) -> Rows {
     let mut txn = db.begin(BeginOptions::default()).unwrap();
     let mut position = ScanPosition::default();
     while txn
-        .scan(table, &spec, Read::SNAPSHOT, &mut position, 5, &mut |_, row| {
-            let (ValueRef::Int(id), ValueRef::Bytes(v)) = (row.get(0), row.get(1)) else {
-                panic!("{row:?}");
-            };
-            rows.insert(id, v.to_vec());
-        })
+        .scan(
+            table,
+            &spec,
+            Read::SNAPSHOT,
+            &mut position,
+            5,
+            &mut |_, row| {
+                let (ValueRef::Int(id), ValueRef::Bytes(v)) = (row.get(0), row.get(1)) else {
+                    panic!("{row:?}");
+                };
+                rows.insert(id, v.to_vec());
+            },
+        )
         .unwrap()
     {}
     rows
