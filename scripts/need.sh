@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure that programs are there, and installs those that are not: need.sh CAPABILITY...
 #
-# Capabilities: rust cc mariadb postgresql memcached netcat strace memcached-tools go python
+# Capabilities: rust cc mariadb postgresql memcached netcat strace memcached-tools go python node
 # Quick when everything is there: then neither a package index nor a registry is asked. Where
 # something cannot be installed, one line says what is missing and how to get it.
 
@@ -41,6 +41,7 @@ is_there() {
         memcached-tools) has memccat ;;
         go) has_go || has go ;;
         python) "$(python)" -c 'import venv, ensurepip' 2>/dev/null ;;
+        node) has node && has npm ;;
         *) die "need.sh: unknown capability: $1" ;;
     esac
 }
@@ -57,6 +58,7 @@ packages() {
         memcached-tools) echo libmemcached-tools ;;
         go) echo golang-go ca-certificates ;;
         python) echo python3 python3-venv ;;
+        node) echo nodejs npm ;;
     esac
 }
 
@@ -126,6 +128,20 @@ make_venv() {
     cp "$list" "$stamp"
 }
 
+# The Node modules of the drivers, made anew when their list changes.
+make_node_modules() {
+    local folder=tests/clients/node log
+    local list=$folder/package-lock.json stamp=$folder/node_modules/.made-from
+    if cmp -s "$list" "$stamp"; then return 0; fi
+    echo "installing: Node modules of $list"
+    log=$(mktemp)
+    if ! (cd "$folder" && npm ci --no-audit --no-fund --ignore-scripts) >"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        die "need.sh: cannot install the Node modules of $list; is the registry reachable?"
+    fi
+    cp "$list" "$stamp"
+}
+
 missing=()
 wanted=()
 for capability in "$@"; do
@@ -162,5 +178,6 @@ for capability in "$@"; do
             has_go || die "need.sh: missing: Go 1.$GO_AT_LEAST or newer, and Go $GO_VERSION could not be fetched as a module"
             ;;
         python) make_venv ;;
+        node) make_node_modules ;;
     esac
 done

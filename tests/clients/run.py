@@ -171,9 +171,9 @@ def run_suite(name, command, folder, settings):
     except subprocess.TimeoutExpired as error:
         output, status = (error.stdout or b"").decode(errors="replace"), -1
         output += f"\n{name} did not end within {SUITE_SECONDS} s\n"
-    passed = len(re.findall(r" \.\.\. ok$|^--- PASS:", output, re.M))
+    passed = len(re.findall(r" \.\.\. ok$|^--- PASS:|^ok \d+ - ", output, re.M))
     # A skipped test counts as failed: nothing here may be left out unseen.
-    failed = len(re.findall(r"^(?:FAIL|ERROR): |^--- (?:FAIL|SKIP):| \.\.\. skipped", output, re.M))
+    failed = len(re.findall(r"^(?:FAIL|ERROR): |^--- (?:FAIL|SKIP):| \.\.\. skipped|^not ok ", output, re.M))
     if status != 0 or failed or not passed:
         failed = max(failed, 1)
         print(output)
@@ -190,8 +190,13 @@ def go_suite():
     return "go-sql-driver", ["go", "test", "-v", "-count=1", "./..."], HERE / "go"
 
 
+def node_suite():
+    return "mysql2", ["node", "--test", "--test-reporter=tap", "first_steps.test.js"], HERE / "node"
+
+
 SQL_SUITES = [python_suite("test_pymysql"), python_suite("test_mariadb_cli"), go_suite()]
 MEMCACHED_SUITES = [python_suite("test_pymemcache")]
+OWN_SUITES = [python_suite(name) for name in ("test_both_doors", "test_mysql_connector", "test_sqlalchemy")]
 
 
 def plan(arguments):
@@ -203,9 +208,9 @@ def plan(arguments):
     binary = arguments.binary
     if not binary or not os.access(binary, os.X_OK):
         raise Failed(f"no server binary at {binary}; build it with `cargo build -p porpoise`")
-    both = [python_suite("test_both_doors")]
+    own = OWN_SUITES + ([node_suite()] if arguments.all else [])
     return [
-        (lambda folder: porpoise(binary, folder), SQL_SUITES + MEMCACHED_SUITES + both),
+        (lambda folder: porpoise(binary, folder), SQL_SUITES + MEMCACHED_SUITES + own),
         (lambda folder: porpoise(binary, folder, PASSWORD), [python_suite("test_login")]),
     ]
 
@@ -214,6 +219,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", help="the server's binary")
     parser.add_argument("--peer", choices=["mariadb", "memcached"])
+    parser.add_argument("--all", action="store_true", help="drivers of further languages, too")
     parser.add_argument("--only", help="run only suites whose name contains this")
     arguments = parser.parse_args()
     passed = failed = 0

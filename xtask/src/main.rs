@@ -1,4 +1,4 @@
-//! House-keeping commands: `cargo xtask check`, `ratchet`, `loc` and `soak`.
+//! House-keeping commands: `cargo xtask check`, `ratchet`, `mutants`, `loc` and `soak`.
 //!
 //! `check` reads the whole tree once into a [`tree::Tree`] and hands it to one function per rule
 //! (module [`rules`]). A rule is a pure function from a tree to violations, so that each can be
@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod loc;
+mod mutants;
 mod ratchet;
 mod rules;
 mod scan;
@@ -30,6 +31,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   check             check the house rules; exit status 1 and one line per violation
   ratchet           lower the recorded lengths of long files and functions to what they are now
   ratchet --init    record all lengths as they are now, longer ones too
+  mutants [NAME]    plant faults in a copy of what is committed; exit status 1 unless all are caught
   loc               print lines per crate
   soak              print the long tests, one `PACKAGE TEST` a line, as `make soak` runs them";
 
@@ -41,6 +43,8 @@ fn main() -> ExitCode {
         ["ratchet"] => ratchet::rewrite(false),
         ["ratchet", "--init"] => ratchet::rewrite(true),
         ["loc"] => Tree::read().map(|tree| print!("{}", loc::table(&tree))),
+        ["mutants"] => mutants::run(None),
+        ["mutants", name] => mutants::run(Some(name)),
         ["soak"] => soak::print_list(),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -5,6 +5,7 @@ mod formats;
 mod headers;
 mod ignored;
 mod lengths;
+mod mutants;
 mod words;
 
 use std::fmt;
@@ -66,6 +67,7 @@ pub fn run_all(tree: &Tree) -> Result<Vec<Violation>, String> {
     found.extend(words::check(tree)?);
     found.extend(ignored::check(tree));
     found.extend(formats::check(tree));
+    found.extend(mutants::check(tree)?);
     found.sort();
     Ok(found)
 }

@@ -31,6 +31,47 @@ impl Clock for SystemClock {
     }
 }
 
+/// A clock that stands still until it is moved, for simulations.
+#[derive(Debug)]
+pub struct ManualClock {
+    began: Instant,
+    micros: std::sync::atomic::AtomicU64,
+}
+
+impl Default for ManualClock {
+    fn default() -> ManualClock {
+        ManualClock {
+            began: Instant::now(),
+            micros: std::sync::atomic::AtomicU64::new(0),
+        }
+    }
+}
+
+impl ManualClock {
+    /// Moves both times forward.
+    pub fn advance(&self, by: Duration) {
+        let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+        self.micros
+            .fetch_add(micros, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    fn passed(&self) -> Duration {
+        Duration::from_micros(self.micros.load(std::sync::atomic::Ordering::SeqCst))
+    }
+}
+
+impl Clock for ManualClock {
+    /// Begins at 2001-09-09 01:46:40 UTC.
+    fn unix_micros(&self) -> i64 {
+        let passed = i64::try_from(self.passed().as_micros()).unwrap_or(i64::MAX);
+        1_000_000_000_000_000_i64.saturating_add(passed)
+    }
+
+    fn now(&self) -> Instant {
+        self.began + self.passed()
+    }
+}
+
 /// The system clock as a shared handle.
 pub fn system() -> Arc<dyn Clock> {
     Arc::new(SystemClock)

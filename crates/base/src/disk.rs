@@ -22,7 +22,7 @@ mod mem;
 mod overlay;
 
 pub use faulty::{Faults, FaultyDisk};
-pub use mem::MemDisk;
+pub use mem::{DiskFault, DiskWatcher, MemDisk};
 pub use overlay::Overlay;
 
 use std::io;

@@ -10,7 +10,7 @@ use crate::output;
 use crate::peers::{Durability, Peer, Settings, Started, shim};
 use crate::progress::Progress;
 use crate::sys;
-use crate::url::Target;
+use crate::url::{Target, masked};
 use clap::{Arg, ArgMatches, Command};
 use options::{choice, common, duration, option, published, published_options, text};
 use std::path::{Path, PathBuf};
@@ -135,7 +135,13 @@ fn experiment(name: &str, given: &ArgMatches, open: &native::Open) -> Result<()>
     targets.splice(0..0, started.iter().map(|s| s.target.clone()));
     tell_apart(&mut targets);
     let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
-    let machine = Machine::look(home.path(), &command_line(), micros)?;
+    let password = if name == "fk" {
+        text(given, "password")
+    } else {
+        None
+    };
+    let shown = command_line(std::env::args(), password);
+    let machine = Machine::look(home.path(), &shown, micros)?;
     let settings: Vec<(String, String)> = started
         .iter()
         .map(|s| (s.target.name.clone(), s.settings.clone()))
@@ -312,23 +318,56 @@ fn tell_apart(targets: &mut [Target]) {
     }
 }
 
-/// The command for reports, without passwords.
-fn command_line() -> String {
-    let words = std::env::args().enumerate().map(|(i, word)| {
-        if i == 0 {
-            return "porpoise".to_owned();
-        }
-        match Target::parse(&word) {
-            Ok(target) if !target.password.is_empty() => target.shown(),
-            _ => word,
-        }
-    });
-    words.collect::<Vec<_>>().join(" ")
+/// The command for reports, without passwords: neither those in URLs nor that
+/// of `fk`'s `-p`.
+fn command_line(arguments: impl Iterator<Item = String>, password: Option<&str>) -> String {
+    let mut words = vec!["porpoise".to_owned()];
+    let mut is_password = false;
+    for word in arguments.skip(1) {
+        let shown = match password {
+            Some(_) if is_password => "***".to_owned(),
+            // `-pWORD` and `-p=WORD`.
+            Some(password)
+                if word
+                    .strip_prefix("-p")
+                    .is_some_and(|rest| rest.strip_prefix('=').unwrap_or(rest) == password) =>
+            {
+                "-p***".to_owned()
+            }
+            _ => masked(&word),
+        };
+        is_password = word == "-p";
+        words.push(shown);
+    }
+    words.join(" ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_command_is_shown_without_passwords() {
+        let shown =
+            |line: &str, password| command_line(line.split(' ').map(str::to_owned), password);
+        assert_eq!(
+            shown(
+                "/usr/bin/porpoise bench kv mysql://a:s3@h/d?name=n --rows 9",
+                None
+            ),
+            "porpoise bench kv mysql://a:***@h/d?name=n --rows 9"
+        );
+        for (given, told) in [("-p s3", "-p ***"), ("-ps3", "-p***"), ("-p=s3", "-p***")] {
+            assert_eq!(
+                shown(&format!("porpoise bench fk -h db {given} -t 4"), Some("s3")),
+                format!("porpoise bench fk -h db {told} -t 4")
+            );
+        }
+        assert_eq!(
+            shown("porpoise bench kv -px", None),
+            "porpoise bench kv -px"
+        );
+    }
 
     #[test]
     fn targets_of_one_name_are_told_apart() {

@@ -162,6 +162,9 @@ impl Connection {
             .get_mut(self.taken..self.filled)
             .unwrap_or_default();
         match self.codec.decode(unread, answer)? {
+            Progress::More(_) if answer.is_too_large() => {
+                Err(Error::failed("an answer over 256 MiB"))
+            }
             Progress::More(used) => {
                 self.taken += used;
                 Ok(false)

@@ -90,8 +90,9 @@ impl Count {
     /// # Errors
     /// One line: why it cannot be counted.
     pub fn begin(tool: Tool, pid: u32) -> Result<Count, String> {
-        let child = tool
-            .command(pid)
+        let mut command = tool.command(pid);
+        sys::end_with_us(&mut command);
+        let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -120,6 +121,16 @@ impl Count {
             let line = said.lines().find(|l| !l.trim().is_empty());
             format!("{name}: {}", line.unwrap_or("it said nothing").trim())
         })
+    }
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        // Where the counted run could not begin: a tool that stays attached slows the server.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            sys::signal(&self.child, Signal::Terminate);
+            let _ = self.child.wait();
+        }
     }
 }
 

@@ -14,6 +14,16 @@ use std::io::{Seek, Write};
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+/// The version, with a warning where figures of this build mean little.
+const VERSION: &str = if cfg!(debug_assertions) {
+    concat!(
+        env!("CARGO_PKG_VERSION"),
+        " (built with debug assertions: not for figures)"
+    )
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
 /// The machine and the moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
@@ -58,7 +68,7 @@ impl Machine {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory: memory(),
             kernel: one_line("/proc/sys/kernel/osrelease"),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: VERSION.to_owned(),
             time: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |d| d.as_secs()),
@@ -82,6 +92,7 @@ impl Machine {
         vec![
             format!("date       {}", date(self.time)),
             format!("command    {}", self.command),
+            format!("version    porpoise {}", self.version),
             format!(
                 "machine    {}: {} cores, {}, {:.1} GiB, Linux {}",
                 self.host,

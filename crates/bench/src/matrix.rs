@@ -94,7 +94,7 @@ pub fn run(
                     continue;
                 };
                 if crate::sys::is_interrupted() {
-                    return Err(Error::failed("interrupted"));
+                    return Err(Error::failed(load::INTERRUPTED));
                 }
                 let (run, is_wrong) = one(group, entry, effort, cores, round == 0);
                 progress.ran(group, entry.system, round, effort.rounds, &run);
@@ -186,6 +186,9 @@ fn count_futexes(tool: crate::futex::Tool, plan: &Plan<'_>, entry: &Entry<'_>) -
     let counted = crate::futex::Count::begin(tool, pid).ok()?;
     let outcome = load::run(&plan, entry.workload.as_ref()).ok()?;
     let calls = counted.end().ok()?;
+    if outcome.failure.is_some() {
+        return None;
+    }
     // The warm-up is counted too, at the same rate.
     let share = plan.time.as_secs_f64() / (plan.time + plan.warm_up).as_secs_f64();
     (outcome.requests > 0).then(|| calls * share * 1000.0 / outcome.requests as f64)

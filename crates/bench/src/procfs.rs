@@ -10,6 +10,7 @@
 use crate::sys::ticks_per_second;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
+use std::time::Instant;
 
 /// Fields of `/proc/PID/stat` after the name, from the third one on.
 struct Stat {
@@ -18,7 +19,6 @@ struct Stat {
     own: u64,
     /// The same of children that have ended and were waited for.
     children: u64,
-    threads: u64,
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {
@@ -30,7 +30,6 @@ fn parse_stat(text: &str) -> Option<Stat> {
         parent: u32::try_from(number(1)?).ok()?,
         own: number(11)? + number(12)?,
         children: number(13)? + number(14)?,
-        threads: number(17)?,
     })
 }
 
@@ -38,21 +37,14 @@ fn stat(pid: u32) -> Option<Stat> {
     parse_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// A process's own time in seconds. Ticks are cut off for each process, which
-/// is too coarse for many that work little; the scheduler counts nanoseconds,
-/// but for each thread, so it is asked where there is one.
+/// A process's own time in seconds, all threads together: by its clock, which
+/// counts nanoseconds, or where that is not told by `stat`, which counts ticks
+/// of ten milliseconds.
 fn own_time(pid: u32, stat: &Stat) -> f64 {
-    let of_scheduler = || {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-        let nanos: u64 = text.split_whitespace().next()?.parse().ok()?;
-        Some(nanos as f64 / 1e9)
-    };
-    let precise = if stat.threads == 1 {
-        of_scheduler()
-    } else {
-        None
-    };
-    precise.unwrap_or_else(|| stat.own as f64 / ticks_per_second())
+    match crate::sys::process_nanos(pid) {
+        Some(nanos) => nanos as f64 / 1e9,
+        None => stat.own as f64 / ticks_per_second(),
+    }
 }
 
 /// Processor time of a process and its descendants since they began, in
@@ -107,6 +99,12 @@ fn descent_time(pid: u32) -> Option<(f64, u64)> {
     Some((seconds, root.children))
 }
 
+/// Processor time of this process in seconds.
+pub fn own_seconds() -> Option<f64> {
+    let pid = std::process::id();
+    Some(own_time(pid, &stat(pid)?))
+}
+
 /// Processor time that the whole machine has spent busy, in seconds over all
 /// cores.
 pub fn machine_time() -> Option<f64> {
@@ -143,6 +141,7 @@ fn pressure_in(text: &str) -> Option<f64> {
 /// What is read before and after a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading {
+    at: Option<Instant>,
     server: Option<f64>,
     ours: Option<f64>,
     machine: Option<f64>,
@@ -160,14 +159,40 @@ pub struct Spent {
     pub outside: Option<f64>,
 }
 
+impl Spent {
+    fn times(self, factor: f64) -> Spent {
+        let scaled = |seconds: Option<f64>| seconds.map(|s| s * factor);
+        Spent {
+            server: scaled(self.server),
+            generator: scaled(self.generator),
+            outside: scaled(self.outside),
+        }
+    }
+}
+
 impl Reading {
     /// Reads now; `server` is its process, if it is on this machine.
     pub fn now(server: Option<u32>) -> Reading {
         Reading {
+            at: Some(Instant::now()),
             server: server.and_then(server_time),
-            ours: stat(std::process::id()).map(|s| s.own as f64 / ticks_per_second()),
+            ours: own_seconds(),
             machine: machine_time(),
         }
+    }
+
+    /// What was spent in so many seconds that lie between this reading and the
+    /// later one: looking takes its time, during which the same work goes on
+    /// and is not counted.
+    pub fn within(&self, later: &Reading, seconds: f64) -> Spent {
+        let between = self.at.zip(later.at);
+        let between = between.map_or(0.0, |(a, b)| b.saturating_duration_since(a).as_secs_f64());
+        let factor = if between > seconds {
+            seconds / between
+        } else {
+            1.0
+        };
+        self.until(later).times(factor)
     }
 
     /// What was spent from this reading to the later one.
@@ -194,8 +219,22 @@ mod tests {
         let text = "12 (a) b (c)) S 7 1 1 0 -1 0 1 2 3 4 50 60 70 80 20 0 9 0";
         let found = parse_stat(text).unwrap();
         assert_eq!((found.parent, found.own, found.children), (7, 110, 150));
-        assert_eq!(found.threads, 9);
         assert!(parse_stat("12 (cut").is_none());
+    }
+
+    #[test]
+    fn what_is_spent_while_looking_does_not_count() {
+        let at = Instant::now();
+        let reading = |seconds: u64, server: f64| Reading {
+            at: Some(at + std::time::Duration::from_secs(seconds)),
+            server: Some(server),
+            ours: Some(0.0),
+            machine: Some(server),
+        };
+        let spent = reading(0, 1.0).within(&reading(4, 3.0), 3.0);
+        assert_eq!(spent.server, Some(1.5));
+        let all = reading(0, 1.0).within(&reading(4, 3.0), 4.0);
+        assert_eq!(all.server, Some(2.0));
     }
 
     #[test]

@@ -143,7 +143,12 @@ pub fn signal(child: &std::process::Child, signal: Signal) {
 
 /// Makes the command's process end when the thread that starts it ends, so
 /// that no server outlives an experiment that was killed.
+///
+/// It gets a process group of its own: Ctrl-C at a terminal is for the
+/// experiment, which stops its servers itself. The session, by which the kernel
+/// shares out the processors, stays the same.
 pub fn end_with_us(command: &mut Command) {
+    command.process_group(0);
     // SAFETY: between fork and exec one system call is made, which is safe there; nothing is
     // allocated and no lock is taken.
     unsafe {
@@ -199,6 +204,28 @@ pub fn thread_time() -> Duration {
     )
 }
 
+/// Processor time in nanoseconds of a process, all its threads together, those
+/// that have ended too; `None` if there is no such process.
+pub fn process_nanos(pid: u32) -> Option<u64> {
+    // Linux has no greater ones, and a clock's number has no room for them.
+    const GREATEST: libc::pid_t = 1 << 22;
+    let pid = libc::pid_t::try_from(pid).ok();
+    let pid = pid.filter(|pid| (1..=GREATEST).contains(pid))?;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: the library writes one clock's number, the kernel one timespec; both are there.
+    let is_told = unsafe {
+        libc::clock_getcpuclockid(pid, &raw mut clock) == 0
+            && libc::clock_gettime(clock, &raw mut time) == 0
+    };
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    let nanos = u64::try_from(time.tv_nsec).ok()?;
+    is_told.then(|| seconds * 1_000_000_000 + nanos)
+}
+
 /// Raises the limit of open files to what is allowed.
 pub fn allow_many_files() {
     let mut limit = libc::rlimit {
@@ -231,7 +258,7 @@ extern "C" fn on_interrupt(_: libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// From now on Ctrl-C and SIGTERM are only noted, once each: a second one ends
+/// From now on Ctrl-C, SIGTERM and a closed terminal are only noted, once each: a second one ends
 /// the process as usual.
 pub fn catch_interrupts() {
     // SAFETY: the handler stores one atomic flag, which is safe in a handler; the struct is
@@ -240,7 +267,7 @@ pub fn catch_interrupts() {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_interrupt as *const () as usize;
         action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
-        for number in [libc::SIGINT, libc::SIGTERM] {
+        for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             libc::sigaction(number, &raw const action, std::ptr::null_mut());
         }
     }
@@ -286,6 +313,20 @@ mod tests {
         }
         assert!(thread_time() > before);
         assert!(ticks_per_second() >= 1.0);
+    }
+
+    #[test]
+    fn a_process_is_timed_finer_than_the_kernels_ticks() {
+        let me = std::process::id();
+        let before = process_nanos(me).unwrap();
+        let worker = std::thread::spawn(|| {
+            let begun = thread_time();
+            while thread_time() - begun < Duration::from_millis(3) {}
+        });
+        worker.join().unwrap();
+        // The thread has ended, and counts.
+        assert!(process_nanos(me).unwrap() - before >= 3_000_000);
+        assert_eq!(process_nanos(u32::MAX >> 2), None);
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Target {
     /// # Errors
     /// A usage error that names the part that was not understood.
     pub fn parse(url: &str) -> Result<Target> {
-        let bad = |what: &str| Error::usage(format!("target {url:?}: {what}"));
+        let bad = |what: &str| Error::usage(format!("target {:?}: {what}", masked(url)));
         let (scheme, rest) = url
             .split_once("://")
             .ok_or_else(|| bad("expected mysql://, postgres://, memcached:// or porpoise://"))?;
@@ -161,6 +161,19 @@ impl Target {
     }
 }
 
+/// A word of a command line with the password of a URL in it, if it has one,
+/// replaced by `***`; anything else as it is.
+pub fn masked(word: &str) -> String {
+    let hidden = || {
+        let (scheme, rest) = word.split_once("://")?;
+        // A password may hold any of `/?@`, unescaped by mistake: the last @ ends it.
+        let (login, address) = rest.rsplit_once('@')?;
+        let (user, _) = login.split_once(':')?;
+        Some(format!("{scheme}://{user}:***@{address}"))
+    };
+    hidden().unwrap_or_else(|| word.to_owned())
+}
+
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -193,6 +206,23 @@ mod tests {
         assert_eq!(target.database, "test");
         assert_eq!((target.name.as_str(), target.pid), ("prod", Some(42)));
         assert_eq!(target.shown(), "mysql://db.example:3307");
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (word, shown) in [
+            ("mysql://joe:s@h:1/t?name=x", "mysql://joe:***@h:1/t?name=x"),
+            ("oracle://joe:s@h", "oracle://joe:***@h"),
+            ("mysql://joe:s/?@h", "mysql://joe:***@h"),
+            ("mysql://joe@h", "mysql://joe@h"),
+            ("--rows", "--rows"),
+        ] {
+            assert_eq!(masked(word), shown);
+        }
+        for url in ["mysql://joe:secret@h:0", "oracle://joe:secret@h"] {
+            let error = Target::parse(url).unwrap_err();
+            assert!(!error.message.contains("secret"), "{error}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! a fault common to both.
 
 mod locks;
+mod replay;
 mod txn;
 
 use crate::{
@@ -40,6 +41,8 @@ type Versions = Vec<(u64, Option<Vec<u8>>)>;
 #[derive(Default)]
 struct State {
     last_commit: u64,
+    /// New snapshots see no commit above it; `None`: they see all.
+    durable: Option<u64>,
     last_txn: u64,
     last_space: u64,
     data: BTreeMap<FullKey, Versions>,

@@ -235,6 +235,7 @@ impl Txn for MemTxn {
                 guard.repin();
             }
             if since.is_some() {
+                self.shared.spaces.get(key.space)?;
                 self.track_key(*key, since);
             }
             let space = self.shared.spaces.get(key.space)?;

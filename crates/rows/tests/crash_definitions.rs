@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[path = "common/mod.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
 mod common;
 
 const ROWS: i64 = 40;

@@ -212,7 +212,8 @@ impl RowWorker<'_> {
         Ok(self.of.db.engine().wait_durable(self.reader.seen())?)
     }
 
-    fn try_update(&mut self, key: u64, value: &[u8]) -> Result<(), porpoise_rows::Error> {
+    /// False if there is no such row.
+    fn try_update(&mut self, key: u64, value: &[u8]) -> Result<bool, porpoise_rows::Error> {
         let primary = self.key(key);
         let table = &self.of.table;
         let mut txn = self.of.db.begin(BeginOptions::default())?;
@@ -225,7 +226,7 @@ impl RowWorker<'_> {
             &mut |_, locked| old = locked.row.map(|row| row.to_buf()),
         )?;
         let Some(old) = old else {
-            return Ok(());
+            return Ok(false);
         };
         let new = vec![Value::Int(key.cast_signed()), Value::Bytes(value.to_vec())];
         let change = RowChange {
@@ -235,7 +236,8 @@ impl RowWorker<'_> {
         };
         txn.update(table, vec![change], UpdateMode::Plain)?;
         let commit = txn.commit()?;
-        Ok(self.of.db.engine().wait_durable(commit.ticket)?)
+        self.of.db.engine().wait_durable(commit.ticket)?;
+        Ok(true)
     }
 }
 
@@ -245,7 +247,10 @@ impl Worker for RowWorker<'_> {
     }
 
     fn update(&mut self, key: u64, value: &[u8]) -> Result<(), String> {
-        self.try_update(key, value).map_err(words)
+        if self.try_update(key, value).map_err(words)? {
+            return Ok(());
+        }
+        Err(format!("there is no row {key} to be updated"))
     }
 }
 
@@ -332,7 +337,8 @@ impl KeyWorker<'_> {
         self.of.engine.wait_durable(self.reader.seen())
     }
 
-    fn try_update(&mut self, key: u64, value: &[u8]) -> Result<(), porpoise_kv::Error> {
+    /// False if there is no such row.
+    fn try_update(&mut self, key: u64, value: &[u8]) -> Result<bool, porpoise_kv::Error> {
         let bytes = key.to_be_bytes();
         let key = Key::new(self.of.space, &bytes);
         let mut txn = self.of.engine.begin(TxnOptions::default())?;
@@ -341,10 +347,17 @@ impl KeyWorker<'_> {
             mode: LockMode::Update,
         };
         let wait = Wait::Until(Instant::now() + LOCK_WAIT);
-        txn.lock(&[request], wait, &mut |_, _| {})?;
+        let mut is_there = false;
+        txn.lock(&[request], wait, &mut |_, found| {
+            is_there = found.value.is_some();
+        })?;
+        if !is_there {
+            return Ok(false);
+        }
         txn.put(key, value, Check::Locked)?;
         let commit = txn.commit()?;
-        self.of.engine.wait_durable(commit.ticket)
+        self.of.engine.wait_durable(commit.ticket)?;
+        Ok(true)
     }
 }
 
@@ -354,7 +367,10 @@ impl Worker for KeyWorker<'_> {
     }
 
     fn update(&mut self, key: u64, value: &[u8]) -> Result<(), String> {
-        self.try_update(key, value).map_err(words)
+        if self.try_update(key, value).map_err(words)? {
+            return Ok(());
+        }
+        Err(format!("there is no row {key} to be updated"))
     }
 }
 
@@ -374,6 +390,7 @@ mod tests {
         for store in open(&setup).unwrap() {
             let mut worker = store.worker().unwrap();
             worker.update(7, b"another").unwrap();
+            assert!(worker.update(2345, b"of no row").is_err());
             let mut found = Vec::new();
             worker
                 .read(&[7, 2344, 2345], &mut |n, value| {

@@ -6,7 +6,8 @@
 //! * [`expr`], [`functions`]: evaluation.
 //! * [`exec`]: running a plan against a transaction on rows.
 //! * [`session`]: statements, transactions, prepared statements of a client.
-//! * [`vars`]: system variables. [`users`]: accounts.
+//! * [`vars`]: system variables. [`users`]: accounts. [`privileges`]: what
+//!   they may do.
 //! * [`information_schema`], [`virtual_tables`]: tables whose rows are made.
 //! * [`definition`]: what CREATE and ALTER ask for. [`show`]: what SHOW tells.
 //!
@@ -23,6 +24,7 @@ pub mod functions;
 pub mod information_schema;
 pub mod parse;
 pub mod plan;
+pub mod privileges;
 pub mod session;
 pub mod show;
 pub mod users;

@@ -1,8 +1,8 @@
 //! Accounts: rows of `mysql.user`, an ordinary, durable table.
 //!
 //! An account is a user name and a host pattern; what it stores is what its
-//! plugin needs to check a password. There are no privileges yet: every
-//! account may do everything.
+//! plugin needs to check a password. What it may do stands in
+//! [`crate::privileges`].
 //!
 //! Invariants:
 //! 1. A password is hashed before anything else is done with it; it reaches
@@ -13,6 +13,7 @@ use crate::error::{Result, SqlError};
 use crate::parse::ast::{
     Account as AstAccount, Identified, SetPassword, UserOption, UserStatement,
 };
+use crate::privileges::{Grant, store};
 use crate::session::{Outcome, SqlSession};
 use porpoise_base::cancel::Cancel;
 use porpoise_base::password;
@@ -203,6 +204,15 @@ fn table(db: &Arc<Db>) -> Result<Arc<Table>> {
     }
 }
 
+/// User and host of every account.
+///
+/// # Errors
+/// Reading the table failed.
+pub fn names(db: &Arc<Db>) -> Result<Vec<(String, String)>> {
+    let list = all(db)?.into_iter();
+    Ok(list.map(|a| (a.user, a.host)).collect())
+}
+
 /// All accounts.
 fn all(db: &Arc<Db>) -> Result<Vec<Account>> {
     Ok(rows(db)?
@@ -329,7 +339,7 @@ fn hashed(plugin: &str, password: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// User and host that a statement names.
-fn named(session: &SqlSession, account: &AstAccount<'_>) -> (String, String) {
+pub(crate) fn named(session: &SqlSession, account: &AstAccount<'_>) -> (String, String) {
     match account {
         AstAccount::Named { user, host } => (
             String::from_utf8_lossy(user).into_owned(),
@@ -479,10 +489,14 @@ pub fn drop_users(
     for name in &missing {
         session.note(3162, format!("Authorization ID {name} does not exist."));
     }
-    let ticket = match gone.is_empty() {
-        true => Ticket::NONE,
-        false => write(&db, &[], &gone)?,
-    };
+    let mut ticket = Ticket::NONE;
+    if !gone.is_empty() {
+        let held = session.server.grants.read().list.clone();
+        let theirs = |g: &&Grant| gone.iter().any(|a| a.user == g.user && a.host == g.host);
+        let grants: Vec<Grant> = held.iter().filter(theirs).cloned().collect();
+        ticket = store::write(&db, &[], &grants)?.max(write(&db, &[], &gone)?);
+        session.server.reload_grants()?;
+    }
     Ok(Outcome {
         ticket: ticket.max(before),
         ..Outcome::default()

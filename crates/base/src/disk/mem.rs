@@ -8,7 +8,8 @@
 //! operations (journals keep those in order).
 //!
 //! Invariants:
-//! 1. Everything that a sync reported done survives every power cut.
+//! 1. Everything that a sync reported done survives every power cut, save for
+//!    the syncs that [`DiskFault::LyingSync`] was asked for.
 //! 2. After [`MemDisk::stop_after`] so many operations, every operation fails
 //!    and changes nothing: the machine is off.
 
@@ -18,6 +19,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Something that goes wrong at one operation of the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskFault {
+    /// The operation fails and changes nothing.
+    Error,
+    /// Of a write the first so many bytes are done, then it fails; other
+    /// operations fail as with [`DiskFault::Error`].
+    ShortWrite(usize),
+    /// A sync (of a file or a directory) reports success and does nothing; the
+    /// next one of the same file or directory does it all. Other operations
+    /// are done.
+    LyingSync,
+}
+
+/// Called before each operation that changes something or syncs, with its
+/// number and the file or directory concerned. The disk may be read and
+/// [`MemDisk::after_power_cut`] be called from within.
+pub type DiskWatcher = dyn Fn(u64, &Path) + Send + Sync;
 
 /// The unit in which writes reach the disk.
 const SECTOR: usize = 512;
@@ -71,15 +91,21 @@ struct State {
     stop_after: Option<u64>,
     fail_syncs: bool,
     capacity: Option<usize>,
+    faults: BTreeMap<u64, DiskFault>,
+    watcher: Option<Arc<DiskWatcher>>,
 }
 
 impl State {
-    /// Counts an operation that changes something; fails when power is off.
-    fn step(&mut self) -> io::Result<()> {
+    /// Counts an operation that changes something, and says what goes wrong
+    /// with it other than that it fails; fails when power is off.
+    fn step(&mut self) -> io::Result<Option<DiskFault>> {
         self.operations += 1;
-        match self.stop_after {
-            Some(last) if self.operations > last => Err(io::Error::other("power is off")),
-            _ => Ok(()),
+        if self.stop_after.is_some_and(|last| self.operations > last) {
+            return Err(io::Error::other("power is off"));
+        }
+        match self.faults.remove(&self.operations) {
+            Some(DiskFault::Error) => Err(io::Error::other("injected failure")),
+            fault => Ok(fault),
         }
     }
 
@@ -99,6 +125,14 @@ fn put(into: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     }
     if let Some(place) = into.get_mut(at..at + bytes.len()) {
         place.copy_from_slice(bytes);
+    }
+}
+
+/// What a fault of a write means for an operation that is none.
+fn refuse_short(fault: Option<DiskFault>) -> io::Result<Option<DiskFault>> {
+    match fault {
+        Some(DiskFault::ShortWrite(_)) => Err(io::Error::other("injected failure")),
+        fault => Ok(fault),
     }
 }
 
@@ -125,6 +159,28 @@ impl MemDisk {
     /// Lets every sync of a file fail, or no more.
     pub fn fail_syncs(&self, fail: bool) {
         self.0.lock().fail_syncs = fail;
+    }
+
+    /// Lets one operation, by its number, go wrong. Operations are numbered
+    /// from 1, as [`MemDisk::operations`] counts them.
+    pub fn inject(&self, operation: u64, fault: DiskFault) {
+        self.0.lock().faults.insert(operation, fault);
+    }
+
+    /// Whom to call before each operation; `None`: nobody.
+    pub fn watch(&self, watcher: Option<Arc<DiskWatcher>>) {
+        self.0.lock().watcher = watcher;
+    }
+
+    /// Tells the watcher of an operation that is about to be done.
+    fn announce(&self, path: &Path) {
+        let (operation, watcher) = {
+            let state = self.0.lock();
+            (state.operations + 1, state.watcher.clone())
+        };
+        if let Some(watcher) = watcher {
+            watcher(operation, path);
+        }
     }
 
     /// How many bytes fit in all files together; `None`: any.
@@ -194,8 +250,10 @@ impl MemDisk {
     }
 
     fn names(&self, op: NameOp) -> io::Result<()> {
+        let (NameOp::Link(path, _) | NameOp::Rename(_, path) | NameOp::Unlink(path)) = &op;
+        self.announce(path);
         let mut state = self.0.lock();
-        state.step()?;
+        refuse_short(state.step()?)?;
         op.apply(&mut state.names);
         state.unsynced_names.push(op);
         Ok(())
@@ -205,6 +263,8 @@ impl MemDisk {
 struct MemFile {
     disk: MemDisk,
     inode: usize,
+    /// As it was when it was opened.
+    path: PathBuf,
 }
 
 impl File for MemFile {
@@ -223,8 +283,14 @@ impl File for MemFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.disk.announce(&self.path);
         let mut state = self.disk.0.lock();
-        state.step()?;
+        let fault = state.step()?;
+        let short = match fault {
+            Some(DiskFault::ShortWrite(len)) => bytes.get(..len.min(bytes.len())),
+            _ => None,
+        };
+        let bytes = short.unwrap_or(bytes);
         let at = usize::try_from(offset).map_err(io::Error::other)?;
         let (used, capacity) = (state.used(), state.capacity);
         let inode = state.inode(self.inode)?;
@@ -234,7 +300,10 @@ impl File for MemFile {
         }
         put(&mut inode.now, at, bytes);
         inode.unsynced.push((at, bytes.to_vec()));
-        Ok(())
+        match short {
+            Some(_) => Err(io::Error::other("injected short write")),
+            None => Ok(()),
+        }
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -242,10 +311,14 @@ impl File for MemFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        self.disk.announce(&self.path);
         let mut state = self.disk.0.lock();
-        state.step()?;
+        let lies = refuse_short(state.step()?)?.is_some();
         if state.fail_syncs {
             return Err(io::Error::other("sync failed"));
+        }
+        if lies {
+            return Ok(());
         }
         let inode = state.inode(self.inode)?;
         for (at, write) in std::mem::take(&mut inode.unsynced) {
@@ -283,6 +356,7 @@ impl Disk for MemDisk {
         Ok(Box::new(MemFile {
             inode: self.find(path)?,
             disk: self.clone(),
+            path: path.to_owned(),
         }))
     }
 
@@ -308,8 +382,11 @@ impl Disk for MemDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.announce(dir);
         let mut state = self.0.lock();
-        state.step()?;
+        if refuse_short(state.step()?)?.is_some() {
+            return Ok(());
+        }
         let all = std::mem::take(&mut state.unsynced_names);
         let (done, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|op| op.dir() == Some(dir));
         for op in done {
@@ -356,6 +433,38 @@ mod tests {
             torn += usize::from(bytes[0] != bytes[1023]);
         }
         assert!(gone > 0 && torn > 0);
+    }
+
+    #[test]
+    fn faults_hit_the_operation_they_are_meant_for() {
+        let disk = MemDisk::new();
+        let numbers = Arc::new(Mutex::new(Vec::new()));
+        let told = numbers.clone();
+        disk.watch(Some(Arc::new(move |n, path: &Path| {
+            told.lock().push((n, path.to_owned()));
+        })));
+        let file = disk.create(Path::new("/d/f")).unwrap();
+        disk.sync_dir(Path::new("/d")).unwrap();
+        disk.inject(3, DiskFault::ShortWrite(2));
+        disk.inject(4, DiskFault::LyingSync);
+        assert!(file.write_at(0, b"abcd").is_err());
+        assert_eq!(file.read_all().unwrap(), b"ab");
+        file.sync_data().unwrap();
+        let lost = (0..20).any(|seed| {
+            let after = disk.after_power_cut(seed);
+            let file = after.open(Path::new("/d/f")).unwrap();
+            file.read_all().unwrap().is_empty()
+        });
+        assert!(lost, "the sync did what it only claims");
+        disk.inject(5, DiskFault::Error);
+        assert!(file.sync_data().is_err());
+        file.sync_data().unwrap();
+        let after = disk.after_power_cut(1);
+        let file = after.open(Path::new("/d/f")).unwrap();
+        assert_eq!(file.read_all().unwrap(), b"ab");
+        let numbers = numbers.lock();
+        assert!(numbers.iter().map(|(n, _)| *n).eq(1..=6));
+        assert_eq!(numbers[1].1, Path::new("/d"));
     }
 
     #[test]

@@ -10,6 +10,9 @@ use crate::url::Target;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::time::Duration;
 
+/// Shortest run: less than this no answer may come in.
+const SHORTEST: Duration = Duration::from_millis(1);
+
 /// An option with a value.
 pub(super) fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(help)
@@ -94,6 +97,10 @@ pub(super) fn published_options(
     targets: &mut Vec<Target>,
     choice: &mut Choice,
 ) -> Result<Option<u64>> {
+    if text(given, "host").is_none() && (text(given, "user").or(text(given, "password"))).is_some()
+    {
+        return Err(Error::usage("-u and -p belong to -h; URLs hold their own"));
+    }
     if let Some(host) = text(given, "host") {
         let mut target = Target::parse(&format!("mysql://{host}"))?;
         if let Some(user) = text(given, "user") {
@@ -137,7 +144,7 @@ pub(super) fn choice(given: &ArgMatches) -> Result<Choice> {
         effort: Effort {
             rounds: number_or(given, "runs", rounds, 1, 1000)? as usize,
             warm_up: duration(given, "warm-up")?.unwrap_or(warm_up),
-            time: duration(given, "time")?.unwrap_or(time),
+            time: duration(given, "time")?.unwrap_or(time).max(SHORTEST),
             count_futexes: None,
         },
         clients,

@@ -143,11 +143,9 @@ pub fn connect<'s>(
     };
     let caps = packets.log_in(target)?;
     if !target.database.is_empty() {
-        packets.run(
-            caps,
-            &format!("create database if not exists {}", target.database),
-        )?;
-        packets.run(caps, &format!("use {}", target.database))?;
+        let database = format!("`{}`", target.database.replace('`', "``"));
+        packets.run(caps, &format!("create database if not exists {database}"))?;
+        packets.run(caps, &format!("use {database}"))?;
     }
     let mut codec = Mysql::new(caps);
     for (statement, prepare) in statements {

@@ -5,7 +5,7 @@ use super::batch::{Statement, inserted};
 use super::load_rows::{LoadRows, Rows};
 use super::{Bench, Way, ways};
 use crate::connect::{Access, Admin, Endpoint};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::matrix::{self, Entry, Group};
 use crate::proto::Call;
 use crate::report::{Axis, Cell, Experiment};
@@ -105,24 +105,35 @@ fn prepare(target: &Target, endpoint: &Endpoint) -> Result<()> {
     Ok(())
 }
 
+/// Whether a refusal is that of a missing parent, by MySQL's number or by
+/// PostgreSQL's SQLSTATE.
+fn is_orphan(error: &Error) -> bool {
+    error.message.contains(": 1452 ") || error.message.contains(": 23503 ")
+}
+
 /// An orphan must be refused where there is a foreign key, or nothing was
 /// checked at all.
 fn check_refusal(target: &Target) -> Result<()> {
     let mut admin = Admin::connect(target)?;
     for (table, _) in TABLES.iter().skip(1) {
         let orphan = format!("insert into {table} (uid, fid, message) values (999999, 1, 'x')");
-        if admin.run(&orphan).is_ok() {
-            return Err(Error::wrong(format!(
-                "{}: an orphan was accepted in {table}",
-                target.name
-            )));
+        match admin.run(&orphan) {
+            Ok(_) => {
+                return Err(Error::wrong(format!(
+                    "{}: an orphan was accepted in {table}",
+                    target.name
+                )));
+            }
+            // Only that it is an orphan may be why it was refused.
+            Err(error) if !is_orphan(&error) => return Err(error),
+            Err(_) => {}
         }
     }
     Ok(())
 }
 
 /// Who does it.
-fn prepared_ways(bench: &mut Bench, notes: &mut Vec<String>) -> Vec<Way> {
+fn prepared_ways(bench: &mut Bench, notes: &mut Vec<String>) -> Result<Vec<Way>> {
     let mut found = Vec::new();
     for target in bench.targets.clone() {
         let way = ways(&target)
@@ -133,6 +144,8 @@ fn prepared_ways(bench: &mut Bench, notes: &mut Vec<String>) -> Vec<Way> {
         let done = prepare(&target, &way.endpoint).and_then(|()| check_refusal(&target));
         match done {
             Ok(()) => found.push(way),
+            // A server that does not check is not merely left out.
+            Err(error) if error.kind == Kind::Wrong => return Err(error),
             Err(error) => {
                 let note = format!("{} left out: {error}", target.name);
                 bench.progress.say(&format!("   {note}"));
@@ -140,7 +153,7 @@ fn prepared_ways(bench: &mut Bench, notes: &mut Vec<String>) -> Vec<Way> {
             }
         }
     }
-    found
+    Ok(found)
 }
 
 /// `bench fk`; `limit` is the number of rows that each connection inserts, if
@@ -151,7 +164,7 @@ fn prepared_ways(bench: &mut Bench, notes: &mut Vec<String>) -> Vec<Way> {
 pub fn fk(bench: &mut Bench, limit: Option<u64>) -> Result<()> {
     bench.progress.begin("fk: what foreign keys cost an insert");
     let mut notes = Vec::new();
-    let systems = prepared_ways(bench, &mut notes);
+    let systems = prepared_ways(bench, &mut notes)?;
     if systems.is_empty() {
         return Err(super::nobody(
             "fk: no system with SQL could be prepared",
@@ -261,36 +274,90 @@ fn describe(systems: &[Way], notes: Vec<String>) -> Experiment {
     }
 }
 
-/// The lines that the published experiment's tool prints, for each cell's last
-/// run.
+/// The lines that the published experiment's tool prints, for each cell: over
+/// the whole seconds of all rounds that did not fail; of the percentile the
+/// mean of the rounds.
 pub fn published_lines(cells: &[Cell]) -> String {
     let mut out = String::new();
     for cell in cells {
-        let Some(run) = cell.runs.last().filter(|run| run.requests > 0) else {
+        let good = || cell.runs.iter().filter(|run| run.failure.is_none());
+        let Some(average) = cell.throughput() else {
             continue;
         };
-        // The last second may be cut short.
-        let whole = run.per_second.len().saturating_sub(1).max(1);
-        let samples: Vec<f64> = run
-            .per_second
-            .iter()
-            .take(whole)
-            .map(|n| *n as f64)
+        let samples: Vec<f64> = good()
+            .flat_map(|run| run.per_second.iter().map(|n| *n as f64))
             .collect();
-        let average = if run.per_second.len() > 1 {
-            mean(&samples)
+        // Runs below a second have no samples, two are needed for a deviation.
+        let average = if samples.is_empty() {
+            average.mean
         } else {
-            run.throughput
+            mean(&samples)
         };
+        let deviation = if samples.len() < 2 {
+            "nan".to_owned()
+        } else {
+            format!("{:.2}", stdev(&samples))
+        };
+        let percentiles: Vec<f64> = good().map(|run| run.latency.p95).collect();
         let _ = write!(
             out,
-            "{}, {}\nAverage Throughput = {average:.2} tps (stdev={:.2})\n\
+            "{}, {}\nAverage Throughput = {average:.2} tps (stdev={deviation})\n\
              95th Percentile Latency (us)={:.0}\n",
             cell.system,
             cell.operation,
-            stdev(&samples),
-            run.latency.p95
+            mean(&percentiles)
         );
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Latency, Run};
+
+    fn cell(runs: Vec<Run>) -> Cell {
+        Cell {
+            operation: "many parents".to_owned(),
+            size: 8,
+            system: "A".to_owned(),
+            client: String::new(),
+            units: 1,
+            runs,
+        }
+    }
+
+    #[test]
+    fn the_published_lines_are_over_all_good_seconds() {
+        let run = |per_second: &[u64], p95: f64| Run {
+            throughput: 123.0,
+            per_second: per_second.to_vec(),
+            latency: Latency {
+                p95,
+                ..Latency::default()
+            },
+            ..Run::default()
+        };
+        let failed = Run {
+            failure: Some("the server closed the connection".to_owned()),
+            ..run(&[900], 1.0)
+        };
+        // A second without an answer counts as one.
+        let lines = published_lines(&[cell(vec![run(&[30, 0], 100.0), run(&[30], 300.0), failed])]);
+        assert_eq!(
+            lines,
+            "A, many parents\nAverage Throughput = 20.00 tps (stdev=17.32)\n\
+             95th Percentile Latency (us)=200\n"
+        );
+        let short = published_lines(&[cell(vec![run(&[], 5.0)])]);
+        assert!(short.contains("= 123.00 tps (stdev=nan)"), "{short}");
+    }
+
+    #[test]
+    fn only_a_missing_parent_is_an_orphans_refusal() {
+        let refused = |text: &str| is_orphan(&Error::refused(text).during("insert into t"));
+        assert!(refused("1452 Cannot add or update a child row"));
+        assert!(refused("23503 insert violates foreign key"));
+        assert!(!refused("1146 Table 'posts_1' doesn't exist"));
+    }
 }

@@ -1,6 +1,7 @@
 //! `bench autoinc`, `bench blob`: what an automatic id, and what a BLOB costs.
 
 use super::batch::{Statement, inserted};
+use super::prefetch::Kept;
 use super::{Bench, Way, ways};
 use crate::connect::{Access, Admin};
 use crate::error::Result;
@@ -158,7 +159,9 @@ pub fn autoinc(bench: &mut Bench) -> Result<()> {
         pairs,
         notes,
     };
+    let kept: Vec<_> = usable.iter().filter_map(|way| Kept::of(way)).collect();
     let done = run_families(bench, &mut experiment, &families);
+    drop(kept);
     bench.keep(experiment);
     done
 }

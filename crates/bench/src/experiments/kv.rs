@@ -175,7 +175,6 @@ impl KvWorker<'_> {
         match self.operation {
             Operation::Insert => {
                 self.key = FIRST | (self.of.store.next_version() & (FIRST - 1));
-                self.mine = Some(self.key);
             }
             Operation::Delete => match self.mine.take() {
                 Some(key) => self.key = key,
@@ -187,6 +186,15 @@ impl KvWorker<'_> {
             self.key = self.random.u64(0..self.of.store.rows.max(1));
         }
         true
+    }
+
+    /// The row is there: it may be deleted.
+    fn inserted(&mut self) {
+        if self.of.operation == Operation::Mix {
+            self.mine = Some(self.key);
+        } else {
+            self.of.store.confirmed.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn item(&self, call: &mut Call) {
@@ -245,6 +253,9 @@ impl Worker for KvWorker<'_> {
         }
         if self.operation != Operation::Select {
             if answer.affected == 1 {
+                if self.operation == Operation::Insert {
+                    self.inserted();
+                }
                 return Ok(());
             }
             return Err(Error::wrong(format!(
@@ -274,6 +285,7 @@ impl Worker for KvWorker<'_> {
 mod tests {
     use super::super::store::Layout;
     use super::*;
+    use crate::url::Target;
     use std::sync::atomic::AtomicU64;
 
     fn store() -> Store {
@@ -284,6 +296,7 @@ mod tests {
             prefix: "kv:".to_owned(),
             inserted: AtomicU64::new(0),
             deleted: AtomicU64::new(0),
+            confirmed: AtomicU64::new(0),
             version: AtomicU64::new(0),
         }
     }
@@ -335,6 +348,32 @@ mod tests {
             assert_eq!(format!("{:?}", call.args().next()), key);
         }
         assert!(!deleter.next(&mut call));
+    }
+
+    #[test]
+    fn a_row_whose_insert_was_refused_is_not_deleted() {
+        let (store, mut call) = (store(), Call::default());
+        let mix = KvWorkload::new(&store, Access::MysqlText, Operation::Mix, 1, 0);
+        for is_refused in [true, false] {
+            let mut worker = mix.worker(0);
+            let mut answer = Answer::default();
+            answer.affected = 1;
+            for step in 1..=17 {
+                assert!(worker.next(&mut call));
+                // The fifteenth inserts; a refusal is never judged.
+                if step == 15 && !is_refused {
+                    worker.judge(&answer).unwrap();
+                }
+            }
+            let is_delete = call.verb() == Verb::Statement(DELETE);
+            assert_eq!(is_delete, !is_refused);
+        }
+        let insert = KvWorkload::new(&store, Access::MysqlText, Operation::Insert, 1, 0);
+        insert.worker(0).next(&mut call);
+        let nowhere = Target::parse("memcached://127.0.0.1:1").unwrap();
+        store.top_up(&nowhere, 0).unwrap();
+        let delete = KvWorkload::new(&store, Access::MysqlText, Operation::Delete, 1, 0);
+        assert!(!delete.worker(0).next(&mut call), "its row may be missing");
     }
 
     #[test]

@@ -37,6 +37,9 @@ pub fn places(
 ) -> Vec<Place> {
     let mut found = Vec::new();
     for target in bench.targets.clone() {
+        if crate::sys::is_interrupted() {
+            break;
+        }
         let layouts: &[Layout] = match target.system {
             System::Postgres if all_layouts => &[Layout::Plain, Layout::Hstore, Layout::Jsonb],
             System::Memcached | System::Noop => &[Layout::Items],
@@ -49,7 +52,7 @@ pub fn places(
             match place(&target, *layout, rows) {
                 Ok(place) => found.push(place),
                 Err(error) => {
-                    let note = format!("{} left out: {error}", target.name);
+                    let note = format!("{}{} left out: {error}", target.name, words(*layout));
                     bench.progress.say(&format!("   {note}"));
                     notes.push(note);
                 }
@@ -57,6 +60,15 @@ pub fn places(
         }
     }
     found
+}
+
+/// What tells ways to different layouts apart.
+fn words(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Hstore => " hstore",
+        Layout::Jsonb => " jsonb",
+        Layout::Plain | Layout::Items => "",
+    }
 }
 
 fn place(target: &Target, layout: Layout, rows: u64) -> Result<Place> {
@@ -67,16 +79,13 @@ fn place(target: &Target, layout: Layout, rows: u64) -> Result<Place> {
         prefix: target.prefix.clone(),
         inserted: AtomicU64::new(0),
         deleted: AtomicU64::new(0),
+        confirmed: AtomicU64::new(0),
         version: AtomicU64::new(1),
     };
     store.fill(target)?;
     let mut ways = super::ways(target);
     for way in &mut ways {
-        match layout {
-            Layout::Hstore => way.name.push_str(" hstore"),
-            Layout::Jsonb => way.name.push_str(" jsonb"),
-            Layout::Plain | Layout::Items => {}
-        }
+        way.name.push_str(words(layout));
     }
     if target.system != System::Noop {
         for way in &ways {

@@ -36,6 +36,8 @@ pub struct LoadRows<R> {
     to: u64,
     /// The next row that nobody has taken.
     next: AtomicU64,
+    /// Rows that the server has told are stored.
+    stored: AtomicU64,
     by_item: bool,
 }
 
@@ -46,6 +48,7 @@ impl<R: Rows> LoadRows<R> {
             rows,
             to: range.end,
             next: AtomicU64::new(range.start),
+            stored: AtomicU64::new(0),
             by_item: false,
         }
     }
@@ -55,6 +58,10 @@ impl<R: Rows> LoadRows<R> {
     /// # Errors
     /// The system failed or refused.
     pub fn load(mut self, endpoint: &Endpoint) -> Result<()> {
+        let wanted = self.to.saturating_sub(self.next.load(Ordering::Relaxed));
+        if wanted == 0 {
+            return Ok(());
+        }
         self.by_item = endpoint.access == Access::Memcached;
         let plan = Plan {
             endpoint,
@@ -64,10 +71,21 @@ impl<R: Rows> LoadRows<R> {
             time: TIME,
         };
         let outcome = load::run(&plan, &self)?;
-        match outcome.failure {
-            Some(failure) => Err(failure.during(format_args!("filling {}", endpoint.target.name))),
-            None => Ok(()),
+        let during = |error: Error| error.during(format_args!("filling {}", endpoint.target.name));
+        if let Some(failure) = outcome.failure {
+            return Err(during(failure));
         }
+        if crate::sys::is_interrupted() {
+            return Err(Error::failed(load::INTERRUPTED));
+        }
+        let stored = self.stored.load(Ordering::Relaxed);
+        if stored == wanted {
+            return Ok(());
+        }
+        // The time was over, or the server refused some (deadlocks, lock waits).
+        Err(during(Error::failed(format!(
+            "{stored} of {wanted} rows were stored"
+        ))))
     }
 }
 
@@ -128,6 +146,7 @@ impl<R: Rows> Worker for Loader<'_, R> {
 
     fn judge(&mut self, answer: &Answer) -> Result<()> {
         if answer.affected == self.expected {
+            self.of.stored.fetch_add(self.expected, Ordering::Relaxed);
             return Ok(());
         }
         Err(Error::wrong(format!(

@@ -11,6 +11,7 @@ pub mod kv_runs;
 pub mod load_rows;
 pub mod mget;
 pub mod native;
+mod prefetch;
 pub mod store;
 
 use crate::connect::{Access, Admin, Endpoint};
@@ -129,6 +130,9 @@ impl Bench {
 
 /// That nobody is left to be measured, and why the first was left out.
 fn nobody(what: &str, notes: &[String]) -> Error {
+    if crate::sys::is_interrupted() {
+        return Error::failed(crate::load::INTERRUPTED);
+    }
     match notes.first() {
         Some(reason) => Error::failed(format!("{what}: {reason}")),
         None => Error::failed(what),

@@ -8,14 +8,14 @@
 //! 1. Reads are verified as everywhere: a value tells its key and version.
 //! 2. Each call is one transaction, and returns when what it did is as durable
 //!    as was asked for.
-//! 3. The processor time shown is that of the threads that call; what log
-//!    threads use beside them counts as outside.
+//! 3. The processor time shown is that of the whole process in the measured
+//!    time: the threads that call, and the log's beside them.
 
 use super::Bench;
 use crate::error::{Error, Kind};
 use crate::load::{Outcome, histogram};
 use crate::peers::Durability;
-use crate::procfs::{Spent, machine_time};
+use crate::procfs::{Spent, machine_time, own_seconds};
 use crate::report::{Axis, Cell, Experiment, Run};
 use crate::{sys, value};
 use hdrhistogram::Histogram;
@@ -107,7 +107,6 @@ impl Work {
 struct Tally {
     calls: u64,
     latency: Histogram<u64>,
-    processor: Duration,
     failure: Option<Error>,
 }
 
@@ -130,10 +129,8 @@ fn drive(worker: &mut dyn Worker, plan: &Plan<'_>, thread: usize) -> Tally {
     let mut tally = Tally {
         calls: 0,
         latency: histogram(),
-        processor: Duration::ZERO,
         failure: None,
     };
-    let mut before = None;
     while !plan.is_over.load(Ordering::Relaxed) {
         for key in &mut keys {
             *key = match plan.work {
@@ -142,9 +139,6 @@ fn drive(worker: &mut dyn Worker, plan: &Plan<'_>, thread: usize) -> Tally {
             };
         }
         let is_counted = plan.is_measuring.load(Ordering::Relaxed);
-        if is_counted && before.is_none() {
-            before = Some(sys::thread_time());
-        }
         let begun = Instant::now();
         let done = if plan.work == Work::Update {
             let key = keys.first().copied().unwrap_or(0);
@@ -164,9 +158,6 @@ fn drive(worker: &mut dyn Worker, plan: &Plan<'_>, thread: usize) -> Tally {
             let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
             tally.latency.saturating_record(nanos);
         }
-    }
-    if let Some(before) = before {
-        tally.processor = sys::thread_time().saturating_sub(before);
     }
     tally
 }
@@ -205,8 +196,6 @@ fn one(store: &dyn Store, plan: &Plan<'_>, threads: usize, times: (Duration, Dur
         spent: Spent::default(),
         failure: None,
     };
-    let mut processor = Duration::ZERO;
-    let mut busy = None;
     std::thread::scope(|scope| {
         let work = |thread: usize| {
             let worker = store.worker();
@@ -222,11 +211,19 @@ fn one(store: &dyn Store, plan: &Plan<'_>, threads: usize, times: (Duration, Dur
         let handles: Vec<_> = (0..threads).map(|n| scope.spawn(move || work(n))).collect();
         plan.begin.wait();
         sleep_until_over(plan, times.0);
-        let machine = machine_time();
+        let (machine, own) = (machine_time(), own_seconds());
         let begun = Instant::now();
         plan.is_measuring.store(true, Ordering::Relaxed);
         sleep_until_over(plan, times.1);
         outcome.seconds = begun.elapsed().as_secs_f64();
+        let between = |a: Option<f64>, b: Option<f64>| Some((b? - a?).max(0.0));
+        let processor = between(own, own_seconds());
+        let busy = between(machine, machine_time());
+        outcome.spent = Spent {
+            server: processor,
+            generator: Some(0.0),
+            outside: busy.zip(processor).map(|(busy, own)| (busy - own).max(0.0)),
+        };
         plan.is_over.store(true, Ordering::Relaxed);
         for handle in handles {
             match handle.join() {
@@ -234,7 +231,6 @@ fn one(store: &dyn Store, plan: &Plan<'_>, threads: usize, times: (Duration, Dur
                     outcome.requests += tally.calls;
                     // Both have the same bounds, so that nothing is refused.
                     let _ = outcome.latency.add(&tally.latency);
-                    processor += tally.processor;
                     if let Some(failure) = tally.failure {
                         outcome.failure.get_or_insert(failure);
                     }
@@ -245,14 +241,7 @@ fn one(store: &dyn Store, plan: &Plan<'_>, threads: usize, times: (Duration, Dur
                 Err(_) => outcome.failure = Some(Error::failed("a thread ended")),
             }
         }
-        busy = machine.zip(machine_time()).map(|(a, b)| b - a);
     });
-    let processor = processor.as_secs_f64();
-    outcome.spent = Spent {
-        server: Some(processor),
-        generator: Some(0.0),
-        outside: busy.map(|busy| (busy - processor).max(0.0)),
-    };
     outcome
 }
 
@@ -336,8 +325,8 @@ fn describe(
         title: "In process, without network".to_owned(),
         about: format!(
             "{rows} rows with an integer key and a value of {} bytes; each call is a transaction, \
-             durability {}. Every value read is verified. The processor time is that of the \
-             calling threads.",
+             durability {}. Every value read is verified. The processor time is that of \
+             this process, log threads too.",
             value::USUAL,
             durability.word()
         ),

@@ -6,6 +6,9 @@
 //! 2. Inserts take ever new keys ([`crate::value::inserted_key`]); deletes take
 //!    the same in the same order, so that each finds its row.
 //! 3. Doors to the same rows share one store, and so its counters.
+//! 4. A key whose insert was refused, or whose answer never came, may have no
+//!    row. As soon as there is one, all keys taken so far are passed over by
+//!    deletes, which would otherwise be told of a wrong answer.
 
 use super::load_rows::{LoadRows, Rows};
 use crate::connect::{Access, Admin, Endpoint};
@@ -40,10 +43,13 @@ pub struct Store {
     pub length: usize,
     /// Before memcached keys.
     pub prefix: String,
-    /// Rows inserted besides, and how many of those were deleted.
+    /// Keys taken for inserts besides, and how many of those for deletes.
     pub inserted: AtomicU64,
     /// See there.
     pub deleted: AtomicU64,
+    /// How many of the keys taken for inserts are known to have a row, or are
+    /// passed over.
+    pub confirmed: AtomicU64,
     /// Source of versions.
     pub version: AtomicU64,
 }
@@ -176,6 +182,7 @@ impl Store {
     /// # Errors
     /// The system failed or refused.
     pub fn top_up(&self, target: &Target, wanted: u64) -> Result<()> {
+        self.pass_over_holes();
         let deleted = self
             .deleted
             .load(Ordering::Relaxed)
@@ -185,10 +192,20 @@ impl Store {
         let there = inserted - deleted;
         if there < wanted {
             let to = inserted + wanted - there;
-            self.add_rows(target, inserted, to, value::inserted_key)?;
+            // Before, so that keys of a try that fails are not taken again.
             self.inserted.store(to, Ordering::Relaxed);
+            self.add_rows(target, inserted, to, value::inserted_key)?;
+            self.confirmed.fetch_add(to - inserted, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// See the module's fourth rule.
+    fn pass_over_holes(&self) {
+        let inserted = self.inserted.load(Ordering::Relaxed);
+        if self.confirmed.swap(inserted, Ordering::Relaxed) != inserted {
+            self.deleted.store(inserted, Ordering::Relaxed);
+        }
     }
 }
 
@@ -236,7 +253,7 @@ fn make_mysql(target: &Target) -> Result<()> {
 /// Tells Porpoise that keys of this prefix are rows of the table.
 fn map_prefix(target: &Target, prefix: &str) -> Result<()> {
     let mut admin = Admin::connect(target)?;
-    let database = &target.database;
+    let database = target.database.replace('\'', "''");
     for statement in [
         "delete from ndbmemcache.key_prefixes where container = 'bench_kv'".to_owned(),
         "delete from ndbmemcache.containers where name = 'bench_kv'".to_owned(),

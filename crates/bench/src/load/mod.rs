@@ -17,6 +17,7 @@
 mod multiplex;
 mod threads;
 
+use crate::conn::Connection;
 use crate::connect::Endpoint;
 use crate::error::{Error, Kind, Result};
 use crate::procfs::{Reading, Spent};
@@ -94,7 +95,8 @@ pub struct Outcome {
     pub seconds: f64,
     /// Latencies in nanoseconds.
     pub latency: Histogram<u64>,
-    /// Requests of each whole second.
+    /// Requests of each whole second of the measured time; 0 for one in which
+    /// no answer came.
     pub per_second: Vec<u64>,
     /// Processor time.
     pub spent: Spent,
@@ -132,6 +134,9 @@ pub fn histogram() -> Histogram<u64> {
     )]
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds of a histogram")
 }
+
+/// What is told where Ctrl-C ended something.
+pub const INTERRUPTED: &str = "interrupted";
 
 const WARM_UP: u8 = 0;
 const MEASURING: u8 = 1;
@@ -209,17 +214,29 @@ fn judge(worker: &mut dyn Worker, answer: &Answer) -> Result<bool> {
     Err(Error::refused(reason.clone()))
 }
 
+/// Opens all connections, each with what it is to do.
+fn connect<'w>(
+    plan: &Plan<'_>,
+    workload: &'w dyn Workload,
+) -> Result<Vec<(Connection, Box<dyn Worker + 'w>)>> {
+    let statements = workload.statements();
+    let mut connections = Vec::with_capacity(plan.connections);
+    for number in 0..plan.connections {
+        if crate::sys::is_interrupted() {
+            return Err(Error::failed(INTERRUPTED));
+        }
+        let connection = plan.endpoint.connect(&statements)?;
+        connections.push((connection, workload.worker(number)));
+    }
+    Ok(connections)
+}
+
 /// Runs a workload.
 ///
 /// # Errors
 /// Only where the run could not begin; later failures are in the outcome.
 pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
-    let statements = workload.statements();
-    let mut connections = Vec::with_capacity(plan.connections);
-    for number in 0..plan.connections {
-        let connection = plan.endpoint.connect(&statements)?;
-        connections.push((connection, workload.worker(number)));
-    }
+    let connections = connect(plan, workload)?;
     let threads = match plan.shape {
         Shape::ThreadEach => plan.connections,
         Shape::Multiplexed(threads) => threads.clamp(1, plan.connections.max(1)),
@@ -262,7 +279,14 @@ pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
                 tally
             };
             let builder = std::thread::Builder::new().stack_size(256 << 10);
-            handles.push(builder.spawn_scoped(scope, work)?);
+            match builder.spawn_scoped(scope, work) {
+                Ok(handle) => handles.push(handle),
+                Err(error) => {
+                    // Those that run already would otherwise go on for ever.
+                    stage.phase.store(OVER, Ordering::Relaxed);
+                    return Err(Error::from(error).during("a thread of the generator"));
+                }
+            }
         }
         let measured = conduct(plan, &stage, pid, cold);
         let mut outcome = measured;
@@ -272,6 +296,7 @@ pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
                 Err(_) => outcome.failure = Some(Error::failed("a thread of the generator ended")),
             }
         }
+        outcome.close(plan);
         Ok(outcome)
     })
 }
@@ -303,7 +328,7 @@ fn conduct(plan: &Plan<'_>, stage: &Stage, pid: Option<u32>, cold: Option<Readin
         seconds,
         latency: histogram(),
         per_second: Vec::new(),
-        spent: before.until(&after),
+        spent: before.within(&after, seconds),
         failure: None,
     }
 }
@@ -325,6 +350,21 @@ fn sleep_while(stage: &Stage, time: Duration, phase: u8) {
 }
 
 impl Outcome {
+    /// Once all threads are added: leaves whole seconds alone, also those in
+    /// which nothing came, and does not let a run without any answer pass as a
+    /// figure.
+    fn close(&mut self, plan: &Plan<'_>) {
+        self.per_second
+            .resize((self.seconds.min(86_400.0)) as usize, 0);
+        if self.requests == 0 && self.failure.is_none() && !plan.time.is_zero() {
+            self.failure = Some(Error::failed(if crate::sys::is_interrupted() {
+                INTERRUPTED
+            } else {
+                "no request was answered in the measured time"
+            }));
+        }
+    }
+
     fn add(&mut self, tally: Tally) {
         self.requests += tally.requests;
         self.refused += tally.refused;

@@ -2,8 +2,8 @@
 //! operation (and each machine, where several files are merged), tables of
 //! figures and of ratios.
 
-use super::short;
 use super::svg::{Chart, Point, Series, colour, escape, render as draw, shape};
+use super::{label, short};
 use crate::machine::date;
 use crate::report::{Cell, Experiment, Report, Run};
 use crate::stats::Estimate;
@@ -53,7 +53,7 @@ fn machine(report: &Report, out: &mut String) {
         out,
         "<div class=\"box\"><dl><dt>machine</dt><dd>{}: {} cores, {}, {:.1} GiB, Linux {}</dd>\
          <dt>date</dt><dd>{}</dd><dt>command</dt><dd><code>{}</code></dd>\
-         <dt>disk</dt><dd>write and fdatasync of 4 KiB: median {:.0} µs{}</dd>\
+         <dt>version</dt><dd>porpoise {}</dd><dt>disk</dt><dd>write and fdatasync of 4 KiB: median {:.0} µs{}</dd>\
          <dt>processor</dt><dd>{:.0} M steps/s of arithmetic; pressure before the runs {}</dd>",
         escape(&m.host),
         m.cores,
@@ -62,6 +62,7 @@ fn machine(report: &Report, out: &mut String) {
         escape(&m.kernel),
         date(m.time),
         escape(&m.command),
+        escape(&m.version),
         m.fsync_micros,
         if m.fsync_delay_micros > 0 {
             format!(
@@ -128,7 +129,7 @@ fn section(reports: &[Report], name: &str, out: &mut String) {
     for (report, experiment) in &found {
         for operation in experiment.operations() {
             let title = if several {
-                format!("{operation}, {}", report.machine.host)
+                format!("{operation}, {}", label(reports, report))
             } else {
                 operation.to_owned()
             };
@@ -148,7 +149,7 @@ fn section(reports: &[Report], name: &str, out: &mut String) {
     out.push_str("</div>");
     for (report, experiment) in &found {
         if several {
-            let _ = write!(out, "<h3>{}</h3>", escape(&report.machine.host));
+            let _ = write!(out, "<h3>{}</h3>", escape(&label(reports, report)));
         }
         tables(experiment, out);
     }
@@ -304,11 +305,15 @@ fn row(cell: &Cell, out: &mut String) {
             (e.mean > 0.0).then(|| format!("{:.1}", (high - low) / 2.0 / e.mean * 100.0))
         })
         .unwrap_or_default();
-    let remarks = match (cell.failure(), cell.is_disturbed()) {
-        (Some(_), _) => "failed",
-        (None, true) => "disturbed",
-        (None, false) => "",
+    let mut remarks = match (cell.failure(), cell.is_disturbed()) {
+        (Some(_), _) => "failed".to_owned(),
+        (None, true) => "disturbed".to_owned(),
+        (None, false) => String::new(),
     };
+    let refused: u64 = cell.runs.iter().map(|run| run.refused).sum();
+    if refused > 0 {
+        let _ = write!(remarks, " {refused} refused");
+    }
     let _ = write!(
         out,
         "<tr><td>{}</td><td>{}</td><td class=\"t\">{}</td><td class=\"t\">{}</td><td>{}</td>\
@@ -457,6 +462,20 @@ mod tests {
         }
         assert_eq!(page.matches("<figure>").count(), 4, "throughput and server");
         assert_eq!(page.matches("<h2>").count(), 1);
+    }
+
+    #[test]
+    fn files_of_one_machine_are_told_apart() {
+        let mut later = sample("first");
+        later.machine.time += 86_400;
+        let page = render(&[sample("first"), later]);
+        check_well_formed(&page);
+        for day in ["04", "05"] {
+            let facet = format!("SELECT, first, 2026-05-{day} 13:02:59 UTC");
+            assert!(page.contains(&facet), "{facet}");
+        }
+        let page = render(&[sample("first"), sample("first")]);
+        assert!(page.contains("UTC, file 1") && page.contains("UTC, file 2"));
     }
 
     #[test]

@@ -54,6 +54,22 @@ pub fn read(path: &Path) -> Result<Report> {
     serde_json::from_value(value).map_err(|e| bad(format!("no file of results: {e}")))
 }
 
+/// What tells a file of results from the others: its machine, and where two are
+/// of one machine, the date, or even its place among them.
+pub fn label(reports: &[Report], report: &Report) -> String {
+    let machine = &report.machine;
+    let same = || reports.iter().filter(|r| r.machine.host == machine.host);
+    if same().count() < 2 {
+        return machine.host.clone();
+    }
+    let dated = format!("{}, {}", machine.host, crate::machine::date(machine.time));
+    if same().filter(|r| r.machine.time == machine.time).count() < 2 {
+        return dated;
+    }
+    let place = reports.iter().position(|r| std::ptr::eq(r, report));
+    format!("{dated}, file {}", place.unwrap_or(0) + 1)
+}
+
 /// A number with a unit's prefix, three digits: `151 k`, `2.53 M`, `38.1`.
 pub fn short(n: f64) -> String {
     let size = n.abs();

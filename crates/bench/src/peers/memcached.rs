@@ -1,4 +1,5 @@
-//! memcached: two threads, 1 GiB.
+//! memcached: a thread for each core, as Porpoise has, and room for 4 GiB, so
+//! that nothing is evicted while experiments insert.
 
 use super::process::{Server, directory};
 use super::{Settings, Started, TRIES, find_program, free_port, version};
@@ -8,7 +9,7 @@ use crate::sys::{self, Signal};
 use crate::url::Target;
 use std::process::Command;
 
-const OPTIONS: &[&str] = &["-l", "127.0.0.1", "-U", "0", "-t", "2", "-m", "1024"];
+const OPTIONS: &[&str] = &["-l", "127.0.0.1", "-U", "0", "-m", "4096"];
 
 /// Connections asked for: 20,000, or what the limit of open files allows
 /// beside memcached's own files.
@@ -21,11 +22,14 @@ pub fn start(settings: &Settings) -> Result<Option<Started>> {
     let Some(program) = find_program("memcached", &["/usr/bin"]) else {
         return Ok(None);
     };
+    // Its own default of four is too few on larger machines, too many on smaller ones.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     for _ in 0..TRIES {
         let port = free_port()?;
         let mut command = Command::new(&program);
         command
             .args(OPTIONS)
+            .args(["-t", &threads.to_string()])
             .args(["-c", &most_connections().to_string()])
             .args(["-p", &port.to_string()]);
         if sys::is_root() {
@@ -42,7 +46,10 @@ pub fn start(settings: &Settings) -> Result<Option<Started>> {
         target.pid = Some(server.id());
         return Ok(Some(Started {
             target,
-            settings: format!("{}; -t 2 -m 1024, keeps nothing", version(&program, "-V")),
+            settings: format!(
+                "{}; -t {threads} -m 4096, keeps nothing",
+                version(&program, "-V")
+            ),
             server,
         }));
     }

@@ -129,7 +129,10 @@ pub fn start(settings: &Settings) -> Result<Option<Started>> {
         ready?;
         let mut target = Target::parse(&format!("postgres://postgres@127.0.0.1:{port}/postgres"))?;
         target.pid = Some(server.id());
-        let settings = format!("{}; {words}, shared_buffers=1GB", version(&program, "-V"));
+        let settings = format!(
+            "{}; {words}, shared_buffers=1GB, max_wal_size=4GB",
+            version(&program, "-V")
+        );
         return Ok(Some(Started {
             target,
             settings,

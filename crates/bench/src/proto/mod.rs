@@ -162,6 +162,13 @@ impl Answer {
         self.data.get(range)
     }
 
+    /// Whether it has grown so large that a server which never ends its answer
+    /// would fill the memory.
+    pub fn is_too_large(&self) -> bool {
+        const MOST: usize = 256 << 20;
+        self.data.len() + self.cells.len() * size_of::<Option<Range<usize>>>() > MOST
+    }
+
     /// Number of values over all rows.
     pub fn cells(&self) -> usize {
         self.cells.len()

@@ -48,6 +48,7 @@ pub fn store(layout: Layout, prefix: &str) -> Store {
         prefix: prefix.to_owned(),
         inserted: AtomicU64::new(0),
         deleted: AtomicU64::new(0),
+        confirmed: AtomicU64::new(0),
         version: AtomicU64::new(1),
     }
 }

@@ -77,7 +77,7 @@ impl ModelTxn {
             View::Current => state.last_commit,
             View::Snapshot => {
                 self.pinned |= self.serializable;
-                *self.view.get_or_insert(state.last_commit)
+                *self.view.get_or_insert(state.snapshot())
             }
         }
     }
@@ -244,8 +244,11 @@ impl ModelTxn {
                     && versions.last().is_some_and(|(c, _)| *c > t.since)
             })
         };
-        if self.tracked.iter().any(changed) {
-            return Err(Error::Conflict);
+        for tracked in &self.tracked {
+            state.check_space(tracked.space)?;
+            if changed(tracked) {
+                return Err(Error::Conflict);
+            }
         }
         for key in last.keys() {
             state.check_space(key.0)?;
@@ -289,14 +292,14 @@ impl Txn for ModelTxn {
         self.alive()?;
         let fixed = self.pinned || (self.serializable && self.view.is_some());
         if !fixed {
-            self.view = Some(self.shared.state().last_commit);
+            self.view = Some(self.shared.state().snapshot());
         }
         Ok(())
     }
 
     fn pin(&mut self) -> Result<()> {
         self.alive()?;
-        let last = self.shared.state().last_commit;
+        let last = self.shared.state().snapshot();
         self.view.get_or_insert(last);
         self.pinned = true;
         Ok(())

@@ -57,12 +57,8 @@ fn add(
         (container.counter_of(&row), 0)
     } else {
         container.check_single(if command.decrement { "decr" } else { "incr" })?;
-        let elsewhere = large::value(container, txn, &row)?;
-        let text = match &elsewhere {
-            Some(value) => value,
-            None => container.value_of(&row, &mut scratch),
-        };
-        (number(text), text.len())
+        let text = large::text(container, txn, &row, &mut scratch)?;
+        (number(&text), text.len())
     };
     let Some(old) = old else {
         return Ok(Status::NotNumeric.into());

@@ -23,6 +23,7 @@ use porpoise_rows::{
     ScanSpec, Txn,
 };
 use porpoise_types::{Value, ValueRef};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -239,6 +240,22 @@ pub(super) fn value(
             large.table.quoted_name()
         ))),
     }
+}
+
+/// The text of a locked row's value, wherever it lies.
+///
+/// # Errors
+/// As [`value`].
+pub(super) fn text<'a>(
+    container: &Container,
+    txn: &mut Txn,
+    row: &RowRef<'a>,
+    scratch: &'a mut Vec<u8>,
+) -> Result<Cow<'a, [u8]>> {
+    Ok(match value(container, txn, row)? {
+        Some(value) => Cow::Owned(value),
+        None => Cow::Borrowed(container.value_of(row, scratch)),
+    })
 }
 
 /// Puts a storage command's parts into a row, as [`Container::apply`] does; a

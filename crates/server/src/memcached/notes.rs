@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use porpoise_rows::catalog::TableId;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 /// Most marks kept.
 pub const MOST_MARKS: usize = 1 << 18;
@@ -98,6 +98,8 @@ pub struct Notes {
     shards: Vec<Mutex<Shard>>,
     marks: AtomicUsize,
     looks: AtomicBool,
+    /// The second in which ended placeholders were dropped last.
+    swept: AtomicI64,
 }
 
 impl Notes {
@@ -108,6 +110,7 @@ impl Notes {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             marks: AtomicUsize::new(0),
             looks: AtomicBool::new(false),
+            swept: AtomicI64::new(i64::MIN),
         }
     }
 
@@ -205,7 +208,8 @@ impl Notes {
                 held = Some((true, new));
             }
         });
-        if !room {
+        // Once a second: going over all marks is no small work.
+        if !room && self.swept.swap(now, Ordering::Relaxed) != now {
             self.sweep(now);
         }
         held

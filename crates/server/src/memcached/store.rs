@@ -212,19 +212,15 @@ fn overwrite(
         let append = command.mode == Mode::Append;
         container.check_single(if append { "append" } else { "prepend" })?;
         let mut scratch = Vec::new();
-        let elsewhere = large::value(container, txn, &row)?;
-        let present = match &elsewhere {
-            Some(value) => value,
-            None => container.value_of(&row, &mut scratch),
-        };
+        let present = large::text(container, txn, &row, &mut scratch)?;
         if present.len() + command.value.len() > place.max_value {
             return Ok(false);
         }
         joined.reserve_exact(present.len() + command.value.len());
         let (first, second) = if append {
-            (present, command.value)
+            (&*present, command.value)
         } else {
-            (command.value, present)
+            (command.value, &*present)
         };
         joined.extend_from_slice(first);
         joined.extend_from_slice(second);

@@ -190,6 +190,10 @@ fn group(
     Ok(groups)
 }
 
+fn too_large() -> Failure {
+    Failure::Refused("the answer is too large: ask for fewer keys".to_owned())
+}
+
 struct Job<'d> {
     notes: &'d Notes,
     convert: Conversion,
@@ -231,19 +235,16 @@ impl Job<'_> {
                 }
             },
         )?;
-        let Some(room) = room else {
-            let why = "the answer is too large: ask for fewer keys".to_owned();
-            return Err(Failure::Refused(why));
-        };
-        self.room = room;
+        self.room = room.ok_or_else(too_large)?;
         let expires = moment(self.exptime, self.convert.unix_seconds());
         let mut changes = Vec::new();
         let mut scratch = Vec::new();
         for (n, old) in found {
             let row = old.row(table)?;
-            let elsewhere = large::value(container, txn, &row)?;
-            let here = || container.value_of(&row, &mut scratch).to_vec();
-            let value = elsewhere.unwrap_or_else(here);
+            let value = large::text(container, txn, &row, &mut scratch)?.into_owned();
+            if container.large().is_some() {
+                self.room = self.room.checked_sub(value.len()).ok_or_else(too_large)?;
+            }
             let key = group.primaries.get(n).ok_or(Error::DefinitionChanged)?;
             let touched = Touched {
                 flags: container.flags_of(&row),

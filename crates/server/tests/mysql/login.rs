@@ -30,6 +30,9 @@ fn server() -> Porpoise {
     root.good("CREATE USER nat@localhost IDENTIFIED WITH mysql_native_password BY 'n4tive'");
     root.good("CREATE USER open@localhost");
     root.good("CREATE DATABASE shop");
+    for user in ["sha", "nat", "open"] {
+        root.good(&format!("GRANT ALL ON shop.* TO {user}@localhost"));
+    }
     server
 }
 

@@ -6,6 +6,7 @@
 //! change what the table does.
 
 pub mod alter;
+pub mod copy;
 pub mod partition;
 pub mod types;
 

@@ -31,15 +31,15 @@ use std::cmp::Ordering;
 const BATCH: usize = 256;
 
 /// Converts values for one statement.
-struct Storer<'x> {
+pub(super) struct Storer<'x> {
     env: &'x crate::expr::eval::Env,
-    strict: bool,
+    pub(super) strict: bool,
     /// A NULL for a NOT NULL column becomes its default with a warning.
     lenient_null: bool,
 }
 
 impl<'x> Storer<'x> {
-    fn new(exec: &Exec<'x>, ignore: bool, rows: usize) -> Storer<'x> {
+    pub(super) fn new(exec: &Exec<'x>, ignore: bool, rows: usize) -> Storer<'x> {
         let strict = exec.env.mode.is_strict() && !ignore;
         Storer {
             env: exec.env,
@@ -210,13 +210,27 @@ fn value_rows_with(
 
 /// Evaluates a value that may look at columns assigned before it.
 fn evaluate<'a>(e: &'a Expr, row: &[Value], cx: &EvalCx<'a>) -> Run<ValueRef<'a>> {
+    evaluate_in(e, (row, 0), &[Slot::Null], cx)
+}
+
+/// [`evaluate`] for the table in a slot, beside the rows of other tables.
+fn evaluate_in<'a>(
+    e: &'a Expr,
+    (row, slot): (&[Value], usize),
+    beside: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Run<ValueRef<'a>> {
     if e.slots() == 0 {
         return Ok(eval(e, &[], cx)?);
     }
     let values = cx.arena.alloc_slice_fill_with(row.len(), |at| {
         convert::keep(row.get(at).unwrap_or(&Value::Null), cx)
     });
-    Ok(eval(e, &[Slot::Values(values)], cx)?)
+    let slots = cx.arena.alloc_slice_copy(beside);
+    if let Some(place) = slots.get_mut(slot) {
+        *place = Slot::Values(values);
+    }
+    Ok(eval(e, slots, cx)?)
 }
 
 /// A row of defaults for the columns that are not given.
@@ -351,6 +365,19 @@ fn assign(
     number: u64,
     cx: &EvalCx<'_>,
 ) -> Run<Vec<Value>> {
+    assign_in((table, 0), set, before, storer, number, &[Slot::Null], cx)
+}
+
+/// [`assign`] to the table in a slot, beside the rows of other tables.
+pub(super) fn assign_in<'a>(
+    (table, slot): (&Table, usize),
+    set: &[(usize, NewValue)],
+    before: Vec<Value>,
+    storer: &Storer<'_>,
+    number: u64,
+    beside: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Run<Vec<Value>> {
     let mut row = before.clone();
     for (position, value) in set {
         let Some(column) = table.columns.get(*position) else {
@@ -359,7 +386,12 @@ fn assign(
         let stored = match value {
             NewValue::Default => storer.default(column)?,
             NewValue::Expr(e) => {
-                let value = evaluate(e, &row, cx)?;
+                let arena = Bump::new();
+                let cx = EvalCx {
+                    arena: &arena,
+                    ..*cx
+                };
+                let value = evaluate_in(e, (&row, slot), beside, &cx)?;
                 storer.store(value, &e.ty, column, number)?
             }
         };
@@ -456,6 +488,17 @@ fn order(keys: &[OrderKey], a: &[Value], b: &[Value]) -> Ordering {
     Ordering::Equal
 }
 
+/// Warnings for the rows that IGNORE left out.
+pub(super) fn note_skipped(skipped: &[(usize, porpoise_rows::Error)], exec: &Exec<'_>) {
+    for (_, error) in skipped {
+        exec.env.warn(Warning {
+            level: Level::Warning,
+            code: error.code(),
+            message: error.to_string(),
+        });
+    }
+}
+
 /// UPDATE.
 pub fn update(plan: &UpdatePlan, exec: &mut Exec<'_>) -> Run<Changes> {
     let table = &plan.target.table;
@@ -491,13 +534,7 @@ pub fn update(plan: &UpdatePlan, exec: &mut Exec<'_>) -> Run<Changes> {
     if !changes.is_empty() {
         let done = exec.txn().update(table, changes, mode)?;
         affected = done.changed;
-        for (_, error) in &done.skipped {
-            exec.env.warn(Warning {
-                level: Level::Warning,
-                code: error.code(),
-                message: error.to_string(),
-            });
-        }
+        note_skipped(&done.skipped, exec);
     }
     Ok(Changes {
         matched,

@@ -20,13 +20,7 @@ use porpoise_rows::{KeyRange, RowRef, ScanPosition, ScanSpec};
 use std::time::Instant;
 
 /// A row with its primary key, in the arena of its batch.
-#[derive(Clone, Copy)]
-pub struct Fetched<'a> {
-    /// The encoded primary key.
-    pub key: &'a [u8],
-    /// The row.
-    pub row: RowRef<'a>,
-}
+pub use crate::expr::eval::KeyedRow as Fetched;
 
 /// What a scan of one table has still to do.
 pub enum Cursor {

@@ -143,7 +143,7 @@ impl FirstRows {
                 let cx = cx_of(exec, arena);
                 let mut out = Vec::with_capacity(rows.len());
                 for row in rows {
-                    let tuple = extended(empty, step.slot, Slot::Row(row.row), arena);
+                    let tuple = extended(empty, step.slot, slot_of_row(step, row, arena), arena);
                     if step.lock.is_some() || all_true(&step.filter, tuple, &cx)? {
                         out.push(tuple);
                     }
@@ -171,6 +171,14 @@ fn values_that_match<'a, 'r, 'x: 'a>(
         }
     }
     Ok(out)
+}
+
+/// A fetched row as a slot; with its key where it was locked.
+fn slot_of_row<'a>(step: &Step, row: Fetched<'a>, arena: &'a Bump) -> Slot<'a> {
+    match step.lock {
+        Some(_) => Slot::Keyed(arena.alloc(row)),
+        None => Slot::Row(row.row),
+    }
 }
 
 /// Values as a slot, in the arena.
@@ -519,7 +527,7 @@ impl<'h> Inner<'h> {
                     keep = keep && logic::truth(condition, &tuple, &cx)? == Some(true);
                 }
                 if keep {
-                    rows.push(Slot::Row(found.row));
+                    rows.push(slot_of_row(step, found, held));
                 }
             }
             if rows.len() > MAX_HELD {
@@ -614,7 +622,7 @@ fn lookup<'a, 'x: 'a>(
         for row in batch {
             let key = leading_key(table, *index, used, row.row);
             if let Some(at) = known.get(&key).and_then(|at| found.get_mut(*at)) {
-                at.push(Slot::Row(row.row));
+                at.push(slot_of_row(step, row, arena));
             }
         }
     }

@@ -18,6 +18,7 @@ pub mod dml;
 pub mod fetch;
 pub mod join;
 pub mod keys;
+pub mod multi;
 pub mod reach;
 pub mod select;
 pub mod state;

@@ -90,7 +90,7 @@ fn window(plan: &SelectPlan, exec: &Exec<'_>, arena: &Bump) -> Run<Window> {
 }
 
 /// Whether the conditions on no table hold.
-fn constant_part(plan: &SelectPlan, exec: &Exec<'_>, arena: &Bump) -> Run<bool> {
+pub(super) fn constant_part(plan: &SelectPlan, exec: &Exec<'_>, arena: &Bump) -> Run<bool> {
     let cx = cx_of(exec, arena);
     all_true(&plan.constant, &[], &cx)
 }

@@ -60,6 +60,8 @@ pub struct Env {
     pub group_concat_max_len: u64,
     /// `character_set_connection`'s collation.
     pub collation: porpoise_types::Collation,
+    /// Names taken by GET_LOCK, of all sessions.
+    pub locks: Arc<functions::locks::NamedLocks>,
     /// Ends waits from outside.
     pub cancel: Cancel,
 }
@@ -104,6 +106,15 @@ impl Env {
     }
 }
 
+/// A row with its primary key.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyedRow<'a> {
+    /// The encoded primary key.
+    pub key: &'a [u8],
+    /// The row.
+    pub row: RowRef<'a>,
+}
+
 /// One table's part of the current row.
 #[derive(Clone, Copy, Debug)]
 pub enum Slot<'a> {
@@ -111,6 +122,8 @@ pub enum Slot<'a> {
     Null,
     /// A stored row.
     Row(RowRef<'a>),
+    /// A stored row that was locked, with its primary key.
+    Keyed(&'a KeyedRow<'a>),
     /// Computed values, already SQL values.
     Values(&'a [ValueRef<'a>]),
 }
@@ -127,6 +140,7 @@ impl<'a> Slot<'a> {
         match self {
             Slot::Null => ValueRef::Null,
             Slot::Row(row) => row.get(column),
+            Slot::Keyed(keyed) => keyed.row.get(column),
             Slot::Values(values) => values.get(column).copied().unwrap_or(ValueRef::Null),
         }
     }

@@ -14,6 +14,7 @@ pub mod hash;
 pub mod info;
 pub mod interval;
 pub mod json;
+pub mod locks;
 pub mod numbers;
 pub mod regexp;
 pub mod strings;
@@ -70,7 +71,7 @@ impl std::fmt::Debug for Function {
 
 /// Every registered function.
 pub fn all() -> impl Iterator<Item = &'static Function> {
-    let files: [&'static [Function]; 12] = [
+    let files: [&'static [Function]; 13] = [
         strings::FUNCTIONS,
         numbers::FUNCTIONS,
         times::FUNCTIONS,
@@ -83,6 +84,7 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
         text::FUNCTIONS,
         codes::FUNCTIONS,
         calendar::FUNCTIONS,
+        locks::FUNCTIONS,
     ];
     files.into_iter().flatten()
 }

@@ -1,9 +1,8 @@
 //! COLUMNS and STATISTICS.
 
 use super::T;
-use crate::bind::literal::is_character;
 use crate::session::server::SqlServer;
-use crate::show::schema::{default_of, extra_of, key_of};
+use crate::show::schema::{default_of, extra_of, has_collation, key_of};
 use crate::show::table::{maybe, text};
 use crate::virtual_tables;
 use porpoise_rows::catalog::IndexKind;
@@ -131,7 +130,7 @@ struct Described<'c> {
 }
 
 fn row(at: u64, c: Described<'_>) -> Vec<Value> {
-    let textual = is_character(c.ty);
+    let textual = has_collation(c.ty);
     let mut row = vec![
         text("def"),
         text(c.database),

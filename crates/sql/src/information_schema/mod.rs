@@ -122,7 +122,7 @@ pub const TABLES: &[VirtualTable] = &[
     entry("EVENTS", || columns_of(objects::EVENTS), none),
     entry(
         "KEY_COLUMN_USAGE",
-        constraints::key_column_usage_columns,
+        || columns_of(objects::KEY_COLUMN_USAGE),
         |s| constraints::key_column_usage(&s.db().catalog()),
     ),
     entry(
@@ -137,7 +137,7 @@ pub const TABLES: &[VirtualTable] = &[
     ),
     entry(
         "REFERENTIAL_CONSTRAINTS",
-        constraints::referential_constraint_columns,
+        || columns_of(objects::REFERENTIAL_CONSTRAINTS),
         |s| constraints::referential_constraints(&s.db().catalog()),
     ),
     entry("ROUTINES", || columns_of(objects::ROUTINES), none),
@@ -154,7 +154,7 @@ pub const TABLES: &[VirtualTable] = &[
     entry("TABLES", || columns_of(objects::TABLES), objects::tables),
     entry(
         "TABLE_CONSTRAINTS",
-        constraints::table_constraint_columns,
+        || columns_of(objects::TABLE_CONSTRAINTS),
         |s| constraints::table_constraints(&s.db().catalog()),
     ),
     entry("TRIGGERS", || columns_of(objects::TRIGGERS), none),

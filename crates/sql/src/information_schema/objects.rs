@@ -67,6 +67,48 @@ pub(super) const CHECK_CONSTRAINTS: &[(&str, T)] = &[
     ("CHECK_CLAUSE", T::Long),
 ];
 
+/// Columns of TABLE_CONSTRAINTS.
+pub(super) const TABLE_CONSTRAINTS: &[(&str, T)] = &[
+    ("CONSTRAINT_CATALOG", T::Text(64)),
+    ("CONSTRAINT_SCHEMA", T::Name),
+    ("CONSTRAINT_NAME", T::Text(64)),
+    ("TABLE_SCHEMA", T::Name),
+    ("TABLE_NAME", T::Name),
+    ("CONSTRAINT_TYPE", T::Text(11)),
+    ("ENFORCED", T::Text(3)),
+];
+
+/// Columns of KEY_COLUMN_USAGE.
+pub(super) const KEY_COLUMN_USAGE: &[(&str, T)] = &[
+    ("CONSTRAINT_CATALOG", T::Text(64)),
+    ("CONSTRAINT_SCHEMA", T::Name),
+    ("CONSTRAINT_NAME", T::Text(64)),
+    ("TABLE_CATALOG", T::Text(64)),
+    ("TABLE_SCHEMA", T::Name),
+    ("TABLE_NAME", T::Name),
+    ("COLUMN_NAME", T::Text(64)),
+    ("ORDINAL_POSITION", T::Unsigned),
+    ("POSITION_IN_UNIQUE_CONSTRAINT", T::Unsigned),
+    ("REFERENCED_TABLE_SCHEMA", T::Name),
+    ("REFERENCED_TABLE_NAME", T::Name),
+    ("REFERENCED_COLUMN_NAME", T::Text(64)),
+];
+
+/// Columns of REFERENTIAL_CONSTRAINTS.
+pub(super) const REFERENTIAL_CONSTRAINTS: &[(&str, T)] = &[
+    ("CONSTRAINT_CATALOG", T::Text(64)),
+    ("CONSTRAINT_SCHEMA", T::Name),
+    ("CONSTRAINT_NAME", T::Text(64)),
+    ("UNIQUE_CONSTRAINT_CATALOG", T::Text(64)),
+    ("UNIQUE_CONSTRAINT_SCHEMA", T::Name),
+    ("UNIQUE_CONSTRAINT_NAME", T::Text(64)),
+    ("MATCH_OPTION", T::Text(7)),
+    ("UPDATE_RULE", T::Text(11)),
+    ("DELETE_RULE", T::Text(11)),
+    ("TABLE_NAME", T::Name),
+    ("REFERENCED_TABLE_NAME", T::Name),
+];
+
 /// Columns of PARTITIONS.
 pub(super) const PARTITIONS: &[(&str, T)] = &[
     ("TABLE_CATALOG", T::Text(64)),

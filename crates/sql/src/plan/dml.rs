@@ -6,7 +6,7 @@ use super::select::{PlanCx, limits, plan_query, split};
 use super::{Access, Busy, LockSpec, OrderKey, SelectPlan, Step};
 use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
-use crate::expr::Expr;
+use crate::expr::{Expr, ExprKind};
 use crate::parse::ast::{
     self, Assignment, Delete, DeleteTarget, Insert, InsertSource, Limit, OrderItem, TableFactor,
     TableRef, Update,
@@ -85,6 +85,14 @@ pub struct DeletePlan {
     pub ignore: bool,
     /// Stored tables that queries inside read.
     pub inner_tables: Vec<Arc<Table>>,
+}
+
+impl Target {
+    /// Whether finding the rows looks at their columns.
+    pub fn reads_columns(&self) -> bool {
+        let all = matches!(self.step.access, Access::Full { .. });
+        !all || !self.step.filter.is_empty() || !self.order_by.is_empty()
+    }
 }
 
 /// Plans INSERT and REPLACE.
@@ -195,7 +203,10 @@ fn value_rows(
     Ok(out)
 }
 
-fn new_value(e: &ast::Expr<'_>, binder: &mut crate::bind::Binder<'_>) -> Result<NewValue> {
+pub(super) fn new_value(
+    e: &ast::Expr<'_>,
+    binder: &mut crate::bind::Binder<'_>,
+) -> Result<NewValue> {
     match &e.kind {
         ast::ExprKind::Default => Ok(NewValue::Default),
         ast::ExprKind::DefaultOf(_) => Ok(NewValue::Default),
@@ -211,11 +222,15 @@ fn assigned(
     values_allowed: bool,
 ) -> Result<Vec<(usize, NewValue)>> {
     let mut set = Vec::with_capacity(assignments.len());
+    let own = Scope {
+        sources: scope.sources.iter().take(1).cloned().collect(),
+        ..Scope::default()
+    };
     for assignment in assignments {
         let name = &assignment.column;
         let schema = name.schema.map(|s| s.name);
         let alias = name.table.map(|t| t.name);
-        let (_, column) = scope.resolve(schema, alias, name.name.name, "field list")?;
+        let (_, column) = own.resolve(schema, alias, name.name.name, "field list")?;
         if column >= table.columns.len() {
             return Err(SqlError::unknown_column(name.name.name, "field list"));
         }
@@ -235,17 +250,86 @@ fn on_duplicate(
     if insert.on_duplicate.is_empty() {
         return Ok(Vec::new());
     }
-    if insert.row_alias.is_some() {
-        return Err(SqlError::not_supported("row alias of INSERT"));
+    let Some(alias) = insert.row_alias else {
+        return assigned(insert.on_duplicate, table, scope, cx, true);
+    };
+    let mut new = Source::stored(table.clone(), Some(alias.name));
+    new.database = String::new();
+    if !insert.column_aliases.is_empty() {
+        let columns = given_columns(insert, table)?;
+        if columns.len() != insert.column_aliases.len() {
+            return Err(wrong_count(1));
+        }
+        for column in &mut new.columns {
+            column.name = String::new();
+        }
+        for (position, name) in columns.iter().zip(insert.column_aliases) {
+            if let Some(column) = new.columns.get_mut(*position) {
+                name.name.clone_into(&mut column.name);
+            }
+        }
     }
-    assigned(insert.on_duplicate, table, scope, cx, true)
+    let mut both = scope.clone();
+    both.add(new)?;
+    let mut set = assigned(insert.on_duplicate, table, &both, cx, true)?;
+    for (_, value) in &mut set {
+        if let NewValue::Expr(e) = value {
+            new_row_of(e)?;
+        }
+    }
+    Ok(set)
+}
+
+/// Columns of the row alias, which stands in slot 1, are those of the row to
+/// be inserted.
+fn new_row_of(e: &mut Expr) -> Result<()> {
+    let mut inside = false;
+    e.rewrite(&mut |e| match &e.kind {
+        ExprKind::Column {
+            slot: 1,
+            column,
+            load,
+        } => {
+            e.kind = ExprKind::NewValue {
+                column: *column,
+                load: *load,
+            };
+        }
+        ExprKind::Query(test) => {
+            let mut free = test.query.free.iter();
+            inside |= free.any(|f| f.level == 1 && f.slot == 1);
+        }
+        _ => {}
+    });
+    match inside {
+        true => Err(SqlError::not_supported("a row alias inside a subquery")),
+        false => Ok(()),
+    }
+}
+
+/// Whether it is about one table without a join.
+pub fn of_one_table(update: &Update<'_>) -> bool {
+    matches!(
+        update.tables,
+        [TableRef {
+            first: TableFactor::Table(_),
+            joins: [],
+        }]
+    )
 }
 
 /// Plans UPDATE.
 pub fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<UpdatePlan> {
-    if update.with.is_some() {
-        return Err(SqlError::not_supported("WITH"));
+    match update.with {
+        Some(with) => {
+            let ctes = super::query::entries(with, cx)?;
+            update_one(update, &PlanCx { ctes: &ctes, ..*cx })
+        }
+        None => update_one(update, cx),
     }
+}
+
+fn update_one(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<UpdatePlan> {
     let [
         TableRef {
             first: TableFactor::Table(source),
@@ -253,7 +337,7 @@ pub fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<UpdatePlan> {
         },
     ] = update.tables
     else {
-        return Err(SqlError::not_supported("UPDATE of several tables"));
+        return Err(SqlError::internal("an UPDATE of several tables"));
     };
     let table = cx.table(&source.name)?;
     let (mut target, scope) = target(
@@ -275,11 +359,18 @@ pub fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<UpdatePlan> {
 
 /// Plans DELETE.
 pub fn plan_delete(delete: &Delete<'_>, cx: &PlanCx<'_>) -> Result<DeletePlan> {
-    if delete.with.is_some() {
-        return Err(SqlError::not_supported("WITH"));
+    match delete.with {
+        Some(with) => {
+            let ctes = super::query::entries(with, cx)?;
+            delete_one(delete, &PlanCx { ctes: &ctes, ..*cx })
+        }
+        None => delete_one(delete, cx),
     }
+}
+
+fn delete_one(delete: &Delete<'_>, cx: &PlanCx<'_>) -> Result<DeletePlan> {
     let DeleteTarget::One(source) = &delete.target else {
-        return Err(SqlError::not_supported("DELETE from several tables"));
+        return Err(SqlError::internal("a DELETE from several tables"));
     };
     let table = cx.table(&source.name)?;
     let (mut target, _) = target(

@@ -18,6 +18,7 @@ pub mod derived;
 pub mod dml;
 mod from;
 mod grouping;
+pub mod multi;
 mod order;
 pub mod placement;
 mod query;

@@ -468,7 +468,7 @@ impl Tail {
     }
 }
 
-fn set_lock(step: &mut super::Step, slot: usize, spec: Option<super::LockSpec>) {
+pub(super) fn set_lock(step: &mut super::Step, slot: usize, spec: Option<super::LockSpec>) {
     if step.slot == slot && step.group.is_empty() {
         step.lock = spec;
     }

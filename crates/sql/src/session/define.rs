@@ -119,6 +119,15 @@ impl SqlSession {
     fn define_table(&mut self, statement: &Statement<'_>, text: &[u8]) -> Result<Outcome> {
         let db = self.server.db.clone();
         match statement {
+            Statement::CreateTable(create) if create.like.is_some() && !create.temporary => {
+                self.create_like(create)
+            }
+            Statement::CreateTable(create) if create.query.is_some() && !create.temporary => {
+                match create.query {
+                    Some(query) => self.create_select(create, query, text),
+                    None => Err(SqlError::internal("no query")),
+                }
+            }
             Statement::CreateTable(create) => {
                 let (database, name) = qualified(self, &create.name)?;
                 let spec = definition::table(self, &self.naming(&database)?, create, text)?;

@@ -8,6 +8,7 @@ use crate::parse::ast::{
     DropTables, Expr, Flush, FlushWhat, MaintainKind, ProgramKind, ShowWhat, Statement, TableName,
 };
 use crate::parse::{ParseError, ParseOptions, parse_one};
+use crate::privileges::Privileges;
 use bumpalo::Bump;
 use porpoise_types::{ColumnType, Level, ValueRef, Warning};
 use std::sync::Arc;
@@ -80,6 +81,7 @@ impl SqlSession {
         types: &[ColumnType],
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
+        self.check_statement(statement)?;
         match statement {
             Statement::Query(_)
             | Statement::Insert(_)
@@ -170,6 +172,7 @@ impl SqlSession {
                 accounts,
             } => crate::users::drop_users(self, *if_exists, accounts),
             Statement::SetPassword(set) => crate::users::set_password(self, set),
+            Statement::Grant(grant) => crate::privileges::grant::grant(self, grant),
             Statement::Prepare { name, source } => self.prepare_named(name.name, source),
             Statement::Execute { name, using } => self.execute_named(name.name, using, sink),
             Statement::Deallocate(name) => self.deallocate(name.name),
@@ -202,6 +205,7 @@ impl SqlSession {
             ValueRef::UInt(n) => n,
             _ => return Err(SqlError::wrong_arguments("KILL")),
         };
+        self.may_kill(id)?;
         self.server.kill(id, query)?;
         if id != self.client.connection_id {
             return Ok(Outcome::default());
@@ -211,7 +215,24 @@ impl SqlSession {
         Err(error)
     }
 
+    /// 1095: sessions of other users are ended by those with SUPER only.
+    fn may_kill(&self, id: u64) -> Result<()> {
+        if self.rights().global().has(Privileges::SUPER) {
+            return Ok(());
+        }
+        let list = self.server.sessions();
+        let target = list.iter().find(|p| p.id == id);
+        match target.is_some_and(|p| p.user != self.client.user) {
+            false => Ok(()),
+            true => {
+                let text = format!("You are not owner of thread {id}");
+                Err(SqlError::new(1095, "HY000", text))
+            }
+        }
+    }
+
     fn flush(&mut self, flush: &Flush<'_>) -> Result<Outcome> {
+        self.server.reload_grants()?;
         match flush.what {
             FlushWhat::Tables {
                 read_lock: false,
@@ -332,8 +353,6 @@ fn refused(session: &SqlSession, statement: &Statement<'_>) -> SqlError {
         Statement::Xa(_) => "XA",
         Statement::LockInstance(_) => "LOCK INSTANCE",
         Statement::RenameUser(_) => "RENAME USER",
-        Statement::Grant(grant) if grant.revoke => "REVOKE",
-        Statement::Grant(_) => "GRANT",
         Statement::Role { create: true, .. } => "CREATE ROLE",
         Statement::Role { create: false, .. } => "DROP ROLE",
         Statement::SetRole(_) => "SET ROLE",

@@ -19,6 +19,7 @@
 //!    the ticket that it must wait for (rule 19).
 //! 4. Passwords reach no log, no error text and no process list.
 
+mod create;
 pub(crate) mod define;
 mod diagnostics;
 pub(crate) mod dispatch;
@@ -38,8 +39,10 @@ mod transaction;
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::expr::eval::Env;
+use crate::functions::locks::NamedLocks;
 use crate::parse::LexMode;
 use crate::plan::ResultColumn;
+use crate::privileges::Rights;
 use crate::vars::{Settings, Values};
 use bumpalo::Bump;
 use define::TableLocks;
@@ -117,6 +120,8 @@ pub struct SqlSession {
     pub(crate) env: Env,
     pub(crate) values: Values,
     pub(crate) settings: Settings,
+    /// What the account may do, as of the grants' version.
+    pub(crate) rights: RefCell<Arc<Rights>>,
     pub(crate) open: Option<OpenTxn>,
     pub(crate) next: NextTxn,
     pub(crate) mdl: MdlSession,
@@ -168,10 +173,11 @@ impl SqlSession {
             mdl.progress().clone(),
         ));
         let mut session = SqlSession {
-            env: fresh_env(&client, &settings, cancel),
+            env: fresh_env(&client, &settings, &server.locks, cancel),
             mdl,
             values,
             settings,
+            rights: RefCell::default(),
             open: None,
             next: NextTxn::default(),
             diagnostics: Diagnostics::default(),
@@ -379,6 +385,9 @@ impl SqlSession {
             None if crate::virtual_tables::is_database(name) => Collation::UTF8MB3_GENERAL_CI,
             None => return Err(SqlError::unknown_database(name)),
         };
+        if !self.rights().sees_database(name) {
+            return Err(self.database_denied(name));
+        }
         self.env.database = Some(name.to_owned());
         self.process.set_database(Some(name));
         self.set_quietly("character_set_database", collation.charset().name());
@@ -392,6 +401,7 @@ impl SqlSession {
     /// None of its own; see [`SqlServer::connect`].
     pub fn reset(&mut self) -> Result<()> {
         self.roll_back();
+        self.server.locks.release_all(self.client.connection_id);
         self.table_locks = None;
         self.statements.clear();
         self.named.clear();
@@ -402,7 +412,7 @@ impl SqlSession {
         self.settings = Settings::new(&self.values)?;
         let database = self.env.database.take();
         let cancel = self.env.cancel.clone();
-        self.env = fresh_env(&self.client, &self.settings, cancel);
+        self.env = fresh_env(&self.client, &self.settings, &self.server.locks, cancel);
         let collation = Collation::from_id(self.client.collation);
         if let Some(collation) = collation.filter(|c| c.charset() != Charset::Binary) {
             self.set_names(collation)?;
@@ -455,7 +465,12 @@ fn shown(text: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-fn fresh_env(client: &ClientInfo, settings: &Settings, cancel: Cancel) -> Env {
+fn fresh_env(
+    client: &ClientInfo,
+    settings: &Settings,
+    locks: &Arc<NamedLocks>,
+    cancel: Cancel,
+) -> Env {
     Env {
         mode: settings.mode,
         strict: Cell::new(false),
@@ -476,6 +491,7 @@ fn fresh_env(client: &ClientInfo, settings: &Settings, cancel: Cancel) -> Env {
         div_precision: settings.div_precision,
         group_concat_max_len: settings.group_concat_max_len,
         collation: settings.collation,
+        locks: locks.clone(),
         cancel,
     }
 }
@@ -483,6 +499,7 @@ fn fresh_env(client: &ClientInfo, settings: &Settings, cancel: Cancel) -> Env {
 impl Drop for SqlSession {
     fn drop(&mut self) {
         self.roll_back();
+        self.server.locks.release_all(self.client.connection_id);
         self.server.processes.remove(&self.process);
     }
 }

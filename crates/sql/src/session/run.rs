@@ -18,8 +18,9 @@ use crate::bind::BindEnv;
 use crate::error::{Result, SqlError};
 use crate::exec::state::States;
 use crate::exec::{self, Changes, Exec, Newer, ResultSink, Shared, Stop};
-use crate::parse::ast::Statement;
+use crate::parse::ast::{DeleteTarget, Statement};
 use crate::plan::dml::{self, DeletePlan, InsertPlan, UpdatePlan};
+use crate::plan::multi::{self, MultiPlan};
 use crate::plan::select::{self, PlanCx, Reads};
 use crate::plan::{ResultColumn, SelectPlan};
 use crate::vars::VarValue;
@@ -50,6 +51,8 @@ pub enum Plan {
     Update(UpdatePlan),
     /// DELETE.
     Delete(DeletePlan),
+    /// UPDATE or DELETE over several tables.
+    Multi(MultiPlan),
 }
 
 impl Plan {
@@ -60,6 +63,7 @@ impl Plan {
             Plan::Insert(p) => p.tables(),
             Plan::Update(p) => p.tables(),
             Plan::Delete(p) => p.tables(),
+            Plan::Multi(p) => p.tables(),
         }
     }
 
@@ -69,6 +73,7 @@ impl Plan {
             Plan::Insert(p) => p.scans_ranges(),
             Plan::Update(p) => p.scans_ranges(),
             Plan::Delete(p) => p.scans_ranges(),
+            Plan::Multi(_) => true,
         }
     }
 
@@ -84,6 +89,7 @@ impl Plan {
             Plan::Insert(p) => p.reads_unlocked(),
             Plan::Update(p) => !p.inner_tables.is_empty(),
             Plan::Delete(p) => !p.inner_tables.is_empty(),
+            Plan::Multi(p) => p.select.reads_unlocked(),
         }
     }
 
@@ -175,11 +181,17 @@ impl SqlSession {
             Statement::Insert(insert) => Plan::Insert(dml::plan_insert(insert, &cx)?),
             Statement::Update(update) => {
                 self.check_safe(update.filter.is_some() || update.limit.is_some())?;
-                Plan::Update(dml::plan_update(update, &cx)?)
+                match dml::of_one_table(update) {
+                    true => Plan::Update(dml::plan_update(update, &cx)?),
+                    false => Plan::Multi(multi::plan_update(update, &cx)?),
+                }
             }
             Statement::Delete(delete) => {
                 self.check_safe(delete.filter.is_some() || delete.limit.is_some())?;
-                Plan::Delete(dml::plan_delete(delete, &cx)?)
+                match &delete.target {
+                    DeleteTarget::One(_) => Plan::Delete(dml::plan_delete(delete, &cx)?),
+                    DeleteTarget::Many { .. } => Plan::Multi(multi::plan_delete(delete, &cx)?),
+                }
             }
             _ => return Ok(None),
         }))
@@ -237,6 +249,7 @@ impl SqlSession {
         params: &[ValueRef<'_>],
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
+        self.check_plan(planned)?;
         self.check_locked(planned)?;
         let (plan, tables) = (&planned.plan, &planned.tables);
         let inside = self.open.is_some();
@@ -393,6 +406,7 @@ impl SqlSession {
             }
             Plan::Update(p) => exec::dml::update(p, &mut exec).map(Done::Changes),
             Plan::Delete(p) => exec::dml::delete(p, &mut exec).map(Done::Changes),
+            Plan::Multi(p) => exec::multi::run(p, &mut exec).map(Done::Changes),
         };
         match done {
             Err(Stop::Error(_)) if states.restart.get() => Err(Stop::Restart),
@@ -460,7 +474,7 @@ impl SqlSession {
                     );
                 }
             }
-            Plan::Update(_) => {
+            Plan::Update(_) | Plan::Multi(MultiPlan { delete: false, .. }) => {
                 Counters::add(&self.server.counters.updates);
                 outcome.info = format!(
                     "Rows matched: {}  Changed: {}  Warnings: {warnings}",
@@ -470,7 +484,7 @@ impl SqlSession {
                     outcome.affected_rows = changes.matched;
                 }
             }
-            Plan::Delete(_) => Counters::add(&self.server.counters.deletes),
+            Plan::Delete(_) | Plan::Multi(_) => Counters::add(&self.server.counters.deletes),
             Plan::Select(_) => {}
         }
         if let Some(id) = changes.insert_id {

@@ -3,6 +3,8 @@
 use super::processes::{Process, Processes};
 use super::{ClientInfo, SqlSession};
 use crate::error::{Result, SqlError};
+use crate::functions::locks::NamedLocks;
+use crate::privileges::{Grants, store};
 use crate::users::{self, Account};
 use crate::vars::{Settings, Values};
 use parking_lot::RwLock;
@@ -71,6 +73,12 @@ pub struct SqlServer {
     pub(crate) globals: RwLock<Values>,
     pub(crate) processes: Processes,
     pub(crate) counters: Counters,
+    /// Names taken by GET_LOCK.
+    pub(crate) locks: Arc<NamedLocks>,
+    /// What accounts may do.
+    pub(crate) grants: RwLock<Grants>,
+    /// The version of `grants`.
+    pub(crate) grants_version: AtomicU64,
     pub(crate) started: Instant,
     pub(super) timer: super::timer::Timer,
     providers: RwLock<Vec<(String, String, RowsProvider)>>,
@@ -88,6 +96,8 @@ impl SqlServer {
         let globals = Values::new(&config.variables)?;
         Settings::new(&globals)?;
         users::create_at_first_start(&db, config.root_password.as_deref())?;
+        store::create_if_missing(&db, &users::names(&db)?)?;
+        let grants = store::load(&db, 1)?;
         Ok(Arc::new(SqlServer {
             started: db.clock().now(),
             db,
@@ -95,6 +105,9 @@ impl SqlServer {
             processes: Processes::default(),
             timer: super::timer::Timer::default(),
             counters: Counters::default(),
+            locks: Arc::default(),
+            grants: RwLock::new(grants),
+            grants_version: AtomicU64::new(1),
             providers: RwLock::new(Vec::new()),
             keys: RwLock::new(None),
             status: RwLock::new(Vec::new()),
@@ -104,6 +117,18 @@ impl SqlServer {
     /// The database.
     pub fn db(&self) -> &Arc<Db> {
         &self.db
+    }
+
+    /// Takes the grants from their table anew; sessions notice at their next statement.
+    ///
+    /// # Errors
+    /// Reading the table failed.
+    pub(crate) fn reload_grants(&self) -> Result<()> {
+        let mut grants = self.grants.write();
+        let version = grants.version + 1;
+        *grants = store::load(&self.db, version)?;
+        self.grants_version.store(version, Ordering::Release);
+        Ok(())
     }
 
     /// The account that a client of that name and host may log in as: its

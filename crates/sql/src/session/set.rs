@@ -74,6 +74,10 @@ impl SqlSession {
                 };
                 let (at, variable) = vars::entry(&full)?;
                 let global = settable(variable, *scope)?;
+                if global {
+                    let shown = "SUPER or SYSTEM_VARIABLES_ADMIN";
+                    self.need_global(crate::privileges::Privileges::SUPER, shown)?;
+                }
                 let value = self.value_for(at, variable, global, value, params, types)?;
                 self.check_meaning(variable, &value)?;
                 Ok(Change::System(at, variable, global, value))

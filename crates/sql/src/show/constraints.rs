@@ -3,59 +3,9 @@
 //! General Table Reference"), in order of database and table.
 
 use super::table::text;
-use crate::bind::ScopeColumn;
-use crate::virtual_tables::{number, text as column};
 use porpoise_rows::catalog::{Catalog, FkAction, ForeignKey, Index, IndexKind, Table};
 use porpoise_types::Value;
 use std::sync::Arc;
-
-/// Columns of TABLE_CONSTRAINTS.
-pub fn table_constraint_columns() -> Vec<ScopeColumn> {
-    vec![
-        column("CONSTRAINT_CATALOG", 64),
-        column("CONSTRAINT_SCHEMA", 64),
-        column("CONSTRAINT_NAME", 64),
-        column("TABLE_SCHEMA", 64),
-        column("TABLE_NAME", 64),
-        column("CONSTRAINT_TYPE", 11),
-        column("ENFORCED", 3),
-    ]
-}
-
-/// Columns of KEY_COLUMN_USAGE.
-pub fn key_column_usage_columns() -> Vec<ScopeColumn> {
-    vec![
-        column("CONSTRAINT_CATALOG", 64),
-        column("CONSTRAINT_SCHEMA", 64),
-        column("CONSTRAINT_NAME", 64),
-        column("TABLE_CATALOG", 64),
-        column("TABLE_SCHEMA", 64),
-        column("TABLE_NAME", 64),
-        column("COLUMN_NAME", 64),
-        number("ORDINAL_POSITION"),
-        number("POSITION_IN_UNIQUE_CONSTRAINT"),
-        column("REFERENCED_TABLE_SCHEMA", 64),
-        column("REFERENCED_TABLE_NAME", 64),
-        column("REFERENCED_COLUMN_NAME", 64),
-    ]
-}
-
-/// Columns of REFERENTIAL_CONSTRAINTS.
-pub fn referential_constraint_columns() -> Vec<ScopeColumn> {
-    vec![
-        column("CONSTRAINT_CATALOG", 64),
-        column("CONSTRAINT_SCHEMA", 64),
-        column("CONSTRAINT_NAME", 64),
-        column("UNIQUE_CONSTRAINT_CATALOG", 64),
-        column("UNIQUE_CONSTRAINT_SCHEMA", 64),
-        column("UNIQUE_CONSTRAINT_NAME", 64),
-        column("MATCH_OPTION", 7),
-        column("UPDATE_RULE", 11),
-        column("DELETE_RULE", 11),
-        column("TABLE_NAME", 64),
-        column("REFERENCED_TABLE_NAME", 64),
-    ]
-}
 
 /// All tables by database and name.
 fn tables(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {

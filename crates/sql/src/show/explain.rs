@@ -17,7 +17,7 @@ use crate::parse::ast::{Explain, ExplainTarget};
 use crate::plan::derived::{Derived, RowsPlan};
 use crate::plan::dml::NewValue;
 use crate::plan::{Access, SelectPlan, Step};
-use crate::session::run::Plan;
+use crate::session::run::{Plan, Planned};
 use crate::session::{Outcome, SqlSession};
 use bumpalo::Bump;
 use porpoise_rows::InsertMode;
@@ -49,6 +49,9 @@ pub fn explain(
     let catalog = session.server.db.catalog();
     let plan = session.plan(statement, source, types, &catalog)?;
     let plan = plan.ok_or_else(|| SqlError::not_supported("EXPLAIN of this statement"))?;
+    let plan = Planned::new(plan);
+    session.check_plan(&plan)?;
+    let plan = plan.plan;
     let mut rows = rows(&plan, &session.env, params);
     if session.settings.foreign_key_checks {
         foreign_keys(&catalog, &plan, &mut rows);
@@ -101,6 +104,10 @@ fn rows(plan: &Plan, env: &Env, params: &[ValueRef<'_>]) -> Rows {
             let conditions = t.step.filter.iter().chain(&t.constant);
             conditions.chain(values).for_each(|e| lines.queries_of(e));
         }
+        Plan::Multi(p) => {
+            let kind = if p.delete { "DELETE" } else { "UPDATE" };
+            lines.select(&p.select, 1, Some(kind));
+        }
         Plan::Delete(p) => {
             let t = &p.target;
             let extra = extra(&t.step, !t.order_by.is_empty(), false);
@@ -131,6 +138,15 @@ fn foreign_keys(catalog: &Catalog, plan: &Plan, rows: &mut Rows) {
             explain_keys::updated(catalog, &p.target.table, set, rows);
         }
         Plan::Delete(p) => explain_keys::deleted(catalog, &p.target.table, rows),
+        Plan::Multi(p) => {
+            for target in &p.targets {
+                let set = target.set.iter().map(|(at, _)| *at);
+                match p.delete {
+                    true => explain_keys::deleted(catalog, &target.table, rows),
+                    false => explain_keys::updated(catalog, &target.table, set, rows),
+                }
+            }
+        }
     }
 }
 

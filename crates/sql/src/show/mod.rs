@@ -68,7 +68,7 @@ fn rows(session: &SqlSession, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::MemcachedKey(key) => Ok(server::memcached_key(session, key)),
         ShowWhat::Charset => Ok(server::charsets()),
         ShowWhat::Collation => Ok(server::collations()),
-        ShowWhat::Grants(account) => Ok(server::grants(session, account.as_ref())),
+        ShowWhat::Grants(account) => server::grants(session, account.as_ref()),
         ShowWhat::Plugins => Ok(server::plugins()),
         ShowWhat::Privileges => Ok(Rows::new(vec![
             text_column("Privilege", 30),

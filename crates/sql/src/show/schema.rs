@@ -3,11 +3,12 @@
 use super::table::{Rows, long_column, maybe, number_column, text, text_column, typed_column};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::TableName;
+use crate::privileges::Privileges;
 use crate::session::SqlSession;
 use crate::virtual_tables::{self, VirtualTable};
 use porpoise_rows::catalog::{Catalog, Column, ColumnDefault, IndexKind, Table};
 use porpoise_rows::show as ddl;
-use porpoise_types::{ColumnType, DateTime, Kind, TimeZone, Value, write_text};
+use porpoise_types::{Collation, ColumnType, DateTime, Kind, TimeZone, Value, write_text};
 use std::sync::Arc;
 
 /// All databases by name, those of virtual tables included.
@@ -26,7 +27,10 @@ pub fn databases(session: &SqlSession, like: Option<&str>) -> Result<Rows> {
         None => "Database".to_owned(),
     };
     let mut rows = Rows::new(vec![text_column(&name, 64)]);
-    for name in database_names(&session.server.db.catalog()) {
+    let rights = session.rights();
+    let all = rights.global().has(Privileges::SHOW_DATABASES);
+    let names = database_names(&session.server.db.catalog()).into_iter();
+    for name in names.filter(|n| all || rights.sees_database(n)) {
         rows.push(vec![text(name)]);
     }
     Ok(rows)
@@ -87,6 +91,12 @@ pub fn table_names(
         .collect();
     names.extend(virtual_of(&database).map(|t| (t.name.to_owned(), virtual_type(t))));
     names.sort();
+    let rights = session.rights();
+    let seen = |n: &str| {
+        virtual_tables::find(&database, n).is_some()
+            || rights.on_table(&database, n) != Privileges::NONE
+    };
+    names.retain(|(name, _)| seen(name));
     let mut rows = Rows::new(columns);
     for (name, kind) in names {
         let mut row = vec![text(name)];
@@ -222,6 +232,12 @@ pub fn create_database(session: &SqlSession, name: &str, if_not_exists: bool) ->
     Ok(rows)
 }
 
+/// Whether values of the type are text of some collation.
+pub(crate) fn has_collation(ty: &ColumnType) -> bool {
+    let textual = ty.is_string() || matches!(ty.kind, Kind::Enum | Kind::Set);
+    textual && ty.collation != Collation::BINARY
+}
+
 /// The Key cell of DESCRIBE.
 pub(crate) fn key_of(table: &Table, column: usize) -> &'static str {
     let part = |kind: IndexKind, at: Option<usize>| {
@@ -325,7 +341,7 @@ pub fn columns(session: &SqlSession, name: &TableName<'_>, full: bool) -> Result
     for (at, column) in table.columns.iter().enumerate() {
         let mut row = vec![text(&column.name), text(column.ty.sql())];
         if full {
-            let textual = crate::bind::literal::is_character(&column.ty);
+            let textual = has_collation(&column.ty);
             row.push(maybe(textual.then(|| column.ty.collation.name())));
         }
         row.extend([

@@ -1,7 +1,9 @@
 //! Variables, counters, sessions, and what the server can do.
 
 use super::table::{Rows, long_column, maybe, number_column, text, text_column};
+use crate::error::{Result, SqlError};
 use crate::parse::ast::{Account, VarScope};
+use crate::privileges::Privileges;
 use crate::session::SqlSession;
 use crate::vars::VARIABLES;
 use porpoise_types::{Charset, Collation, Level, Value};
@@ -148,7 +150,10 @@ pub fn processes(session: &SqlSession, full: bool) -> Rows {
         long_column("Info"),
     ]);
     let now = session.server.db.clock().now();
-    for process in session.server.processes.list() {
+    let all = session.rights().global().has(Privileges::PROCESS);
+    let list = session.server.processes.list();
+    let own = list.iter().filter(|p| all || p.user == session.client.user);
+    for process in own {
         let (command, seconds, info) = process.state(now);
         let info = info.map(|text| match full {
             true => text,
@@ -262,31 +267,22 @@ pub fn collations() -> Rows {
     rows
 }
 
-/// SHOW GRANTS: every account may do everything.
-pub fn grants(session: &SqlSession, account: Option<&Account<'_>>) -> Rows {
-    let (user, host) = match account {
-        Some(Account::Named { user, host }) => {
-            let host = host.map(|h| String::from_utf8_lossy(h).into_owned());
-            let user = String::from_utf8_lossy(user).into_owned();
-            (user, host.unwrap_or_else(|| "%".to_owned()))
-        }
-        _ => {
-            let own = session.client.account.rsplit_once('@');
-            let (user, host) = own.unwrap_or((session.client.account.as_str(), "%"));
-            (user.to_owned(), host.to_owned())
-        }
-    };
+/// SHOW GRANTS; 1141 for an account that is not there.
+pub fn grants(session: &SqlSession, account: Option<&Account<'_>>) -> Result<Rows> {
+    let (user, host) = crate::users::named(session, account.unwrap_or(&Account::Current));
+    let known = crate::users::names(session.server.db())?;
+    if account.is_some() && !known.contains(&(user.clone(), host.clone())) {
+        let text = format!("There is no such grant defined for user '{user}' on host '{host}'");
+        return Err(SqlError::new(1141, "42000", text));
+    }
     let mut rows = Rows::new(vec![text_column(
         &format!("Grants for {user}@{host}"),
         1024,
     )]);
-    let quoted = |name: &str| porpoise_rows::show::quote(name);
-    rows.push(vec![text(format!(
-        "GRANT ALL PRIVILEGES ON *.* TO {}@{} WITH GRANT OPTION",
-        quoted(&user),
-        quoted(&host)
-    ))]);
-    rows
+    for line in crate::privileges::grant::shown(session, &user, &host) {
+        rows.push(vec![text(line)]);
+    }
+    Ok(rows)
 }
 
 /// SHOW PLUGINS.

@@ -1,0 +1,35 @@
+//! `auto_increment_prefetch` of a Porpoise: global, and so set back to what it
+//! was when an experiment that sets it is over.
+
+use super::Way;
+use crate::connect::Admin;
+use crate::url::System;
+
+/// What the variable was; sets it back when dropped.
+pub struct Kept<'w> {
+    way: &'w Way,
+    value: String,
+}
+
+impl Kept<'_> {
+    /// Asks a system for it; `None` where it has no such variable.
+    pub fn of(way: &Way) -> Option<Kept<'_>> {
+        let target = &way.endpoint.target;
+        if target.system != System::Porpoise {
+            return None;
+        }
+        let mut admin = Admin::connect(target).ok()?;
+        let found = admin.value("select @@global.auto_increment_prefetch");
+        let value = found.ok()??;
+        Some(Kept { way, value })
+    }
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        let setting = format!("set global auto_increment_prefetch = {}", self.value);
+        // A server that is gone by now has nothing to be set back.
+        let _ = Admin::connect(&self.way.endpoint.target)
+            .and_then(|mut admin| admin.run(&setting).map(|_| ()));
+    }
+}

@@ -1,0 +1,112 @@
+//! The model as the judge of a store that crashes: snapshots that lag behind
+//! the disk, the rows after any commit, and the store cut back to one.
+
+use super::{FullKey, Model, Shared, State, Versions};
+use crate::{SpaceId, Ticket};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl State {
+    /// Up to which commit a new snapshot sees.
+    pub(super) fn snapshot(&self) -> u64 {
+        match self.durable {
+            Some(durable) => durable.min(self.last_commit),
+            None => self.last_commit,
+        }
+    }
+}
+
+impl Model {
+    /// Lets new snapshots see only the commits that [`Model::set_durable`] has
+    /// named, as those of a store whose commits reach the disk later.
+    pub fn with_late_durability(self) -> Model {
+        self.shared.state().durable = Some(0);
+        self
+    }
+
+    /// Commits up to this one are durable.
+    pub fn set_durable(&self, commit: Ticket) {
+        self.shared.state().durable = Some(commit.0);
+    }
+
+    /// The number of the last commit.
+    pub fn last_commit(&self) -> Ticket {
+        Ticket(self.shared.state().last_commit)
+    }
+
+    /// All rows after a commit.
+    pub fn rows_after(&self, commit: Ticket) -> BTreeMap<(SpaceId, Vec<u8>), Vec<u8>> {
+        let state = self.shared.state();
+        let visible = |(key, versions): (&FullKey, &Versions)| {
+            let (_, value) = versions.iter().rev().find(|(c, _)| *c <= commit.0)?;
+            value.clone().map(|value| (key.clone(), value))
+        };
+        state.data.iter().filter_map(visible).collect()
+    }
+
+    /// A store of its own with everything up to a commit, all of it durable,
+    /// and with no transaction.
+    pub fn cut_back_to(&self, commit: Ticket) -> Model {
+        let state = self.shared.state();
+        let mut data = state.data.clone();
+        for versions in data.values_mut() {
+            versions.retain(|(c, _)| *c <= commit.0);
+        }
+        data.retain(|_, versions| !versions.is_empty());
+        let cut = State {
+            last_commit: commit.0.min(state.last_commit),
+            last_space: state.last_space,
+            durable: state.durable.map(|_| commit.0),
+            data,
+            spaces: state.spaces.clone(),
+            counters: state.counters.clone(),
+            ..State::default()
+        };
+        let shared = Shared::default();
+        *shared.state() = cut;
+        Model {
+            shared: Arc::new(shared),
+            closed: Arc::default(),
+            commit_wait: self.commit_wait,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Check, Engine, Key, Read};
+
+    fn set(model: &Model, value: &[u8]) -> Ticket {
+        let mut txn = model.begin(Default::default()).unwrap();
+        txn.put(Key::new(SpaceId(1), b"k"), value, Check::Blind)
+            .unwrap();
+        txn.commit().unwrap().ticket
+    }
+
+    fn get(model: &Model) -> Option<Vec<u8>> {
+        let mut found = None;
+        let mut txn = model.begin(Default::default()).unwrap();
+        let key = Key::new(SpaceId(1), b"k");
+        txn.get(Read::SNAPSHOT, &[key], &mut |_, value| {
+            found = value.map(<[u8]>::to_vec)
+        })
+        .unwrap();
+        found
+    }
+
+    #[test]
+    fn snapshots_lag_behind_and_a_store_is_cut_back() {
+        let model = Model::new().with_late_durability();
+        let first = set(&model, b"1");
+        assert_eq!(get(&model), None);
+        model.set_durable(first);
+        set(&model, b"2");
+        assert_eq!(get(&model).as_deref(), Some(&b"1"[..]));
+        let cut = model.cut_back_to(first);
+        assert_eq!(cut.rows_after(cut.last_commit()).len(), 1);
+        set(&cut, b"3");
+        cut.set_durable(cut.last_commit());
+        assert_eq!(get(&cut).as_deref(), Some(&b"3"[..]));
+    }
+}

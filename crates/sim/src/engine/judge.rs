@@ -1,0 +1,313 @@
+//! What is known of a store beside it, and the judgement of what comes up
+//! after a crash.
+
+use super::plan::{Faults, Plan};
+use porpoise_base::clock::ManualClock;
+use porpoise_base::disk::MemDisk;
+use porpoise_kv::model::Model;
+use porpoise_kv::{
+    Check, CounterId, Durability, Engine, Error, Key, Read, ScanRange, SpaceId, Ticket,
+};
+use porpoise_kv_mem::{Background, KvMem, KvMemOptions};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The counter that ids are reserved from.
+pub(super) const COUNTER: CounterId = CounterId(70);
+
+/// The spaces that always exist and have rows.
+pub(super) const BUILT_IN: [SpaceId; 2] = [SpaceId(1), SpaceId(2)];
+
+/// Where a copy writes a row, to see which timestamp it gets.
+const SCRATCH: SpaceId = SpaceId(3);
+
+type Rows = BTreeMap<(SpaceId, Vec<u8>), Vec<u8>>;
+
+/// A space in both stores.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SpacePair {
+    pub(super) engine: SpaceId,
+    pub(super) model: SpaceId,
+    pub(super) dropped: bool,
+}
+
+/// What clients of the store were told so far, and the rows they may see.
+pub(super) struct Knowledge {
+    pub(super) model: Arc<Model>,
+    pub(super) spaces: Vec<SpacePair>,
+    /// Timestamp and number in the model of commits since the last start.
+    pub(super) commits: Vec<(u64, u64)>,
+    /// The model's commit up to which everything must survive.
+    pub(super) floor: u64,
+    /// The largest id, timestamp and space number given out.
+    pub(super) last_id: u64,
+    pub(super) last_ts: u64,
+    pub(super) last_space: u64,
+    /// The space whose drop is on its way or has an unknown outcome.
+    pub(super) dropping: Option<usize>,
+    /// The disk has claimed syncs that it did not do.
+    pub(super) lied: bool,
+}
+
+impl Knowledge {
+    pub(super) fn new() -> Knowledge {
+        let model = Model::new()
+            .with_commit_wait(Duration::ZERO)
+            .with_late_durability();
+        let built_in = BUILT_IN.iter().map(|id| SpacePair {
+            engine: *id,
+            model: *id,
+            dropped: false,
+        });
+        Knowledge {
+            model: Arc::new(model),
+            spaces: built_in.collect(),
+            commits: Vec::new(),
+            floor: 0,
+            last_id: 0,
+            last_ts: 0,
+            last_space: 0,
+            dropping: None,
+            lied: false,
+        }
+    }
+
+    /// The model's number of the newest commit up to a mark of the engine.
+    pub(super) fn upto(&self, mark: Ticket) -> u64 {
+        let upto = self.commits.partition_point(|(ts, _)| *ts <= mark.0);
+        let last = upto.checked_sub(1).and_then(|n| self.commits.get(n));
+        last.map_or(self.floor, |(_, commit)| *commit)
+    }
+
+    /// The store showed this mark: what is below it may be known to anybody.
+    pub(super) fn saw(&mut self, mark: Ticket, plan: &Plan) {
+        let upto = self.upto(mark);
+        self.model.set_durable(Ticket(upto));
+        if plan.durability == Durability::Sync {
+            self.floor = self.floor.max(upto);
+        }
+    }
+
+    /// The same knowledge, to be judged by while more is learnt.
+    pub(super) fn copy(&self) -> Knowledge {
+        Knowledge {
+            model: self.model.clone(),
+            spaces: self.spaces.clone(),
+            commits: Vec::new(),
+            ..*self
+        }
+    }
+
+    /// A space is gone, and everybody knows it.
+    pub(super) fn gone(&mut self, at: usize) {
+        if let Some(pair) = self.spaces.get_mut(at) {
+            pair.dropped = true;
+            // Dropping in the model cannot fail: it is open.
+            let _ = self.model.drop_spaces(&[pair.model]);
+        }
+        self.dropping = None;
+    }
+
+    /// A store came up with the rows of a commit, which from then on survive.
+    pub(super) fn came_up(&mut self, commit: u64, dropped: bool) {
+        self.model = Arc::new(self.model.cut_back_to(Ticket(commit)));
+        match self.dropping.take() {
+            Some(at) if dropped => self.gone(at),
+            _ => {}
+        }
+        self.floor = commit;
+        self.commits.clear();
+    }
+
+    /// The rows after a commit, by the engine's space numbers.
+    fn rows_after(&self, commit: u64, dropped: Option<usize>) -> Rows {
+        let rows = self.model.rows_after(Ticket(commit));
+        let renamed = rows.into_iter().filter_map(|((space, key), value)| {
+            let of = self.spaces.iter().position(|pair| pair.model == space)?;
+            let pair = self.spaces.get(of)?;
+            let gone = pair.dropped || dropped == Some(of);
+            (!gone).then_some(((pair.engine, key), value))
+        });
+        renamed.collect()
+    }
+}
+
+/// A store that came up.
+pub(super) struct Found {
+    pub(super) engine: Arc<KvMem>,
+    /// The model's commit whose rows it has.
+    pub(super) commit: u64,
+    /// The doubtful drop has happened.
+    pub(super) dropped: bool,
+    /// A broken disk has lost spaces or brought some back: it cannot be
+    /// compared with the model any longer.
+    pub(super) astray: bool,
+}
+
+/// How the store is opened.
+pub(super) fn options(plan: &Plan, disk: &MemDisk, clock: &Arc<ManualClock>) -> KvMemOptions {
+    KvMemOptions {
+        dir: Some("/data".into()),
+        disk: Arc::new(disk.clone()),
+        durability: plan.durability,
+        segment_bytes: plan.segment_bytes,
+        lock_wait: Duration::ZERO,
+        clock: clock.clone(),
+        background: Background::Callers,
+        ..KvMemOptions::default()
+    }
+}
+
+/// Brings a store up and judges it; `None` when its start was refused as a
+/// broken disk allows.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(super) fn bring_up(
+    plan: &Plan,
+    known: &Knowledge,
+    disk: &MemDisk,
+    clock: &Arc<ManualClock>,
+) -> Result<Option<Found>, String> {
+    let engine = match KvMem::open(options(plan, disk, clock)) {
+        Ok(engine) => engine,
+        Err(Error::Corrupt(_)) if plan.faults == Faults::BitFlips => return Ok(None),
+        Err(Error::Corrupt(_) | Error::Io(_)) if known.lied => return Ok(None),
+        Err(Error::Full(_) | Error::Io(_)) if plan.faults == Faults::Full => return Ok(None),
+        Err(Error::Full(_) | Error::Io(_)) if plan.faults == Faults::Errors => return Ok(None),
+        Err(error) => return Err(format!("the start was refused: {error}")),
+    };
+    let rows = rows_of(&engine).map_err(|error| format!("rows cannot be read: {error}"))?;
+    engine.verify()?;
+    let there = |id: SpaceId| -> Result<bool, String> {
+        let spaces = engine.spaces().map_err(|error| error.to_string())?;
+        Ok(spaces.iter().any(|(space, _)| *space == id))
+    };
+    let broken = known.lied || plan.faults == Faults::BitFlips;
+    let (mut dropped, mut astray) = (false, false);
+    for (n, pair) in known.spaces.iter().enumerate().skip(BUILT_IN.len()) {
+        let is_there = there(pair.engine)?;
+        if known.dropping == Some(n) {
+            dropped = !is_there;
+        } else if is_there == pair.dropped {
+            if !broken {
+                return Err(format!("space {pair:?} is there: {is_there}"));
+            }
+            astray = true;
+        }
+    }
+    let (commit, exact) = which_commit(known, &rows, dropped, broken)?;
+    astray |= !exact;
+    Ok(Some(Found {
+        engine,
+        commit,
+        dropped,
+        astray,
+    }))
+}
+
+/// The commit after which the rows were these.
+fn which_commit(
+    known: &Knowledge,
+    rows: &Rows,
+    dropped: bool,
+    broken: bool,
+) -> Result<(u64, bool), String> {
+    let last = known.model.last_commit().0;
+    let lowest = if broken { 0 } else { known.floor };
+    let gone = known.dropping.filter(|_| dropped);
+    for commit in (lowest..=last).rev() {
+        let expected = known.rows_after(commit, gone);
+        if expected == *rows {
+            return Ok((commit, true));
+        }
+        // Spaces come and go beside commits: a broken disk may have lost them.
+        if broken && same_where_both_have(&expected, rows) {
+            return Ok((commit, false));
+        }
+    }
+    let old = (0..lowest)
+        .rev()
+        .find(|n| known.rows_after(*n, gone) == *rows);
+    Err(match old {
+        Some(commit) => format!("commit {commit} of {lowest} that were told of"),
+        None => format!(
+            "rows of no commit from {lowest} to {last}: {}",
+            difference(&known.rows_after(last, gone), rows)
+        ),
+    })
+}
+
+fn same_where_both_have(expected: &Rows, found: &Rows) -> bool {
+    let built_in = |rows: &Rows| -> Rows {
+        let mut own = rows.clone();
+        own.retain(|(space, _), _| BUILT_IN.contains(space));
+        own
+    };
+    built_in(expected) == built_in(found)
+}
+
+fn difference(expected: &Rows, found: &Rows) -> String {
+    let missing = expected.iter().filter(|(k, v)| found.get(*k) != Some(*v));
+    let surplus = found.iter().filter(|(k, v)| expected.get(*k) != Some(*v));
+    let keys = |rows: &mut dyn Iterator<Item = (&(SpaceId, Vec<u8>), &Vec<u8>)>| {
+        let shown = rows.take(4).map(|(k, v)| format!("{k:?}={}b", v.len()));
+        shown.collect::<Vec<_>>().join(" ")
+    };
+    format!(
+        "missing {} surplus {}",
+        keys(&mut missing.into_iter()),
+        keys(&mut surplus.into_iter())
+    )
+}
+
+/// Everything that a snapshot sees of spaces with rows.
+pub(super) fn rows_of(engine: &KvMem) -> Result<Rows, Error> {
+    let mut rows = Rows::new();
+    let mut spaces: Vec<SpaceId> = engine.spaces()?.into_iter().map(|(id, _)| id).collect();
+    spaces.extend(BUILT_IN);
+    let mut txn = engine.begin(Default::default())?;
+    for space in spaces {
+        let range = ScanRange {
+            space,
+            start: b"",
+            end: None,
+            reverse: false,
+        };
+        txn.scan(
+            Read::SNAPSHOT,
+            &[range],
+            usize::MAX,
+            &mut |_, key, value| {
+                rows.insert((space, key.to_vec()), value.to_vec());
+                ControlFlow::Continue(())
+            },
+        )?;
+    }
+    Ok(rows)
+}
+
+/// What a store that came up must give out: nothing twice. Called on copies
+/// that are thrown away.
+pub(super) fn gives_nothing_twice(known: &Knowledge, engine: &KvMem) -> Result<(), String> {
+    let io = |error: Error| format!("a store that came up refuses: {error}");
+    let ids = engine.reserve_ids(COUNTER, 1, 1).map_err(io)?;
+    if ids.start <= known.last_id {
+        return Err(format!("id {} after {}", ids.start, known.last_id));
+    }
+    let spaces = engine.create_spaces(&[Default::default()]).map_err(io)?;
+    let space = spaces.first().map_or(0, |id| id.0);
+    if space <= known.last_space {
+        return Err(format!("space {space} after {}", known.last_space));
+    }
+    let mut txn = engine.begin(Default::default()).map_err(io)?;
+    let key = Key::new(SCRATCH, b"row");
+    txn.put(key, b"value", Check::FirstCommitter).map_err(io)?;
+    let ts = txn.commit().map_err(io)?.ticket;
+    if ts.0 <= known.last_ts {
+        return Err(format!("timestamp {ts:?} after {}", known.last_ts));
+    }
+    engine.wait_durable(ts).map_err(io)
+}

@@ -1,0 +1,65 @@
+//! What a seed decides beforehand about a life.
+
+use porpoise_kv::Durability;
+use std::time::Duration;
+
+/// What goes wrong in a life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Faults {
+    /// Power cuts only.
+    None,
+    /// An operation of the disk fails, a write perhaps half-way.
+    Errors,
+    /// The disk is full for a while.
+    Full,
+    /// Some syncs are not done, though reported done.
+    LyingSyncs,
+    /// Bits of files flip while power is off.
+    BitFlips,
+}
+
+/// A life.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Decides everything else.
+    pub seed: u64,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// When commits count as durable.
+    pub durability: Durability,
+    /// How many steps it has.
+    pub steps: usize,
+    /// Transactions open at a time.
+    pub transactions: usize,
+    /// One in so many operations of the disk is followed by a judged crash of
+    /// a copy.
+    pub crash_one_in: u32,
+    /// The size of a log segment, in bytes.
+    pub segment_bytes: u64,
+}
+
+impl Plan {
+    /// The life that belongs to a seed.
+    pub fn of(seed: u64) -> Plan {
+        let mut rng = fastrand::Rng::with_seed(seed ^ 0x05EE_D0F0);
+        let faults = match rng.u8(0..10) {
+            0..=3 => Faults::None,
+            4 | 5 => Faults::Errors,
+            6 | 7 => Faults::Full,
+            8 => Faults::LyingSyncs,
+            _ => Faults::BitFlips,
+        };
+        Plan {
+            seed,
+            faults,
+            durability: match rng.u8(0..8) {
+                0 => Durability::Interval(Duration::from_millis(20)),
+                _ => Durability::Sync,
+            },
+            steps: rng.usize(150..500),
+            transactions: rng.usize(2..5),
+            crash_one_in: rng.u32(3..12),
+            segment_bytes: 1 << rng.u32(13..16),
+        }
+    }
+}

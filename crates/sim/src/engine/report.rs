@@ -1,0 +1,30 @@
+//! The figures of a life.
+
+/// What a life has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Steps of transactions whose answers were compared.
+    pub answers: u64,
+    /// Commits with writes.
+    pub commits: u64,
+    /// Crashes, each followed by a start that was judged.
+    pub crashes: u64,
+    /// Copies that crashed amid an operation of the disk, and were judged.
+    pub copies: u64,
+    /// Starts refused on a disk that had been broken.
+    pub refused: u64,
+    /// Checkpoints written.
+    pub checkpoints: u64,
+}
+
+impl Report {
+    /// Adds what another life has seen.
+    pub fn add(&mut self, other: Report) {
+        self.answers += other.answers;
+        self.commits += other.commits;
+        self.crashes += other.crashes;
+        self.copies += other.copies;
+        self.refused += other.refused;
+        self.checkpoints += other.checkpoints;
+    }
+}

@@ -1,0 +1,182 @@
+//! The open transactions of a life, in the engine and in the model.
+
+use super::judge::SpacePair;
+use super::plan::{Faults, Plan};
+use super::steps::{Step, of_the_disk, perform, random, text};
+use super::world::Eye;
+use parking_lot::Mutex;
+use porpoise_kv::model::Model;
+use porpoise_kv::{Engine, Error, Isolation, SpaceId, Txn, TxnOptions};
+use porpoise_kv_mem::KvMem;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Steps kept to be printed.
+const TRACE: usize = 120;
+
+/// A transaction in both stores.
+pub(super) struct Pair {
+    engine: Box<dyn Txn>,
+    model: Box<dyn Txn>,
+}
+
+/// What goes with one run of the store.
+pub(super) struct World {
+    pub(super) rng: fastrand::Rng,
+    pub(super) open: Vec<Pair>,
+    pub(super) engine: Arc<KvMem>,
+    pub(super) trace: VecDeque<String>,
+    /// The store accepts no writes any more.
+    pub(super) broken: bool,
+    pub(super) full: bool,
+}
+
+/// Adds a line, and forgets old ones.
+pub(super) fn note(trace: &mut VecDeque<String>, what: String) {
+    trace.push_back(what);
+    if trace.len() > TRACE {
+        trace.pop_front();
+    }
+}
+
+impl World {
+    pub(super) fn new(rng: fastrand::Rng, engine: Arc<KvMem>, trace: VecDeque<String>) -> World {
+        World {
+            rng,
+            engine,
+            open: Vec::new(),
+            trace,
+            broken: false,
+            full: false,
+        }
+    }
+
+    pub(super) fn begin_some(&mut self, count: usize, model: &Model) -> Result<(), String> {
+        for _ in 0..count {
+            let pair = self.begin(model)?;
+            self.open.push(pair);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, model: &Model) -> Result<Pair, String> {
+        let options = TxnOptions {
+            isolation: match self.rng.u8(0..6) {
+                0 => Isolation::Serializable,
+                _ => Isolation::Snapshot,
+            },
+            ..TxnOptions::default()
+        };
+        let failed = |error: Error| format!("no transaction begins: {error}");
+        Ok(Pair {
+            engine: self.engine.begin(options.clone()).map_err(failed)?,
+            model: model.begin(options).map_err(failed)?,
+        })
+    }
+
+    /// One step of one transaction. `amid`: an operation of the disk is on its
+    /// way; false, when it is the log's, for which a commit might wait.
+    pub(super) fn step(
+        &mut self,
+        plan: &Plan,
+        eye: &Mutex<Eye>,
+        amid: Option<bool>,
+    ) -> Result<(), String> {
+        let (model, spaces, dropping) = {
+            let known = &mut eye.lock().known;
+            known.saw(self.engine.durable_mark(), plan);
+            (known.model.clone(), known.spaces.clone(), known.dropping)
+        };
+        let at = self.rng.usize(0..self.open.len().max(1));
+        let Some(pair) = self.open.get_mut(at) else {
+            return Ok(());
+        };
+        let mark = pair.model.mark();
+        if pair.engine.mark() != mark {
+            return Err(format!("mark {:?}, not {mark:?}", pair.engine.mark()));
+        }
+        let step = random(&mut self.rng, mark.0, spaces.len());
+        let avoided = dropping.is_some() && step.space() == dropping;
+        if avoided || amid == Some(false) && matches!(step, Step::Commit) {
+            return Ok(());
+        }
+        note(&mut self.trace, format!("{at}: {step:?}"));
+        if matches!(step, Step::Commit | Step::Rollback) {
+            let fresh = self.begin(&model)?;
+            let Some(place) = self.open.get_mut(at) else {
+                return Ok(());
+            };
+            let old = std::mem::replace(place, fresh);
+            if matches!(step, Step::Commit) {
+                return self.commit(old, plan, eye);
+            }
+            old.engine.rollback();
+            old.model.rollback();
+            return Ok(());
+        }
+        eye.lock().report.answers += 1;
+        let engine_space = |n: usize| spaces.get(n).map_or(SpaceId(0), |p: &SpacePair| p.engine);
+        let model_space = |n: usize| spaces.get(n).map_or(SpaceId(0), |p: &SpacePair| p.model);
+        let engine = perform(&mut *pair.engine, &step, engine_space);
+        if let Err(error) = &engine
+            && of_the_disk(error)
+        {
+            self.disk_failed(error, plan)?;
+            // The model has no disk: both begin anew.
+            let fresh = self.begin(&model)?;
+            if let Some(place) = self.open.get_mut(at) {
+                *place = fresh;
+            }
+            return Ok(());
+        }
+        let (engine, model) = (
+            text(engine),
+            text(perform(&mut *pair.model, &step, model_space)),
+        );
+        if engine != model {
+            return Err(format!("engine: {engine}\nmodel:  {model}"));
+        }
+        Ok(())
+    }
+
+    fn disk_failed(&mut self, error: &Error, plan: &Plan) -> Result<(), String> {
+        note(&mut self.trace, format!("  {error}"));
+        if matches!(plan.faults, Faults::None | Faults::BitFlips) {
+            return Err(format!("on a sound disk: {error}"));
+        }
+        self.broken |= !matches!(error, Error::Full(_));
+        Ok(())
+    }
+
+    fn commit(&mut self, pair: Pair, plan: &Plan, eye: &Mutex<Eye>) -> Result<(), String> {
+        let engine = pair.engine.commit();
+        if let Err(error) = &engine
+            && of_the_disk(error)
+        {
+            pair.model.rollback();
+            return self.disk_failed(error, plan);
+        }
+        let mut eye = eye.lock();
+        let Eye { known, report, .. } = &mut *eye;
+        let before = known.model.last_commit();
+        let model = pair.model.commit();
+        let after = known.model.last_commit();
+        let (engine_text, model_text) = (
+            text(engine.clone().map(|_| String::new())),
+            text(model.map(|_| String::new())),
+        );
+        if engine_text != model_text {
+            return Err(format!("engine: {engine_text}\nmodel:  {model_text}"));
+        }
+        if let (Ok(commit), true) = (engine, after > before) {
+            if commit.ticket.0 <= known.last_ts && !known.lied {
+                let (ts, last) = (commit.ticket.0, known.last_ts);
+                return Err(format!("timestamp {ts} after {last}"));
+            }
+            known.last_ts = commit.ticket.0;
+            report.commits += 1;
+            known.commits.push((commit.ticket.0, after.0));
+        }
+        Ok(())
+    }
+}

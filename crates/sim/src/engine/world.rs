@@ -1,0 +1,484 @@
+//! The life itself: what happens next, and what the disk's callbacks do.
+
+use super::judge::{COUNTER, Found, Knowledge, SpacePair, bring_up, gives_nothing_twice};
+use super::plan::{Faults, Plan};
+use super::report::Report;
+use super::steps::of_the_disk;
+use super::transactions::{World, note};
+use parking_lot::Mutex;
+use porpoise_base::clock::ManualClock;
+use porpoise_base::disk::{Disk, DiskFault, MemDisk};
+use porpoise_kv::{Engine, Error};
+use porpoise_kv_mem::KvMem;
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// What the disk's callback may look at while the world is busy.
+pub(super) struct Eye {
+    pub(super) known: Knowledge,
+    /// `None` while the store is down.
+    engine: Option<Weak<KvMem>>,
+    rng: fastrand::Rng,
+    failure: Option<String>,
+    pub(super) report: Report,
+    /// A copy is being judged.
+    judging: bool,
+}
+
+struct Life {
+    plan: Plan,
+    clock: Arc<ManualClock>,
+    eye: Mutex<Eye>,
+    /// `None` while the store is down.
+    world: Mutex<Option<World>>,
+}
+
+/// Lives a life.
+///
+/// # Errors
+/// The first thing that is wrong, with the seed and the last steps.
+pub fn simulate(plan: &Plan) -> Result<Report, String> {
+    let life = Arc::new(Life {
+        plan: plan.clone(),
+        clock: Arc::default(),
+        eye: Mutex::new(Eye {
+            known: Knowledge::new(),
+            engine: None,
+            rng: fastrand::Rng::with_seed(plan.seed ^ 0xE7E),
+            failure: None,
+            report: Report::default(),
+            judging: false,
+        }),
+        world: Mutex::new(None),
+    });
+    let mut disk = MemDisk::new();
+    let outcome = life.live(&mut disk);
+    disk.watch(None);
+    let world = life.world.lock().take();
+    outcome.map_err(|what| {
+        let trace = world.map(|w| Vec::from(w.trace).join("\n"));
+        format!("{plan:?}\n{}\n{what}", trace.unwrap_or_default())
+    })?;
+    Ok(life.eye.lock().report)
+}
+
+impl Life {
+    fn live(self: &Arc<Life>, disk: &mut MemDisk) -> Result<(), String> {
+        let mut rng = fastrand::Rng::with_seed(self.plan.seed);
+        self.start(disk, &mut rng, VecDeque::new())?;
+        for n in 0..self.plan.steps {
+            let last = n + 1 == self.plan.steps;
+            if last || self.crash_is_due(&mut rng) {
+                if !self.crash(disk, &mut rng)? {
+                    return Ok(());
+                }
+            } else if rng.u8(0..200) == 0 {
+                if !self.restart(disk, &mut rng)? {
+                    return Ok(());
+                }
+            } else {
+                self.happen(disk, &mut rng)?;
+            }
+            let mut eye = self.eye.lock();
+            if let Some(failure) = eye.failure.take() {
+                return Err(failure);
+            }
+            if let Some(engine) = eye.engine.as_ref().and_then(Weak::upgrade) {
+                eye.known.saw(engine.durable_mark(), &self.plan);
+            }
+        }
+        Ok(())
+    }
+
+    fn crash_is_due(&self, rng: &mut fastrand::Rng) -> bool {
+        let broken = self.world.lock().as_ref().is_none_or(|w| w.broken);
+        rng.u8(0..if broken { 10 } else { 120 }) == 0
+    }
+
+    /// Brings the store up from a disk, and lets the disk call back.
+    fn start(
+        self: &Arc<Life>,
+        disk: &MemDisk,
+        rng: &mut fastrand::Rng,
+        trace: VecDeque<String>,
+    ) -> Result<bool, String> {
+        let (life, copied) = (Arc::downgrade(self), disk.clone());
+        disk.watch(Some(Arc::new(move |operation, path: &Path| {
+            if let Some(life) = life.upgrade() {
+                life.operation(&copied, operation, path);
+            }
+        })));
+        // The disk may call back while the store comes up, and judge.
+        let known = self.eye.lock().known.copy();
+        let found = bring_up(&self.plan, &known, disk, &self.clock)?;
+        let mut eye = self.eye.lock();
+        if let Some(failure) = eye.failure.take() {
+            return Err(failure);
+        }
+        let Some(Found {
+            engine,
+            commit,
+            dropped,
+            astray: false,
+        }) = found
+        else {
+            eye.report.refused += 1;
+            return Ok(false);
+        };
+        eye.known.came_up(commit, dropped);
+        eye.engine = Some(Arc::downgrade(&engine));
+        let mut world = World::new(rng.fork(), engine, trace);
+        world.begin_some(self.plan.transactions, &eye.known.model)?;
+        drop(eye);
+        *self.world.lock() = Some(world);
+        Ok(true)
+    }
+
+    /// Power goes off and on again; false when the disk is beyond repair.
+    fn crash(
+        self: &Arc<Life>,
+        disk: &mut MemDisk,
+        rng: &mut fastrand::Rng,
+    ) -> Result<bool, String> {
+        let world = self.world.lock().take();
+        let (mut trace, engine) = match world {
+            Some(world) => (world.trace, Some(world.engine)),
+            None => (VecDeque::new(), None),
+        };
+        note(
+            &mut trace,
+            format!("crash at operation {}", disk.operations()),
+        );
+        {
+            let mut eye = self.eye.lock();
+            if let Some(engine) = &engine {
+                eye.known.saw(engine.durable_mark(), &self.plan);
+            }
+            eye.engine = None;
+            eye.report.crashes += 1;
+        }
+        disk.watch(None);
+        let after = disk.after_power_cut(rng.u64(..));
+        after.set_capacity(None);
+        // What the old store still writes goes nowhere.
+        disk.stop_after(Some(0));
+        drop(engine);
+        *disk = after;
+        let flips = self.flip_bits(disk, rng);
+        // What no later group vouches for may be cut off as a torn tail.
+        self.eye.lock().known.lied |= !flips.is_empty();
+        let up = self.start(disk, rng, trace.clone())?;
+        if !up && !flips.is_empty() {
+            // The refusal has changed nothing: with the bits as they were the
+            // store comes up.
+            for (path, offset, bit) in &flips {
+                disk.flip_bit(path, *offset, *bit)
+                    .map_err(|e| format!("the refused start removed a file: {e}"))?;
+            }
+            let known = Knowledge {
+                lied: false,
+                ..self.eye.lock().known.copy()
+            };
+            let plan = Plan {
+                faults: Faults::None,
+                ..self.plan.clone()
+            };
+            bring_up(&plan, &known, disk, &self.clock)?;
+            return Ok(false);
+        }
+        if !up && self.plan.faults == Faults::Errors {
+            // The failed operation is behind us: the next start must do.
+            let after = disk.after_power_cut(rng.u64(..));
+            disk.watch(None);
+            *disk = after;
+            return match self.start(disk, rng, trace)? {
+                true => Ok(true),
+                false => Err("a start on a sound disk was refused".to_owned()),
+            };
+        }
+        Ok(up)
+    }
+
+    /// Flips some bits of some files, if that is the life's fault.
+    fn flip_bits(
+        &self,
+        disk: &MemDisk,
+        rng: &mut fastrand::Rng,
+    ) -> Vec<(std::path::PathBuf, usize, u8)> {
+        let mut flips = Vec::new();
+        if self.plan.faults != Faults::BitFlips || rng.u8(0..3) == 0 {
+            return flips;
+        }
+        let dir = Path::new("/data");
+        let names = disk.list(dir).unwrap_or_default();
+        for _ in 0..rng.usize(1..4) {
+            let Some(name) = names.get(rng.usize(0..names.len().max(1))) else {
+                continue;
+            };
+            let path = dir.join(name);
+            let len = disk.open(&path).and_then(|file| file.len()).unwrap_or(0) as usize;
+            if len > 0 {
+                // Rather where something stands than in the zeroes behind.
+                let below = rng.usize(1..=len);
+                let (offset, bit) = (rng.usize(0..below), rng.u8(0..8));
+                if disk.flip_bit(&path, offset, bit).is_ok() {
+                    flips.push((path, offset, bit));
+                }
+            }
+        }
+        flips
+    }
+
+    /// Something other than a crash.
+    fn happen(&self, disk: &MemDisk, rng: &mut fastrand::Rng) -> Result<(), String> {
+        self.schedule_fault(disk, rng);
+        let engine = self.world.lock().as_ref().map(|w| w.engine.clone());
+        let Some(engine) = engine else {
+            return Ok(());
+        };
+        match rng.u8(0..100) {
+            0..=13 => {
+                self.note("log turn");
+                engine.step_log();
+            }
+            14 | 15 => engine.reclaim(),
+            16 | 17 => {
+                self.note("checkpoint");
+                match engine.checkpoint() {
+                    Ok(()) => self.eye.lock().report.checkpoints += 1,
+                    Err(error) => self.failed(&error)?,
+                }
+            }
+            18..=20 => self.reserve(&engine, rng)?,
+            21 => self.create_space(&engine)?,
+            22 if rng.u8(0..3) == 0 => self.drop_space(&engine, rng)?,
+            23 | 24 => self.clock.advance(Duration::from_millis(rng.u64(1..30))),
+            _ => {
+                let mut world = self.world.lock();
+                if let Some(world) = world.as_mut() {
+                    world.step(&self.plan, &self.eye, None)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn schedule_fault(&self, disk: &MemDisk, rng: &mut fastrand::Rng) {
+        let soon = disk.operations() + rng.u64(1..30);
+        match self.plan.faults {
+            Faults::Errors if rng.u8(0..60) == 0 => {
+                let fault = match rng.bool() {
+                    true => DiskFault::Error,
+                    false => DiskFault::ShortWrite(rng.usize(0..5000)),
+                };
+                self.note(&format!("{fault:?} at operation {soon}"));
+                disk.inject(soon, fault);
+            }
+            Faults::LyingSyncs if rng.u8(0..30) == 0 => {
+                self.eye.lock().known.lied = true;
+                self.note(&format!("a sync at operation {soon} will be a lie"));
+                disk.inject(soon, DiskFault::LyingSync);
+            }
+            Faults::Full if rng.u8(0..25) == 0 => {
+                let mut world = self.world.lock();
+                if let Some(world) = world.as_mut() {
+                    world.full = !world.full;
+                    let room = rng.usize(0..(self.plan.segment_bytes * 2) as usize);
+                    disk.set_capacity(world.full.then(|| disk.used() + room));
+                    note(&mut world.trace, format!("disk full: {}", world.full));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn note(&self, what: &str) {
+        if let Some(world) = self.world.lock().as_mut() {
+            note(&mut world.trace, what.to_owned());
+        }
+    }
+
+    /// An error that tells of the disk is allowed where the disk has faults.
+    fn failed(&self, error: &Error) -> Result<(), String> {
+        if !of_the_disk(error) || matches!(self.plan.faults, Faults::None | Faults::BitFlips) {
+            return Err(format!("on a sound disk: {error}"));
+        }
+        if let Some(world) = self.world.lock().as_mut() {
+            note(&mut world.trace, format!("  {error}"));
+            world.broken |= !matches!(error, Error::Full(_));
+        }
+        Ok(())
+    }
+
+    fn reserve(&self, engine: &KvMem, rng: &mut fastrand::Rng) -> Result<(), String> {
+        let count = match rng.bool() {
+            true => rng.u64(1..10),
+            false => rng.u64(1..60_000),
+        };
+        self.note(&format!("reserve {count} ids"));
+        match engine.reserve_ids(COUNTER, count, 1) {
+            Ok(ids) => {
+                let known = &mut self.eye.lock().known;
+                if ids.start <= known.last_id && !known.lied {
+                    return Err(format!("ids {ids:?} after {}", known.last_id));
+                }
+                known.last_id = known.last_id.max(ids.end - 1);
+                Ok(())
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn create_space(&self, engine: &KvMem) -> Result<(), String> {
+        self.note("create a space");
+        match engine.create_spaces(&[Default::default()]) {
+            Ok(made) => {
+                let known = &mut self.eye.lock().known;
+                let ours = known.model.create_spaces(&[Default::default()]);
+                let ours = ours.map_err(|e| e.to_string())?;
+                for (engine, model) in made.into_iter().zip(ours) {
+                    if engine.0 <= known.last_space && !known.lied {
+                        return Err(format!("space {engine:?} after {}", known.last_space));
+                    }
+                    known.last_space = engine.0;
+                    known.spaces.push(SpacePair {
+                        engine,
+                        model,
+                        dropped: false,
+                    });
+                }
+                Ok(())
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn drop_space(&self, engine: &KvMem, rng: &mut fastrand::Rng) -> Result<(), String> {
+        let (at, pair) = {
+            let known = &mut self.eye.lock().known;
+            let at = rng.usize(0..known.spaces.len());
+            let Some(pair) = known.spaces.get(at).copied() else {
+                return Ok(());
+            };
+            if at < super::judge::BUILT_IN.len() || pair.dropped || known.dropping.is_some() {
+                return Ok(());
+            }
+            known.dropping = Some(at);
+            (at, pair)
+        };
+        self.note(&format!("drop space {pair:?}"));
+        match engine.drop_spaces(&[pair.engine]) {
+            Ok(()) => {
+                self.eye.lock().known.gone(at);
+                Ok(())
+            }
+            // It may be gone or not; until the next start nobody goes there.
+            Err(error @ Error::Unknown(_)) => self.failed(&error),
+            Err(error) => {
+                self.eye.lock().known.dropping = None;
+                self.failed(&error)
+            }
+        }
+    }
+
+    /// A clean shutdown and a start, perhaps with a power cut in between;
+    /// false when the disk is beyond repair.
+    fn restart(
+        self: &Arc<Life>,
+        disk: &mut MemDisk,
+        rng: &mut fastrand::Rng,
+    ) -> Result<bool, String> {
+        self.note("shutdown");
+        let engine = self.world.lock().as_mut().map(|world| {
+            world.open.clear();
+            world.engine.clone()
+        });
+        let Some(engine) = engine else {
+            return Ok(true);
+        };
+        let next = engine.next_id(COUNTER).map_err(|e| e.to_string())?;
+        if let Err(error) = engine.shutdown() {
+            self.failed(&error)?;
+            return self.crash(disk, rng);
+        }
+        {
+            let known = &mut self.eye.lock().known;
+            known.floor = known.model.last_commit().0;
+        }
+        drop(engine);
+        if !self.crash(disk, rng)? {
+            return Ok(false);
+        }
+        let world = self.world.lock();
+        let after = world.as_ref().map(|world| world.engine.next_id(COUNTER));
+        match after {
+            Some(Ok(after)) if after != next && !self.eye.lock().known.lied => Err(format!(
+                "the next id was {next} at a clean shutdown and is {after}"
+            )),
+            _ => Ok(true),
+        }
+    }
+
+    /// Before an operation of the disk.
+    fn operation(&self, disk: &MemDisk, operation: u64, path: &Path) {
+        if let Some(mut world) = self.world.try_lock()
+            && let Some(world) = world.as_mut()
+        {
+            // A checkpoint or a turn of the log is on its way, and not by a
+            // transaction: others go on.
+            let checkpoint = is_checkpoint(path);
+            let steps = world.rng.usize(0..3);
+            for _ in 0..steps {
+                let outcome = world.step(&self.plan, &self.eye, Some(checkpoint));
+                if let Err(what) = outcome {
+                    self.eye.lock().failure.get_or_insert(what);
+                }
+            }
+        }
+        self.judge_copy(disk, operation);
+    }
+
+    /// Sometimes judges what a power cut now would leave.
+    fn judge_copy(&self, disk: &MemDisk, operation: u64) {
+        let (known, seed) = {
+            let mut eye = self.eye.lock();
+            if eye.judging || eye.rng.u32(0..self.plan.crash_one_in) > 0 {
+                return;
+            }
+            if let Some(engine) = eye.engine.as_ref().and_then(Weak::upgrade) {
+                eye.known.saw(engine.durable_mark(), &self.plan);
+            }
+            eye.judging = true;
+            eye.report.copies += 1;
+            (eye.known.copy(), eye.rng.u64(..))
+        };
+        let copy = disk.after_power_cut(seed);
+        copy.set_capacity(None);
+        let plan = Plan {
+            faults: match self.plan.faults {
+                Faults::LyingSyncs => Faults::LyingSyncs,
+                _ => Faults::None,
+            },
+            ..self.plan.clone()
+        };
+        let outcome = bring_up(&plan, &known, &copy, &self.clock);
+        let outcome = outcome.and_then(|found| match found {
+            Some(found) if !known.lied => gives_nothing_twice(&known, &found.engine),
+            _ => Ok(()),
+        });
+        let mut eye = self.eye.lock();
+        eye.judging = false;
+        if let Err(what) = outcome {
+            let what = format!("after a crash before operation {operation}: {what}");
+            eye.failure.get_or_insert(what);
+        }
+    }
+}
+
+/// Whether a file belongs to a checkpoint rather than to the log.
+fn is_checkpoint(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("ckpt-") || name.starts_with("MANIFEST")
+}

@@ -1,0 +1,115 @@
+//! Tables made after the picture of others: CREATE TABLE ... LIKE and
+//! CREATE TABLE ... SELECT (manual, both sections of "CREATE TABLE
+//! Statement").
+
+use crate::bind::Source;
+use crate::expr::{Expr, ExprKind};
+use crate::plan::SelectPlan;
+use porpoise_rows::catalog::{Column, ColumnDefault, IndexKind, Table};
+use porpoise_rows::ddl::{ColumnSpec, IndexSpec, Placement, TableSpec, implicit_default};
+use porpoise_types::{ColumnType, Kind};
+
+/// A definition with the columns, indexes and options of a table; its foreign
+/// keys and its counter are not taken along.
+pub fn like(table: &Table, database: &str, name: &str, if_not_exists: bool) -> TableSpec {
+    let indexes = table.indexes.iter();
+    TableSpec {
+        database: database.to_owned(),
+        name: name.to_owned(),
+        if_not_exists,
+        columns: table.columns.iter().map(column_like).collect(),
+        indexes: indexes
+            .filter(|i| !i.parts.is_empty())
+            .map(|index| IndexSpec {
+                name: (index.kind != IndexKind::Primary).then(|| index.name.clone()),
+                kind: index.kind,
+                parts: index
+                    .parts
+                    .iter()
+                    .filter_map(|p| {
+                        let column = table.columns.get(p.column)?;
+                        Some((column.name.clone(), p.prefix, p.desc))
+                    })
+                    .collect(),
+                using_hash: index.using_hash,
+                comment: index.comment.clone(),
+                invisible: index.invisible,
+            })
+            .collect(),
+        foreign_keys: Vec::new(),
+        options: table.options.clone(),
+        auto_increment: None,
+        placement: Placement {
+            partitioning: table.partitioning.clone(),
+            colocate: None,
+        },
+    }
+}
+
+fn column_like(column: &Column) -> ColumnSpec {
+    ColumnSpec {
+        name: column.name.clone(),
+        ty: column.ty.clone(),
+        nullable: Some(column.nullable),
+        default: match &column.default {
+            ColumnDefault::None => None,
+            other => Some(other.clone()),
+        },
+        on_update_now: column.on_update_now,
+        auto_increment: column.auto_increment,
+        comment: column.comment.clone(),
+        explicit_collation: column.explicit_collation,
+    }
+}
+
+/// The columns that a query's result has as a table: those of tables keep
+/// their defaults and comments, computed ones that are never NULL get their
+/// type's implicit default.
+pub fn columns_of(plan: &SelectPlan) -> Vec<ColumnSpec> {
+    let shown = plan.columns.iter().zip(&plan.items);
+    shown
+        .map(|(column, item)| match stored(plan, item) {
+            Some(found) => ColumnSpec {
+                name: column.name.clone(),
+                // A row that an outer join may lack is NULL here.
+                nullable: Some(found.nullable || item.nullable),
+                auto_increment: false,
+                ..column_like(found)
+            },
+            None => computed(column.name.clone(), item, &column.ty),
+        })
+        .collect()
+}
+
+fn stored<'p>(plan: &'p SelectPlan, item: &Expr) -> Option<&'p Column> {
+    let ExprKind::Column { slot, column, .. } = &item.kind else {
+        return None;
+    };
+    let table = plan.sources.get(*slot).and_then(Source::table)?;
+    table.columns.get(*column)
+}
+
+fn computed(name: String, item: &Expr, ty: &ColumnType) -> ColumnSpec {
+    let mut ty = match ty.kind {
+        Kind::Null => ColumnType::binary(0),
+        _ => ty.clone(),
+    };
+    if ty.is_integer() && ty.length < 4 {
+        // A truth value.
+        ty = match ty.unsigned {
+            true => ColumnType::bigint_unsigned(),
+            false => ColumnType::bigint(),
+        };
+    }
+    let number = ty.is_numeric() && !item.nullable;
+    ColumnSpec {
+        name,
+        nullable: Some(item.nullable),
+        default: number.then(|| ColumnDefault::Literal(implicit_default(&ty))),
+        on_update_now: false,
+        auto_increment: false,
+        comment: String::new(),
+        explicit_collation: true,
+        ty,
+    }
+}

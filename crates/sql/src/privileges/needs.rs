@@ -1,0 +1,207 @@
+//! Which privileges a statement needs (manual, "Privileges Provided by
+//! MySQL", and the section of each statement).
+//!
+//! Statements that run a plan are checked at each execution, by the tables of
+//! the plan; all others when they are dispatched, by their names.
+
+use super::Privileges;
+use crate::error::{Result, SqlError};
+use crate::parse::ast::{Account, AlterAction, GrantOn, ShowWhat, Statement, TableName};
+use crate::session::SqlSession;
+use crate::session::dispatch::qualified;
+use crate::session::run::{Plan, Planned};
+use porpoise_rows::InsertMode;
+
+impl SqlSession {
+    /// Checks an execution of a plan.
+    pub(crate) fn check_plan(&self, planned: &Planned) -> Result<()> {
+        if self.may_everything() {
+            return Ok(());
+        }
+        let (first, read_too) = match &planned.plan {
+            Plan::Select(_) => (Privileges::SELECT, false),
+            Plan::Insert(plan) => {
+                let mut wanted = Privileges::INSERT;
+                if matches!(plan.mode, InsertMode::Replace) {
+                    wanted = wanted.with(Privileges::DELETE);
+                }
+                if !plan.on_duplicate.is_empty() {
+                    wanted = wanted.with(Privileges::UPDATE);
+                }
+                (wanted, false)
+            }
+            Plan::Update(plan) => (Privileges::UPDATE, plan.target.reads_columns()),
+            Plan::Delete(plan) => (Privileges::DELETE, plan.target.reads_columns()),
+            Plan::Multi(plan) if plan.delete => (Privileges::DELETE, true),
+            Plan::Multi(_) => (Privileges::UPDATE, true),
+        };
+        for (table, writes) in &planned.tables {
+            let wanted = match (writes, read_too) {
+                (false, _) => Privileges::SELECT,
+                (true, false) => first,
+                (true, true) => first.with(Privileges::SELECT),
+            };
+            self.need_table(wanted, &table.database, &table.name)?;
+        }
+        Ok(())
+    }
+
+    fn need_named(&self, wanted: Privileges, name: &TableName<'_>) -> Result<()> {
+        let (database, table) = qualified(self, name)?;
+        self.need_table(wanted, &database, &table)
+    }
+
+    fn need_each(&self, wanted: Privileges, names: &[TableName<'_>]) -> Result<()> {
+        names.iter().try_for_each(|n| self.need_named(wanted, n))
+    }
+
+    /// 1142 unless something may be done with the table.
+    fn need_any(&self, name: &TableName<'_>) -> Result<()> {
+        let (database, table) = qualified(self, name)?;
+        let known = crate::virtual_tables::find(&database, &table).is_some();
+        match known || self.rights().on_table(&database, &table) != Privileges::NONE {
+            true => Ok(()),
+            false => self.need_table(Privileges::SELECT, &database, &table),
+        }
+    }
+
+    /// Checks a statement that runs no plan.
+    pub(crate) fn check_statement(&self, statement: &Statement<'_>) -> Result<()> {
+        if self.may_everything() {
+            return Ok(());
+        }
+        match statement {
+            Statement::CreateDatabase(create) => {
+                self.need_database(Privileges::CREATE, create.name.name)
+            }
+            Statement::AlterDatabase(alter) => match alter.name {
+                Some(name) => self.need_database(Privileges::ALTER, name.name),
+                None => match &self.env.database {
+                    Some(name) => self.need_database(Privileges::ALTER, name),
+                    None => Err(SqlError::no_database_selected()),
+                },
+            },
+            Statement::DropDatabase { name, .. } => self.need_database(Privileges::DROP, name.name),
+            Statement::Use(name) => match self.rights().sees_database(name.name) {
+                true => Ok(()),
+                false => Err(self.database_denied(name.name)),
+            },
+            Statement::CreateTable(create) => {
+                if let Some(like) = &create.like {
+                    self.need_named(Privileges::SELECT, like)?;
+                }
+                self.need_named(Privileges::CREATE, &create.name)
+            }
+            Statement::AlterTable(alter) => {
+                self.need_named(Privileges::ALTER, &alter.name)?;
+                let renamed = alter.actions.iter().find_map(|action| match action {
+                    AlterAction::Rename(to) => Some(to),
+                    _ => None,
+                });
+                match renamed {
+                    Some(to) => {
+                        self.need_named(Privileges::DROP, &alter.name)?;
+                        self.need_named(Privileges::CREATE.with(Privileges::INSERT), to)
+                    }
+                    None => Ok(()),
+                }
+            }
+            Statement::DropTable(drop) => match drop.temporary {
+                true => Ok(()),
+                false => self.need_each(Privileges::DROP, drop.names),
+            },
+            Statement::DropView(drop) => self.need_each(Privileges::DROP, drop.names),
+            Statement::CreateView(view) => self.need_named(Privileges::CREATE_VIEW, &view.name),
+            Statement::RenameTable(pairs) => pairs.iter().try_for_each(|(old, new)| {
+                self.need_named(Privileges::ALTER.with(Privileges::DROP), old)?;
+                self.need_named(Privileges::CREATE.with(Privileges::INSERT), new)
+            }),
+            Statement::Truncate(name) => self.need_named(Privileges::DROP, name),
+            Statement::CreateIndex(create) => self.need_named(Privileges::INDEX, &create.table),
+            Statement::DropIndex(drop) => self.need_named(Privileges::INDEX, &drop.table),
+            Statement::LockTables(tables) => tables.iter().try_for_each(|lock| {
+                let (database, _) = qualified(self, &lock.table)?;
+                self.need_database(Privileges::LOCK_TABLES, &database)?;
+                self.need_named(Privileges::SELECT, &lock.table)
+            }),
+            Statement::Maintain(maintain) => {
+                let wanted = Privileges::SELECT.with(Privileges::INSERT);
+                self.need_each(wanted, maintain.tables)
+            }
+            Statement::Describe { table, .. } => self.need_any(table),
+            Statement::Show(show) => self.check_show(&show.what),
+            _ => self.check_administration(statement),
+        }
+    }
+
+    fn check_show(&self, what: &ShowWhat<'_>) -> Result<()> {
+        match what {
+            ShowWhat::Columns { table, .. }
+            | ShowWhat::Index { table, .. }
+            | ShowWhat::CreateTable(table)
+            | ShowWhat::CreateView(table) => self.need_any(table),
+            ShowWhat::Tables {
+                schema: Some(name), ..
+            }
+            | ShowWhat::TableStatus(Some(name)) => match self.rights().sees_database(name.name) {
+                true => Ok(()),
+                false => Err(self.database_denied(name.name)),
+            },
+            ShowWhat::CreateDatabase { name, .. } => match self.rights().sees_database(name.name) {
+                true => Ok(()),
+                false => Err(self.database_denied(name.name)),
+            },
+            ShowWhat::Grants(Some(account)) | ShowWhat::CreateUser(account) => {
+                match self.is_own(account) {
+                    true => Ok(()),
+                    false => self.need_database(Privileges::SELECT, "mysql"),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_own(&self, account: &Account<'_>) -> bool {
+        let (user, host) = crate::users::named(self, account);
+        format!("{user}@{host}") == self.client.account
+    }
+
+    fn check_administration(&self, statement: &Statement<'_>) -> Result<()> {
+        let users = || self.need_global(Privileges::CREATE_USER, "CREATE USER");
+        match statement {
+            Statement::User(user) => {
+                let own = user.alter
+                    && user.options.is_empty()
+                    && user.users.iter().all(|u| self.is_own(&u.account));
+                if own { Ok(()) } else { users() }
+            }
+            Statement::SetPassword(set) => match &set.account {
+                Some(account) if !self.is_own(account) => users(),
+                _ => Ok(()),
+            },
+            Statement::DropUser { .. } | Statement::RenameUser(_) | Statement::Role { .. } => {
+                users()
+            }
+            // GRANT looks at what is granted itself; roles are refused by it.
+            Statement::Grant(grant) => match &grant.on {
+                Some(GrantOn::Program(..)) | None => users(),
+                Some(_) => Ok(()),
+            },
+            Statement::Flush(_) | Statement::Reset(_) => {
+                self.need_global(Privileges::RELOAD, "RELOAD")
+            }
+            Statement::Shutdown | Statement::Restart => {
+                self.need_global(Privileges::SHUTDOWN, "SHUTDOWN")
+            }
+            Statement::LockInstance(_) | Statement::Plugin { .. } | Statement::Binlog(_) => {
+                self.need_global(Privileges::SUPER, "SUPER")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether this session may do all that can be granted.
+    pub(crate) fn may_everything(&self) -> bool {
+        self.rights().global().has(Privileges::ALL)
+    }
+}

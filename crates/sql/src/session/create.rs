@@ -1,0 +1,154 @@
+//! CREATE TABLE ... LIKE and CREATE TABLE ... SELECT.
+
+use super::dispatch::qualified;
+use super::run::{Plan, Planned};
+use super::{Outcome, SqlSession};
+use crate::definition::{self, copy};
+use crate::error::{Result, SqlError};
+use crate::exec::ResultSink;
+use crate::parse::ast::{CreateTable, OnDuplicateRow, Query};
+use crate::plan::dml::InsertPlan;
+use crate::plan::select::{PlanCx, Reads, plan_query};
+use crate::plan::{ResultColumn, SelectPlan};
+use porpoise_rows::InsertMode;
+use porpoise_rows::catalog::Catalog;
+use porpoise_types::ValueRef;
+use std::sync::Arc;
+
+/// The result of an INSERT, of which there is none.
+struct Nothing;
+
+impl ResultSink for Nothing {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl SqlSession {
+    /// CREATE TABLE ... LIKE.
+    pub(super) fn create_like(&mut self, create: &CreateTable<'_>) -> Result<Outcome> {
+        let Some(original) = &create.like else {
+            return Err(SqlError::internal("no table to be like"));
+        };
+        let (database, name) = qualified(self, &create.name)?;
+        let (other_database, other) = qualified(self, original)?;
+        let catalog = self.server.db.catalog();
+        let table = catalog.table(&other_database, &other);
+        let table = table.ok_or_else(|| SqlError::no_table(&other_database, &other))?;
+        let spec = copy::like(table, &database, &name, create.if_not_exists);
+        let db = self.server.db.clone();
+        let done = db.create_table(&self.ddl_cx(), &spec)?;
+        if done.note {
+            self.note(1050, format!("Table '{name}' already exists"));
+        }
+        Ok(Outcome {
+            ticket: done.ticket,
+            ..Outcome::default()
+        })
+    }
+
+    /// CREATE TABLE ... SELECT: the table is made, then filled like by INSERT
+    /// ... SELECT; it goes again when that fails.
+    pub(super) fn create_select(
+        &mut self,
+        create: &CreateTable<'_>,
+        query: &Query<'_>,
+        text: &[u8],
+    ) -> Result<Outcome> {
+        let (database, name) = qualified(self, &create.name)?;
+        let catalog = self.server.db.catalog();
+        let (shape, _) = self.plan_inner(query, text, &catalog)?;
+        let plain = CreateTable {
+            query: None,
+            ..*create
+        };
+        let mut spec = definition::table(self, &self.naming(&database)?, &plain, text)?;
+        let mut names: Vec<String> = Vec::new();
+        let given = spec.columns.len();
+        for column in copy::columns_of(&shape) {
+            names.push(column.name.clone());
+            let same =
+                |c: &&porpoise_rows::ddl::ColumnSpec| c.name.eq_ignore_ascii_case(&column.name);
+            if !spec.columns.iter().take(given).any(|c| same(&c)) {
+                spec.columns.push(column);
+            }
+        }
+        let db = self.server.db.clone();
+        let done = db.create_table(&self.ddl_cx(), &spec)?;
+        if done.note {
+            self.note(1050, format!("Table '{name}' already exists"));
+            return Ok(Outcome {
+                ticket: done.ticket,
+                ..Outcome::default()
+            });
+        }
+        let mode = match create.duplicates {
+            OnDuplicateRow::Error => InsertMode::Plain,
+            OnDuplicateRow::Ignore => InsertMode::Ignore,
+            OnDuplicateRow::Replace => InsertMode::Replace,
+        };
+        let filled = self.fill((&database, &name), &names, mode, query, text);
+        match filled {
+            Ok(mut outcome) => {
+                outcome.ticket = outcome.ticket.max(done.ticket);
+                Ok(outcome)
+            }
+            Err(error) => {
+                self.roll_back();
+                let names = [(database, name)];
+                db.drop_tables(&self.ddl_cx(), &names, true)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn plan_inner(
+        &self,
+        query: &Query<'_>,
+        text: &[u8],
+        catalog: &Catalog,
+    ) -> Result<(SelectPlan, Reads)> {
+        let env = self.bind_env(Vec::new());
+        let reads = Reads::default();
+        let text = std::str::from_utf8(text).unwrap_or_default();
+        let plan = plan_query(query, &PlanCx::new(catalog, &env, self, text, &reads))?;
+        Ok((plan, reads))
+    }
+
+    fn fill(
+        &mut self,
+        (database, name): (&str, &str),
+        names: &[String],
+        mode: InsertMode,
+        query: &Query<'_>,
+        text: &[u8],
+    ) -> Result<Outcome> {
+        let planned = self.secure(|session, catalog| {
+            let table = catalog.table(database, name);
+            let table = table.ok_or_else(|| SqlError::no_table(database, name))?;
+            let (source, reads) = session.plan_inner(query, text, catalog)?;
+            let columns = names.iter().map(|n| {
+                let at = table.column(n);
+                at.ok_or_else(|| SqlError::unknown_column(n, "field list"))
+            });
+            let plan = InsertPlan {
+                table: table.clone(),
+                columns: columns.collect::<Result<Vec<usize>>>()?,
+                rows: Vec::new(),
+                source: Some(Box::new(source)),
+                mode,
+                on_duplicate: Vec::new(),
+                inner_tables: reads.tables.take(),
+                partitions: None,
+            };
+            Ok(Arc::new(Planned::new(Plan::Insert(plan))))
+        })?;
+        let mut outcome = self.run_plan(&planned, &[], &mut Nothing)?;
+        outcome.ticket = outcome.ticket.max(self.commit()?);
+        Ok(outcome)
+    }
+}

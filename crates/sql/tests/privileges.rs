@@ -1,0 +1,280 @@
+//! What accounts may do: GRANT and REVOKE on the server, on databases and on
+//! tables, enforced at every execution, and kept over a restart.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that fails may panic"
+)]
+
+use porpoise_base::cancel::Cancel;
+use porpoise_base::clock;
+use porpoise_kv::model::Model;
+use porpoise_rows::{Db, DbOptions};
+use porpoise_sql::error::SqlError;
+use porpoise_sql::exec::ResultSink;
+use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::session::server::{SqlConfig, SqlServer};
+use porpoise_sql::session::{ClientInfo, SqlSession};
+use porpoise_types::{ColumnType, ValueRef, write_text};
+use std::sync::Arc;
+
+#[derive(Default)]
+struct Text {
+    types: Vec<ColumnType>,
+    rows: Vec<String>,
+}
+
+impl ResultSink for Text {
+    fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
+        self.types = columns.iter().map(|c| c.ty.clone()).collect();
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        let cell = |(value, ty): (&ValueRef<'_>, &ColumnType)| {
+            let mut out = Vec::new();
+            write_text(*value, ty, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let cells: Vec<String> = values.iter().zip(&self.types).map(cell).collect();
+        self.rows.push(cells.join("|"));
+        Ok(())
+    }
+}
+
+fn start(model: Model) -> Arc<SqlServer> {
+    let db = Db::open(Arc::new(model), clock::system(), DbOptions::default()).unwrap();
+    SqlServer::new(db, SqlConfig::default()).unwrap()
+}
+
+fn open(server: &Arc<SqlServer>, user: &str, host: &str) -> SqlSession {
+    let info = ClientInfo {
+        connection_id: 7,
+        user: user.to_owned(),
+        host: "localhost".to_owned(),
+        account: format!("{user}@{host}"),
+        capabilities: 0,
+        collation: 255,
+        database: None,
+    };
+    server.connect(info, Cancel::new()).unwrap()
+}
+
+fn ask(session: &mut SqlSession, text: &str) -> Result<Vec<String>, (u16, String)> {
+    let mut sink = Text::default();
+    let ran = session.query(text.as_bytes(), false, &mut sink);
+    ran.map(|_| sink.rows).map_err(|e| (e.code, e.message))
+}
+
+fn good(session: &mut SqlSession, text: &str) -> Vec<String> {
+    ask(session, text).unwrap_or_else(|e| panic!("{text}: {e:?}"))
+}
+
+fn code(session: &mut SqlSession, text: &str) -> u16 {
+    ask(session, text).expect_err(text).0
+}
+
+/// Root, and a user without grants, beside a database with two tables.
+fn house() -> (Arc<SqlServer>, SqlSession, SqlSession) {
+    let server = start(Model::new());
+    let mut root = open(&server, "root", "localhost");
+    for text in [
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.goods (id INT PRIMARY KEY, n INT)",
+        "CREATE TABLE shop.orders (id INT PRIMARY KEY)",
+        "INSERT INTO shop.goods VALUES (1, 10)",
+        "CREATE USER ann IDENTIFIED BY 'x'",
+    ] {
+        good(&mut root, text);
+    }
+    let ann = open(&server, "ann", "%");
+    (server, root, ann)
+}
+
+#[test]
+fn without_grants_nothing_is_allowed() {
+    let (_server, _, mut ann) = house();
+    let error = ask(&mut ann, "SELECT * FROM shop.goods").unwrap_err();
+    let text = "SELECT command denied to user 'ann'@'localhost' for table 'goods'";
+    assert_eq!(error, (1142, text.to_owned()));
+    let error = ask(&mut ann, "USE shop").unwrap_err();
+    let text = "Access denied for user 'ann'@'localhost' to database 'shop'";
+    assert_eq!(error, (1044, text.to_owned()));
+    let denied = [
+        (1142, "INSERT INTO shop.goods VALUES (2, 2)"),
+        (1142, "UPDATE shop.goods SET n = 1"),
+        (1142, "DELETE FROM shop.goods"),
+        (1142, "SELECT (SELECT COUNT(*) FROM shop.goods)"),
+        (1142, "DROP TABLE shop.goods"),
+        (1142, "TRUNCATE shop.goods"),
+        (1142, "CREATE TABLE shop.more (id INT)"),
+        (1142, "ALTER TABLE shop.goods COMMENT 'x'"),
+        (1142, "CREATE INDEX i ON shop.goods (n)"),
+        (1142, "RENAME TABLE shop.goods TO shop.bads"),
+        (1142, "SHOW CREATE TABLE shop.goods"),
+        (1142, "DESCRIBE shop.goods"),
+        (1142, "EXPLAIN SELECT * FROM shop.goods"),
+        (1142, "SELECT * FROM mysql.user"),
+        (1044, "LOCK TABLES shop.goods READ"),
+        (1044, "CREATE DATABASE other"),
+        (1044, "DROP DATABASE shop"),
+        (1044, "SHOW TABLES FROM shop"),
+        (1044, "SHOW GRANTS FOR root@localhost"),
+        (1227, "CREATE USER bob"),
+        (1227, "DROP USER ann"),
+        (1227, "SET PASSWORD FOR root@localhost = 'x'"),
+        (1227, "ALTER USER root@localhost IDENTIFIED BY 'x'"),
+        (1227, "FLUSH PRIVILEGES"),
+        (1227, "SET GLOBAL max_connections = 5"),
+        (1142, "GRANT SELECT ON shop.goods TO ann"),
+        (1044, "GRANT SELECT ON shop.* TO ann"),
+        (1045, "GRANT ALL ON *.* TO ann"),
+    ];
+    for (number, text) in denied {
+        assert_eq!(code(&mut ann, text), number, "{text}");
+    }
+    good(&mut ann, "SELECT 1");
+    good(&mut ann, "SET PASSWORD = 'new'");
+    assert_eq!(good(&mut ann, "SHOW DATABASES"), ["information_schema"]);
+    assert_eq!(
+        good(&mut ann, "SHOW GRANTS"),
+        ["GRANT USAGE ON *.* TO `ann`@`%`"]
+    );
+}
+
+#[test]
+fn grants_hold_at_once_and_end_at_once() {
+    let (_server, mut root, mut ann) = house();
+    good(&mut root, "GRANT SELECT, INSERT ON shop.goods TO ann");
+    let read = "SELECT n FROM shop.goods WHERE id = 1";
+    for _ in 0..3 {
+        assert_eq!(good(&mut ann, read), ["10"]);
+    }
+    good(&mut ann, "INSERT INTO shop.goods VALUES (2, 20)");
+    assert_eq!(
+        code(
+            &mut ann,
+            "INSERT INTO shop.goods VALUES (2, 2) ON DUPLICATE KEY UPDATE n = 1"
+        ),
+        1142
+    );
+    assert_eq!(
+        code(&mut ann, "REPLACE INTO shop.goods VALUES (2, 2)"),
+        1142
+    );
+    assert_eq!(
+        code(
+            &mut ann,
+            "SELECT * FROM shop.goods JOIN shop.orders USING (id)"
+        ),
+        1142
+    );
+    good(&mut ann, "USE shop");
+    assert_eq!(good(&mut ann, "SHOW TABLES"), ["goods"]);
+    good(
+        &mut ann,
+        "PREPARE p FROM 'SELECT n FROM shop.goods WHERE id = 1'",
+    );
+    assert_eq!(good(&mut ann, "EXECUTE p"), ["10"]);
+    good(&mut root, "REVOKE SELECT ON shop.goods FROM ann");
+    assert_eq!(code(&mut ann, read), 1142);
+    assert_eq!(code(&mut ann, "EXECUTE p"), 1142);
+}
+
+#[test]
+fn finding_rows_needs_select() {
+    let (_server, mut root, mut ann) = house();
+    good(&mut root, "GRANT UPDATE, DELETE ON shop.goods TO ann");
+    good(&mut ann, "UPDATE shop.goods SET n = 11");
+    assert_eq!(
+        code(&mut ann, "UPDATE shop.goods SET n = 12 WHERE id = 1"),
+        1142
+    );
+    assert_eq!(code(&mut ann, "DELETE FROM shop.goods WHERE n = 11"), 1142);
+    good(&mut root, "GRANT SELECT ON shop.goods TO ann");
+    good(&mut ann, "DELETE FROM shop.goods WHERE n = 11");
+}
+
+#[test]
+fn databases_match_by_pattern() {
+    let (_server, mut root, mut ann) = house();
+    good(&mut root, "CREATE DATABASE shop2");
+    good(&mut root, "GRANT ALL ON `sho_`.* TO ann");
+    good(&mut ann, "USE shop");
+    good(&mut ann, "CREATE TABLE mine (id INT PRIMARY KEY)");
+    good(&mut ann, "DROP TABLE mine");
+    assert_eq!(code(&mut ann, "USE shop2"), 1044);
+    assert_eq!(
+        good(&mut ann, "SHOW GRANTS"),
+        [
+            "GRANT USAGE ON *.* TO `ann`@`%`",
+            "GRANT ALL PRIVILEGES ON `sho_`.* TO `ann`@`%`"
+        ]
+    );
+}
+
+#[test]
+fn only_what_is_held_with_grant_option_is_passed_on() {
+    let (server, mut root, mut ann) = house();
+    good(&mut root, "CREATE USER bob");
+    good(&mut root, "GRANT SELECT ON shop.* TO ann WITH GRANT OPTION");
+    good(&mut ann, "GRANT SELECT ON shop.goods TO bob");
+    assert_eq!(code(&mut ann, "GRANT INSERT ON shop.goods TO bob"), 1142);
+    let mut bob = open(&server, "bob", "%");
+    assert_eq!(good(&mut bob, "SELECT n FROM shop.goods"), ["10"]);
+    good(&mut ann, "REVOKE SELECT ON shop.goods FROM bob");
+    assert_eq!(code(&mut bob, "SELECT n FROM shop.goods"), 1142);
+}
+
+#[test]
+fn grants_that_are_not_there() {
+    let (_server, mut root, _) = house();
+    assert_eq!(code(&mut root, "GRANT SELECT ON shop.* TO nobody"), 1410);
+    assert_eq!(code(&mut root, "REVOKE SELECT ON shop.* FROM nobody"), 1141);
+    assert_eq!(code(&mut root, "REVOKE SELECT ON shop.* FROM ann"), 1141);
+    assert_eq!(
+        code(&mut root, "REVOKE SELECT ON shop.goods FROM ann"),
+        1147
+    );
+    assert_eq!(code(&mut root, "SHOW GRANTS FOR nobody"), 1141);
+    assert_eq!(code(&mut root, "GRANT RELOAD ON shop.* TO ann"), 1221);
+    assert_eq!(code(&mut root, "GRANT RELOAD ON shop.goods TO ann"), 1144);
+    assert_eq!(code(&mut root, "GRANT SELECT ON shop.nothing TO ann"), 1146);
+}
+
+#[test]
+fn grants_are_kept_and_go_with_the_account() {
+    let model = Model::new();
+    let again = model.reopen();
+    let server = start(model);
+    let mut root = open(&server, "root", "localhost");
+    good(&mut root, "CREATE USER ann, bob");
+    good(&mut root, "GRANT PROCESS, RELOAD ON *.* TO ann");
+    good(&mut root, "GRANT SELECT ON mysql.user TO ann, bob");
+    good(&mut root, "DROP USER bob");
+    drop((root, server));
+    let server = start(again);
+    let mut root = open(&server, "root", "localhost");
+    assert_eq!(
+        good(&mut root, "SHOW GRANTS FOR ann"),
+        [
+            "GRANT RELOAD, PROCESS ON *.* TO `ann`@`%`",
+            "GRANT SELECT ON `mysql`.`user` TO `ann`@`%`"
+        ]
+    );
+    assert_eq!(
+        good(&mut root, "SHOW GRANTS"),
+        ["GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"]
+    );
+    good(&mut root, "CREATE USER bob");
+    assert_eq!(
+        good(&mut root, "SHOW GRANTS FOR bob"),
+        ["GRANT USAGE ON *.* TO `bob`@`%`"]
+    );
+    good(&mut root, "REVOKE ALL PRIVILEGES, GRANT OPTION FROM ann");
+    assert_eq!(
+        good(&mut root, "SHOW GRANTS FOR ann"),
+        ["GRANT USAGE ON *.* TO `ann`@`%`"]
+    );
+}

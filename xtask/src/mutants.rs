@@ -1,0 +1,172 @@
+//! `cargo xtask mutants`: planted faults, each of which a test must catch.
+//!
+//! `xtask/mutants.toml` lists them. Each is planted in a copy of the committed
+//! tree under the target directory, and the narrowest test that is to catch it
+//! is run there, in one build directory for all, so that only what a fault
+//! touches is compiled anew. A fault that does not compile catches nothing: a
+//! fault counts as caught only if the test program ran and failed.
+//!
+//! The house rules check that each anchor still stands exactly once.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+use crate::tree::root;
+
+/// The list, from the root.
+pub const LIST: &str = "xtask/mutants.toml";
+
+/// One planted fault.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Mutant {
+    /// What it does wrong.
+    pub name: String,
+    /// The file that it changes, from the root.
+    pub file: String,
+    /// Stands exactly once in the file.
+    pub find: String,
+    /// Stands there instead.
+    pub with: String,
+    /// Arguments of `cargo test`.
+    pub test: String,
+}
+
+#[derive(Deserialize)]
+struct List {
+    mutant: Vec<Mutant>,
+}
+
+/// Reads the list.
+pub fn parse(text: &str) -> Result<Vec<Mutant>, String> {
+    let list: List = toml::from_str(text).map_err(|error| format!("{LIST}: {error}"))?;
+    Ok(list.mutant)
+}
+
+/// What came of a fault.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Caught(String),
+    Survived,
+    Broken(String),
+}
+
+/// Plants the faults whose names contain `only`, one after the other.
+pub fn run(only: Option<&str>) -> Result<(), String> {
+    let root = root()?;
+    let text = std::fs::read_to_string(root.join(LIST)).map_err(|e| format!("{LIST}: {e}"))?;
+    let mutants = parse(&text)?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let place = target.join("mutants");
+    let copy = place.join("tree");
+    make_copy(&root, &copy)?;
+    let (mut caught, mut missed) = (0, Vec::new());
+    for mutant in &mutants {
+        if only.is_some_and(|part| !mutant.name.contains(part)) {
+            continue;
+        }
+        let outcome = plant(&copy, &place.join("target"), mutant)?;
+        match outcome {
+            Outcome::Caught(test) => {
+                println!("caught    {}: by {test}", mutant.name);
+                caught += 1;
+            }
+            Outcome::Survived => {
+                println!("SURVIVED  {}", mutant.name);
+                missed.push(mutant.name.clone());
+            }
+            Outcome::Broken(why) => {
+                println!("BROKEN    {}: {why}", mutant.name);
+                missed.push(mutant.name.clone());
+            }
+        }
+    }
+    println!("{caught} planted faults caught, {} not", missed.len());
+    match missed.is_empty() {
+        true => Ok(()),
+        false => Err(format!("not caught: {}", missed.join("; "))),
+    }
+}
+
+/// A copy of what is committed.
+fn make_copy(root: &Path, copy: &Path) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("xtask: {}: {e}", copy.display());
+    if copy.exists() {
+        std::fs::remove_dir_all(copy).map_err(failed)?;
+    }
+    std::fs::create_dir_all(copy).map_err(failed)?;
+    let mut archive = Command::new("git")
+        .args(["archive", "HEAD"])
+        .current_dir(root)
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let Some(output) = archive.stdout.take() else {
+        return Err("xtask: git archive has no output".to_owned());
+    };
+    let unpacked = Command::new("tar")
+        .arg("-x")
+        .current_dir(copy)
+        .stdin(output)
+        .status()
+        .map_err(failed)?;
+    let archived = archive.wait().map_err(failed)?;
+    if archived.success() && unpacked.success() {
+        return Ok(());
+    }
+    Err("xtask: the tree could not be copied".to_owned())
+}
+
+/// Plants a fault, runs its test, and takes the fault back.
+fn plant(copy: &Path, target: &Path, mutant: &Mutant) -> Result<Outcome, String> {
+    let path = copy.join(&mutant.file);
+    let failed = |e: std::io::Error| format!("xtask: {}: {e}", path.display());
+    let sound = std::fs::read_to_string(&path).map_err(failed)?;
+    if sound.matches(&mutant.find).count() != 1 {
+        return Ok(Outcome::Broken("its anchor does not stand once".to_owned()));
+    }
+    let planted = sound.replacen(&mutant.find, &mutant.with, 1);
+    std::fs::write(&path, planted).map_err(failed)?;
+    let done = Command::new("cargo")
+        .args(["test", "--locked"])
+        .args(mutant.test.split_whitespace())
+        .current_dir(copy)
+        .env("CARGO_TARGET_DIR", target)
+        .env("RUST_BACKTRACE", "0")
+        .output();
+    std::fs::write(&path, sound).map_err(failed)?;
+    let done = done.map_err(failed)?;
+    let stdout = String::from_utf8_lossy(&done.stdout);
+    Ok(judge(done.status.success(), &stdout))
+}
+
+/// What the output of `cargo test` says.
+fn judge(success: bool, stdout: &str) -> Outcome {
+    let failed = stdout.lines().find_map(|line| {
+        let rest = line.strip_prefix("test ")?;
+        rest.strip_suffix(" ... FAILED")
+    });
+    match failed {
+        Some(test) => Outcome::Caught(test.to_owned()),
+        None if success && stdout.contains("test result: ok") => Outcome::Survived,
+        None if stdout.contains("running ") && !success => {
+            Outcome::Caught("the end of the test program".to_owned())
+        }
+        None => Outcome::Broken("no test ran; does it compile?".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_counts_as_caught_only_when_a_test_failed() {
+        let caught = "running 2 tests\ntest a ... ok\ntest b::c ... FAILED\n";
+        assert_eq!(judge(false, caught), Outcome::Caught("b::c".to_owned()));
+        let passed = "running 1 test\ntest a ... ok\ntest result: ok. 1 passed\n";
+        assert_eq!(judge(true, passed), Outcome::Survived);
+        assert!(matches!(judge(false, ""), Outcome::Broken(_)));
+    }
+}
