@@ -4,8 +4,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-scripts/need.sh mariadb memcached go python
-if [ "${1:-}" = --all ]; then scripts/need.sh node; fi
+scripts/need.sh mariadb memcached go python node
 find_tools
 if [ $# -eq 0 ] || [ "$1" = --all ]; then cargo build --locked -p porpoise; fi
 exec "$TOOLS/venv/bin/python" tests/clients/run.py --binary "$TARGET/debug/porpoise" "$@"

@@ -186,16 +186,17 @@ def python_suite(module):
     return module, [sys.executable, "-m", "unittest", "-v", module], HERE
 
 
-def go_suite():
-    return "go-sql-driver", ["go", "test", "-v", "-count=1", "./..."], HERE / "go"
+def go_suite(name, package):
+    return name, ["go", "test", "-v", "-count=1", package], HERE / "go"
 
 
-def node_suite():
-    return "mysql2", ["node", "--test", "--test-reporter=tap", "first_steps.test.js"], HERE / "node"
+def node_suite(name, file):
+    return name, ["node", "--test", "--test-reporter=tap", file], HERE / "node"
 
 
-SQL_SUITES = [python_suite("test_pymysql"), python_suite("test_mariadb_cli"), go_suite()]
-MEMCACHED_SUITES = [python_suite("test_pymemcache")]
+SQL_SUITES = [python_suite("test_pymysql"), python_suite("test_mariadb_cli"), go_suite("go-sql-driver", ".")]
+MEMCACHED_SUITES = [python_suite(name) for name in ("test_pymemcache", "test_bmemcached", "test_pylibmc")]
+MEMCACHED_SUITES += [go_suite("gomemcache", "./gomemcache"), node_suite("memjs", "memjs.test.js")]
 OWN_SUITES = [python_suite(name) for name in ("test_both_doors", "test_mysql_connector", "test_sqlalchemy")]
 
 
@@ -208,7 +209,7 @@ def plan(arguments):
     binary = arguments.binary
     if not binary or not os.access(binary, os.X_OK):
         raise Failed(f"no server binary at {binary}; build it with `cargo build -p porpoise`")
-    own = OWN_SUITES + ([node_suite()] if arguments.all else [])
+    own = OWN_SUITES + ([node_suite("mysql2", "first_steps.test.js")] if arguments.all else [])
     return [
         (lambda folder: porpoise(binary, folder), SQL_SUITES + MEMCACHED_SUITES + own),
         (lambda folder: porpoise(binary, folder, PASSWORD), [python_suite("test_login")]),

@@ -17,7 +17,6 @@ use porpoise_base::clock;
 use porpoise_kv::Engine;
 use porpoise_rows::{Db, DbOptions};
 use porpoise_sql::{SqlConfig, SqlServer};
-use porpoise_wire::memcached::Limits;
 use std::sync::Arc;
 
 /// The rooms behind the doors, open.
@@ -143,7 +142,7 @@ struct MemcachedDoors {
 
 impl MemcachedDoors {
     fn open(config: &Config, db: &Arc<Db>) -> Result<MemcachedDoors, StartError> {
-        let max_value = Limits::default().max_value;
+        let max_value = config.memcached_item_size;
         let cache = Cache::new(config.memcached_cache, max_value, db.clock().as_ref());
         let cache = Arc::new(cache);
         let open =

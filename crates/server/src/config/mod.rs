@@ -95,6 +95,8 @@ pub struct Config {
     pub memcached_doors: Vec<(String, SocketAddr)>,
     /// Memory of `cache_only` keys, in bytes.
     pub memcached_cache: u64,
+    /// Longest value of the memcached doors, in bytes.
+    pub memcached_item_size: usize,
     /// Between two walks that delete expired rows; `None` is off.
     pub memcached_reap: Option<Duration>,
     /// Address of the HTTP door.

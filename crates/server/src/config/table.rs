@@ -92,6 +92,12 @@ settings! {
     "memcached-cache" "SIZE" = "64M":
         "Memory of keys whose policy is cache_only; what was not used lately makes room",
         |c, t| c.memcached_cache = size(t)?.filter(|n| *n >= 1 << 20).ok_or("a size of at least 1M")?;
+    "memcached-item-size" "SIZE" = "1M":
+        "Longest value that the memcached doors take; at most 512M",
+        |c, t| c.memcached_item_size = size(t)?
+            .and_then(|n| usize::try_from(n).ok())
+            .filter(|n| (1024..=512 << 20).contains(n))
+            .ok_or("a size from 1K to 512M")?;
     "memcached-reap" "TIME" = "5s":
         "Between two walks that delete expired rows; off leaves them",
         |c, t| c.memcached_reap = if t == "off" { None } else { Some(duration(t)?) };
@@ -203,6 +209,7 @@ pub fn defaults() -> Config {
         memcached_socket: None,
         memcached_doors: Vec::new(),
         memcached_cache: 64 << 20,
+        memcached_item_size: 1 << 20,
         memcached_reap: None,
         http_listen: None,
         memcached_role: String::new(),

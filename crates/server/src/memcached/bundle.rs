@@ -32,7 +32,7 @@ use super::apply;
 use super::container::Container;
 use super::convert::Conversion;
 use super::live::Current;
-use super::mapping::Operation;
+use super::mapping::{Operation, Target};
 use super::notes::After;
 use super::session::{Work, finish};
 use super::store::lock;
@@ -163,6 +163,7 @@ struct Resolved<'m, 'k> {
 }
 
 fn resolve<'m, 'k>(
+    desk: &mut Desk,
     current: &'m Current,
     meta: &'k Meta<'k>,
     convert: &mut Conversion,
@@ -174,8 +175,11 @@ fn resolve<'m, 'k>(
     };
     let decoded = shape.decoded();
     let key = decoded.as_ref().map_or(shape.key_text(), |d| d.bytes());
-    let found = current.mapping.find(key, operation);
-    let (_, container, rest) = found.map_err(Failure::Refused)?;
+    let found = desk.target(&current.mapping, key, operation);
+    let Target::Row(_, container, rest) = found.map_err(Failure::Refused)? else {
+        let why = "a key in the memory cache cannot be part of a transaction".to_owned();
+        return Err(Failure::Refused(why));
+    };
     let mut primary = Vec::new();
     let fits = container.append_key(rest, convert, &mut primary);
     fits.map_err(Failure::NoSuchKey)?;
@@ -192,7 +196,7 @@ fn attempt(desk: &mut Desk, current: &Current, commands: &[Meta<'_>]) -> Attempt
     let convert = Conversion::new(shared.db.clock().as_ref());
     let mut resolved = Vec::with_capacity(commands.len());
     for meta in commands {
-        match resolve(current, meta, &mut { convert }) {
+        match resolve(desk, current, meta, &mut { convert }) {
             Ok(found) => resolved.extend(found),
             Err(failure) => return Attempt::failed(failure, Ticket::NONE),
         }

@@ -1,0 +1,162 @@
+//! memccapable of libmemcached-tools, the conformance test of both classic
+//! dialects, under every policy: all of it passes, or exactly what the policy
+//! forbids fails.
+
+use porpoise_testkit::Porpoise;
+use std::process::Command;
+
+/// The tests of one dialect that do not pass, by name.
+fn failing(server: &Porpoise, dialect: &str) -> Vec<String> {
+    let address = server.memcached_addr;
+    let done = Command::new("memccapable")
+        .args(["-h", &address.ip().to_string()])
+        .args(["-p", &address.port().to_string(), dialect])
+        .output()
+        .unwrap_or_else(|e| panic!("memccapable: {e}; `make needs` installs it"));
+    // Names of tests that pass are followed by a mark, others are not; marks
+    // of failures go elsewhere.
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    let prefix = if dialect == "-a" { "ascii " } else { "binary " };
+    let mut names = Vec::new();
+    for part in text.split(prefix).skip(1) {
+        let name = part.split("  ").next().unwrap().trim();
+        names.push((name.to_owned(), part.contains("[pass]")));
+    }
+    assert_eq!(names.len(), 27, "{text}");
+    let failed = names.into_iter().filter(|(_, passed)| !passed);
+    failed.map(|(name, _)| name).collect()
+}
+
+fn start(policy: &str) -> Porpoise {
+    let server = Porpoise::builder().arg("--durability", "memory").start();
+    let done = server.sql(&format!(
+        "INSERT INTO ndbmemcache.cache_policies
+             (policy_name, get_policy, set_policy, delete_policy, flush_from_db) VALUES
+             ('caching-flush', 'caching', 'caching', 'caching', 'true'),
+             ('no-get', 'disabled', 'ndb_only', 'ndb_only', 'true'),
+             ('no-set', 'ndb_only', 'disabled', 'ndb_only', 'true'),
+             ('no-delete', 'ndb_only', 'ndb_only', 'disabled', 'true');
+         UPDATE ndbmemcache.key_prefixes SET policy = '{policy}', container = 'kv'
+             WHERE server_role_id = 0 AND key_prefix = '';"
+    ));
+    assert!(done.is_ok, "{}", done.stderr);
+    server
+}
+
+/// Checks that exactly these tests fail; names end at spaces.
+fn check(policy: &str, ascii: &[&str], binary: &[&str]) {
+    let server = start(policy);
+    assert_eq!(failing(&server, "-a"), ascii, "{policy}, ASCII");
+    assert_eq!(failing(&server, "-b"), binary, "{policy}, binary");
+}
+
+#[test]
+fn everything_passes_on_a_server_as_it_is_made() {
+    let server = Porpoise::builder().arg("--mysql-listen", "off").start();
+    assert_eq!(failing(&server, "-a"), [""; 0]);
+    assert_eq!(failing(&server, "-b"), [""; 0]);
+}
+
+#[test]
+fn everything_passes_where_policies_allow_everything() {
+    for policy in ["memcache-only", "ndb-test", "caching-flush"] {
+        check(policy, &[], &[]);
+    }
+}
+
+#[test]
+fn flush_all_leaves_rows_where_the_policy_says_so() {
+    for policy in ["caching", "ndb-only"] {
+        check(policy, &["flush", "flush noreply"], &["flush", "flushq"]);
+    }
+}
+
+#[test]
+fn deletes_that_stay_in_the_cache_leave_rows() {
+    check(
+        "caching-with-local-deletes",
+        &["flush", "flush noreply", "delete", "delete noreply"],
+        &["flush", "flushq", "delete", "deleteq"],
+    );
+}
+
+#[test]
+fn without_delete_only_delete_fails() {
+    check(
+        "no-delete",
+        &["delete", "delete noreply"],
+        &["delete", "deleteq"],
+    );
+}
+
+#[test]
+fn without_get_what_looks_at_values_fails() {
+    check(
+        "no-get",
+        &[
+            "get",
+            "gets",
+            "mget",
+            "flush",
+            "flush noreply",
+            "replace",
+            "replace noreply",
+            "cas",
+            "cas noreply",
+            "delete",
+            "delete noreply",
+            "incr",
+            "incr noreply",
+            "decr",
+            "decr noreply",
+            "append",
+            "append noreply",
+            "prepend",
+            "prepend noreply",
+        ],
+        &[
+            "flush", "flushq", "get", "getq", "getk", "getkq", "append", "appendq", "prepend",
+            "prependq",
+        ],
+    );
+}
+
+#[test]
+fn without_set_everything_fails_that_begins_with_a_set() {
+    let ascii = [
+        "set",
+        "set noreply",
+        "get",
+        "gets",
+        "mget",
+        "flush",
+        "flush noreply",
+        "add",
+        "add noreply",
+        "replace",
+        "replace noreply",
+        "cas",
+        "cas noreply",
+        "delete",
+        "delete noreply",
+        "incr",
+        "incr noreply",
+        "decr",
+        "decr noreply",
+        "append",
+        "append noreply",
+        "prepend",
+        "prepend noreply",
+    ];
+    let binary = [
+        "set", "setq", "flush", "flushq", "add", "addq", "replace", "replaceq", "delete",
+        "deleteq", "get", "getq", "getk", "getkq", "incr", "incrq", "decr", "decrq", "append",
+        "appendq", "prepend", "prependq",
+    ];
+    // A store without an answer has none that could be wrong.
+    let quiet = ["set noreply", "add noreply"];
+    let ascii: Vec<&str> = ascii.into_iter().filter(|n| !quiet.contains(n)).collect();
+    for policy in ["no-set", "ndb-read-only"] {
+        check(policy, &ascii, &binary);
+    }
+}

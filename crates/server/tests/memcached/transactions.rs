@@ -1,0 +1,149 @@
+//! Meta commands between `mn begin` and `mn`: all or none.
+
+use crate::house::{House, column, reference, required, varchar};
+use porpoise_rows::catalog::FkAction;
+use porpoise_testkit::exchange;
+use porpoise_types::{ColumnType, Kind};
+
+#[test]
+fn all_take_effect_together() {
+    let house = House::open();
+    let answer = house.ask(
+        "set stock 0 0 1\r\n5\r\nmn begin\r\nma stock MD v\r\nms order 3 k O7\r\nabc\r\n\
+         mg order v\r\nmg none v\r\nmn\r\nget order stock\r\n",
+    );
+    assert_eq!(
+        answer,
+        "STORED\r\nMN B\r\nVA 1\r\n4\r\nHD korder O7\r\nVA 3\r\nabc\r\nEN\r\nMN C\r\n\
+         VALUE order 0 3\r\nabc\r\nVALUE stock 0 1\r\n4\r\nEND\r\n"
+    );
+}
+
+#[test]
+fn a_condition_that_does_not_hold_undoes_all() {
+    let house = House::open();
+    house.ask("set a 0 0 1\r\n5\r\nset b 0 0 1\r\n5\r\n");
+    for (failing, told) in [
+        ("ms a 1 ME\r\nx\r\n", "NS\r\n"),
+        ("ms none 1 MR\r\nx\r\n", "NS\r\n"),
+        ("md a C1000000000\r\n", "EX\r\n"),
+        ("ma none\r\n", "NF\r\n"),
+    ] {
+        let request = format!("mn begin\r\nma a v\r\nmd b\r\n{failing}ma a v\r\nmn\r\nget a b\r\n");
+        let kept = "VALUE a 0 1\r\n5\r\nVALUE b 0 1\r\n5\r\nEND\r\n";
+        assert_eq!(
+            house.ask(&request),
+            format!("MN B\r\nVA 1\r\n6\r\nHD\r\n{told}MN R\r\n{kept}")
+        );
+    }
+}
+
+#[test]
+fn a_refusal_of_the_rows_undoes_all() {
+    let house = House::open();
+    let id = || required("id", ColumnType::int(Kind::Int));
+    house.create(
+        "parent",
+        vec![id(), column("v", varchar(9))],
+        &["id"],
+        vec![],
+    );
+    let columns = vec![
+        id(),
+        column("v", varchar(9)),
+        column("p", ColumnType::int(Kind::Int)),
+    ];
+    house.create(
+        "c",
+        columns,
+        &["id"],
+        vec![reference("p", FkAction::Restrict)],
+    );
+    house.map(
+        "p:",
+        "parent",
+        &[("key_columns", "id"), ("value_columns", "v")],
+    );
+    house.map(
+        "c:",
+        "c",
+        &[("key_columns", "id"), ("value_columns", "v,p")],
+    );
+    let answer = house.ask("mn begin\r\nms p:1 1\r\nx\r\nms c:1 3\r\ny\t2\r\nmn\r\nget p:1\r\n");
+    assert!(
+        answer.starts_with("MN B\r\nSERVER_ERROR Cannot add or update a child row"),
+        "{answer}"
+    );
+    assert!(answer.ends_with("\r\nMN R\r\nEND\r\n"), "{answer}");
+    // Parent and child in one transaction, in either order of rows.
+    assert_eq!(
+        house.ask("mn begin\r\nms p:2 1\r\nx\r\nms c:1 3\r\ny\t2\r\nmn\r\nget c:1\r\n"),
+        "MN B\r\nHD\r\nHD\r\nMN C\r\nVALUE c:1 0 3\r\ny\t2\r\nEND\r\n"
+    );
+}
+
+#[test]
+fn what_cannot_stand_there_spoils_it() {
+    let house = House::open();
+    for (line, told) in [
+        (
+            "get a\r\n",
+            "CLIENT_ERROR only meta commands can stand between mn begin and mn\r\n",
+        ),
+        ("mg a w\r\n", "CLIENT_ERROR invalid flag\r\n"),
+        (
+            "mn begin\r\n",
+            "CLIENT_ERROR mn begin within a transaction\r\n",
+        ),
+    ] {
+        let request = format!("mn begin\r\nms a 1\r\nx\r\n{line}mn\r\nmg a\r\n");
+        assert_eq!(
+            house.ask(&request),
+            format!("MN B\r\n{told}MN R\r\nEN\r\n"),
+            "{line}"
+        );
+    }
+    assert_eq!(
+        house.ask("mn begin\r\nms a 1\r\nx\r\nmg a N30\r\nmn\r\nmg a\r\n"),
+        "MN B\r\nCLIENT_ERROR this command cannot be part of a transaction\r\nMN R\r\nEN\r\n"
+    );
+    assert_eq!(
+        house.ask("mn begin\r\nms a 1\r\nx\r\nmn rollback\r\nmg a\r\nmn\r\n"),
+        "MN B\r\nMN R\r\nEN\r\nMN\r\n"
+    );
+}
+
+#[test]
+fn transfers_at_the_same_time_keep_the_sum() {
+    let house = House::open();
+    let mut setup = String::new();
+    for n in 0..8 {
+        setup += &format!("set acct{n} 0 0 4\r\n1000\r\n");
+    }
+    house.ask(&setup);
+    std::thread::scope(|scope| {
+        for worker in 0..4usize {
+            let address = house.address;
+            scope.spawn(move || {
+                let mut request = String::new();
+                for step in 0..50usize {
+                    let from = (worker * 3 + step) % 8;
+                    let to = (worker + step * 5 + 1) % 8;
+                    request +=
+                        &format!("mn begin\r\nma acct{from} MD D3\r\nma acct{to} D3\r\nmn\r\n");
+                }
+                let answer = exchange(address, request.as_bytes());
+                let text = String::from_utf8(answer).unwrap();
+                assert_eq!(text.matches("MN B\r\n").count(), 50);
+                let ends = text.matches("MN C\r\n").count() + text.matches("MN R\r\n").count();
+                assert_eq!(ends, 50, "{text}");
+            });
+        }
+    });
+    let answer = house.ask("get acct0 acct1 acct2 acct3 acct4 acct5 acct6 acct7\r\n");
+    let sum: u64 = answer
+        .lines()
+        .filter_map(|line| line.trim().parse::<u64>().ok())
+        .sum();
+    assert_eq!(sum, 8000, "{answer}");
+}
