@@ -29,6 +29,7 @@ fn open(disk: &MemDisk, durability: Durability) -> Arc<Db> {
         dir: Some(PathBuf::from("/store")),
         disk: Arc::new(disk.clone()),
         durability,
+        segment_bytes: 1 << 16,
         ..KvMemOptions::default()
     });
     let clock = porpoise_base::clock::system();

@@ -22,7 +22,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-#[path = "common/mod.rs"]
 mod common;
 
 const ROWS: i64 = 40;
@@ -32,6 +31,7 @@ fn engine(disk: &MemDisk) -> Option<Arc<KvMem>> {
         dir: Some(PathBuf::from("/store")),
         disk: Arc::new(disk.clone()),
         durability: Durability::Sync,
+        segment_bytes: 1 << 16,
         ..KvMemOptions::default()
     })
     .ok()
@@ -104,7 +104,8 @@ fn create(db: &Arc<Db>, name: &str) {
     let rows = (1..=ROWS).map(|n| vec![Value::Int(n), Value::Int(1 + n / 2)]);
     txn.insert(&table, rows.collect(), InsertMode::Plain)
         .unwrap();
-    txn.commit().unwrap();
+    let done = txn.commit().unwrap();
+    db.engine().wait_durable(done.ticket).unwrap();
 }
 
 fn get(db: &Db, name: &str) -> Option<Arc<Table>> {
