@@ -502,6 +502,7 @@ pub(super) fn note_skipped(skipped: &[(usize, porpoise_rows::Error)], exec: &Exe
 /// UPDATE.
 pub fn update(plan: &UpdatePlan, exec: &mut Exec<'_>) -> Run<Changes> {
     let table = &plan.target.table;
+    let chosen = plan.target.source.partitions.as_deref();
     let rows = targets(&plan.target, exec)?;
     let matched = rows.len() as u64;
     let storer = Storer::new(exec, plan.ignore, 2);
@@ -515,7 +516,7 @@ pub fn update(plan: &UpdatePlan, exec: &mut Exec<'_>) -> Run<Changes> {
         let new = assign(table, &plan.set, before, &storer, number, &cx);
         match new {
             Ok(new) => {
-                if stays_chosen(&plan.target, &new, plan.ignore, exec)? {
+                if stays_chosen(table, chosen, &new, plan.ignore, exec.env)? {
                     changes.push(RowChange { key, old, new });
                 }
             }
@@ -546,18 +547,24 @@ pub fn update(plan: &UpdatePlan, exec: &mut Exec<'_>) -> Run<Changes> {
 
 /// Whether a changed row belongs into a partition that the statement names;
 /// 1748 where not, a warning with IGNORE.
-fn stays_chosen(target: &Target, new: &[Value], ignore: bool, exec: &Exec<'_>) -> Run<bool> {
-    let Some(chosen) = &target.source.partitions else {
+pub(super) fn stays_chosen(
+    table: &Table,
+    chosen: Option<&[usize]>,
+    new: &[Value],
+    ignore: bool,
+    env: &crate::expr::eval::Env,
+) -> Run<bool> {
+    let Some(chosen) = chosen else {
         return Ok(true);
     };
-    match target.table.partition_of_row(new) {
+    match table.partition_of_row(new) {
         Ok(at) if !chosen.contains(&at) => {
             let error = porpoise_rows::Error::OtherPartition;
             if !ignore {
-                exec.env.strict.set(false);
+                env.strict.set(false);
                 return Err(error.into());
             }
-            exec.env.warn(Warning {
+            env.warn(Warning {
                 level: Level::Warning,
                 code: error.code(),
                 message: error.to_string(),

@@ -6,7 +6,7 @@
 //! tables have their old values. All changes of a table are then done in one
 //! call.
 
-use super::dml::{Storer, assign_in, note_skipped};
+use super::dml::{Storer, assign_in, note_skipped, stays_chosen};
 use super::join::join;
 use super::state::{States, size_of_row};
 use super::{Changes, Exec, Run};
@@ -120,6 +120,11 @@ fn gather(
         cx,
     )?;
     states.hold(size_of_row(&new))?;
+    let source = plan.select.sources.get(target.slot);
+    let chosen = source.and_then(|s| s.partitions.as_deref());
+    if !stays_chosen(&target.table, chosen, &new, plan.ignore, cx.env)? {
+        return Ok(());
+    }
     gathered.changes.push(RowChange { key, old, new });
     Ok(())
 }

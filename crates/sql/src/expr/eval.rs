@@ -6,7 +6,7 @@
 //! nodes that can nest, so that a deep expression is an error, never an abort.
 
 use super::query::{Frame, RunQueries};
-use super::{Expr, ExprKind, Load, arith, convert, logic};
+use super::{Expr, ExprKind, Load, Truth, arith, convert, large, logic};
 use crate::error::{Result, SqlError};
 use crate::functions;
 use bumpalo::Bump;
@@ -129,12 +129,6 @@ pub enum Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// Whether some value of the row may not be at hand.
-    #[inline]
-    fn has_parts(&self) -> bool {
-        matches!(self, Slot::Row(row) if row.has_parts())
-    }
-
     /// The storage value of a column.
     pub fn get(&self, column: usize) -> ValueRef<'a> {
         match self {
@@ -176,7 +170,10 @@ const STACK_RESERVE: usize = 64 * 1024;
 pub fn eval<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
     match &e.kind {
         ExprKind::Column { slot, column, load } => {
-            let stored = row.get(*slot).map_or(ValueRef::Null, |s| s.get(*column));
+            let stored = match row.get(*slot) {
+                Some(slot) => large::whole(slot, *column)?,
+                None => ValueRef::Null,
+            };
             load_value(stored, *load, &e.ty, cx)
         }
         ExprKind::Const(value) => Ok(value.as_ref()),
@@ -215,6 +212,10 @@ fn eval_nested<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Val
             truth,
             negated,
         } => {
+            // A large value is there, whether it was fetched or not.
+            if *truth == Truth::Null && large::start(arg, row).is_some() {
+                return Ok(logic::value(Some(*negated)));
+            }
             let found = logic::is(arg, *truth, *negated, row, cx)?;
             Ok(logic::value(Some(found)))
         }
@@ -296,13 +297,20 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
         ExprKind::Cast(arg) => convert::cast(eval(arg, row, cx)?, &arg.ty, &e.ty, cx),
         ExprKind::Call(function, args) => {
             if let [arg] = args.as_slice()
-                && let Some(length) = large_length(function.name, arg, row)
+                && let Some(length) = large::length(function.name, arg, row)
             {
                 return Ok(length);
             }
             let mut values = bumpalo::collections::Vec::with_capacity_in(args.len(), cx.arena);
-            for arg in args {
-                values.push(eval(arg, row, cx)?);
+            for (at, arg) in args.iter().enumerate() {
+                let start = match at == 0 && large::looks_at_start(function.name, args.len()) {
+                    true => large::start(arg, row),
+                    false => None,
+                };
+                values.push(match start {
+                    Some(start) => start,
+                    None => eval(arg, row, cx)?,
+                });
             }
             let call = functions::Call {
                 args,
@@ -360,24 +368,6 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
         },
         _ => Err(SqlError::internal("an expression of unexpected kind")),
     }
-}
-
-/// The length of a large value, which its row knows without the value.
-fn large_length<'a>(name: &str, arg: &Expr, row: &[Slot<'a>]) -> Option<ValueRef<'a>> {
-    let ExprKind::Column { slot, column, .. } = &arg.kind else {
-        return None;
-    };
-    let Some(Slot::Row(stored)) = row.get(*slot).filter(|s| s.has_parts()) else {
-        return None;
-    };
-    let blob = stored.blob(*column)?.blob;
-    let bytes = i64::from(blob.bytes);
-    Some(ValueRef::Int(match name {
-        "LENGTH" | "OCTET_LENGTH" => bytes,
-        "BIT_LENGTH" => 8 * bytes,
-        "CHAR_LENGTH" | "CHARACTER_LENGTH" => i64::from(blob.chars),
-        _ => return None,
-    }))
 }
 
 /// A storage value as SQL sees it.

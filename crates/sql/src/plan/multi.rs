@@ -9,6 +9,7 @@
 use super::SelectPlan;
 use super::dml::{NewValue, new_value};
 use super::from::bind_from;
+use super::placement::settle_join;
 use super::query::entries;
 use super::select::{Clauses, PlanCx, finish, set_lock};
 use super::{Busy, LockSpec};
@@ -219,6 +220,7 @@ fn plan(
         let at = targets.iter().position(|t| !referenced(t)).unwrap_or(0);
         ordered.push(targets.remove(at));
     }
+    settle_join(&mut select, &ordered);
     Ok(MultiPlan {
         select,
         targets: ordered,

@@ -13,9 +13,11 @@
 
 use super::access::{Facts, facts};
 use super::dml::NewValue;
+use super::multi::MultiTarget;
 use super::{Bound, SelectPlan, Step};
 use crate::bind::{Origin, Source};
 use crate::error::{Result, SqlError};
+use crate::expr::large::looks_at_start;
 use crate::expr::{Expr, ExprKind, Truth};
 use crate::parse::ast::Ident;
 use porpoise_rows::blob::PREFIX;
@@ -174,6 +176,35 @@ pub(super) fn settle_target(
     }
 }
 
+/// As [`settle`] for the join of an UPDATE of several tables: what is assigned,
+/// and what it is computed from, is needed whole, too.
+pub(super) fn settle_join(plan: &mut SelectPlan, targets: &[MultiTarget]) {
+    let mut needed = Needed::of(&plan.sources);
+    let mut all = plan.has_queries;
+    plan.expressions(&mut |e| needed.look(e));
+    for target in targets {
+        for (column, value) in &target.set {
+            needed.add(target.slot, *column);
+            if let NewValue::Expr(e) = value {
+                all |= e.has_query();
+                needed.look(e);
+            }
+        }
+    }
+    for step in &mut plan.steps {
+        match all {
+            true => whole(step),
+            false => needed.tell(step),
+        }
+    }
+}
+
+/// Everything is fetched.
+fn whole(step: &mut Step) {
+    step.group.iter_mut().for_each(whole);
+    step.placement.whole = None;
+}
+
 /// Columns needed whole, by slot; only of tables that can have large values.
 struct Needed {
     columns: Vec<Option<Vec<usize>>>,
@@ -257,11 +288,9 @@ pub const START: i64 = PREFIX as i64 / 8 - 1;
 /// The column of a function that looks at the start of a text: slot, column,
 /// and the counts that must be within it.
 fn start_of(name: &str, args: &[Expr]) -> Option<(usize, usize, Vec<Expr>)> {
-    let counts = match (name, args) {
-        ("LEFT", [_, counts @ ..]) if counts.len() == 1 => counts,
-        ("SUBSTRING" | "SUBSTR" | "MID", [_, counts @ ..]) if counts.len() == 2 => counts,
-        _ => return None,
-    };
+    let (_, counts) = args
+        .split_first()
+        .filter(|_| looks_at_start(name, args.len()))?;
     let plain = |e: &Expr| matches!(e.kind, ExprKind::Const(_) | ExprKind::Param(_));
     match args.first().map(|a| &a.kind) {
         Some(ExprKind::Column { slot, column, .. }) if counts.iter().all(plain) => {
