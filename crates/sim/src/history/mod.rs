@@ -165,7 +165,7 @@ fn orders(history: &[Transaction], found: &mut Vec<String>) -> Orders {
             };
             let order = orders.entry(*list).or_default();
             let (short, long) = match numbers.len() <= order.len() {
-                true => (&*numbers, &*order),
+                true => (numbers, &*order),
                 false => (&*order, numbers),
             };
             if !long.starts_with(short) {
