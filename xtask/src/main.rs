@@ -31,7 +31,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   check             check the house rules; exit status 1 and one line per violation
   ratchet           lower the recorded lengths of long files and functions to what they are now
   ratchet --init    record all lengths as they are now, longer ones too
-  mutants [NAME]    plant faults in a copy of what is committed; exit status 1 unless all are caught
+  mutants [PART]... plant faults in a copy of what is committed; exit status 1 unless all are caught
   loc               print lines per crate
   soak              print the long tests, one `PACKAGE TEST` a line, as `make soak` runs them";
 
@@ -43,8 +43,7 @@ fn main() -> ExitCode {
         ["ratchet"] => ratchet::rewrite(false),
         ["ratchet", "--init"] => ratchet::rewrite(true),
         ["loc"] => Tree::read().map(|tree| print!("{}", loc::table(&tree))),
-        ["mutants"] => mutants::run(None),
-        ["mutants", name] => mutants::run(Some(name)),
+        ["mutants", only @ ..] => mutants::run(only),
         ["soak"] => soak::print_list(),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

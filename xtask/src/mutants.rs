@@ -52,8 +52,9 @@ enum Outcome {
     Broken(String),
 }
 
-/// Plants the faults whose names contain `only`, one after the other.
-pub fn run(only: Option<&str>) -> Result<(), String> {
+/// Plants the faults whose names or tests contain one of `only`, one after the
+/// other; all of them when it is empty.
+pub fn run(only: &[&str]) -> Result<(), String> {
     let root = root()?;
     let text = std::fs::read_to_string(root.join(LIST)).map_err(|e| format!("{LIST}: {e}"))?;
     let mutants = parse(&text)?;
@@ -63,7 +64,8 @@ pub fn run(only: Option<&str>) -> Result<(), String> {
     make_copy(&root, &copy)?;
     let (mut caught, mut missed) = (0, Vec::new());
     for mutant in &mutants {
-        if only.is_some_and(|part| !mutant.name.contains(part)) {
+        let is_meant = |part: &&str| mutant.name.contains(*part) || mutant.test.contains(*part);
+        if !only.is_empty() && !only.iter().any(is_meant) {
             continue;
         }
         let outcome = plant(&copy, &place.join("target"), mutant)?;

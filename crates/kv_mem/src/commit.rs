@@ -219,6 +219,8 @@ struct Logged<'s> {
     record: Vec<u8>,
     /// The tag of its chunks, or 0.
     tag: u64,
+    /// How many chunks there are.
+    chunks: u64,
 }
 
 impl<'s> Logged<'s> {
@@ -229,6 +231,7 @@ impl<'s> Logged<'s> {
             log: shared.log.as_ref(),
             record: Vec::new(),
             tag: 0,
+            chunks: 0,
         };
         let Some(log) = logged.log.filter(|log| log.rows()) else {
             return Ok(logged);
@@ -239,6 +242,7 @@ impl<'s> Logged<'s> {
             put_write(&mut writes, install.space.id, install.record.key(), value);
             if writes.len() >= CHUNK {
                 logged.tag = log.append_chunk(shared, logged.tag, &writes)?;
+                logged.chunks += 1;
                 writes.clear();
             }
         }
@@ -252,6 +256,7 @@ impl<'s> Logged<'s> {
             _ => LogRecord::ChunkedCommit {
                 ts: 0,
                 tag,
+                chunks: logged.chunks,
                 writes: &writes,
             },
         };

@@ -381,12 +381,19 @@ impl Recovery<'_> {
                 self.chunks.entry(tag).or_default().push(writes.to_vec());
                 Ok(())
             }
-            Record::ChunkedCommit { ts, tag, writes } => {
-                let chunks = self.chunks.remove(&tag).ok_or(Malformed);
+            Record::ChunkedCommit {
+                ts,
+                tag,
+                chunks: count,
+                writes,
+            } => {
+                let chunks = self.chunks.remove(&tag).unwrap_or_default();
                 if ts <= since {
                     return Ok(());
                 }
-                let chunks = chunks?;
+                if chunks.len() as u64 != count {
+                    return Err(Malformed);
+                }
                 let mut all: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
                 all.push(writes);
                 self.commit(ts, since, &all)

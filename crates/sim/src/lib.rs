@@ -2,7 +2,7 @@
 //!
 //! [`engine`] drives the embedded engine by a seed on a disk that fails, and
 //! compares every answer, and what comes up after every crash, with the
-//! reference model. `history` judges what clients of a running server were
+//! reference model. [`history`] judges what clients were
 //! told: whether some order of their transactions explains it.
 //!
 //! Nothing here is part of the server; nothing here reads a real clock or a
@@ -10,3 +10,4 @@
 #![forbid(unsafe_code)]
 
 pub mod engine;
+pub mod history;

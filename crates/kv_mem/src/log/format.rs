@@ -9,7 +9,7 @@ use crate::codec::{Malformed, Reader, put_bytes, put_varint};
 use porpoise_kv::{SpaceDurability, SpaceId, SpaceSpec};
 
 /// The version of the log's format that this build writes and reads.
-pub(crate) const LOG_FORMAT_VERSION: u32 = 1;
+pub(crate) const LOG_FORMAT_VERSION: u32 = 2;
 
 pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"PORPLOG\0";
 pub(crate) const SEGMENT_HEADER: usize = 64;
@@ -164,6 +164,8 @@ pub(crate) enum Record<'a> {
     ChunkedCommit {
         ts: u64,
         tag: u64,
+        /// How many chunks there were.
+        chunks: u64,
         writes: &'a [u8],
     },
     CreateSpace {
@@ -282,9 +284,15 @@ impl<'a> Record<'a> {
                 out.extend_from_slice(&n.to_le_bytes());
                 out.extend_from_slice(writes);
             }
-            Record::ChunkedCommit { ts, tag, writes } => {
-                out.extend_from_slice(&ts.to_le_bytes());
-                out.extend_from_slice(&tag.to_le_bytes());
+            Record::ChunkedCommit {
+                ts,
+                tag,
+                chunks,
+                writes,
+            } => {
+                for n in [ts, tag, chunks] {
+                    out.extend_from_slice(&n.to_le_bytes());
+                }
                 out.extend_from_slice(writes);
             }
             Record::CreateSpace { id, spec } => {
@@ -318,6 +326,7 @@ impl<'a> Record<'a> {
             CHUNKED_COMMIT => Record::ChunkedCommit {
                 ts: body.u64()?,
                 tag: body.u64()?,
+                chunks: body.u64()?,
                 writes: body.0,
             },
             CREATE_SPACE => Record::CreateSpace {
@@ -373,6 +382,7 @@ mod tests {
             Record::ChunkedCommit {
                 ts: 6,
                 tag: 9,
+                chunks: 3,
                 writes: b"",
             },
             Record::CreateSpace { id, spec },

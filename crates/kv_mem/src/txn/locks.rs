@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl MemTxn {
-    pub(super) fn release_all(&mut self) {
+    pub(crate) fn release_all(&mut self) {
         if self.held.is_empty() {
             return;
         }

@@ -1,0 +1,104 @@
+//! The dependency graph and the search for circles.
+
+use super::Allowed;
+use std::collections::{BTreeSet, VecDeque};
+
+/// Why one transaction comes before another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Edge {
+    Ww,
+    Wr,
+    Rw,
+    RealTime,
+}
+
+/// Transactions and what orders them.
+pub(super) struct Graph {
+    next: Vec<BTreeSet<(usize, Edge)>>,
+}
+
+impl Graph {
+    pub(super) fn new(transactions: usize) -> Graph {
+        Graph {
+            next: vec![BTreeSet::new(); transactions],
+        }
+    }
+
+    pub(super) fn add(&mut self, from: usize, to: usize, edge: Edge) {
+        if from != to
+            && let Some(next) = self.next.get_mut(from)
+        {
+            next.insert((to, edge));
+        }
+    }
+
+    /// The shortest way from one transaction to another by edges of these
+    /// kinds; at least one edge.
+    fn way(&self, from: usize, to: usize, kinds: &[Edge]) -> Option<Vec<usize>> {
+        let mut before = vec![None; self.next.len()];
+        let mut open = VecDeque::from([from]);
+        while let Some(at) = open.pop_front() {
+            for (next, edge) in self.next.get(at).into_iter().flatten() {
+                if !kinds.contains(edge) {
+                    continue;
+                }
+                if *next == to {
+                    let mut way = vec![to];
+                    let mut back = at;
+                    loop {
+                        way.push(back);
+                        match before.get(back).copied().flatten() {
+                            Some(b) if back != from => back = b,
+                            _ => break,
+                        }
+                    }
+                    way.reverse();
+                    return Some(way);
+                }
+                if let Some(place @ None) = before.get_mut(*next)
+                    && *next != from
+                {
+                    *place = Some(at);
+                    open.push_back(*next);
+                }
+            }
+        }
+        None
+    }
+
+    /// Circles that a level does not allow, at most one of each kind.
+    pub(super) fn anomalies(&self, allowed: Allowed) -> Vec<String> {
+        use Edge::{RealTime, Rw, Wr, Ww};
+        let mut found = Vec::new();
+        let mut circle = |name: &str, first: Option<Edge>, kinds: &[Edge]| {
+            for (from, next) in self.next.iter().enumerate() {
+                for (to, edge) in next {
+                    let begins = first.map_or(kinds.contains(edge), |first| first == *edge);
+                    if !begins {
+                        continue;
+                    }
+                    if let Some(way) = self.way(*to, from, kinds) {
+                        found.push(format!("{name}: {from} -{edge:?}-> then {way:?}"));
+                        return true;
+                    }
+                }
+            }
+            false
+        };
+        if circle("G0 or G1c", None, &[Ww, Wr])
+            || circle("G1 against real time", None, &[Ww, Wr, RealTime])
+        {
+            return found;
+        }
+        if !allowed.g_single
+            && (circle("G-single", Some(Rw), &[Ww, Wr])
+                || circle("G-single against real time", Some(Rw), &[Ww, Wr, RealTime]))
+        {
+            return found;
+        }
+        if !allowed.g2 {
+            circle("G2", Some(Rw), &[Ww, Wr, Rw, RealTime]);
+        }
+        found
+    }
+}
