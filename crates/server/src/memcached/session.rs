@@ -237,8 +237,8 @@ pub(super) fn finish<T>(
             !failure.ends_session()
         }
     };
-    if out.position() > start {
-        out.hold_from(start, done.ticket);
-    }
+    // Also where nothing is answered: what follows, the end of the connection
+    // included, tells that the command was done.
+    out.hold_from(start, done.ticket);
     goes_on
 }
