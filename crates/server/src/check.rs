@@ -15,6 +15,7 @@ use porpoise_kv::Durability;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::ddl::DdlCx;
 use porpoise_rows::{Db, DbOptions};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,6 +74,12 @@ pub fn check(data_dir: &Path) -> Result<Report, StartError> {
     Ok(report)
 }
 
+/// A line on standard output, where people and scripts read it.
+fn say(line: &str) -> Result<(), StartError> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").map_err(|e| StartError::failure(format!("standard output: {e}")))
+}
+
 /// Checks and prints: the problems, and a last line that sums up.
 ///
 /// # Errors
@@ -80,14 +87,11 @@ pub fn check(data_dir: &Path) -> Result<Report, StartError> {
 pub fn run(data_dir: &Path) -> Result<(), StartError> {
     let report = check(data_dir)?;
     for problem in &report.problems {
-        println!("{problem}");
+        say(&problem.to_string())?;
     }
     let counts = format!("{} tables, {} rows", report.tables, report.rows);
     match report.problems.len() {
-        0 => {
-            println!("{counts}: no problems");
-            Ok(())
-        }
+        0 => say(&format!("{counts}: no problems")),
         n => Err(StartError::failure(format!("{counts}: {n} problems"))),
     }
 }
