@@ -234,7 +234,7 @@ impl Container {
             encode_key(value, &column.ty, column.nullable, part.desc, out);
             return Ok(());
         }
-        let value = convert.store(&self.table, part.column, ValueRef::Bytes(piece))?;
+        let value = convert.key(column, piece)?;
         encode_key(value.as_ref(), &column.ty, column.nullable, part.desc, out);
         Ok(())
     }

@@ -1,20 +1,32 @@
 //! Text to column values and back, as this door does it.
 //!
 //! A memcached client knows bytes only. What it stores goes through the same
-//! conversion as an SQL INSERT in strict mode: nothing is cut or rounded
-//! silently, a value that does not fit is refused with MySQL's text. The time
-//! zone is UTC, both ways.
+//! conversion as an SQL INSERT in strict mode: a value that does not fit is
+//! refused with MySQL's text. Two things that INSERT passes over are refused
+//! as well, because a client would not get back what it stored: text that loses
+//! its last spaces to the column's length, and a key that has to be changed to
+//! be a value of its column (`u:1.4` is not `u:1`). Numbers within values are
+//! rounded to the column's digits as MySQL rounds them. The time zone is UTC,
+//! both ways.
 
 use porpoise_base::clock::Clock;
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
 use porpoise_rows::{Error, Result};
-use porpoise_types::{CastCx, DateTime, SqlMode, TimeZone, Value, ValueRef, store};
+use porpoise_types::{
+    CastCx, DateTime, SqlMode, TimeZone, TypeError, Value, ValueRef, Warning, store,
+};
 
 /// The mode of conversions: MySQL's default one.
 const MODE: SqlMode = SqlMode::STRICT_TRANS_TABLES
     .union(SqlMode::NO_ZERO_IN_DATE)
     .union(SqlMode::NO_ZERO_DATE)
     .union(SqlMode::ERROR_FOR_DIVISION_BY_ZERO);
+
+/// "Data too long for column": 1406.
+const DATA_TOO_LONG: u16 = 1406;
+
+/// "Incorrect integer value": 1366.
+const WRONG_VALUE: u16 = 1366;
 
 /// Conversions of one command, at its time.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +71,7 @@ impl Conversion {
     /// The storage value of the column at `position`, which exists.
     ///
     /// # Errors
-    /// [`Error::Type`] where the value would have to be changed to fit.
+    /// [`Error::Type`] where the value does not fit, or would lose text.
     pub fn store(&mut self, table: &Table, position: usize, value: ValueRef<'_>) -> Result<Value> {
         let Some(column) = table.columns.get(position) else {
             return Err(Error::DefinitionChanged);
@@ -67,15 +79,47 @@ impl Conversion {
         if let (ValueRef::Bytes(bytes), true) = (value, takes_bytes(column, value)) {
             return Ok(Value::Bytes(bytes.to_vec()));
         }
-        let mut ignored = |_| ();
+        let (stored, warning) = self.convert(column, value)?;
+        if warning.is_some() && column.ty.is_string() {
+            let message = format!("Data too long for column '{}' at row 1", column.name);
+            return Err(TypeError::new(DATA_TOO_LONG, message).into());
+        }
+        Ok(stored)
+    }
+
+    /// The storage value of a key column for a part of a client's key.
+    ///
+    /// # Errors
+    /// [`Error::Type`] where the part is no value of the column as it stands: it
+    /// must not name the row of another key.
+    pub fn key(&self, column: &Column, piece: &[u8]) -> Result<Value> {
+        let digits = piece.strip_prefix(b"-").or(piece.strip_prefix(b"+"));
+        let digits = digits.unwrap_or(piece);
+        if column.ty.is_integer() && !digits.iter().all(u8::is_ascii_digit) {
+            let shown = String::from_utf8_lossy(piece);
+            let name = &column.name;
+            let message =
+                format!("Incorrect integer value: '{shown}' for column '{name}' at row 1");
+            return Err(TypeError::new(WRONG_VALUE, message).into());
+        }
+        match self.convert(column, ValueRef::Bytes(piece))? {
+            (value, None) => Ok(value),
+            (_, Some(changed)) => Err(TypeError::new(changed.code, changed.message).into()),
+        }
+    }
+
+    /// What INSERT makes of a value, and the last thing that it warns of.
+    fn convert(&self, column: &Column, value: ValueRef<'_>) -> Result<(Value, Option<Warning>)> {
+        let mut last = None;
         let mut cx = CastCx {
             mode: MODE,
             strict: true,
-            warnings: &mut ignored,
+            warnings: &mut |warning| last = Some(warning),
             tz: &TimeZone::UTC,
             now: self.now().unwrap_or_default(),
         };
-        Ok(store(value, None, &column.ty, &column.name, 1, &mut cx)?)
+        let stored = store(value, None, &column.ty, &column.name, 1, &mut cx)?;
+        Ok((stored, last))
     }
 
     /// A row of the table's defaults; columns without one are NULL.
@@ -114,12 +158,11 @@ mod tests {
     use super::*;
     use porpoise_types::ColumnType;
 
-    #[test]
-    fn bytes_pass_uncut_or_not_at_all() {
-        let column = Column {
+    fn column(ty: ColumnType) -> Column {
+        Column {
             id: porpoise_rows::catalog::ColumnId(1),
             name: "v".into(),
-            ty: ColumnType::varbinary(3),
+            ty,
             nullable: true,
             default: ColumnDefault::None,
             on_update_now: false,
@@ -127,9 +170,24 @@ mod tests {
             comment: String::new(),
             backfill: Value::Null,
             explicit_collation: false,
-        };
+        }
+    }
+
+    #[test]
+    fn bytes_pass_uncut_or_not_at_all() {
+        let column = column(ColumnType::varbinary(3));
         assert!(takes_bytes(&column, ValueRef::Bytes(b"abc")));
         assert!(!takes_bytes(&column, ValueRef::Bytes(b"abcd")));
         assert!(!takes_bytes(&column, ValueRef::Int(1)));
+    }
+
+    #[test]
+    fn a_key_is_a_number_as_it_stands_or_none() {
+        let convert = Conversion::timeless();
+        let column = column(ColumnType::int(porpoise_types::Kind::Int));
+        assert_eq!(convert.key(&column, b"-12").unwrap(), Value::Int(-12));
+        for text in [&b"1.4"[..], b"1e0", b" 1", b"1 ", b"", b"-", b"99999999999"] {
+            assert!(convert.key(&column, text).is_err(), "{text:?}");
+        }
     }
 }

@@ -19,9 +19,10 @@ impl Container {
         }
         let mut row = convert.defaults(&self.table);
         for (part, piece) in self.pieces(key)? {
-            let value = ValueRef::Bytes(piece.bytes());
-            let value = convert.store(&self.table, part.column, value)?;
-            put(&mut row, part.column, value);
+            let Some(column) = self.table.columns.get(part.column) else {
+                return Err(Error::DefinitionChanged);
+            };
+            put(&mut row, part.column, convert.key(column, piece.bytes())?);
         }
         Ok(row)
     }

@@ -144,3 +144,33 @@ fn a_column_without_default_that_memcached_cannot_fill_is_told() {
     let row = house.row("test", "t", &[Value::Int(1)]);
     assert_eq!(row.unwrap(), ["1", "8", "6"]);
 }
+
+#[test]
+fn a_key_that_would_have_to_be_rounded_names_no_row() {
+    let house = child(FkAction::NoAction);
+    assert_eq!(house.ask("set p:2 0 0 1\r\na\r\n"), "STORED\r\n");
+    for command in ["set", "add", "append"] {
+        let answer = house.ask(&format!("{command} p:1.6 0 0 1\r\nx\r\n"));
+        assert!(!answer.starts_with("STORED"), "{command}: {answer}");
+    }
+    let answer = house.ask("set p:2e0 0 0 1\r\nx\r\n");
+    let refusal = "SERVER_ERROR Incorrect integer value: '2e0' for column 'id' at row 1\r\n";
+    assert_eq!(answer, refusal);
+    assert_eq!(house.ask("get p:1.6 p:2e0\r\n"), "END\r\n");
+    assert_eq!(house.ask("delete p:1.6\r\n"), "NOT_FOUND\r\n");
+    assert_eq!(house.ask("get p:2\r\n"), "VALUE p:2 0 1\r\na\r\nEND\r\n");
+}
+
+#[test]
+fn text_keeps_its_last_spaces_or_is_refused() {
+    let house = child(FkAction::NoAction);
+    assert_eq!(
+        house.ask("set p:2 0 0 10\r\nnine char \r\n"),
+        "SERVER_ERROR Data too long for column 'name' at row 1\r\n"
+    );
+    assert_eq!(house.ask("set p:2 0 0 9\r\nnine cha \r\n"), "STORED\r\n");
+    assert_eq!(
+        house.ask("get p:2\r\n"),
+        "VALUE p:2 0 9\r\nnine cha \r\nEND\r\n"
+    );
+}
