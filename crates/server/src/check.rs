@@ -2,8 +2,9 @@
 //! of a data directory against each other, without changing a byte of it.
 //!
 //! The store is opened on an [`Overlay`]: recovery runs as at a start of the
-//! server, and what it writes stays in memory. The directory's lock is taken,
-//! so that no server changes the files meanwhile.
+//! server, and what it writes stays in memory. The directory's lock is taken
+//! (its file gets this process's number), so that no server changes the files
+//! meanwhile.
 
 use crate::config::StartError;
 use crate::datadir::DataDir;
@@ -15,7 +16,7 @@ use porpoise_kv::Durability;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::ddl::DdlCx;
 use porpoise_rows::{Db, DbOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,24 +75,26 @@ pub fn check(data_dir: &Path) -> Result<Report, StartError> {
     Ok(report)
 }
 
-/// A line on standard output, where people and scripts read it.
-fn say(line: &str) -> Result<(), StartError> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}").map_err(|e| StartError::failure(format!("standard output: {e}")))
-}
-
 /// Checks and prints: the problems, and a last line that sums up.
 ///
 /// # Errors
 /// As [`check`]; with exit status 1 when there are problems.
 pub fn run(data_dir: &Path) -> Result<(), StartError> {
     let report = check(data_dir)?;
-    for problem in &report.problems {
-        say(&problem.to_string())?;
-    }
     let counts = format!("{} tables, {} rows", report.tables, report.rows);
+    let mut text = String::new();
+    for problem in &report.problems {
+        text.push_str(problem);
+        text.push('\n');
+    }
+    if report.problems.is_empty() {
+        text.push_str(&format!("{counts}: no problems\n"));
+    }
+    let mut out = io::stdout().lock();
+    // Nobody may be reading; the exit status tells as well.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match report.problems.len() {
-        0 => say(&format!("{counts}: no problems")),
+        0 => Ok(()),
         n => Err(StartError::failure(format!("{counts}: {n} problems"))),
     }
 }

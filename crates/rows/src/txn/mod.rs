@@ -20,6 +20,7 @@ pub(crate) mod insert;
 pub(crate) mod keyset;
 pub(crate) mod lock;
 pub(crate) mod merge;
+mod moved;
 pub(crate) mod parts;
 pub(crate) mod read;
 pub(crate) mod update;

@@ -26,12 +26,13 @@ use super::Txn;
 use super::cascade::Effects;
 use super::insert::{Constraint, NO_KEY, check_not_null, constraints};
 use super::keyset::{KeyId, KeySet};
+use super::moved::Moved;
 use crate::catalog::{IndexPart, Table};
 use crate::fk::{self, Referrer};
 use crate::row::{RowBuf, RowRef};
 use crate::{Error, Result};
-use foldhash::{HashMap, HashMapExt};
-use porpoise_kv::{Key, LockMode, Read, ScanEnd, ScanRange, prefix_end};
+use foldhash::HashMapExt;
+use porpoise_kv::{LockMode, Read, ScanEnd, ScanRange, prefix_end};
 use porpoise_types::Value;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -115,10 +116,6 @@ struct Planned {
     /// ... and rows refer to it, or may by now.
     followed: bool,
 }
-
-/// Where rows are by now, by the primary key they had when the statement
-/// began.
-pub(crate) type Moved = HashMap<Vec<u8>, Vec<u8>>;
 
 /// What there is to do for a row.
 enum Step {
@@ -348,40 +345,6 @@ impl Txn {
         self.write_changed(table, &change.key, old, &primary, &new, keys)?;
         fx.note_moved(table.id, moved);
         self.apply(fx, keys)
-    }
-
-    /// A row that a cascade of this statement has changed since the caller
-    /// read it: as it is now, with the caller's changes on top.
-    fn changed_meanwhile(
-        &mut self,
-        table: &Arc<Table>,
-        change: &RowChange,
-        moved: &Moved,
-    ) -> Result<Option<RowChange>> {
-        let Some(primary) = moved.get(&change.key) else {
-            return Ok(None);
-        };
-        let key = Key::new(table.space(0, primary), primary);
-        let mut bytes = None;
-        self.kv.get(Read::CURRENT, &[key], &mut |_, value| {
-            bytes = value.map(<[u8]>::to_vec);
-        })?;
-        let Some(bytes) = bytes else {
-            return Ok(None);
-        };
-        let was = change.old.row(table)?;
-        let now = RowRef::new(table, &bytes)?;
-        let mut new = now.values();
-        for (n, (place, asked)) in new.iter_mut().zip(&change.new).enumerate() {
-            if asked.as_ref() != was.get(n) {
-                place.clone_from(asked);
-            }
-        }
-        Ok(Some(RowChange {
-            key: primary.clone(),
-            old: RowBuf::from(bytes),
-            new,
-        }))
     }
 
     /// Tells apart rows whose referenced value changes and which nothing

@@ -9,8 +9,8 @@ use crate::definition::{self, Naming};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::parse::ast::{
-    AlterAction, DatabaseOption, DropTables, LockTable, Maintain, MaintainKind, Statement,
-    TableLock, TableName,
+    AlterAction, CreateIndex, DatabaseOption, DropTables, LockTable, Maintain, MaintainKind,
+    Statement, TableLock, TableName,
 };
 use crate::show::table::{Rows, text_column};
 use porpoise_rows::catalog::{Table, TableId};
@@ -162,25 +162,8 @@ impl SqlSession {
                 let ops = definition::alter::operations(self, &database, &name, alter)?;
                 self.alter(&database, &name, &ops)
             }
-            Statement::RenameTable(pairs) => {
-                let named = |(old, new): &(TableName<'_>, TableName<'_>)| -> Result<_> {
-                    Ok((self.definable(old)?, qualified(self, new)?))
-                };
-                let pairs: Vec<_> = pairs.iter().map(named).collect::<Result<_>>()?;
-                Ok(plain(db.rename_tables(&self.ddl_cx(), &pairs)?))
-            }
-            Statement::CreateIndex(create) => {
-                if let Some(lock) = &create.lock {
-                    definition::alter::lock(lock)?;
-                }
-                let algorithm = create.algorithm.as_ref().map(definition::alter::algorithm);
-                let algorithm = algorithm.transpose()?.flatten();
-                let (database, name) = self.definable(&create.table)?;
-                let index = definition::index(&create.index)?;
-                let mut ops = vec![AlterOp::AddIndex(index)];
-                ops.extend(algorithm.map(AlterOp::Algorithm));
-                self.alter(&database, &name, &ops)
-            }
+            Statement::RenameTable(pairs) => self.rename_tables(pairs),
+            Statement::CreateIndex(create) => self.create_index(create),
             Statement::DropIndex(drop) => {
                 let (database, name) = self.definable(&drop.table)?;
                 let op = AlterOp::DropIndex(drop.name.name.to_owned());
@@ -188,6 +171,28 @@ impl SqlSession {
             }
             _ => Err(SqlError::internal("no definition")),
         }
+    }
+
+    fn rename_tables(&mut self, pairs: &[(TableName<'_>, TableName<'_>)]) -> Result<Outcome> {
+        let named = |(old, new): &(TableName<'_>, TableName<'_>)| -> Result<_> {
+            Ok((self.definable(old)?, qualified(self, new)?))
+        };
+        let pairs: Vec<_> = pairs.iter().map(named).collect::<Result<_>>()?;
+        let db = self.server.db.clone();
+        Ok(plain(db.rename_tables(&self.ddl_cx(), &pairs)?))
+    }
+
+    fn create_index(&mut self, create: &CreateIndex<'_>) -> Result<Outcome> {
+        if let Some(lock) = &create.lock {
+            definition::alter::lock(lock)?;
+        }
+        let algorithm = create.algorithm.as_ref().map(definition::alter::algorithm);
+        let algorithm = algorithm.transpose()?.flatten();
+        let (database, name) = self.definable(&create.table)?;
+        let index = definition::index(&create.index)?;
+        let mut ops = vec![AlterOp::AddIndex(index)];
+        ops.extend(algorithm.map(AlterOp::Algorithm));
+        self.alter(&database, &name, &ops)
     }
 
     fn alter(&mut self, database: &str, name: &str, ops: &[AlterOp]) -> Result<Outcome> {
