@@ -6,6 +6,8 @@
 //!    After a crash a counter goes on at its limit.
 //! 2. Limits are extended ahead of need: when half of what was reserved is
 //!    used, the next record is appended, and nobody waits for it.
+//!    What is reserved grows with what is used: a crash costs a thirtieth of
+//!    the ids or so. A fixed size was rejected: one crash used up a SMALLINT.
 //! 3. Records of one counter are in the log in the order of their making; the
 //!    last one holds.
 //! 4. Latch order: this table, then the sequencer. Nobody waits for the disk
@@ -20,8 +22,24 @@ use porpoise_kv::{CounterId, Error, Full, Result, SpaceId, SpaceSpec};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// How many ids are reserved on disk at once, at least.
+/// How many ids are reserved on disk ahead of need, at most (but for callers
+/// that take more at a time).
 const AHEAD: u64 = 1 << 16;
+
+/// A caller that takes so many ids at a time is in a hurry, and its counter is
+/// not one of a few numbers.
+const HURRY: u64 = 256;
+
+/// How many ids to reserve on disk beyond `end` for a caller of `count`. A
+/// crash loses them, so that it is a share of those that are used: ids of one
+/// byte or two must outlive crashes.
+fn ahead_of(end: u64, count: u64) -> u64 {
+    let least = match count {
+        HURRY.. => count.saturating_mul(4),
+        _ => 2,
+    };
+    (end / 32).min(AHEAD).max(least)
+}
 
 /// One counter.
 #[derive(Clone, Copy)]
@@ -120,7 +138,7 @@ impl Counters {
                 return Ok(start..end);
             };
             counter.settle(log);
-            let ahead = AHEAD.max(count.saturating_mul(2));
+            let ahead = ahead_of(end, count);
             if end <= counter.limit {
                 counter.next = end;
                 if counter.limit - end < ahead / 2
@@ -181,7 +199,8 @@ impl Counters {
         };
         shared.writable()?;
         *counter = Counter::found(next);
-        let position = Counters::extend(shared, log, id, counter, next.saturating_add(AHEAD));
+        let limit = next.saturating_add(ahead_of(next, 1));
+        let position = Counters::extend(shared, log, id, counter, limit);
         drop(table);
         log.wait_synced(shared, position)
     }

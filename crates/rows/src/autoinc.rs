@@ -236,7 +236,8 @@ impl Counters {
         let mut wanted = rows.iter().filter(|r| generated(r)).count() as u64;
         let max = column_max(column);
         let increment = options.increment.max(1);
-        let prefetch = options.prefetch.clamp(1, 65_536);
+        // A range in hand is lost in a crash: small columns take small ones.
+        let prefetch = options.prefetch.clamp(1, 65_536).min(max / 4096 + 1);
         let mut first = None;
         if options.first != 0 && wanted > 0 {
             // Asked for by number: from here on they are explicit values.

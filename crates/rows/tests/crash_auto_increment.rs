@@ -36,8 +36,8 @@ fn open(disk: &MemDisk, durability: Durability) -> Arc<Db> {
     Db::open(engine.unwrap(), clock, DbOptions::default()).unwrap()
 }
 
-/// A disk with the table on it.
-fn created(durability: Durability) -> MemDisk {
+/// A disk with the table on it, its ids of a kind.
+fn created(durability: Durability, kind: Kind) -> MemDisk {
     let disk = MemDisk::new();
     let db = open(&disk, durability);
     let (mdl, cancel) = (db.mdl().session(), Cancel::new());
@@ -50,7 +50,7 @@ fn created(durability: Durability) -> MemDisk {
     };
     let column = |name: &str, auto_increment: bool| ColumnSpec {
         name: name.to_owned(),
-        ty: ColumnType::int(Kind::Int),
+        ty: ColumnType::int(if auto_increment { kind } else { Kind::Int }),
         nullable: None,
         default: None,
         on_update_now: false,
@@ -119,7 +119,7 @@ fn no_id_is_handed_out_again_after_a_power_cut() {
         for prefetch in [1, 5, 256] {
             let mut most = 0;
             for cut in 0..40 {
-                let mut disk = created(durability);
+                let mut disk = created(durability, Kind::Int);
                 let mut used = BTreeSet::new();
                 for life in 0..3 {
                     let db = open(&disk, durability);
@@ -130,6 +130,29 @@ fn no_id_is_handed_out_again_after_a_power_cut() {
                 most = most.max(used.len());
             }
             assert!(most >= 36, "all rows of some life were inserted: {most}");
+        }
+    }
+}
+
+#[test]
+fn small_ids_outlive_crashes() {
+    for (kind, lives) in [(Kind::TinyInt, 5), (Kind::SmallInt, 40)] {
+        let mut disk = created(Durability::Sync, kind);
+        for life in 0..lives {
+            let db = open(&disk, Durability::Sync);
+            let posts = get(&db, "posts");
+            let mut rows = vec![vec![Value::Null, Value::Int(life)]; 3];
+            let mut txn = begin(&db);
+            let ids = AutoIncOptions {
+                prefetch: 256,
+                ..AutoIncOptions::default()
+            };
+            let first = txn.assign_auto_increment(&posts, &mut rows, ids);
+            assert!(first.is_ok(), "{kind:?}, life {life}: {first:?}");
+            txn.insert(&posts, rows, InsertMode::Plain).unwrap();
+            let done = txn.commit().unwrap();
+            db.engine().wait_durable(done.ticket).unwrap();
+            disk = disk.after_power_cut(0);
         }
     }
 }

@@ -11,6 +11,7 @@
 
 use super::derived::Collect;
 use super::fetch::Cursor;
+use super::insert_id::InsertIds;
 use super::join::fetch_step;
 use super::select::{all_true, cx_of};
 use super::{Changes, Exec, Newer, Run, Stop};
@@ -134,17 +135,18 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
         None => value_rows(plan, exec)?,
     };
     let records = rows.len() as u64;
-    let insert_id = exec
-        .txn()
+    let given = InsertIds::given(&plan.table, &rows);
+    exec.txn()
         .assign_auto_increment(&plan.table, &mut rows, ids)?;
+    let ids = InsertIds::new(given, &rows);
     let mut changes = Changes {
         records,
-        insert_id,
         ..Changes::default()
     };
     if let Some(chosen) = &plan.partitions {
         rows = keep_chosen(plan, chosen, rows, exec, &mut changes)?;
     }
+    let ids = ids.of(&rows);
     if plan.on_duplicate.is_empty() {
         let done = exec.txn().insert(&plan.table, rows, plan.mode)?;
         changes.affected = done.inserted + done.replaced;
@@ -156,12 +158,17 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
                 message: error.to_string(),
             });
         }
-        if done.inserted == 0 {
-            changes.insert_id = None;
+        let mut skipped = done.skipped.iter().map(|(at, _)| *at).peekable();
+        for (at, id) in ids.into_iter().enumerate() {
+            if skipped.next_if_eq(&at).is_none() {
+                InsertIds::inserted(&mut changes, id);
+            }
         }
     } else {
         for (at, row) in rows.into_iter().enumerate() {
-            insert_or_update(plan, row, at as u64 + 1, exec, &mut changes)?;
+            if insert_or_update(plan, row, at as u64 + 1, exec, &mut changes)? {
+                InsertIds::inserted(&mut changes, ids.get(at).copied().flatten());
+            }
         }
     }
     changes.seen = exec.txn().seen();
@@ -303,18 +310,18 @@ fn keep_chosen(
     Ok(kept)
 }
 
-/// One row of INSERT ... ON DUPLICATE KEY UPDATE.
+/// One row of INSERT ... ON DUPLICATE KEY UPDATE; whether it was inserted.
 fn insert_or_update(
     plan: &InsertPlan,
     row: Vec<Value>,
     number: u64,
     exec: &mut Exec<'_>,
     changes: &mut Changes,
-) -> Run<()> {
+) -> Run<bool> {
     let (key, old) = match exec.txn().insert_or_find(&plan.table, &row)? {
         Inserted::New => {
             changes.affected += 1;
-            return Ok(());
+            return Ok(true);
         }
         Inserted::Duplicate {
             primary,
@@ -352,7 +359,7 @@ fn insert_or_update(
     };
     let done = exec.txn().update(&plan.table, vec![change], mode)?;
     changes.affected += 2 * done.changed;
-    Ok(())
+    Ok(false)
 }
 
 /// Applies assignments from left to right; later ones see earlier ones

@@ -16,6 +16,7 @@ pub mod aggregate;
 pub mod derived;
 pub mod dml;
 pub mod fetch;
+mod insert_id;
 pub mod join;
 pub mod keys;
 pub mod multi;
@@ -182,8 +183,10 @@ pub struct Changes {
     pub records: u64,
     /// Rows that met a duplicate.
     pub duplicates: u64,
-    /// The first generated id.
+    /// The id generated for the first row inserted.
     pub insert_id: Option<u64>,
+    /// The id of the last row inserted, generated or given.
+    pub row_id: Option<u64>,
     /// What the reply must wait for.
     pub seen: Ticket,
 }

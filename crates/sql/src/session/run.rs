@@ -493,6 +493,8 @@ impl SqlSession {
         } else if self.env.last_insert_id.get() != self.last_insert_id {
             // LAST_INSERT_ID(n) was called.
             outcome.last_insert_id = self.env.last_insert_id.get();
+        } else if let Some(id) = changes.row_id {
+            outcome.last_insert_id = id;
         }
         outcome
     }
