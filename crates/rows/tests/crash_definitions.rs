@@ -104,7 +104,8 @@ fn create(db: &Arc<Db>, name: &str) {
     let rows = (1..=ROWS).map(|n| vec![Value::Int(n), Value::Int(1 + n / 2)]);
     txn.insert(&table, rows.collect(), InsertMode::Plain)
         .unwrap();
-    txn.commit().unwrap();
+    let ticket = txn.commit().unwrap().ticket;
+    db.engine().wait_durable(ticket).unwrap();
 }
 
 fn get(db: &Db, name: &str) -> Option<Arc<Table>> {
