@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import random
 import unittest
 
 import pymysql
@@ -186,6 +187,18 @@ class PyMySql(unittest.TestCase):
         self.assertEqual(columns, [("id", "NO", "PRI", None), ("name", "YES", "", "x")])
         self.assertIn("CREATE TABLE `t`", self.rows("SHOW CREATE TABLE t")[0][1])
         self.assertIn((DATABASE,), self.rows("SHOW DATABASES"))
+
+    def test_a_value_as_large_as_a_packet_goes_in_and_comes_out(self):
+        self.run_sql("CREATE TABLE t (id INT PRIMARY KEY, n INT, v LONGBLOB)")
+        ((limit,),) = self.rows("SELECT @@max_allowed_packet")
+        text = random.Random(7).randbytes(1 << 16).hex().encode()
+        value = (text * (64_000_000 // len(text) + 1))[: min(64_000_000, int(limit) - 4096)]
+        self.cursor.execute("INSERT INTO t VALUES (1, 0, %s)", (value,))
+        self.run_sql("UPDATE t SET n = n + 1")
+        self.assertEqual(self.rows("SELECT n, LENGTH(v) FROM t"), ((1, len(value)),))
+        ((back,),) = self.rows("SELECT v FROM t WHERE id = 1")
+        self.assertTrue(back == value, "another value came back")
+        self.run_sql("DELETE FROM t")
 
     def test_a_dropped_connection_rolls_back(self):
         self.run_sql("CREATE TABLE t (id INT PRIMARY KEY)")

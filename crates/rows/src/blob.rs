@@ -21,9 +21,9 @@
 //!    that names them, and nowhere else. The row's lock covers them.
 //! 3. The prefix ends between two characters and is at least as long as any
 //!    index prefix (3,072 bytes): entries are made without parts.
-//! 4. A row in memory may hold the whole value behind the [`Blob`] instead of
-//!    the prefix ([`Blob::whole`]): the same reader reads both. On disk it is
-//!    the prefix always.
+//! 4. A row in memory may hold more of the value behind the [`Blob`] than the
+//!    prefix, up to the end of a part or all of it ([`Blob::whole`]): the same
+//!    reader reads all. On disk it is the prefix always.
 //!
 //! Rejected: parts in the rows' own space (scans of rows would walk over
 //! them); parts named by primary key (a row that moves would rewrite them); a
@@ -98,7 +98,7 @@ impl Blob {
             part_shift: *more.first()?,
         };
         let shift = blob.part_shift >= 10 && blob.part_shift < 31;
-        let sane = shift && (rest.len() == blob.prefix() || rest.len() == blob.len());
+        let sane = shift && rest.len() >= blob.prefix() && rest.len() <= blob.len();
         sane.then_some((blob, rest))
     }
 
@@ -127,6 +127,20 @@ impl Blob {
     pub(crate) fn parts(&self) -> u32 {
         let rest = self.len().saturating_sub(self.prefix());
         u32::try_from(rest.div_ceil(self.part_bytes())).unwrap_or(u32::MAX)
+    }
+
+    /// The numbers of the parts that bring what is at hand, the start of the
+    /// value up to the end of a part, to so many bytes at least.
+    pub(crate) fn parts_between(&self, present: usize, end: usize) -> std::ops::Range<u32> {
+        if end.min(self.len()) <= present {
+            return 0..0;
+        }
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let first = present.saturating_sub(self.prefix()) / self.part_bytes();
+        let last = end
+            .saturating_sub(self.prefix())
+            .div_ceil(self.part_bytes());
+        number(first)..number(last).min(self.parts())
     }
 
     /// Whether what a row holds of the value is all of it.
@@ -282,6 +296,11 @@ mod tests {
         assert_eq!(Blob::split(&data), Some((blob, &b"prefix"[..])));
         assert_eq!(Blob::split(&data[..HEAD - 1]), None);
         assert_eq!(Blob::split(&data[..HEAD + 5]), None);
+        let part = 1 << PART_SHIFT;
+        assert_eq!(blob.parts_between(6, 6), 0..0);
+        assert_eq!(blob.parts_between(6, 7), 0..1);
+        assert_eq!(blob.parts_between(6 + part, 7 + part), 1..2);
+        assert_eq!(blob.parts_between(6 + part, usize::MAX), 1..4);
         data[18] = 63;
         assert_eq!(Blob::split(&data), None);
         assert_eq!(blob.parts(), 4);

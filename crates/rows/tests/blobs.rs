@@ -270,6 +270,25 @@ fn a_batch_of_rows_costs_one_call_more_and_ends_of_values_read_no_middle() {
     )
     .unwrap();
     assert_eq!((starts, calls(&counting)), (5, 1));
+    // The first part of two, then the other one.
+    let upto = [(2, PREFIX + 5)];
+    let mut more = Vec::new();
+    txn.get_rows_with(
+        &table,
+        &refs[..1],
+        Blobs::Upto(&upto),
+        Read::SNAPSHOT,
+        &mut |_, row| {
+            let row = row.unwrap();
+            assert!(row.get(2) == ValueRef::Bytes(&filled(size, 1)[..PREFIX + PART_BYTES]));
+            more.push((keys[0].clone(), row.to_buf()));
+        },
+    )
+    .unwrap();
+    txn.complete_rows(&table, &mut more, Blobs::All, Read::SNAPSHOT)
+        .unwrap();
+    let row = more[0].1.row(&table).unwrap();
+    assert!(row.get(2) == ValueRef::Bytes(&filled(size, 1)));
     // The end of a value: one part.
     counting.calls.take();
     let buf = one.unwrap();

@@ -40,6 +40,8 @@ pub enum Blobs<'a> {
     All,
     /// None.
     Prefixes,
+    /// So many bytes of these column positions at least, and the start of others.
+    Upto(&'a [(usize, usize)]),
     /// Those of these column positions.
     Of(&'a [usize]),
 }
@@ -48,11 +50,18 @@ pub enum Blobs<'a> {
 type Filled<'a> = (usize, &'a [Vec<u8>]);
 
 impl Blobs<'_> {
-    fn wants(self, position: usize) -> bool {
+    /// How many bytes of a value are wanted.
+    fn end(self, column: &BlobColumn<'_>) -> usize {
+        let len = column.blob.len();
         match self {
-            Blobs::All => true,
-            Blobs::Prefixes => false,
-            Blobs::Of(columns) => columns.contains(&position),
+            Blobs::All => len,
+            Blobs::Prefixes => 0,
+            Blobs::Of(columns) if columns.contains(&column.position) => len,
+            Blobs::Of(_) => 0,
+            Blobs::Upto(columns) => {
+                let found = columns.iter().find(|(p, _)| *p == column.position);
+                found.map_or(0, |(_, end)| len.min(*end))
+            }
         }
     }
 
@@ -61,10 +70,8 @@ impl Blobs<'_> {
         if !row.has_parts() || self == Blobs::Prefixes {
             return 0;
         }
-        row.blobs()
-            .filter(|b| self.wants(b.position) && !b.blob.whole(b.present))
-            .map(|b| b.blob.len())
-            .sum()
+        let lacks = |b: BlobColumn<'_>| self.end(&b).saturating_sub(b.present.len());
+        row.blobs().map(lacks).sum()
     }
 }
 
@@ -202,18 +209,20 @@ impl Txn {
             let Some(raw) = &row.bytes else { continue };
             let view = RowRef::new(table, raw)?;
             for column in view.blobs() {
-                if !blobs.wants(column.position) || column.blob.whole(column.present) {
+                let missing = column
+                    .blob
+                    .parts_between(column.present.len(), blobs.end(&column));
+                if missing.is_empty() {
                     continue;
                 }
                 let space = table.parts_space(&row.primary).ok_or_else(|| lost(table))?;
-                let parts = column.blob.parts();
                 wanted.push(Wanted {
                     row: n,
                     position: column.position,
                     first: keys.len(),
-                    parts: parts as usize,
+                    parts: missing.len(),
                 });
-                keys.extend((0..parts).map(|part| (space, column.blob.key(part))));
+                keys.extend(missing.map(|part| (space, column.blob.key(part))));
             }
         }
         let parts = self.get_parts(&keys, read)?;
@@ -519,8 +528,11 @@ fn filled(row: &RowRef<'_>, values: &[(usize, &[Vec<u8>])]) -> Result<Option<Vec
         let parts = parts_of(number);
         let len = data.len() + parts.iter().map(Vec::len).sum::<usize>();
         if !parts.is_empty() {
-            let whole = Blob::split(data).is_some_and(|(blob, _)| len == HEAD + blob.len());
-            if !whole || parts.iter().any(Vec::is_empty) {
+            let right = Blob::split(data).is_some_and(|(blob, present)| {
+                let all = present.len() + parts.len() * blob.part_bytes();
+                len - HEAD == blob.len().min(all)
+            });
+            if !right || parts.iter().any(Vec::is_empty) {
                 return Ok(None);
             }
         }

@@ -70,6 +70,14 @@ pub struct Fetch<'a> {
     pub partitions: Option<&'a [usize]>,
 }
 
+impl Fetch<'_> {
+    /// All partitions, no large value.
+    pub const STARTS: Fetch<'static> = Fetch {
+        blobs: Blobs::Prefixes,
+        partitions: None,
+    };
+}
+
 /// Where a scan stands; begins at `Default`.
 #[derive(Clone, Debug, Default)]
 pub struct ScanPosition {

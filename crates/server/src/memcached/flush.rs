@@ -15,7 +15,7 @@ use super::work::{Desk, Done, Failure, repeatable};
 use crate::metrics::{self, Counter};
 use porpoise_base::blocking::blocking;
 use porpoise_kv::{LockMode, Read, Ticket};
-use porpoise_rows::{Error, KeyRange, RowBuf, ScanPosition, ScanSpec};
+use porpoise_rows::{Blobs, Error, Fetch, KeyRange, RowBuf, ScanPosition, ScanSpec};
 use std::sync::Arc;
 
 /// Rows of one transaction.
@@ -137,9 +137,10 @@ fn one_batch(desk: &Desk, container: &Container, start: &[u8]) -> Result<Batch, 
     let mut txn = desk.begin()?;
     let mut keys: Vec<Vec<u8>> = Vec::new();
     let mut position = ScanPosition::default();
-    let more = txn.scan(
+    let more = txn.scan_with(
         table,
         &spec,
+        Fetch::STARTS,
         Read::CURRENT,
         &mut position,
         BATCH,
@@ -150,11 +151,11 @@ fn one_batch(desk: &Desk, container: &Container, start: &[u8]) -> Result<Batch, 
     let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let wait = txn.wait();
     let mut found: Vec<(usize, RowBuf)> = Vec::new();
-    txn.lock_rows(
+    txn.lock_rows_with(
         table,
         &borrowed,
-        LockMode::Exclusive,
-        wait,
+        (LockMode::Exclusive, wait),
+        Blobs::Prefixes,
         &mut |n, locked| {
             if let Some(row) = locked.row {
                 found.push((n, RowBuf::from(row.bytes().to_vec())));

@@ -25,7 +25,7 @@ use super::large;
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{LockMode, Read, Wait};
-use porpoise_rows::{BeginOptions, Error, KeyRange, Result, RowBuf, ScanPosition, ScanSpec};
+use porpoise_rows::{BeginOptions, Error, Fetch, KeyRange, Result, RowBuf, ScanPosition, ScanSpec};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -164,9 +164,10 @@ fn walk_container(
         let mut position = ScanPosition::default();
         let table = &container.table;
         let view = Read::SNAPSHOT;
-        let more = txn.scan(
+        let more = txn.scan_with(
             table,
             &spec(start),
+            Fetch::STARTS,
             view,
             &mut position,
             LOOK,

@@ -8,7 +8,7 @@ use super::Run;
 use super::keys::{KeyValue, in_column};
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, eval};
-use crate::plan::placement::{KnownExprs, Placement, START};
+use crate::plan::placement::{KnownExprs, Placement};
 use crate::plan::{Bound, Step};
 use porpoise_rows::catalog::Table;
 use porpoise_rows::partition::prune::Known;
@@ -23,8 +23,8 @@ pub struct Reach {
     partitions: Option<Vec<usize>>,
     /// Partitions that the statement names.
     chosen: Option<Arc<[usize]>>,
-    /// Columns whose large values are fetched; `None`: all.
-    whole: Option<Vec<usize>>,
+    /// Columns whose large values are fetched, up to so many bytes; `None`: all.
+    upto: Option<Vec<(usize, usize)>>,
 }
 
 impl Reach {
@@ -37,13 +37,17 @@ impl Reach {
             reach.partitions = partitions(placement, table, cx)?;
         }
         if let Some(whole) = &placement.whole {
-            let mut columns = whole.to_vec();
+            let mut upto: Vec<(usize, usize)> = whole.iter().map(|c| (*c, usize::MAX)).collect();
             for (column, counts) in &placement.starts {
-                if !within_start(counts, cx)? && !columns.contains(column) {
-                    columns.push(*column);
+                let ty = table.columns.get(*column).map(|c| &c.ty);
+                let width = ty.map_or(4, |ty| ty.collation.charset().max_len() as usize);
+                let bytes = characters(counts, cx)?.saturating_mul(width);
+                match upto.iter_mut().find(|(c, _)| c == column) {
+                    Some((_, end)) => *end = bytes.max(*end),
+                    None => upto.push((*column, bytes)),
                 }
             }
-            reach.whole = Some(columns);
+            reach.upto = Some(upto);
         }
         Ok(reach)
     }
@@ -58,10 +62,10 @@ impl Reach {
 
     /// The large values to fetch.
     pub fn blobs(&self) -> Blobs<'_> {
-        match &self.whole {
+        match &self.upto {
             None => Blobs::All,
             Some(columns) if columns.is_empty() => Blobs::Prefixes,
-            Some(columns) => Blobs::Of(columns),
+            Some(columns) => Blobs::Upto(columns),
         }
     }
 
@@ -152,17 +156,17 @@ fn next(value: &Value, step: i64) -> Option<Value> {
     })
 }
 
-/// Whether counts of characters stay within what rows keep of large values.
-fn within_start<'a>(counts: &'a [Expr], cx: &EvalCx<'a>) -> Run<bool> {
+/// The characters from the start of a text on that a function with these counts
+/// (position and length, or length) looks at; all where they do not say.
+fn characters<'a>(counts: &'a [Expr], cx: &EvalCx<'a>) -> Run<usize> {
+    let mut sum = 0usize;
     for count in counts {
-        let within = match eval(count, &[], cx)? {
-            ValueRef::Int(n) => (1..=START).contains(&n),
-            ValueRef::UInt(n) => i64::try_from(n).is_ok_and(|n| (1..=START).contains(&n)),
-            _ => false,
+        let count = match eval(count, &[], cx)? {
+            ValueRef::Int(n @ 1..) => usize::try_from(n).ok(),
+            ValueRef::UInt(n @ 1..) => usize::try_from(n).ok(),
+            _ => None,
         };
-        if !within {
-            return Ok(false);
-        }
+        sum = sum.saturating_add(count.unwrap_or(usize::MAX));
     }
-    Ok(true)
+    Ok(sum)
 }

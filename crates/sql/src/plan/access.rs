@@ -9,8 +9,8 @@
 use super::{Access, Bound, OrderKey};
 use crate::expr::query::TestKind;
 use crate::expr::{CmpOp, Expr, ExprKind};
-use porpoise_rows::catalog::{IndexKind, IndexState, Table};
-use porpoise_types::{CompareAs, Kind};
+use porpoise_rows::catalog::{IndexKind, IndexPart, IndexState, Table};
+use porpoise_types::{Collation, CompareAs, Kind};
 
 /// Keys that one look-up may have at most; longer IN lists are scanned.
 const MAX_KEYS: usize = 10_000;
@@ -119,6 +119,14 @@ fn gives_order(
     direction
 }
 
+/// Whether the entries with a value's part are all that an equal value can
+/// have. A prefix of so many characters is the same for equal texts, unless the
+/// collation takes one character for several.
+fn finds_equal(table: &Table, part: &IndexPart) -> bool {
+    let ty = table.columns.get(part.column).map(|c| &c.ty);
+    part.prefix.is_none() || ty.is_some_and(|ty| ty.collation != Collation::UTF8MB4_0900_AI_CI)
+}
+
 fn candidate(
     table: &Table,
     slot: usize,
@@ -134,7 +142,7 @@ fn candidate(
     let mut equal = 0;
     for part in &index.parts {
         let fact = facts.get(part.column)?;
-        let Some(values) = fact.equal.as_ref().filter(|_| part.prefix.is_none()) else {
+        let Some(values) = fact.equal.as_ref().filter(|_| finds_equal(table, part)) else {
             break;
         };
         if keys.len() * values.len() > MAX_KEYS {

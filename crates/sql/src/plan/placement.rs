@@ -20,7 +20,6 @@ use crate::error::{Result, SqlError};
 use crate::expr::large::looks_at_start;
 use crate::expr::{Expr, ExprKind, Truth};
 use crate::parse::ast::Ident;
-use porpoise_rows::blob::PREFIX;
 use porpoise_rows::catalog::Table;
 use std::sync::Arc;
 
@@ -33,8 +32,8 @@ pub struct Placement {
     pub known: Vec<(usize, KnownExprs)>,
     /// Columns whose large values are needed whole; `None`: all.
     pub whole: Option<Arc<[usize]>>,
-    /// Columns of which the start is enough if these counts of characters are
-    /// within it.
+    /// Columns of which as much of the start is needed as these counts of
+    /// characters say together.
     pub starts: Vec<(usize, Vec<Expr>)>,
 }
 
@@ -281,12 +280,8 @@ fn length_is_enough(e: &Expr) -> bool {
     }
 }
 
-/// Characters that lie within the start together with as many before them,
-/// whatever their length.
-pub const START: i64 = PREFIX as i64 / 8 - 1;
-
 /// The column of a function that looks at the start of a text: slot, column,
-/// and the counts that must be within it.
+/// and the counts that say how far.
 fn start_of(name: &str, args: &[Expr]) -> Option<(usize, usize, Vec<Expr>)> {
     let (_, counts) = args
         .split_first()
