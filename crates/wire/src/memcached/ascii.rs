@@ -214,7 +214,7 @@ impl Parser {
     fn swallow<'a>(&mut self, buf: &'a [u8]) -> Parsed<'a> {
         let consumed = self.swallow.min(buf.len());
         if consumed == 0 {
-            return Parsed::NeedMore(self.swallow);
+            return Parsed::NeedMore(1);
         }
         self.swallow -= consumed;
         Parsed::Swallow { consumed }
@@ -258,13 +258,13 @@ impl Parser {
                 };
             }
             MetaLine::Refused(fault, value) => {
-                self.swallow = value.map_or(0, |length| length + 2);
+                self.swallow = value.map_or(0, |length| length.saturating_add(2));
                 return refused(Fault::Meta(fault), None);
             }
             MetaLine::Store(store, shape, length) => (store, shape, length),
         };
         if length > self.limits.max_value {
-            self.swallow = length + 2;
+            self.swallow = length.saturating_add(2);
             return refused(Fault::TooLarge, Some(store.key));
         }
         match block(buf, line, length) {
@@ -283,7 +283,7 @@ impl Parser {
     /// The block that follows a storage command.
     fn value<'a>(&mut self, store: StoreLine<'a>, buf: &'a [u8], line: usize) -> Parsed<'a> {
         if store.length > self.limits.max_value {
-            self.swallow = store.length + 2;
+            self.swallow = store.length.saturating_add(2);
             return Parsed::Refused {
                 fault: Fault::TooLarge,
                 silent: store.noreply,

@@ -280,7 +280,7 @@ impl BinaryParser {
         if self.swallow > 0 {
             let consumed = self.swallow.min(buf.len());
             if consumed == 0 {
-                return Parsed::NeedMore(self.swallow);
+                return Parsed::NeedMore(1);
             }
             self.swallow -= consumed;
             return Parsed::Swallow { consumed };
