@@ -27,6 +27,8 @@ use std::rc::Rc;
 pub struct Collect<'s> {
     /// The rows.
     pub rows: Vec<Vec<Value>>,
+    /// Bytes that they were counted with.
+    pub held: u64,
     states: &'s States,
 }
 
@@ -35,6 +37,7 @@ impl<'s> Collect<'s> {
     pub fn new(states: &'s States) -> Collect<'s> {
         Collect {
             rows: Vec::new(),
+            held: 0,
             states,
         }
     }
@@ -47,7 +50,9 @@ impl ResultSink for Collect<'_> {
 
     fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
         let row: Vec<Value> = values.iter().map(|v| ValueRef::to_owned(*v)).collect();
-        self.states.hold(size_of_row(&row))?;
+        let size = size_of_row(&row);
+        self.states.hold(size)?;
+        self.held += size;
         self.rows.push(row);
         Ok(())
     }
@@ -69,6 +74,7 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> Run<Rc<RowS
     if let Some(rows) = states.rows(address, &key) {
         return Ok(rows);
     }
+    let before = states.used();
     let mut inner = Exec::new(exec.shared, Some(&frame));
     let rows = match &derived.rows {
         RowsPlan::Select(plan) => select(plan, &mut inner)?,
@@ -86,8 +92,11 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> Run<Rc<RowS
         RowsPlan::Recursive(plan) => recursive(plan, derived, &mut inner)?,
         RowsPlan::Working => Vec::new(),
     };
+    let held = rows.iter().map(|r| size_of_row(r)).sum();
+    states.settle(before, held);
     let rows = Rc::new(RowSet {
         rows,
+        held,
         ..RowSet::default()
     });
     states.keep_rows(address, key, rows.clone());
@@ -95,8 +104,11 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> Run<Rc<RowS
 }
 
 fn select(plan: &SelectPlan, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
-    let mut collect = Collect::new(exec.shared.states);
+    let states = exec.shared.states;
+    let before = states.used();
+    let mut collect = Collect::new(states);
     run(plan, exec, &mut collect)?;
+    states.settle(before, collect.held);
     Ok(collect.rows)
 }
 

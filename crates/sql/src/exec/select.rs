@@ -242,31 +242,79 @@ fn held(
     sink: &mut dyn ResultSink,
     window: Window,
 ) -> Run<u64> {
-    let mut rows: Vec<SortRow> = Vec::new();
+    let mut kept = Kept::new(plan, window);
     let mut seen: HashSet<Vec<u8>> = HashSet::new();
-    let sorts = !plan.order_by.is_empty();
     let states = exec.shared.states;
-    let enough = match sorts {
-        true => u64::MAX,
-        false => window.offset.saturating_add(window.count),
+    let enough = match plan.order_by.is_empty() {
+        false => u64::MAX,
+        true => window.offset.saturating_add(window.count),
     };
     let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> Run<bool> {
         let made = sort_row(plan, row, cx)?;
-        if plan.distinct && !seen.insert(distinct_key(plan, &made.values)) {
-            return Ok(true);
+        if plan.distinct {
+            let key = distinct_key(plan, &made.values);
+            let size = 48 + key.len() as u64;
+            if !seen.insert(key) {
+                return Ok(true);
+            }
+            states.hold(size)?;
         }
-        states.hold(state::size_of_row(&made.values) + state::size_of_row(&made.keys))?;
-        rows.push(made);
-        Ok((rows.len() as u64) < enough)
+        kept.push(made, states)?;
+        Ok((kept.rows.len() as u64) < enough)
     };
     join(plan, exec, enough, &mut consume)?;
-    send_sorted(plan, rows, sink, window)
+    send_sorted(plan, kept.rows, sink, window)
+}
+
+/// Rows kept for the end. Where only the first of a sort are wanted, the
+/// others go as soon as twice as many have come.
+struct Kept<'p> {
+    plan: &'p SelectPlan,
+    rows: Vec<SortRow>,
+    most: usize,
+}
+
+/// Rows more than wanted that are kept before a sort throws them away.
+const SPARE: usize = 1024;
+
+impl<'p> Kept<'p> {
+    fn new(plan: &'p SelectPlan, window: Window) -> Kept<'p> {
+        let wanted = window.offset.saturating_add(window.count);
+        let most = match plan.order_by.is_empty() {
+            true => usize::MAX,
+            false => usize::try_from(wanted).unwrap_or(usize::MAX),
+        };
+        Kept {
+            plan,
+            rows: Vec::new(),
+            most,
+        }
+    }
+
+    fn push(&mut self, row: SortRow, states: &state::States) -> Result<(), SqlError> {
+        states.hold(row.size())?;
+        self.rows.push(row);
+        if self.rows.len() >= self.most.saturating_mul(2).saturating_add(SPARE) {
+            let keys = &self.plan.order_by;
+            self.rows.sort_by(|a, b| order_keys(keys, &a.keys, &b.keys));
+            let gone = self.rows.get(self.most..).unwrap_or_default();
+            states.let_go(gone.iter().map(SortRow::size).sum());
+            self.rows.truncate(self.most);
+        }
+        Ok(())
+    }
 }
 
 /// A result row with its sort keys.
 pub struct SortRow {
     keys: Vec<Value>,
     values: Vec<Value>,
+}
+
+impl SortRow {
+    fn size(&self) -> u64 {
+        state::size_of_row(&self.values) + state::size_of_row(&self.keys)
+    }
 }
 
 /// Evaluates select list and sort keys of one row.

@@ -23,6 +23,8 @@ pub struct RowSet {
     pub hashed: Option<HashSet<Vec<u8>>>,
     /// Rows that hold a NULL, which no look-up finds.
     pub with_null: Vec<usize>,
+    /// Bytes that were counted for it.
+    pub held: u64,
 }
 
 /// Results remembered for one subquery.
@@ -74,6 +76,17 @@ impl States {
         Ok(())
     }
 
+    /// Bytes held now.
+    pub fn used(&self) -> u64 {
+        self.used.get()
+    }
+
+    /// A query inside has ended: of what it held since `before`, only so much
+    /// is left.
+    pub fn settle(&self, before: u64, left: u64) {
+        self.used.set(before.saturating_add(left));
+    }
+
     /// What was counted is held no more.
     pub fn let_go(&self, bytes: u64) {
         self.used.set(self.used.get().saturating_sub(bytes));
@@ -100,7 +113,10 @@ impl States {
 
     pub(super) fn keep_rows(&self, of: usize, key: Vec<u8>, rows: Rc<RowSet>) {
         let mut memos = self.memos.borrow_mut();
-        memos.entry(of).or_default().rows = Some((key, rows));
+        let memo = memos.entry(of).or_default();
+        if let Some((_, old)) = memo.rows.replace((key, rows)) {
+            self.let_go(old.held);
+        }
     }
 
     /// The rows that the iteration before of a recursive expression found.

@@ -111,8 +111,10 @@ impl Shared<'_> {
         most: u64,
     ) -> Result<Vec<Vec<Value>>> {
         let mut exec = Exec::new(self, Some(frame));
+        let before = self.states.used();
         let mut collect = Collect::new(self.states);
         run_some(plan, &mut exec, most, &mut collect).map_err(|stop| plain(stop, self))?;
+        self.states.settle(before, collect.held);
         Ok(collect.rows)
     }
 
@@ -171,6 +173,7 @@ impl Shared<'_> {
         }
         let rows = self.rows_of(&query.plan, frame, u64::MAX)?;
         let mut set = RowSet {
+            held: rows.iter().map(|r| size_of_row(r)).sum(),
             rows,
             ..RowSet::default()
         };

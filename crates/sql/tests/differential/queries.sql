@@ -116,3 +116,23 @@ SELECT id FROM a WHERE x = (SELECT MAX(x) FROM (SELECT x FROM a WHERE x < 30) t)
 SELECT a.id, t.m FROM a, LATERAL (SELECT MAX(y) m FROM b WHERE b.aid = a.id) t ORDER BY a.id;
 -- only here: LATERAL is MySQL's
 SELECT a.id, t.y FROM a LEFT JOIN LATERAL (SELECT y FROM b WHERE b.aid = a.id ORDER BY y DESC LIMIT 1) t ON 1 ORDER BY a.id;
+CREATE TABLE many (id INT PRIMARY KEY, k INT, v INT);
+INSERT INTO many WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 900) SELECT i, i * 7919 % 900, i % 10 FROM n;
+INSERT INTO many SELECT id + 900, k + 900, v FROM many;
+INSERT INTO many SELECT id + 1800, k + 1800, v FROM many;
+SELECT COUNT(*), SUM(k), MAX(id) FROM many;
+SELECT id, k FROM many ORDER BY k LIMIT 5;
+SELECT id, k FROM many ORDER BY k DESC LIMIT 3 OFFSET 2;
+SELECT v, id FROM many ORDER BY v, id DESC LIMIT 4;
+SELECT COUNT(*) FROM many a JOIN many b ON a.k = b.id;
+SELECT COUNT(*) FROM many a JOIN many b ON a.k = b.k AND a.v < b.v + 5;
+SELECT COUNT(*) FROM many a WHERE EXISTS (SELECT 1 FROM many b WHERE b.k = a.id AND b.v > 4);
+SELECT COUNT(*) FROM many a WHERE NOT EXISTS (SELECT 1 FROM many b WHERE b.k = a.id AND b.v > 4);
+SELECT COUNT(*) FROM many a WHERE k IN (SELECT id FROM many b WHERE b.v = a.v);
+SELECT COUNT(*) FROM many a WHERE k NOT IN (SELECT id FROM many WHERE v = 3);
+SELECT SUM((SELECT COUNT(*) FROM many b WHERE b.v = a.v)) FROM many a;
+SELECT a.v, (SELECT b.id FROM many b WHERE b.v = a.v ORDER BY b.k DESC LIMIT 1) m FROM (SELECT DISTINCT v FROM many) a ORDER BY a.v;
+SELECT COUNT(*) FROM many a LEFT JOIN many b ON b.k = a.id + 5 WHERE b.id IS NULL;
+SELECT v, COUNT(*), SUM(k) FROM many GROUP BY v ORDER BY v;
+SELECT id FROM many WHERE id IN (SELECT k FROM many WHERE v = 1) AND id < 100 ORDER BY id;
+SELECT COUNT(*) FROM (SELECT id FROM many UNION SELECT k FROM many) t;
