@@ -294,7 +294,7 @@ pub fn published_lines(cells: &[Cell]) -> String {
             mean(&samples)
         };
         let deviation = if samples.len() < 2 {
-            "nan".to_owned()
+            "n/a".to_owned()
         } else {
             format!("{:.2}", stdev(&samples))
         };
@@ -350,7 +350,7 @@ mod tests {
              95th Percentile Latency (us)=200\n"
         );
         let short = published_lines(&[cell(vec![run(&[], 5.0)])]);
-        assert!(short.contains("= 123.00 tps (stdev=nan)"), "{short}");
+        assert!(short.contains("= 123.00 tps (stdev=n/a)"), "{short}");
     }
 
     #[test]
