@@ -12,7 +12,9 @@ use crate::progress::Progress;
 use crate::sys;
 use crate::url::{Target, masked};
 use clap::{Arg, ArgMatches, Command};
-use options::{choice, common, duration, option, published, published_options, text};
+use options::{
+    choice, common, duration, option, published, published_options, refuse_unused, text,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -108,6 +110,7 @@ fn merge(given: &ArgMatches) -> Result<()> {
 fn experiment(name: &str, given: &ArgMatches, open: &native::Open) -> Result<()> {
     sys::allow_many_files();
     sys::catch_interrupts();
+    refuse_unused(name, given)?;
     let choice = choice(given)?;
     let mut progress = Progress::new();
     let mut targets = given

@@ -48,6 +48,9 @@ pub struct Machine {
     /// Median of 200 writes of 4 KiB with fdatasync, in microseconds, where
     /// the servers' files are.
     pub fsync_micros: f64,
+    /// File system there; empty where it is not known.
+    #[serde(default)]
+    pub file_system: String,
     /// Delay added to each fsync of every server, in microseconds.
     pub fsync_delay_micros: u64,
     /// Share of ten seconds in which something waited for a processor, before
@@ -75,9 +78,21 @@ impl Machine {
             command: command.to_owned(),
             calibration: calibrate(),
             fsync_micros: fsync_median(directory)?,
+            file_system: file_system(directory),
             fsync_delay_micros,
             pressure,
         })
+    }
+
+    /// What the fsync median was measured on. Files in memory are said aloud:
+    /// an fsync there costs nothing and keeps nothing.
+    pub fn disk(&self) -> String {
+        let system = match self.file_system.as_str() {
+            "" => String::new(),
+            memory @ ("tmpfs" | "ramfs") => format!(" on {memory}, WHICH IS NO DISK"),
+            disk => format!(" on {disk}"),
+        };
+        format!("write and fdatasync of 4 KiB{system}")
     }
 
     /// Lines for people.
@@ -102,7 +117,8 @@ impl Machine {
                 self.kernel
             ),
             format!(
-                "disk       write and fdatasync of 4 KiB: median {:.0} us{delay}",
+                "disk       {}: median {:.0} us{delay}",
+                self.disk(),
                 self.fsync_micros
             ),
             format!(
@@ -129,6 +145,24 @@ pub fn calibrate() -> f64 {
         f64::from(STEPS) / 1e6 / begun.elapsed().as_secs_f64()
     };
     (0..5).map(|_| spell()).fold(0.0, f64::max)
+}
+
+/// Type of the file system that a directory lies on, of /proc/self/mounts.
+fn file_system(directory: &Path) -> String {
+    let Ok(directory) = directory.canonicalize() else {
+        return String::new();
+    };
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    mounts
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            let (point, kind) = (words.next()?, words.next()?);
+            directory.starts_with(point).then_some((point.len(), kind))
+        })
+        // The last of equals: what was mounted over another.
+        .max_by_key(|(len, _)| *len)
+        .map_or(String::new(), |(_, kind)| kind.to_owned())
 }
 
 /// Median time of a write of 4 KiB and fdatasync in a directory, in
@@ -241,6 +275,8 @@ mod tests {
     fn the_machine_is_described() {
         let home = tempfile::tempdir().unwrap();
         let machine = Machine::look(home.path(), "porpoise bench kv", 1000).unwrap();
+        assert!(!machine.file_system.is_empty());
+        assert_eq!(file_system(Path::new("/proc")), "proc");
         assert!(machine.calibration > 1.0 && machine.fsync_micros > 0.0);
         assert!(machine.memory > 0 && machine.cores > 0 && !machine.kernel.is_empty());
         assert!(machine.lines().iter().any(|l| l.contains("1000 us added")));

@@ -91,6 +91,38 @@ pub(super) fn common(command: Command) -> Command {
         .arg(option("html", "FILE", "Write a page with charts here"))
 }
 
+/// Options that an experiment has no use for: to ignore them would measure
+/// something else than was asked for.
+const UNUSED: &[(&str, &[&str])] = &[
+    ("mget", &["ops", "shape"]),
+    ("fk", &["ops", "rows"]),
+    ("autoinc", &["ops", "rows"]),
+    ("blob", &["ops"]),
+    ("connections", &["ops", "shape"]),
+    ("native", &["ops", "shape"]),
+];
+
+/// Refuses options that the experiment has no use for.
+///
+/// # Errors
+/// A usage error that names the option.
+pub(super) fn refuse_unused(experiment: &str, given: &ArgMatches) -> Result<()> {
+    let unused = UNUSED.iter().filter(|(name, _)| *name == experiment);
+    for option in unused.flat_map(|(_, options)| *options) {
+        if text(given, option).is_some() {
+            return Err(Error::usage(format!(
+                "--{option}: bench {experiment} has no use for it"
+            )));
+        }
+    }
+    if experiment == "blob" && text(given, "clients").is_some_and(|list| list.contains(',')) {
+        return Err(Error::usage(
+            "--clients: bench blob runs over lengths and takes one number of clients",
+        ));
+    }
+    Ok(())
+}
+
 /// Reads the options of the published tool; the rows for each connection.
 pub(super) fn published_options(
     given: &ArgMatches,
@@ -240,6 +272,22 @@ mod tests {
     fn given(words: &[&str]) -> Result<Choice> {
         let matches = command().try_get_matches_from(words).unwrap();
         choice(matches.subcommand().unwrap().1)
+    }
+
+    #[test]
+    fn options_without_a_use_are_refused() {
+        let refuse = |experiment: &str, words: &[&str]| {
+            let head = ["bench", experiment];
+            let words = head.iter().chain(words);
+            let matches = command().try_get_matches_from(words).unwrap();
+            refuse_unused(experiment, matches.subcommand().unwrap().1)
+        };
+        assert!(refuse("kv", &["--ops", "get", "--shape", "2"]).is_ok());
+        let error = refuse("mget", &["--ops", "get"]).unwrap_err();
+        assert!(error.to_string().contains("--ops"), "{error}");
+        assert!(refuse("fk", &["--rows", "9"]).is_err());
+        assert!(refuse("blob", &["--clients", "8,64"]).is_err());
+        assert!(refuse("blob", &["--clients", "8"]).is_ok());
     }
 
     #[test]

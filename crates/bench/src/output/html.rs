@@ -53,7 +53,7 @@ fn machine(report: &Report, out: &mut String) {
         out,
         "<div class=\"box\"><dl><dt>machine</dt><dd>{}: {} cores, {}, {:.1} GiB, Linux {}</dd>\
          <dt>date</dt><dd>{}</dd><dt>command</dt><dd><code>{}</code></dd>\
-         <dt>version</dt><dd>porpoise {}</dd><dt>disk</dt><dd>write and fdatasync of 4 KiB: median {:.0} µs{}</dd>\
+         <dt>version</dt><dd>porpoise {}</dd><dt>disk</dt><dd>{}: median {:.0} µs{}</dd>\
          <dt>processor</dt><dd>{:.0} M steps/s of arithmetic; pressure before the runs {}</dd>",
         escape(&m.host),
         m.cores,
@@ -63,6 +63,7 @@ fn machine(report: &Report, out: &mut String) {
         date(m.time),
         escape(&m.command),
         escape(&m.version),
+        escape(&m.disk()),
         m.fsync_micros,
         if m.fsync_delay_micros > 0 {
             format!(

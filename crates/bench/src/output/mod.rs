@@ -175,6 +175,7 @@ pub(crate) mod tests {
             command: "porpoise bench kv".to_owned(),
             calibration: 900.0,
             fsync_micros: 80.0,
+            file_system: "ext4".to_owned(),
             fsync_delay_micros: 0,
             pressure: Some(0.5),
         }
