@@ -19,6 +19,7 @@
 //! asks for it).
 
 pub(crate) mod format;
+mod pace;
 mod spare;
 mod writer;
 
@@ -56,6 +57,8 @@ pub(crate) struct LogBuffer {
     pub(crate) urgent: bool,
     /// The log's thread sleeps.
     pub(crate) idle: bool,
+    /// Until there are so many commits.
+    pub(crate) wanted: u64,
     /// The log's thread is to end when the buffer is empty.
     pub(crate) stop: bool,
     /// It has ended.
@@ -244,9 +247,10 @@ impl Log {
         seq.log.appended
     }
 
-    /// Wakes the log's thread if it sleeps.
+    /// Wakes the log's thread if it sleeps and there is what it waits for.
     pub(crate) fn nudge(&self, seq: &mut Sequencer) {
-        if seq.log.idle {
+        let wanted = seq.log.commits >= seq.log.wanted;
+        if seq.log.idle && (wanted || seq.log.urgent || seq.log.stop) {
             seq.log.idle = false;
             self.wake.notify_one();
         }

@@ -9,8 +9,11 @@
 //!    before the next is written.
 //! 2. After 100 ms without a record an empty group is written and synced, so
 //!    that the last group is vouched for (transactions.md, 22).
+//! 3. In `sync` mode a group waits for more commits as [`Pace`] says, and never
+//!    when somebody asks for a sync at once.
 
 use super::format::{Group, SEGMENT_HEADER, SegmentHeader, group_len, record_len};
+use super::pace::Pace;
 use super::{Log, io_error, segment_name};
 use crate::shared::{Sequencer, Shared};
 use parking_lot::MutexGuard;
@@ -177,8 +180,28 @@ fn take_all(seq: &mut Sequencer) -> Taken {
     }
 }
 
+/// Waits until the group is as large as it is expected to be.
+fn gather(log: &Log, pace: &mut Pace, seq: &mut MutexGuard<'_, Sequencer>) {
+    let Some(wait) = pace.wait(Instant::now()) else {
+        return;
+    };
+    loop {
+        let ready = seq.log.commits >= wait.wanted || seq.log.bytes.len() >= GROUP;
+        if ready || seq.log.urgent || seq.log.stop {
+            break;
+        }
+        (seq.log.idle, seq.log.wanted) = (true, wait.wanted);
+        let timed_out = log.wake.wait_until(seq, wait.until).timed_out();
+        (seq.log.idle, seq.log.wanted) = (false, 0);
+        if timed_out {
+            break;
+        }
+    }
+    pace.waited(wait, seq.log.commits);
+}
+
 /// Waits for work, and takes it.
-fn take(log: &Log, mut seq: MutexGuard<'_, Sequencer>) -> Taken {
+fn take(log: &Log, pace: &mut Pace, mut seq: MutexGuard<'_, Sequencer>) -> Taken {
     let gathers = log.durability != Durability::Sync;
     let mut waited = false;
     loop {
@@ -204,13 +227,21 @@ fn take(log: &Log, mut seq: MutexGuard<'_, Sequencer>) -> Taken {
             waited = true;
         }
     }
+    if !gathers && !seq.log.bytes.is_empty() {
+        gather(log, pace, &mut seq);
+    }
     take_all(&mut seq)
 }
 
 /// The log's thread.
 pub(crate) fn write_log(shared: &Shared, log: &Log, writer: LogWriter) {
     let mut turns = LogTurns::new(shared, writer);
-    while !turns.turn(shared, log, take(log, shared.seq.lock())) {}
+    loop {
+        let taken = take(log, &mut turns.pace, shared.seq.lock());
+        if turns.turn(shared, log, taken) {
+            return;
+        }
+    }
 }
 
 /// What the log's thread keeps from one turn to the next.
@@ -221,6 +252,7 @@ pub(crate) struct LogTurns {
     unsynced: bool,
     /// The next group's number after the last empty group.
     vouched: u64,
+    pace: Pace,
     ended: bool,
 }
 
@@ -231,6 +263,7 @@ impl LogTurns {
             unsynced: false,
             vouched: writer.next_group,
             writer,
+            pace: Pace::new(),
             ended: false,
         }
     }
@@ -268,6 +301,7 @@ impl LogTurns {
             self.vouched = writer.next_group;
             self.unsynced = true;
         }
+        let mut synced = None;
         let due = match log.durability {
             Durability::Sync => true,
             Durability::Interval(every) => shared.clock.now() >= self.last_sync + every,
@@ -276,8 +310,10 @@ impl LogTurns {
         if self.unsynced && (due || taken.urgent || taken.stop) {
             let began = Instant::now();
             writer.sync(log)?;
+            let ended = Instant::now();
+            synced = Some((began, ended));
             counts.syncs.add(1);
-            counts.sync_micros.add(began.elapsed().as_micros() as u64);
+            counts.sync_micros.add((ended - began).as_micros() as u64);
             self.last_sync = shared.clock.now();
             self.unsynced = false;
         }
@@ -285,6 +321,10 @@ impl LogTurns {
         if !self.unsynced {
             log.synced.store(taken.appended, Ordering::SeqCst);
             seq.durable_ts = seq.durable_ts.max(taken.last_ts);
+        }
+        if let Some((began, ended)) = synced {
+            self.pace
+                .synced(began, ended, taken.commits, seq.log.commits);
         }
         seq.log.fits = self.writer.fits(log);
         shared.publish(&seq, log.immediate());
