@@ -150,6 +150,7 @@ macro_rules! contract_list {
             validation {
                 capability_validated_ranges_refuse_phantoms,
                 capability_validated_keys_refuse_changes,
+                capability_forgotten_reads_refuse_nothing,
                 capability_serializable_refuses_write_skew,
             }
         }

@@ -419,6 +419,18 @@ pub trait Txn: Send {
     /// may ignore it.
     fn unlock(&mut self, keys: &[Key<'_>], since: Mark);
 
+    /// How many reads the commit is to validate so far: a position for
+    /// [`Txn::forget_reads`]. Always 0 on engines that validate nothing.
+    fn validated_reads(&self) -> usize {
+        0
+    }
+
+    /// Forgets the reads marked for validation from there on: those of a run
+    /// of a statement that is run again at a newer view, which nobody saw.
+    fn forget_reads(&mut self, from: usize) {
+        let _ = from;
+    }
+
     /// Buffers a write.
     fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()>;
 

@@ -346,6 +346,14 @@ impl Txn for MemTxn {
         }
     }
 
+    fn validated_reads(&self) -> usize {
+        self.tracked.len()
+    }
+
+    fn forget_reads(&mut self, from: usize) {
+        self.tracked.truncate(from);
+    }
+
     fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()> {
         self.write(key, Some(value), check)
     }

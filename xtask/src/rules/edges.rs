@@ -87,8 +87,13 @@ const ROOMS: &[Room] = &[
     room("xtask", &[]),
 ];
 
-/// What a dev-dependency may name besides: tests choose an engine and start processes.
-const FOR_TESTS: &[&str] = &["porpoise-kv-mem", "porpoise-kv-tikv", "porpoise-testkit"];
+/// What a dev-dependency may name besides: tests choose an engine, start processes, judge histories.
+const FOR_TESTS: &[&str] = &[
+    "porpoise-kv-mem",
+    "porpoise-kv-tikv",
+    "porpoise-sim",
+    "porpoise-testkit",
+];
 
 /// Members that may not name an engine even in tests: they speak protocols.
 const NEVER_AN_ENGINE: &[&str] = &["porpoise-bench", "porpoise-client", "porpoise-wire"];

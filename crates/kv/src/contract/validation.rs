@@ -58,6 +58,39 @@ pub fn capability_validated_ranges_refuse_phantoms(new: New<'_>) {
     txn.commit().unwrap();
 }
 
+/// What a run of a statement read that is run again does not count.
+pub fn capability_forgotten_reads_refuse_nothing(new: New<'_>) {
+    let bed = Bed::new(new);
+    if !bed.engine.capabilities().range_validation {
+        let mut txn = bed.begin();
+        txn.forget_reads(0);
+        assert_eq!(txn.validated_reads(), 0);
+        return;
+    }
+    for (forgets, key) in [(true, "b"), (false, "c")] {
+        let mut txn = bed.begin();
+        super::read(&mut *txn, validated(View::Snapshot), bed.key("a"));
+        let kept = txn.validated_reads();
+        super::read(&mut *txn, validated(View::Snapshot), bed.key(key));
+        bed.set(key, "1");
+        if forgets {
+            txn.forget_reads(kept);
+        }
+        txn.refresh().unwrap();
+        super::read(&mut *txn, validated(View::Snapshot), bed.key(key));
+        txn.put(bed.key("result"), b"1", Check::Blind).unwrap();
+        assert_eq!(txn.commit().is_ok(), forgets);
+    }
+    // What was read before stays.
+    let mut txn = bed.begin();
+    super::read(&mut *txn, validated(View::Snapshot), bed.key("a"));
+    txn.forget_reads(txn.validated_reads());
+    bed.set("a", "1");
+    txn.put(bed.key("result"), b"2", Check::Blind).unwrap();
+    let outcome = txn.commit();
+    assert!(matches!(outcome, Err(Error::Conflict)), "{outcome:?}");
+}
+
 /// Present and absent keys.
 pub fn capability_validated_keys_refuse_changes(new: New<'_>) {
     let bed = Bed::new(new);

@@ -268,16 +268,11 @@ impl ModelTxn {
 
     fn write(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) -> Result<()> {
         self.alive()?;
-        let state = self.shared.state();
-        state.check_space(key.space)?;
-        if key.bytes.len() > 8192 {
-            return Err(Error::TooLarge {
-                what: "key",
-                size: key.bytes.len(),
-                limit: 8192,
-            });
+        self.shared.state().check_space(key.space)?;
+        let (what, size, limit) = ("key", key.bytes.len(), 8192);
+        if size > limit {
+            return Err(Error::TooLarge { what, size, limit });
         }
-        drop(state);
         self.writes.push(Write {
             key: (key.space, key.bytes.to_vec()),
             value: value.map(<[u8]>::to_vec),
@@ -449,6 +444,14 @@ impl Txn for ModelTxn {
     }
 
     fn unlock(&mut self, _keys: &[Key<'_>], _since: Mark) {}
+
+    fn validated_reads(&self) -> usize {
+        self.tracked.len()
+    }
+
+    fn forget_reads(&mut self, from: usize) {
+        self.tracked.truncate(from);
+    }
 
     fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()> {
         self.write(key, Some(value), check)

@@ -184,6 +184,18 @@ impl Txn {
         Ok(self.kv.pin()?)
     }
 
+    /// How many reads the commit is to validate so far: a position for
+    /// [`Txn::forget_reads`].
+    pub fn validated_reads(&self) -> usize {
+        self.kv.validated_reads()
+    }
+
+    /// Forgets the reads to be validated from there on: those of a run of a
+    /// statement that is run again at a newer view.
+    pub fn forget_reads(&mut self, from: usize) {
+        self.kv.forget_reads(from);
+    }
+
     /// Whether the view is pinned.
     pub fn pinned(&self) -> bool {
         self.kv.pinned()

@@ -24,9 +24,11 @@
 //!    components first, then a walk inside of them.
 //!
 //! Rejected: a search for a whole order (exponential in the number of
-//! transactions); registers alone (they show no order of writes).
+//! transactions); registers of transactions (they show no order of writes; single
+//! calls on one are judged by [`register`]).
 
 mod graph;
+pub mod register;
 
 use graph::{Edge, Graph};
 use std::collections::BTreeMap;

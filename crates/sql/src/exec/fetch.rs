@@ -14,7 +14,7 @@ use crate::expr::eval::{EvalCx, Slot};
 use crate::expr::{Expr, ExprKind};
 use crate::plan::{Access, Busy, LockSpec};
 use bumpalo::Bump;
-use porpoise_kv::{Mark, Wait};
+use porpoise_kv::{Mark, Read, Wait};
 use porpoise_rows::catalog::{IndexKind, Table};
 use porpoise_rows::{KeyRange, RowRef, ScanPosition, ScanSpec};
 use std::time::Instant;
@@ -110,9 +110,21 @@ impl Cursor {
         limit: usize,
         arena: &'a Bump,
     ) -> Run<Option<Vec<Fetched<'a>>>> {
+        let read = exec.read();
+        self.next_as(read, table, reach, exec, limit, arena)
+    }
+
+    fn next_as<'a>(
+        &mut self,
+        read: Read,
+        table: &'a Table,
+        reach: &Reach,
+        exec: &mut Exec<'_>,
+        limit: usize,
+        arena: &'a Bump,
+    ) -> Run<Option<Vec<Fetched<'a>>>> {
         let mut out: Vec<Fetched<'a>> = Vec::new();
         let mut bad = None;
-        let read = exec.read();
         let mut keep = |key: &[u8], row: RowRef<'_>| match copied(table, key, row, arena) {
             Ok(row) => out.push(row),
             Err(error) => bad = Some(error),
@@ -173,7 +185,12 @@ impl Cursor {
             let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             return lock_keys(table, *index, &wanted, (lock, reach), exec, arena).map(Some);
         }
-        let Some(candidates) = self.next(table, reach, exec, limit, arena)? else {
+        // Who skips rows asked for no picture of the range.
+        let read = Read {
+            validate: exec.shared.validate && lock.busy != Busy::Skip,
+            ..exec.read()
+        };
+        let Some(candidates) = self.next_as(read, table, reach, exec, limit, arena)? else {
             return Ok(None);
         };
         let mut wanted: Vec<&[u8]> = Vec::with_capacity(candidates.len());

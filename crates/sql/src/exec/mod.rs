@@ -93,6 +93,9 @@ pub struct Shared<'x> {
     pub mark: Mark,
     /// What is done about newer rows.
     pub newer: Newer,
+    /// Ranges that are scanned for rows to lock must not have changed when the
+    /// transaction commits (transactions.md, rule 5).
+    pub validate: bool,
     /// `innodb_lock_wait_timeout`.
     pub lock_wait: Duration,
     /// What virtual tables show.

@@ -8,7 +8,16 @@
 //!    it scanned a range (transactions.md, rules 1 and 2).
 //! 2. READ COMMITTED takes a new view for each statement and goes on with
 //!    newer rows.
-//! 3. Outside a transaction each statement is one, committed at its end.
+//! 3. In a transaction of REPEATABLE READ the ranges that are scanned for rows
+//!    to lock or to change are validated when it commits, which takes the place
+//!    of gap locks (rule 5). A statement of its own has no second statement
+//!    that could act on what it found, and InnoDB's behaviour without
+//!    `innodb_snapshot_isolation` goes on with newer rows: neither validates.
+//! 4. Outside a transaction each statement is one, committed at its end.
+
+mod planned;
+
+pub use planned::{Plan, Planned};
 
 use super::server::Counters;
 use super::timer::Armed;
@@ -19,15 +28,14 @@ use crate::error::{Result, SqlError};
 use crate::exec::state::States;
 use crate::exec::{self, Changes, Exec, Newer, ResultSink, Shared, Stop};
 use crate::parse::ast::{DeleteTarget, Statement};
-use crate::plan::dml::{self, DeletePlan, InsertPlan, UpdatePlan};
+use crate::plan::dml;
 use crate::plan::multi::{self, MultiPlan};
 use crate::plan::select::{self, PlanCx, Reads};
-use crate::plan::{ResultColumn, SelectPlan};
 use crate::vars::VarValue;
 use crate::vars::settings::IsolationLevel;
 use porpoise_base::blocking::blocking;
 use porpoise_kv::{Mark, Ticket};
-use porpoise_rows::catalog::{Catalog, Table, TableId};
+use porpoise_rows::catalog::{Catalog, Table};
 use porpoise_types::{ColumnType, ValueRef};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -40,108 +48,17 @@ const RESTARTS: usize = 16;
 /// How often a plan is made again because definitions changed meanwhile.
 const REPLANS: usize = 100;
 
-/// The plan of a statement.
-#[derive(Clone, Debug)]
-pub enum Plan {
-    /// SELECT.
-    Select(SelectPlan),
-    /// INSERT and REPLACE.
-    Insert(InsertPlan),
-    /// UPDATE.
-    Update(UpdatePlan),
-    /// DELETE.
-    Delete(DeletePlan),
-    /// UPDATE or DELETE over several tables.
-    Multi(MultiPlan),
-}
-
-impl Plan {
-    /// Its stored tables, and whether it writes to them.
-    pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
-        match self {
-            Plan::Select(p) => p.tables(),
-            Plan::Insert(p) => p.tables(),
-            Plan::Update(p) => p.tables(),
-            Plan::Delete(p) => p.tables(),
-            Plan::Multi(p) => p.tables(),
-        }
-    }
-
-    fn scans_ranges(&self) -> bool {
-        match self {
-            Plan::Select(p) => p.scans_ranges(),
-            Plan::Insert(p) => p.scans_ranges(),
-            Plan::Update(p) => p.scans_ranges(),
-            Plan::Delete(p) => p.scans_ranges(),
-            Plan::Multi(_) => true,
-        }
-    }
-
-    /// Whether it changes rows.
-    pub fn writes(&self) -> bool {
-        !matches!(self, Plan::Select(_))
-    }
-
-    /// Whether it reads stored rows without locking them.
-    fn reads_unlocked(&self) -> bool {
-        match self {
-            Plan::Select(p) => p.reads_unlocked(),
-            Plan::Insert(p) => p.reads_unlocked(),
-            Plan::Update(p) => !p.inner_tables.is_empty(),
-            Plan::Delete(p) => !p.inner_tables.is_empty(),
-            Plan::Multi(p) => p.select.reads_unlocked(),
-        }
-    }
-
-    /// The columns of its result.
-    pub fn columns(&self) -> &[ResultColumn] {
-        match self {
-            Plan::Select(p) => &p.columns,
-            _ => &[],
-        }
-    }
-}
-
-/// A plan with what is asked of it at every execution, worked out once.
-#[derive(Debug)]
-pub struct Planned {
-    /// The plan.
-    pub plan: Plan,
-    /// Its stored tables, and whether it writes to them.
-    pub tables: Vec<(Arc<Table>, bool)>,
-    /// What it publishes as used.
-    used: Vec<TableId>,
-    /// It looks at more than whole unique keys of stored tables.
-    scans: bool,
-    /// It reads stored rows without locking them.
-    unlocked: bool,
-}
-
-impl Planned {
-    /// Works out what executions ask for.
-    pub fn new(plan: Plan) -> Planned {
-        let tables = plan.tables();
-        let mut used: Vec<TableId> = Vec::with_capacity(8);
-        for (table, writes) in &tables {
-            match writes {
-                true => used.extend(table.write_set.iter().copied()),
-                false => used.push(table.id),
-            }
-        }
-        Planned {
-            scans: !tables.is_empty() && plan.scans_ranges(),
-            unlocked: plan.reads_unlocked(),
-            used,
-            tables,
-            plan,
-        }
-    }
-}
-
 /// What one run of a plan did.
 enum Done {
     Rows(u64),
     Changes(Changes),
+}
+
+/// What all runs of a statement have in common.
+struct RunCx {
+    mark: Mark,
+    newer: Newer,
+    validate: bool,
 }
 
 impl SqlSession {
@@ -337,8 +254,14 @@ impl SqlSession {
         }
         let _deadline = self.arm_deadline(&planned.plan)?;
         let random = self.env.random.get();
+        let reads = open.txn.get_mut().validated_reads();
+        let run = RunCx {
+            mark,
+            newer,
+            validate: keep && newer != Newer::Take && self.validates_ranges(),
+        };
         for _ in 0..=RESTARTS {
-            match self.attempt(&planned.plan, params, open, mark, newer, sink) {
+            match self.attempt(&planned.plan, params, open, &run, sink) {
                 Ok(done) => {
                     if keep && planned.scans && !committed && !open.txn.get_mut().pinned() {
                         open.txn.get_mut().pin()?;
@@ -349,6 +272,7 @@ impl SqlSession {
                 Err(Stop::Restart) => {
                     Counters::add(&self.server.counters.restarts);
                     open.txn.get_mut().rollback_to(mark);
+                    open.txn.get_mut().forget_reads(reads);
                     open.snapshot_version = self.server.db.catalog_version();
                     open.txn.get_mut().refresh()?;
                     self.env.warnings.get_mut().clear();
@@ -358,6 +282,12 @@ impl SqlSession {
             }
         }
         Err(SqlError::from(porpoise_rows::Error::SnapshotConflict))
+    }
+
+    /// Whether the engine can hold ranges against commits of others.
+    fn validates_ranges(&self) -> bool {
+        let engine = self.server.db.engine();
+        engine.capabilities().range_validation
     }
 
     /// `max_execution_time`, which is for SELECT only.
@@ -377,8 +307,7 @@ impl SqlSession {
         plan: &Plan,
         params: &[ValueRef<'_>],
         open: &mut OpenTxn,
-        mark: Mark,
-        newer: Newer,
+        run: &RunCx,
         sink: &mut dyn ResultSink,
     ) -> exec::Run<Done> {
         let states = States::default();
@@ -386,8 +315,9 @@ impl SqlSession {
             txn: &open.txn,
             env: &self.env,
             params,
-            mark,
-            newer,
+            mark: run.mark,
+            newer: run.newer,
+            validate: run.validate,
             lock_wait: self.settings.lock_wait,
             server: self.server.as_ref(),
             batches: Cell::new(0),

@@ -1,0 +1,17 @@
+//! Histories of transactions through the running server, by SQL and memcached connections on the
+//! same rows, judged for the anomalies that each isolation level excludes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at what it does not expect"
+)]
+
+mod anomalies;
+mod guide;
+mod lists;
+mod registers;
+#[allow(dead_code, reason = "shared with other tests, which use more of it")]
+#[path = "../house/support/mod.rs"]
+mod support;

@@ -1,0 +1,148 @@
+//! Registers: rows of one number that SQL and memcached read, write and swap, one call at a time.
+//! Every call happened at some moment between its sending and its answer.
+
+use crate::support::{Cache, Random, Sql, map_prefix, server};
+use porpoise_sim::history::register::{Access, Call, linearizable};
+use porpoise_testkit::Porpoise;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const REGISTERS: u64 = 3;
+const CALLS: usize = 300;
+
+struct Run {
+    server: Porpoise,
+    time: AtomicU64,
+    values: AtomicU64,
+}
+
+impl Run {
+    fn now(&self) -> u64 {
+        self.time.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn value(&self) -> u64 {
+        self.values.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn client(&self, seed: u64, mut call: impl FnMut(u64, u64) -> Access) -> Vec<(u64, Call)> {
+        let mut rng = Random::new(seed);
+        let one = |_| {
+            let (register, what) = (rng.below(REGISTERS), rng.below(4));
+            let began = self.now();
+            let access = call(register, what);
+            let ended = self.now();
+            let call = Call {
+                began,
+                ended,
+                access,
+            };
+            (register, call)
+        };
+        (0..CALLS).map(one).collect()
+    }
+
+    fn by_sql(&self, seed: u64) -> Vec<(u64, Call)> {
+        let mut sql = Sql::connect(self.server.mysql_addr);
+        let mut known = BTreeMap::new();
+        self.client(seed, |register, what| {
+            let at = format!("WHERE id = {register}");
+            match what {
+                0 => {
+                    let value = self.value();
+                    sql.run(&format!("UPDATE h.r SET v = {value} {at}"));
+                    Access::Write(value)
+                }
+                1 if known.contains_key(&register) => {
+                    let (from, to) = (known[&register], self.value());
+                    let swap = format!("UPDATE h.r SET v = {to} {at} AND v = {from}");
+                    match sql.run(&swap).affected {
+                        0 => Access::Missed(from),
+                        _ => Access::Swap(from, to),
+                    }
+                }
+                what => {
+                    let locks = if what == 3 { "FOR SHARE" } else { "" };
+                    let value = sql.number(&format!("SELECT v FROM h.r {at} {locks}"));
+                    let value = u64::try_from(value).unwrap();
+                    known.insert(register, value);
+                    Access::Read(value)
+                }
+            }
+        })
+    }
+
+    fn by_memcached(&self, seed: u64) -> Vec<(u64, Call)> {
+        let mut cache = Cache::connect(self.server.memcached_addr);
+        let mut known = BTreeMap::new();
+        self.client(seed, |register, what| match what {
+            0 => {
+                let value = self.value();
+                let reply = cache.set(&format!("r:{register}"), &value.to_string());
+                assert_eq!(reply, "STORED");
+                Access::Write(value)
+            }
+            1 if known.contains_key(&register) => {
+                let ((from, version), to) = (known[&register], self.value().to_string());
+                let length = to.len();
+                let request = format!("cas r:{register} 0 0 {length} {version}\r\n{to}\r\n");
+                match cache.run(&request).as_str() {
+                    "STORED" => Access::Swap(from, to.parse().unwrap()),
+                    "EXISTS" => Access::Missed(from),
+                    other => panic!("{other}"),
+                }
+            }
+            _ => {
+                let item = cache.gets(&[format!("r:{register}")]).remove(0);
+                let value = std::str::from_utf8(&item.data).unwrap().parse().unwrap();
+                known.insert(register, (value, item.cas.unwrap()));
+                Access::Read(value)
+            }
+        })
+    }
+}
+
+#[test]
+fn calls_on_a_row_by_two_doors_have_one_order() {
+    let server = server().start();
+    let mut sql = Sql::connect(server.mysql_addr);
+    sql.run("CREATE DATABASE h; USE h; CREATE TABLE r (id INT PRIMARY KEY, v BIGINT NOT NULL)");
+    map_prefix(&mut sql, "r:", ("h", "r"), ("id", "v"));
+    for register in 0..REGISTERS {
+        sql.run(&format!("INSERT INTO r VALUES ({register}, 0)"));
+    }
+    let run = Run {
+        server,
+        time: AtomicU64::new(1),
+        values: AtomicU64::new(1),
+    };
+    let run = &run;
+    let all: Vec<(u64, Call)> = std::thread::scope(|scope| {
+        let by_sql = (0..3).map(|n| scope.spawn(move || run.by_sql(n)));
+        let by_memcached = (3..6).map(|n| scope.spawn(move || run.by_memcached(n)));
+        let clients: Vec<_> = by_sql.chain(by_memcached).collect();
+        let calls = clients
+            .into_iter()
+            .flat_map(|client| client.join().unwrap());
+        calls.collect()
+    });
+    let swapped = |(_, call): &&(u64, Call)| matches!(call.access, Access::Swap(..));
+    let swaps = all.iter().filter(swapped).count();
+    let missed = |(_, call): &&(u64, Call)| matches!(call.access, Access::Missed(_));
+    let misses = all.iter().filter(missed).count();
+    assert!(swaps > 10 && misses > 10, "{swaps} swaps, {misses} misses");
+    for register in 0..REGISTERS {
+        let here = all.iter().filter(|(r, _)| *r == register);
+        let mut calls: Vec<Call> = here.map(|(_, call)| *call).collect();
+        linearizable(&calls, 0).unwrap_or_else(|why| panic!("register {register}: {why}"));
+        // A value from before the last write that was over by then.
+        let last = calls.iter().map(|call| call.ended).max().unwrap();
+        let stale = Call {
+            began: last + 1,
+            ended: last + 2,
+            access: Access::Read(0),
+        };
+        calls.push(stale);
+        assert!(linearizable(&calls, 0).is_err(), "a planted stale read");
+    }
+}

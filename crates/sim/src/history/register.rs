@@ -1,0 +1,210 @@
+//! Registers: whether the calls of many clients on one of them could have
+//! happened one after the other, each between its sending and its answer.
+//!
+//! Values are written once each, so that a value tells which write is meant.
+//! The search walks states: which calls have happened, and the value then. From
+//! a state every call may be next that was sent before the first answer still
+//! outstanding. Calls are sorted by when they were sent; all but a few of those
+//! that have happened are a beginning of that order, so a state is the length
+//! of that beginning, the few beyond it, and the value.
+//!
+//! Invariants:
+//! 1. A state is looked at once: at most (calls × subsets of what overlaps)
+//!    states, few for the handful of clients that a test has.
+//! 2. No recursion: a history may be long.
+//!
+//! Rejected: judging registers by circles as lists are judged: the order of
+//! two writes that nobody read between shows nowhere.
+
+use std::collections::BTreeSet;
+
+/// What one call did to the register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Saw this value.
+    Read(u64),
+    /// Wrote this one, whatever stood there.
+    Write(u64),
+    /// Found the first and wrote the second.
+    Swap(u64, u64),
+    /// Found another value than this, and wrote nothing.
+    Missed(u64),
+}
+
+/// A call and when it was made: times are of one clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Before it was sent.
+    pub began: u64,
+    /// After its answer was read.
+    pub ended: u64,
+    /// What it did.
+    pub access: Access,
+}
+
+/// The value after a call, or `None` when it cannot have happened.
+fn after(value: u64, access: Access) -> Option<u64> {
+    match access {
+        Access::Read(seen) => (seen == value).then_some(value),
+        Access::Write(new) => Some(new),
+        Access::Swap(from, to) => (from == value).then_some(to),
+        Access::Missed(not) => (not != value).then_some(value),
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct State {
+    /// So many of the first calls have happened,
+    first: usize,
+    /// and these beyond them.
+    beyond: Vec<usize>,
+    value: u64,
+}
+
+impl State {
+    /// The state after the call at `at` happened.
+    fn with(&self, at: usize, value: u64) -> State {
+        let mut beyond = self.beyond.clone();
+        let place = beyond.partition_point(|other| *other < at);
+        beyond.insert(place, at);
+        let mut first = self.first;
+        let mut gone = 0;
+        for one in &beyond {
+            if *one != first {
+                break;
+            }
+            first += 1;
+            gone += 1;
+        }
+        beyond.drain(..gone);
+        State {
+            first,
+            beyond,
+            value,
+        }
+    }
+}
+
+/// Judges the calls on one register that held `initial` before them.
+///
+/// # Errors
+/// In words, how far an order was found and which call then had no place.
+pub fn linearizable(calls: &[Call], initial: u64) -> Result<(), String> {
+    let mut calls = calls.to_vec();
+    calls.sort_by_key(|call| call.began);
+    let start = State {
+        first: 0,
+        beyond: Vec::new(),
+        value: initial,
+    };
+    let mut known = BTreeSet::from([start.clone()]);
+    let mut open = vec![start];
+    let mut furthest = 0;
+    while let Some(state) = open.pop() {
+        furthest = furthest.max(state.first);
+        if state.first == calls.len() {
+            return Ok(());
+        }
+        let waiting = calls
+            .iter()
+            .enumerate()
+            .skip(state.first)
+            .filter(|(at, _)| state.beyond.binary_search(at).is_err());
+        let mut first_answer = u64::MAX;
+        for (at, call) in waiting {
+            if call.began > first_answer {
+                break;
+            }
+            first_answer = first_answer.min(call.ended);
+            if let Some(value) = after(state.value, call.access) {
+                let next = state.with(at, value);
+                if known.insert(next.clone()) {
+                    open.push(next);
+                }
+            }
+        }
+    }
+    let from = furthest.saturating_sub(3);
+    let near: Vec<String> = calls
+        .iter()
+        .skip(from)
+        .take(12)
+        .map(|call| format!("{call:?}"))
+        .collect();
+    Err(format!(
+        "no order explains call {furthest} of {}; about there:\n{}",
+        calls.len(),
+        near.join("\n")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(began: u64, ended: u64, access: Access) -> Call {
+        Call {
+            began,
+            ended,
+            access,
+        }
+    }
+
+    #[test]
+    fn overlapping_calls_may_happen_in_any_order() {
+        let calls = [
+            call(0, 10, Access::Write(1)),
+            call(1, 9, Access::Write(2)),
+            call(2, 3, Access::Read(2)),
+            call(4, 5, Access::Read(1)),
+            call(11, 12, Access::Swap(1, 3)),
+            call(11, 13, Access::Missed(1)),
+        ];
+        linearizable(&calls, 0).unwrap();
+    }
+
+    #[test]
+    fn a_stale_read_is_found() {
+        let calls = [
+            call(0, 1, Access::Write(1)),
+            call(2, 3, Access::Write(2)),
+            call(4, 5, Access::Read(1)),
+        ];
+        let why = linearizable(&calls, 0).unwrap_err();
+        assert!(why.contains("call 2 of 3"), "{why}");
+    }
+
+    #[test]
+    fn a_value_does_not_come_back() {
+        let calls = [
+            call(0, 20, Access::Write(1)),
+            call(0, 20, Access::Write(2)),
+            call(1, 2, Access::Read(1)),
+            call(3, 4, Access::Read(2)),
+            call(5, 6, Access::Read(1)),
+        ];
+        assert!(linearizable(&calls, 0).is_err());
+    }
+
+    #[test]
+    fn two_cannot_both_swap_the_same_value() {
+        let calls = [
+            call(0, 5, Access::Swap(0, 1)),
+            call(0, 5, Access::Swap(0, 2)),
+        ];
+        assert!(linearizable(&calls, 0).is_err());
+        let calls = [
+            call(0, 5, Access::Swap(0, 1)),
+            call(0, 5, Access::Missed(0)),
+        ];
+        linearizable(&calls, 0).unwrap();
+    }
+
+    #[test]
+    fn long_histories_are_judged() {
+        let calls: Vec<Call> = (0..5_000)
+            .map(|n| call(n * 2, n * 2 + 5, Access::Write(n)))
+            .collect();
+        linearizable(&calls, 0).unwrap();
+    }
+}
