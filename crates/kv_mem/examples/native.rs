@@ -12,6 +12,10 @@ use std::hint::black_box;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+/// The server's allocator.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const VALUE: [u8; 100] = [b'v'; 100];
 const RUN: Duration = Duration::from_secs(2);
 

@@ -160,8 +160,8 @@ impl Writer<'_> {
             let mut records = Vec::with_capacity(STEP);
             let walk = space
                 .index
-                .walk(lower, Bound::Unbounded, false, STEP, |record| {
-                    records.push(record.clone());
+                .walk(lower, Bound::Unbounded, false, STEP, &guard, |record| {
+                    records.push(record.counted());
                     ControlFlow::Continue(())
                 });
             // Writing may wait for the disk: neither latch nor pin is held.

@@ -17,7 +17,7 @@
 use crate::log::Log;
 use crate::log::format::{Record as LogRecord, put_write, stamp};
 use crate::reclaim::Item;
-use crate::record::{NewVersion, Record};
+use crate::record::{NewVersion, RecordRef};
 use crate::shared::{Sequencer, Shared};
 use crate::space::Space;
 use crate::txn::MemTxn;
@@ -27,7 +27,6 @@ use crossbeam_epoch::Guard;
 use parking_lot::MutexGuard;
 use porpoise_base::blocking::blocking;
 use porpoise_kv::{Check, Commit, Error, Full, Key, LockMode, Result, Ticket, Wait};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Up to so many versions are installed under the sequencer.
@@ -39,7 +38,7 @@ const CHUNK: usize = 1 << 20;
 /// A version to be installed.
 struct Install<'s> {
     space: &'s Space,
-    record: Arc<Record>,
+    record: RecordRef,
     deletion: bool,
     /// Until it is installed.
     version: Option<NewVersion>,
@@ -148,7 +147,7 @@ impl MemTxn {
     }
 
     /// The record of a key that is locked.
-    fn find_held(&self, key: Key<'_>) -> Option<Arc<Record>> {
+    fn find_held(&self, key: Key<'_>) -> Option<RecordRef> {
         let recent = self.held.iter().rev().take(16);
         let held = recent
             .clone()

@@ -239,23 +239,25 @@ impl KvMem {
             space.index.check().map_err(at)?;
             let mut broken = None;
             let all = std::ops::Bound::Unbounded;
-            space.index.walk(all, all, false, usize::MAX, |record| {
-                let latch = record.latch();
-                match latch.lock.check().and_then(|()| record.check(&guard)) {
-                    Ok((count, bytes)) => {
-                        weight += RECORD_BYTES + record.key().len() + bytes;
-                        versions += count as u64;
+            space
+                .index
+                .walk(all, all, false, usize::MAX, &guard, |record| {
+                    let latch = record.latch();
+                    match latch.lock.check().and_then(|()| record.check(&guard)) {
+                        Ok((count, bytes)) => {
+                            weight += RECORD_BYTES + record.key().len() + bytes;
+                            versions += count as u64;
+                        }
+                        Err(e) => broken = Some(format!("key {:?}: {e}", record.key())),
                     }
-                    Err(e) => broken = Some(format!("key {:?}: {e}", record.key())),
-                }
-                if latch.dead {
-                    broken = Some(format!("key {:?} is dead and in the index", record.key()));
-                }
-                match broken {
-                    Some(_) => ControlFlow::Break(()),
-                    None => ControlFlow::Continue(()),
-                }
-            });
+                    if latch.dead {
+                        broken = Some(format!("key {:?} is dead and in the index", record.key()));
+                    }
+                    match broken {
+                        Some(_) => ControlFlow::Break(()),
+                        None => ControlFlow::Continue(()),
+                    }
+                });
             if let Some(e) = broken {
                 return Err(at(e));
             }

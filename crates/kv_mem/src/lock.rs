@@ -22,7 +22,7 @@
 //! Rejected: a sharded lock table beside the index (a second look-up for every
 //! key); edges kept in a graph all the time (the fast path would pay for it).
 
-use crate::record::Record;
+use crate::record::RecordRef;
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::{Cancel, Reason};
@@ -357,13 +357,13 @@ impl Waiter {
 /// Who waits where, for the search after circles.
 #[derive(Default)]
 pub(crate) struct WaitGraph {
-    waiting: Mutex<HashMap<TxnId, Arc<Record>>>,
+    waiting: Mutex<HashMap<TxnId, RecordRef>>,
 }
 
 impl WaitGraph {
     /// Notes that `txn` waits for `record` and tells whether that closes a
     /// circle. To be called after it joined the record's queue.
-    pub(crate) fn begin_wait(&self, txn: TxnId, record: &Arc<Record>) -> bool {
+    pub(crate) fn begin_wait(&self, txn: TxnId, record: &RecordRef) -> bool {
         let mut waiting = self.waiting.lock();
         waiting.insert(txn, record.clone());
         let mut seen = HashSet::new();

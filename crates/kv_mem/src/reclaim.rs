@@ -11,19 +11,18 @@
 //!    snapshot, present and future, sees, nobody locks it, and nothing else is
 //!    in its chain; it is declared dead under the latch first.
 
-use crate::record::Record;
+use crate::record::RecordRef;
 use crate::shared::{Count, Shared};
 use crate::snapshots::Horizon;
 use crossbeam_epoch::Guard;
 use parking_lot::Mutex;
 use porpoise_kv::SpaceId;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// A record that may have something to reclaim.
 pub(crate) struct Item {
     pub(crate) space: SpaceId,
-    pub(crate) record: Arc<Record>,
+    pub(crate) record: RecordRef,
 }
 
 #[derive(Default)]

@@ -1,5 +1,10 @@
 //! Records: a key, its chain of versions, and its lock word.
 //!
+//! A record is one allocation of 24 bytes and its key; a version another one,
+//! of 20 bytes and its value. The lock word, the marks and the latch that
+//! guards them are 10 bytes of the 24: whoever takes the latch unpacks them
+//! into a [`Latched`], and they are packed again when it is let go.
+//!
 //! Readers walk the chain from the newest version under an epoch pin and take
 //! nothing. Whoever changes the chain (a commit, the reclaimer) holds the
 //! record's latch, for some tens of nanoseconds and never across a wait.
@@ -11,27 +16,37 @@
 //!    the latch, or with its record.
 //! 4. A record that is `dead` has been or is about to be taken out of the
 //!    index; nothing is pushed to it any more (transactions.md, 28).
+//! 5. A record is counted: the index holds one count, and gives it up through
+//!    the epoch after it forgot the record. So what is met in the index under
+//!    a pin ([`Pinned`]) has a count as long as the pin lasts.
 //!
 //! Rejected: marking versions as pending and stamping them after the commit
 //! point (every reader would have to look twice); a read-write lock around the
-//! chain (readers of a hot row would write its cache line).
+//! chain (readers of a hot row would write its cache line); the first version
+//! in the record's own allocation (16 bytes less, until the first update makes
+//! it a hundred more); a mutex around an unpacked lock (32 bytes a row more).
 
-use crate::lock::LockCell;
-use crossbeam_epoch::{Atomic, Guard, Owned, Pointable, Shared};
-use parking_lot::{Mutex, MutexGuard};
+use crate::lock::{Holder, LockCell, Queue};
+use crossbeam_epoch::{Atomic, Guard, Owned, Pointable, Pointer, Shared};
+use parking_lot::RawMutex;
+use parking_lot::lock_api::RawMutex as _;
+use porpoise_kv::LockMode;
 use smallvec::SmallVec;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::mem::offset_of;
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
+use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, offset_of};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::Ordering;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 /// A key whose bytes lie in the node when it is short.
 pub(crate) type InlineKey = SmallVec<[u8; 24]>;
 
 /// What a version weighs beside its value, in bytes: head and allocation.
-pub(crate) const VERSION_BYTES: usize = 40;
-/// What a record weighs beside its versions, with its place in the index.
-pub(crate) const RECORD_BYTES: usize = 176;
+pub(crate) const VERSION_BYTES: usize = 32;
+/// What a record weighs beside its key and versions, with its place in the
+/// index, by order and by hash.
+pub(crate) const RECORD_BYTES: usize = 64;
 
 /// `len` of a deletion.
 const DELETED: u32 = u32::MAX;
@@ -170,11 +185,262 @@ pub(crate) struct Latched {
     pub(crate) held_back: bool,
 }
 
-/// A key of a space with all that belongs to it.
+const DEAD: u8 = 1;
+const QUEUED: u8 = 2;
+const HELD_BACK: u8 = 4;
+
+/// Tags of a packed lock word, in its two lowest bits; 0 is a free lock.
+const ONE: u64 = 1;
+const MANY: u64 = 2;
+const BOXED: u64 = 3;
+const TAG: u64 = 3;
+
+/// Modes by their two bits in a packed lock word.
+const MODES: [LockMode; 4] = [
+    LockMode::KeyShare,
+    LockMode::Share,
+    LockMode::Update,
+    LockMode::Exclusive,
+];
+
+/// Packs a lock into a word: a lone holder as 48 bits of its number, 12 bits
+/// of its count, 2 of its mode; a queue as its address; a holder that does not
+/// fit as the address of the cell.
+fn pack(cell: LockCell) -> u64 {
+    match cell {
+        LockCell::Free => 0,
+        LockCell::One(Holder { txn, mode, count }) if txn < 1 << 48 && count < 1 << 12 => {
+            let mode = MODES.iter().position(|m| *m == mode).unwrap_or(3) as u64;
+            (txn << 16) | (u64::from(count) << 4) | (mode << 2) | ONE
+        }
+        LockCell::Many(queue) => Box::into_raw(queue).expose_provenance() as u64 | MANY,
+        one => Box::into_raw(Box::new(one)).expose_provenance() as u64 | BOXED,
+    }
+}
+
+/// Where a packed word leads.
+fn at<T>(word: u64) -> *mut T {
+    std::ptr::with_exposed_provenance_mut((word & !TAG) as usize)
+}
+
+/// Unpacks what `pack` made.
+///
+/// # Safety
+/// A word is unpacked once: it owns what its address leads to.
+unsafe fn unpack(word: u64) -> LockCell {
+    match word & TAG {
+        ONE => LockCell::One(Holder {
+            txn: word >> 16,
+            mode: *MODES
+                .get((word >> 2 & 3) as usize)
+                .unwrap_or(&LockMode::Exclusive),
+            count: (word >> 4 & 0xfff) as u32,
+        }),
+        // SAFETY: `pack` gave the box away; the caller takes it back once.
+        MANY => LockCell::Many(unsafe { Box::from_raw(at::<Queue>(word)) }),
+        BOXED => {
+            // SAFETY: as above.
+            let one = unsafe { Box::from_raw(at::<LockCell>(word)) };
+            *one
+        }
+        _ => LockCell::Free,
+    }
+}
+
+/// A key of a space with all that belongs to it. Lives behind a [`RecordRef`];
+/// the key's bytes stand in the same allocation.
+#[repr(C)]
 pub(crate) struct Record {
-    key: InlineKey,
     head: Atomic<Version>,
-    latch: Mutex<Latched>,
+    /// The packed lock; changes under the latch.
+    lock: AtomicU64,
+    refs: AtomicU32,
+    key_len: u16,
+    latch: RawMutex,
+    /// `DEAD`, `QUEUED`, `HELD_BACK`; change under the latch.
+    marks: AtomicU8,
+    key: [u8],
+}
+
+/// The sized beginning of a [`Record`].
+#[repr(C)]
+pub(crate) struct RecordHead {
+    head: Atomic<Version>,
+    lock: AtomicU64,
+    refs: AtomicU32,
+    key_len: u16,
+    latch: RawMutex,
+    marks: AtomicU8,
+    key: [u8; 0],
+}
+
+/// The address of a record, as the index keeps it.
+pub(crate) type RecordAddress = NonNull<RecordHead>;
+
+/// A counted reference to a record; the last one frees it.
+pub(crate) struct RecordRef(RecordAddress);
+
+// SAFETY: all of a record that changes is atomic, guarded by its latch, or a
+// chain of versions that `Atomic` makes shareable.
+unsafe impl Send for RecordRef {}
+// SAFETY: as above.
+unsafe impl Sync for RecordRef {}
+
+/// From an address to a reference with the key's length.
+///
+/// # Safety
+/// The record lives for `'r`.
+unsafe fn fat<'r>(address: RecordAddress) -> &'r Record {
+    // SAFETY: the caller vouches for the address; `RecordHead` is laid out as
+    // the beginning of `Record` (both C), and as many bytes of key follow.
+    unsafe {
+        let len = (*address.as_ptr()).key_len as usize;
+        let slice = std::ptr::slice_from_raw_parts(address.as_ptr().cast::<u8>(), len);
+        &*(slice as *const Record)
+    }
+}
+
+impl RecordRef {
+    /// A record without versions. Keys are shorter than 64 KiB.
+    pub(crate) fn new(key: &[u8]) -> RecordRef {
+        let Ok(key_len) = u16::try_from(key.len()) else {
+            unreachable!("keys are shorter than 64 KiB");
+        };
+        let layout = RecordRef::layout(key.len());
+        let head = RecordHead {
+            head: Atomic::null(),
+            lock: AtomicU64::new(0),
+            refs: AtomicU32::new(1),
+            key_len,
+            latch: RawMutex::INIT,
+            marks: AtomicU8::new(0),
+            key: [],
+        };
+        // SAFETY: the layout is not empty; the head lies at its beginning, and
+        // behind it there is room for the key.
+        unsafe {
+            let address = alloc(layout);
+            let Some(found) = NonNull::new(address.cast::<RecordHead>()) else {
+                handle_alloc_error(layout);
+            };
+            found.as_ptr().write(head);
+            let to = address.add(offset_of!(RecordHead, key));
+            std::ptr::copy_nonoverlapping(key.as_ptr(), to, key.len());
+            RecordRef(found)
+        }
+    }
+
+    fn layout(key: usize) -> Layout {
+        let head = Layout::new::<RecordHead>();
+        match Layout::from_size_align(offset_of!(RecordHead, key) + key, head.align()) {
+            Ok(layout) => layout.pad_to_align(),
+            Err(_) => unreachable!("keys are shorter than 64 KiB"),
+        }
+    }
+
+    pub(crate) fn address(&self) -> RecordAddress {
+        self.0
+    }
+
+    /// Gives the count away; [`RecordRef::from_address`] takes it back.
+    pub(crate) fn into_address(self) -> RecordAddress {
+        ManuallyDrop::new(self).0
+    }
+
+    /// Takes back a count.
+    ///
+    /// # Safety
+    /// The address is one whose count was given away by `into_address`, and
+    /// that was not taken back.
+    pub(crate) unsafe fn from_address(address: RecordAddress) -> RecordRef {
+        RecordRef(address)
+    }
+}
+
+impl Deref for RecordRef {
+    type Target = Record;
+    fn deref(&self) -> &Record {
+        // SAFETY: a counted record lives.
+        unsafe { fat(self.0) }
+    }
+}
+
+impl Clone for RecordRef {
+    fn clone(&self) -> RecordRef {
+        if self.refs.fetch_add(1, Ordering::Relaxed) > u32::MAX / 2 {
+            // Two thousand million holders of one row: no count could be right.
+            std::process::abort();
+        }
+        RecordRef(self.0)
+    }
+}
+
+impl Drop for RecordRef {
+    fn drop(&mut self) {
+        if self.refs.fetch_sub(1, Ordering::Release) > 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        let key = self.key.len();
+        // SAFETY: this was the last count: nobody else can reach the record
+        // any more, and references to its versions borrow a count or a pin
+        // that there is none of. The layout is that of `new`.
+        unsafe {
+            drop(unpack(self.lock.load(Ordering::Relaxed)));
+            let guard = crossbeam_epoch::unprotected();
+            let mut next = self.head.load(Ordering::Relaxed, guard);
+            while !next.is_null() {
+                let version = next.into_owned();
+                next = version.next.load(Ordering::Relaxed, guard);
+            }
+            dealloc(self.0.as_ptr().cast::<u8>(), RecordRef::layout(key));
+        }
+    }
+}
+
+/// A record met in the index: it lives as long as the pin.
+#[derive(Clone, Copy)]
+pub(crate) struct Pinned<'g> {
+    address: RecordAddress,
+    pin: PhantomData<&'g Guard>,
+}
+
+impl<'g> Pinned<'g> {
+    /// What was met under a pin.
+    ///
+    /// # Safety
+    /// The index held a count of the record after the pin began.
+    pub(crate) unsafe fn new(address: RecordAddress, _: &'g Guard) -> Pinned<'g> {
+        Pinned {
+            address,
+            pin: PhantomData,
+        }
+    }
+
+    /// The record.
+    pub(crate) fn record(self) -> &'g Record {
+        // SAFETY: the index's count is given up through the epoch, so that it
+        // lasts as long as the pin.
+        unsafe { fat(self.address) }
+    }
+
+    pub(crate) fn address(self) -> RecordAddress {
+        self.address
+    }
+
+    /// A count of its own.
+    pub(crate) fn counted(self) -> RecordRef {
+        let borrowed = ManuallyDrop::new(RecordRef(self.address));
+        // There is a count to copy, that of the index.
+        RecordRef::clone(&borrowed)
+    }
+}
+
+impl Deref for Pinned<'_> {
+    type Target = Record;
+    fn deref(&self) -> &Record {
+        self.record()
+    }
 }
 
 /// What pruning did and left.
@@ -191,14 +457,6 @@ pub(crate) struct Pruned {
 }
 
 impl Record {
-    pub(crate) fn new(key: &[u8]) -> Record {
-        Record {
-            key: InlineKey::from_slice(key),
-            head: Atomic::null(),
-            latch: Mutex::new(Latched::default()),
-        }
-    }
-
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
@@ -223,6 +481,18 @@ impl Record {
         self.visible(u64::MAX, guard)
     }
 
+    /// Asks for the newest version ahead of need.
+    #[inline]
+    pub(crate) fn expect_newest(&self, guard: &Guard) {
+        /// Bytes of a usual row.
+        const USUAL: usize = 192;
+        let newest = self.head.load(Ordering::Relaxed, guard);
+        let address = newest.into_usize();
+        for line in 0..USUAL / 64 {
+            crate::index::prefetch(address.wrapping_add(line * 64));
+        }
+    }
+
     /// Whether the chain is in order; for `verify`. Returns its length and weight.
     pub(crate) fn check(&self, guard: &Guard) -> Result<(usize, usize), String> {
         let mut link: Shared<'_, Version> = self.head.load(Ordering::Acquire, guard);
@@ -242,24 +512,18 @@ impl Record {
 
     /// Takes the latch.
     pub(crate) fn latch(&self) -> Latch<'_> {
+        self.latch.lock();
+        let marks = self.marks.load(Ordering::Relaxed);
         Latch {
             record: self,
-            latched: self.latch.lock(),
-        }
-    }
-}
-
-impl Drop for Record {
-    fn drop(&mut self) {
-        // SAFETY: nobody else can reach the record any more (`&mut self`), and
-        // references to its versions borrow the record.
-        unsafe {
-            let guard = crossbeam_epoch::unprotected();
-            let mut next = self.head.load(Ordering::Relaxed, guard);
-            while !next.is_null() {
-                let version = next.into_owned();
-                next = version.next.load(Ordering::Relaxed, guard);
-            }
+            latched: Latched {
+                // SAFETY: the latch is held, and the word is packed anew
+                // before it is let go.
+                lock: unsafe { unpack(self.lock.load(Ordering::Relaxed)) },
+                dead: marks & DEAD > 0,
+                queued: marks & QUEUED > 0,
+                held_back: marks & HELD_BACK > 0,
+            },
         }
     }
 }
@@ -267,7 +531,21 @@ impl Drop for Record {
 /// A record whose latch is held.
 pub(crate) struct Latch<'r> {
     record: &'r Record,
-    latched: MutexGuard<'r, Latched>,
+    latched: Latched,
+}
+
+impl Drop for Latch<'_> {
+    fn drop(&mut self) {
+        let mark = |is_set: bool, mark: u8| if is_set { mark } else { 0 };
+        let marks = mark(self.latched.dead, DEAD)
+            | mark(self.latched.queued, QUEUED)
+            | mark(self.latched.held_back, HELD_BACK);
+        let lock = pack(std::mem::take(&mut self.latched.lock));
+        self.record.lock.store(lock, Ordering::Relaxed);
+        self.record.marks.store(marks, Ordering::Relaxed);
+        // SAFETY: `Record::latch` took it, for this guard.
+        unsafe { self.record.latch.unlock() };
+    }
 }
 
 impl Deref for Latch<'_> {
@@ -356,14 +634,44 @@ mod tests {
         out
     }
 
-    fn with(versions: &[u64]) -> Record {
-        let record = Record::new(b"k");
+    fn with(versions: &[u64]) -> RecordRef {
+        let record = RecordRef::new(b"k");
         let guard = crossbeam_epoch::pin();
         for ts in versions {
             let version = NewVersion::new(Some(ts.to_string().as_bytes()));
             record.latch().push(*ts, version, &guard);
         }
         record
+    }
+
+    #[test]
+    fn a_lock_comes_back_from_its_word() {
+        let record = RecordRef::new(b"k");
+        let free = |record: &Record| record.lock.load(Ordering::Relaxed) == 0;
+        for (txn, calls) in [(1, 1), ((1 << 48) - 1, 4095), (1 << 48, 1), (7, 5000)] {
+            for mode in MODES {
+                for _ in 0..calls {
+                    record.latch().lock.request(txn, mode);
+                }
+                let LockCell::One(holder) = record.latch().lock else {
+                    panic!("one holder");
+                };
+                let expected = Holder {
+                    txn,
+                    mode,
+                    count: calls,
+                };
+                assert_eq!(holder, expected);
+                assert!(!free(&record));
+                record.latch().lock.release(txn);
+                assert!(free(&record));
+            }
+        }
+        record.latch().lock.request(1, LockMode::Share);
+        record.latch().lock.request(2, LockMode::Share);
+        record.latch().dead = true;
+        assert_eq!(record.latch().lock.held(2), Some(LockMode::Share));
+        assert!(record.latch().dead && !record.latch().queued);
     }
 
     #[test]

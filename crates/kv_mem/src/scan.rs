@@ -123,8 +123,15 @@ impl RangeScan {
             };
             let walk = space
                 .index
-                .walk(lower, upper, range.reverse, STEP, |record| {
-                    self.meet(record, &mut own, range.reverse, &guard, visit, &mut stopped)
+                .walk(lower, upper, range.reverse, STEP, &guard, |record| {
+                    self.meet(
+                        record.record(),
+                        &mut own,
+                        range.reverse,
+                        &guard,
+                        visit,
+                        &mut stopped,
+                    )
                 });
             match walk {
                 Walk::Done => break,

@@ -11,7 +11,7 @@
 use crate::lock::WaitGraph;
 use crate::log::{Log, LogBuffer, LogTurns, prepare_spare};
 use crate::reclaim::Reclaimer;
-use crate::record::{RECORD_BYTES, Record};
+use crate::record::{RECORD_BYTES, Record, RecordRef};
 use crate::snapshots::Snapshots;
 use crate::space::{Space, Spaces};
 use crossbeam_epoch::Guard;
@@ -187,7 +187,7 @@ impl Shared {
     }
 
     /// The record of a key, made when there is none.
-    pub(crate) fn record_of(&self, space: &Space, key: &[u8]) -> Arc<Record> {
+    pub(crate) fn record_of(&self, space: &Space, key: &[u8]) -> RecordRef {
         let (record, made) = space.index.get_or_create(key);
         if made {
             self.weigh((RECORD_BYTES + key.len()) as i64);
@@ -205,14 +205,14 @@ impl Shared {
     }
 
     /// Takes a dead record out of the index, if nobody did before.
-    pub(crate) fn unlink(&self, space: &Space, record: &Arc<Record>) {
+    pub(crate) fn unlink(&self, space: &Space, record: &RecordRef) {
         if space.index.remove(record) {
             self.forget_record(record);
         }
     }
 
     /// After a lock was released: a record that nothing is in goes.
-    pub(crate) fn tidy(&self, space: SpaceId, record: &Arc<Record>, guard: &Guard) {
+    pub(crate) fn tidy(&self, space: SpaceId, record: &RecordRef, guard: &Guard) {
         if record.newest(guard).is_some() {
             return;
         }

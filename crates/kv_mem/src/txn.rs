@@ -10,8 +10,9 @@
 
 mod locks;
 
+use crate::index::TOGETHER;
 use crate::lock::TxnId;
-use crate::record::{InlineKey, Record};
+use crate::record::{InlineKey, RecordRef};
 use crate::shared::Shared;
 use crate::snapshots::Slot;
 use crate::validate::{Extent, Tracked};
@@ -51,7 +52,7 @@ fn next_txn_id() -> TxnId {
 /// A lock that is held.
 pub(crate) struct Held {
     pub(crate) space: SpaceId,
-    pub(crate) record: Arc<Record>,
+    pub(crate) record: RecordRef,
     since: u64,
 }
 
@@ -228,32 +229,40 @@ impl Txn for MemTxn {
         self.alive()?;
         let (upto, since) = self.bounds(read);
         let current = read.view == View::Current;
-        let mut seen = self.seen;
+        let shared = self.shared.clone();
         let mut guard = crossbeam_epoch::pin();
-        for (index, key) in keys.iter().enumerate() {
-            if index % REPIN == REPIN - 1 {
-                guard.repin();
-            }
-            if since.is_some() {
-                self.shared.spaces.get(key.space)?;
-                self.track_key(*key, since);
-            }
-            let space = self.shared.spaces.get(key.space)?;
-            if !self.writes.is_empty()
-                && let Some(own) = self.writes.find(*key, read.mark)
-            {
-                visit(index, own);
+        let mut at = 0;
+        // Keys of one space that follow each other are looked for together.
+        for run in keys.chunk_by(|a, b| a.space == b.space) {
+            let Some(first) = run.first() else {
                 continue;
-            }
-            space.index.with(key.bytes, |record| {
-                let version = record.and_then(|record| record.visible(upto, &guard));
-                if let (true, Some(version)) = (current, version) {
-                    seen = seen.max(version.ts());
+            };
+            let space = shared.spaces.get(first.space)?;
+            for some in run.chunks(TOGETHER) {
+                if at / REPIN != (at + some.len()) / REPIN {
+                    guard.repin();
                 }
-                visit(index, version.and_then(|version| version.value()));
-            });
+                let mut found = [None; TOGETHER];
+                let mut bytes = some.iter().map(|key| key.bytes);
+                space.index.find_together(&mut bytes, &guard, &mut found);
+                for (key, record) in some.iter().zip(found) {
+                    let index = at;
+                    at += 1;
+                    self.track_key(*key, since);
+                    if !self.writes.is_empty()
+                        && let Some(own) = self.writes.find(*key, read.mark)
+                    {
+                        visit(index, own);
+                        continue;
+                    }
+                    let version = record.and_then(|r| r.record().visible(upto, &guard));
+                    if let (true, Some(version)) = (current, version) {
+                        self.seen = self.seen.max(version.ts());
+                    }
+                    visit(index, version.and_then(|version| version.value()));
+                }
+            }
         }
-        self.seen = seen;
         Ok(())
     }
 

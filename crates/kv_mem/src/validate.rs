@@ -14,7 +14,6 @@ use crate::space::{Space, Spaces};
 use crossbeam_epoch::Guard;
 use porpoise_kv::{Error, Result, ScanRange, SpaceId};
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// How far something tracked reaches.
@@ -62,16 +61,15 @@ impl Tracked {
         if space.last_commit.load(Ordering::Acquire) <= self.since {
             return true;
         }
-        let old = |record: &Arc<Record>| {
+        let old = |record: &Record| {
             record
                 .newest(guard)
                 .is_none_or(|version| version.ts() <= self.since)
         };
         let upper = match &self.extent {
             Extent::Key => {
-                return space
-                    .index
-                    .with(&self.start, |record| record.is_none_or(old));
+                let record = space.index.find(&self.start, guard);
+                return record.is_none_or(|record| old(&record));
             }
             Extent::Below(end) => Bound::Excluded(end.as_slice()),
             Extent::Through(end) => Bound::Included(end.as_slice()),
@@ -79,14 +77,16 @@ impl Tracked {
         };
         let mut unchanged = true;
         let lower = Bound::Included(self.start.as_slice());
-        space.index.walk(lower, upper, false, usize::MAX, |record| {
-            unchanged = old(record);
-            if unchanged {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            }
-        });
+        space
+            .index
+            .walk(lower, upper, false, usize::MAX, guard, |record| {
+                unchanged = old(&record);
+                if unchanged {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            });
         unchanged
     }
 }

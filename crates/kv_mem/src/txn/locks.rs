@@ -2,7 +2,7 @@
 
 use super::{Held, MemTxn, next_txn_id};
 use crate::lock::{Request, Waited, Waiter};
-use crate::record::Record;
+use crate::record::RecordRef;
 use crate::space::Space;
 use porpoise_kv::{Error, Key, LockMode, Mark, Result, SpaceId, Wait};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl MemTxn {
         }
     }
 
-    fn hold(&mut self, space: SpaceId, record: &Arc<Record>) {
+    fn hold(&mut self, space: SpaceId, record: &RecordRef) {
         self.held.push(Held {
             space,
             record: record.clone(),
@@ -36,7 +36,7 @@ impl MemTxn {
         key: &[u8],
         mode: LockMode,
         wait: Wait,
-    ) -> Result<Option<Arc<Record>>> {
+    ) -> Result<Option<RecordRef>> {
         if self.id == 0 {
             self.id = next_txn_id();
         }
@@ -91,7 +91,7 @@ impl MemTxn {
 
     fn wait_for(
         &self,
-        record: &Arc<Record>,
+        record: &RecordRef,
         waiter: &Arc<Waiter>,
         deadline: Instant,
     ) -> Option<Error> {

@@ -1,0 +1,312 @@
+//! The nodes of the ordered index.
+//!
+//! A node is a sorted run of keys. It keeps of each key four bytes, those
+//! behind what all keys of its range begin with, and the address of the record
+//! that has the whole key; a search compares the four bytes and looks at
+//! records only where they tie. An inner node has one more kid than keys.
+//!
+//! A node is read without a latch: a reader notes its version, reads, and
+//! looks whether the version is still the same. Everything in a node is
+//! atomic, so that what a reader meets amid a change is stale, never torn.
+//!
+//! Invariants:
+//! 1. One thread at a time changes nodes: the tree's writer.
+//! 2. A version is odd while its node is being changed, and grows with each
+//!    change.
+//! 3. A node whose keys moved elsewhere has none; freeing it gives nothing up.
+
+use super::cell::{Cell, Link};
+use crate::record::{Pinned, RecordAddress, RecordHead, RecordRef};
+use crossbeam_epoch::Guard;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+
+/// How many keys a node has at most: a leaf is 768 bytes, a size that
+/// allocators have.
+pub(super) const WIDTH: usize = 61;
+
+/// Where a key is or belongs in a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) at: usize,
+    pub(super) found: bool,
+}
+
+type Kids = [Link<Node>; WIDTH + 1];
+
+/// A node. Its methods that change it are the writer's.
+pub(super) struct Node {
+    version: AtomicU64,
+    count: AtomicU16,
+    /// So many bytes all keys of the node's range have in common.
+    prefix: AtomicU16,
+    kids: Option<Box<Kids>>,
+    heads: [AtomicU32; WIDTH],
+    keys: [Cell; WIDTH],
+}
+
+/// The four bytes of a key that a node keeps.
+fn head_of(key: &[u8], prefix: usize) -> u32 {
+    let tail = key.get(prefix..).unwrap_or_default();
+    if let Some(first) = tail.first_chunk::<4>() {
+        return u32::from_be_bytes(*first);
+    }
+    let mut bytes = [0; 4];
+    for (to, from) in bytes.iter_mut().zip(tail) {
+        *to = *from;
+    }
+    u32::from_be_bytes(bytes)
+}
+
+/// How many bytes two keys have in common at their beginnings.
+pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+impl Node {
+    fn new(kids: Option<Box<Kids>>) -> Node {
+        Node {
+            version: AtomicU64::new(0),
+            count: AtomicU16::new(0),
+            prefix: AtomicU16::new(0),
+            kids,
+            heads: [const { AtomicU32::new(0) }; WIDTH],
+            keys: [const { Cell::empty() }; WIDTH],
+        }
+    }
+
+    pub(super) fn leaf() -> Node {
+        Node::new(None)
+    }
+
+    pub(super) fn inner() -> Node {
+        Node::new(Some(Box::new([const { Link::empty() }; WIDTH + 1])))
+    }
+
+    /// A node of the same kind.
+    pub(super) fn alike(&self) -> Node {
+        match &self.kids {
+            Some(_) => Node::inner(),
+            None => Node::leaf(),
+        }
+    }
+
+    pub(super) fn is_leaf(&self) -> bool {
+        self.kids.is_none()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        usize::from(self.count.load(Ordering::Relaxed)).min(WIDTH)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.count() == WIDTH
+    }
+
+    /// The version, when nobody changes the node.
+    pub(super) fn stable(&self) -> Option<u64> {
+        let version = self.version.load(Ordering::Acquire);
+        (version & 1 == 0).then_some(version)
+    }
+
+    /// Whether what was read since `stable` gave this version holds.
+    pub(super) fn unchanged(&self, version: u64) -> bool {
+        fence(Ordering::Acquire);
+        self.version.load(Ordering::Relaxed) == version
+    }
+
+    /// Begins a change.
+    pub(super) fn begin(&self) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version | 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+    }
+
+    /// Ends a change.
+    pub(super) fn end(&self) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store((version | 1) + 1, Ordering::Release);
+    }
+
+    pub(super) fn key<'g>(&self, at: usize, guard: &'g Guard) -> Option<Pinned<'g>> {
+        self.keys.get(at)?.load(guard)
+    }
+
+    pub(super) fn kid<'g>(&self, at: usize, guard: &'g Guard) -> Option<&'g Node> {
+        self.link(at)?.load(guard)
+    }
+
+    pub(super) fn link(&self, at: usize) -> Option<&Link<Node>> {
+        self.kids.as_deref()?.get(at)
+    }
+
+    /// Where a key is or belongs.
+    pub(super) fn search(&self, key: &[u8], guard: &Guard) -> Place {
+        let prefix = usize::from(self.prefix.load(Ordering::Relaxed));
+        let head = head_of(key, prefix);
+        let heads = self.heads.get(..self.count()).unwrap_or_default();
+        let from = heads.partition_point(|h| h.load(Ordering::Relaxed) < head);
+        let tied = heads.get(from..).unwrap_or_default();
+        let ties = match tied {
+            [first, rest @ ..] if first.load(Ordering::Relaxed) == head => {
+                1 + rest.partition_point(|h| h.load(Ordering::Relaxed) == head)
+            }
+            _ => 0,
+        };
+        let keys = self.keys.get(from..from + ties).unwrap_or_default();
+        let is_below = |cell: &Cell| cell.load(guard).is_some_and(|record| record.key() < key);
+        let below = keys.partition_point(is_below);
+        let there = keys.get(below).and_then(|cell| cell.load(guard));
+        Place {
+            at: from + below,
+            found: there.is_some_and(|record| record.key() == key),
+        }
+    }
+
+    fn set(&self, at: usize, address: *mut RecordHead, head: u32) {
+        if let (Some(cell), Some(place)) = (self.keys.get(at), self.heads.get(at)) {
+            cell.set(address);
+            place.store(head, Ordering::Relaxed);
+        }
+    }
+
+    fn get(&self, at: usize) -> (*mut RecordHead, u32) {
+        let cell = self.keys.get(at).map(Cell::address);
+        let head = self.heads.get(at).map(|head| head.load(Ordering::Relaxed));
+        (cell.unwrap_or_default(), head.unwrap_or(0))
+    }
+
+    fn set_count(&self, count: usize) {
+        self.count.store(count as u16, Ordering::Relaxed);
+    }
+
+    /// Puts a key where it belongs; in an inner node, a new kid behind it. The
+    /// node has room, and is being changed. The count goes to the cell.
+    pub(super) fn insert(&self, at: usize, record: RecordRef, kid: Option<Node>, guard: &Guard) {
+        let count = self.count();
+        let prefix = usize::from(self.prefix.load(Ordering::Relaxed));
+        let head = head_of(record.key(), prefix);
+        for n in (at..count).rev() {
+            let (address, head) = self.get(n);
+            self.set(n + 1, address, head);
+        }
+        self.set(at, record.into_address().as_ptr(), head);
+        if let Some(kid) = kid {
+            for n in (at + 1..=count).rev() {
+                if let (Some(to), Some(from)) = (self.link(n + 1), self.link(n)) {
+                    to.copy(from, guard);
+                }
+            }
+            if let Some(link) = self.link(at + 1) {
+                link.set_new(kid, guard);
+            }
+        }
+        self.set_count(count + 1);
+    }
+
+    /// Takes a key out, and in an inner node the link behind it, which another
+    /// leads to by now or whose node is retired. The node is being changed;
+    /// the count is the caller's.
+    pub(super) fn remove(&self, at: usize, guard: &Guard) -> Option<RecordAddress> {
+        let count = self.count();
+        let address = RecordAddress::new(self.keys.get(at)?.address())?;
+        for n in at + 1..count {
+            let (address, head) = self.get(n);
+            self.set(n - 1, address, head);
+            if let (Some(to), Some(from)) = (self.link(n), self.link(n + 1)) {
+                to.copy(from, guard);
+            }
+        }
+        self.set(count - 1, std::ptr::null_mut(), 0);
+        if let Some(link) = self.link(count) {
+            link.clear();
+        }
+        self.set_count(count - 1);
+        Some(address)
+    }
+
+    /// Moves the keys from `from` on, with the kids behind them, to the end of
+    /// another node. Both are being changed, or nobody knows them.
+    pub(super) fn move_tail(&self, from: usize, to: &Node, guard: &Guard) {
+        let (count, base) = (self.count(), to.count());
+        for n in from..count {
+            let (address, head) = self.get(n);
+            to.set(base + n - from, address, head);
+            self.set(n, std::ptr::null_mut(), 0);
+            if let (Some(target), Some(link)) = (to.link(base + n - from + 1), self.link(n + 1)) {
+                target.copy(link, guard);
+                link.clear();
+            }
+        }
+        to.set_count(base + count.saturating_sub(from));
+        self.set_count(from.min(count));
+    }
+
+    /// Notes what the keys of the node's range have in common, and takes the
+    /// four bytes of each behind it.
+    pub(super) fn set_range(&self, low: Option<&[u8]>, high: Option<&[u8]>, guard: &Guard) {
+        let prefix = prefix_of(low, high);
+        self.prefix.store(prefix as u16, Ordering::Relaxed);
+        let cells = self.keys.iter().zip(&self.heads).take(self.count());
+        for (cell, place) in cells {
+            if let Some(record) = cell.load(guard) {
+                place.store(head_of(record.key(), prefix), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Checks the node by itself: its order, and what it keeps of its keys.
+    pub(super) fn check(
+        &self,
+        low: Option<&[u8]>,
+        high: Option<&[u8]>,
+        guard: &Guard,
+    ) -> Result<(), String> {
+        if self.stable().is_none() {
+            return Err("a node is being changed".to_owned());
+        }
+        let prefix = usize::from(self.prefix.load(Ordering::Relaxed));
+        let mut last: Option<&[u8]> = None;
+        for at in 0..self.count() {
+            let Some(record) = self.key(at, guard).map(Pinned::record) else {
+                return Err(format!("an empty cell at {at} of {}", self.count()));
+            };
+            let key = record.key();
+            if last.is_some_and(|last| last >= key)
+                || low.is_some_and(|low| key < low)
+                || high.is_some_and(|high| key >= high)
+            {
+                return Err(format!("key {key:?} stands out of order"));
+            }
+            if self.get(at).1 != head_of(key, prefix) {
+                return Err(format!("of key {key:?} other bytes are kept"));
+            }
+            last = Some(key);
+        }
+        if (self.count()..WIDTH).any(|at| !self.get(at).0.is_null()) {
+            return Err("a cell behind the last is not empty".to_owned());
+        }
+        match (low, high) {
+            (Some(low), Some(high)) if common(low, high) < prefix => Err(format!(
+                "{prefix} bytes are not common to {low:?}, {high:?}"
+            )),
+            (None, _) | (_, None) if prefix > 0 => {
+                Err(format!("{prefix} common bytes without bounds"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What keys between two bounds have in common.
+fn prefix_of(low: Option<&[u8]>, high: Option<&[u8]>) -> usize {
+    match (low, high) {
+        (Some(low), Some(high)) => common(low, high).min(usize::from(u16::MAX)),
+        _ => 0,
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.keys.iter_mut().for_each(Cell::give_up);
+    }
+}
