@@ -38,6 +38,7 @@ fn longest_read(history: &[Transaction]) -> Option<Op> {
 }
 
 /// Nobody ever sees the number.
+#[expect(clippy::ptr_arg, reason = "one type for all faults")]
 fn lose(history: &mut Vec<Transaction>, list: u64, number: u64) {
     for op in history.iter_mut().flat_map(|t| &mut t.ops) {
         if let Op::Read(l, numbers) = op
@@ -49,6 +50,7 @@ fn lose(history: &mut Vec<Transaction>, list: u64, number: u64) {
 }
 
 /// Its writer is told that it was rolled back.
+#[expect(clippy::ptr_arg, reason = "one type for all faults")]
 fn abort(history: &mut Vec<Transaction>, list: u64, number: u64) {
     let wrote = |t: &&mut Transaction| t.ops.contains(&Op::Append(list, number));
     history.iter_mut().find(wrote).unwrap().outcome = Outcome::Aborted;
