@@ -336,6 +336,7 @@ impl SqlSession {
             sink.whole();
         }
         let _deadline = self.arm_deadline(&planned.plan)?;
+        self.env.seeded.get_mut().clear();
         let random = self.env.random.get();
         for _ in 0..=RESTARTS {
             match self.attempt(&planned.plan, params, open, mark, newer, sink) {
@@ -353,6 +354,7 @@ impl SqlSession {
                     open.txn.get_mut().refresh()?;
                     self.env.warnings.get_mut().clear();
                     self.env.random.set(random);
+                    self.env.seeded.get_mut().clear();
                     self.env.last_insert_id.set(self.last_insert_id);
                 }
             }
