@@ -45,6 +45,9 @@ const PREAMBLE: &[&str] = &[
      ERROR_FOR_DIVISION_BY_ZERO'",
 ];
 
+/// MariaDB cuts fractions of seconds unless told to round them as MySQL does.
+const ROUNDS: &str = "SET sql_mode = CONCAT(@@sql_mode, ',TIME_ROUND_FRACTIONAL')";
+
 /// What one statement did.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Answer {
@@ -84,10 +87,10 @@ fn lines(text: &str) -> Vec<Line> {
 /// All statements through one run of MariaDB's client.
 fn on_mariadb(server: &Mariadb, lines: &[Line]) -> Vec<Answer> {
     let mut script = String::from("DROP DATABASE IF EXISTS test;\n");
-    for statement in PREAMBLE {
+    for statement in PREAMBLE.iter().chain([&ROUNDS]) {
         writeln!(script, "{statement};").unwrap();
     }
-    let first = PREAMBLE.len() + 2;
+    let first = PREAMBLE.len() + 3;
     for line in lines {
         let sql = if line.only_here { "DO 0" } else { &line.sql };
         writeln!(script, "{sql};\nSELECT '@@@', ROW_COUNT();").unwrap();

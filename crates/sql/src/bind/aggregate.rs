@@ -181,7 +181,12 @@ fn type_of(kind: AggregateKind, args: &[Expr], connection: Collation) -> ColumnT
                 false => text_of(u32::MAX, common_collation(args, connection)),
             }
         }
-        _ if number.kind == Kind::Double => ColumnType::double(),
+        _ if number.kind == Kind::Double => {
+            let more = if kind == AggregateKind::Avg { 4 } else { 0 };
+            let mut ty = ColumnType::double();
+            ty.decimals = number.decimals.saturating_add(more).min(ty.decimals);
+            ty
+        }
         AggregateKind::Sum => {
             let (precision, scale) = precision(&number);
             ColumnType::decimal(precision.saturating_add(22).min(65), scale)

@@ -2,12 +2,12 @@
 
 use super::Binder;
 use super::nodes::node;
-use super::types::comparison;
-use super::types::{is_text, merged};
+use super::types::{collation_of_two, comparison, is_text, merged};
 use crate::error::{Result, SqlError};
 use crate::expr::{Coercibility, Expr, ExprKind, Truth, Unit, When};
 use crate::functions::{self, Function, Nullable};
 use crate::parse::ast::{BinaryOp, Func};
+use porpoise_types::Value;
 
 impl Binder<'_> {
     /// A call: of an aggregate, of a function with lazy arguments, or of a
@@ -83,6 +83,8 @@ impl Binder<'_> {
         if args.len() < least || args.len() > most {
             return Err(SqlError::argument_count(name));
         }
+        explicit_collations_agree(&args, name)?;
+        fraction_fits(&args, name)?;
         let ty = (function.ty)(&args, self.env.collation);
         let nullable = match function.nullable {
             Nullable::IfArgument => args.iter().any(|a| a.nullable),
@@ -105,4 +107,41 @@ impl Binder<'_> {
             coercibility,
         })
     }
+}
+
+/// Two arguments of different COLLATE clauses have no collation in common: 1267.
+fn explicit_collations_agree(args: &[Expr], name: &str) -> Result<()> {
+    let explicit = |a: &&Expr| a.coercibility == Coercibility::Explicit && is_text(&a.ty);
+    let mut insisting = args.iter().filter(explicit);
+    let Some(first) = insisting.next() else {
+        return Ok(());
+    };
+    match insisting.find(|a| a.ty.collation != first.ty.collation) {
+        Some(other) => collation_of_two(first, other, &name.to_lowercase()).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+/// The digits that NOW(n) and its kin are asked for: at most 6, 1426.
+fn fraction_fits(args: &[Expr], name: &str) -> Result<()> {
+    const NAMES: [&str; 9] = [
+        "NOW",
+        "CURRENT_TIMESTAMP",
+        "LOCALTIME",
+        "LOCALTIMESTAMP",
+        "SYSDATE",
+        "CURTIME",
+        "CURRENT_TIME",
+        "UTC_TIME",
+        "UTC_TIMESTAMP",
+    ];
+    let Some(Value::Int(digits @ 7..)) = args.first().and_then(Expr::as_const) else {
+        return Ok(());
+    };
+    if !NAMES.iter().any(|n| n.eq_ignore_ascii_case(name)) {
+        return Ok(());
+    }
+    let name = name.to_lowercase();
+    let text = format!("Too-big precision {digits} specified for '{name}'. Maximum is 6.");
+    Err(SqlError::new(1426, "42000", text))
 }

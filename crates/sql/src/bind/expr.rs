@@ -15,7 +15,7 @@ use crate::functions::{self, text_of};
 use crate::parse::ast::{
     self, Binary, BinaryOp, Cast, Chain, ColumnName, IsTest, LogicalOp, UnaryOp,
 };
-use porpoise_types::{Charset, Collation, ColumnType, Kind, Value};
+use porpoise_types::{Charset, Collation, ColumnType, Decimal, Kind, Value};
 
 impl Binder<'_> {
     /// Binds one expression.
@@ -239,6 +239,12 @@ impl Binder<'_> {
         {
             return Ok(Expr::constant(Value::Int(v), ColumnType::bigint()));
         }
+        if let (UnaryOp::Neg, ast::ExprKind::Literal(ast::Literal::Int(n))) = (op, &arg.kind)
+            && let Ok(v) = Decimal::from_i128(-i128::from(*n), 0)
+        {
+            let ty = ColumnType::decimal(v.precision(), 0);
+            return Ok(Expr::constant(Value::Decimal(v), ty));
+        }
         let arg = self.expr(arg)?;
         Ok(match op {
             UnaryOp::Plus => arg,
@@ -310,7 +316,7 @@ impl Binder<'_> {
         let one = match op {
             BinaryOp::Eq | BinaryOp::NotEq => BinaryOp::Eq,
             BinaryOp::NullSafeEq => BinaryOp::NullSafeEq,
-            _ => return Err(SqlError::not_supported("ordering comparison of rows")),
+            ordering => return self.row_order(ordering, left, right),
         };
         let mut parts = Vec::with_capacity(left.len());
         for (a, b) in left.iter().zip(right) {
@@ -325,6 +331,34 @@ impl Binder<'_> {
             }
             _ => all,
         })
+    }
+
+    /// `(a, b) < (c, d)`: a < c OR (a = c AND b < d).
+    fn row_order(
+        &mut self,
+        op: BinaryOp,
+        left: &[ast::Expr<'_>],
+        right: &[ast::Expr<'_>],
+    ) -> Result<Expr> {
+        let strict = match op {
+            BinaryOp::Less | BinaryOp::LessEq => BinaryOp::Less,
+            _ => BinaryOp::Greater,
+        };
+        let mut whole: Option<Expr> = None;
+        for (a, b) in left.iter().zip(right).rev() {
+            let (a, b) = (self.expr(a)?, self.expr(b)?);
+            whole = Some(match whole {
+                None => self.operator(op, a, b)?,
+                Some(rest) => {
+                    let before = self.operator(strict, a.clone(), b.clone())?;
+                    let equal = self.operator(BinaryOp::Eq, a, b)?;
+                    let then = conjunction(vec![equal, rest]);
+                    let nullable = before.nullable || then.nullable;
+                    Expr::boolean(ExprKind::Or(vec![before, then]), nullable)
+                }
+            });
+        }
+        whole.ok_or_else(|| SqlError::operand_columns(1))
     }
 
     pub(super) fn operator(&mut self, op: BinaryOp, a: Expr, b: Expr) -> Result<Expr> {

@@ -29,7 +29,11 @@ pub fn literal(lit: &Literal<'_>, connection: Collation, mode: SqlMode) -> Resul
             other => string(&Charset::Utf8mb4.convert(other, bytes).0, connection),
         },
         Literal::Introduced(s) => introduced(s.charset, s.bytes)?,
-        Literal::Hex(bytes) | Literal::Bit(bytes) => string(bytes, Collation::BINARY),
+        Literal::Hex(bytes) | Literal::Bit(bytes) => {
+            let mut e = string(bytes, Collation::BINARY);
+            e.ty.unsigned = true;
+            e
+        }
         Literal::Date(text) => date(text, mode)?,
         Literal::Time(text) => time(text)?,
         Literal::Timestamp(text) => timestamp(text, mode)?,
@@ -125,6 +129,10 @@ fn time(text: &[u8]) -> Result<Expr> {
 
 fn timestamp(text: &[u8], mode: SqlMode) -> Result<Expr> {
     let parsed = DateTime::parse(text, DateRules::of(mode));
+    let parsed = parsed.filter(|_| {
+        text.iter()
+            .any(|b| !b.is_ascii_digit() && !b"-/".contains(b))
+    });
     let parsed = parsed.ok_or_else(|| incorrect("DATETIME", text))?;
     Ok(temporal(
         Value::DateTime(parsed.value),

@@ -82,11 +82,15 @@ pub fn arithmetic(op: ArithOp, a: &ColumnType, b: &ColumnType, increment: u8) ->
         return ty;
     }
     if a.kind == Kind::Double || b.kind == Kind::Double {
-        return ColumnType::double();
+        let mut ty = ColumnType::double();
+        let shown = a.decimals.max(b.decimals);
+        let more = if op == ArithOp::Div { increment } else { 0 };
+        ty.decimals = shown.saturating_add(more).min(ty.decimals);
+        return ty;
     }
     if a.is_integer() && b.is_integer() && op != ArithOp::Div {
         let mut ty = ColumnType::bigint();
-        ty.unsigned = unsigned;
+        ty.unsigned = unsigned && (op != ArithOp::Mod || a.unsigned);
         return ty;
     }
     let (pa, sa) = precision(&a);
@@ -105,9 +109,15 @@ pub fn arithmetic(op: ArithOp, a: &ColumnType, b: &ColumnType, increment: u8) ->
 pub fn number_like(ty: &ColumnType) -> ColumnType {
     match ty.kind {
         Kind::Decimal => ty.clone(),
-        Kind::Float | Kind::Double => ColumnType::double(),
+        Kind::Float | Kind::Double => {
+            let mut number = ColumnType::double();
+            number.decimals = ty.decimals;
+            number
+        }
         Kind::Null => ColumnType::bigint(),
         Kind::Year | Kind::Bit => ColumnType::bigint_unsigned(),
+        // A hexadecimal or bit literal.
+        Kind::VarBinary if ty.unsigned => ColumnType::bigint_unsigned(),
         Kind::Date => ColumnType::bigint(),
         Kind::DateTime | Kind::Timestamp | Kind::Time if ty.decimals > 0 => {
             ColumnType::decimal(20, ty.decimals)
@@ -141,13 +151,20 @@ pub fn merged(branches: &[&Expr], collation: Collation) -> ColumnType {
     if known.clone().all(|e| e.ty == first.ty) {
         return first.ty.clone();
     }
-    let all = |test: fn(&ColumnType) -> bool| {
-        let real = branches.iter().filter(|e| e.ty.kind != Kind::Null);
-        real.into_iter().all(|e| test(&e.ty))
+    let known_types = || {
+        branches
+            .iter()
+            .map(|e| &e.ty)
+            .filter(|t| t.kind != Kind::Null)
     };
+    let all = |test: fn(&ColumnType) -> bool| known_types().all(test);
     if all(|t| t.is_integer() || matches!(t.kind, Kind::Year | Kind::Bit)) {
         let mut ty = ColumnType::bigint();
         ty.unsigned = all(|t| t.unsigned);
+        // No integer holds what both of them do.
+        if !ty.unsigned && known_types().any(|t| t.unsigned && t.kind == Kind::BigInt) {
+            return ColumnType::decimal(20, 0);
+        }
         return ty;
     }
     if all(|t| t.is_integer() || t.kind == Kind::Decimal) {
@@ -161,7 +178,10 @@ pub fn merged(branches: &[&Expr], collation: Collation) -> ColumnType {
         return ColumnType::decimal(whole.saturating_add(scale).clamp(1, 65), scale);
     }
     if all(ColumnType::is_numeric) {
-        return ColumnType::double();
+        let mut ty = ColumnType::double();
+        let shown = known_types().map(|t| t.decimals).max();
+        ty.decimals = shown.unwrap_or(ty.decimals).min(ty.decimals);
+        return ty;
     }
     if all(|t| matches!(t.kind, Kind::Date | Kind::DateTime | Kind::Timestamp)) {
         let fsp = branches

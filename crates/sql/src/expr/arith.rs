@@ -40,7 +40,7 @@ pub fn arithmetic<'a>(
         };
     }
     match e.ty.kind {
-        Kind::Decimal => decimals(op, a, b, e, cx),
+        Kind::Decimal => decimals(op, a, b, cx),
         Kind::Double | Kind::Float => doubles(op, a, b, cx),
         _ => integers(op, a, b, e, cx),
     }
@@ -142,7 +142,6 @@ fn decimals<'a>(
     op: ArithOp,
     a: Arg<'_, 'a>,
     b: Arg<'_, 'a>,
-    e: &Expr,
     cx: &EvalCx<'a>,
 ) -> Result<ValueRef<'a>> {
     let (x, y) = (
@@ -155,7 +154,8 @@ fn decimals<'a>(
         ArithOp::Sub => x.sub(y).map_err(range)?,
         ArithOp::Mul => x.mul(y).map_err(range)?,
         ArithOp::Div | ArithOp::IntDiv => match x.div(y, cx.env.div_precision).map_err(range)? {
-            Some(quotient) => quotient.round(e.ty.decimals).map_err(range)?,
+            // With its guard digits: it is rounded where it leaves the expression.
+            Some(quotient) => quotient,
             None => return division_by_zero(cx),
         },
         ArithOp::Mod => match x.rem(y).map_err(range)? {

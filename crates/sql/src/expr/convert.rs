@@ -81,6 +81,9 @@ pub fn bits(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<
         ValueRef::Null => Ok(None),
         ValueRef::UInt(v) => Ok(Some(v)),
         ValueRef::Int(v) => Ok(Some(v as u64)),
+        ValueRef::Bytes(_) if is_bits(ty) => {
+            with(cx, |c| cast::to_u64(v, ty, c)).map(|n| n.or(Some(0)))
+        }
         _ => {
             let number = int(v, ty, cx)?;
             Ok(Some(number as u64))
@@ -176,12 +179,26 @@ pub fn order(
     if a.is_null() || b.is_null() {
         return Ok(None);
     }
+    if !matches!(how, CompareAs::Bytes(_)) && (is_bits(a_ty) || is_bits(b_ty)) {
+        let number = |v, ty| match is_bits(ty) {
+            true => bits(v, ty, cx).map(|n| n.map_or(ValueRef::Null, ValueRef::UInt)),
+            false => Ok(v),
+        };
+        let (a, b) = (number(a, a_ty)?, number(b, b_ty)?);
+        return with(cx, |c| compare::compare(a, b, how, c));
+    }
     if let (CompareAs::Bytes(collation), ValueRef::Bytes(x), ValueRef::Bytes(y)) = (how, a, b) {
         let x = recoded(x, a_ty, collation.charset());
         let y = recoded(y, b_ty, collation.charset());
         return Ok(Some(collation.compare(&x, &y)));
     }
     with(cx, |c| compare::compare(a, b, how, c))
+}
+
+/// Whether it is the type of a hexadecimal or bit literal, which is a number
+/// where one is wanted (manual, "Hexadecimal Literals").
+fn is_bits(ty: &ColumnType) -> bool {
+    ty.kind == Kind::VarBinary && ty.unsigned
 }
 
 fn fast_order(

@@ -52,6 +52,8 @@ pub struct Env {
     pub warnings_dropped: Cell<u64>,
     /// State of RAND().
     pub random: Cell<u64>,
+    /// State of each RAND(n) of this statement, by where it stands.
+    pub seeded: RefCell<HashMap<usize, functions::numbers::Seeded>>,
     /// `max_allowed_packet`: longer strings become NULL with 1301.
     pub max_allowed_packet: u64,
     /// `div_precision_increment`.

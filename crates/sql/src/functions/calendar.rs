@@ -38,7 +38,10 @@ fn fsp_of(e: &Expr) -> u8 {
         Kind::Decimal => e.ty.decimals.min(6),
         // Text may have a fraction, which only the value tells; a literal is looked at.
         _ => match e.as_const() {
-            Some(Value::Bytes(text)) if !text.contains(&b'.') => 0,
+            Some(Value::Bytes(text)) => {
+                let digits = text.iter().rev().position(|b| *b == b'.').unwrap_or(0);
+                u8::try_from(digits.min(6)).unwrap_or(6)
+            }
             _ => 6,
         },
     }
@@ -144,6 +147,14 @@ fn make_time<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let total = hours * 3600 * SECOND + minute * 60 * SECOND + micros;
     let total = if hour < 0 { -total } else { total };
     Ok(ValueRef::Time(Time::clip(total).0))
+}
+
+/// SEC_TO_TIME: text is a number of unknown decimals.
+fn seconds_type(args: &[Expr], _: Collation) -> ColumnType {
+    match args.first() {
+        Some(e) if e.ty.is_string() => ColumnType::time(6),
+        _ => ColumnType::time(widest(args)),
+    }
 }
 
 fn sec_to_time<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -328,6 +339,13 @@ fn str_to_date<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         return Ok(ValueRef::Null);
     };
     let moment = super::date_parse::parse(text, format);
+    // Under NO_ZERO_DATE a date has all its parts.
+    let zeros =
+        c.cx.env
+            .mode
+            .contains(porpoise_types::SqlMode::NO_ZERO_DATE);
+    let whole = |m: &DateTime| m.year() > 0 && m.month() > 0 && m.day() > 0;
+    let moment = moment.filter(|(m, _)| !zeros || c.ty.kind == Kind::Time || whole(m));
     let Some((moment, time)) = moment else {
         c.cx.env.warn(Warning {
             level: Level::Warning,
@@ -376,7 +394,7 @@ pub const FUNCTIONS: &[Function] = &[
     f!("TIMEDIFF", (2, 2), time_type, time_diff, "The time between two moments or times.", "TIMEDIFF('2008-12-31 23:59:59', '2008-12-30 01:01:01')" => "46:58:58"),
     f!("MAKEDATE", (2, 2), date_type, make_date, "A date from year and day of the year.", "MAKEDATE(2011, 32)" => "2011-02-01"),
     f!("MAKETIME", (3, 3), |a, _| ColumnType::time(a.get(2).map_or(0, fsp_of)), make_time, "A time from hour, minute and second.", "MAKETIME(12, 15, 30)" => "12:15:30"),
-    f!("SEC_TO_TIME", (1, 1), time_type, sec_to_time, "A time from seconds.", "SEC_TO_TIME(2378)" => "00:39:38"),
+    f!("SEC_TO_TIME", (1, 1), seconds_type, sec_to_time, "A time from seconds.", "SEC_TO_TIME(2378)" => "00:39:38"),
     f!("FROM_DAYS", (1, 1), date_type, from_days, "A date from days since year 0.", "FROM_DAYS(730669)" => "2000-07-03"),
     f!("TO_SECONDS", (1, 1), bigint, |c| Ok(int(c.datetime(0)?.map(to_seconds))), "Seconds since year 0.", "TO_SECONDS('2009-11-29 13:43:32')" => "63426721412"),
     f!("WEEK", (1, 2), bigint, week, "The week of the year, by mode.", "WEEK('2008-02-20', 1)" => "8"),

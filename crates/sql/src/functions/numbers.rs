@@ -1,9 +1,10 @@
 //! Mathematical functions (manual, "Mathematical Functions").
 
 use super::{Call, Function, Nullable, bigint, common_collation, double, joined};
+use crate::bind::types::merged;
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, convert};
-use porpoise_types::{Collation, ColumnType, CompareAs, Kind, ValueRef, comparison_type};
+use porpoise_types::{Collation, ColumnType, CompareAs, Decimal, Kind, ValueRef, comparison_type};
 use std::cmp::Ordering;
 
 fn exact_or_double(args: &[Expr], _: Collation) -> ColumnType {
@@ -20,21 +21,43 @@ fn exact_or_double(args: &[Expr], _: Collation) -> ColumnType {
 
 fn whole(args: &[Expr], collation: Collation) -> ColumnType {
     match exact_or_double(args, collation) {
-        ty if ty.kind == Kind::Double => ty,
-        _ => ColumnType::bigint(),
+        ty if ty.kind == Kind::Double => {
+            let mut ty = ColumnType::double();
+            ty.decimals = 0;
+            ty
+        }
+        ty if ty.kind == Kind::Decimal && ty.length >= 18 + u32::from(ty.decimals) => {
+            let digits = ty.length.saturating_sub(u32::from(ty.decimals)) + 1;
+            ColumnType::decimal(u8::try_from(digits).unwrap_or(65).min(65), 0)
+        }
+        ty => {
+            let mut whole = ColumnType::bigint();
+            whole.unsigned = ty.unsigned && ty.is_integer();
+            whole
+        }
     }
 }
 
 fn rounded(args: &[Expr], collation: Collation) -> ColumnType {
     let mut ty = exact_or_double(args, collation);
-    if ty.kind == Kind::Decimal {
-        let places = args.get(1).map_or(Some(0), |e| match e.as_const() {
-            Some(porpoise_types::Value::Int(n)) => u8::try_from((*n).clamp(0, 30)).ok(),
-            _ => None,
-        });
-        ty.decimals = places.map_or(ty.decimals, |p| p.min(ty.decimals));
+    let places = args.get(1).map_or(Some(0), |e| match e.as_const() {
+        Some(porpoise_types::Value::Int(n)) => u8::try_from((*n).clamp(0, 30)).ok(),
+        _ => None,
+    });
+    match (ty.kind, places) {
+        (Kind::Decimal, Some(places)) => {
+            // One digit more where rounding up may need it.
+            let whole = ty.length.saturating_sub(u32::from(ty.decimals)) + 1;
+            let digits = whole + u32::from(places);
+            let digits = u8::try_from(digits).unwrap_or(65).min(65);
+            ColumnType::decimal(digits, places)
+        }
+        (Kind::Double, Some(places)) => {
+            ty.decimals = places;
+            ty
+        }
+        _ => ty,
     }
-    ty
 }
 
 fn finite<'a>(value: f64, name: &str) -> Result<ValueRef<'a>> {
@@ -44,9 +67,28 @@ fn finite<'a>(value: f64, name: &str) -> Result<ValueRef<'a>> {
     }
 }
 
+fn power_of_ten(places: u32) -> Decimal {
+    let power = 10i128.checked_pow(places).unwrap_or(i128::MAX);
+    Decimal::from_i128(power, 0).unwrap_or(Decimal::ZERO)
+}
+
+fn six_places(_: &[Expr], _: Collation) -> ColumnType {
+    let mut ty = ColumnType::double();
+    ty.decimals = 6;
+    ty
+}
+
 /// A function of one double; outside its domain the result is NULL.
 fn of_double<'a>(c: &Call<'_, 'a>, f: fn(f64) -> f64) -> Result<ValueRef<'a>> {
-    let value = c.double(0)?.map(f).filter(|v| v.is_finite());
+    match c.double(0)?.map(f).filter(|v| !v.is_nan()) {
+        Some(value) => finite(value, "function"),
+        None => Ok(ValueRef::Null),
+    }
+}
+
+/// A logarithm: NULL of what is not positive.
+fn of_positive<'a>(c: &Call<'_, 'a>, f: fn(f64) -> f64) -> Result<ValueRef<'a>> {
+    let value = c.double(0)?.filter(|v| *v > 0.0).map(f);
     Ok(value.map_or(ValueRef::Null, ValueRef::Double))
 }
 
@@ -99,9 +141,16 @@ fn to_whole<'a>(c: &Call<'_, 'a>, up: bool) -> Result<ValueRef<'a>> {
         Some(v @ (ValueRef::Int(_) | ValueRef::UInt(_))) => *v,
         Some(ValueRef::Decimal(v)) => {
             let whole = if up { v.ceil() } else { v.floor() };
-            let number = whole.ok().and_then(|w| w.to_i64());
-            let range = || SqlError::out_of_range("BIGINT", if up { "ceiling" } else { "floor" });
-            ValueRef::Int(number.ok_or_else(range)?)
+            let name = if up { "ceiling" } else { "floor" };
+            let whole = whole.map_err(|_| SqlError::out_of_range("DECIMAL", name))?;
+            match c.ty.kind {
+                Kind::Decimal => ValueRef::Decimal(whole),
+                _ => {
+                    let number = whole.to_i64();
+                    let range = || SqlError::out_of_range("BIGINT", name);
+                    ValueRef::Int(number.ok_or_else(range)?)
+                }
+            }
         }
         _ => {
             let value = c.double(0)?;
@@ -123,16 +172,25 @@ fn round<'a>(c: &Call<'_, 'a>, cut: bool) -> Result<ValueRef<'a>> {
     let range = |_| SqlError::out_of_range("DECIMAL", "round");
     Ok(match c.values.first() {
         Some(v @ (ValueRef::Int(_) | ValueRef::UInt(_))) if places >= 0 => *v,
-        Some(ValueRef::Int(v)) => ValueRef::Int(round_integer(*v, places, cut)),
+        Some(ValueRef::Int(v)) => {
+            let wide = round_integer(i128::from(*v), places, cut);
+            let most = if wide < 0 { i64::MIN } else { i64::MAX };
+            ValueRef::Int(i64::try_from(wide).unwrap_or(most))
+        }
         Some(ValueRef::UInt(v)) => {
-            let signed = i64::try_from(*v).unwrap_or(i64::MAX);
-            ValueRef::UInt(round_integer(signed, places, cut).unsigned_abs())
+            let wide = round_integer(i128::from(*v), places, cut);
+            ValueRef::UInt(u64::try_from(wide).unwrap_or(u64::MAX))
         }
         Some(ValueRef::Decimal(v)) => {
             let scale = u8::try_from(places).unwrap_or(0);
             ValueRef::Decimal(match (cut, places < 0) {
                 (true, false) => v.truncate(scale),
-                (true, true) => v.truncate(0),
+                (true, true) => {
+                    let places = u32::try_from(-places).unwrap_or(0);
+                    let back = v.truncate(0).div_int(power_of_ten(places)).map_err(range)?;
+                    let back = back.unwrap_or(Decimal::ZERO);
+                    back.mul(power_of_ten(places)).map_err(range)?
+                }
                 (false, false) => v.round(scale.min(v.scale())).map_err(range)?,
                 (false, true) => {
                     let places = u32::try_from(-places).unwrap_or(0);
@@ -147,20 +205,19 @@ fn round<'a>(c: &Call<'_, 'a>, cut: bool) -> Result<ValueRef<'a>> {
     })
 }
 
-fn round_integer(v: i64, places: i64, cut: bool) -> i64 {
+fn round_integer(wide: i128, places: i64, cut: bool) -> i128 {
     let Some(unit) = u32::try_from(-places)
         .ok()
         .and_then(|p| 10i128.checked_pow(p))
     else {
         return 0;
     };
-    let wide = i128::from(v);
     let rest = wide % unit;
     let mut result = wide - rest;
     if !cut && rest.abs() * 2 >= unit {
         result += unit * rest.signum();
     }
-    i64::try_from(result).unwrap_or(if v < 0 { i64::MIN } else { i64::MAX })
+    result
 }
 
 /// As MySQL rounds doubles: to the nearest even on ties of the scaled value.
@@ -211,35 +268,60 @@ fn modulo<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     })
 }
 
-/// RAND(): xorshift from the session's state; RAND(n) repeats itself.
+/// RAND(): xorshift from the session's state. RAND(n): MySQL's generator, which
+/// begins anew with each statement, and with each row where n is no constant.
 fn rand<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let mut state = match c.int(0)? {
-        Some(seed) => (seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-        None => c.cx.env.random.get() | 1,
-    };
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    if c.is_empty() {
+    let Some(seed) = c.args.first() else {
+        let mut state = c.cx.env.random.get() | 1;
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
         c.cx.env.random.set(state);
+        return Ok(ValueRef::Double((state >> 11) as f64 / (1u64 << 53) as f64));
+    };
+    let number = c.int(0)?.unwrap_or(0) as u32;
+    let fresh = Seeded::new(number);
+    let mut running = c.cx.env.seeded.borrow_mut();
+    let key = std::ptr::from_ref(seed).addr();
+    let state = running.entry(key).or_insert(fresh);
+    if !seed.is_constant() {
+        *state = fresh;
     }
-    Ok(ValueRef::Double((state >> 11) as f64 / (1u64 << 53) as f64))
+    Ok(ValueRef::Double(state.next()))
+}
+
+/// The state of one RAND(n): MySQL's `rand_struct`, two linear sequences modulo
+/// 2^30 - 1.
+#[derive(Clone, Copy, Debug)]
+pub struct Seeded {
+    first: u64,
+    second: u64,
+}
+
+impl Seeded {
+    const MODULUS: u64 = 0x3FFF_FFFF;
+
+    fn new(seed: u32) -> Seeded {
+        let first = seed.wrapping_mul(0x10001).wrapping_add(55_555_555);
+        let second = seed.wrapping_mul(0x1000_0001);
+        Seeded {
+            first: u64::from(first) % Seeded::MODULUS,
+            second: u64::from(second) % Seeded::MODULUS,
+        }
+    }
+
+    fn next(&mut self) -> f64 {
+        self.first = (self.first * 3 + self.second) % Seeded::MODULUS;
+        self.second = (self.first + self.second + 33) % Seeded::MODULUS;
+        self.first as f64 / Seeded::MODULUS as f64
+    }
 }
 
 fn common_type(args: &[Expr], collation: Collation) -> ColumnType {
     let numeric = |e: &Expr| e.ty.is_numeric() || e.ty.kind == Kind::Null;
-    if args
-        .iter()
-        .all(|e| e.ty.is_integer() || e.ty.kind == Kind::Null)
-    {
-        return ColumnType::bigint();
-    }
     if args.iter().all(numeric) {
-        let exact = |e: &Expr| e.ty.kind != Kind::Double && e.ty.kind != Kind::Float;
-        return match args.iter().all(exact) {
-            true => ColumnType::decimal(65, 30),
-            false => ColumnType::double(),
-        };
+        let branches: Vec<&Expr> = args.iter().collect();
+        return merged(&branches, collation);
     }
     let mut ty = joined(args, collation);
     ty.collation = common_collation(args, collation);
@@ -301,10 +383,10 @@ pub const FUNCTIONS: &[Function] = &[
     f!("POWER", (2, 2), double, IfArgument, power, "A power.", "POWER(2, -1)" => "0.5"),
     f!("SQRT", (1, 1), double, Always, |c| of_double(c, f64::sqrt), "The square root.", "SQRT(16)" => "4"),
     f!("EXP", (1, 1), double, Always, |c| of_double(c, f64::exp), "e to the power.", "EXP(0)" => "1"),
-    f!("LN", (1, 1), double, Always, |c| of_double(c, f64::ln), "The natural logarithm.", "LN(1)" => "0"),
+    f!("LN", (1, 1), double, Always, |c| of_positive(c, f64::ln), "The natural logarithm.", "LN(1)" => "0"),
     f!("LOG", (1, 2), double, Always, log, "A logarithm, natural or to the base given first.", "LOG(2, 8)" => "3"),
-    f!("LOG2", (1, 1), double, Always, |c| of_double(c, f64::log2), "The logarithm to base 2.", "LOG2(8)" => "3"),
-    f!("LOG10", (1, 1), double, Always, |c| of_double(c, f64::log10), "The logarithm to base 10.", "LOG10(100)" => "2"),
+    f!("LOG2", (1, 1), double, Always, |c| of_positive(c, f64::log2), "The logarithm to base 2.", "LOG2(8)" => "3"),
+    f!("LOG10", (1, 1), double, Always, |c| of_positive(c, f64::log10), "The logarithm to base 10.", "LOG10(100)" => "2"),
     f!("SIN", (1, 1), double, IfArgument, |c| of_double(c, f64::sin), "The sine.", "SIN(0)" => "0"),
     f!("COS", (1, 1), double, IfArgument, |c| of_double(c, f64::cos), "The cosine.", "COS(0)" => "1"),
     f!("COT", (1, 1), double, Always, |c| of_double(c, |x| 1.0 / x.tan()), "Cotangent.", "ROUND(COT(12), 6)" => "-1.572673"),
@@ -317,7 +399,7 @@ pub const FUNCTIONS: &[Function] = &[
     f!("BIT_COUNT", (1, 1), bigint, IfArgument, bit_count, "How many bits are set.", "BIT_COUNT(29)" => "4"),
     f!("TAN", (1, 1), double, IfArgument, |c| of_double(c, f64::tan), "The tangent.", "TAN(0)" => "0"),
     f!("FMOD", (2, 2), double, Always, modulo, "The rest of a division of doubles.", "FMOD(5.5, 2)" => "1.5"),
-    f!("PI", (0, 0), double, Never, |_| Ok(ValueRef::Double(std::f64::consts::PI)), "Pi.", "ROUND(PI(), 4)" => "3.1416"),
+    f!("PI", (0, 0), six_places, Never, |_| Ok(ValueRef::Double(std::f64::consts::PI)), "Pi.", "ROUND(PI(), 4)" => "3.1416"),
     Function {
         name: "RAND",
         args: (0, 1),

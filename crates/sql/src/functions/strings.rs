@@ -159,7 +159,8 @@ fn change_case<'a>(c: &Call<'_, 'a>, upper: bool) -> Result<ValueRef<'a>> {
         // One character stays one character, as in MySQL's simple case maps.
         let mut mapped: Vec<char> = match upper {
             true => ch.to_uppercase().collect(),
-            false => ch.to_lowercase().collect(),
+            // The simple mapping has no second character.
+            false => ch.to_lowercase().take(1).collect(),
         };
         match (mapped.pop(), mapped.is_empty()) {
             (Some(one), true) => one,

@@ -286,6 +286,9 @@ fn conv<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (Some(text), Some(from), Some(to)) = (c.text(0)?, c.int(1)?, c.int(2)?) else {
         return Ok(ValueRef::Null);
     };
+    if text.is_empty() {
+        return Ok(ValueRef::Null);
+    }
     Ok(match converted(text, from, to) {
         Some(text) => c.keep(text.as_bytes()),
         None => ValueRef::Null,

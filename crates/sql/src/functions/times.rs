@@ -132,7 +132,7 @@ fn from_unixtime<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         return Ok(ValueRef::DateTime(cut(local, c.ty.decimals)));
     }
     Ok(match c.text(1)? {
-        Some(format) => c.keep(&formatted(local, format)),
+        Some(format) => shown(c, local, format),
         None => ValueRef::Null,
     })
 }
@@ -141,7 +141,22 @@ fn date_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (Some(moment), Some(format)) = (c.datetime(0)?, c.text(1)?) else {
         return Ok(ValueRef::Null);
     };
-    Ok(c.keep(&formatted(moment, format)))
+    Ok(shown(c, moment, format))
+}
+
+/// DATE_FORMAT's result: NULL for an empty format, and where it asks for a name
+/// that the date has none for.
+fn shown<'a>(c: &Call<'_, 'a>, moment: DateTime, format: &[u8]) -> ValueRef<'a> {
+    let has = |specs: &[u8]| {
+        let mut pairs = format.windows(2);
+        pairs.any(|w| matches!(w, [b'%', spec] if specs.contains(spec)))
+    };
+    let nameless = (moment.month() == 0 && has(b"Mb"))
+        || (moment.month() == 0 && moment.year() == 0 && has(b"Wa"));
+    match format.is_empty() || nameless {
+        true => ValueRef::Null,
+        false => c.keep(&formatted(moment, format)),
+    }
 }
 
 const MONTHS: [&str; 12] = [
@@ -190,6 +205,7 @@ fn formatted(m: DateTime, format: &[u8]) -> Vec<u8> {
             continue;
         }
         let Some(spec) = bytes.next() else {
+            out.push(byte);
             break;
         };
         match specifier(m, spec) {
@@ -269,7 +285,8 @@ fn dayname<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 }
 
 fn monthname<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    Ok(c.date(0)?.map_or(ValueRef::Null, |d| {
+    let date = c.date(0)?.filter(|d| d.month() > 0);
+    Ok(date.map_or(ValueRef::Null, |d| {
         ValueRef::Bytes(month_name(d.month()).as_bytes())
     }))
 }

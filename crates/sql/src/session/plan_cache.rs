@@ -220,7 +220,11 @@ fn types_of(literals: &[LiteralToken], text: &[u8], collation: Collation) -> Vec
         LiteralKind::Int | LiteralKind::Limit => ColumnType::bigint(),
         LiteralKind::Float => ColumnType::double(),
         LiteralKind::String => ColumnType::varchar(255, collation),
-        LiteralKind::Hex => ColumnType::varbinary(255),
+        LiteralKind::Hex => {
+            let mut ty = ColumnType::varbinary(255);
+            ty.unsigned = true;
+            ty
+        }
         LiteralKind::Decimal => {
             let digits = token_text(token, text);
             let scale = digits.iter().rev().position(|b| *b == b'.').unwrap_or(0);

@@ -253,6 +253,7 @@ impl SqlSession {
             sink.whole();
         }
         let _deadline = self.arm_deadline(&planned.plan)?;
+        self.env.seeded.get_mut().clear();
         let random = self.env.random.get();
         let reads = open.txn.get_mut().validated_reads();
         let run = RunCx {
@@ -277,6 +278,7 @@ impl SqlSession {
                     open.txn.get_mut().refresh()?;
                     self.env.warnings.get_mut().clear();
                     self.env.random.set(random);
+                    self.env.seeded.get_mut().clear();
                     self.env.last_insert_id.set(self.last_insert_id);
                 }
             }

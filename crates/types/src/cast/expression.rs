@@ -47,6 +47,10 @@ fn numeric_view<'a>(v: ValueRef<'a>, ty: &ColumnType) -> ValueRef<'a> {
         (Kind::Bit, ValueRef::Bytes(b)) if b.len() <= 8 => {
             ValueRef::UInt(b.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
         }
+        // So do hexadecimal and bit literals: bytes of an unsigned type.
+        (Kind::VarBinary, ValueRef::Bytes(b)) if ty.unsigned => {
+            ValueRef::UInt(b.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
+        }
         // A JSON boolean is a number, a JSON string what its text is.
         (Kind::Json, ValueRef::Bytes(b"true")) => ValueRef::Int(1),
         (Kind::Json, ValueRef::Bytes(b"false")) => ValueRef::Int(0),
