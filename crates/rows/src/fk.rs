@@ -11,7 +11,7 @@
 
 use crate::catalog::{Catalog, FkAction, FkParent, ForeignKey, Table};
 use crate::keys::Columns;
-use porpoise_types::{ValueRef, encode_key};
+use porpoise_types::{ColumnType, Kind, Value, ValueRef, encode_key};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -206,4 +206,26 @@ pub(crate) fn constraint_text(child: &Table, fk: &ForeignKey) -> String {
         quote(&child.name),
         definition(child, fk)
     )
+}
+
+/// Whether a column of the type can hold a parent's value: the types of the two
+/// may differ in length, fractional digits and last members.
+pub(crate) fn fits(value: &Value, ty: &ColumnType) -> bool {
+    let digits = |micros: u32| micros.is_multiple_of(10u32.pow(6 - u32::from(ty.decimals.min(6))));
+    match (value, ty.kind) {
+        (Value::Null, _) => true,
+        (Value::Bytes(text), Kind::Char | Kind::VarChar) => {
+            // Few texts are near their limit: characters are counted only then.
+            text.len() <= ty.length as usize
+                || ty.collation.charset().char_count(text) <= ty.length as usize
+        }
+        (Value::Bytes(bytes), Kind::Binary) => bytes.len() == ty.length as usize,
+        (Value::Bytes(bytes), Kind::VarBinary) => bytes.len() <= ty.length as usize,
+        (Value::DateTime(at), Kind::DateTime | Kind::Timestamp) => digits(at.micros()),
+        (Value::Time(at), Kind::Time) => digits(at.micros()),
+        (Value::UInt(bits), Kind::Bit) => ty.length >= 64 || bits >> ty.length == 0,
+        (Value::UInt(n), Kind::Enum) => *n <= ty.members.len() as u64,
+        (Value::UInt(n), Kind::Set) => ty.members.len() >= 64 || n >> ty.members.len() == 0,
+        _ => true,
+    }
 }

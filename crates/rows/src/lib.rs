@@ -33,7 +33,7 @@ pub mod txn;
 pub mod version;
 pub mod watch;
 
-pub use autoinc::AutoIncOptions;
+pub use autoinc::{AutoIncOptions, GeneratedIds};
 pub use db::{Db, DbOptions};
 pub use error::{Error, Result};
 pub use fk::FkCounters;

@@ -3,7 +3,10 @@
 //!
 //! Both hold the same rows in an engine of their own, opened as the server
 //! opens its. A call that tells of a commit waits for its ticket, as a reply
-//! would.
+//! would. Beside them, tables into which posts are inserted with and without
+//! foreign keys.
+
+mod posts;
 
 use crate::config::{Config, DurabilityChoice, table};
 use crate::engine;
@@ -44,6 +47,9 @@ pub fn open(setup: &Setup<'_>) -> Result<Vec<Box<dyn Store>>, String> {
     Ok(vec![
         Box::new(Rows::open(setup)?),
         Box::new(Keys::open(setup)?),
+        Box::new(posts::Posts::open(setup, 0)?),
+        Box::new(posts::Posts::open(setup, 1)?),
+        Box::new(posts::Posts::open(setup, 2)?),
     ])
 }
 
@@ -119,50 +125,63 @@ fn column(name: &str, ty: ColumnType) -> ColumnSpec {
     }
 }
 
-fn make_table(db: &Db) -> Result<(), porpoise_rows::Error> {
+/// Runs definitions as a session would.
+fn definition(
+    db: &Db,
+    run: impl FnOnce(&DdlCx<'_>) -> Result<(), porpoise_rows::Error>,
+) -> Result<(), porpoise_rows::Error> {
     let (mdl, cancel) = (db.mdl().session(), Cancel::default());
-    let now = db.clock().unix_micros();
-    let collation = Collation::UTF8MB4_0900_AI_CI;
-    let cx = DdlCx {
+    run(&DdlCx {
         mdl: &mdl,
         deadline: db.clock().now() + LOCK_WAIT,
         cancel: &cancel,
         foreign_key_checks: true,
-        now,
-    };
-    db.create_database(&cx, DATABASE, collation, true)?;
-    db.create_table(
-        &cx,
-        &TableSpec {
-            database: DATABASE.to_owned(),
-            name: TABLE.to_owned(),
-            placement: Default::default(),
-            if_not_exists: true,
-            columns: vec![
-                column("id", ColumnType::int(Kind::Int)),
-                column("value", ColumnType::varchar(1024, collation)),
-            ],
-            indexes: vec![IndexSpec {
-                name: None,
-                kind: IndexKind::Primary,
-                parts: vec![("id".to_owned(), None, false)],
-                using_hash: false,
-                comment: String::new(),
-                invisible: false,
-            }],
-            foreign_keys: Vec::new(),
-            options: TableOptions {
-                engine: "InnoDB".to_owned(),
-                collation,
-                comment: String::new(),
-                memory: false,
-                other: Vec::new(),
-                created: now,
-            },
-            auto_increment: None,
-        },
-    )?;
-    Ok(())
+        now: db.clock().unix_micros(),
+    })
+}
+
+fn options() -> TableOptions {
+    TableOptions {
+        engine: "InnoDB".to_owned(),
+        collation: Collation::UTF8MB4_0900_AI_CI,
+        comment: String::new(),
+        memory: false,
+        other: Vec::new(),
+        created: 0,
+    }
+}
+
+fn make_table(db: &Db) -> Result<(), porpoise_rows::Error> {
+    let collation = Collation::UTF8MB4_0900_AI_CI;
+    definition(db, |cx| {
+        db.create_database(cx, DATABASE, collation, true)?;
+        db.create_table(cx, &kv_table(collation))?;
+        Ok(())
+    })
+}
+
+fn kv_table(collation: Collation) -> TableSpec {
+    TableSpec {
+        database: DATABASE.to_owned(),
+        name: TABLE.to_owned(),
+        placement: Default::default(),
+        if_not_exists: true,
+        columns: vec![
+            column("id", ColumnType::int(Kind::Int)),
+            column("value", ColumnType::varchar(1024, collation)),
+        ],
+        indexes: vec![IndexSpec {
+            name: None,
+            kind: IndexKind::Primary,
+            parts: vec![("id".to_owned(), None, false)],
+            using_hash: false,
+            comment: String::new(),
+            invisible: false,
+        }],
+        foreign_keys: Vec::new(),
+        options: options(),
+        auto_increment: None,
+    }
 }
 
 impl Store for Rows {
@@ -388,6 +407,9 @@ mod tests {
             value: &|key| format!("row {key}").into_bytes(),
         };
         for store in open(&setup).unwrap() {
+            if store.takes_inserts() {
+                continue;
+            }
             let mut worker = store.worker().unwrap();
             worker.update(7, b"another").unwrap();
             assert!(worker.update(2345, b"of no row").is_err());

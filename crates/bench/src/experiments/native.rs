@@ -54,6 +54,11 @@ pub trait Store: Sync {
     /// # Errors
     /// In words.
     fn worker(&self) -> Result<Box<dyn Worker + '_>, String>;
+
+    /// Rows are inserted into it, and that is all; others are read and updated.
+    fn takes_inserts(&self) -> bool {
+        false
+    }
 }
 
 /// One thread's handle of a store; each call is a transaction.
@@ -69,6 +74,15 @@ pub trait Worker {
     /// # Errors
     /// In words.
     fn update(&mut self, key: u64, value: &[u8]) -> Result<(), String>;
+
+    /// Inserts a row with a key that is not there.
+    ///
+    /// # Errors
+    /// In words.
+    fn insert(&mut self, key: u64, value: &[u8]) -> Result<(), String> {
+        let _ = (key, value);
+        Err("this store takes no inserts".to_owned())
+    }
 }
 
 /// Opens and fills the stores of a program that has some.
@@ -81,10 +95,17 @@ enum Work {
     ReadOne,
     ReadHot,
     Update,
+    Insert,
 }
 
 impl Work {
-    const ALL: [Work; 4] = [Work::ReadMany, Work::ReadOne, Work::ReadHot, Work::Update];
+    const ALL: [Work; 5] = [
+        Work::ReadMany,
+        Work::ReadOne,
+        Work::ReadHot,
+        Work::Update,
+        Work::Insert,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -92,7 +113,12 @@ impl Work {
             Work::ReadOne => "reads of a row",
             Work::ReadHot => "reads of the same row",
             Work::Update => "updates of a row",
+            Work::Insert => "inserts of a row",
         }
+    }
+
+    fn suits(self, store: &dyn Store) -> bool {
+        (self == Work::Insert) == store.takes_inserts()
     }
 
     fn keys(self) -> usize {
@@ -140,13 +166,19 @@ fn drive(worker: &mut dyn Worker, plan: &Plan<'_>, thread: usize) -> Tally {
         }
         let is_counted = plan.is_measuring.load(Ordering::Relaxed);
         let begun = Instant::now();
-        let done = if plan.work == Work::Update {
-            let key = keys.first().copied().unwrap_or(0);
-            let version = plan.versions.fetch_add(1, Ordering::Relaxed);
-            value::write(&mut text, key, version, value::USUAL);
-            worker.update(key, &text).map_err(Error::failed)
-        } else {
-            read(worker, &keys)
+        let done = match plan.work {
+            Work::Update => {
+                let key = keys.first().copied().unwrap_or(0);
+                let version = plan.versions.fetch_add(1, Ordering::Relaxed);
+                value::write(&mut text, key, version, value::USUAL);
+                worker.update(key, &text).map_err(Error::failed)
+            }
+            Work::Insert => {
+                let key = plan.versions.fetch_add(1, Ordering::Relaxed);
+                value::write(&mut text, key, 0, value::USUAL);
+                worker.insert(key, &text).map_err(Error::failed)
+            }
+            _ => read(worker, &keys),
         };
         if let Err(error) = done {
             tally.failure = Some(error);
@@ -304,7 +336,7 @@ fn describe(
     let mut cells = Vec::new();
     for work in Work::ALL {
         for count in threads {
-            for store in stores {
+            for store in stores.iter().filter(|s| work.suits(s.as_ref())) {
                 cells.push(Cell {
                     operation: work.name().to_owned(),
                     size: *count as u64,
@@ -316,10 +348,17 @@ fn describe(
             }
         }
     }
-    let names: Vec<&str> = stores.iter().map(|store| store.name()).collect();
-    let pairs = names
+    let named = |inserts: bool| {
+        let alike = stores.iter().filter(move |s| s.takes_inserts() == inserts);
+        alike.map(|s| s.name().to_owned()).collect::<Vec<_>>()
+    };
+    let (others, inserted) = (named(false), named(true));
+    let pairs = others
         .windows(2)
-        .filter_map(|pair| Some((pair.first()?.to_string(), pair.get(1)?.to_string())));
+        .filter_map(|pair| Some((pair.first()?.clone(), pair.get(1)?.clone())));
+    let plain = inserted.first();
+    let beside_plain = inserted.iter().skip(1);
+    let pairs = pairs.chain(beside_plain.filter_map(|s| Some((s.clone(), plain?.clone()))));
     Experiment {
         name: "native".to_owned(),
         title: "In process, without network".to_owned(),
@@ -359,7 +398,7 @@ fn rounds(
         let mut place = 0;
         for work in Work::ALL {
             for count in threads {
-                for store in stores {
+                for store in stores.iter().filter(|s| work.suits(s.as_ref())) {
                     if sys::is_interrupted() {
                         return Err(Error::failed("interrupted"));
                     }

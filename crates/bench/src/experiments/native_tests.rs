@@ -88,3 +88,54 @@ fn a_wrong_value_ends_it_and_is_kept() {
     let cells = &bench.report.experiments[0].cells;
     assert!(cells[0].failure().is_some());
 }
+
+struct Inserted(&'static str, Mutex<std::collections::HashSet<u64>>);
+
+impl Store for Inserted {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn worker(&self) -> Result<Box<dyn Worker + '_>, String> {
+        Ok(Box::new(&self.1))
+    }
+
+    fn takes_inserts(&self) -> bool {
+        true
+    }
+}
+
+impl Worker for &Mutex<std::collections::HashSet<u64>> {
+    fn read(&mut self, _: &[u64], _: &mut Visitor<'_>) -> Result<(), String> {
+        Err("not to be read".to_owned())
+    }
+
+    fn update(&mut self, _: u64, _: &[u8]) -> Result<(), String> {
+        Err("not to be updated".to_owned())
+    }
+
+    fn insert(&mut self, key: u64, _: &[u8]) -> Result<(), String> {
+        let is_new = self.lock().unwrap().insert(key);
+        is_new.then_some(()).ok_or_else(|| format!("{key} twice"))
+    }
+}
+
+#[test]
+fn inserts_are_of_new_keys_and_compared_with_the_plain_table() {
+    let open = |setup: &Setup<'_>| {
+        let mut stores = open(setup)?;
+        for name in ["plain", "one", "two"] {
+            stores.push(Box::new(Inserted(name, Mutex::default())));
+        }
+        Ok(stores)
+    };
+    let mut bench = bench();
+    native(&mut bench, &open, "/".as_ref(), Durability::Memory).unwrap();
+    let experiment = &bench.report.experiments[0];
+    assert_eq!(experiment.cells.len(), 8 + 6);
+    for cell in &experiment.cells {
+        assert_eq!(cell.failure(), None, "{cell:?}");
+    }
+    let of = |a: &str| (a.to_owned(), "plain".to_owned());
+    assert_eq!(experiment.pairs, [of("one"), of("two")]);
+}

@@ -110,6 +110,13 @@ pub fn blob_key_without_length(name: &str) -> Error {
     refuse(1170, "42000", text)
 }
 
+pub fn json_key(name: &str) -> Error {
+    let text = format!(
+        "JSON column '{name}' supports indexing only via generated columns on a specified JSON path."
+    );
+    refuse(3152, "42000", text)
+}
+
 pub fn bad_prefix() -> Error {
     let text = "Incorrect prefix key; the used key part isn't a string, the used length is \
                 longer than the key part, or the storage engine doesn't support unique prefix keys";

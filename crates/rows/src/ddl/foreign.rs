@@ -131,7 +131,7 @@ pub(super) fn check_types(table: &Table, parent: &Table, key: &ForeignKey) -> Re
 
 /// Whether keys of the two types have equal bytes for equal values: integers
 /// of one size and sign, decimals of one precision and scale, strings of one
-/// collation, otherwise the same kind.
+/// collation, lists of members that begin alike, otherwise the same kind.
 fn comparable(a: &ColumnType, b: &ColumnType) -> bool {
     let stringlike = |t: &ColumnType| {
         matches!(
@@ -147,8 +147,13 @@ fn comparable(a: &ColumnType, b: &ColumnType) -> bool {
     }
     match a.kind {
         Kind::Decimal => a.length == b.length && a.decimals == b.decimals,
-        Kind::Enum | Kind::Set => a.members == b.members,
-        Kind::Bit => a.length == b.length,
+        // By position, as in MySQL; not where positions mean other members.
+        Kind::Enum | Kind::Set => {
+            let (a_members, b_members) = (&a.members, &b.members);
+            a.fixed_width() == b.fixed_width()
+                && a_members.iter().zip(b_members.iter()).all(|(a, b)| a == b)
+        }
+        Kind::Bit => a.fixed_width() == b.fixed_width(),
         _ => true,
     }
 }

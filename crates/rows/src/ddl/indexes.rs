@@ -3,7 +3,7 @@
 use super::{IndexSpec, check_name, errors};
 use crate::catalog::{Column, Index, IndexKind, IndexPart, IndexState};
 use crate::error::Result;
-use porpoise_types::Kind;
+use porpoise_types::{ColumnType, Kind};
 
 /// MySQL's limits ("InnoDB Limits").
 const MAX_INDEXES: usize = 65;
@@ -104,7 +104,7 @@ fn parts(columns: &[Column], spec: &IndexSpec) -> Result<Vec<IndexPart>> {
             return Err(errors::duplicate_column(name));
         }
         let prefix = part_prefix(column, *prefix)?;
-        bytes += part_bytes(column, prefix);
+        bytes += part_bytes(&column.ty, prefix);
         parts.push(IndexPart {
             column: position,
             prefix,
@@ -121,11 +121,10 @@ fn part_prefix(column: &Column, prefix: Option<u32>) -> Result<Option<u32>> {
     let ty = &column.ty;
     let prefixable = ty.is_string() || ty.is_binary() || ty.is_blob();
     match prefix {
-        None if ty.is_blob() || ty.kind == Kind::Json => {
-            Err(errors::blob_key_without_length(&column.name))
-        }
+        _ if ty.kind == Kind::Json => Err(errors::json_key(&column.name)),
+        None if ty.is_blob() => Err(errors::blob_key_without_length(&column.name)),
         None => Ok(None),
-        Some(_) if !prefixable || ty.kind == Kind::Json => Err(errors::bad_prefix()),
+        Some(_) if !prefixable => Err(errors::bad_prefix()),
         Some(0) => Err(errors::bad_prefix()),
         Some(n) if ty.is_blob() => Ok(Some(n)),
         Some(n) if n > ty.length => Err(errors::bad_prefix()),
@@ -134,14 +133,25 @@ fn part_prefix(column: &Column, prefix: Option<u32>) -> Result<Option<u32>> {
     }
 }
 
-/// How many bytes MySQL counts for this part.
-fn part_bytes(column: &Column, prefix: Option<u32>) -> u64 {
-    let ty = &column.ty;
-    let bytes = match prefix {
+/// How many bytes MySQL counts for this part, whether it can be NULL or not.
+fn part_bytes(ty: &ColumnType, prefix: Option<u32>) -> u64 {
+    match prefix {
         Some(n) => u64::from(n) * u64::from(ty.collation.charset().max_len()),
         None => u64::from(ty.max_bytes()),
-    };
-    bytes + u64::from(column.nullable)
+    }
+}
+
+/// The prefix that is left of a part which alone is longer than a key may be:
+/// characters of texts, bytes of others. Without strict mode MySQL makes such
+/// parts of non-unique keys so short (manual, "CREATE INDEX Statement").
+pub fn shortened(ty: &ColumnType, prefix: Option<u32>) -> Option<u32> {
+    let texts = ty.is_string() || ty.is_binary() || ty.is_blob();
+    let whole_blob = prefix.is_none() && ty.is_blob();
+    if !texts || whole_blob || ty.kind == Kind::Json || part_bytes(ty, prefix) <= MAX_KEY_BYTES {
+        return None;
+    }
+    let unit = u64::from(ty.collation.charset().max_len().max(1));
+    u32::try_from(MAX_KEY_BYTES / unit).ok()
 }
 
 /// MySQL's order: the primary key, unique keys without NULLs, other unique

@@ -48,6 +48,7 @@ use std::time::{Duration, Instant};
 
 pub use alter::{Algorithm, MAX_LAYOUTS, Position, implicit_default};
 pub use errors::{no_database, no_table};
+pub use indexes::shortened;
 pub use rename::QualifiedName;
 
 /// What a data definition statement needs of its session.

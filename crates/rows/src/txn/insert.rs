@@ -14,6 +14,8 @@
 //!    statement as parents and as duplicates, not those after.
 //! 3. Parents written by this transaction are in the same batch: the engine
 //!    grants what is held already and shows the own write.
+//! 4. With IGNORE a generated id whose row is skipped goes to the next row that
+//!    asked for one, so that the rows inserted have consecutive ids.
 //!
 //! Rejected: own keys in one call, then the parents in another. It costs a
 //! round trip more, and locks child before parent where a parent's delete
@@ -22,6 +24,7 @@
 use super::Txn;
 use super::keyset::{KeyId, KeySet};
 use super::parts::Blobs;
+use crate::autoinc::GeneratedIds;
 use crate::catalog::{Catalog, FkParent, ForeignKey, Table};
 use crate::fk;
 use crate::row::RowBuf;
@@ -208,14 +211,34 @@ impl Txn {
         rows: Vec<Vec<Value>>,
         mode: InsertMode,
     ) -> Result<InsertDone> {
-        self.statement(table, |txn, keys| txn.insert_rows(table, &rows, mode, keys))
+        self.statement(table, |txn, keys| {
+            txn.insert_rows(table, rows, mode, &mut GeneratedIds::default(), keys)
+        })
+    }
+
+    /// [`Txn::insert`] of rows with generated ids: those of rows that are
+    /// skipped go to the rows after them, and `ids` tells which were used.
+    ///
+    /// # Errors
+    /// As `insert`.
+    pub fn insert_with_ids(
+        &mut self,
+        table: &Arc<Table>,
+        rows: Vec<Vec<Value>>,
+        mode: InsertMode,
+        ids: &mut GeneratedIds,
+    ) -> Result<InsertDone> {
+        self.statement(table, |txn, keys| {
+            txn.insert_rows(table, rows, mode, ids, keys)
+        })
     }
 
     fn insert_rows(
         &mut self,
         table: &Arc<Table>,
-        rows: &[Vec<Value>],
+        mut rows: Vec<Vec<Value>>,
         mode: InsertMode,
+        ids: &mut GeneratedIds,
         keys: &mut KeySet,
     ) -> Result<InsertDone> {
         let catalog = self.db.catalog_guard();
@@ -238,15 +261,25 @@ impl Txn {
         };
         keys.keep_values = mode == InsertMode::Replace;
         let (mut nulls, usable) =
-            self.gather_rows(table, rows, mode, hidden, &constraints, &mut plan, keys);
+            self.gather_rows(table, &rows, mode, hidden, &constraints, &mut plan, keys);
         let wait = self.wait();
         keys.lock(self.kv.as_mut(), wait)?;
         if mode == InsertMode::Replace {
             self.lock_replaced(table, &plan, usable, keys)?;
         }
         let mut done = InsertDone::default();
-        for (n, row) in rows.iter().enumerate().take(usable) {
-            let judged = match nulls.get_mut(n).and_then(Option::take) {
+        for (n, row) in rows.iter_mut().enumerate().take(usable) {
+            let mut unfit = nulls.get_mut(n).and_then(Option::take);
+            if let Some((position, id)) = ids.left_over(table, n, row)
+                && let Some(value) = row.get_mut(position)
+            {
+                *value = id;
+                unfit = unfit.or_else(|| table.partition_of_row(row).err());
+                if unfit.is_none() {
+                    self.gather_again(table, row, (n, hidden), &constraints, &mut plan, keys)?;
+                }
+            }
+            let judged = match unfit {
                 Some(e) => Err(e),
                 None if mode == InsertMode::Replace => self
                     .clear_the_way(table, plan.own(n), keys)
@@ -260,6 +293,7 @@ impl Txn {
                         keys.key(plan.own(n).first().copied().unwrap_or(NO_KEY)),
                     );
                     self.write_new(table, &primary, row, keys)?;
+                    ids.used(n, row);
                     done.inserted += 1;
                 }
                 Err(e) if mode == InsertMode::Ignore && e.ignorable() => done.skipped.push((n, e)),
@@ -312,6 +346,32 @@ impl Txn {
             }
         }
         (nulls, usable)
+    }
+
+    /// Gathers and locks the keys of a row whose id has changed. Where the id
+    /// alone is the primary key they are locked already, as those of the row
+    /// that did not take it.
+    fn gather_again(
+        &mut self,
+        table: &Table,
+        row: &[Value],
+        (n, hidden): (usize, u64),
+        constraints: &[Constraint<'_>],
+        plan: &mut Plan,
+        keys: &mut KeySet,
+    ) -> Result<()> {
+        let mut ids = Vec::with_capacity(plan.stride);
+        self.gather_own(table, row, hidden + n as u64, keys, &mut ids);
+        for constraint in constraints {
+            ids.push(constraint.gather(row, keys));
+        }
+        let start = n * plan.stride;
+        for (place, id) in plan.ids.iter_mut().skip(start).zip(ids) {
+            *place = id;
+        }
+        let wait = self.wait();
+        keys.lock(self.kv.as_mut(), wait)?;
+        Ok(())
     }
 
     /// Locks, in one call, the rows that REPLACE will find in its way by the

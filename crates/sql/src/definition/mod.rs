@@ -7,8 +7,9 @@
 
 pub mod alter;
 pub mod copy;
+pub mod keys;
 pub mod partition;
-pub mod types;
+mod types;
 
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{
@@ -23,6 +24,7 @@ use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
 use porpoise_rows::partition::Partitioning;
 use porpoise_types::{CastCx, Collation, ColumnType, Kind, Level, SqlMode, store};
 
+pub use keys::shorten_added;
 pub use types::{collation_mismatch, collation_named};
 
 /// Where names and types without qualification come from.
@@ -90,6 +92,7 @@ pub fn table(
             spec.placement.colocate = Some((database, name.name.name.to_owned()));
         }
     }
+    keys::shorten_of_table(session, &spec.columns, &mut spec.indexes);
     Ok(spec)
 }
 

@@ -11,7 +11,6 @@
 
 use super::derived::Collect;
 use super::fetch::Cursor;
-use super::insert_id::InsertIds;
 use super::join::fetch_step;
 use super::select::{all_true, cx_of};
 use super::{Changes, Exec, Newer, Run, Stop};
@@ -22,7 +21,9 @@ use crate::plan::OrderKey;
 use crate::plan::dml::{DeletePlan, InsertPlan, NewValue, Target, UpdatePlan};
 use bumpalo::Bump;
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
-use porpoise_rows::{AutoIncOptions, InsertMode, Inserted, RowBuf, RowChange, UpdateMode};
+use porpoise_rows::{
+    AutoIncOptions, GeneratedIds, InsertMode, Inserted, RowBuf, RowChange, UpdateMode,
+};
 use porpoise_types::{
     CastCx, ColumnType, Kind, Level, SqlMode, Value, ValueRef, Warning, compare, store,
 };
@@ -135,20 +136,20 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
         None => value_rows(plan, exec)?,
     };
     let records = rows.len() as u64;
-    let given = InsertIds::given(&plan.table, &rows);
+    let generated = GeneratedIds::before(&plan.table, &rows);
     exec.txn()
         .assign_auto_increment(&plan.table, &mut rows, ids)?;
-    let ids = InsertIds::new(given, &rows);
+    let mut ids = generated.after(&rows);
     let mut changes = Changes {
         records,
         ..Changes::default()
     };
     if let Some(chosen) = &plan.partitions {
-        rows = keep_chosen(plan, chosen, rows, exec, &mut changes)?;
+        rows = keep_chosen(plan, chosen, rows, exec, &mut changes, &mut ids)?;
     }
-    let ids = ids.of(&rows);
     if plan.on_duplicate.is_empty() {
-        let done = exec.txn().insert(&plan.table, rows, plan.mode)?;
+        let mut txn = exec.txn();
+        let done = txn.insert_with_ids(&plan.table, rows, plan.mode, &mut ids)?;
         changes.affected = done.inserted + done.replaced;
         changes.duplicates = done.replaced + done.skipped.len() as u64;
         for (_, error) in &done.skipped {
@@ -158,19 +159,20 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
                 message: error.to_string(),
             });
         }
-        let mut skipped = done.skipped.iter().map(|(at, _)| *at).peekable();
-        for (at, id) in ids.into_iter().enumerate() {
-            if skipped.next_if_eq(&at).is_none() {
-                InsertIds::inserted(&mut changes, id);
-            }
-        }
     } else {
-        for (at, row) in rows.into_iter().enumerate() {
-            if insert_or_update(plan, row, at as u64 + 1, exec, &mut changes)? {
-                InsertIds::inserted(&mut changes, ids.get(at).copied().flatten());
+        for (at, mut row) in rows.into_iter().enumerate() {
+            if let Some((position, id)) = ids.left_over(&plan.table, at, &row)
+                && let Some(value) = row.get_mut(position)
+            {
+                *value = id;
+            }
+            if insert_or_update(plan, &row, at as u64 + 1, exec, &mut changes)? {
+                ids.used(at, &row);
             }
         }
     }
+    changes.insert_id = ids.first_generated();
+    changes.row_id = ids.last_of_row();
     changes.seen = exec.txn().seen();
     Ok(changes)
 }
@@ -286,12 +288,15 @@ fn keep_chosen(
     rows: Vec<Vec<Value>>,
     exec: &Exec<'_>,
     changes: &mut Changes,
+    ids: &mut GeneratedIds,
 ) -> Run<Vec<Vec<Value>>> {
     let mut kept = Vec::with_capacity(rows.len());
+    let mut keeps = Vec::with_capacity(rows.len());
     for row in rows {
         let error = match plan.table.partition_of_row(&row) {
             Ok(at) if chosen.contains(&at) => {
                 kept.push(row);
+                keeps.push(true);
                 continue;
             }
             Ok(_) => porpoise_rows::Error::OtherPartition,
@@ -300,6 +305,7 @@ fn keep_chosen(
         if plan.mode != InsertMode::Ignore {
             return Err(error.into());
         }
+        keeps.push(false);
         changes.duplicates += 1;
         exec.env.warn(Warning {
             level: Level::Warning,
@@ -307,18 +313,19 @@ fn keep_chosen(
             message: error.to_string(),
         });
     }
+    ids.keep_rows(|row| keeps.get(row).copied().unwrap_or(true));
     Ok(kept)
 }
 
 /// One row of INSERT ... ON DUPLICATE KEY UPDATE; whether it was inserted.
 fn insert_or_update(
     plan: &InsertPlan,
-    row: Vec<Value>,
+    row: &[Value],
     number: u64,
     exec: &mut Exec<'_>,
     changes: &mut Changes,
 ) -> Run<bool> {
-    let (key, old) = match exec.txn().insert_or_find(&plan.table, &row)? {
+    let (key, old) = match exec.txn().insert_or_find(&plan.table, row)? {
         Inserted::New => {
             changes.affected += 1;
             return Ok(true);

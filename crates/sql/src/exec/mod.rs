@@ -16,7 +16,6 @@ pub mod aggregate;
 pub mod derived;
 pub mod dml;
 pub mod fetch;
-mod insert_id;
 pub mod join;
 pub mod keys;
 pub mod multi;

@@ -197,6 +197,10 @@ impl SqlSession {
 
     fn alter(&mut self, database: &str, name: &str, ops: &[AlterOp]) -> Result<Outcome> {
         let db = self.server.db.clone();
+        let mut ops = ops.to_vec();
+        if let Some(table) = db.catalog().table(database, name) {
+            definition::shorten_added(self, table, &mut ops);
+        }
         let mode = self.settings.mode;
         let mut warnings = |w| self.env.warn(w);
         let mut cast = CastCx {
@@ -206,7 +210,7 @@ impl SqlSession {
             tz: &self.settings.time_zone,
             now: self.env.now(),
         };
-        let done = db.alter_table_as(&self.ddl_cx(), database, name, ops, &mut cast)?;
+        let done = db.alter_table_as(&self.ddl_cx(), database, name, &ops, &mut cast)?;
         let mut outcome = plain(done);
         outcome.affected_rows = done.rows;
         let warnings = self.env.warnings.get_mut().len();

@@ -8,7 +8,9 @@
 //!
 //! Invariants:
 //! 1. The walk has its own stack; its depth is bounded by the graph's size.
-//! 2. Each row is entered at most once for its deletion and once a constraint
+//! 2. A parent's new value that a child's column cannot hold refuses the change
+//!    of the parent.
+//! 3. Each row is entered at most once for its deletion and once a constraint
 //!    for its changes, so the walk ends also in cycles.
 
 use super::{Child, Edge, Effects};
@@ -117,11 +119,16 @@ impl Effects {
         };
         let old = change.old.row(&change.table)?;
         for column in &fk.columns {
-            let same = change
-                .new
-                .as_ref()
-                .and_then(|new| new.get(*column))
-                .is_some_and(|new| new.as_ref() == old.get(*column));
+            let new = change.new.as_ref().and_then(|new| new.get(*column));
+            let same = new.is_some_and(|new| new.as_ref() == old.get(*column));
+            let ty = change.table.columns.get(*column).map(|c| &c.ty);
+            if let (false, Some(new), Some(ty)) = (same, new, ty)
+                && !fk::fits(new, ty)
+            {
+                return Err(Error::RowIsReferenced {
+                    constraint: fk::constraint_text(&change.table, fk),
+                });
+            }
             if !same {
                 walk.changed.insert((child, *column));
             }
