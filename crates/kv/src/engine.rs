@@ -359,6 +359,12 @@ pub trait Engine: Send + Sync {
     /// Registers who wants to hear of the log's progress; for good.
     fn subscribe(&self, listener: Arc<dyn DurableListener>);
 
+    /// About how many keys these spaces hold together, for planning; `None`
+    /// where counting would cost more than a glance. Costs no round trip.
+    fn approximate_keys(&self, _spaces: &[SpaceId]) -> Option<u64> {
+        None
+    }
+
     /// Figures for the metrics page.
     fn stats(&self) -> Vec<Stat>;
 

@@ -247,6 +247,15 @@ impl Engine for Model {
         self.shared.state().listeners.push(listener);
     }
 
+    fn approximate_keys(&self, spaces: &[SpaceId]) -> Option<u64> {
+        let state = self.shared.state();
+        let in_space = |space: &SpaceId| {
+            let all = (*space, Vec::new())..(SpaceId(space.0 + 1), Vec::new());
+            state.data.range(all).count() as u64
+        };
+        Some(spaces.iter().map(in_space).sum())
+    }
+
     fn stats(&self) -> Vec<Stat> {
         vec![Stat {
             name: "commits_total",

@@ -447,6 +447,11 @@ impl Engine for KvMem {
         self.shared.listeners.write().push(listener);
     }
 
+    fn approximate_keys(&self, spaces: &[SpaceId]) -> Option<u64> {
+        let found = spaces.iter().filter_map(|s| self.shared.spaces.find(*s));
+        Some(found.map(|space| space.index.len() as u64).sum())
+    }
+
     fn stats(&self) -> Vec<Stat> {
         crate::stats::collect(&self.shared)
     }

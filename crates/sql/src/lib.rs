@@ -2,7 +2,7 @@
 //!
 //! * [`parse`]: text to tree.
 //! * [`bind`]: names and types.
-//! * [`plan`]: what to read by which index.
+//! * [`plan`]: what to read by which index; [`statistics`]: what it goes by.
 //! * [`expr`], [`functions`]: evaluation.
 //! * [`exec`]: running a plan against a transaction on rows.
 //! * [`session`]: statements, transactions, prepared statements of a client.
@@ -27,6 +27,7 @@ pub mod plan;
 pub mod privileges;
 pub mod session;
 pub mod show;
+pub mod statistics;
 pub mod users;
 pub mod vars;
 pub mod virtual_tables;

@@ -16,6 +16,7 @@
 
 pub(crate) mod cascade;
 pub(crate) mod delete;
+pub(crate) mod entries;
 pub(crate) mod insert;
 pub(crate) mod keyset;
 pub(crate) mod lock;

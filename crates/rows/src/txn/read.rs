@@ -470,7 +470,7 @@ impl Txn {
     }
 
     /// The next entries from a position on, in order.
-    fn walk(
+    pub(super) fn walk(
         &mut self,
         spec: &ScanSpec,
         spaces: &[SpaceId],
@@ -534,7 +534,7 @@ impl Txn {
 }
 
 /// The spaces of an index in the partitions wanted.
-fn spaces_of(table: &Table, index: usize, partitions: Option<&[usize]>) -> SmallVec<[SpaceId; 4]> {
+pub(super) fn spaces_of(table: &Table, index: usize, partitions: Option<&[usize]>) -> SmallVec<[SpaceId; 4]> {
     let all = table.index_spaces(index);
     match partitions {
         None => SmallVec::from_slice(all),

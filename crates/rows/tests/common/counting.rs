@@ -72,6 +72,9 @@ impl Engine for Counting {
     fn limits(&self) -> Limits {
         self.inner.limits()
     }
+    fn approximate_keys(&self, spaces: &[SpaceId]) -> Option<u64> {
+        self.inner.approximate_keys(spaces)
+    }
     fn begin(&self, options: TxnOptions) -> Result<Box<dyn Txn>> {
         Ok(Box::new(CountingTxn {
             inner: self.inner.begin(options)?,

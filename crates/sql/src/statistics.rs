@@ -1,0 +1,242 @@
+//! What the planner knows of tables: rows and different values of indexes.
+//!
+//! Statistics are sampled when the first plan asks for them, or by ANALYZE
+//! TABLE with more effort, and kept in memory until the table has grown or
+//! shrunk so far that they mislead, or its definition has changed. They are
+//! no part of the catalog: a server that starts samples anew, which costs
+//! milliseconds.
+//!
+//! Invariants:
+//! 1. Statistics decide about speed, never about results: a table that cannot
+//!    be sampled is planned with guesses.
+//! 2. [`Statistics::epoch`] grows whenever statistics that plans may have used
+//!    change; plans kept from before are made anew.
+//! 3. A statement that scans looks after the statistics, at most one a second
+//!    of all sessions ([`Statistics::look_after`]); one for whole keys never.
+
+use parking_lot::RwLock;
+use porpoise_base::blocking::blocking;
+use porpoise_rows::Db;
+use porpoise_rows::catalog::{Table, TableId};
+use porpoise_rows::sample::{Effort, Sample};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// How often tables are looked after, in milliseconds.
+const LOOK_EVERY: u64 = 1000;
+
+/// Statistics of one table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableStatistics {
+    /// About how many rows it has.
+    pub rows: f64,
+    /// By index: about how many different values the first part has, the
+    /// first two, and so on.
+    pub distinct: Vec<Vec<f64>>,
+}
+
+impl TableStatistics {
+    fn new(sample: &Sample) -> TableStatistics {
+        let of_index = |parts: &Vec<u64>| parts.iter().map(|n| *n as f64).collect();
+        TableStatistics {
+            rows: sample.rows as f64,
+            distinct: sample.distinct.iter().map(of_index).collect(),
+        }
+    }
+
+    /// What is assumed of a table that cannot be sampled.
+    pub fn unknown() -> TableStatistics {
+        TableStatistics {
+            rows: 1000.0,
+            distinct: Vec::new(),
+        }
+    }
+
+    /// Different values of the first `parts` parts of an index; 1 at least.
+    pub fn distinct(&self, index: usize, parts: usize) -> f64 {
+        let known = self.distinct.get(index);
+        let at = parts.checked_sub(1);
+        let found = at.and_then(|at| known?.get(at)).copied();
+        found
+            .unwrap_or_else(|| (self.rows / 10.0).max(1.0))
+            .max(1.0)
+    }
+}
+
+/// Who knows the statistics of tables.
+pub trait Figures {
+    /// Those of a table; sampled when they are not known.
+    fn of(&self, table: &Table) -> Arc<TableStatistics>;
+
+    /// Estimates are to be shown: make them where a plan needs none.
+    fn shown(&self) -> bool {
+        false
+    }
+}
+
+/// Guesses; for plans that read nothing.
+pub struct Guesses;
+
+impl Figures for Guesses {
+    fn of(&self, _: &Table) -> Arc<TableStatistics> {
+        Arc::new(TableStatistics::unknown())
+    }
+}
+
+struct Entry {
+    /// The definition that it was made under.
+    version: u32,
+    figures: Arc<TableStatistics>,
+    /// The engine's count of rows when it was made.
+    counted: Option<u64>,
+}
+
+impl Entry {
+    /// Whether the table has changed so much that it misleads.
+    fn misleads(&self, now: Option<u64>) -> bool {
+        let (Some(then), Some(now)) = (self.counted, now) else {
+            return false;
+        };
+        let (less, more) = (then.min(now), then.max(now));
+        more > 2 * less + 100
+    }
+}
+
+/// The statistics of all tables.
+pub struct Statistics {
+    known: RwLock<HashMap<TableId, Entry>>,
+    epoch: AtomicU64,
+    /// When tables are looked after next, in milliseconds since the start.
+    next: AtomicU64,
+    started: Instant,
+}
+
+impl Default for Statistics {
+    fn default() -> Statistics {
+        Statistics {
+            known: RwLock::default(),
+            epoch: AtomicU64::new(0),
+            next: AtomicU64::new(LOOK_EVERY),
+            started: Instant::now(),
+        }
+    }
+}
+
+impl Statistics {
+    /// Grows when plans made before should be made anew.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// The statistics of a table, sampled now if they are not known.
+    pub fn of(&self, db: &Arc<Db>, table: &Table) -> Arc<TableStatistics> {
+        let counted = db.approximate_rows(table);
+        if let Some(entry) = self.known.read().get(&table.id)
+            && entry.version == table.version
+            && !entry.misleads(counted)
+        {
+            return entry.figures.clone();
+        }
+        self.sample(db, table, Effort::QUICK)
+    }
+
+    /// As [`Statistics::of`], but none are made.
+    pub fn known(&self, table: &Table) -> Option<Arc<TableStatistics>> {
+        let known = self.known.read();
+        let entry = known.get(&table.id).filter(|e| e.version == table.version);
+        entry.map(|e| e.figures.clone())
+    }
+
+    /// ANALYZE TABLE.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn analyze(&self, db: &Arc<Db>, table: &Table) -> porpoise_rows::Result<()> {
+        let counted = db.approximate_rows(table);
+        let sample = blocking(|| db.sample(table, Effort::THOROUGH))?;
+        self.keep(table, TableStatistics::new(&sample), counted);
+        self.epoch.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn sample(&self, db: &Arc<Db>, table: &Table, effort: Effort) -> Arc<TableStatistics> {
+        let counted = db.approximate_rows(table);
+        match db.sample(table, effort) {
+            Ok(sample) => self.keep(table, TableStatistics::new(&sample), counted),
+            Err(_) => Arc::new(TableStatistics::unknown()),
+        }
+    }
+
+    fn keep(
+        &self,
+        table: &Table,
+        figures: TableStatistics,
+        counted: Option<u64>,
+    ) -> Arc<TableStatistics> {
+        let figures = Arc::new(figures);
+        let entry = Entry {
+            version: table.version,
+            figures: figures.clone(),
+            counted,
+        };
+        self.known.write().insert(table.id, entry);
+        figures
+    }
+
+    /// Forgets what misleads, and tables that exist no more, if it is time to
+    /// look. A clock's reading otherwise.
+    pub fn look_after(&self, db: &Db) {
+        let now = self.started.elapsed().as_millis();
+        let now = u64::try_from(now).unwrap_or(u64::MAX);
+        let next = self.next.load(Ordering::Relaxed);
+        let then = now.saturating_add(LOOK_EVERY);
+        let (relaxed, next_is) = (Ordering::Relaxed, &self.next);
+        if now < next
+            || next_is
+                .compare_exchange(next, then, relaxed, relaxed)
+                .is_err()
+        {
+            return;
+        }
+        let catalog = db.catalog();
+        let engine = db.engine();
+        let stale = |id: &TableId, entry: &Entry| {
+            catalog.tables.get(id).is_none_or(|table| {
+                entry.version != table.version
+                    || entry.misleads(engine.approximate_keys(table.index_spaces(0)))
+            })
+        };
+        let known = self.known.read();
+        let gone: Vec<TableId> = known
+            .iter()
+            .filter(|(id, entry)| stale(id, entry))
+            .map(|(id, _)| *id)
+            .collect();
+        drop(known);
+        if !gone.is_empty() {
+            self.known.write().retain(|id, _| !gone.contains(id));
+            self.epoch.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_mislead_when_the_table_doubled_or_halved() {
+        let entry = |counted| Entry {
+            version: 1,
+            figures: Arc::new(TableStatistics::unknown()),
+            counted,
+        };
+        assert!(!entry(Some(1000)).misleads(Some(2000)));
+        assert!(entry(Some(1000)).misleads(Some(2101)));
+        assert!(entry(Some(10_000)).misleads(Some(4000)));
+        assert!(!entry(Some(0)).misleads(Some(100)));
+        assert!(!entry(None).misleads(Some(100_000)));
+    }
+}
