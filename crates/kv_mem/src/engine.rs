@@ -12,7 +12,8 @@ use parking_lot::{Condvar, Mutex};
 use porpoise_base::clock::{self, Clock};
 use porpoise_base::disk::{self, Disk, DiskLock};
 use porpoise_kv::{
-    Capabilities, CounterId, Durability, DurableListener, Engine, Error, Limits, Result, SpaceId,
+    Capabilities, CounterId, DeadlockListener, Durability, DurableListener, Engine, Error, Limits,
+    LockWait, Result, SpaceId,
     SpaceSpec, Stat, Ticket, Txn, TxnOptions,
 };
 use std::ops::{ControlFlow, Range};
@@ -443,6 +444,14 @@ impl Engine for KvMem {
 
     fn subscribe(&self, listener: Arc<dyn DurableListener>) {
         self.shared.listeners.write().push(listener);
+    }
+
+    fn lock_waits(&self) -> Vec<LockWait> {
+        self.shared.graph.waits()
+    }
+
+    fn watch_deadlocks(&self, listener: Arc<dyn DeadlockListener>) {
+        self.shared.graph.listen(listener);
     }
 
     fn stats(&self) -> Vec<Stat> {
