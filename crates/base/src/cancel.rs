@@ -18,7 +18,7 @@
 //! Rejected: polling in short sleeps (adds latency to every lock hand-over).
 
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Why a wait or a statement was ended.
@@ -58,6 +58,7 @@ pub type Waker = Arc<dyn Fn() + Send + Sync>;
 #[derive(Default)]
 struct Inner {
     state: AtomicU8,
+    txn: AtomicU64,
     waker: Mutex<Option<Waker>>,
     owner: OnceLock<Waker>,
 }
@@ -84,6 +85,18 @@ impl Cancel {
         let inner = Inner::default();
         let _ = inner.owner.set(owner);
         Cancel(Arc::new(inner))
+    }
+
+    /// Notes the number of the transaction that takes locks under this handle,
+    /// so that whoever knows the handle's session can tell who waits for whom.
+    pub fn set_txn(&self, number: u64) {
+        self.0.txn.store(number, Ordering::Relaxed);
+    }
+
+    /// The last transaction that took a lock under this handle; 0 before the
+    /// first. Numbers are the engine's and are never used twice by a process.
+    pub fn txn(&self) -> u64 {
+        self.0.txn.load(Ordering::Relaxed)
     }
 
     /// Asks the session to stop for `reason` and wakes its waiter, if any.

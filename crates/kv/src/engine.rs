@@ -5,7 +5,7 @@
 //! transaction (they tie latches to the caller's lifetime; visitors and
 //! resumable batches do not); `async` (the core is synchronous).
 
-use crate::{Key, Result};
+use crate::{DeadlockListener, Key, LockWait, Result};
 use porpoise_base::cancel::Cancel;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -363,6 +363,17 @@ pub trait Engine: Send + Sync {
     /// where counting would cost more than a glance. Costs no round trip.
     fn approximate_keys(&self, _spaces: &[SpaceId]) -> Option<u64> {
         None
+    }
+
+    /// Who waits for whose locks at the moment. Empty on engines that do not
+    /// know; so are deadlocks not told of there.
+    fn lock_waits(&self) -> Vec<LockWait> {
+        Vec::new()
+    }
+
+    /// Registers who wants to hear of deadlocks; for good.
+    fn watch_deadlocks(&self, listener: Arc<dyn DeadlockListener>) {
+        drop(listener);
     }
 
     /// Figures for the metrics page.

@@ -59,6 +59,7 @@
 mod engine;
 mod error;
 mod key;
+mod waiting;
 
 pub mod contract;
 pub mod model;
@@ -70,3 +71,4 @@ pub use engine::{
 };
 pub use error::{Error, Full, Result};
 pub use key::{Key, prefix_end};
+pub use waiting::{DeadlockListener, LockWait};

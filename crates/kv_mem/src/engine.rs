@@ -12,8 +12,8 @@ use parking_lot::{Condvar, Mutex};
 use porpoise_base::clock::{self, Clock};
 use porpoise_base::disk::{self, Disk, DiskLock};
 use porpoise_kv::{
-    Capabilities, CounterId, Durability, DurableListener, Engine, Error, Limits, Result, SpaceId,
-    SpaceSpec, Stat, Ticket, Txn, TxnOptions,
+    Capabilities, CounterId, DeadlockListener, Durability, DurableListener, Engine, Error, Limits,
+    LockWait, Result, SpaceId, SpaceSpec, Stat, Ticket, Txn, TxnOptions,
 };
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
@@ -450,6 +450,14 @@ impl Engine for KvMem {
     fn approximate_keys(&self, spaces: &[SpaceId]) -> Option<u64> {
         let found = spaces.iter().filter_map(|s| self.shared.spaces.find(*s));
         Some(found.map(|space| space.index.len() as u64).sum())
+    }
+
+    fn lock_waits(&self) -> Vec<LockWait> {
+        self.shared.graph.waits()
+    }
+
+    fn watch_deadlocks(&self, listener: Arc<dyn DeadlockListener>) {
+        self.shared.graph.listen(listener);
     }
 
     fn stats(&self) -> Vec<Stat> {

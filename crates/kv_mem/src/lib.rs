@@ -28,6 +28,7 @@ mod space;
 mod stats;
 mod txn;
 mod validate;
+mod wait_graph;
 mod writes;
 
 pub use engine::{Background, KvMem, KvMemOptions};

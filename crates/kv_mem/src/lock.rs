@@ -1,9 +1,8 @@
-//! Row locks: a word in each record, queues where somebody waits, and a graph
-//! of waits for the slow path.
+//! Row locks: a word in each record, and queues where somebody waits.
 //!
 //! An uncontended lock is a change of [`LockCell`] under the record's latch.
-//! Who must wait joins the record's queue, looks for a circle of waits, and
-//! sleeps on a condition variable of its own; whoever changes the holders
+//! Who must wait joins the record's queue, looks for a circle of waits
+//! ([`crate::wait_graph`]), and sleeps on a condition variable of its own; whoever changes the holders
 //! hands the lock over under the latch.
 //!
 //! Invariants:
@@ -12,22 +11,17 @@
 //!    nothing. A request is granted when it is compatible with every other
 //!    holder and with everybody waiting ahead of it: a queued exclusive holds
 //!    off later key-shares (transactions.md, 8).
-//! 3. A circle of waits contains a transaction that began to wait last; it
-//!    searches after it joined its queue, under the graph's mutex, and finds
-//!    the circle. It is the victim.
-//! 4. Latch order: graph, then record. Nothing is held while sleeping.
-//! 5. A waiter is told of its grant under its own mutex, so that no wake-up is
+//! 3. Latch order: graph of waits, then record. Nothing is held while sleeping.
+//! 4. A waiter is told of its grant under its own mutex, so that no wake-up is
 //!    lost; one that gives up looks under the latch whether it was granted.
 //!
 //! Rejected: a sharded lock table beside the index (a second look-up for every
-//! key); edges kept in a graph all the time (the fast path would pay for it).
+//! key).
 
-use crate::record::RecordRef;
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_kv::LockMode;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -284,7 +278,7 @@ impl LockCell {
     }
 
     /// Whom a waiting transaction waits for.
-    fn blockers(&self, txn: TxnId, out: &mut Vec<TxnId>) {
+    pub(crate) fn blockers(&self, txn: TxnId, out: &mut Vec<TxnId>) {
         let Some(waiter) = self.waiting().iter().find(|w| w.txn == txn) else {
             return;
         };
@@ -351,45 +345,6 @@ impl Waiter {
                 }
             }
         })
-    }
-}
-
-/// Who waits where, for the search after circles.
-#[derive(Default)]
-pub(crate) struct WaitGraph {
-    waiting: Mutex<HashMap<TxnId, RecordRef>>,
-}
-
-impl WaitGraph {
-    /// Notes that `txn` waits for `record` and tells whether that closes a
-    /// circle. To be called after it joined the record's queue.
-    pub(crate) fn begin_wait(&self, txn: TxnId, record: &RecordRef) -> bool {
-        let mut waiting = self.waiting.lock();
-        waiting.insert(txn, record.clone());
-        let mut seen = HashSet::new();
-        let mut open = vec![txn];
-        let mut blockers = Vec::new();
-        while let Some(one) = open.pop() {
-            let Some(at) = waiting.get(&one) else {
-                continue;
-            };
-            blockers.clear();
-            at.latch().lock.blockers(one, &mut blockers);
-            for blocker in blockers.drain(..) {
-                if blocker == txn {
-                    return true;
-                }
-                if seen.insert(blocker) {
-                    open.push(blocker);
-                }
-            }
-        }
-        false
-    }
-
-    /// The wait is over.
-    pub(crate) fn end_wait(&self, txn: TxnId) {
-        self.waiting.lock().remove(&txn);
     }
 }
 

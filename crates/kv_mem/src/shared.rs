@@ -8,12 +8,12 @@
 //! 2. Latch order: sequencer, index, record. Nothing waits for the sequencer
 //!    with one of the others held.
 
-use crate::lock::WaitGraph;
 use crate::log::{Log, LogBuffer, LogTurns, prepare_spare};
 use crate::reclaim::Reclaimer;
 use crate::record::{RECORD_BYTES, Record, RecordRef};
 use crate::snapshots::Snapshots;
 use crate::space::{Space, Spaces};
+use crate::wait_graph::WaitGraph;
 use crossbeam_epoch::Guard;
 use parking_lot::{Condvar, Mutex, RwLock};
 use porpoise_base::blocking::blocking;

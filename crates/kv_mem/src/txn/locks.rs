@@ -4,6 +4,7 @@ use super::{Held, MemTxn, next_txn_id};
 use crate::lock::{Request, Waited, Waiter};
 use crate::record::RecordRef;
 use crate::space::Space;
+use crate::wait_graph::Waiting;
 use porpoise_kv::{Error, Key, LockMode, Mark, Result, SpaceId, Wait};
 use std::sync::Arc;
 use std::time::Instant;
@@ -39,6 +40,7 @@ impl MemTxn {
     ) -> Result<Option<RecordRef>> {
         if self.id == 0 {
             self.id = next_txn_id();
+            self.options.cancel.set_txn(self.id);
         }
         loop {
             let record = self.shared.record_of(space, key);
@@ -60,7 +62,13 @@ impl MemTxn {
                     let waiter = latch.lock.enqueue(self.id, mode);
                     drop(latch);
                     self.shared.counts.lock_waits.add(1);
-                    let failed = self.wait_for(&record, &waiter, deadline);
+                    let wait = Waiting {
+                        space: space.id,
+                        record: record.clone(),
+                        mode,
+                        since: self.shared.clock.now(),
+                    };
+                    let failed = self.wait_for(wait, &waiter, deadline);
                     if let Some(error) = failed {
                         let left = record.latch().lock.give_up(&waiter);
                         if !left && fresh {
@@ -89,14 +97,9 @@ impl MemTxn {
         }
     }
 
-    fn wait_for(
-        &self,
-        record: &RecordRef,
-        waiter: &Arc<Waiter>,
-        deadline: Instant,
-    ) -> Option<Error> {
+    fn wait_for(&self, wait: Waiting, waiter: &Arc<Waiter>, deadline: Instant) -> Option<Error> {
         let graph = &self.shared.graph;
-        let failed = if graph.begin_wait(self.id, record) {
+        let failed = if graph.begin_wait(self.id, wait) {
             Some(Error::Deadlock)
         } else {
             match waiter.wait(deadline, &self.options.cancel) {

@@ -4,7 +4,8 @@
 use crate::support::{Sql, server};
 use porpoise_sim::history::{Allowed, Op, Outcome, Transaction, judge};
 
-type Fault = fn(&mut Vec<Transaction>, u64, u64);
+/// Takes a sound history, a list and its last number; gives a faulty one.
+type Fault = fn(Vec<Transaction>, u64, u64) -> Vec<Transaction>;
 
 /// Plants faults into a sound history; each must be found.
 pub fn still_found(history: &[Transaction], allowed: Allowed) {
@@ -21,8 +22,7 @@ pub fn still_found(history: &[Transaction], allowed: Allowed) {
         faults.push(("real time", read_stale));
     }
     for (what, plant) in faults {
-        let mut faulty = history.to_vec();
-        plant(&mut faulty, list, last);
+        let faulty = plant(history.to_vec(), list, last);
         let found = judge(&faulty, allowed).join("\n");
         assert!(found.contains(what), "{what} was planted, found: {found}");
     }
@@ -38,8 +38,7 @@ fn longest_read(history: &[Transaction]) -> Option<Op> {
 }
 
 /// Nobody ever sees the number.
-#[expect(clippy::ptr_arg, reason = "one type for all faults")]
-fn lose(history: &mut Vec<Transaction>, list: u64, number: u64) {
+fn lose(mut history: Vec<Transaction>, list: u64, number: u64) -> Vec<Transaction> {
     for op in history.iter_mut().flat_map(|t| &mut t.ops) {
         if let Op::Read(l, numbers) = op
             && *l == list
@@ -47,17 +46,18 @@ fn lose(history: &mut Vec<Transaction>, list: u64, number: u64) {
             numbers.retain(|n| *n != number);
         }
     }
+    history
 }
 
 /// Its writer is told that it was rolled back.
-#[expect(clippy::ptr_arg, reason = "one type for all faults")]
-fn abort(history: &mut Vec<Transaction>, list: u64, number: u64) {
+fn abort(mut history: Vec<Transaction>, list: u64, number: u64) -> Vec<Transaction> {
     let wrote = |t: &&mut Transaction| t.ops.contains(&Op::Append(list, number));
     history.iter_mut().find(wrote).unwrap().outcome = Outcome::Aborted;
+    history
 }
 
 /// The last reader sees two numbers the other way round.
-fn reorder(history: &mut Vec<Transaction>, list: u64, _: u64) {
+fn reorder(mut history: Vec<Transaction>, list: u64, _: u64) -> Vec<Transaction> {
     let mut again = history.last().unwrap().clone();
     for op in &mut again.ops {
         if let Op::Read(l, numbers) = op
@@ -67,12 +67,13 @@ fn reorder(history: &mut Vec<Transaction>, list: u64, _: u64) {
         }
     }
     history.push(again);
+    history
 }
 
 /// Somebody who begins when all is done sees the list as it was before the last number.
-fn read_stale(history: &mut Vec<Transaction>, list: u64, number: u64) {
-    let Some(Op::Read(_, mut numbers)) = longest_read(history) else {
-        return;
+fn read_stale(mut history: Vec<Transaction>, list: u64, number: u64) -> Vec<Transaction> {
+    let Some(Op::Read(_, mut numbers)) = longest_read(&history) else {
+        return history;
     };
     numbers.retain(|n| *n != number);
     let end = history.iter().map(|t| t.ended).max().unwrap();
@@ -82,6 +83,7 @@ fn read_stale(history: &mut Vec<Transaction>, list: u64, number: u64) {
         ops: vec![Op::Read(list, numbers)],
         outcome: Outcome::Committed,
     });
+    history
 }
 
 /// Two sessions and what they did, one line of time for both.

@@ -112,25 +112,6 @@ impl Cache {
             .unwrap_or_else(|e| panic!("{request:?}: {e}"))
     }
 
-    /// Sends a request as it is; that many lines of reply, as of meta commands without values.
-    #[allow(dead_code, reason = "used by the histories, which share this file")]
-    pub fn lines(&mut self, request: &str, count: usize) -> Vec<String> {
-        self.stream.write_all(request.as_bytes()).unwrap();
-        let mut lines = Vec::new();
-        while lines.len() < count {
-            if let Some(end) = self.buf.windows(2).position(|pair| pair == b"\r\n") {
-                let line = self.buf.drain(..end + 2).take(end).collect::<Vec<u8>>();
-                lines.push(String::from_utf8_lossy(&line).into_owned());
-                continue;
-            }
-            let mut piece = [0; 1 << 14];
-            let n = self.stream.read(&mut piece).unwrap();
-            assert!(n > 0, "the connection ended after {lines:?}");
-            self.buf.extend_from_slice(&piece[..n]);
-        }
-        lines
-    }
-
     /// Stores a value; the reply.
     pub fn set(&mut self, key: &str, data: &str) -> String {
         self.run(&format!("set {key} 0 0 {}\r\n{data}\r\n", data.len()))
