@@ -56,6 +56,7 @@ fn int(name: &str) -> ColumnSpec {
         auto_increment: false,
         comment: String::new(),
         explicit_collation: false,
+        generated: None,
     }
 }
 

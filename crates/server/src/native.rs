@@ -116,6 +116,7 @@ fn column(name: &str, ty: ColumnType) -> ColumnSpec {
         auto_increment: false,
         comment: String::new(),
         explicit_collation: false,
+        generated: None,
     }
 }
 
@@ -151,6 +152,7 @@ fn make_table(db: &Db) -> Result<(), porpoise_rows::Error> {
                 invisible: false,
             }],
             foreign_keys: Vec::new(),
+            checks: Vec::new(),
             options: TableOptions {
                 engine: "InnoDB".to_owned(),
                 collation,

@@ -36,6 +36,7 @@ pub fn column(name: &str, ty: ColumnType) -> ColumnSpec {
         auto_increment: false,
         comment: String::new(),
         explicit_collation: false,
+        generated: None,
     }
 }
 

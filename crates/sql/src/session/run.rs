@@ -28,8 +28,9 @@ use crate::vars::settings::IsolationLevel;
 use porpoise_base::blocking::blocking;
 use porpoise_kv::{Mark, Ticket};
 use porpoise_rows::catalog::{Catalog, Table, TableId};
+use porpoise_rows::program::RowCx;
 use porpoise_types::{ColumnType, ValueRef};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -115,6 +116,8 @@ pub struct Planned {
     scans: bool,
     /// It reads stored rows without locking them.
     unlocked: bool,
+    /// It writes to a table whose definition holds expressions.
+    expressions: bool,
 }
 
 impl Planned {
@@ -131,6 +134,7 @@ impl Planned {
         Planned {
             scans: !tables.is_empty() && plan.scans_ranges(),
             unlocked: plan.reads_unlocked(),
+            expressions: tables.iter().any(|(t, w)| *w && t.has_expressions()),
             used,
             tables,
             plan,
@@ -337,9 +341,15 @@ impl SqlSession {
         }
         let _deadline = self.arm_deadline(&planned.plan)?;
         let random = self.env.random.get();
+        if planned.expressions {
+            open.txn.get_mut().set_row_cx(self.row_cx());
+        }
         for _ in 0..=RESTARTS {
             match self.attempt(&planned.plan, params, open, mark, newer, sink) {
                 Ok(done) => {
+                    for warning in open.txn.get_mut().take_row_warnings() {
+                        self.env.warn(warning);
+                    }
                     if keep && planned.scans && !committed && !open.txn.get_mut().pinned() {
                         open.txn.get_mut().pin()?;
                     }
@@ -358,6 +368,19 @@ impl SqlSession {
             }
         }
         Err(SqlError::from(porpoise_rows::Error::SnapshotConflict))
+    }
+
+    /// What expressions of definitions see of this session.
+    pub(crate) fn row_cx(&self) -> RowCx {
+        RowCx {
+            now_utc: self.env.now_utc,
+            time_zone: self.env.time_zone.clone(),
+            mode: self.settings.mode,
+            strict: self.settings.mode.is_strict(),
+            user: self.env.account.clone(),
+            seed: self.env.random.get(),
+            warnings: RefCell::default(),
+        }
     }
 
     /// `max_execution_time`, which is for SELECT only.
