@@ -14,6 +14,7 @@ use crate::catalog::persist;
 use crate::catalog::{Catalog, Table, TableId};
 use crate::fk::FkCounters;
 use crate::mdl::Mdl;
+use crate::program::RowCompiler;
 use crate::txn::{BeginOptions, Txn};
 use crate::version::{BLOB_IDS, ROW_VERSIONS, Versions};
 use crate::watch::{Watch, Watches};
@@ -22,8 +23,8 @@ use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
 use porpoise_kv::{Engine, SpaceId, TxnOptions};
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Settings of a [`Db`].
 #[derive(Clone, Debug, Default)]
@@ -47,6 +48,8 @@ pub struct Db {
     pub(crate) catalog_change: Mutex<()>,
     /// Greatest encoded row, in bytes.
     pub(crate) row_limit: usize,
+    /// Makes programs of definitions' expressions.
+    pub(crate) compiler: OnceLock<Arc<dyn RowCompiler>>,
 }
 
 impl Db {
@@ -71,6 +74,7 @@ impl Db {
             mdl: Mdl::new(),
             catalog_change: Mutex::new(()),
             row_limit,
+            compiler: OnceLock::new(),
         })
     }
 

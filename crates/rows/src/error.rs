@@ -62,6 +62,11 @@ pub enum Error {
         /// The column's name.
         column: String,
     },
+    /// A CHECK constraint is false for a row.
+    CheckViolated {
+        /// The constraint's name.
+        check: String,
+    },
     /// A value is not of its column's storage kind: the caller's mistake.
     BadValue {
         /// The column's name.
@@ -172,6 +177,7 @@ impl Error {
             Error::NoReferencedRow { .. } => 1452,
             Error::RowIsReferenced { .. } => 1451,
             Error::NotNull { .. } => 1048,
+            Error::CheckViolated { .. } => 3819,
             Error::BadValue { .. } => 1366,
             Error::AutoIncrementExhausted => 1467,
             Error::RowTooBig { .. } => 1118,
@@ -208,6 +214,7 @@ impl Error {
             Error::Type(e) => std::str::from_utf8(&e.sqlstate).unwrap_or("HY000"),
             Error::Full { .. }
             | Error::BadValue { .. }
+            | Error::CheckViolated { .. }
             | Error::AutoIncrementExhausted
             | Error::DatabaseExists { .. }
             | Error::CannotDropDatabase { .. }
@@ -241,6 +248,7 @@ impl Error {
                 | Error::NoReferencedRow { .. }
                 | Error::RowIsReferenced { .. }
                 | Error::NotNull { .. }
+                | Error::CheckViolated { .. }
                 | Error::NoPartition { .. }
                 | Error::OtherPartition
         )
@@ -349,6 +357,9 @@ impl std::fmt::Display for Error {
                 "Cannot delete or update a parent row: a foreign key constraint fails ({constraint})"
             ),
             Error::NotNull { column } => write!(f, "Column '{column}' cannot be null"),
+            Error::CheckViolated { check } => {
+                write!(f, "Check constraint '{check}' is violated.")
+            }
             Error::BadValue { column } => write!(f, "Incorrect value for column '{column}'"),
             Error::AutoIncrementExhausted => {
                 f.write_str("Failed to read auto-increment value from storage engine")

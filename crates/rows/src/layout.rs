@@ -18,6 +18,7 @@
 
 use crate::catalog::{IndexKind, LayoutDef, Table};
 use crate::partition::route::Router;
+use crate::program::{Compiled, runs};
 use porpoise_types::{ColumnType, Kind};
 use std::sync::OnceLock;
 
@@ -195,6 +196,10 @@ pub(crate) struct Derived {
     pub(crate) not_null: Vec<usize>,
     /// How a partitioned table's rows are dealt out.
     pub(crate) router: Option<Router>,
+    /// Writing a row runs a program.
+    pub(crate) program: bool,
+    /// The program, once it was asked for.
+    pub(crate) compiled: OnceLock<Compiled>,
 }
 
 impl Derived {
@@ -215,6 +220,8 @@ impl Derived {
         Derived {
             current,
             older: layouts,
+            program: runs(table),
+            compiled: OnceLock::new(),
             router: table.partitioning.as_ref().map(|by| Router::new(table, by)),
             uniques: (0..table.indexes.len())
                 .filter(|i| {

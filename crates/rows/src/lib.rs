@@ -25,6 +25,7 @@ pub mod keys;
 pub(crate) mod layout;
 pub mod mdl;
 pub mod partition;
+pub mod program;
 pub mod progress;
 pub mod row;
 pub mod sample;

@@ -4,7 +4,7 @@
 //! texts find what they expect. An engine name that was given (`ndbcluster`,
 //! `InnoDB`) is printed back; nothing is printed that MySQL would refuse.
 
-use crate::catalog::{Column, ColumnDefault, Index, IndexKind, IndexPart, Table};
+use crate::catalog::{CheckConstraint, Column, ColumnDefault, Index, IndexKind, IndexPart, Table};
 use crate::fk;
 use porpoise_types::{ColumnType, Kind, Value, write_text};
 
@@ -14,6 +14,7 @@ pub fn create_table(table: &Table, next_id: Option<u64>) -> String {
     let mut lines: Vec<String> = table.columns.iter().map(|c| column(table, c)).collect();
     lines.extend(table.indexes.iter().filter_map(|i| index(table, i)));
     lines.extend(table.foreign_keys.iter().map(|k| fk::definition(table, k)));
+    lines.extend(table.checks.iter().map(check));
     let body = lines.join(",\n  ");
     let mut text = format!("CREATE TABLE {} (\n  {body}\n)", quote(&table.name));
     let options = &table.options;
@@ -68,6 +69,15 @@ fn column(table: &Table, c: &Column) -> String {
             text.push_str(&format!(" COLLATE {}", collation.name()));
         }
     }
+    if let Some(generated) = &c.generated {
+        let kind = if generated.stored {
+            "STORED"
+        } else {
+            "VIRTUAL"
+        };
+        let of = &generated.expression.text;
+        text.push_str(&format!(" GENERATED ALWAYS AS ({of}) {kind}"));
+    }
     if !c.nullable {
         text.push_str(" NOT NULL");
     } else if c.ty.kind == Kind::Timestamp {
@@ -103,7 +113,11 @@ fn now(ty: &ColumnType) -> String {
 }
 
 fn default(c: &Column) -> String {
+    if c.generated.is_some() {
+        return String::new();
+    }
     match &c.default {
+        ColumnDefault::Expr(e) => format!(" DEFAULT ({})", e.text),
         ColumnDefault::None => String::new(),
         ColumnDefault::Null if c.ty.is_blob() && c.ty.kind != Kind::Json => String::new(),
         ColumnDefault::Null => " DEFAULT NULL".to_owned(),
@@ -136,6 +150,15 @@ fn part(table: &Table, part: &IndexPart) -> String {
     }
     if part.desc {
         text.push_str(" DESC");
+    }
+    text
+}
+
+fn check(check: &CheckConstraint) -> String {
+    let name = quote(&check.name);
+    let mut text = format!("CONSTRAINT {name} CHECK ({})", check.expression.text);
+    if !check.enforced {
+        text.push_str(" /*!80016 NOT ENFORCED */");
     }
     text
 }

@@ -57,6 +57,7 @@ fn created(durability: Durability, kind: Kind) -> MemDisk {
         auto_increment,
         comment: String::new(),
         explicit_collation: false,
+        generated: None,
     };
     let general = Collation::UTF8MB4_GENERAL_CI;
     db.create_database(&cx, "d", general, false).unwrap();
@@ -74,6 +75,7 @@ fn created(durability: Durability, kind: Kind) -> MemDisk {
             invisible: false,
         }],
         foreign_keys: Vec::new(),
+        checks: Vec::new(),
         options: TableOptions {
             engine: "InnoDB".to_owned(),
             collation: general,

@@ -62,6 +62,7 @@ fn column(name: &str) -> ColumnSpec {
         auto_increment: false,
         comment: String::new(),
         explicit_collation: false,
+        generated: None,
     }
 }
 
@@ -87,6 +88,7 @@ fn create(db: &Arc<Db>, name: &str) {
         columns: vec![column("id"), column("a")],
         indexes: vec![index(IndexKind::Primary, "", &["id"])],
         foreign_keys: Vec::new(),
+        checks: Vec::new(),
         options: TableOptions {
             engine: "InnoDB".to_owned(),
             collation: Collation::UTF8MB4_GENERAL_CI,

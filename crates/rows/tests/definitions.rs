@@ -56,6 +56,7 @@ fn int(name: &str) -> ColumnSpec {
         auto_increment: false,
         comment: String::new(),
         explicit_collation: false,
+        generated: None,
     }
 }
 
@@ -94,6 +95,7 @@ fn table(name: &str, columns: &[&str], keys: Vec<FkSpec>) -> TableSpec {
         columns: columns.iter().map(|c| int(c)).collect(),
         indexes: vec![index(IndexKind::Primary, None, &["id"])],
         foreign_keys: keys,
+        checks: Vec::new(),
         options: TableOptions {
             engine: "InnoDB".to_owned(),
             collation: Collation::UTF8MB4_GENERAL_CI,

@@ -161,6 +161,7 @@ fn spec(c: &Col) -> ColumnSpec {
         auto_increment: false,
         comment: String::new(),
         explicit_collation: false,
+        generated: None,
     }
 }
 
@@ -212,6 +213,7 @@ impl World {
             columns: vec![spec(&world.naive.columns[0])],
             indexes: vec![index(IndexKind::Primary, "", &["id".to_owned()])],
             foreign_keys: Vec::new(),
+            checks: Vec::new(),
             options: TableOptions {
                 engine: "InnoDB".into(),
                 collation: general,

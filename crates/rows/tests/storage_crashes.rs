@@ -82,6 +82,7 @@ fn column(name: &str, ty: ColumnType) -> ColumnSpec {
         auto_increment: false,
         comment: String::new(),
         explicit_collation: false,
+        generated: None,
     }
 }
 
@@ -122,6 +123,7 @@ fn spec() -> TableSpec {
             invisible: false,
         }],
         foreign_keys: Vec::new(),
+        checks: Vec::new(),
         options: TableOptions {
             engine: "InnoDB".to_owned(),
             collation: Collation::UTF8MB4_GENERAL_CI,

@@ -21,6 +21,7 @@ fn column(name: &str) -> ColumnSpec {
         auto_increment: false,
         comment: String::new(),
         explicit_collation: false,
+        generated: None,
     }
 }
 
@@ -54,6 +55,7 @@ fn open() -> (Arc<Db>, Arc<Table>, Arc<Table>) {
             columns: vec![column("id"), column("v")],
             indexes: vec![primary],
             foreign_keys: vec![],
+            checks: Vec::new(),
             options: TableOptions {
                 engine: "InnoDB".to_owned(),
                 collation,

@@ -122,6 +122,7 @@ fn column(name: &str, ty: ColumnType) -> ColumnSpec {
         auto_increment: false,
         comment: String::new(),
         explicit_collation: false,
+        generated: None,
     }
 }
 
@@ -179,6 +180,7 @@ fn kv_table(collation: Collation) -> TableSpec {
             invisible: false,
         }],
         foreign_keys: Vec::new(),
+        checks: Vec::new(),
         options: options(),
         auto_increment: None,
     }

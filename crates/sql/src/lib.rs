@@ -25,6 +25,7 @@ pub mod information_schema;
 pub mod parse;
 pub mod plan;
 pub mod privileges;
+pub mod program;
 pub mod session;
 pub mod show;
 pub mod statistics;

@@ -102,6 +102,7 @@ fn column(name: &str, ty: ColumnType, default: Option<Value>, nullable: bool) ->
         auto_increment: false,
         comment: String::new(),
         explicit_collation: false,
+        generated: None,
     }
 }
 
@@ -145,6 +146,7 @@ fn table_spec() -> TableSpec {
             invisible: false,
         }],
         foreign_keys: Vec::new(),
+        checks: Vec::new(),
         options: TableOptions {
             engine: "InnoDB".to_owned(),
             collation: Collation::UTF8MB4_BIN,

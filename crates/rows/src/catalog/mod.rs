@@ -81,6 +81,8 @@ pub struct Table {
     pub indexes: Vec<Index>,
     /// Constraints whose child this table is.
     pub foreign_keys: Vec<ForeignKey>,
+    /// CHECK constraints, in the order of their definition.
+    pub checks: Vec<CheckConstraint>,
     /// Constraints whose parent this table is (self references included):
     /// child table and position in its `foreign_keys`. Derived.
     pub referenced_by: Vec<(TableId, usize)>,
@@ -169,6 +171,45 @@ pub struct Column {
     pub backfill: Value,
     /// The character set was named in the definition (SHOW CREATE TABLE).
     pub explicit_collation: bool,
+    /// GENERATED ALWAYS AS.
+    pub generated: Option<Generated>,
+}
+
+/// An expression of a definition, as text. Names of columns cannot change or
+/// go while it is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expression {
+    /// The text, in the spelling that does not depend on an SQL mode.
+    pub text: String,
+    /// The names of the columns that it reads, each once.
+    pub columns: Vec<String>,
+}
+
+/// The expression of a generated column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Generated {
+    /// What its value is.
+    pub expression: Expression,
+    /// STORED; otherwise VIRTUAL. Rows hold the value of both.
+    pub stored: bool,
+}
+
+/// A CHECK constraint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckConstraint {
+    /// The name, unique in the table's database.
+    pub name: String,
+    /// What must not be false.
+    pub expression: Expression,
+    /// Without NOT ENFORCED.
+    pub enforced: bool,
+}
+
+impl Expression {
+    /// Whether it reads the column of that name.
+    pub fn reads(&self, column: &str) -> bool {
+        self.columns.iter().any(|c| c.eq_ignore_ascii_case(column))
+    }
 }
 
 /// A column's DEFAULT.
@@ -182,6 +223,9 @@ pub enum ColumnDefault {
     Literal(Value),
     /// CURRENT_TIMESTAMP with the column's fractional digits.
     Now,
+    /// DEFAULT (expression): computed for each new row that does not give the
+    /// column.
+    Expr(Expression),
 }
 
 /// Column, prefix and direction of one part of an index.

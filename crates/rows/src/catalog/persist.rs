@@ -11,8 +11,9 @@
 //! 2. Derived fields are not stored.
 
 use super::{
-    Catalog, Colocate, Column, ColumnDefault, ColumnId, Database, FkAction, ForeignKey, Index,
-    IndexKind, IndexPart, IndexState, LayoutDef, Table, TableId, TableOptions,
+    Catalog, CheckConstraint, Colocate, Column, ColumnDefault, ColumnId, Database, Expression,
+    FkAction, ForeignKey, Generated, Index, IndexKind, IndexPart, IndexState, LayoutDef, Table,
+    TableId, TableOptions,
 };
 use crate::bytes::{Reader, Writer};
 use crate::error::{Error, Result};
@@ -23,7 +24,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Version of the rows of the catalog space.
-pub const CATALOG_FORMAT_VERSION: u8 = 2;
+pub const CATALOG_FORMAT_VERSION: u8 = 3;
 /// The oldest version that is still read.
 const OLDEST: u8 = 1;
 
@@ -110,6 +111,9 @@ fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
             let mut table = read_table(&mut r)?;
             if version >= 2 {
                 read_placement(&mut r, &mut table)?;
+            }
+            if version >= 3 {
+                read_expressions(&mut r, &mut table)?;
             }
             catalog.tables.insert(table.id, Arc::new(table));
         }
@@ -220,6 +224,71 @@ fn write_table(w: &mut Writer, t: &Table) {
     });
     w.i64(o.created);
     write_placement(w, t);
+    write_expressions(w, t);
+}
+
+fn write_expression(w: &mut Writer, e: &Expression) {
+    w.str(&e.text);
+    w.list(&e.columns, |w, c| w.str(c));
+}
+
+fn read_expression(r: &mut Reader<'_>) -> Result<Expression> {
+    Ok(Expression {
+        text: r.str()?,
+        columns: r.list(|r| r.str())?,
+    })
+}
+
+/// Defaults and generated columns by position, checks: since format 3.
+fn write_expressions(w: &mut Writer, t: &Table) {
+    let of_column = |c: &Column| match (&c.generated, &c.default) {
+        (Some(g), _) => Some((1 + u8::from(g.stored), g.expression.clone())),
+        (None, ColumnDefault::Expr(e)) => Some((0, e.clone())),
+        _ => None,
+    };
+    let columns: Vec<(usize, (u8, Expression))> = t
+        .columns
+        .iter()
+        .enumerate()
+        .filter_map(|(at, c)| Some((at, of_column(c)?)))
+        .collect();
+    w.list(&columns, |w, (at, (kind, e))| {
+        w.u32(u32::try_from(*at).unwrap_or(u32::MAX));
+        w.u8(*kind);
+        write_expression(w, e);
+    });
+    w.list(&t.checks, |w, c| {
+        w.str(&c.name);
+        write_expression(w, &c.expression);
+        w.bool(c.enforced);
+    });
+}
+
+fn read_expressions(r: &mut Reader<'_>, t: &mut Table) -> Result<()> {
+    let columns = r.list(|r| Ok((r.u32()? as usize, r.u8()?, read_expression(r)?)))?;
+    for (at, kind, expression) in columns {
+        let Some(column) = t.columns.get_mut(at) else {
+            return Err(Error::corrupt("an expression of no column"));
+        };
+        match kind {
+            0 => column.default = ColumnDefault::Expr(expression),
+            1 | 2 => {
+                column.generated = Some(Generated {
+                    expression,
+                    stored: kind == 2,
+                });
+            }
+            other => return Err(Error::corrupt(&format!("expression of kind {other}"))),
+        }
+    }
+    t.checks = r.list(|r| {
+        Ok(CheckConstraint {
+            name: r.str()?,
+            expression: read_expression(r)?,
+            enforced: r.bool()?,
+        })
+    })?;
+    Ok(())
 }
 
 /// Partitioning, parts and co-location: since format 2.
@@ -259,6 +328,7 @@ fn read_table(r: &mut Reader<'_>) -> Result<Table> {
         columns: r.list(read_column)?,
         indexes: r.list(read_index)?,
         foreign_keys: r.list(read_foreign_key)?,
+        checks: Vec::new(),
         layouts: r.list(|r| {
             Ok(LayoutDef {
                 version: r.u32()?,
@@ -288,7 +358,8 @@ fn write_column(w: &mut Writer, c: &Column) {
     w.column_type(&c.ty);
     w.bool(c.nullable);
     match &c.default {
-        ColumnDefault::None => w.u8(0),
+        // An expression follows behind the rest of the table.
+        ColumnDefault::None | ColumnDefault::Expr(_) => w.u8(0),
         ColumnDefault::Null => w.u8(1),
         ColumnDefault::Literal(value) => {
             w.u8(2);
@@ -321,6 +392,7 @@ fn read_column(r: &mut Reader<'_>) -> Result<Column> {
         comment: r.str()?,
         backfill: r.value()?,
         explicit_collation: r.bool()?,
+        generated: None,
     })
 }
 

@@ -68,6 +68,9 @@ pub(super) fn column(id: ColumnId, spec: &ColumnSpec, primary: bool) -> Result<C
     if spec.on_update_now && !matches!(spec.ty.kind, Kind::DateTime | Kind::Timestamp) {
         return Err(errors::refuse_on_update(&spec.name));
     }
+    if primary && spec.generated.as_ref().is_some_and(|g| !g.stored) {
+        return Err(errors::generated_key());
+    }
     Ok(Column {
         id,
         name: spec.name.clone(),
@@ -79,6 +82,7 @@ pub(super) fn column(id: ColumnId, spec: &ColumnSpec, primary: bool) -> Result<C
         comment: spec.comment.clone(),
         backfill: Value::Null,
         explicit_collation: spec.explicit_collation,
+        generated: spec.generated.clone(),
     })
 }
 

@@ -335,3 +335,99 @@ pub(super) fn partitioning_column(name: &str) -> Error {
     );
     refuse(3855, "HY000", text)
 }
+
+pub fn check_duplicate(name: &str) -> Error {
+    let text = format!("Duplicate check constraint name '{name}'.");
+    refuse(3822, "HY000", text)
+}
+
+pub fn check_other_column(name: &str) -> Error {
+    let text = format!("Column check constraint '{name}' references other column.");
+    refuse(3813, "HY000", text)
+}
+
+pub fn no_such_check(name: &str) -> Error {
+    let text = format!("Check constraint '{name}' is not found in the table.");
+    refuse(3821, "HY000", text)
+}
+
+pub fn check_auto_increment(name: &str) -> Error {
+    let text = format!("Check constraint '{name}' cannot refer to an auto-increment column.");
+    refuse(3818, "HY000", text)
+}
+
+pub fn check_fk_action(column: &str, check: &str, key: &str) -> Error {
+    let text = format!(
+        "Column '{column}' cannot be used in a check constraint '{check}': needed in a foreign \
+         key constraint '{key}' referential action."
+    );
+    refuse(3823, "HY000", text)
+}
+
+pub fn check_depends(check: &str, column: &str) -> Error {
+    let text = format!(
+        "Check constraint '{check}' uses column '{column}', hence column cannot be dropped or \
+         renamed."
+    );
+    refuse(3959, "HY000", text)
+}
+
+pub fn generated_depends(column: &str) -> Error {
+    let text = format!("Column '{column}' has a generated column dependency.");
+    refuse(3108, "HY000", text)
+}
+
+pub fn generated_non_prior() -> Error {
+    let text = "Generated column can refer only to generated columns defined prior to it.";
+    refuse(3107, "HY000", text.to_owned())
+}
+
+pub fn generated_auto_increment(column: &str) -> Error {
+    let text = format!("Generated column '{column}' cannot refer to auto-increment column.");
+    refuse(3109, "HY000", text)
+}
+
+pub fn generated_status() -> Error {
+    let text = "'Changing the STORED status' is not supported for generated columns.";
+    refuse(3106, "HY000", text.to_owned())
+}
+
+pub fn generated_key() -> Error {
+    let text = "'Defining a virtual generated column as primary key' is not supported for \
+                generated columns.";
+    refuse(3106, "HY000", text.to_owned())
+}
+
+pub fn default_non_prior(column: &str) -> Error {
+    let text = format!(
+        "Default value expression of column '{column}' cannot refer to a column defined after it \
+         if that column is a generated column or has an expression as default value."
+    );
+    refuse(3767, "HY000", text)
+}
+
+pub fn default_auto_increment(column: &str) -> Error {
+    let text = format!(
+        "Default value expression of column '{column}' cannot refer to an auto-increment column."
+    );
+    refuse(3768, "HY000", text)
+}
+
+pub fn default_depends(column: &str, table: &str) -> Error {
+    let text = format!(
+        "Column '{column}' of table '{table}' has a default value expression dependency and \
+         cannot be dropped or renamed."
+    );
+    refuse(3766, "HY000", text)
+}
+
+pub fn fk_generated(clause: &str) -> Error {
+    let text = format!("Cannot define foreign key with {clause} clause on a generated column.");
+    refuse(3104, "HY000", text)
+}
+
+pub fn fk_virtual(key: &str, column: &str) -> Error {
+    let text =
+        format!("Foreign key '{key}' uses virtual column '{column}' which is not supported.");
+    refuse(3733, "HY000", text)
+}

@@ -22,6 +22,7 @@
 
 mod alter;
 mod build;
+mod checks;
 mod columns;
 mod databases;
 mod errors;
@@ -33,7 +34,8 @@ mod spaces;
 mod tables;
 
 use crate::catalog::{
-    Catalog, ColumnDefault, FkAction, IndexKind, Table, TableId, TableOptions, persist,
+    Catalog, ColumnDefault, Expression, FkAction, Generated, IndexKind, Table, TableId,
+    TableOptions, persist,
 };
 use crate::db::Db;
 use crate::error::{Error, Result};
@@ -92,6 +94,8 @@ pub struct TableSpec {
     pub indexes: Vec<IndexSpec>,
     /// The foreign keys.
     pub foreign_keys: Vec<FkSpec>,
+    /// The CHECK constraints.
+    pub checks: Vec<CheckSpec>,
     /// The options.
     pub options: TableOptions,
     /// AUTO_INCREMENT = n.
@@ -128,6 +132,21 @@ pub struct ColumnSpec {
     pub comment: String,
     /// A character set or collation was named for this column.
     pub explicit_collation: bool,
+    /// GENERATED ALWAYS AS.
+    pub generated: Option<Generated>,
+}
+
+/// A CHECK constraint as a statement asks for it.
+#[derive(Clone, Debug)]
+pub struct CheckSpec {
+    /// CONSTRAINT name, when given.
+    pub name: Option<String>,
+    /// What must not be false.
+    pub expression: Expression,
+    /// Without NOT ENFORCED.
+    pub enforced: bool,
+    /// The column whose definition it stands in: it may read no other.
+    pub of_column: Option<String>,
 }
 
 /// An index as a statement asks for it.
@@ -175,6 +194,12 @@ pub enum AlterOp {
     AddForeignKey(FkSpec),
     /// DROP FOREIGN KEY.
     DropForeignKey(String),
+    /// ADD CHECK.
+    AddCheck(CheckSpec),
+    /// DROP CHECK.
+    DropCheck(String),
+    /// ALTER CHECK ... ENFORCED (true) or NOT ENFORCED.
+    SetCheckEnforced(String, bool),
     /// ADD INDEX, UNIQUE, and CREATE INDEX.
     AddIndex(IndexSpec),
     /// DROP INDEX.
@@ -320,6 +345,16 @@ impl Db {
             if tables == again {
                 return Ok(barrier);
             }
+        }
+    }
+}
+
+impl Db {
+    /// Whether all expressions of a definition can be evaluated.
+    pub(crate) fn check_expressions(&self, table: &Table) -> Result<()> {
+        match table.has_expressions() {
+            true => self.program(table).map(|_| ()),
+            false => Ok(()),
         }
     }
 }

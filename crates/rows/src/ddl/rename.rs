@@ -4,7 +4,7 @@
 //! both sides: children keep referencing the renamed parent, and generated
 //! constraint names (`old_ibfk_1`) change with their table, as in MySQL 8.
 
-use super::{DdlCx, DdlDone, Draft, check_name, errors, foreign};
+use super::{DdlCx, DdlDone, Draft, check_name, checks, errors, foreign};
 use crate::catalog::{Catalog, TableId};
 use crate::db::Db;
 use crate::error::Result;
@@ -105,8 +105,12 @@ pub(super) fn rename_in(draft: &mut Draft, id: TableId, database: &str, name: &s
                 key.name = format!("{name}_ibfk_{number}");
             }
         }
+        checks::rename(new, name);
         database.clone_into(&mut new.database);
         name.clone_into(&mut new.name);
+    }
+    if let Some(table) = draft.catalog.table_by_id(id) {
+        checks::check_names(&draft.catalog, table)?;
     }
     check_constraint_names(&draft.catalog, id)?;
     check_waiting(&draft.catalog, id, &waiting)

@@ -1,7 +1,7 @@
 //! CREATE, DROP and TRUNCATE TABLE.
 
 use super::{
-    DdlCx, DdlDone, TableSpec, check_name, columns, errors, foreign, indexes, neighbours,
+    DdlCx, DdlDone, TableSpec, check_name, checks, columns, errors, foreign, indexes, neighbours,
     partition, spaces,
 };
 use crate::catalog::{Catalog, IndexKind, Table, TableId, persist};
@@ -39,6 +39,7 @@ impl Db {
         let _barrier = self.barrier(cx, |catalog| Ok(future_neighbours(catalog, spec)))?;
         let id = TableId(self.engine().reserve_ids(persist::TABLE_IDS, 1, 1)?.start);
         let mut table = draft_table(&self.catalog(), cx, spec, id)?;
+        self.check_expressions(&table)?;
         let spaces = self.give_spaces(&mut table)?;
         let result = self.commit_new_table(cx, spec, table);
         if let Err(error) = &result {
@@ -230,6 +231,7 @@ fn draft_table(catalog: &Catalog, cx: &DdlCx<'_>, spec: &TableSpec, id: TableId)
         columns,
         indexes: Vec::new(),
         foreign_keys: Vec::new(),
+        checks: Vec::new(),
         referenced_by: Vec::new(),
         write_set: Arc::from([id]),
         derived: DerivedCell::default(),
@@ -261,6 +263,10 @@ fn draft_table(catalog: &Catalog, cx: &DdlCx<'_>, spec: &TableSpec, id: TableId)
         }
         table.foreign_keys.push(key);
     }
+    for check in &spec.checks {
+        checks::add(catalog, &mut table, check)?;
+    }
+    checks::validate(&table)?;
     indexes::sort(&mut table.indexes, &table.columns);
     partition::check(&table)?;
     check_waiting_children(catalog, &table)?;

@@ -27,6 +27,7 @@ use super::parts::Blobs;
 use crate::autoinc::GeneratedIds;
 use crate::catalog::{Catalog, FkParent, ForeignKey, Table};
 use crate::fk;
+use crate::program::{Refused, refusal};
 use crate::row::RowBuf;
 use crate::{Error, Result};
 use porpoise_kv::{Key, LockMode, Read};
@@ -208,11 +209,13 @@ impl Txn {
     pub fn insert(
         &mut self,
         table: &Arc<Table>,
-        rows: Vec<Vec<Value>>,
+        mut rows: Vec<Vec<Value>>,
         mode: InsertMode,
     ) -> Result<InsertDone> {
+        let refused = self.prepared(table, &mut rows, mode);
         self.statement(table, |txn, keys| {
-            txn.insert_rows(table, rows, mode, &mut GeneratedIds::default(), keys)
+            let ids = &mut GeneratedIds::default();
+            txn.insert_rows(table, rows, mode, (refused, ids), keys)
         })
     }
 
@@ -224,13 +227,23 @@ impl Txn {
     pub fn insert_with_ids(
         &mut self,
         table: &Arc<Table>,
-        rows: Vec<Vec<Value>>,
+        mut rows: Vec<Vec<Value>>,
         mode: InsertMode,
         ids: &mut GeneratedIds,
     ) -> Result<InsertDone> {
+        let refused = self.prepared(table, &mut rows, mode);
         self.statement(table, |txn, keys| {
-            txn.insert_rows(table, rows, mode, ids, keys)
+            txn.insert_rows(table, rows, mode, (refused, ids), keys)
         })
+    }
+
+    /// What the table's program makes of new rows, if it has one.
+    fn prepared(&self, table: &Table, rows: &mut [Vec<Value>], mode: InsertMode) -> Refused {
+        if table.has_program() {
+            self.prepare_new(table, rows, mode)
+        } else {
+            Refused::new()
+        }
     }
 
     fn insert_rows(
@@ -238,7 +251,7 @@ impl Txn {
         table: &Arc<Table>,
         mut rows: Vec<Vec<Value>>,
         mode: InsertMode,
-        ids: &mut GeneratedIds,
+        (refused, ids): (Refused, &mut GeneratedIds),
         keys: &mut KeySet,
     ) -> Result<InsertDone> {
         let catalog = self.db.catalog_guard();
@@ -260,8 +273,16 @@ impl Txn {
             uniques,
         };
         keys.keep_values = mode == InsertMode::Replace;
-        let (mut nulls, usable) =
-            self.gather_rows(table, &rows, mode, hidden, &constraints, &mut plan, keys);
+        let (mut nulls, usable) = self.gather_rows(
+            table,
+            &rows,
+            mode,
+            hidden,
+            &constraints,
+            refused,
+            &mut plan,
+            keys,
+        );
         let wait = self.wait();
         keys.lock(self.kv.as_mut(), wait)?;
         if mode == InsertMode::Replace {
@@ -319,13 +340,17 @@ impl Txn {
         mode: InsertMode,
         hidden: u64,
         constraints: &[Constraint<'_>],
+        mut refused: Refused,
         plan: &mut Plan,
         keys: &mut KeySet,
     ) -> (Vec<Option<Error>>, usize) {
         let mut nulls: Vec<Option<Error>> = Vec::new();
         let mut usable = rows.len();
         for (n, row) in rows.iter().enumerate() {
-            let fits = check_not_null(table, row);
+            let fits = match refusal(&mut refused, n) {
+                None => check_not_null(table, row),
+                Some(error) => Err(error),
+            };
             let fits = fits.and_then(|()| table.partition_of_row(row).map(|_| ()));
             if let Err(e) = fits {
                 nulls.resize_with(n + 1, || None);
@@ -452,7 +477,12 @@ impl Txn {
     /// # Errors
     /// [`Error::NoReferencedRow`], [`Error::NotNull`]; the engine's.
     pub fn insert_or_find(&mut self, table: &Arc<Table>, row: &[Value]) -> Result<Inserted> {
-        self.statement(table, |txn, keys| txn.insert_one(table, row, keys))
+        if !table.has_program() {
+            return self.statement(table, |txn, keys| txn.insert_one(table, row, keys));
+        }
+        let mut row = row.to_vec();
+        self.run_program(table, &mut row, 1)?;
+        self.statement(table, |txn, keys| txn.insert_one(table, &row, keys))
     }
 
     fn insert_one(

@@ -29,6 +29,7 @@ pub(crate) mod write;
 
 use crate::catalog::{Table, TableId};
 use crate::db::Db;
+use crate::program::RowCx;
 use crate::{AutoIncOptions, Error, Result};
 use keyset::KeySet;
 use porpoise_base::cancel::Cancel;
@@ -85,6 +86,8 @@ pub struct Txn {
     /// The table of the last row written, and watched ones written so far.
     last_written: Option<TableId>,
     watched: SmallVec<[TableId; 2]>,
+    /// What expressions of definitions see; `None`: the plain one.
+    pub(crate) row_cx: Option<Box<RowCx>>,
 }
 
 /// Buffers of writing statements. They outlive their transaction in a pool of
@@ -150,6 +153,7 @@ impl Txn {
             keep_version: false,
             last_written: None,
             watched: SmallVec::new(),
+            row_cx: None,
         }
     }
 

@@ -29,6 +29,7 @@ use super::keyset::{KeyId, KeySet};
 use super::moved::Moved;
 use crate::catalog::{IndexPart, Table};
 use crate::fk::{self, Referrer};
+use crate::program::{Refused, refusal};
 use crate::row::{RowBuf, RowRef};
 use crate::{Error, Result};
 use foldhash::HashMapExt;
@@ -233,12 +234,16 @@ impl Txn {
     pub fn update(
         &mut self,
         table: &Arc<Table>,
-        changes: Vec<RowChange>,
+        mut changes: Vec<RowChange>,
         mode: UpdateMode,
     ) -> Result<UpdateDone> {
+        let refused = match table.has_program() {
+            true => self.prepare_changes(table, &mut changes, mode)?,
+            false => Refused::new(),
+        };
         self.statement(table, |txn, keys| {
             txn.keep_version = mode == UpdateMode::KeepVersion;
-            let done = txn.update_rows(table, &changes, mode, keys);
+            let done = txn.update_rows(table, &changes, mode, refused, keys);
             txn.keep_version = false;
             done
         })
@@ -249,6 +254,7 @@ impl Txn {
         table: &Arc<Table>,
         changes: &[RowChange],
         mode: UpdateMode,
+        mut refused: Refused,
         keys: &mut KeySet,
     ) -> Result<UpdateDone> {
         let catalog = self.db.catalog_guard();
@@ -258,8 +264,11 @@ impl Txn {
             (SmallVec::new(), Vec::new())
         };
         let mut steps = Vec::with_capacity(changes.len());
-        for change in changes {
-            let step = plan_change(table, change, mode, &constraints, &referrers, keys)?;
+        for (n, change) in changes.iter().enumerate() {
+            let step = match refusal(&mut refused, n) {
+                Some(error) => Step::Refuse(error),
+                None => plan_change(table, change, mode, &constraints, &referrers, keys)?,
+            };
             let stop = matches!(step, Step::Refuse(_)) && mode != UpdateMode::Ignore;
             steps.push(step);
             if stop {
@@ -276,9 +285,16 @@ impl Txn {
             let (mark, journal) = (self.kv.mark(), keys.journal());
             let mut change = Cow::Borrowed(change);
             if !moved.is_empty()
-                && let Some(now) = self.changed_meanwhile(table, &change, &moved)?
+                && let Some(mut now) = self.changed_meanwhile(table, &change, &moved)?
             {
-                step = plan_change(table, &now, mode, &constraints, &referrers, keys)?;
+                let allowed = match table.has_program() {
+                    true => self.prepare_change(table, &mut now, mode, n as u64 + 1),
+                    false => Ok(()),
+                };
+                step = match allowed {
+                    Ok(()) => plan_change(table, &now, mode, &constraints, &referrers, keys)?,
+                    Err(error) => Step::Refuse(error),
+                };
                 if let Step::Change(planned) = &mut step {
                     planned.followed = planned.referenced;
                 }
@@ -339,7 +355,10 @@ impl Txn {
         self.expand(&mut fx, keys)?;
         fx.judge()?;
         let (new, primary) = match fx.root_again(table, constraints, keys)? {
-            Some((new, primary)) => (new, primary),
+            Some((new, primary)) => {
+                self.check_row(table, &new)?;
+                (new, primary)
+            }
             None => (change.new.clone(), planned.primary.clone()),
         };
         self.write_changed(table, &change.key, old, &primary, &new, keys)?;

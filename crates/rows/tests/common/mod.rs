@@ -66,6 +66,7 @@ impl Def {
             comment: String::new(),
             backfill: Value::Null,
             explicit_collation: false,
+            generated: None,
         });
         self
     }
@@ -194,6 +195,7 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> Table {
         next_column: 100,
         indexes,
         foreign_keys: Vec::new(),
+        checks: Vec::new(),
         referenced_by: Vec::new(),
         write_set: Arc::from([TableId(number as u64 + 1)]),
         hidden_key,

@@ -381,7 +381,10 @@ impl Container {
 /// not among `given`.
 pub(super) fn lacking(table: &Table, given: &[usize]) -> Option<String> {
     let lacks = |(n, c): (usize, &porpoise_rows::catalog::Column)| {
-        let open = !c.nullable && !c.auto_increment && c.default == ColumnDefault::None;
+        let open = !c.nullable
+            && !c.auto_increment
+            && c.default == ColumnDefault::None
+            && c.generated.is_none();
         (open && !given.contains(&n)).then(|| c.name.clone())
     };
     table.columns.iter().enumerate().find_map(lacks)

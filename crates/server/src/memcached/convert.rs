@@ -125,7 +125,9 @@ impl Conversion {
     /// A row of the table's defaults; columns without one are NULL.
     pub fn defaults(&self, table: &Table) -> Vec<Value> {
         let default = |column: &Column| match &column.default {
-            ColumnDefault::None | ColumnDefault::Null => Value::Null,
+            _ if column.generated.is_some() => Value::Null,
+            // Expressions are filled in when the row is whole.
+            ColumnDefault::None | ColumnDefault::Null | ColumnDefault::Expr(_) => Value::Null,
             ColumnDefault::Literal(value) => value.clone(),
             ColumnDefault::Now => self
                 .now()
@@ -170,6 +172,7 @@ mod tests {
             comment: String::new(),
             backfill: Value::Null,
             explicit_collation: false,
+            generated: None,
         }
     }
 

@@ -51,6 +51,14 @@ impl Container {
         Ok(())
     }
 
+    /// Which columns of a new row the client gave, or a default already has:
+    /// the others take their expressions' values.
+    pub(super) fn given(&self, row: &[Value]) -> Vec<bool> {
+        let named = |at: usize| self.values.contains(&at) || self.is_key(at);
+        let given = row.iter().enumerate();
+        given.map(|(at, v)| named(at) || !v.is_null()).collect()
+    }
+
     /// Whether rows hold their own version in a column.
     pub fn wants_version(&self) -> bool {
         self.cas.is_some()

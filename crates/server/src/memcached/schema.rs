@@ -323,6 +323,7 @@ impl Definition {
                 auto_increment: self.name == "external_values" && *name == "id",
                 comment: String::new(),
                 explicit_collation: *name == "key_prefix",
+                generated: None,
             })
             .collect();
         let parts = self.key.iter().map(|c| ((*c).to_owned(), None, false));
@@ -340,6 +341,7 @@ impl Definition {
                 invisible: false,
             }],
             foreign_keys: Vec::new(),
+            checks: Vec::new(),
             options: TableOptions {
                 engine: "InnoDB".to_owned(),
                 collation: LATIN1,

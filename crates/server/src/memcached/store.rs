@@ -184,6 +184,11 @@ pub(super) fn insert_row(
     let container = place.container;
     let mut row = container.new_row(place.key, &mut place.convert)?;
     large::apply(container, txn, &mut row, what, version, &mut place.convert)?;
+    if container.table.has_default_expressions() {
+        let given = container.given(&row);
+        let given = |at: usize| given.get(at).copied().unwrap_or(true);
+        txn.fill_default_expressions(&container.table, &mut row, &given)?;
+    }
     let mut rows = vec![row];
     if container.table.auto_increment().is_some() {
         let options = AutoIncOptions::default();

@@ -95,6 +95,7 @@ fn spec(name: &str, columns: Vec<ColumnSpec>, keys: &[&str], foreign: Vec<FkSpec
         columns,
         indexes: std::iter::once(primary).chain(others).collect(),
         foreign_keys: foreign,
+        checks: Vec::new(),
         options: options(),
         auto_increment: None,
     }

@@ -36,6 +36,7 @@ pub fn column(name: &str, ty: ColumnType) -> ColumnSpec {
         auto_increment: false,
         comment: String::new(),
         explicit_collation: false,
+        generated: None,
     }
 }
 
@@ -124,6 +125,7 @@ impl House {
             columns,
             indexes: vec![primary],
             foreign_keys: fks,
+            checks: Vec::new(),
             options: TableOptions {
                 engine: "InnoDB".to_owned(),
                 collation,

@@ -1,5 +1,6 @@
 //! ALTER TABLE: from clauses to operations.
 
+use super::expressions::{self, check};
 use super::{column, default, foreign_key, index, is_engine};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{
@@ -8,7 +9,7 @@ use crate::parse::ast::{
 };
 use crate::session::SqlSession;
 use crate::session::dispatch::qualified;
-use porpoise_rows::catalog::{ForeignKey, IndexKind, Table};
+use porpoise_rows::catalog::{CheckConstraint, ColumnDefault, ForeignKey, Index, IndexKind, Table};
 use porpoise_rows::ddl::{Algorithm, AlterOp, ColumnSpec, Position};
 use porpoise_types::Collation;
 use std::sync::Arc;
@@ -65,6 +66,11 @@ impl Clauses<'_> {
             AlterAction::DropIndex(name) => AlterOp::DropIndex(name.name.to_owned()),
             AlterAction::DropPrimaryKey => AlterOp::DropPrimaryKey,
             AlterAction::DropForeignKey(name) => AlterOp::DropForeignKey(name.name.to_owned()),
+            AlterAction::AddCheck(def) => AlterOp::AddCheck(check(def, None)?),
+            AlterAction::DropCheck(name) => AlterOp::DropCheck(name.name.to_owned()),
+            AlterAction::SetCheckEnforced(name, enforced) => {
+                AlterOp::SetCheckEnforced(name.name.to_owned(), *enforced)
+            }
             AlterAction::DropConstraint(name) => drop_constraint(self.table, name.name)?,
             AlterAction::RenameIndex(old, new) => {
                 AlterOp::RenameIndex(old.name.to_owned(), new.name.to_owned())
@@ -105,8 +111,10 @@ impl Clauses<'_> {
     }
 
     fn column(&self, def: &ColumnDef<'_>) -> Result<(ColumnSpec, Vec<AlterOp>)> {
-        let (spec, indexes) = column(self.session, def, self.inherited)?;
-        Ok((spec, indexes.into_iter().map(AlterOp::AddIndex).collect()))
+        let made = column(self.session, def, self.inherited)?;
+        let index = made.index.map(AlterOp::AddIndex);
+        let checks = made.checks.into_iter().map(AlterOp::AddCheck);
+        Ok((made.spec, index.into_iter().chain(checks).collect()))
     }
 
     fn add_column(&mut self, def: &ColumnDef<'_>, to: ColumnPosition<'_>) -> Result<()> {
@@ -124,9 +132,7 @@ impl Clauses<'_> {
                     self.ops.push(AlterOp::AddForeignKey(foreign_key(def)?));
                 }
                 TableElement::Column(def) => self.add_column(def, ColumnPosition::Default)?,
-                TableElement::Check(_) => {
-                    return Err(SqlError::not_supported("CHECK constraints"));
-                }
+                TableElement::Check(def) => self.ops.push(AlterOp::AddCheck(check(def, None)?)),
             }
         }
         Ok(())
@@ -162,8 +168,22 @@ impl Clauses<'_> {
             auto_increment: false,
             comment: String::new(),
             explicit_collation: false,
+            generated: None,
         };
-        let value = default(self.session, value, &spec)?;
+        if column.generated.is_some() {
+            return Err(super::plain_generated(&ColumnSpec {
+                default: Some(ColumnDefault::Null),
+                ..spec
+            })
+            .map_or_else(|e| e, |()| SqlError::internal("no generated column")));
+        }
+        let value = match expressions::is_literal(value) {
+            true => default(self.session, value, &spec)?,
+            false => {
+                let owner = expressions::Owner::Default(&column.name);
+                ColumnDefault::Expr(expressions::expression(value, owner)?)
+            }
+        };
         Ok(AlterOp::SetDefault(
             name.to_owned(),
             Some(spec.ty),
@@ -297,9 +317,27 @@ pub fn lock(name: &Ident<'_>) -> Result<()> {
     }
 }
 
-/// DROP CONSTRAINT: a foreign key or a unique key of that name.
+/// DROP CONSTRAINT: the foreign key, check or unique key of that name; 3939
+/// where there are several.
 fn drop_constraint(table: &Table, name: &str) -> Result<AlterOp> {
     let key = |k: &ForeignKey| k.name.eq_ignore_ascii_case(name);
+    let named = |c: &CheckConstraint| c.name.eq_ignore_ascii_case(name);
+    let unique = |i: &Index| i.kind != IndexKind::Plain && i.name.eq_ignore_ascii_case(name);
+    let found = [
+        table.foreign_keys.iter().any(key),
+        table.checks.iter().any(named),
+        table.indexes.iter().any(unique),
+    ];
+    if found.iter().filter(|f| **f).count() > 1 {
+        let text = format!(
+            "Table has multiple constraints with the name '{name}'. Please use constraint \
+             specific 'DROP' clause."
+        );
+        return Err(SqlError::new(3939, "HY000", text));
+    }
+    if found == [false, true, false] {
+        return Ok(AlterOp::DropCheck(name.to_owned()));
+    }
     if table.foreign_keys.iter().any(key) {
         return Ok(AlterOp::DropForeignKey(name.to_owned()));
     }
@@ -313,10 +351,7 @@ fn drop_constraint(table: &Table, name: &str) -> Result<AlterOp> {
 
 fn refused(action: &AlterAction<'_>) -> &'static str {
     match action {
-        AlterAction::AddCheck(_) => "ADD CHECK",
-        AlterAction::DropCheck(_) => "DROP CHECK",
         AlterAction::SetColumnVisible(..) => "INVISIBLE columns",
-        AlterAction::SetCheckEnforced(..) => "ALTER CHECK",
         AlterAction::DiscardTablespace(_) => "DISCARD TABLESPACE",
         AlterAction::AddMemcached(_) | AlterAction::DropMemcached(_) => {
             "MEMCACHED beside other actions"

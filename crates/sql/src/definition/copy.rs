@@ -5,8 +5,10 @@
 use crate::bind::Source;
 use crate::expr::{Expr, ExprKind};
 use crate::plan::SelectPlan;
-use porpoise_rows::catalog::{Column, ColumnDefault, IndexKind, Table};
-use porpoise_rows::ddl::{ColumnSpec, IndexSpec, Placement, TableSpec, implicit_default};
+use porpoise_rows::catalog::{CheckConstraint, Column, ColumnDefault, IndexKind, Table};
+use porpoise_rows::ddl::{
+    CheckSpec, ColumnSpec, IndexSpec, Placement, TableSpec, implicit_default,
+};
 use porpoise_types::{ColumnType, Kind};
 
 /// A definition with the columns, indexes and options of a table; its foreign
@@ -37,12 +39,23 @@ pub fn like(table: &Table, database: &str, name: &str, if_not_exists: bool) -> T
             })
             .collect(),
         foreign_keys: Vec::new(),
+        checks: table.checks.iter().map(check_like).collect(),
         options: table.options.clone(),
         auto_increment: None,
         placement: Placement {
             partitioning: table.partitioning.clone(),
             colocate: None,
         },
+    }
+}
+
+/// Names of checks are unique in a database: the copy's are generated.
+fn check_like(check: &CheckConstraint) -> CheckSpec {
+    CheckSpec {
+        name: None,
+        expression: check.expression.clone(),
+        enforced: check.enforced,
+        of_column: None,
     }
 }
 
@@ -59,6 +72,7 @@ fn column_like(column: &Column) -> ColumnSpec {
         auto_increment: column.auto_increment,
         comment: column.comment.clone(),
         explicit_collation: column.explicit_collation,
+        generated: column.generated.clone(),
     }
 }
 
@@ -74,6 +88,7 @@ pub fn columns_of(plan: &SelectPlan) -> Vec<ColumnSpec> {
                 // A row that an outer join may lack is NULL here.
                 nullable: Some(found.nullable || item.nullable),
                 auto_increment: false,
+                generated: None,
                 ..column_like(found)
             },
             None => computed(column.name.clone(), item, &column.ty),
@@ -110,6 +125,7 @@ fn computed(name: String, item: &Expr, ty: &ColumnType) -> ColumnSpec {
         auto_increment: false,
         comment: String::new(),
         explicit_collation: true,
+        generated: None,
         ty,
     }
 }

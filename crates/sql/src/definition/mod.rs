@@ -7,6 +7,7 @@
 
 pub mod alter;
 pub mod copy;
+pub mod expressions;
 pub mod keys;
 pub mod partition;
 mod types;
@@ -19,8 +20,8 @@ use crate::parse::ast::{
 };
 use crate::session::SqlSession;
 use crate::vars::check::{engine_name, is_engine};
-use porpoise_rows::catalog::{ColumnDefault, FkAction, IndexKind, TableOptions};
-use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
+use porpoise_rows::catalog::{ColumnDefault, FkAction, Generated, IndexKind, TableOptions};
+use porpoise_rows::ddl::{CheckSpec, ColumnSpec, FkSpec, IndexSpec, TableSpec};
 use porpoise_rows::partition::Partitioning;
 use porpoise_types::{CastCx, Collation, ColumnType, Kind, Level, SqlMode, store};
 
@@ -67,6 +68,7 @@ pub fn table(
         columns: Vec::new(),
         indexes: Vec::new(),
         foreign_keys: Vec::new(),
+        checks: Vec::new(),
         options,
         auto_increment,
         placement: Default::default(),
@@ -74,13 +76,16 @@ pub fn table(
     for element in create.elements {
         match element {
             TableElement::Column(def) => {
-                let (column, index) = column(session, def, spec.options.collation)?;
-                spec.columns.push(column);
-                spec.indexes.extend(index);
+                let made = column(session, def, spec.options.collation)?;
+                spec.columns.push(made.spec);
+                spec.indexes.extend(made.index);
+                spec.checks.extend(made.checks);
             }
             TableElement::Index(def) => spec.indexes.push(index(def)?),
             TableElement::ForeignKey(def) => spec.foreign_keys.push(foreign_key(def)?),
-            TableElement::Check(_) => return Err(SqlError::not_supported("CHECK constraints")),
+            TableElement::Check(def) => {
+                spec.checks.push(expressions::check(def, None)?);
+            }
         }
     }
     if let Some(by) = create.partition_by {
@@ -248,12 +253,14 @@ fn warn(session: &SqlSession, level: Level, code: u16, message: String) {
     });
 }
 
-/// A column, and the index that its attributes ask for.
-fn column(
-    session: &SqlSession,
-    def: &ColumnDef<'_>,
-    inherited: Collation,
-) -> Result<(ColumnSpec, Vec<IndexSpec>)> {
+/// A column, and what else its attributes ask for.
+struct MadeColumn {
+    spec: ColumnSpec,
+    index: Option<IndexSpec>,
+    checks: Vec<CheckSpec>,
+}
+
+fn column(session: &SqlSession, def: &ColumnDef<'_>, inherited: Collation) -> Result<MadeColumn> {
     let name = def.name.name;
     let mut ty = def.ty;
     for attr in def.attrs {
@@ -276,13 +283,21 @@ fn column(
         auto_increment: false,
         comment: String::new(),
         explicit_collation: typed.explicit,
+        generated: None,
     };
     let mut key = None;
     if ty.kind == TypeKind::Serial {
         serial(&mut spec, &mut key);
     }
+    let mut checks = Vec::new();
     for attr in def.attrs {
-        attribute(session, attr, &mut spec, &mut key)?;
+        match attr {
+            ColumnAttr::Check(def) => checks.push(expressions::check(def, Some(name))?),
+            _ => attribute(session, attr, &mut spec, &mut key)?,
+        }
+    }
+    if spec.generated.is_some() {
+        plain_generated(&spec)?;
     }
     let index = key.map(|kind| IndexSpec {
         name: None,
@@ -292,7 +307,23 @@ fn column(
         comment: String::new(),
         invisible: false,
     });
-    Ok((spec, index.into_iter().collect()))
+    Ok(MadeColumn {
+        spec,
+        index,
+        checks,
+    })
+}
+
+/// 1221: what a generated column cannot have beside its expression.
+fn plain_generated(spec: &ColumnSpec) -> Result<()> {
+    let second = match (&spec.default, spec.auto_increment, spec.on_update_now) {
+        (Some(_), ..) => "DEFAULT",
+        (_, true, _) => "AUTO_INCREMENT",
+        (_, _, true) => "ON UPDATE CURRENT_TIMESTAMP",
+        _ => return Ok(()),
+    };
+    let text = format!("Incorrect usage of {second} and generated column");
+    Err(SqlError::new(1221, "HY000", text))
 }
 
 fn serial(spec: &mut ColumnSpec, key: &mut Option<IndexKind>) {
@@ -312,7 +343,10 @@ fn attribute(
         ColumnAttr::Null => spec.nullable = Some(true),
         ColumnAttr::NotNull => spec.nullable = Some(false),
         ColumnAttr::Default(e) => spec.default = Some(default(session, e, spec)?),
-        ColumnAttr::DefaultExpr(_) => return unsupported("DEFAULT (expression)"),
+        ColumnAttr::DefaultExpr(e) => {
+            let owner = expressions::Owner::Default(&spec.name);
+            spec.default = Some(ColumnDefault::Expr(expressions::expression(e, owner)?));
+        }
         ColumnAttr::OnUpdateNow(fsp) => {
             if u64::from(spec.ty.decimals) != *fsp {
                 return Err(bad_on_update(&spec.name));
@@ -331,14 +365,20 @@ fn attribute(
                 return Err(SqlError::new(1629, "HY000", text));
             }
         }
-        ColumnAttr::Generated { .. } => return unsupported("generated columns"),
-        ColumnAttr::Check(_) => return unsupported("CHECK constraints"),
+        ColumnAttr::Generated { expr, stored } => {
+            let owner = expressions::Owner::Generated(&spec.name);
+            spec.generated = Some(Generated {
+                expression: expressions::expression(expr, owner)?,
+                stored: *stored,
+            });
+        }
         ColumnAttr::Visible(false) => return unsupported("INVISIBLE columns"),
         ColumnAttr::Srid(_) => return unsupported("SRID"),
         // MySQL parses REFERENCES of a column and ignores it (manual,
         // "FOREIGN KEY Constraints"); the rest is about other engines.
         ColumnAttr::References(_)
         | ColumnAttr::Collate(_)
+        | ColumnAttr::Check(_)
         | ColumnAttr::ColumnFormat(_)
         | ColumnAttr::Storage(_)
         | ColumnAttr::Visible(true)

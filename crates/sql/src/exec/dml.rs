@@ -35,6 +35,7 @@ const BATCH: usize = 256;
 /// Converts values for one statement.
 pub(super) struct Storer<'x> {
     env: &'x crate::expr::eval::Env,
+    txn: &'x std::cell::RefCell<porpoise_rows::Txn>,
     pub(super) strict: bool,
     /// A NULL for a NOT NULL column becomes its default with a warning.
     lenient_null: bool,
@@ -45,6 +46,7 @@ impl<'x> Storer<'x> {
         let strict = exec.env.mode.is_strict() && !ignore;
         Storer {
             env: exec.env,
+            txn: exec.shared.txn,
             strict,
             lenient_null: ignore || (!exec.env.mode.is_strict() && rows > 1),
         }
@@ -95,7 +97,9 @@ impl<'x> Storer<'x> {
     fn default(&self, column: &Column) -> Result<Value, SqlError> {
         match &column.default {
             ColumnDefault::Literal(value) => Ok(value.clone()),
-            ColumnDefault::Null => Ok(Value::Null),
+            // Filled in once the row's other values are known.
+            ColumnDefault::Null | ColumnDefault::Expr(_) => Ok(Value::Null),
+            _ if column.generated.is_some() => Ok(Value::Null),
             ColumnDefault::Now => Ok(now_for(column, self.env)),
             ColumnDefault::None if column.auto_increment => Ok(Value::Null),
             ColumnDefault::None => {
@@ -166,7 +170,7 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
             {
                 *value = id;
             }
-            if insert_or_update(plan, &row, at as u64 + 1, exec, &mut changes)? {
+            if insert_or_update(plan, &mut row, at as u64 + 1, exec, &mut changes)? {
                 ids.used(at, &row);
             }
         }
@@ -212,9 +216,30 @@ fn value_rows_with(
                 *place = stored;
             }
         }
+        fill_expressions(plan, &mut row, &|at| given_at(plan, given, at), exec)?;
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// Whether a row of VALUES gives a column a value of its own.
+fn given_at(plan: &InsertPlan, given: &[NewValue], position: usize) -> bool {
+    let mut pairs = plan.columns.iter().zip(given);
+    pairs.any(|(at, value)| *at == position && !matches!(value, NewValue::Default))
+}
+
+/// Puts expressions' values into the columns that are not given.
+fn fill_expressions(
+    plan: &InsertPlan,
+    row: &mut [Value],
+    given: &dyn Fn(usize) -> bool,
+    exec: &Exec<'_>,
+) -> Run<()> {
+    if plan.default_expressions {
+        let txn = exec.shared.txn.borrow();
+        txn.fill_default_expressions(&plan.table, row, given)?;
+    }
+    Ok(())
 }
 
 /// Evaluates a value that may look at columns assigned before it.
@@ -275,6 +300,7 @@ fn selected_rows(
                 *place = stored;
             }
         }
+        fill_expressions(plan, &mut row, &|at| plan.columns.contains(&at), exec)?;
         rows.push(row);
     }
     Ok(rows)
@@ -292,7 +318,11 @@ fn keep_chosen(
 ) -> Run<Vec<Vec<Value>>> {
     let mut kept = Vec::with_capacity(rows.len());
     let mut keeps = Vec::with_capacity(rows.len());
-    for row in rows {
+    for (number, mut row) in (1u64..).zip(rows) {
+        exec.shared
+            .txn
+            .borrow()
+            .generate(&plan.table, &mut row, number)?;
         let error = match plan.table.partition_of_row(&row) {
             Ok(at) if chosen.contains(&at) => {
                 kept.push(row);
@@ -320,11 +350,13 @@ fn keep_chosen(
 /// One row of INSERT ... ON DUPLICATE KEY UPDATE; whether it was inserted.
 fn insert_or_update(
     plan: &InsertPlan,
-    row: &[Value],
+    row: &mut [Value],
     number: u64,
     exec: &mut Exec<'_>,
     changes: &mut Changes,
 ) -> Run<bool> {
+    // VALUES() may name a generated column.
+    exec.txn().generate(&plan.table, row, number)?;
     let (key, old) = match exec.txn().insert_or_find(&plan.table, row)? {
         Inserted::New => {
             changes.affected += 1;
@@ -412,6 +444,16 @@ pub(super) fn assign_in<'a>(
         if let Some(place) = row.get_mut(*position) {
             *place = stored;
         }
+    }
+    let computed = |at: usize| {
+        let column = table.columns.get(at);
+        let default = column.is_some_and(|c| matches!(c.default, ColumnDefault::Expr(_)));
+        let mut set = set.iter();
+        default && set.any(|(p, v)| *p == at && matches!(v, NewValue::Default))
+    };
+    if set.iter().any(|(at, _)| computed(*at)) {
+        let txn = storer.txn.borrow();
+        txn.fill_default_expressions(table, &mut row, &|at| !computed(at))?;
     }
     if row != before {
         for (position, column) in table.columns.iter().enumerate() {

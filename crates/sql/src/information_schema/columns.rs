@@ -127,6 +127,7 @@ struct Described<'c> {
     extra: String,
     privileges: &'c str,
     comment: &'c str,
+    generation: &'c str,
 }
 
 fn row(at: u64, c: Described<'_>) -> Vec<Value> {
@@ -151,7 +152,7 @@ fn row(at: u64, c: Described<'_>) -> Vec<Value> {
         text(c.extra),
         text(c.privileges),
         text(c.comment),
-        text(""),
+        text(c.generation),
         Value::Null,
     ]);
     row
@@ -175,6 +176,7 @@ pub(super) fn rows(server: &SqlServer) -> Vec<Vec<Value>> {
                 extra: extra_of(column),
                 privileges: "select,insert,update,references",
                 comment: &column.comment,
+                generation: column.generated.as_ref().map_or("", |g| &g.expression.text),
             };
             rows.push(row(at as u64 + 1, described));
         }
@@ -192,6 +194,7 @@ pub(super) fn rows(server: &SqlServer) -> Vec<Vec<Value>> {
                 extra: String::new(),
                 privileges: "select",
                 comment: "",
+                generation: "",
             };
             rows.push(row(at, described));
         }

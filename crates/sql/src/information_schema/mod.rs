@@ -101,7 +101,7 @@ pub const TABLES: &[VirtualTable] = &[
     entry(
         "CHECK_CONSTRAINTS",
         || columns_of(objects::CHECK_CONSTRAINTS),
-        none,
+        |s| constraints::check_constraints(&s.db().catalog()),
     ),
     entry(
         "COLLATIONS",

@@ -42,6 +42,8 @@ pub struct InsertPlan {
     pub on_duplicate: Vec<(usize, NewValue)>,
     /// PARTITION (names): rows must belong there.
     pub partitions: Option<Arc<[usize]>>,
+    /// Columns that are not given may have an expression as default.
+    pub default_expressions: bool,
     /// Stored tables that queries inside read.
     pub inner_tables: Vec<Arc<Table>>,
 }
@@ -114,6 +116,10 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
             if plan.items.len() != columns.len() {
                 return Err(wrong_count(1));
             }
+            let mut given = columns.iter().filter_map(|c| table.columns.get(*c));
+            if let Some(generated) = given.find(|c| c.generated.is_some()) {
+                return Err(generated_value(&table, &generated.name));
+            }
             (columns, Vec::new(), Some(Box::new(plan)))
         }
     };
@@ -125,6 +131,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
     Ok(InsertPlan {
         on_duplicate: on_duplicate(insert, &table, &scope, cx)?,
         partitions,
+        default_expressions: table.has_default_expressions(),
         table,
         columns,
         rows,
@@ -132,6 +139,23 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
         mode,
         inner_tables: cx.reads.tables.take(),
     })
+}
+
+/// 3105: only DEFAULT can be given for a generated column.
+pub(super) fn settable(table: &Table, column: usize, value: NewValue) -> Result<NewValue> {
+    let given = matches!(value, NewValue::Expr(_));
+    match given.then(|| table.columns.get(column)).flatten() {
+        Some(c) if c.generated.is_some() => Err(generated_value(table, &c.name)),
+        _ => Ok(value),
+    }
+}
+
+fn generated_value(table: &Table, column: &str) -> SqlError {
+    let text = format!(
+        "The value specified for generated column '{column}' in table '{}' is not allowed.",
+        table.name
+    );
+    SqlError::new(3105, "HY000", text)
 }
 
 fn wrong_count(row: usize) -> SqlError {
@@ -189,8 +213,11 @@ fn value_rows(
         if row.len() != columns.len() && !(row.is_empty() && columns.len() == table.columns.len()) {
             return Err(wrong_count(at + 1));
         }
-        let values = row.iter().map(|e| new_value(e, &mut binder));
-        out.push(values.collect::<Result<Vec<_>>>()?);
+        let mut values = Vec::with_capacity(row.len());
+        for (e, column) in row.iter().zip(columns) {
+            values.push(settable(table, *column, new_value(e, &mut binder)?)?);
+        }
+        out.push(values);
     }
     Ok(out)
 }
@@ -228,7 +255,8 @@ fn assigned(
         }
         let mut binder = cx.binder(scope, "field list");
         binder.values_allowed = values_allowed;
-        set.push((column, new_value(&assignment.value, &mut binder)?));
+        let value = new_value(&assignment.value, &mut binder)?;
+        set.push((column, settable(table, column, value)?));
     }
     Ok(set)
 }

@@ -7,7 +7,7 @@
 //! parents and children together finds no child left.
 
 use super::SelectPlan;
-use super::dml::{NewValue, new_value};
+use super::dml::{NewValue, new_value, settable};
 use super::from::bind_from;
 use super::placement::settle_join;
 use super::query::entries;
@@ -112,6 +112,7 @@ fn assign(
     let value = new_value(&assignment.value, &mut cx.binder(&from.scope, place))?;
     let source = from.scope.sources.get(slot);
     let table = source.map_or_else(|| Err(SqlError::internal("no table")), changeable)?;
+    let value = settable(&table, column, value)?;
     match targets.iter_mut().find(|t| t.slot == slot) {
         Some(target) => target.set.push((column, value)),
         None => targets.push(MultiTarget {

@@ -28,6 +28,7 @@ fn table_spec() -> TableSpec {
         auto_increment: false,
         comment: String::new(),
         explicit_collation: false,
+        generated: None,
     };
     let key = ["Host", "User", "Db", "Table_name"];
     TableSpec {
@@ -50,6 +51,7 @@ fn table_spec() -> TableSpec {
             invisible: false,
         }],
         foreign_keys: Vec::new(),
+        checks: Vec::new(),
         options: TableOptions {
             engine: "InnoDB".to_owned(),
             collation: Collation::UTF8MB4_BIN,

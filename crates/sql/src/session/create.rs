@@ -144,6 +144,7 @@ impl SqlSession {
                 on_duplicate: Vec::new(),
                 inner_tables: reads.tables.take(),
                 partitions: None,
+                default_expressions: table.has_default_expressions(),
             };
             Ok(Arc::new(Planned::new(Plan::Insert(plan))))
         })?;

@@ -81,7 +81,7 @@ impl SqlSession {
 
 /// Whether a subquery stands in the expression, in the places where one is
 /// found in practice; elsewhere it is refused by the binder.
-fn holds_query(e: &ast::Expr<'_>) -> bool {
+pub(crate) fn holds_query(e: &ast::Expr<'_>) -> bool {
     use ast::ExprKind as A;
     match &e.kind {
         A::Subquery(_) | A::Exists(_) | A::InQuery(_) | A::Quantified(_) => true,

@@ -23,7 +23,7 @@ mod create;
 pub(crate) mod define;
 mod diagnostics;
 pub(crate) mod dispatch;
-mod evaluate;
+pub(crate) mod evaluate;
 mod memcached;
 mod plan_cache;
 mod prepared;

@@ -36,8 +36,9 @@ use crate::vars::settings::IsolationLevel;
 use porpoise_base::blocking::blocking;
 use porpoise_kv::{Mark, Ticket};
 use porpoise_rows::catalog::{Catalog, Table};
+use porpoise_rows::program::RowCx;
 use porpoise_types::{ColumnType, ValueRef};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -255,6 +256,9 @@ impl SqlSession {
         let _deadline = self.arm_deadline(&planned.plan)?;
         self.env.seeded.get_mut().clear();
         let random = self.env.random.get();
+        if planned.expressions {
+            open.txn.get_mut().set_row_cx(self.row_cx());
+        }
         let reads = open.txn.get_mut().validated_reads();
         let run = RunCx {
             mark,
@@ -264,6 +268,9 @@ impl SqlSession {
         for _ in 0..=RESTARTS {
             match self.attempt(&planned.plan, params, open, &run, sink) {
                 Ok(done) => {
+                    for warning in open.txn.get_mut().take_row_warnings() {
+                        self.env.warn(warning);
+                    }
                     if keep && planned.scans && !committed && !open.txn.get_mut().pinned() {
                         open.txn.get_mut().pin()?;
                     }
@@ -290,6 +297,19 @@ impl SqlSession {
     fn validates_ranges(&self) -> bool {
         let engine = self.server.db.engine();
         engine.capabilities().range_validation
+    }
+
+    /// What expressions of definitions see of this session.
+    pub(crate) fn row_cx(&self) -> RowCx {
+        RowCx {
+            now_utc: self.env.now_utc,
+            time_zone: self.env.time_zone.clone(),
+            mode: self.settings.mode,
+            strict: self.settings.mode.is_strict(),
+            user: self.env.account.clone(),
+            seed: self.env.random.get(),
+            warnings: RefCell::default(),
+        }
     }
 
     /// `max_execution_time`, which is for SELECT only.

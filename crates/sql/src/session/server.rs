@@ -95,6 +95,7 @@ impl SqlServer {
     pub fn new(db: Arc<Db>, config: SqlConfig) -> Result<Arc<SqlServer>> {
         let globals = Values::new(&config.variables)?;
         Settings::new(&globals)?;
+        db.set_compiler(Arc::new(crate::program::Compiler::default()));
         users::create_at_first_start(&db, config.root_password.as_deref())?;
         store::create_if_missing(&db, &users::names(&db)?)?;
         let grants = store::load(&db, 1)?;

@@ -27,7 +27,7 @@ fn unique_keys(table: &Table) -> impl Iterator<Item = &Index> {
 pub fn table_constraints(catalog: &Catalog) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for table in tables(catalog) {
-        let mut add = |name: &str, kind: &str| {
+        let mut add = |name: &str, kind: &str, enforced: bool| {
             rows.push(vec![
                 text("def"),
                 text(&table.database),
@@ -35,18 +35,37 @@ pub fn table_constraints(catalog: &Catalog) -> Vec<Vec<Value>> {
                 text(&table.database),
                 text(&table.name),
                 text(kind),
-                text("YES"),
+                text(if enforced { "YES" } else { "NO" }),
             ]);
         };
         for index in unique_keys(table) {
             let primary = index.kind == IndexKind::Primary;
-            add(&index.name, if primary { "PRIMARY KEY" } else { "UNIQUE" });
+            let kind = if primary { "PRIMARY KEY" } else { "UNIQUE" };
+            add(&index.name, kind, true);
         }
         for key in &table.foreign_keys {
-            add(&key.name, "FOREIGN KEY");
+            add(&key.name, "FOREIGN KEY", true);
+        }
+        for check in &table.checks {
+            add(&check.name, "CHECK", check.enforced);
         }
     }
     rows
+}
+
+/// Rows of CHECK_CONSTRAINTS.
+pub fn check_constraints(catalog: &Catalog) -> Vec<Vec<Value>> {
+    let checks = tables(catalog).flat_map(|t| t.checks.iter().map(move |c| (t, c)));
+    checks
+        .map(|(table, check)| {
+            vec![
+                text("def"),
+                text(&table.database),
+                text(&check.name),
+                text(&check.expression.text),
+            ]
+        })
+        .collect()
 }
 
 fn usage(table: &Table, constraint: &str, column: usize, ordinal: usize) -> Vec<Value> {

@@ -273,6 +273,7 @@ fn now_of(column: &Column) -> String {
 pub(crate) fn default_of(zone: &TimeZone, column: &Column) -> Value {
     match &column.default {
         ColumnDefault::None | ColumnDefault::Null => Value::Null,
+        ColumnDefault::Expr(e) => text(&e.text),
         ColumnDefault::Now => text(now_of(column)),
         ColumnDefault::Literal(Value::DateTime(utc)) if column.ty.kind == Kind::Timestamp => {
             let local = Value::DateTime(zone.utc_to_local(*utc));
@@ -297,7 +298,14 @@ pub(crate) fn extra_of(column: &Column) -> String {
     if column.auto_increment {
         extra.push("auto_increment".to_owned());
     }
-    if column.default == ColumnDefault::Now {
+    if let Some(generated) = &column.generated {
+        let kind = if generated.stored {
+            "STORED"
+        } else {
+            "VIRTUAL"
+        };
+        extra.push(format!("{kind} GENERATED"));
+    } else if matches!(column.default, ColumnDefault::Now | ColumnDefault::Expr(_)) {
         extra.push("DEFAULT_GENERATED".to_owned());
     }
     if column.on_update_now {

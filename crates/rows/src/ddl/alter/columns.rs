@@ -13,8 +13,10 @@
 //!    in [`set_columns`] and nowhere else.
 
 use super::{Plan, Position, fill};
-use crate::catalog::{Catalog, Column, ColumnDefault, ColumnId, ForeignKey, IndexKind, Table};
-use crate::ddl::{AlterOp, ColumnSpec, DdlCx, IndexSpec, columns as specs, errors};
+use crate::catalog::{
+    Catalog, Column, ColumnDefault, ColumnId, ForeignKey, Generated, IndexKind, Table,
+};
+use crate::ddl::{AlterOp, ColumnSpec, DdlCx, IndexSpec, checks, columns as specs, errors};
 use crate::error::{Error, Result};
 use porpoise_types::{CastCx, ColumnType, Kind, Value};
 
@@ -32,6 +34,11 @@ pub(super) fn apply(
     for op in ops {
         if let AlterOp::DropColumn(name) = op {
             drop_column(catalog, before, plan, &mut columns, name)?;
+        }
+    }
+    for op in ops {
+        if let AlterOp::DropColumn(name) = op {
+            checks::column_leaves(&mut plan.table, &columns, name, true)?;
         }
     }
     let mut moves: Vec<(ColumnId, &Position)> = Vec::new();
@@ -63,6 +70,11 @@ pub(super) fn apply(
             }
             AlterOp::ConvertCollation(collation) => convert(plan, &mut columns, *collation)?,
             _ => {}
+        }
+    }
+    for (old, new) in plan.renamed.clone() {
+        if !old.eq_ignore_ascii_case(&new) {
+            checks::column_leaves(&mut plan.table, &columns, &old, false)?;
         }
     }
     for (id, to) in moves {
@@ -183,6 +195,8 @@ fn add_column(
         plan.generate = Some(id);
         plan.rewrite = true;
     }
+    let computed = matches!(column.default, ColumnDefault::Expr(_));
+    plan.rewrite |= computed || column.generated.is_some();
     if fill::check_zero_date(&column, cast).is_err() {
         plan.no_rows.push(id);
     }
@@ -208,6 +222,13 @@ fn change_column(
     if new.auto_increment && !column.auto_increment {
         plan.generate = Some(id);
         plan.rewrite = true;
+    }
+    let stored = |g: &Option<Generated>| g.as_ref().map(|g| g.stored);
+    match (stored(&column.generated), stored(&new.generated)) {
+        (None, Some(false)) | (Some(false), None) => return Err(errors::generated_status()),
+        (Some(a), Some(b)) if a != b => return Err(errors::generated_status()),
+        (_, Some(_)) => plan.rewrite |= column.generated != new.generated,
+        _ => {}
     }
     note_change(plan, column, &new);
     *column = new;

@@ -13,14 +13,16 @@
 
 use super::{Plan, fill};
 use crate::autoinc::{column_max, column_value};
-use crate::catalog::{ColumnId, IndexKind, Table};
+use crate::catalog::{ColumnDefault, ColumnId, IndexKind, Table};
 use crate::db::Db;
 use crate::ddl::{DdlCx, errors};
 use crate::error::{Error, Result};
+use crate::program::{RowCx, RowProgram};
 use crate::row::{RowRef, RowStamp, encode_with};
 use porpoise_kv::{Check, Key, Read, SpaceId, TxnOptions};
 use porpoise_types::{CastCx, SqlMode, Value, store};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Bytes of one transaction, about.
 const BATCH_BYTES: usize = 16 << 20;
@@ -33,6 +35,10 @@ enum Source {
     Converted(usize),
     /// The value of an added column.
     Filled(Value),
+    /// Computed from the row.
+    Generated,
+    /// An added column whose default is an expression.
+    Default,
 }
 
 /// One entry about to be written.
@@ -56,11 +62,20 @@ struct Copy<'a> {
     /// A NULL that may not be is "data truncated", not "invalid use".
     converts: bool,
     rows: u64,
+    /// The expressions of the new definition, where it has any, and what they
+    /// see.
+    program: Option<(Arc<dyn RowProgram>, RowCx)>,
 }
 
 fn sources(before: &Table, after: &Table) -> Vec<Source> {
     let source = |column: &crate::catalog::Column| {
         let old = before.columns.iter().position(|c| c.id == column.id);
+        if column.generated.is_some() {
+            return Source::Generated;
+        }
+        if old.is_none() && matches!(column.default, ColumnDefault::Expr(_)) {
+            return Source::Default;
+        }
         match old.and_then(|at| Some((at, before.columns.get(at)?))) {
             None => Source::Filled(column.backfill.clone()),
             Some((at, old)) if super::columns::same_bytes(&old.ty, &column.ty) => Source::Same(at),
@@ -81,6 +96,10 @@ impl Copy<'_> {
             let mut value = match source {
                 Source::Same(at) => row.get(*at).to_owned(),
                 Source::Filled(value) => value.clone(),
+                Source::Generated | Source::Default => {
+                    values.push(Value::Null);
+                    continue;
+                }
                 Source::Converted(at) => {
                     let old = row.get(*at);
                     let from = self.before.columns.get(*at).map(|c| &c.ty);
@@ -110,7 +129,35 @@ impl Copy<'_> {
             }
             values.push(value);
         }
+        self.compute(&mut values, cast)?;
         Ok(values)
+    }
+
+    /// What the new definition's expressions say of a row.
+    fn compute(&self, values: &mut [Value], cast: &mut CastCx<'_>) -> Result<()> {
+        let Some((program, env)) = &self.program else {
+            return Ok(());
+        };
+        for (position, source) in self.sources.iter().enumerate() {
+            if let (Source::Default, Some(column)) = (source, self.after.columns.get(position)) {
+                let mut value = program.default(position, values, env)?;
+                if value.is_null() && !column.nullable {
+                    value = self.no_null(column, cast)?;
+                }
+                if let Some(place) = values.get_mut(position) {
+                    *place = value;
+                }
+            }
+        }
+        program.generate(values, self.rows, env)?;
+        for (position, column) in self.after.columns.iter().enumerate() {
+            if let (false, Some(place)) = (column.nullable, values.get_mut(position))
+                && place.is_null()
+            {
+                *place = self.no_null(column, cast)?;
+            }
+        }
+        program.check(values, env)
     }
 
     /// A NULL in a column that may not hold one any more.
@@ -160,6 +207,10 @@ impl Db {
             generated: false,
             converts: plan.converts,
             rows: 0,
+            program: match after.has_expressions() {
+                true => Some((self.program(after)?, fill::row_cx(cx, cast))),
+                false => None,
+            },
         };
         let keeps_hidden = before.hidden_key && after.hidden_key && !plan.rekeys_rows;
         self.each_batch(cx, before, |batch| {

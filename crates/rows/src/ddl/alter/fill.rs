@@ -1,7 +1,9 @@
 //! What rows that are there hold in a column that is added.
 
 use crate::catalog::{Column, ColumnDefault};
+use crate::ddl::DdlCx;
 use crate::error::{Error, Result};
+use crate::program::RowCx;
 use porpoise_types::{
     CastCx, Date, DateTime, Decimal, Kind, SqlMode, Time, TypeError, Value, ValueRef,
 };
@@ -41,9 +43,20 @@ pub(super) fn exist_default(column: &Column, utc: i64, cast: &CastCx<'_>) -> Val
             let rounded = moment.round(column.ty.decimals.min(6), true);
             Value::DateTime(rounded.unwrap_or(moment))
         }
+        // The rows are copied, and get the value then.
+        ColumnDefault::Expr(_) => Value::Null,
         ColumnDefault::None if column.nullable => Value::Null,
         ColumnDefault::None => implicit_default(&column.ty),
     }
+}
+
+/// What expressions of the definition see while rows are looked at or copied.
+pub(super) fn row_cx(cx: &DdlCx<'_>, cast: &CastCx<'_>) -> RowCx {
+    let mut env = RowCx::plain(DateTime::from_unix_micros(cx.now).unwrap_or(cast.now));
+    env.time_zone = cast.tz.clone();
+    env.mode = cast.mode;
+    env.strict = cast.strict;
+    env
 }
 
 /// 1292: a zero date would have to be put into rows that are there, and the

@@ -3,7 +3,7 @@
 use super::Plan;
 use super::columns::{referencing, same_bytes};
 use crate::catalog::{Catalog, Index, IndexKind, Table, derive};
-use crate::ddl::{AlterOp, DdlCx, FkSpec, IndexSpec, check_name, errors, foreign, indexes};
+use crate::ddl::{AlterOp, DdlCx, FkSpec, IndexSpec, check_name, checks, errors, foreign, indexes};
 use crate::error::Result;
 
 /// What is dropped goes before what is added, in one statement.
@@ -13,6 +13,7 @@ pub(super) fn drop_all(plan: &mut Plan, ops: &[AlterOp]) -> Result<()> {
             AlterOp::DropForeignKey(name) => drop_foreign_key(&mut plan.table, name)?,
             AlterOp::DropIndex(name) => drop_index(plan, name)?,
             AlterOp::DropPrimaryKey => drop_primary(plan)?,
+            AlterOp::DropCheck(name) => checks::drop(&mut plan.table, name)?,
             _ => {}
         }
     }
@@ -50,6 +51,17 @@ pub(super) fn add_all(
                 drop_superseded(plan);
             }
             AlterOp::AddForeignKey(spec) => add_foreign_key(catalog, plan, cx, spec)?,
+            AlterOp::AddCheck(spec) => {
+                checks::add(catalog, &mut plan.table, spec)?;
+                plan.checks |= spec.enforced;
+            }
+            AlterOp::SetCheckEnforced(name, enforced) => {
+                let at = checks::position(&plan.table, name)?;
+                if let Some(check) = plan.table.checks.get_mut(at) {
+                    plan.checks |= *enforced && !check.enforced;
+                    check.enforced = *enforced;
+                }
+            }
             _ => {}
         }
     }
@@ -106,6 +118,9 @@ fn add_primary(plan: &mut Plan, spec: &IndexSpec) -> Result<()> {
             if column.nullable {
                 column.nullable = false;
                 plan.not_null.push(column.id);
+                if column.generated.as_ref().is_some_and(|g| !g.stored) {
+                    return Err(errors::generated_key());
+                }
                 if column.default == crate::catalog::ColumnDefault::Null {
                     column.default = crate::catalog::ColumnDefault::None;
                 }

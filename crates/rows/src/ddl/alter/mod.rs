@@ -25,7 +25,7 @@ mod fill;
 mod keys;
 
 use super::{
-    AlterOp, DdlCx, DdlDone, columns as specs, errors, indexes, partition, rename, spaces,
+    AlterOp, DdlCx, DdlDone, checks, columns as specs, errors, indexes, partition, rename, spaces,
 };
 use crate::catalog::{Catalog, ColumnId, Index, Table, TableId};
 use crate::db::Db;
@@ -91,6 +91,8 @@ struct Plan {
     generate: Option<ColumnId>,
     /// Columns' old and new names.
     renamed: Vec<(String, String)>,
+    /// The rows are to be held against the checks.
+    checks: bool,
     /// Names of constraints to be validated.
     validate: Vec<String>,
     /// Spaces that nothing names afterwards.
@@ -153,6 +155,7 @@ impl Db {
         let before = find(&catalog, database, name)?;
         let mut plan = plan(&catalog, &before, cx, ops, cast)?;
         check_algorithm(&plan, ops)?;
+        self.check_expressions(&plan.table)?;
         let fresh = self.give_index_spaces(&mut plan)?;
         let done = self.carry_out(cx, &before, &plan, cast);
         cx.mdl.progress().end();
@@ -223,6 +226,9 @@ impl Db {
         } else {
             progress.begin(Stage::Validating, "");
             self.check_not_null(cx, plan)?;
+            if plan.checks {
+                self.hold_checks(cx, before, plan, cast)?;
+            }
             for (position, index) in plan.table.indexes.iter().enumerate() {
                 if plan.build.contains(&index.id) {
                     progress.begin(Stage::BuildingIndex, &index.name);
@@ -318,6 +324,26 @@ impl Db {
         })
     }
 
+    /// 3819 when a row violates a check that is to hold from now on.
+    fn hold_checks(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        plan: &Plan,
+        cast: &CastCx<'_>,
+    ) -> Result<()> {
+        let program = self.program(&plan.table)?;
+        let env = fill::row_cx(cx, cast);
+        self.each_batch(cx, before, |batch| {
+            for (primary, row) in batch {
+                let whole = self.whole_row(before, primary, row)?;
+                let row = RowRef::new(&plan.table, whole.as_deref().unwrap_or(row))?;
+                program.check(&row.values(), &env)?;
+            }
+            Ok(())
+        })
+    }
+
     /// AUTO_INCREMENT = n: never at or below a value that is there.
     fn raise_auto_increment(&self, cx: &DdlCx<'_>, table: &Table, next: u64) -> Result<()> {
         let Some(column) = table.auto_increment() else {
@@ -378,6 +404,7 @@ fn plan(
         no_rows: Vec::new(),
         generate: None,
         renamed: Vec::new(),
+        checks: false,
         validate: Vec::new(),
         leaving: Vec::new(),
         auto_increment: None,
@@ -392,6 +419,7 @@ fn plan(
         // A lenient mode puts implicit defaults in place of NULLs.
         plan.rewrite = true;
     }
+    checks::validate(&plan.table)?;
     settle_layout(&mut plan);
     let table = &mut plan.table;
     indexes::sort(&mut table.indexes, &table.columns);
@@ -445,7 +473,7 @@ fn check_algorithm(plan: &Plan, ops: &[AlterOp]) -> Result<()> {
         AlterOp::Algorithm(algorithm) => Some(*algorithm),
         _ => None,
     });
-    let validates = !plan.validate.is_empty() || !plan.not_null.is_empty();
+    let validates = !plan.validate.is_empty() || !plan.not_null.is_empty() || plan.checks;
     match asked {
         Some(Algorithm::Instant) if plan.converts => {
             Err(errors::algorithm_refused("INSTANT", "COPY"))

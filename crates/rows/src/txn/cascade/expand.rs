@@ -191,6 +191,12 @@ impl Txn {
             let Some(change) = fx.list.get_mut(*at) else {
                 continue;
             };
+            if let Some(new) = &mut change.new
+                && table.has_program()
+            {
+                self.make_whole(&table, &change.primary, &mut change.old, new)?;
+                self.generate(&table, new, 1)?;
+            }
             let old = change.old.row(&table)?;
             let Some(new) = &change.new else {
                 gather_gone(&table, &old, keys);

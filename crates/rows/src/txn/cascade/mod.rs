@@ -430,6 +430,10 @@ impl Txn {
                     constraint: fk::constraint_text(table, fk),
                 });
             }
+            if table.has_program() {
+                super::insert::check_not_null(table, new)?;
+                self.check_row(table, new)?;
+            }
             self.write_changed(table, &change.primary, old, &change.new_primary, new, keys)?;
             updated += 1;
         }

@@ -82,6 +82,8 @@ pub struct Planned {
     pub(super) scans: bool,
     /// It reads stored rows without locking them.
     pub(super) unlocked: bool,
+    /// It writes to a table whose definition holds expressions.
+    pub(super) expressions: bool,
 }
 
 impl Planned {
@@ -98,6 +100,7 @@ impl Planned {
         Planned {
             scans: !tables.is_empty() && plan.scans_ranges(),
             unlocked: plan.reads_unlocked(),
+            expressions: tables.iter().any(|(t, w)| *w && t.has_expressions()),
             used,
             tables,
             plan,

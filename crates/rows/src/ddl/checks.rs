@@ -1,0 +1,194 @@
+//! Expressions in definitions: which are allowed, what depends on what.
+//!
+//! Whether a text can be evaluated is the compiler's to say
+//! ([`crate::program`]); the rules here need only the names of the columns
+//! that an expression reads (manual, "CHECK Constraints", "CREATE TABLE and
+//! Generated Columns", "Data Type Default Values").
+
+use super::{CheckSpec, check_name, errors};
+use crate::catalog::{
+    Catalog, CheckConstraint, Column, ColumnDefault, FkAction, ForeignKey, Table, TableId,
+};
+use crate::error::Result;
+
+/// Adds a constraint to a table.
+///
+/// # Errors
+/// 3822 for a name that is taken, 3813 for a column's check that reads
+/// another column.
+pub(super) fn add(catalog: &Catalog, table: &mut Table, spec: &CheckSpec) -> Result<()> {
+    let name = match &spec.name {
+        Some(name) => {
+            check_name(name)?;
+            name.clone()
+        }
+        None => generated_name(table),
+    };
+    if taken(catalog, table, table.id, &name) {
+        return Err(errors::check_duplicate(&name));
+    }
+    if let Some(own) = &spec.of_column {
+        let other = |c: &String| !c.eq_ignore_ascii_case(own);
+        if spec.expression.columns.iter().any(other) {
+            return Err(errors::check_other_column(&name));
+        }
+    }
+    table.checks.push(CheckConstraint {
+        name,
+        expression: spec.expression.clone(),
+        enforced: spec.enforced,
+    });
+    Ok(())
+}
+
+/// `table_chk_n`, n being one more than the greatest that there is.
+fn generated_name(table: &Table) -> String {
+    let start = format!("{}_chk_", table.name);
+    let number = |c: &CheckConstraint| c.name.strip_prefix(&start)?.parse::<u64>().ok();
+    let greatest = table.checks.iter().filter_map(number).max().unwrap_or(0);
+    format!("{start}{}", greatest.saturating_add(1))
+}
+
+fn taken(catalog: &Catalog, table: &Table, id: TableId, name: &str) -> bool {
+    let named = |c: &CheckConstraint| c.name.eq_ignore_ascii_case(name);
+    let others = catalog.tables.values();
+    let mut others = others.filter(|t| t.id != id && t.database == table.database);
+    table.checks.iter().any(named) || others.any(|t| t.checks.iter().any(named))
+}
+
+/// 3822: a check's name is taken in the table's database.
+pub(super) fn check_names(catalog: &Catalog, table: &Table) -> Result<()> {
+    let others = catalog.tables.values();
+    let others = others.filter(|t| t.id != table.id && t.database == table.database);
+    for other in others {
+        for check in &other.checks {
+            let same = |c: &CheckConstraint| c.name.eq_ignore_ascii_case(&check.name);
+            if table.checks.iter().any(same) {
+                return Err(errors::check_duplicate(&check.name));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives generated names of checks the table's new name.
+pub(super) fn rename(table: &mut Table, name: &str) {
+    let start = format!("{}_chk_", table.name);
+    for check in &mut table.checks {
+        if let Some(number) = check.name.strip_prefix(&start) {
+            check.name = format!("{name}_chk_{number}");
+        }
+    }
+}
+
+/// DROP CHECK; 3821 when there is none of that name.
+pub(super) fn drop(table: &mut Table, name: &str) -> Result<()> {
+    let at = position(table, name)?;
+    table.checks.remove(at);
+    Ok(())
+}
+
+/// The position of the check of that name; 3821 when there is none.
+pub(super) fn position(table: &Table, name: &str) -> Result<usize> {
+    let named = |c: &CheckConstraint| c.name.eq_ignore_ascii_case(name);
+    let at = table.checks.iter().position(named);
+    at.ok_or_else(|| errors::no_such_check(name))
+}
+
+/// What a whole definition must keep to: references between expressions,
+/// auto-increment columns, referential actions.
+pub(super) fn validate(table: &Table) -> Result<()> {
+    let auto = table.columns.iter().find(|c| c.auto_increment);
+    for (at, column) in table.columns.iter().enumerate() {
+        if let Some(generated) = &column.generated {
+            if auto.is_some_and(|a| generated.expression.reads(&a.name)) {
+                return Err(errors::generated_auto_increment(&column.name));
+            }
+            let later = table.columns.iter().skip(at);
+            let mut later = later.filter(|c| c.generated.is_some());
+            if later.any(|c| generated.expression.reads(&c.name)) {
+                return Err(errors::generated_non_prior());
+            }
+        } else if let ColumnDefault::Expr(expression) = &column.default {
+            if auto.is_some_and(|a| expression.reads(&a.name)) {
+                return Err(errors::default_auto_increment(&column.name));
+            }
+            let computed =
+                |c: &&Column| c.generated.is_some() || matches!(c.default, ColumnDefault::Expr(_));
+            let later = table.columns.iter().skip(at);
+            if later.filter(computed).any(|c| expression.reads(&c.name)) {
+                return Err(errors::default_non_prior(&column.name));
+            }
+        }
+    }
+    for check in &table.checks {
+        if auto.is_some_and(|a| check.expression.reads(&a.name)) {
+            return Err(errors::check_auto_increment(&check.name));
+        }
+    }
+    let mut constraints = table.foreign_keys.iter();
+    constraints.try_for_each(|key| foreign_key(table, key))
+}
+
+/// 3823, 3104, 3733: what foreign keys and expressions forbid each other.
+fn foreign_key(table: &Table, key: &ForeignKey) -> Result<()> {
+    let follows = |a: FkAction| matches!(a, FkAction::Cascade | FkAction::SetNull);
+    let changes = follows(key.on_update) || key.on_delete == FkAction::SetNull;
+    for column in key.columns.iter().filter_map(|c| table.columns.get(*c)) {
+        if let Some(generated) = &column.generated {
+            if !generated.stored {
+                return Err(errors::fk_virtual(&key.name, &column.name));
+            }
+            let clause = match (key.on_update, key.on_delete) {
+                (_, FkAction::SetNull) => "ON DELETE SET NULL",
+                (FkAction::SetNull, _) => "ON UPDATE SET NULL",
+                (FkAction::Cascade, _) => "ON UPDATE CASCADE",
+                _ => continue,
+            };
+            return Err(errors::fk_generated(clause));
+        }
+        let reads = |c: &&CheckConstraint| c.expression.reads(&column.name);
+        if let Some(check) = table.checks.iter().find(reads).filter(|_| changes) {
+            return Err(errors::check_fk_action(
+                &column.name,
+                &check.name,
+                &key.name,
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A column goes or gets another name: 3108 and 3766 while other columns need
+/// it, 3959 while a check does that reads others, too. A check that reads only
+/// the dropped column goes along (`drops`).
+pub(super) fn column_leaves(
+    table: &mut Table,
+    columns: &[Column],
+    name: &str,
+    drops: bool,
+) -> Result<()> {
+    for column in columns {
+        if column
+            .generated
+            .as_ref()
+            .is_some_and(|g| g.expression.reads(name))
+        {
+            return Err(errors::generated_depends(name));
+        }
+        if matches!(&column.default, ColumnDefault::Expr(e) if e.reads(name)) {
+            return Err(errors::default_depends(name, &table.name));
+        }
+    }
+    if drops {
+        let alone = |c: &CheckConstraint| c.expression.columns.len() == 1;
+        table
+            .checks
+            .retain(|c| !(alone(c) && c.expression.reads(name)));
+    }
+    let reads = |c: &&CheckConstraint| c.expression.reads(name);
+    match table.checks.iter().find(reads) {
+        Some(check) => Err(errors::check_depends(&check.name, name)),
+        None => Ok(()),
+    }
+}

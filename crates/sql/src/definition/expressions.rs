@@ -1,0 +1,203 @@
+//! Expressions in definitions: CHECK, generated columns, DEFAULT (expression).
+//!
+//! The catalog keeps the canonical text of an expression, as [`print`] writes
+//! it with all parentheses, so that it means the same under every SQL mode,
+//! and the names of the columns that it reads.
+//!
+//! [`print`]: crate::parse::print
+
+use super::text;
+use crate::error::{Result, SqlError};
+use crate::parse::LexMode;
+use crate::parse::ast::{CheckDef, Expr, ExprKind, UnaryOp};
+use crate::parse::lexer::Lexer;
+use crate::parse::print::expr_shape;
+use crate::parse::token::TokenKind;
+use crate::session::evaluate::holds_query;
+use porpoise_rows::catalog::Expression;
+use porpoise_rows::ddl::CheckSpec;
+
+/// What an expression belongs to, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner<'a> {
+    /// A generated column.
+    Generated(&'a str),
+    /// A column's default.
+    Default(&'a str),
+    /// A check constraint.
+    Check(&'a str),
+}
+
+impl Owner<'_> {
+    /// 3102, 3769 and 3815, or 3763, 3770 and 3814 with the function's name.
+    pub fn disallowed(self, function: Option<&str>) -> SqlError {
+        let (plain, named, start) = match self {
+            Owner::Generated(c) => (3102, 3763, format!("Expression of generated column '{c}'")),
+            Owner::Default(c) => (
+                3769,
+                3770,
+                format!("Default value expression of column '{c}'"),
+            ),
+            Owner::Check(c) => {
+                let text = format!("An expression of a check constraint '{c}'");
+                return match function {
+                    None => SqlError::new(
+                        3815,
+                        "HY000",
+                        format!("{text} contains disallowed function."),
+                    ),
+                    Some(f) => SqlError::new(
+                        3814,
+                        "HY000",
+                        format!("{text} contains disallowed function: {f}."),
+                    ),
+                };
+            }
+        };
+        match function {
+            None => {
+                let text = format!("{start} contains a disallowed function.");
+                SqlError::new(plain, "HY000", text)
+            }
+            Some(f) => {
+                let text = format!("{start} contains a disallowed function: {f}.");
+                SqlError::new(named, "HY000", text)
+            }
+        }
+    }
+
+    /// 3765, 3772 and 3816.
+    pub fn variables(self) -> SqlError {
+        match self {
+            Owner::Generated(c) => SqlError::new(
+                3765,
+                "HY000",
+                format!(
+                    "Expression of generated column '{c}' cannot refer user or system variables."
+                ),
+            ),
+            Owner::Default(c) => SqlError::new(
+                3772,
+                "HY000",
+                format!(
+                    "Default value expression of column '{c}' cannot refer user or system variables."
+                ),
+            ),
+            Owner::Check(c) => SqlError::new(
+                3816,
+                "HY000",
+                format!(
+                    "An expression of a check constraint '{c}' cannot refer to a user or system \
+                     variable."
+                ),
+            ),
+        }
+    }
+}
+
+/// An expression as the catalog keeps it.
+///
+/// # Errors
+/// For subqueries, which no definition may hold.
+pub fn expression(e: &Expr<'_>, owner: Owner<'_>) -> Result<Expression> {
+    if holds_query(e) {
+        return Err(owner.disallowed(None));
+    }
+    let mode = LexMode::default();
+    Ok(without_qualifiers(&expr_shape(e, mode)))
+}
+
+/// Whether a default is a literal, or NOW(), and no expression.
+pub fn is_literal(e: &Expr<'_>) -> bool {
+    match &e.kind {
+        ExprKind::Literal(_) => true,
+        ExprKind::Unary(UnaryOp::Neg | UnaryOp::Plus, arg) => is_literal(arg),
+        _ => super::now_digits(e).is_some(),
+    }
+}
+
+/// Drops the tables' names in front of columns, and collects the columns'
+/// names. Only names stand in backticks in canonical text.
+fn without_qualifiers(canonical: &[u8]) -> Expression {
+    let mut lexer = Lexer::new(canonical, 0, LexMode::default());
+    let mut out: Vec<u8> = Vec::with_capacity(canonical.len());
+    let mut columns: Vec<String> = Vec::new();
+    // Where a chain of names begins in `out`, and whether it names a column.
+    let (mut chain, mut copied) = (None, 0usize);
+    let mut last_name: Option<String> = None;
+    let (mut after_collate, mut after_period) = (false, false);
+    loop {
+        let token = lexer.next_token();
+        let (start, end) = (token.start as usize, token.end as usize);
+        let piece = canonical.get(start..end).unwrap_or_default();
+        let period = piece == b"." && chain.is_some();
+        if !(period || after_period && token.kind == TokenKind::QuotedIdent) {
+            if let Some(name) = last_name.take()
+                && !columns.iter().any(|c| c.eq_ignore_ascii_case(&name))
+            {
+                columns.push(name);
+            }
+            chain = None;
+        }
+        if token.kind == TokenKind::End || token.kind == TokenKind::Invalid {
+            break;
+        }
+        out.extend_from_slice(canonical.get(copied..start).unwrap_or_default());
+        copied = end;
+        if token.kind == TokenKind::QuotedIdent && !after_collate {
+            match chain {
+                Some(at) if after_period => out.truncate(at),
+                _ => chain = Some(out.len()),
+            }
+            last_name = Some(unquoted(piece));
+        }
+        out.extend_from_slice(piece);
+        after_collate = piece.eq_ignore_ascii_case(b"collate");
+        after_period = period;
+    }
+    out.extend_from_slice(canonical.get(copied..).unwrap_or_default());
+    Expression {
+        text: text(&out),
+        columns,
+    }
+}
+
+fn unquoted(piece: &[u8]) -> String {
+    let inner = piece.get(1..piece.len().saturating_sub(1));
+    text(inner.unwrap_or_default()).replace("``", "`")
+}
+
+/// A CHECK, of a column's definition or of the table's.
+///
+/// # Errors
+/// As [`expression`].
+pub fn check(def: &CheckDef<'_>, of_column: Option<&str>) -> Result<CheckSpec> {
+    let name = def.constraint.map(|n| n.name.to_owned());
+    let owner = Owner::Check(name.as_deref().unwrap_or_default());
+    Ok(CheckSpec {
+        expression: expression(&def.expr, owner)?,
+        enforced: def.enforced,
+        of_column: of_column.map(str::to_owned),
+        name,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_collected_and_lose_their_tables() {
+        let e = without_qualifiers(b"((`d`.`t`.`a` > 0) AND (`b` COLLATE `utf8mb4_bin` = '`x`'))");
+        assert_eq!(
+            e.text,
+            "((`a` > 0) AND (`b` COLLATE `utf8mb4_bin` = '`x`'))"
+        );
+        assert_eq!(e.columns, ["a", "b"]);
+        let e = without_qualifiers(b"concat(`t`.`a```, `A```)");
+        assert_eq!(
+            (e.text.as_str(), e.columns.len()),
+            ("concat(`a```, `A```)", 1)
+        );
+    }
+}

@@ -1,0 +1,383 @@
+//! Programs of definitions: what `rows` runs when a row is written.
+//!
+//! The texts that the catalog keeps are parsed and bound against the table's
+//! own columns once, and evaluated like any other expression, with an
+//! environment made of what `rows` knows of the statement.
+//!
+//! Invariants:
+//! 1. A program sees the row and the statement's time, nothing else of a
+//!    session: checks and generated columns with functions that depend on
+//!    more are refused when they are defined.
+//! 2. Texts are read in the default mode, in which they were written.
+
+use crate::bind::{BindEnv, Binder, Scope, Source, SystemVariables};
+use crate::definition::expressions::Owner;
+use crate::error::{Result, SqlError};
+use crate::expr::eval::{Env, EvalCx, Slot, eval};
+use crate::expr::{Expr, ExprKind, convert};
+use crate::functions::locks::NamedLocks;
+use crate::parse::{ParseOptions, ast, parse_expr};
+use crate::session::dispatch::syntax_error;
+use bumpalo::Bump;
+use porpoise_base::cancel::Cancel;
+use porpoise_rows::Error;
+use porpoise_rows::catalog::{Column, ColumnDefault, Expression, Table};
+use porpoise_rows::program::{RowCompiler, RowCx, RowProgram};
+use porpoise_types::{CastCx, Collation, SqlMode, Value, ValueRef, store};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Makes programs; registered with the database.
+#[derive(Debug, Default)]
+pub struct Compiler {
+    locks: Arc<NamedLocks>,
+}
+
+/// A column's expression.
+#[derive(Debug)]
+struct Computed {
+    position: usize,
+    column: Column,
+    expr: Expr,
+}
+
+/// The expressions of one table.
+#[derive(Debug)]
+struct Program {
+    generated: Vec<Computed>,
+    defaults: Vec<Computed>,
+    checks: Vec<(String, Expr)>,
+    locks: Arc<NamedLocks>,
+}
+
+/// Functions whose value depends on more than their arguments, or that do
+/// something: for checks and generated columns (manual, "CREATE TABLE and
+/// Generated Columns").
+const DEPENDENT: &[&str] = &[
+    "CONNECTION_ID",
+    "CURDATE",
+    "CURRENT_DATE",
+    "CURRENT_ROLE",
+    "CURRENT_TIME",
+    "CURRENT_TIMESTAMP",
+    "CURRENT_USER",
+    "CURTIME",
+    "DATABASE",
+    "ICU_VERSION",
+    "LOCALTIME",
+    "LOCALTIMESTAMP",
+    "NOW",
+    "RAND",
+    "RANDOM_BYTES",
+    "SCHEMA",
+    "SESSION_USER",
+    "SYSDATE",
+    "SYSTEM_USER",
+    "USER",
+    "UTC_DATE",
+    "UTC_TIME",
+    "UTC_TIMESTAMP",
+    "UUID",
+    "UUID_SHORT",
+    "VERSION",
+];
+
+/// Functions that no definition may call.
+const NOWHERE: &[&str] = &[
+    "BENCHMARK",
+    "FOUND_ROWS",
+    "GET_LOCK",
+    "IS_FREE_LOCK",
+    "IS_USED_LOCK",
+    "LAST_INSERT_ID",
+    "LOAD_FILE",
+    "NAME_CONST",
+    "RELEASE_ALL_LOCKS",
+    "RELEASE_LOCK",
+    "ROW_COUNT",
+    "SLEEP",
+];
+
+/// System variables where there may be none.
+struct NoVariables<'a>(Owner<'a>);
+
+impl SystemVariables for NoVariables<'_> {
+    fn get(&self, _: bool, _: &str) -> Result<Expr> {
+        Err(self.0.variables())
+    }
+}
+
+fn bind(table: &Table, expression: &Expression, owner: Owner<'_>) -> Result<Expr> {
+    let arena = Bump::new();
+    let text = expression.text.as_bytes();
+    let parsed = parse_expr(&arena, text, &ParseOptions::default());
+    let parsed = parsed.map_err(|e| syntax_error(&e, text))?;
+    let mut scope = Scope::default();
+    scope.add(Source::stored(Arc::new(table.clone()), None))?;
+    let env = BindEnv {
+        mode: SqlMode::default(),
+        collation: Collation::UTF8MB4_0900_AI_CI,
+        params: Vec::new(),
+        database: None,
+        div_precision: 4,
+    };
+    let system = NoVariables(owner);
+    let place = match owner {
+        Owner::Generated(_) => "generated column function",
+        Owner::Default(_) => "default value expression",
+        Owner::Check(_) => "check constraint expression",
+    };
+    let mut binder = Binder {
+        scope: &scope,
+        env: &env,
+        place,
+        aggregates: None,
+        values_allowed: false,
+        system: &system,
+        aliases: &[],
+        keys: None,
+        plan: None,
+    };
+    if let Owner::Check(name) = owner
+        && let Some(unknown) = expression
+            .columns
+            .iter()
+            .find(|c| table.column(c).is_none())
+    {
+        let text = format!("Check constraint '{name}' refers to non-existing column '{unknown}'.");
+        return Err(SqlError::new(3820, "HY000", text));
+    }
+    let bound = binder.expr(&parsed)?;
+    refuse_functions(&bound, owner)?;
+    if let Owner::Check(name) = owner
+        && !is_boolean(&parsed, &bound)
+    {
+        let text =
+            format!("An expression of non-boolean type specified to a check constraint '{name}'.");
+        return Err(SqlError::new(3812, "HY000", text));
+    }
+    Ok(bound)
+}
+
+fn refuse_functions(bound: &Expr, owner: Owner<'_>) -> Result<()> {
+    let mut refused = None;
+    bound.walk(&mut |e| match &e.kind {
+        ExprKind::UserVariable(_) | ExprKind::AssignVariable(..) => {
+            refused.get_or_insert_with(|| owner.variables());
+        }
+        ExprKind::Query(_) | ExprKind::Param(_) => {
+            refused.get_or_insert_with(|| owner.disallowed(None));
+        }
+        ExprKind::Call(f, args) => {
+            let now = f.name == "UNIX_TIMESTAMP" && args.is_empty();
+            let dependent = DEPENDENT.contains(&f.name) || now;
+            let dependent = dependent && !matches!(owner, Owner::Default(_));
+            if dependent || NOWHERE.contains(&f.name) {
+                let name = f.name.to_ascii_lowercase();
+                refused.get_or_insert_with(|| owner.disallowed(Some(&name)));
+            }
+        }
+        _ => {}
+    });
+    match refused {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+/// Whether an expression is a condition by its form.
+fn is_boolean(parsed: &ast::Expr<'_>, bound: &Expr) -> bool {
+    match &bound.kind {
+        ExprKind::Const(_) => {
+            let literal =
+                |e: &ast::Expr<'_>| matches!(e.kind, ast::ExprKind::Literal(ast::Literal::Bool(_)));
+            literal(parsed) || !matches!(parsed.kind, ast::ExprKind::Literal(_))
+        }
+        ExprKind::Column { .. } => false,
+        _ => bound.ty.is_integer() && bound.ty.length == 1,
+    }
+}
+
+impl RowCompiler for Compiler {
+    fn compile(&self, table: &Table) -> porpoise_rows::Result<Arc<dyn RowProgram>> {
+        let program = self.program(table).map_err(to_rows)?;
+        Ok(Arc::new(program))
+    }
+}
+
+impl Compiler {
+    fn program(&self, table: &Table) -> Result<Program> {
+        let mut program = Program {
+            generated: Vec::new(),
+            defaults: Vec::new(),
+            checks: Vec::with_capacity(table.checks.len()),
+            locks: self.locks.clone(),
+        };
+        for (position, column) in table.columns.iter().enumerate() {
+            let computed = |expr| Computed {
+                position,
+                column: column.clone(),
+                expr,
+            };
+            if let Some(generated) = &column.generated {
+                let owner = Owner::Generated(&column.name);
+                let expr = bind(table, &generated.expression, owner)?;
+                program.generated.push(computed(expr));
+            } else if let ColumnDefault::Expr(expression) = &column.default {
+                let expr = bind(table, expression, Owner::Default(&column.name))?;
+                program.defaults.push(computed(expr));
+            }
+        }
+        for check in &table.checks {
+            let expr = bind(table, &check.expression, Owner::Check(&check.name))?;
+            if check.enforced {
+                program.checks.push((check.name.clone(), expr));
+            }
+        }
+        Ok(program)
+    }
+}
+
+/// An error as `rows` passes it on.
+fn to_rows(error: SqlError) -> Error {
+    let state = match &error.sqlstate {
+        b"22001" => "22001",
+        b"22003" => "22003",
+        b"22007" => "22007",
+        b"22012" => "22012",
+        b"22032" => "22032",
+        b"23000" => "23000",
+        b"42000" => "42000",
+        b"42S22" => "42S22",
+        _ => "HY000",
+    };
+    Error::refused(error.code, state, error.message)
+}
+
+impl Program {
+    fn env(&self, cx: &RowCx) -> Env {
+        Env {
+            mode: cx.mode,
+            strict: Cell::new(cx.strict),
+            time_zone: cx.time_zone.clone(),
+            now_utc: cx.now_utc,
+            connection_id: 0,
+            user: cx.user.clone(),
+            account: cx.user.clone(),
+            database: None,
+            last_insert_id: Cell::new(0),
+            row_count: 0,
+            found_rows: 0,
+            user_variables: RefCell::new(HashMap::new()),
+            warnings: RefCell::new(Vec::new()),
+            warnings_dropped: Cell::new(0),
+            random: Cell::new(cx.seed),
+            seeded: RefCell::new(HashMap::new()),
+            max_allowed_packet: 1 << 30,
+            div_precision: 4,
+            group_concat_max_len: 1024,
+            collation: Collation::UTF8MB4_0900_AI_CI,
+            locks: self.locks.clone(),
+            cancel: Cancel::default(),
+        }
+    }
+
+    /// The values of expressions over a row, as their columns store them.
+    fn value(&self, of: &Computed, row: &[Value], number: u64, cx: &RowCx) -> Result<Value> {
+        let env = self.env(cx);
+        let arena = Bump::new();
+        let value = with_row(&of.expr, row, &env, &arena)?;
+        let stored = if value.is_null() {
+            Value::Null
+        } else {
+            let mut warn = |w| env.warn(w);
+            let mut cast = CastCx {
+                mode: cx.mode,
+                strict: cx.strict,
+                warnings: &mut warn,
+                tz: &cx.time_zone,
+                now: env.now(),
+            };
+            let (column, from) = (&of.column, Some(&of.expr.ty));
+            store(value, from, &column.ty, &column.name, number, &mut cast)?
+        };
+        cx.warnings
+            .borrow_mut()
+            .append(&mut env.warnings.borrow_mut());
+        Ok(stored)
+    }
+}
+
+fn with_row<'a>(e: &'a Expr, row: &[Value], env: &'a Env, arena: &'a Bump) -> Result<ValueRef<'a>> {
+    let cx = EvalCx {
+        arena,
+        env,
+        params: &[],
+        aggregates: &[],
+        new_row: &[],
+        outer: None,
+        queries: None,
+    };
+    let values = arena.alloc_slice_fill_with(row.len(), |at| {
+        convert::keep(row.get(at).unwrap_or(&Value::Null), &cx)
+    });
+    eval(e, &[Slot::Values(values)], &cx)
+}
+
+impl RowProgram for Program {
+    fn generate(&self, row: &mut [Value], number: u64, cx: &RowCx) -> porpoise_rows::Result<()> {
+        for computed in &self.generated {
+            let value = self.value(computed, row, number, cx).map_err(to_rows)?;
+            if let Some(place) = row.get_mut(computed.position) {
+                *place = value;
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, row: &[Value], cx: &RowCx) -> porpoise_rows::Result<()> {
+        if self.checks.is_empty() {
+            return Ok(());
+        }
+        let env = self.env(cx);
+        // What does not convert is compared as far as it does, as in a WHERE.
+        env.strict.set(false);
+        let mut arena = Bump::new();
+        for (name, condition) in &self.checks {
+            arena.reset();
+            let truth = holds(condition, row, &env, &arena).map_err(to_rows)?;
+            if truth == Some(false) {
+                return Err(Error::CheckViolated {
+                    check: name.clone(),
+                });
+            }
+        }
+        cx.warnings
+            .borrow_mut()
+            .append(&mut env.warnings.borrow_mut());
+        Ok(())
+    }
+
+    fn default(&self, column: usize, row: &[Value], cx: &RowCx) -> porpoise_rows::Result<Value> {
+        let found = self.defaults.iter().find(|d| d.position == column);
+        match found {
+            Some(computed) => self.value(computed, row, 1, cx).map_err(to_rows),
+            None => Ok(Value::Null),
+        }
+    }
+}
+
+fn holds(condition: &Expr, row: &[Value], env: &Env, arena: &Bump) -> Result<Option<bool>> {
+    let value = with_row(condition, row, env, arena)?;
+    let cx = EvalCx {
+        arena,
+        env,
+        params: &[],
+        aggregates: &[],
+        new_row: &[],
+        outer: None,
+        queries: None,
+    };
+    convert::truth(value, &condition.ty, &cx)
+}
