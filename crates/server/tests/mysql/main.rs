@@ -9,8 +9,10 @@
 
 mod abuse;
 mod client;
+mod definitions;
 mod durable;
 mod kill;
+mod large_crash;
 mod large_values;
 mod login;
 mod packets;
