@@ -3,8 +3,9 @@
 //!
 //! A checkpoint takes a snapshot like a reader and writes what it sees, while
 //! writers go on. When its files are synced, the log is on disk up to the
-//! position where it goes on, and the manifest is in place, the files of the
-//! checkpoint before and the segments that nobody needs are removed.
+//! position where it goes on, and the manifest is in place, the files and the
+//! segments that nobody needs any more are removed. Rows of spaces that did
+//! not change stay in the files of an earlier checkpoint ([`plan`]).
 //!
 //! Invariants:
 //! 1. Every commit above the snapshot, and every chunk that belongs to one,
@@ -18,17 +19,23 @@
 //! 5. When a manifest is put in place, everything is on disk that was appended
 //!    before, drops of spaces included, of which it may show a part.
 
+mod plan;
+mod reserve;
+
 use crate::codec::put_bytes;
 use crate::counters::Counters;
+use crate::index::Walk;
 use crate::log::{Log, io_error};
-use crate::manifest::{CheckpointFile, Manifest};
+use crate::manifest::{CheckpointFile, Manifest, Unit};
 use crate::record::InlineKey;
 use crate::shared::Shared;
 use crate::snapshots::Slot;
 use crate::space::Space;
 use parking_lot::Mutex;
+use plan::{Plan, plan};
 use porpoise_base::disk::File;
-use porpoise_kv::{Result, SpaceId};
+use porpoise_kv::{Error, Full, Result, SpaceId};
+use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -45,7 +52,7 @@ pub(crate) const BLOCK_HEADER: usize = 40;
 const BLOCK: usize = 128 << 10;
 /// A file is closed when it has so many.
 const FILE: u64 = 64 << 20;
-/// Records looked at under one latch.
+/// Records looked at under one pin.
 const STEP: usize = 256;
 
 /// The file of a checkpoint.
@@ -69,8 +76,8 @@ struct Last {
     manifest: Manifest,
     /// The number of the next one.
     next: u64,
-    /// Number and files of those whose manifest may be in place.
-    doubtful: Vec<(u64, u64)>,
+    /// Files of those whose manifest may be in place, as [`Manifest::numbers`].
+    doubtful: BTreeSet<(u64, u64)>,
 }
 
 /// Makes checkpoints, one at a time.
@@ -80,6 +87,9 @@ pub(crate) struct Checkpoints(Mutex<Last>);
 struct Writer<'a> {
     log: &'a Log,
     checkpoint: u64,
+    /// Number of the next file.
+    next_file: u64,
+    /// Files of the unit being written.
     files: Vec<CheckpointFile>,
     open: Option<(Box<dyn File>, PathBuf)>,
     space: SpaceId,
@@ -88,15 +98,12 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn row(&mut self, space: SpaceId, key: &[u8], value: &[u8]) -> Result<()> {
-        if self.block.len() >= BLOCK || space != self.space {
-            self.flush()?;
-            self.space = space;
-        }
+    /// Adds a row to the block, which is empty or of the same space.
+    fn row(&mut self, space: SpaceId, key: &[u8], value: &[u8]) {
+        self.space = space;
         put_bytes(&mut self.block, key);
         put_bytes(&mut self.block, value);
         self.rows += 1;
-        Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -107,7 +114,8 @@ impl Writer<'_> {
             self.close()?;
         }
         if self.open.is_none() {
-            let number = self.files.len() as u64;
+            let number = self.next_file;
+            self.next_file += 1;
             let path = self.log.dir.join(file_name(self.checkpoint, number));
             let file = self
                 .log
@@ -150,41 +158,51 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes what a snapshot sees of a space.
+    /// Writes what a snapshot sees of some spaces.
+    fn unit(&mut self, shared: &Shared, spaces: Vec<SpaceId>, ts: u64) -> Result<Unit> {
+        for id in &spaces {
+            if let Some(space) = shared.spaces.find(*id) {
+                self.space(space, ts)?;
+            }
+        }
+        self.flush()?;
+        self.close()?;
+        Ok(Unit {
+            checkpoint: self.checkpoint,
+            ts,
+            spaces,
+            files: std::mem::take(&mut self.files),
+        })
+    }
+
     fn space(&mut self, space: &Space, ts: u64) -> Result<()> {
         let mut behind: Option<InlineKey> = None;
         loop {
             let guard = crossbeam_epoch::pin();
             let lower = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            let mut failed = None;
-            let mut records = Vec::with_capacity(STEP);
-            let walk = space
-                .index
-                .walk(lower, Bound::Unbounded, false, STEP, &guard, |record| {
-                    records.push(record.counted());
-                    ControlFlow::Continue(())
-                });
-            // Writing may wait for the disk: neither latch nor pin is held.
-            let mut rows = Vec::with_capacity(records.len());
-            for record in &records {
-                if let Some(value) = record.visible(ts, &guard).and_then(|v| v.value()) {
-                    rows.push((record, value.to_vec()));
+            let index = &space.index;
+            let mut full = None;
+            let walk = index.walk(lower, Bound::Unbounded, false, STEP, &guard, |record| {
+                let version = record.visible(ts, &guard);
+                if let Some(value) = version.and_then(|version| version.value()) {
+                    self.row(space.id, record.key(), value);
                 }
-            }
+                if self.block.len() < BLOCK {
+                    return ControlFlow::Continue(());
+                }
+                full = Some(InlineKey::from_slice(record.key()));
+                ControlFlow::Break(())
+            });
+            // Writing may wait for the disk: no pin is held.
             drop(guard);
-            for (record, value) in rows {
-                if let Err(e) = self.row(space.id, record.key(), &value) {
-                    failed = Some(e);
-                    break;
-                }
+            if self.block.len() >= BLOCK {
+                self.flush()?;
             }
-            if let Some(e) = failed {
-                return Err(e);
-            }
-            match walk {
-                crate::index::Walk::Paused(key) => behind = Some(key),
-                _ => return Ok(()),
-            }
+            behind = match walk {
+                Walk::Paused(key) => Some(key),
+                Walk::Broken => full,
+                Walk::Done => return self.flush(),
+            };
         }
     }
 }
@@ -195,11 +213,12 @@ impl Checkpoints {
         Checkpoints(Mutex::new(Last {
             next: manifest.checkpoint + 1,
             manifest,
-            doubtful: Vec::new(),
+            doubtful: BTreeSet::new(),
         }))
     }
 
-    /// Writes a checkpoint. `exact` at a clean shutdown: nothing comes after it.
+    /// Writes a checkpoint. `exact` at a clean shutdown: nothing comes after
+    /// it. On a full disk once more, with the room of the reserve.
     pub(crate) fn write(
         &self,
         shared: &Shared,
@@ -208,43 +227,18 @@ impl Checkpoints {
         exact: bool,
     ) -> Result<()> {
         let mut last = self.0.lock();
-        shared.writable()?;
-        let began = Instant::now();
-        let (mut manifest, ts, slot) = moment(shared, log, counters, exact);
-        manifest.checkpoint = last.next;
-        last.next += 1;
-        let outcome = write_files(shared, log, &manifest, ts);
-        shared.snapshots.end(slot);
-        let prepared = outcome.and_then(|files| {
-            manifest.files = files;
-            let appended = shared.seq.lock().log.appended;
-            log.wait_synced(shared, appended)?;
-            shared.writable()?;
-            manifest.prepare(&*log.disk, &log.dir)
-        });
-        if let Err(error) = prepared {
-            remove_files(log, manifest.checkpoint, u64::MAX);
-            return Err(error);
+        shared.healthy()?;
+        let mut outcome = attempt(&mut last, shared, log, counters, exact);
+        if matches!(outcome, Err(Error::Full(Full::Disk))) && reserve::give_up(log) {
+            tracing::warn!("the disk is full; the checkpoint takes the room of its reserve");
+            outcome = attempt(&mut last, shared, log, counters, exact);
         }
-        let files = manifest.files.len() as u64;
-        if let Err(error) = Manifest::replace(&*log.disk, &log.dir) {
-            last.doubtful.push((manifest.checkpoint, files));
-            return Err(error);
+        outcome?;
+        // Room is for the log first.
+        if !exact && !log.is_short(shared) {
+            let bytes = last.manifest.files().map(|(_, file)| file.bytes).sum();
+            reserve::keep(log, bytes);
         }
-        let before = std::mem::replace(&mut last.manifest, manifest);
-        remove_files(log, before.checkpoint, before.files.len() as u64);
-        for (checkpoint, files) in std::mem::take(&mut last.doubtful) {
-            remove_files(log, checkpoint, files);
-        }
-        log.remove_before(last.manifest.position)?;
-        shared.counts.checkpoints.add(1);
-        let rows: u64 = last.manifest.files.iter().map(|file| file.rows).sum();
-        tracing::info!(
-            checkpoint = last.manifest.checkpoint,
-            rows,
-            millis = began.elapsed().as_millis() as u64,
-            "checkpoint written"
-        );
         Ok(())
     }
 
@@ -253,6 +247,62 @@ impl Checkpoints {
         let position = self.0.lock().manifest.position;
         shared.seq.lock().log.appended.saturating_sub(position)
     }
+}
+
+/// Writes a checkpoint, if there is room.
+fn attempt(
+    last: &mut Last,
+    shared: &Shared,
+    log: &Log,
+    counters: &Counters,
+    exact: bool,
+) -> Result<()> {
+    let began = Instant::now();
+    let (mut manifest, ts, slot) = moment(shared, log, counters, exact);
+    manifest.checkpoint = last.next;
+    last.next += 1;
+    let plan = match log.rows() {
+        true => plan(&shared.spaces, &last.manifest),
+        false => Plan::nothing(),
+    };
+    let (kept, checkpoint) = (plan.kept.len(), manifest.checkpoint);
+    let outcome = write_units(shared, log, checkpoint, plan, ts);
+    shared.snapshots.end(slot);
+    let prepared = outcome.and_then(|units| {
+        manifest.units = units;
+        let appended = shared.seq.lock().log.appended;
+        log.wait_synced(shared, appended)?;
+        shared.healthy()?;
+        manifest.prepare(&*log.disk, &log.dir)
+    });
+    if let Err(error) = prepared {
+        remove_files(log, (0..).map(|number| (checkpoint, number)));
+        return Err(error);
+    }
+    if let Err(error) = Manifest::replace(&*log.disk, &log.dir) {
+        last.doubtful.extend(manifest.numbers());
+        return Err(error);
+    }
+    let before = std::mem::replace(&mut last.manifest, manifest);
+    let mut old = std::mem::take(&mut last.doubtful);
+    old.extend(before.numbers());
+    let named = last.manifest.numbers();
+    remove_files(log, old.difference(&named).copied());
+    log.remove_before(last.manifest.position)?;
+    shared.counts.checkpoints.add(1);
+    let units = &last.manifest.units;
+    let fresh = units.iter().filter(|unit| unit.checkpoint == checkpoint);
+    let written: u64 = fresh.flat_map(|u| &u.files).map(|file| file.rows).sum();
+    tracing::info!(
+        checkpoint,
+        rows = last.manifest.rows(),
+        written,
+        units = units.len() as u64,
+        kept = kept as u64,
+        millis = began.elapsed().as_millis() as u64,
+        "checkpoint written"
+    );
+    Ok(())
 }
 
 /// A snapshot, and what belongs to it of everything that is not rows.
@@ -277,7 +327,7 @@ fn moment(shared: &Shared, log: &Log, counters: &Counters, exact: bool) -> (Mani
         },
         position,
         next_space: table.next_space,
-        files: Vec::new(),
+        units: Vec::new(),
         spaces: spaces.map(|space| (space.id, space.spec.clone())).collect(),
         counters: table
             .counters
@@ -288,39 +338,39 @@ fn moment(shared: &Shared, log: &Log, counters: &Counters, exact: bool) -> (Mani
     (manifest, ts, slot)
 }
 
-fn write_files(
+fn write_units(
     shared: &Shared,
     log: &Log,
-    manifest: &Manifest,
+    checkpoint: u64,
+    plan: Plan,
     ts: u64,
-) -> Result<Vec<CheckpointFile>> {
+) -> Result<Vec<Unit>> {
     let mut writer = Writer {
         log,
-        checkpoint: manifest.checkpoint,
+        checkpoint,
+        next_file: 0,
         files: Vec::new(),
         open: None,
         space: SpaceId(0),
         block: Vec::with_capacity(BLOCK + 4096),
         rows: 0,
     };
-    if log.rows() {
-        for space in shared.spaces.iter().filter(|space| space.logged()) {
-            writer.space(space, ts)?;
+    let mut units = plan.kept;
+    for spaces in plan.written {
+        let unit = writer.unit(shared, spaces, ts)?;
+        if !unit.files.is_empty() {
+            units.push(unit);
         }
     }
-    writer.flush()?;
-    writer.close()?;
-    Ok(writer.files)
+    Ok(units)
 }
 
-/// Removes files of a checkpoint; what cannot be removed now goes at the next start.
-fn remove_files(log: &Log, checkpoint: u64, count: u64) {
-    for number in 0..count {
-        if log
-            .disk
-            .remove(&log.dir.join(file_name(checkpoint, number)))
-            .is_err()
-        {
+/// Removes files up to the first that cannot be removed; what stays goes at
+/// the next start.
+fn remove_files(log: &Log, numbers: impl Iterator<Item = (u64, u64)>) {
+    for (checkpoint, number) in numbers {
+        let path = log.dir.join(file_name(checkpoint, number));
+        if log.disk.remove(&path).is_err() {
             return;
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::checkpoint::Checkpoints;
 use crate::counters::{Counters, Table};
-use crate::log::{Log, LogTurns, LogWriter, prepare_spares, write_log};
+use crate::log::{Beginning, Log, LogTurns, LogWriter, prepare_spares, write_log};
 use crate::manifest::Manifest;
 use crate::record::RECORD_BYTES;
 use crate::recovery::recover;
@@ -12,8 +12,8 @@ use parking_lot::{Condvar, Mutex};
 use porpoise_base::clock::{self, Clock};
 use porpoise_base::disk::{self, Disk, DiskLock};
 use porpoise_kv::{
-    Capabilities, CounterId, DeadlockListener, Durability, DurableListener, Engine, Error, Limits,
-    LockWait, Result, SpaceId, SpaceSpec, Stat, Ticket, Txn, TxnOptions,
+    Capabilities, CounterId, DeadlockListener, Durability, DurableListener, Engine, Error, Full,
+    Limits, LockWait, Result, SpaceId, SpaceSpec, Stat, Ticket, Txn, TxnOptions,
 };
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
@@ -155,7 +155,12 @@ impl KvMem {
             lock: Mutex::new(lock),
         };
         if options.background == Background::Callers {
-            *shared.turns.lock() = writer.map(|writer| LogTurns::new(&shared, writer));
+            if let Some(start) = writer {
+                let LogStart::Begun(writer) = start else {
+                    return Err(Error::Full(Full::Disk));
+                };
+                *shared.turns.lock() = Some(LogTurns::new(&shared, writer));
+            }
             return Ok(Arc::new(engine));
         }
         let stop = engine.stop.clone();
@@ -167,11 +172,17 @@ impl KvMem {
     }
 
     /// Starts the threads of a store that is kept.
-    fn start_log(&self, writer: LogWriter, checkpoint_bytes: u64) -> Result<()> {
+    fn start_log(&self, start: LogStart, checkpoint_bytes: u64) -> Result<()> {
         let shared = self.shared.clone();
         self.spawn("log", move || {
             if let Some(log) = &shared.log {
-                write_log(&shared, log, writer);
+                let writer = match start {
+                    LogStart::Begun(writer) => Some(writer),
+                    LogStart::Waiting(at) => log.begin_late(&shared, at),
+                };
+                if let Some(writer) = writer {
+                    write_log(&shared, log, writer);
+                }
             }
         })?;
         let shared = self.shared.clone();
@@ -184,7 +195,9 @@ impl KvMem {
         let (checkpoints, stop) = (self.checkpoints.clone(), self.stop.clone());
         self.spawn("checkpointer", move || {
             if let Some(log) = &shared.log {
-                let due = || checkpoints.behind(&shared) >= checkpoint_bytes;
+                // On a full disk as soon as it would free a segment.
+                let frees = || log.is_short(&shared) && log.segments.lock().len() > 1;
+                let due = || checkpoints.behind(&shared) >= checkpoint_bytes || frees();
                 let write = || checkpoints.write(&shared, log, &counters, false);
                 checkpoint_until(&stop, due, write);
             }
@@ -303,6 +316,10 @@ impl KvMem {
 
     /// Writes the exact counters, and a checkpoint behind which nothing comes.
     fn leave_cleanly(&self, log: &Log) -> Result<()> {
+        if log.is_pending() {
+            // Nothing has changed since the start.
+            return Ok(());
+        }
         self.shared.writable()?;
         let position = self.counters.freeze(&self.shared, log);
         log.wait_synced(&self.shared, position)?;
@@ -324,8 +341,15 @@ fn lock_dir(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>> {
     })
 }
 
+/// How a run's log begins.
+enum LogStart {
+    Begun(LogWriter),
+    /// The disk has no room for it.
+    Waiting(Beginning),
+}
+
 /// Recovers a store and begins a segment behind what was found.
-fn recover_into(shared: &Shared, log: &Log) -> Result<(Table, Manifest, LogWriter)> {
+fn recover_into(shared: &Shared, log: &Log) -> Result<(Table, Manifest, LogStart)> {
     let found = recover(shared, &*log.disk, &log.dir)?;
     if found.rows && !log.rows() {
         return Err(Error::Io(format!(
@@ -337,8 +361,20 @@ fn recover_into(shared: &Shared, log: &Log) -> Result<(Table, Manifest, LogWrite
     *log.segments.lock() = found.segments;
     let mut seq = shared.seq.lock();
     shared.start_at(&mut seq, found.next_ts.max(2) - 1);
-    let writer = log.begin(&mut seq, number, found.position, found.next_group)?;
-    Ok((found.table, found.manifest, writer))
+    let at = Beginning {
+        number,
+        position: found.position,
+        first_group: found.next_group,
+    };
+    let start = match log.begin(&mut seq, at) {
+        Ok(writer) => LogStart::Begun(writer),
+        Err(Error::Full(Full::Disk)) => {
+            log.put_off(&mut seq, found.position);
+            LogStart::Waiting(at)
+        }
+        Err(error) => return Err(error),
+    };
+    Ok((found.table, found.manifest, start))
 }
 
 fn reclaim_until(shared: &Shared, stop: &Stop) {

@@ -35,7 +35,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How many timestamps are reserved at once.
 const TIMESTAMPS: u64 = 1 << 24;
@@ -94,6 +94,17 @@ pub(crate) struct Log {
     pub(crate) spare_changed: Condvar,
     /// No thread keeps a segment ready: who needs one makes it.
     pub(crate) by_callers: bool,
+    /// The disk had no room for the run's first segment: nothing can be
+    /// appended until it is there. Cleared under the sequencer.
+    pub(crate) pending: AtomicBool,
+}
+
+/// Where the run's first segment begins.
+#[derive(Clone, Copy)]
+pub(crate) struct Beginning {
+    pub(crate) number: u64,
+    pub(crate) position: u64,
+    pub(crate) first_group: u64,
 }
 
 /// The segment kept ready.
@@ -155,24 +166,30 @@ impl Log {
             spares_made: AtomicU64::new(0),
             spare_changed: Condvar::new(),
             by_callers,
+            pending: AtomicBool::new(false),
         }
     }
 
     /// Begins the first segment of a run, and reserves timestamps in it.
-    pub(crate) fn begin(
+    pub(crate) fn begin(&self, seq: &mut Sequencer, at: Beginning) -> Result<LogWriter> {
+        let spare = self.make_spare().map_err(|e| io_error(&self.dir, &e))?;
+        self.begin_in(seq, at, spare)
+    }
+
+    fn begin_in(
         &self,
         seq: &mut Sequencer,
-        number: u64,
-        position: u64,
-        first_group: u64,
+        at: Beginning,
+        spare: (Box<dyn File>, PathBuf),
     ) -> Result<LogWriter> {
+        let position = at.position;
         let header = SegmentHeader {
-            number,
+            number: at.number,
             salt: writer::fresh_salt(),
             start: position,
-            first_group,
+            first_group: at.first_group,
         };
-        let mut writer = LogWriter::first(self, header)?;
+        let mut writer = LogWriter::begin(self, spare, header)?;
         let limit = seq.last_ts + TIMESTAMPS;
         let mut record = Vec::new();
         Record::TimestampLimit { limit }.encode(&mut record);
@@ -183,6 +200,65 @@ impl Log {
         seq.log.appended = position + record.len() as u64;
         self.synced.store(seq.log.appended, Ordering::SeqCst);
         Ok(writer)
+    }
+
+    /// The disk has no room for the first segment: the store is served as it
+    /// is, and writes are refused until there is room.
+    pub(crate) fn put_off(&self, seq: &mut Sequencer, position: u64) {
+        tracing::error!(
+            dir = %self.dir.display(),
+            "the disk is full: reads are served, writes are refused until there is room"
+        );
+        self.pending.store(true, Ordering::SeqCst);
+        seq.log.ts_limit = seq.last_ts + 1;
+        seq.log.appended = position;
+        seq.log.fits = position;
+        seq.log.full = true;
+        self.synced.store(position, Ordering::SeqCst);
+    }
+
+    /// Whether no room was found for the first segment yet.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending.load(Ordering::SeqCst)
+    }
+
+    /// Whether room on the disk is wanting.
+    pub(crate) fn is_short(&self, shared: &Shared) -> bool {
+        self.is_pending() || shared.seq.lock().log.full
+    }
+
+    /// Begins the first segment as soon as there is room; `None` when the
+    /// engine is closed before.
+    pub(crate) fn begin_late(&self, shared: &Shared, at: Beginning) -> Option<LogWriter> {
+        loop {
+            let made = self.make_spare().map_err(|e| io_error(&self.dir, &e));
+            let mut seq = shared.seq.lock();
+            let begun = made.and_then(|spare| self.begin_in(&mut seq, at, spare));
+            match begun {
+                Ok(writer) => {
+                    seq.log.full = false;
+                    self.pending.store(false, Ordering::SeqCst);
+                    tracing::info!("the disk has room again: writes are accepted");
+                    return Some(writer);
+                }
+                Err(Error::Full(Full::Disk)) => {}
+                Err(error) => {
+                    seq.log.closed = true;
+                    drop(seq);
+                    shared.fail(error);
+                    return None;
+                }
+            }
+            if seq.log.stop {
+                seq.log.closed = true;
+                return None;
+            }
+            self.wake.wait_for(&mut seq, spare::RETRY);
+            if seq.log.stop {
+                seq.log.closed = true;
+                return None;
+            }
+        }
     }
 
     /// Whether commits count as durable before they are on disk.

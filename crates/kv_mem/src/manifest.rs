@@ -9,11 +9,15 @@ use crate::log::format::{get_spec, put_spec};
 use crate::log::io_error;
 use porpoise_base::disk::Disk;
 use porpoise_kv::{Error, Result, SpaceId, SpaceSpec};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-/// The version of the manifest's format that this build writes and reads.
-pub(crate) const MANIFEST_FORMAT_VERSION: u32 = 1;
+/// The version of the manifest's format that this build writes.
+pub(crate) const MANIFEST_FORMAT_VERSION: u32 = 2;
+
+/// The oldest version that it reads.
+const OLDEST: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"PORPMAN\0";
 pub(crate) const NAME: &str = "MANIFEST";
@@ -27,12 +31,27 @@ pub(crate) struct CheckpointFile {
     pub(crate) rows: u64,
 }
 
+/// The rows of some spaces, as one checkpoint wrote them, in files that hold
+/// nothing else. Later checkpoints go on using it while no commit to any of
+/// its spaces is newer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unit {
+    /// The checkpoint that wrote its files; part of their names.
+    pub(crate) checkpoint: u64,
+    /// Its rows are the state after this commit.
+    pub(crate) ts: u64,
+    /// Empty in what version 1 wrote: then nobody knows.
+    pub(crate) spaces: Vec<SpaceId>,
+    pub(crate) files: Vec<CheckpointFile>,
+}
+
 /// What a manifest says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
     /// Checkpoints are numbered from 1.
     pub(crate) checkpoint: u64,
-    /// Its rows are the state after this commit.
+    /// Its rows are the state after this commit; those of a unit are the same
+    /// as after the unit's.
     pub(crate) ts: u64,
     /// No commit timestamp at or above this was given out.
     pub(crate) ts_limit: u64,
@@ -40,10 +59,31 @@ pub(crate) struct Manifest {
     pub(crate) position: u64,
     /// The next space's id.
     pub(crate) next_space: u64,
-    pub(crate) files: Vec<CheckpointFile>,
+    pub(crate) units: Vec<Unit>,
     pub(crate) spaces: Vec<(SpaceId, SpaceSpec)>,
     /// Counters and their limits.
     pub(crate) counters: Vec<(u64, u64)>,
+}
+
+fn put_files(out: &mut Vec<u8>, files: &[CheckpointFile]) {
+    put_varint(out, files.len() as u64);
+    for file in files {
+        for n in [file.number, file.bytes, file.rows] {
+            put_varint(out, n);
+        }
+    }
+}
+
+fn get_files(reader: &mut Reader<'_>) -> std::result::Result<Vec<CheckpointFile>, Malformed> {
+    let mut files = Vec::new();
+    for _ in 0..reader.varint()? {
+        files.push(CheckpointFile {
+            number: reader.varint()?,
+            bytes: reader.varint()?,
+            rows: reader.varint()?,
+        });
+    }
+    Ok(files)
 }
 
 impl Manifest {
@@ -58,11 +98,15 @@ impl Manifest {
         ] {
             put_varint(&mut body, n);
         }
-        put_varint(&mut body, self.files.len() as u64);
-        for file in &self.files {
-            for n in [file.number, file.bytes, file.rows] {
-                put_varint(&mut body, n);
+        put_varint(&mut body, self.units.len() as u64);
+        for unit in &self.units {
+            put_varint(&mut body, unit.checkpoint);
+            put_varint(&mut body, unit.ts);
+            put_varint(&mut body, unit.spaces.len() as u64);
+            for space in &unit.spaces {
+                put_varint(&mut body, space.0);
             }
+            put_files(&mut body, &unit.files);
         }
         put_varint(&mut body, self.spaces.len() as u64);
         for (id, spec) in &self.spaces {
@@ -95,16 +139,16 @@ impl Manifest {
         if sum != crc32c::crc32c(checked) {
             return Err("the checksum is wrong".to_owned());
         }
-        if version != MANIFEST_FORMAT_VERSION {
+        if !(OLDEST..=MANIFEST_FORMAT_VERSION).contains(&version) {
             return Err(format!(
-                "manifest format {version}; this server reads {MANIFEST_FORMAT_VERSION}"
+                "manifest format {version}; this server reads {OLDEST} to {MANIFEST_FORMAT_VERSION}"
             ));
         }
         let _len = reader.u64().map_err(short)?;
-        Manifest::body(&mut reader).map_err(short)
+        Manifest::body(&mut reader, version).map_err(short)
     }
 
-    fn body(reader: &mut Reader<'_>) -> std::result::Result<Manifest, Malformed> {
+    fn body(reader: &mut Reader<'_>, version: u32) -> std::result::Result<Manifest, Malformed> {
         let mut manifest = Manifest {
             checkpoint: reader.varint()?,
             ts: reader.varint()?,
@@ -113,12 +157,27 @@ impl Manifest {
             next_space: reader.varint()?,
             ..Manifest::default()
         };
-        for _ in 0..reader.varint()? {
-            manifest.files.push(CheckpointFile {
-                number: reader.varint()?,
-                bytes: reader.varint()?,
-                rows: reader.varint()?,
+        if version == 1 {
+            manifest.units.push(Unit {
+                checkpoint: manifest.checkpoint,
+                ts: manifest.ts,
+                spaces: Vec::new(),
+                files: get_files(reader)?,
             });
+        } else {
+            for _ in 0..reader.varint()? {
+                let (checkpoint, ts) = (reader.varint()?, reader.varint()?);
+                let mut spaces = Vec::new();
+                for _ in 0..reader.varint()? {
+                    spaces.push(SpaceId(reader.varint()?));
+                }
+                manifest.units.push(Unit {
+                    checkpoint,
+                    ts,
+                    spaces,
+                    files: get_files(reader)?,
+                });
+            }
         }
         for _ in 0..reader.varint()? {
             let id = SpaceId(reader.varint()?);
@@ -129,6 +188,27 @@ impl Manifest {
             manifest.counters.push((id, reader.varint()?));
         }
         Ok(manifest)
+    }
+
+    /// All files, each with its unit.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&Unit, &CheckpointFile)> {
+        let of = |unit| move |file| (unit, file);
+        self.units
+            .iter()
+            .flat_map(move |unit| unit.files.iter().map(of(unit)))
+    }
+
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> u64 {
+        self.files().map(|(_, file)| file.rows).sum()
+    }
+
+    /// The number of the checkpoint and of the file within it, of all files.
+    pub(crate) fn numbers(&self) -> BTreeSet<(u64, u64)> {
+        let files = self.files();
+        files
+            .map(|(unit, file)| (unit.checkpoint, file.number))
+            .collect()
     }
 
     /// Writes the manifest beside the one before.
@@ -180,10 +260,15 @@ mod tests {
             ts_limit: 1 << 41,
             position: 12345,
             next_space: 99,
-            files: vec![CheckpointFile {
-                number: 0,
-                bytes: 10,
-                rows: 2,
+            units: vec![Unit {
+                checkpoint: 5,
+                ts: 1 << 39,
+                spaces: vec![SpaceId(64), SpaceId(3)],
+                files: vec![CheckpointFile {
+                    number: 0,
+                    bytes: 10,
+                    rows: 2,
+                }],
             }],
             spaces: vec![(SpaceId(64), SpaceSpec::default())],
             counters: vec![(64, 65_537)],

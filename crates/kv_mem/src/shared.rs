@@ -18,7 +18,7 @@ use crossbeam_epoch::Guard;
 use parking_lot::{Condvar, Mutex, RwLock};
 use porpoise_base::blocking::blocking;
 use porpoise_base::clock::Clock;
-use porpoise_kv::{DurableListener, Error, Limits, Result, SpaceId, Ticket};
+use porpoise_kv::{DurableListener, Error, Full, Limits, Result, SpaceId, Ticket};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -162,8 +162,18 @@ impl Shared {
         Ok(())
     }
 
-    /// Refuses when writes are refused.
+    /// Refuses when writes are refused: for good, or because the disk had no
+    /// room for a log at the start.
     pub(crate) fn writable(&self) -> Result<()> {
+        self.healthy()?;
+        match self.log.as_ref().is_some_and(Log::is_pending) {
+            true => Err(Error::Full(Full::Disk)),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses when a write or sync has failed.
+    pub(crate) fn healthy(&self) -> Result<()> {
         match self.failed.get() {
             Some(error) => Err(Error::ReadOnly(error.to_string())),
             None => Ok(()),

@@ -34,7 +34,7 @@ const GAUGES: &[Figure] = &[
     ("snapshots", "Different active snapshots.", |s| s.snapshots.horizon(&s.mark).active.len() as u64),
     ("snapshot_lag_commits", "Commits since the oldest active snapshot.", lag),
     ("log_waiting_bytes", "Bytes of records not yet on disk.", waiting),
-    ("log_full", "1 when the disk has no room for another log segment.", |s| u64::from(s.seq.lock().log.full)),
+    ("log_full", "1 when the disk has no room for another log segment.", |s| u64::from(s.log.as_ref().is_some_and(|log| log.is_short(s)))),
     ("read_only", "1 when writes are refused after a failed write or sync.", |s| u64::from(s.failed.get().is_some())),
 ];
 

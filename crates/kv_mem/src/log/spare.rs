@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How often a full disk is tried again.
-const RETRY: Duration = Duration::from_millis(200);
+pub(super) const RETRY: Duration = Duration::from_millis(200);
 
 impl Log {
     /// Makes the file of a coming segment.
@@ -67,6 +67,15 @@ impl Log {
 /// The thread that keeps a segment ready.
 pub(crate) fn prepare_spares(shared: &Shared, log: &Log) {
     loop {
+        if log.is_pending() {
+            // The first segment comes first.
+            let mut spare = log.spare.lock();
+            if matches!(*spare, Spare::Stopped) {
+                return;
+            }
+            log.spare_changed.wait_for(&mut spare, RETRY);
+            continue;
+        }
         let mut spare = log.spare.lock();
         match *spare {
             Spare::Stopped => return,
@@ -108,7 +117,7 @@ pub(crate) fn prepare_spare(shared: &Shared, log: &Log) {
     drop(spare);
     // The log's thread says how much fits now, and wakes who waits for room.
     let mut seq = shared.seq.lock();
-    seq.log.full = full;
+    seq.log.full = full || log.is_pending();
     seq.log.urgent = true;
     log.nudge(&mut seq);
     drop(seq);

@@ -75,12 +75,6 @@ impl LogWriter {
         })
     }
 
-    /// Begins the first segment of a run.
-    pub(crate) fn first(log: &Log, header: SegmentHeader) -> Result<LogWriter> {
-        let spare = log.make_spare().map_err(|e| io_error(&log.dir, &e))?;
-        LogWriter::begin(log, spare, header)
-    }
-
     fn failed(&self, log: &Log, error: &std::io::Error) -> Error {
         io_error(&log.dir.join(segment_name(self.header.number)), error)
     }

@@ -1,0 +1,81 @@
+//! What a checkpoint has to write, and what it takes over from the one before.
+//!
+//! Spaces are written in units: a large space is one by itself, small ones
+//! share one. A unit is taken over as long as nothing was committed to any of
+//! its spaces after its snapshot; so a checkpoint writes what has changed.
+//!
+//! Invariants:
+//! 1. A space is in one unit at most, and with all its rows.
+//! 2. Spaces that change and spaces that do not are not put into one unit, as
+//!    far as the time since the checkpoint before tells.
+
+use crate::manifest::{Manifest, Unit};
+use crate::space::Spaces;
+use porpoise_kv::SpaceId;
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+/// A space with more keys is a unit by itself; others share one until they
+/// have so many together.
+const SHARED: usize = 10_000;
+
+/// What a checkpoint does.
+pub(super) struct Plan {
+    /// Units taken over.
+    pub(super) kept: Vec<Unit>,
+    /// The spaces of each unit to be written.
+    pub(super) written: Vec<Vec<SpaceId>>,
+}
+
+impl Plan {
+    pub(super) fn nothing() -> Plan {
+        Plan {
+            kept: Vec::new(),
+            written: Vec::new(),
+        }
+    }
+}
+
+/// Decides after the snapshot was taken: a space that changes meanwhile is
+/// written once more than needed, never less.
+pub(super) fn plan(spaces: &Spaces, before: &Manifest) -> Plan {
+    let is_unchanged = |unit: &Unit| {
+        let same = |id: &SpaceId| {
+            spaces
+                .get(*id)
+                .is_ok_and(|space| space.last_commit.load(Ordering::SeqCst) <= unit.ts)
+        };
+        !unit.spaces.is_empty() && unit.spaces.iter().all(same)
+    };
+    let kept: Vec<Unit> = before
+        .units
+        .iter()
+        .filter(|unit| is_unchanged(unit))
+        .cloned()
+        .collect();
+    let covered: BTreeSet<SpaceId> = kept.iter().flat_map(|unit| unit.spaces.clone()).collect();
+    let mut written = Vec::new();
+    let mut open: [(Vec<SpaceId>, usize); 2] = Default::default();
+    for space in spaces.iter().filter(|space| space.logged()) {
+        let keys = space.index.len();
+        if covered.contains(&space.id) || keys == 0 {
+            continue;
+        }
+        if keys > SHARED {
+            written.push(vec![space.id]);
+            continue;
+        }
+        let is_changing = space.last_commit.load(Ordering::SeqCst) > before.ts;
+        let [resting, changing] = &mut open;
+        let (ids, sum) = if is_changing { changing } else { resting };
+        ids.push(space.id);
+        *sum += keys;
+        if *sum > SHARED {
+            written.push(std::mem::take(ids));
+            *sum = 0;
+        }
+    }
+    written.extend(open.into_iter().map(|(ids, _)| ids));
+    written.retain(|ids| !ids.is_empty());
+    Plan { kept, written }
+}

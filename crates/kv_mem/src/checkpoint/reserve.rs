@@ -1,0 +1,56 @@
+//! Room on the disk that is kept for the next checkpoint.
+//!
+//! A log that grew until the disk was full is freed by a checkpoint only, and
+//! a checkpoint needs room itself before it frees any. So a file of zeroes is
+//! kept, as large as the checkpoint's files together but at most [`MOST`], and
+//! removed when a checkpoint meets a full disk (transactions.md, 24).
+//!
+//! Invariant: the reserve says nothing; it may be missing, short, or torn.
+
+use crate::log::Log;
+use std::path::PathBuf;
+
+/// The file's name.
+const NAME: &str = "reserve.dat";
+
+/// Its greatest length, in bytes. A checkpoint that has to write more finds no
+/// room on a full disk all the same.
+const MOST: u64 = 256 << 20;
+
+fn path(log: &Log) -> PathBuf {
+    log.dir.join(NAME)
+}
+
+/// Sees to it that a reserve for so many bytes of files is there, if the disk
+/// has room for it.
+pub(super) fn keep(log: &Log, bytes: u64) {
+    let wanted = bytes.min(MOST);
+    let path = path(log);
+    let has = log
+        .disk
+        .open(&path)
+        .and_then(|file| file.len())
+        .unwrap_or(0);
+    if has >= wanted && has <= wanted.saturating_mul(4) {
+        return;
+    }
+    // Some more than needed: what grows a little needs no new one.
+    let wanted = wanted + wanted / 4;
+    let _ = log.disk.remove(&path);
+    if wanted == 0 {
+        return;
+    }
+    let made = log.disk.create(&path).and_then(|file| {
+        file.preallocate(wanted)?;
+        file.sync_data()
+    });
+    if let Err(error) = made {
+        tracing::warn!(%error, bytes = wanted, "no room for the checkpoint's reserve");
+        let _ = log.disk.remove(&path);
+    }
+}
+
+/// Gives the room free; false when there was none.
+pub(super) fn give_up(log: &Log) -> bool {
+    log.disk.remove(&path(log)).is_ok() && log.disk.sync_dir(&log.dir).is_ok()
+}

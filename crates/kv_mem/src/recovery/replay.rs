@@ -1,0 +1,318 @@
+//! Replaying the log behind the checkpoint.
+//!
+//! Segments are read one after the other: groups are checked, records taken
+//! apart, and the writes of commits gathered. What a segment has gathered is
+//! applied by two threads, each of which takes the keys of its half; so all
+//! writes to one key are applied by one thread, in their order.
+
+use super::corrupt;
+use crate::codec::{Malformed, Reader};
+use crate::counters::{Counter, Table};
+use crate::log::format::{Group, LoggedWrite, Record, SEGMENT_HEADER, SegmentHeader, get_write};
+use crate::log::{io_error, segment_name};
+use crate::manifest::Manifest;
+use crate::record::NewVersion;
+use crate::shared::Shared;
+use porpoise_base::disk::Disk;
+use porpoise_kv::{CounterId, Result};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+/// Less than so many bytes of writes are applied by one thread.
+const ALONE: usize = 256 << 10;
+
+/// Writes of a commit that are to be applied.
+struct Part<'b> {
+    ts: u64,
+    /// Where their group stands in the segment.
+    at: usize,
+    writes: Cow<'b, [u8]>,
+}
+
+pub(super) struct Recovery<'s> {
+    pub(super) shared: &'s Shared,
+    pub(super) table: Table,
+    pub(super) chunks: HashMap<u64, Vec<Vec<u8>>>,
+    pub(super) next_ts: u64,
+    pub(super) commits: u64,
+}
+
+pub(super) struct ReplayedLog {
+    pub(super) segments: Vec<(u64, u64)>,
+    pub(super) position: u64,
+    pub(super) next_group: u64,
+    /// The last segment's file, and what is valid of it.
+    pub(super) last: Option<(PathBuf, Vec<u8>)>,
+}
+
+impl Recovery<'_> {
+    /// Applies the log behind the checkpoint.
+    pub(super) fn replay(
+        &mut self,
+        disk: &dyn Disk,
+        dir: &Path,
+        numbers: &[u64],
+        manifest: &Manifest,
+        had_manifest: bool,
+    ) -> Result<ReplayedLog> {
+        let mut log = ReplayedLog {
+            segments: Vec::new(),
+            position: 0,
+            next_group: 1,
+            last: None,
+        };
+        let mut first = true;
+        for (n, number) in numbers.iter().enumerate() {
+            let path = dir.join(segment_name(*number));
+            let bytes = disk
+                .open(&path)
+                .and_then(|file| file.read_all())
+                .map_err(|e| io_error(&path, &e))?;
+            let header = SegmentHeader::decode(&bytes).map_err(|e| corrupt(&path, 0, &e))?;
+            if header.number != *number {
+                return Err(corrupt(&path, 0, "the file has another segment's name"));
+            }
+            if first {
+                if header.start > manifest.position || !had_manifest && header.start > 0 {
+                    return Err(corrupt(&path, 0, "the log begins behind the checkpoint"));
+                }
+                (log.position, log.next_group) = (header.start, header.first_group);
+                first = false;
+            } else if header.start != log.position || header.first_group != log.next_group {
+                return Err(corrupt(&path, 0, "groups before this segment are missing"));
+            }
+            log.segments.push((header.number, header.start));
+            let last = n + 1 == numbers.len();
+            let end = self.segment(&path, &bytes, header, &mut log, manifest, last)?;
+            tracing::info!(
+                segment = n as u64 + 1,
+                of = numbers.len() as u64,
+                commits = self.commits,
+                "log segment read"
+            );
+            if last {
+                log.last = Some((path, bytes.get(..end).unwrap_or_default().to_vec()));
+            }
+        }
+        if log.position < manifest.position {
+            let path = dir.join(
+                numbers
+                    .last()
+                    .map_or_else(String::new, |n| segment_name(*n)),
+            );
+            return Err(corrupt(&path, 0, "the log ends before the checkpoint"));
+        }
+        Ok(log)
+    }
+
+    /// Applies a segment; where its valid part ends.
+    fn segment(
+        &mut self,
+        path: &Path,
+        bytes: &[u8],
+        header: SegmentHeader,
+        log: &mut ReplayedLog,
+        manifest: &Manifest,
+        last: bool,
+    ) -> Result<usize> {
+        let mut at = SEGMENT_HEADER;
+        let mut parts = Vec::new();
+        loop {
+            let rest = bytes.get(at..).unwrap_or_default();
+            let group = Group::decode(rest, header.salt);
+            let Some((group, len)) = group.filter(|(g, _)| g.number == log.next_group) else {
+                self.judge_end(path, bytes, at, header, log.next_group, last)?;
+                let applied = apply_parts(self.shared, &parts);
+                let nonsense = |at| corrupt(path, at, "a write makes no sense");
+                return applied.map(|()| at).map_err(nonsense);
+            };
+            if group.start != log.position {
+                return Err(corrupt(path, at, "a group stands in the wrong place"));
+            }
+            let mut reader = Reader(group.body);
+            while !reader.is_empty() {
+                let position = log.position + (group.body.len() - reader.0.len()) as u64;
+                let record = Record::decode(&mut reader);
+                let applied = record.and_then(|record| {
+                    if position < manifest.position {
+                        return Ok(());
+                    }
+                    self.apply(record, manifest.ts, at, &mut parts)
+                });
+                applied.map_err(|Malformed| corrupt(path, at, "a record makes no sense"))?;
+            }
+            log.position += group.body.len() as u64;
+            log.next_group += 1;
+            at += len;
+        }
+    }
+
+    /// Whether the log may end where no whole group stands.
+    fn judge_end(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        at: usize,
+        header: SegmentHeader,
+        expected: u64,
+        last: bool,
+    ) -> Result<()> {
+        let rest = bytes.get(at..).unwrap_or_default();
+        if rest.iter().all(|byte| *byte == 0) {
+            // A later segment's header says whether something is missing.
+            return Ok(());
+        }
+        if !last {
+            return Err(corrupt(path, at, "a bad group before the end of the log"));
+        }
+        for later in (at + 8..bytes.len()).step_by(8) {
+            let rest = bytes.get(later..).unwrap_or_default();
+            if let Some((group, _)) = Group::decode(rest, header.salt)
+                && group.durable >= expected
+            {
+                let what = format!("group {expected} is bad, and was on disk");
+                return Err(corrupt(path, at, &what));
+            }
+        }
+        tracing::warn!(
+            file = %path.display(),
+            offset = at as u64,
+            "the log's last group was not wholly written, and is cut off"
+        );
+        Ok(())
+    }
+
+    /// Takes a record in; writes above the checkpoint are put to `parts`.
+    fn apply<'b>(
+        &mut self,
+        record: Record<'b>,
+        since: u64,
+        at: usize,
+        parts: &mut Vec<Part<'b>>,
+    ) -> std::result::Result<(), Malformed> {
+        let shared = self.shared;
+        match record {
+            Record::Commit { ts, writes } => {
+                if self.is_new(ts, since) {
+                    let writes = Cow::Borrowed(writes);
+                    parts.push(Part { ts, at, writes });
+                }
+                Ok(())
+            }
+            Record::Chunk { tag, writes } => {
+                self.chunks.entry(tag).or_default().push(writes.to_vec());
+                Ok(())
+            }
+            Record::ChunkedCommit {
+                ts,
+                tag,
+                chunks: count,
+                writes,
+            } => {
+                let chunks = self.chunks.remove(&tag).unwrap_or_default();
+                if !self.is_new(ts, since) {
+                    return Ok(());
+                }
+                if chunks.len() as u64 != count {
+                    return Err(Malformed);
+                }
+                let all = chunks.into_iter().map(Cow::Owned);
+                let all = all.chain([Cow::Borrowed(writes)]);
+                parts.extend(all.map(|writes| Part { ts, at, writes }));
+                Ok(())
+            }
+            Record::CreateSpace { id, spec } => {
+                if shared.spaces.find(id).is_none() && id.0 >= self.table.next_space {
+                    shared.spaces.add(id, spec);
+                    self.table.next_space = id.0 + 1;
+                }
+                Ok(())
+            }
+            Record::DropSpace { id } => {
+                if let Some(space) = shared.spaces.find(id)
+                    && space.set_dropped()
+                {
+                    for record in space.index.clear() {
+                        shared.forget_record(&record);
+                    }
+                }
+                Ok(())
+            }
+            Record::Counter { id, limit } => {
+                let counter = Counter::found(limit);
+                self.table.counters.insert(CounterId(id), counter);
+                Ok(())
+            }
+            Record::TimestampLimit { limit } => {
+                self.next_ts = self.next_ts.max(limit);
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts a commit; whether the checkpoint lacks it.
+    fn is_new(&mut self, ts: u64, since: u64) -> bool {
+        self.next_ts = self.next_ts.max(ts + 1);
+        self.commits += u64::from(ts > since);
+        ts > since
+    }
+}
+
+/// Applies writes; an error is where the group of one stands that cannot be
+/// read.
+fn apply_parts(shared: &Shared, parts: &[Part<'_>]) -> std::result::Result<(), usize> {
+    let bytes: usize = parts.iter().map(|part| part.writes.len()).sum();
+    if bytes < ALONE {
+        return apply_half(shared, parts, None);
+    }
+    std::thread::scope(|scope| {
+        let helper = scope.spawn(|| apply_half(shared, parts, Some(1)));
+        let mine = apply_half(shared, parts, Some(0));
+        let theirs = helper.join().unwrap_or(Err(0));
+        mine.and(theirs)
+    })
+}
+
+/// Applies the writes to the keys of one half, or to all keys.
+fn apply_half(
+    shared: &Shared,
+    parts: &[Part<'_>],
+    half: Option<u32>,
+) -> std::result::Result<(), usize> {
+    let mut guard = crossbeam_epoch::pin();
+    for (n, part) in parts.iter().enumerate() {
+        if n % 256 == 255 {
+            guard.repin();
+        }
+        let mut reader = Reader(&part.writes);
+        while !reader.is_empty() {
+            let write = get_write(&mut reader).map_err(|Malformed| part.at)?;
+            if half.is_none_or(|half| crc32c::crc32c(write.key) & 1 == half) {
+                apply_write(shared, part.ts, &write, &guard);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn apply_write(shared: &Shared, ts: u64, write: &LoggedWrite<'_>, guard: &crossbeam_epoch::Guard) {
+    let Ok(space) = shared.spaces.get(write.space) else {
+        // Dropped later in the log, or before the checkpoint.
+        return;
+    };
+    let record = shared.record_of(space, write.key);
+    let mut latch = record.latch();
+    let (bytes, _) = latch.push(ts, NewVersion::new(write.value), guard);
+    let pruned = latch.prune(u64::MAX, &[], guard);
+    latch.dead = write.value.is_none();
+    drop(latch);
+    shared.weigh(bytes as i64 - pruned.bytes as i64);
+    space.last_commit.fetch_max(ts, Ordering::AcqRel);
+    shared.counts.versions.add(1);
+    shared.reclaimer.versions.add(pruned.versions as u64);
+    if write.value.is_none() {
+        shared.unlink(space, &record);
+    }
+}
