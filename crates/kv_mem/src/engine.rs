@@ -13,8 +13,7 @@ use porpoise_base::clock::{self, Clock};
 use porpoise_base::disk::{self, Disk, DiskLock};
 use porpoise_kv::{
     Capabilities, CounterId, DeadlockListener, Durability, DurableListener, Engine, Error, Limits,
-    LockWait, Result, SpaceId,
-    SpaceSpec, Stat, Ticket, Txn, TxnOptions,
+    LockWait, Result, SpaceId, SpaceSpec, Stat, Ticket, Txn, TxnOptions,
 };
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};

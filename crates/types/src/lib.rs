@@ -45,7 +45,9 @@ pub use column_type::{ColumnType, Kind};
 pub use compare::{CompareAs, compare, comparison_type};
 pub use decimal::{Decimal, DecimalError};
 pub use error::{Level, TypeError, Warning};
-pub use key::{KEY_FORMAT_VERSION, decode_key, encode_key, encode_key_prefix, take_key_part};
+pub use key::{
+    KEY_FORMAT_VERSION, decode_key, decode_key_part, encode_key, encode_key_prefix, take_key_part,
+};
 pub use sql_mode::SqlMode;
 pub use temporal::{Date, DateTime, Time};
 pub use text::write_text;
