@@ -23,6 +23,7 @@ pub mod error;
 pub(crate) mod fk;
 pub mod keys;
 pub(crate) mod layout;
+pub mod locked;
 pub mod mdl;
 pub mod partition;
 pub mod program;

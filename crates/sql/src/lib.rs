@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bind;
+pub mod deadlocks;
 pub mod definition;
 pub mod error;
 pub mod exec;

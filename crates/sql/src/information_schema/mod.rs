@@ -10,10 +10,12 @@
 //! things that it does not have (routines, triggers, events) are empty.
 
 mod columns;
+mod locks;
 mod objects;
 mod server;
 
 use crate::bind::ScopeColumn;
+use crate::deadlocks;
 use crate::session::server::SqlServer;
 use crate::show::constraints;
 use crate::virtual_tables::VirtualTable;
@@ -115,6 +117,11 @@ pub const TABLES: &[VirtualTable] = &[
     ),
     entry("COLUMNS", || columns_of(columns::COLUMNS), columns::rows),
     entry(
+        "DEADLOCKS",
+        || columns_of(locks::DEADLOCKS),
+        deadlocks::rows,
+    ),
+    entry(
         "ENGINES",
         || columns_of(server::ENGINES),
         |_| server::engines(),
@@ -124,6 +131,11 @@ pub const TABLES: &[VirtualTable] = &[
         "KEY_COLUMN_USAGE",
         || columns_of(objects::KEY_COLUMN_USAGE),
         |s| constraints::key_column_usage(&s.db().catalog()),
+    ),
+    entry(
+        "LOCK_WAITS",
+        || columns_of(locks::LOCK_WAITS),
+        deadlocks::wait_rows,
     ),
     entry(
         "PARTITIONS",

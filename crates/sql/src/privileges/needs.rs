@@ -159,6 +159,7 @@ impl SqlSession {
                 true => Ok(()),
                 false => Err(self.database_denied(name.name)),
             },
+            ShowWhat::Engine(..) => self.need_global(Privileges::PROCESS, "PROCESS"),
             ShowWhat::Grants(Some(account)) | ShowWhat::CreateUser(account) => {
                 match self.is_own(account) {
                     true => Ok(()),

@@ -97,6 +97,11 @@ impl Process {
         self.mark(now);
     }
 
+    /// The last transaction of this session that took a lock.
+    pub fn txn(&self) -> u64 {
+        self.cancel.txn()
+    }
+
     /// The default database is another one now.
     pub fn set_database(&self, database: Option<&str>) {
         *self.database.lock() = database.map(str::to_owned);

@@ -2,6 +2,7 @@
 
 use super::processes::{Process, Processes};
 use super::{ClientInfo, SqlSession};
+use crate::deadlocks::{Deadlocks, Listener};
 use crate::error::{Result, SqlError};
 use crate::functions::locks::NamedLocks;
 use crate::privileges::{Grants, store};
@@ -79,6 +80,8 @@ pub struct SqlServer {
     pub(crate) grants: RwLock<Grants>,
     /// The version of `grants`.
     pub(crate) grants_version: AtomicU64,
+    /// The last deadlocks.
+    pub(crate) deadlocks: Deadlocks,
     pub(crate) started: Instant,
     pub(super) timer: super::timer::Timer,
     providers: RwLock<Vec<(String, String, RowsProvider)>>,
@@ -99,7 +102,8 @@ impl SqlServer {
         users::create_at_first_start(&db, config.root_password.as_deref())?;
         store::create_if_missing(&db, &users::names(&db)?)?;
         let grants = store::load(&db, 1)?;
-        Ok(Arc::new(SqlServer {
+        let server = Arc::new(SqlServer {
+            deadlocks: Deadlocks::default(),
             started: db.clock().now(),
             db,
             globals: RwLock::new(globals),
@@ -112,7 +116,10 @@ impl SqlServer {
             providers: RwLock::new(Vec::new()),
             keys: RwLock::new(None),
             status: RwLock::new(Vec::new()),
-        }))
+        });
+        let listener = Listener(Arc::downgrade(&server));
+        server.db.engine().watch_deadlocks(Arc::new(listener));
+        Ok(server)
     }
 
     /// The database.

@@ -14,7 +14,7 @@ pub mod table;
 
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
-use crate::parse::ast::{ProgramKind, Show, ShowFilter, ShowWhat, TableName};
+use crate::parse::ast::{EngineReport, ProgramKind, Show, ShowFilter, ShowWhat, TableName};
 use crate::session::{Outcome, SqlSession};
 use porpoise_types::{ColumnType, ValueRef};
 use table::{Rows, number_column, text_column, typed_column};
@@ -65,6 +65,7 @@ fn rows(session: &SqlSession, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::CountErrors => Ok(server::condition_count(session, true)),
         ShowWhat::Processlist(full) => Ok(server::processes(session, *full)),
         ShowWhat::Engines => Ok(server::engines()),
+        ShowWhat::Engine(name, EngineReport::Status) => server::engine_status(session, name.name),
         ShowWhat::MemcachedKey(key) => Ok(server::memcached_key(session, key)),
         ShowWhat::Charset => Ok(server::charsets()),
         ShowWhat::Collation => Ok(server::collations()),
@@ -152,7 +153,7 @@ fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
             let text = format!("'{}' is not VIEW", name.name.name);
             Err(SqlError::new(1347, "HY000", text))
         }
-        ShowWhat::Engine(..) => Err(SqlError::not_supported("SHOW ENGINE")),
+        ShowWhat::Engine(..) => Err(SqlError::not_supported("SHOW ENGINE MUTEX and LOGS")),
         ShowWhat::CreateUser(_) => Err(SqlError::not_supported("SHOW CREATE USER")),
         ShowWhat::ProgramCode(..) => Err(SqlError::not_supported("SHOW PROCEDURE CODE")),
         _ => Err(SqlError::not_supported("this SHOW")),

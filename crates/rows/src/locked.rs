@@ -1,0 +1,107 @@
+//! What a locked key is, in words: for lists of lock waits and deadlocks.
+//!
+//! The engine knows spaces and bytes. Here they become a table, an index and
+//! the values of its columns, as far as keys can be read back: weights of
+//! collations cannot, and such a key is shown in hexadecimal.
+
+use crate::catalog::{Catalog, Table};
+use porpoise_kv::SpaceId;
+use porpoise_types::{Value, decode_key_part, write_text};
+use std::sync::Arc;
+
+/// Bytes of a key that are shown at most.
+const SHOWN: usize = 64;
+
+/// Whose key it is.
+#[derive(Clone, Debug)]
+pub struct LockedKey {
+    /// The table; `None` for the catalog's spaces and spaces that are gone.
+    pub table: Option<Arc<Table>>,
+    /// The position of the index.
+    pub index: usize,
+    /// The partition's name, of a partitioned table.
+    pub partition: Option<String>,
+    /// The values of the key, joined by commas, or hexadecimal bytes.
+    pub values: String,
+}
+
+impl LockedKey {
+    /// Looks a key up in the catalog.
+    pub fn find(catalog: &Catalog, space: SpaceId, key: &[u8]) -> LockedKey {
+        for table in catalog.tables.values() {
+            for (index, definition) in table.indexes.iter().enumerate() {
+                let Some(part) = definition.spaces.iter().position(|s| *s == space) else {
+                    continue;
+                };
+                let parts = table.partitioning.as_ref().map(|p| &p.partitions);
+                let part = parts.and_then(|parts| parts.get(part));
+                return LockedKey {
+                    table: Some(table.clone()),
+                    index,
+                    partition: part.map(|part| part.name.clone()),
+                    values: values(table, index, key).unwrap_or_else(|| hexadecimal(key)),
+                };
+            }
+        }
+        LockedKey {
+            table: None,
+            index: 0,
+            partition: None,
+            values: hexadecimal(key),
+        }
+    }
+
+    /// The name of the index; empty where there is no table.
+    pub fn index_name(&self) -> &str {
+        let index = self.table.as_ref().and_then(|t| t.indexes.get(self.index));
+        index.map_or("", |index| index.name.as_str())
+    }
+}
+
+/// The values of the index's columns that a key begins with.
+fn values(table: &Table, index: usize, key: &[u8]) -> Option<String> {
+    if index == 0 && table.hidden_key {
+        let id = u64::from_be_bytes(key.try_into().ok()?);
+        return Some(format!("row {id}"));
+    }
+    let mut rest = key;
+    let mut shown: Vec<String> = Vec::new();
+    for part in &table.indexes.get(index)?.parts {
+        let column = table.columns.get(part.column)?;
+        if part.prefix.is_some() {
+            return None;
+        }
+        let value = decode_key_part(&column.ty, column.nullable, part.desc, &mut rest)?;
+        let mut text = Vec::new();
+        match value {
+            Value::Null => text.extend_from_slice(b"NULL"),
+            value => write_text(value.as_ref(), &column.ty, &mut text),
+        }
+        shown.push(String::from_utf8(text).ok()?);
+    }
+    Some(shown.join(", "))
+}
+
+fn hexadecimal(key: &[u8]) -> String {
+    let mut shown = "0x".to_owned();
+    for byte in key.iter().take(SHOWN) {
+        shown.push_str(&format!("{byte:02X}"));
+    }
+    if key.len() > SHOWN {
+        shown.push_str("...");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_keys_are_cut_and_unknown_spaces_are_no_table_s() {
+        let found = LockedKey::find(&Catalog::default(), SpaceId(7), &[0xab; 70]);
+        assert!(found.table.is_none() && found.index_name().is_empty());
+        assert!(found.values.starts_with("0xABAB") && found.values.ends_with("..."));
+        assert_eq!(found.values.len(), 2 + 2 * SHOWN + 3);
+    }
+}
