@@ -12,7 +12,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use porpoise_types::{Collation, ColumnType, Decimal, Kind, ValueRef};
-use porpoise_wire::memcached::{Limits, Parsed, Parser, Request, reply};
+use porpoise_wire::memcached::binary::{self, BinaryParser};
+use porpoise_wire::memcached::command::Item;
+use porpoise_wire::memcached::meta::Meta;
+use porpoise_wire::memcached::meta_reply::{self, Hit, Marks};
+use porpoise_wire::memcached::{Limits, Parsed, Parser, Request, binary_reply, reply};
 use porpoise_wire::mysql::Capabilities;
 use porpoise_wire::mysql::client;
 use porpoise_wire::mysql::command::{self, Command};
@@ -173,9 +177,60 @@ fn noise_before_login_allocates_nothing() {
             let _ = parse_hello(&bytes, Capabilities::SERVER);
             let _ = PacketReader::before_login().next(&mut bytes);
             Parser::new(Limits::default()).parse(&bytes);
+            BinaryParser::new(Limits::default()).parse(&bytes);
         });
         assert_eq!(calls, 0);
     }
+}
+
+#[test]
+fn memcached_reads_allocate_nothing() {
+    let mut parser = Parser::new(Limits::default());
+    let mut binary = BinaryParser::new(Limits::default());
+    let request = [
+        &[0x80, 0x0c, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1][..],
+        &[0; 12],
+        b"k",
+    ]
+    .concat();
+    let mut out = Vec::with_capacity(4096);
+    let item = Item {
+        flags: 7,
+        version: 9,
+        value: b"value",
+        expires: 0,
+    };
+    let (calls, _) = counted(|| {
+        for line in [&b"mg k v c t f s k O1 q\r\n"[..], b"mg Zm9v b v k\r\n"] {
+            let Parsed::Request { request, .. } = parser.parse(line) else {
+                panic!("a request");
+            };
+            let Request::Meta(Meta::Get(get)) = request else {
+                panic!("mg");
+            };
+            let hit = Hit {
+                item,
+                expired_before: 0,
+                now: 0,
+                fetched: false,
+                idle: 0,
+                marks: Marks::default(),
+            };
+            assert_eq!(get.shape.decoded().is_some(), get.shape.is_base64());
+            meta_reply::hit(&mut out, &get.shape, &hit);
+            meta_reply::miss(&mut out, &get.shape);
+        }
+        let binary::Parsed::Request { request, .. } = binary.parse(&request) else {
+            panic!("a request");
+        };
+        let binary::Request::Get(get) = request else {
+            panic!("GETK");
+        };
+        binary_reply::hit(&mut out, &get, &item);
+        binary_reply::miss(&mut out, &get);
+    });
+    assert_eq!(calls, 0);
+    assert!(out.starts_with(b"VA 5 c9 t-1 f7 s5 kk O1\r\nvalue\r\n"));
 }
 
 #[test]

@@ -65,8 +65,9 @@ impl Blobs<'_> {
         }
     }
 
-    /// Bytes that must be fetched before this row can be shown.
-    pub(crate) fn missing(self, row: &RowRef<'_>) -> usize {
+    /// Bytes that must be fetched before this row can be shown with the values
+    /// named.
+    pub fn missing(self, row: &RowRef<'_>) -> usize {
         if !row.has_parts() || self == Blobs::Prefixes {
             return 0;
         }

@@ -253,7 +253,11 @@ impl Txn {
         self.get_rows_in_order_with(table, keys, Blobs::All, read, visit)
     }
 
-    fn get_rows_in_order_with(
+    /// As [`Txn::get_rows_in_order`], with the large values named only.
+    ///
+    /// # Errors
+    /// As [`Txn::get_rows`].
+    pub fn get_rows_in_order_with(
         &mut self,
         table: &Table,
         keys: &[&[u8]],

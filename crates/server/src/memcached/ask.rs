@@ -88,6 +88,15 @@ impl<'a> Ask<'a> {
         }
     }
 
+    /// Whether showing an item may change what others are shown: somebody is
+    /// told to make it anew.
+    pub(super) fn marks(&self, notes: &Notes) -> bool {
+        match &self.style {
+            Style::Meta(get) => get.vivify.is_some() || get.recache.is_some() || notes.any_marks(),
+            _ => false,
+        }
+    }
+
     /// Whether a placeholder may have to be made.
     pub fn vivifies(&self) -> bool {
         matches!(&self.style, Style::Meta(get) if get.vivify.is_some())

@@ -1,6 +1,14 @@
 //! The rows that `ndbmemcache` begins with: roles, policies, containers,
 //! prefixes.
 //!
+//! They are those of NDB's memcached, but for `caching`: there `flush_all`
+//! deletes rows. With NDB it emptied the copies that each memcached had, and
+//! every row came back with the next `get`, so that a client saw a cache that
+//! cannot be emptied. Rows have no copies here; what a client may expect of a
+//! cache's `flush_all` can only be the rows' end. Who wants rows to stay takes
+//! `ndb-only` or sets `flush_from_db` to `false`; configurations that were
+//! brought along keep what they say.
+//!
 //! The row of `meta` is the last one: see [`super::schema`].
 
 /// Table, columns, and rows with words separated by spaces;
@@ -25,7 +33,7 @@ pub(super) const ROWS: &[(&str, &str, &[&str])] = &[
             "memcache-only cache_only cache_only cache_only false",
             "ndb-only ndb_only ndb_only ndb_only false",
             "ndb-test ndb_only ndb_only ndb_only true",
-            "caching caching caching caching false",
+            "caching caching caching caching true",
             "caching-with-local-deletes caching caching cache_only false",
             "ndb-read-only ndb_only disabled disabled false",
         ],

@@ -8,13 +8,18 @@
 //! make one batch; where something is refused they are answered one by one,
 //! so that each request gets its own refusal.
 //!
-//! Very many keys are taken in portions, so that their answers are sent as
-//! they are made and no client makes the server hold gigabytes.
+//! Very many keys, and large values, are taken in portions of [`PORTION_BYTES`],
+//! so that their answers are sent as they are made and no client makes the
+//! server hold gigabytes: a portion ends with the key whose value filled it.
 //!
 //! Invariants:
 //! 1. All portions read one snapshot.
 //! 2. Once part of the answer was sent, a failure ends the connection: there
 //!    is no way to take it back.
+//! 3. Not much more than [`PORTION_BYTES`] of answers are held for a client
+//!    that does not read, but for a single value that is larger.
+//! 4. What was marked as shown to a client is shown to it: where showing has
+//!    effects ([`Ask::marks`]), keys of one container only make a portion.
 
 use super::ask::{Ask, AskKeys, Style, View};
 use super::container::Container;
@@ -31,13 +36,17 @@ use porpoise_kv::Read;
 use porpoise_rows::Txn;
 use porpoise_wire::memcached::reply;
 use smallvec::SmallVec;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// Keys of the first portion; later ones follow from the size of the values.
 const PORTION: usize = 256;
+/// How many times larger a portion can be than the one before it, in keys.
+const GROWTH: usize = 4;
+/// Most keys of a portion.
+const MOST: usize = 65_536;
 /// What a portion should come to, in bytes.
-const PORTION_BYTES: usize = 8 << 20;
+const PORTION_BYTES: usize = 1 << 20;
 /// Tries when definitions change meanwhile.
 const TRIES: usize = 16;
 
@@ -80,6 +89,7 @@ impl Looked<'_, '_> {
 type Items<'p, 'k> = SmallVec<[Looked<'p, 'k>; 8]>;
 
 /// The keys of all requests of a plan, one after the other.
+#[derive(Clone)]
 struct Walk<'p, 'k> {
     plan: &'p [Ask<'k>],
     /// What is left of the first of them.
@@ -116,13 +126,19 @@ pub fn answer(
     refuse: impl Fn(&Style<'_>, &Failure, &mut Output) -> bool,
 ) -> bool {
     // What begins so may switch to another container for those behind it.
+    let switched = desk.switched.is_some();
     let special = |ask: &Ask<'_>| {
         let mut keys = ask.keys;
-        keys.next().is_some_and(|key| key.starts_with(b"@"))
+        let begins = keys.next().is_some_and(|key| key.starts_with(b"@"));
+        begins || (switched && keys.len() > 0)
     };
-    let together = plan.len() == 1 || !(desk.has_pending_own() || plan.iter().any(special));
-    if together && plan.len() > 1 && get(desk, current, plan, out).is_ok() {
-        return true;
+    if plan.len() > 1 && !desk.has_pending_own() && !plan.iter().any(special) {
+        match get(desk, current, plan, out) {
+            Ok(()) => return true,
+            // Part of the answers was sent.
+            Err(Failure::Gone) => return false,
+            Err(_) => {}
+        }
     }
     for ask in plan {
         if let Err(failure) = get(desk, current, std::slice::from_ref(ask), out)
@@ -145,12 +161,12 @@ fn get(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let mut tries = 0;
+    let may_be_special = |ask: &Ask<'_>| {
+        let mut keys = ask.keys;
+        desk.switched.is_some() || keys.next().is_some_and(|key| key.starts_with(b"@"))
+    };
     if let [ask] = plan
-        && ask
-            .keys
-            .clone()
-            .next()
-            .is_some_and(|key| key.starts_with(b"@"))
+        && may_be_special(ask)
         && switch::get(desk, current, ask, out)?
     {
         return Ok(());
@@ -192,19 +208,34 @@ fn run(
     };
     let mut walk = Walk::new(plan);
     let (mut done, mut portion) = (0, PORTION);
+    let marks = plan.iter().any(|ask| ask.marks(&desk.shared.notes));
     let mut hits = 0;
     while done < count {
         let start = out.position();
-        let took = portion.min(count - done);
-        let part = Portion { mapping, spare };
-        hits += part.answer(desk, &mut txn, read, &mut walk, took, out)?;
+        let wanted = portion.min(count - done);
+        let part = Portion {
+            mapping,
+            spare,
+            marks,
+            wanted,
+        };
+        let before = walk.clone();
+        let (took, found) = part.answer(desk, &mut txn, read, &mut walk, out)?;
+        if took < wanted {
+            walk = before;
+            (0..took).for_each(|_| {
+                walk.step();
+            });
+        }
         done += took;
+        hits += found;
         if txn.seen() != porpoise_kv::Ticket::NONE {
             out.hold_from(start, txn.seen());
         }
         if done < count {
             let each = (out.position() - start) / took.max(1);
-            portion = (PORTION_BYTES / each.max(64)).clamp(16, 65_536);
+            let most = wanted.saturating_mul(GROWTH).min(MOST);
+            portion = (PORTION_BYTES / each.max(16)).clamp(1, most);
             if out.is_full() {
                 *sent = true;
                 out.drain().map_err(|_| Failure::Gone)?;
@@ -224,28 +255,47 @@ fn run(
     Ok(())
 }
 
+/// The answer for a key, rendered aside.
+#[derive(Clone)]
+struct Piece {
+    text: Range<usize>,
+    found: bool,
+}
+
+#[inline]
+fn go_on(goes_on: bool) -> ControlFlow<()> {
+    match goes_on {
+        true => ControlFlow::Continue(()),
+        false => ControlFlow::Break(()),
+    }
+}
+
 /// How a portion of keys is answered.
 struct Portion<'m> {
     mapping: &'m Mapping,
     spare: u64,
+    /// See [`Ask::marks`].
+    marks: bool,
+    /// Keys to answer, unless they come to more bytes than are good.
+    wanted: usize,
 }
 
 impl Portion<'_> {
-    /// Answers the next `count` keys; returns how many were found.
+    /// Answers the next keys, at least one; returns how many, and how many of
+    /// those were found.
     fn answer(
         &self,
         desk: &mut Desk,
         txn: &mut Txn,
         read: Read,
         walk: &mut Walk<'_, '_>,
-        count: usize,
         out: &mut Output,
-    ) -> Result<usize, Failure> {
+    ) -> Result<(usize, usize), Failure> {
         desk.keys.clear();
         let mut items = Items::new();
         let mut convert = Conversion::timeless();
         let mut several = false;
-        for _ in 0..count {
+        for _ in 0..self.wanted {
             let Some((text, style, last)) = walk.step() else {
                 break;
             };
@@ -253,6 +303,9 @@ impl Portion<'_> {
             let lead = lead.map_err(Failure::Refused)?;
             let start = desk.keys.len();
             let mapping::Target::Row(at, container, rest) = lead else {
+                if self.marks && items.first().is_some_and(|i| i.container().is_some()) {
+                    break;
+                }
                 several = true;
                 items.push(Looked {
                     text,
@@ -275,8 +328,12 @@ impl Portion<'_> {
                 last,
                 target,
             };
-            several |= item.target == Target::Nowhere
+            let differs = item.target == Target::Nowhere
                 || items.first().is_some_and(|i| i.container() != Some(at));
+            if differs && self.marks && !items.is_empty() {
+                break;
+            }
+            several |= differs;
             items.push(item);
         }
         if several {
@@ -325,10 +382,10 @@ impl Portion<'_> {
         read: Read,
         items: &Items<'_, '_>,
         out: &mut Output,
-    ) -> Result<usize, Failure> {
+    ) -> Result<(usize, usize), Failure> {
         let first = items.first().and_then(Looked::container);
         let Some(container) = first.and_then(|at| self.mapping.containers.get(at)) else {
-            return Ok(0);
+            return Ok((items.len(), 0));
         };
         let arena = desk.keys.as_slice();
         let primaries: SmallVec<[&[u8]; 16]> = items.iter().map(|i| i.primary(arena)).collect();
@@ -337,19 +394,22 @@ impl Portion<'_> {
         view.spare = self.spare;
         let mut hits = 0;
         let buf = out.buf();
-        reading::rows(container, txn, &primaries, read, &mut |n, shown| {
+        let end = buf.len() + PORTION_BYTES;
+        let took = reading::rows(container, txn, &primaries, read, &mut |n, shown| {
             if let Some(item) = items.get(n) {
                 let primary = primaries.get(n).copied().unwrap_or_default();
                 let there = Self::append(container, item, primary, shown, &mut view, buf);
                 hits += usize::from(there);
                 Self::finish(item, buf);
             }
+            go_on(buf.len() < end)
         })?;
-        Ok(hits)
+        Ok((took, hits))
     }
 
     /// Keys of several containers: each container's batch is rendered aside,
-    /// then the pieces are put into the keys' order.
+    /// then the pieces are put into the keys' order, up to the first key that
+    /// was not reached.
     fn of_several(
         &self,
         desk: &mut Desk,
@@ -357,18 +417,18 @@ impl Portion<'_> {
         read: Read,
         items: &Items<'_, '_>,
         out: &mut Output,
-    ) -> Result<usize, Failure> {
+    ) -> Result<(usize, usize), Failure> {
         let arena = desk.keys.as_slice();
         let mut containers: SmallVec<[usize; 8]> =
             items.iter().filter_map(Looked::container).collect();
         containers.sort_unstable();
         containers.dedup();
+        let share = PORTION_BYTES / containers.len().max(1);
         let mut rendered = Vec::new();
-        let mut pieces: Vec<Range<usize>> = vec![0..0; items.len()];
+        let mut pieces: Vec<Option<Piece>> = vec![None; items.len()];
         let shared = &desk.shared;
         let mut view = View::new(shared.db.clock().as_ref(), &shared.notes, &mut desk.text);
         view.spare = self.spare;
-        let mut hits = 0;
         for at in containers {
             let Some(container) = self.mapping.containers.get(at) else {
                 continue;
@@ -384,34 +444,45 @@ impl Portion<'_> {
                 .filter(|i| i.container() == Some(at))
                 .map(|i| i.primary(arena))
                 .collect();
+            let end = rendered.len() + share;
             reading::rows(container, txn, &primaries, read, &mut |n, shown| {
                 let member = members.get(n).copied().unwrap_or(usize::MAX);
-                let Some(item) = items.get(member) else {
-                    return;
+                let (Some(item), Some(piece)) = (items.get(member), pieces.get_mut(member)) else {
+                    return ControlFlow::Break(());
                 };
                 let start = rendered.len();
                 let primary = primaries.get(n).copied().unwrap_or_default();
                 let buf = &mut rendered;
-                let there = Self::append(container, item, primary, shown, &mut view, buf);
-                hits += usize::from(there);
-                if let Some(piece) = pieces.get_mut(member) {
-                    *piece = start..rendered.len();
-                }
+                let found = Self::append(container, item, primary, shown, &mut view, buf);
+                let text = start..rendered.len();
+                *piece = Some(Piece { text, found });
+                go_on(rendered.len() < end)
             })?;
         }
+        let (mut took, mut hits) = (0, 0);
+        let end = out.position() + PORTION_BYTES;
         for (item, piece) in items.iter().zip(pieces) {
             let buf = out.buf();
-            match item.target {
-                Target::Row(..) => {}
-                Target::Nowhere => view.missing(item.style, |_| None, buf),
-                Target::Cache => {
-                    let there = view.cached(&shared.cache, item.text, item.style, buf);
-                    hits += usize::from(there);
+            let found = match (&item.target, piece) {
+                (Target::Row(..), Some(piece)) => {
+                    buf.extend_from_slice(rendered.get(piece.text).unwrap_or_default());
+                    piece.found
                 }
-            }
-            buf.extend_from_slice(rendered.get(piece).unwrap_or_default());
+                (Target::Row(..), None) => break,
+                (Target::Cache, _) => view.cached(&shared.cache, item.text, item.style, buf),
+                (Target::Nowhere, _) => {
+                    view.missing(item.style, |_| None, buf);
+                    false
+                }
+            };
+            took += 1;
+            hits += usize::from(found);
             Self::finish(item, buf);
+            // Rows are rendered already.
+            if !matches!(item.target, Target::Row(..)) && buf.len() >= end {
+                break;
+            }
         }
-        Ok(hits)
+        Ok((took, hits))
     }
 }

@@ -8,7 +8,8 @@
 //!
 //! | column | reads as | takes |
 //! |---|---|---|
-//! | integers, BIT, YEAR, FLOAT, DOUBLE, DECIMAL | a number | numbers, strings, booleans |
+//! | integers, YEAR, FLOAT, DOUBLE, DECIMAL | a number | numbers, strings, booleans |
+//! | BIT | a number | numbers, booleans, strings: their bytes, coded by `base64:` or not |
 //! | JSON | what it is | anything |
 //! | BINARY, VARBINARY, BLOB | a string, `base64:` before what is no UTF-8 | strings |
 //! | all others | a string | strings, numbers, booleans |
@@ -24,6 +25,7 @@
 use super::container::refused;
 use porpoise_rows::{Result, RowRef};
 use porpoise_types::{Charset, ColumnType, Kind, Value, ValueRef, write_text};
+use porpoise_wire::memcached::base64;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -89,8 +91,11 @@ pub fn part(column: &str, ty: &ColumnType, value: &RawValue) -> Result<Value> {
     match text.as_bytes().first() {
         Some(b'"') => {
             let string: String = serde_json::from_str(text).map_err(|_| wrong())?;
-            if let (true, Some(coded)) = (binary, string.strip_prefix(BASE64)) {
-                return decode(coded).map(Value::Bytes).ok_or_else(wrong);
+            let codes = binary || ty.kind == Kind::Bit;
+            if let (true, Some(coded)) = (codes, string.strip_prefix(BASE64)) {
+                return base64::decode(coded.as_bytes())
+                    .map(Value::Bytes)
+                    .ok_or_else(wrong);
             }
             let charset = ty.collation.charset();
             let (bytes, lost) = Charset::Utf8mb4.convert(charset, string.as_bytes());
@@ -153,7 +158,7 @@ fn append_value(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
                 _ => {
                     out.push(b'"');
                     out.extend_from_slice(BASE64.as_bytes());
-                    encode(bytes, out);
+                    base64::encode(bytes, out);
                     out.push(b'"');
                 }
             }
@@ -182,59 +187,9 @@ fn append_string(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-fn encode(bytes: &[u8], out: &mut Vec<u8>) {
-    for three in bytes.chunks(3) {
-        let byte = |n: usize| u32::from(three.get(n).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for n in 0..4 {
-            let digit = DIGITS.get((bits >> (18 - 6 * n) & 63) as usize).copied();
-            let digit = digit.filter(|_| n <= three.len()).unwrap_or(b'=');
-            out.push(digit);
-        }
-    }
-}
-
-fn decode(text: &str) -> Option<Vec<u8>> {
-    let digits = text.trim_end_matches('=').as_bytes();
-    if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
-        return None;
-    }
-    let mut out = Vec::with_capacity(digits.len() / 4 * 3 + 2);
-    for four in digits.chunks(4) {
-        let mut bits = 0u32;
-        for n in 0..4 {
-            let value = match four.get(n) {
-                Some(digit) => DIGITS.iter().position(|d| d == digit)?,
-                None => 0,
-            };
-            bits = bits << 6 | u32::try_from(value).ok()?;
-        }
-        let [_, a, b, c] = bits.to_be_bytes();
-        let bytes = [a, b, c];
-        out.extend_from_slice(bytes.get(..four.len().checked_sub(1)?)?);
-    }
-    Some(out)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_goes_both_ways() {
-        for bytes in [&b""[..], b"f", b"fo", b"foo", b"foob", &[255, 0, 254, 1]] {
-            let mut text = Vec::new();
-            encode(bytes, &mut text);
-            let text = String::from_utf8(text).unwrap();
-            assert_eq!(decode(&text).as_deref(), Some(bytes), "{text}");
-        }
-        assert_eq!(decode("Zg=="), Some(b"f".to_vec()));
-        for bad in ["Z", "Zg", "Z===", "Z!==", "===="] {
-            assert_eq!(decode(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn members_are_read_in_order_and_nothing_else_is() {

@@ -183,21 +183,18 @@ impl Large {
 ///
 /// # Errors
 /// Those of reading.
-pub(super) fn values(
+pub(super) fn values<'r>(
     container: &Container,
     txn: &mut Txn,
-    rows: &[Option<RowBuf>],
+    rows: impl IntoIterator<Item = &'r RowBuf>,
     read: Read,
 ) -> Result<Vec<Option<Vec<u8>>>> {
     let Some(large) = container.large() else {
         return Ok(Vec::new());
     };
-    let mut wanted: Vec<Option<(u64, u64)>> = Vec::with_capacity(rows.len());
+    let mut wanted: Vec<Option<(u64, u64)>> = Vec::new();
     for row in rows {
-        wanted.push(match row {
-            Some(row) => large.of(&row.row(&container.table)?),
-            None => None,
-        });
+        wanted.push(large.of(&row.row(&container.table)?));
     }
     let ids: Vec<u64> = wanted.iter().flatten().map(|(id, _)| *id).collect();
     if ids.is_empty() {
@@ -232,7 +229,7 @@ pub(super) fn value(
     let Some((large, _)) = container.large().and_then(|l| Some((l, l.of(row)?))) else {
         return Ok(None);
     };
-    let found = values(container, txn, &[Some(row.to_buf())], Read::CURRENT)?;
+    let found = values(container, txn, [&row.to_buf()], Read::CURRENT)?;
     match found.into_iter().next().flatten() {
         Some(value) => Ok(Some(value)),
         None => Err(Error::Corrupt(format!(

@@ -273,6 +273,8 @@ impl Mapping {
             let (named_ones, options) = (of("containers"), of("container_options"));
             let resolved = resolve::prefix(row, policies, named_ones, options, catalog);
             let own = row.number("server_role_id").unwrap_or(-1);
+            // A door keeps the number of its role, whatever becomes of the row.
+            let is_played = own == role || self.roles.values().any(|id| *id == own);
             let (policy, target, reason) = match resolved {
                 Ok((policy, Some((container, note)))) => (policy, Ok(container), note),
                 Ok((policy, None)) => {
@@ -281,8 +283,9 @@ impl Mapping {
                 }
                 Err(why) => (Policy::TABLE, Err(why.clone()), why),
             };
-            let active = target.is_ok() || policy.uses_cache();
+            let active = is_played && (target.is_ok() || policy.uses_cache());
             let reason = match (&target, policy.uses_cache()) {
+                _ if !is_played => format!("role {own} is not in memcache_server_roles"),
                 (Err(_), true) => "in memory only".to_owned(),
                 _ => reason,
             };

@@ -7,7 +7,8 @@
 //!   `@@name.key`, in any command, switches as well. `get @@` goes back to
 //!   prefixes.
 //! * Ranges, one for each `get`: `@>a`, `@>=a`, `@<b`, `@<=b`, and two of them
-//!   together, `@>a@<b`. Rows come in the order of the key.
+//!   together, `@>a@<b`. Rows come in the order of the key. Beside other keys a
+//!   range is refused.
 //!
 //! Invariants:
 //! 1. Only containers that some prefix of the role names can be reached, with
@@ -29,8 +30,16 @@ use porpoise_rows::{KeyRange, RowBuf, ScanPosition, ScanSpec};
 use porpoise_wire::memcached::reply;
 use std::sync::Arc;
 
-/// Rows of one step of a range.
-const STEP: usize = 256;
+/// Rows of the first step of a range; later ones follow from their size.
+const STEP: usize = 8;
+/// Most rows of a step.
+const MOST: usize = 256;
+/// What a step should come to, in bytes.
+const STEP_BYTES: usize = 1 << 20;
+
+/// Two ends as two keys could as well be meant for two ranges.
+const NOT_ALONE: &str =
+    "a range is the only key of its get; its two ends stand together, as in @>1@<5";
 
 /// `@@name.key`, or `@@name`.
 fn named(key: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
@@ -109,6 +118,17 @@ pub(super) fn get(
     };
     let mut keys = ask.keys;
     let (Some(key), None) = (keys.next(), keys.next()) else {
+        let mut switched = desk.switched.is_some();
+        for mut key in ask.keys {
+            if let Some((name, Some(rest))) = named(key)
+                && current.mapping.named(name, Operation::Get).is_some()
+            {
+                (switched, key) = (true, rest);
+            }
+            if switched && bounds(key).is_some() {
+                return Err(Failure::Refused(NOT_ALONE.to_owned()));
+            }
+        }
         return Ok(false);
     };
     let done = one(desk, current, key, cas, out)?;
@@ -235,13 +255,15 @@ fn range(
     let mut position = ScanPosition::default();
     let mut scratch = Vec::new();
     let (mut more, mut sent) = (true, false);
+    let mut count = STEP;
     let table = &container.table;
     while more {
-        let mut rows: Vec<Option<RowBuf>> = Vec::new();
+        let mut rows: Vec<RowBuf> = Vec::new();
         let read = Read::SNAPSHOT;
-        let step = txn.scan(table, &spec, read, &mut position, STEP, &mut |_, row| {
+        let start = out.position();
+        let step = txn.scan(table, &spec, read, &mut position, count, &mut |_, row| {
             if !container.expired(&row, || now) {
-                rows.push(Some(row.to_buf()));
+                rows.push(row.to_buf());
             }
         });
         let values = step.and_then(|goes_on| {
@@ -254,7 +276,7 @@ fn range(
             Err(error) => return Err(error.into()),
         };
         let mut key = Vec::new();
-        for (n, row) in rows.iter().flatten().enumerate() {
+        for (n, row) in rows.iter().enumerate() {
             let row = row.row(table)?;
             key.clear();
             container.append_key_text(&row, &mut key);
@@ -266,6 +288,8 @@ fn range(
             };
             reply::value(out.buf(), &key, flags, value, version);
         }
+        let each = (out.position() - start) / rows.len().max(1);
+        count = (STEP_BYTES / each.max(1)).clamp(1, MOST);
         if more && out.is_full() {
             sent = true;
             out.drain().map_err(|_| Failure::Gone)?;

@@ -46,6 +46,27 @@ fn every_kind_of_column_reads_as_what_stores_it_again() {
 }
 
 #[test]
+fn bits_are_taken_as_numbers_and_as_bytes() {
+    let server = start("id INT PRIMARY KEY, b BIT(12)");
+    for (bits, number) in [
+        ("4095", "4095"),
+        ("true", "1"),
+        ("\"base64:Af8=\"", "511"),
+        ("\"base64:\"", "0"),
+        ("\"5\"", "53"),
+    ] {
+        let object = format!("{{\"b\":{bits}}}");
+        assert_eq!(set(&server, "r:1", &object), "STORED\r\n", "{object}");
+        assert_eq!(get(&server, "r:1"), format!("{{\"id\":1,\"b\":{number}}}"));
+    }
+    for bits in ["4096", "\"base64:Af8\"", "\"base64:EAA=\"", "-1", "[1]"] {
+        let answer = set(&server, "r:1", &format!("{{\"b\":{bits}}}"));
+        assert!(answer.starts_with("SERVER_ERROR "), "{bits}: {answer}");
+    }
+    assert_eq!(get(&server, "r:1"), "{\"id\":1,\"b\":53}");
+}
+
+#[test]
 fn columns_that_are_no_members_keep_their_values_or_get_their_defaults() {
     let server = start("id INT PRIMARY KEY, a VARCHAR(5) NOT NULL, b INT DEFAULT 7, c INT");
     assert_eq!(set(&server, "r:1", "{\"a\":\"x\",\"c\":3}"), "STORED\r\n");

@@ -25,6 +25,7 @@ mod marks;
 mod memory_cache;
 mod multi_get;
 mod own_writes;
+mod portions;
 mod reaper;
 mod roles;
 mod switching;

@@ -62,3 +62,22 @@ fn a_door_of_an_unknown_role_is_refused_at_the_start() {
             .contains("'nobody' is not in ndbmemcache.memcache_server_roles")
     );
 }
+
+#[test]
+fn prefixes_of_a_role_that_does_not_exist_are_told_to_be_served_by_nobody() {
+    let server = Porpoise::builder().start();
+    let state = |why: &str| {
+        let status = "SELECT state, reason FROM ndbmemcache.status WHERE server_role_id = 9";
+        assert_eq!(sql(&server, status), why);
+    };
+    sql(
+        &server,
+        "INSERT INTO ndbmemcache.key_prefixes VALUES (9, 'x:', 0, 'ndb-only', 'kv')",
+    );
+    state("disabled\trole 9 is not in memcache_server_roles\n");
+    sql(
+        &server,
+        "INSERT INTO ndbmemcache.memcache_server_roles (role_name, role_id) VALUES ('nine', 9)",
+    );
+    state("active\t\n");
+}

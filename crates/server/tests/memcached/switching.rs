@@ -77,3 +77,29 @@ fn for_whoever_has_not_switched_every_key_is_just_a_key() {
          VALUE @@nothing.x 0 1\r\n2\r\nEND\r\nVALUE @@ 0 1\r\n3\r\nEND\r\n"
     );
 }
+
+#[test]
+fn a_range_beside_other_keys_is_refused() {
+    let server = start();
+    let refused = "SERVER_ERROR a range is the only key of its get; its two ends stand together, \
+                   as in @>1@<5\r\n";
+    for get in [
+        "get @>B @<M",
+        "get B @>B",
+        "gets @>=B B",
+        "get @@city.B @<C",
+    ] {
+        let answer = server.memcached(&format!("get @@city\r\n{get}\r\n"));
+        assert_eq!(
+            answer,
+            format!("VALUE @@city 0 9\r\ntest/city\r\nEND\r\n{refused}"),
+            "{get}"
+        );
+    }
+    assert_eq!(server.memcached("get @@city.B @<C\r\n"), refused);
+    // Without a switch they are keys.
+    assert_eq!(
+        server.memcached("set @<M 0 0 1\r\n1\r\nget @>B @<M\r\n"),
+        "STORED\r\nVALUE @<M 0 1\r\n1\r\nEND\r\n"
+    );
+}

@@ -85,3 +85,52 @@ fn the_default_table_can_be_selected_from() {
         "1.2\n"
     );
 }
+
+#[test]
+fn a_door_outlives_its_configuration() {
+    let mut server = Porpoise::builder().start();
+    sql(
+        &server,
+        "CREATE DATABASE t; CREATE TABLE t.u (id INT PRIMARY KEY, v VARCHAR(9));
+         INSERT INTO t.u VALUES (1, 'x'); ALTER TABLE t.u MEMCACHED PREFIX 'u:' VALUE (v)",
+    );
+    assert_eq!(
+        server.memcached("set k 0 0 1\r\nx\r\nget u:1\r\n"),
+        "STORED\r\nVALUE u:1 0 1\r\nx\r\nEND\r\n"
+    );
+    sql(&server, "DROP DATABASE ndbmemcache");
+    let why =
+        "SERVER_ERROR keys of prefix '' are disabled: table ndbmemcache.kv does not exist\r\n";
+    assert_eq!(
+        server.memcached("get u:1\r\nset k 0 0 1\r\ny\r\nmg k v\r\nflush_all\r\nversion\r\n"),
+        format!(
+            "{why}{why}{why}OK\r\nVERSION 1.6.18-porpoise-{}\r\n",
+            env!("CARGO_PKG_VERSION")
+        )
+    );
+    assert_eq!(sql(&server, "SELECT v FROM t.u"), "x\n");
+    assert_eq!(
+        sql(&server, "SELECT COUNT(*) FROM ndbmemcache.status"),
+        "0\n"
+    );
+    // What is made by hand is served.
+    sql(
+        &server,
+        "CREATE DATABASE ndbmemcache;
+         CREATE TABLE ndbmemcache.kv (mkey VARBINARY(250) PRIMARY KEY, value LONGBLOB,
+             flags INT UNSIGNED NOT NULL DEFAULT 0, expire_time BIGINT NOT NULL DEFAULT 0)",
+    );
+    assert_eq!(
+        server.memcached("set k 0 0 1\r\nz\r\nget k\r\n"),
+        "STORED\r\nVALUE k 0 1\r\nz\r\nEND\r\n"
+    );
+    // The rest comes with the next start.
+    server.terminate();
+    server.restart();
+    assert_eq!(server.memcached("get k\r\n"), "VALUE k 0 1\r\nz\r\nEND\r\n");
+    sql(&server, "ALTER TABLE t.u MEMCACHED PREFIX 'u:' VALUE (v)");
+    assert_eq!(
+        server.memcached("get u:1\r\n"),
+        "VALUE u:1 0 1\r\nx\r\nEND\r\n"
+    );
+}

@@ -1,5 +1,5 @@
-//! Base64 of keys (RFC 4648, standard alphabet, padded), as the `b` flag of
-//! meta commands has it.
+//! Base64 (RFC 4648, standard alphabet, padded): of keys, as the `b` flag of
+//! meta commands has it, and of anything else.
 
 /// Longest decoded key: [`super::MAX_KEY`] characters hold no more.
 pub const MAX_DECODED: usize = super::MAX_KEY / 4 * 3;
@@ -43,17 +43,8 @@ impl Decoded {
 
     /// Four characters; padding only where they are the last.
     fn push(&mut self, quad: &[u8], last: bool) -> Option<()> {
-        let padding = quad.iter().rev().take_while(|b| **b == b'=').count();
-        if padding > 2 || (padding > 0 && !last) {
-            return None;
-        }
-        let mut bits = 0u32;
-        for byte in quad.iter().take(4 - padding) {
-            bits = bits << 6 | digit(*byte)?;
-        }
-        bits <<= 6 * padding;
-        let [_, bytes @ ..] = bits.to_be_bytes();
-        for byte in bytes.iter().take(3 - padding) {
+        let (bytes, count) = decode_quad(quad, last)?;
+        for byte in bytes.iter().take(count) {
             *self.bytes.get_mut(self.length)? = *byte;
             self.length += 1;
         }
@@ -64,6 +55,36 @@ impl Decoded {
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
     }
+}
+
+/// The bytes that four characters stand for, and how many there are; padding
+/// only where they are the last.
+fn decode_quad(quad: &[u8], last: bool) -> Option<([u8; 3], usize)> {
+    let padding = quad.iter().rev().take_while(|b| **b == b'=').count();
+    if padding > 2 || (padding > 0 && !last) {
+        return None;
+    }
+    let mut bits = 0u32;
+    for byte in quad.iter().take(4 - padding) {
+        bits = bits << 6 | digit(*byte)?;
+    }
+    bits <<= 6 * padding;
+    let [_, bytes @ ..] = bits.to_be_bytes();
+    Some((bytes, 3 - padding))
+}
+
+/// The bytes of a base64 text of any length; `None` if it is none.
+pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(4) {
+        return None;
+    }
+    let quads = text.len() / 4;
+    let mut out = Vec::with_capacity(quads * 3);
+    for (n, quad) in text.chunks_exact(4).enumerate() {
+        let (bytes, count) = decode_quad(quad, n + 1 == quads)?;
+        out.extend(bytes.iter().take(count));
+    }
+    Some(out)
 }
 
 /// Appends the base64 text of some bytes.
@@ -98,6 +119,7 @@ mod tests {
         ];
         for (plain, coded) in pairs {
             assert_eq!(Decoded::of(coded).unwrap().bytes(), plain);
+            assert_eq!(decode(coded).as_deref(), Some(plain));
             let mut out = Vec::new();
             encode(plain, &mut out);
             assert_eq!(out, coded);
@@ -118,7 +140,10 @@ mod tests {
         ];
         for text in bad {
             assert!(Decoded::of(text).is_none(), "{}", text.escape_ascii());
+            // Nothing is a text, but no key.
+            assert!(text.is_empty() || decode(text).is_none());
         }
+        assert_eq!(decode(b"").as_deref(), Some(&b""[..]));
         assert!(Decoded::of(&[b'A'; 248]).is_some());
         assert!(Decoded::of(&[b'A'; 252]).is_none());
     }
