@@ -198,6 +198,15 @@ fn unsigned(v: ValueRef<'_>) -> u64 {
 
 /// The integer in two's complement, clamped to the column's range.
 fn clamp_int(v: ValueRef<'_>, ty: &ColumnType) -> u64 {
+    let unused = 64 - ty.kind.int_bits().clamp(1, 64);
+    // Storage values of the column itself, without 128 bits.
+    match v {
+        ValueRef::Int(v) if !ty.unsigned => {
+            return v.clamp(i64::MIN >> unused, i64::MAX >> unused) as u64;
+        }
+        ValueRef::UInt(v) if ty.unsigned => return v.min(u64::MAX >> unused),
+        _ => {}
+    }
     let (low, high) = ty.int_range();
     let wide = match v {
         ValueRef::Int(v) => i128::from(v),
