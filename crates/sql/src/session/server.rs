@@ -5,6 +5,7 @@ use super::{ClientInfo, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::functions::locks::NamedLocks;
 use crate::privileges::{Grants, store};
+use crate::statistics::Statistics;
 use crate::users::{self, Account};
 use crate::vars::{Settings, Values};
 use parking_lot::RwLock;
@@ -81,6 +82,8 @@ pub struct SqlServer {
     pub(crate) grants_version: AtomicU64,
     pub(crate) started: Instant,
     pub(super) timer: super::timer::Timer,
+    /// What is known of tables.
+    pub(crate) statistics: Statistics,
     providers: RwLock<Vec<(String, String, RowsProvider)>>,
     keys: RwLock<Option<KeyProvider>>,
     status: RwLock<Vec<StatusProvider>>,
@@ -105,6 +108,7 @@ impl SqlServer {
             globals: RwLock::new(globals),
             processes: Processes::default(),
             timer: super::timer::Timer::default(),
+            statistics: Statistics::default(),
             counters: Counters::default(),
             locks: Arc::default(),
             grants: RwLock::new(grants),
