@@ -81,21 +81,19 @@ fn decode_parts(
 }
 
 impl Table {
-    /// The columns that entries of the index at a position hold; `None` for
-    /// position 0, whose entries are the rows.
-    pub fn columns_in_entries(&self, index: usize) -> Option<Vec<usize>> {
-        let (secondary, primary) = (self.indexes.get(index)?, self.indexes.first()?);
-        if index == 0 {
-            return None;
-        }
-        let parts = secondary.parts.iter().chain(&primary.parts);
+    /// The columns that the keys of entries of the index at a position hold;
+    /// those of the rows themselves hold the primary key.
+    pub fn columns_in_entries(&self, index: usize) -> Vec<usize> {
+        let secondary = self.indexes.get(index).filter(|_| index != 0);
+        let all = secondary.into_iter().chain(self.indexes.first());
+        let parts = all.flat_map(|index| &index.parts);
         let mut columns: Vec<usize> = parts
             .filter(|p| readable(self, p))
             .map(|p| p.column)
             .collect();
         columns.sort_unstable();
         columns.dedup();
-        Some(columns)
+        columns
     }
 
     /// Shows the columns that an entry holds, by position; a column may come
@@ -110,19 +108,23 @@ impl Table {
         value: &[u8],
         show: &mut dyn FnMut(usize, Value),
     ) -> Result<()> {
-        let (Some(secondary), Some(primary)) = (self.indexes.get(index), self.indexes.first())
-        else {
+        let (Some(named), Some(primary)) = (self.indexes.get(index), self.indexes.first()) else {
             return Err(Error::DefinitionChanged);
         };
-        let rest = secondary.primary_of(key, value)?;
-        decode_parts(self, secondary, key, show)
-            .and_then(|()| decode_parts(self, primary, rest, show))
-            .ok_or_else(|| Error::Corrupt(format!("an entry of index {}", secondary.name)))
+        let decoded = match index {
+            0 => decode_parts(self, primary, key, show),
+            _ => {
+                let rest = named.primary_of(key, value)?;
+                decode_parts(self, named, key, show)
+                    .and_then(|()| decode_parts(self, primary, rest, show))
+            }
+        };
+        decoded.ok_or_else(|| Error::Corrupt(format!("an entry of index {}", named.name)))
     }
 
     /// The ends of the encoded parts in the key of an entry, appended to
     /// `ends`; false where the bytes are no such key.
-    pub(crate) fn part_ends(&self, index: usize, key: &[u8], ends: &mut Vec<usize>) -> bool {
+    pub fn part_ends(&self, index: usize, key: &[u8], ends: &mut Vec<usize>) -> bool {
         let Some(definition) = self.indexes.get(index) else {
             return false;
         };

@@ -64,6 +64,8 @@ pub struct Source {
     pub columns: Vec<ScopeColumn>,
     /// PARTITION (names): the positions.
     pub partitions: Option<Arc<[usize]>>,
+    /// USE, FORCE and IGNORE INDEX.
+    pub hints: crate::plan::hints::Hints,
 }
 
 impl Source {
@@ -80,6 +82,7 @@ impl Source {
             columns: columns.collect(),
             origin: Origin::Stored(table),
             partitions: None,
+            hints: Default::default(),
         }
     }
 
@@ -194,6 +197,14 @@ pub struct Aggregates {
     pub list: Vec<Aggregate>,
 }
 
+impl Aggregates {
+    /// What their arguments and orders are made of.
+    pub fn expressions(&self) -> impl Iterator<Item = &crate::expr::Expr> {
+        let all = self.list.iter();
+        all.flat_map(|a| a.args.iter().chain(a.order.iter().map(|k| &k.expr)))
+    }
+}
+
 /// Binds expressions of one clause.
 pub struct Binder<'s> {
     /// The tables.
@@ -231,7 +242,7 @@ pub(crate) fn check_stack() -> Result<()> {
 }
 
 /// Looks up `@@name` while binding.
-pub trait SystemVariables {
+pub trait SystemVariables: crate::statistics::Figures {
     /// The value and type of a variable; 1193 when there is none.
     fn get(&self, global: bool, name: &str) -> Result<crate::expr::Expr>;
 }

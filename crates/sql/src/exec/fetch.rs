@@ -17,10 +17,35 @@ use bumpalo::Bump;
 use porpoise_kv::{Mark, Read, Wait};
 use porpoise_rows::catalog::{IndexKind, Table};
 use porpoise_rows::{KeyRange, RowRef, ScanPosition, ScanSpec};
+use porpoise_types::{Value, ValueRef};
 use std::time::Instant;
 
 /// A row with its primary key, in the arena of its batch.
 pub use crate::expr::eval::KeyedRow as Fetched;
+
+/// An entry of an index, in the arena of its batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// Its key.
+    pub key: &'a [u8],
+    /// The columns that it holds.
+    pub slot: Slot<'a>,
+}
+
+/// A value whose bytes are in the arena.
+fn in_arena<'a>(value: &Value, arena: &'a Bump) -> ValueRef<'a> {
+    match value.as_ref() {
+        ValueRef::Bytes(bytes) => ValueRef::Bytes(arena.alloc_slice_copy(bytes)),
+        ValueRef::Null => ValueRef::Null,
+        ValueRef::Int(v) => ValueRef::Int(v),
+        ValueRef::UInt(v) => ValueRef::UInt(v),
+        ValueRef::Double(v) => ValueRef::Double(v),
+        ValueRef::Decimal(v) => ValueRef::Decimal(v),
+        ValueRef::Date(v) => ValueRef::Date(v),
+        ValueRef::DateTime(v) => ValueRef::DateTime(v),
+        ValueRef::Time(v) => ValueRef::Time(v),
+    }
+}
 
 /// What a scan of one table has still to do.
 pub enum Cursor {
@@ -72,14 +97,20 @@ impl Cursor {
             }
             Access::Range {
                 index,
-                equal,
+                keys: parts,
                 low,
                 high,
                 reverse,
             } => {
                 let bounds = (low.as_ref(), high.as_ref());
-                let range = keys::range(table, *index, equal, bounds, row, cx)?;
-                Cursor::scan(*index, range.into_iter().collect(), *reverse)
+                let mut ranges = Vec::with_capacity(parts.len());
+                for equal in parts {
+                    ranges.extend(keys::range(table, *index, equal, bounds, row, cx)?);
+                }
+                // Of lists that say the same one is left.
+                ranges.sort_unstable_by(|a, b| a.start.cmp(&b.start));
+                ranges.dedup_by(|a, b| a.start == b.start);
+                Cursor::scan(*index, ranges, *reverse)
             }
             Access::Full { index, reverse } => Cursor::scan(*index, vec![KeyRange::ALL], *reverse),
             Access::Set { index, test } => set_cursor(table, *index, test, row, cx)?,
@@ -87,7 +118,11 @@ impl Cursor {
         })
     }
 
-    fn scan(index: usize, ranges: Vec<KeyRange>, reverse: bool) -> Cursor {
+    /// A scan of ranges in ascending order.
+    fn scan(index: usize, mut ranges: Vec<KeyRange>, reverse: bool) -> Cursor {
+        if reverse {
+            ranges.reverse();
+        }
         let spec = ScanSpec {
             index,
             ranges,
@@ -162,6 +197,50 @@ impl Cursor {
         }
         match bad {
             Some(error) => Err(Stop::Error(error)),
+            None => Ok(Some(out)),
+        }
+    }
+
+    /// As [`Cursor::next`], of entries without their rows: the columns that
+    /// keys hold, as values, or none where the query asks for none.
+    pub fn next_entries<'a>(
+        &mut self,
+        table: &'a Table,
+        (reach, width): (&Reach, usize),
+        exec: &mut Exec<'_>,
+        limit: usize,
+        arena: &'a Bump,
+    ) -> Run<Option<Vec<Entry<'a>>>> {
+        let Cursor::Scan { spec, position } = self else {
+            return Err(Stop::Error(SqlError::internal("whole keys without rows")));
+        };
+        if position.done() || spec.ranges.is_empty() {
+            return Ok(None);
+        }
+        let mut out: Vec<Entry<'a>> = Vec::new();
+        let mut bad = None;
+        let (read, index) = (exec.read(), spec.index);
+        let mut keep = |key: &[u8], value: &[u8]| {
+            let values = arena.alloc_slice_fill_copy(width, ValueRef::Null);
+            if width > 0 {
+                let decoded = table.decode_entry(index, key, value, &mut |column, value| {
+                    if let Some(place) = values.get_mut(column) {
+                        *place = in_arena(&value, arena);
+                    }
+                });
+                bad = bad.take().or(decoded.err());
+            }
+            out.push(Entry {
+                key: arena.alloc_slice_copy(key),
+                slot: Slot::Values(values),
+            });
+        };
+        let at = (position, limit.max(1));
+        let partitions = reach.partitions();
+        exec.txn()
+            .scan_entries(table, spec, partitions, read, at, &mut keep)?;
+        match bad {
+            Some(error) => Err(Stop::from(error)),
             None => Ok(Some(out)),
         }
     }

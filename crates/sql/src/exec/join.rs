@@ -13,7 +13,8 @@
 //!    for a batch as a whole; each row of the batch without a match goes on
 //!    alone, once.
 
-use super::fetch::{self, Cursor, Fetched};
+use super::fetch::{self, Cursor, Entry, Fetched};
+use super::profile::Role;
 use super::reach::Reach;
 use super::select::{all_true, cx_of};
 use super::state::{RowSet, append_comparable};
@@ -63,10 +64,15 @@ pub fn join(
     };
     let mut first_rows = FirstRows::open(plan, first, wanted, exec)?;
     let mut arena = Bump::new();
+    let mut loops = 1;
     loop {
         exec.check_cancelled()?;
         arena.reset();
-        let Some(tuples) = first_rows.next(plan, first, exec, &arena)? else {
+        let since = exec.begin_part();
+        let tuples = first_rows.next(plan, first, exec, &arena)?;
+        let rows = tuples.as_ref().map_or(0, Vec::len) as u64;
+        exec.end_part(first, Role::Step, (std::mem::take(&mut loops), rows), since);
+        let Some(tuples) = tuples else {
             return Ok(());
         };
         let rest = plan.steps.get(1..).unwrap_or_default();
@@ -136,14 +142,14 @@ impl FirstRows {
                 let Some(table) = table else {
                     return Ok(None);
                 };
-                let rows = fetch_step(step, table, cursor, (empty, true), *batch, exec, arena)?;
-                let Some(rows) = rows else {
+                let at = (empty, true);
+                let Some(slots) = fetch_slots(step, table, cursor, at, *batch, exec, arena)? else {
                     return Ok(None);
                 };
                 let cx = cx_of(exec, arena);
-                let mut out = Vec::with_capacity(rows.len());
-                for row in rows {
-                    let tuple = extended(empty, step.slot, slot_of_row(step, row, arena), arena);
+                let mut out = Vec::with_capacity(slots.len());
+                for slot in slots {
+                    let tuple = extended(empty, step.slot, slot, arena);
                     if step.lock.is_some() || all_true(&step.filter, tuple, &cx)? {
                         out.push(tuple);
                     }
@@ -236,6 +242,40 @@ pub fn fetch_step<'a, 'x: 'a>(
     Ok(Some(kept))
 }
 
+/// As [`fetch_step`], as slots; of entries only where they are enough.
+fn fetch_slots<'a, 'x: 'a>(
+    step: &'a Step,
+    table: &'a Table,
+    cursor: &mut Cursor,
+    at: (Tuple<'a>, bool),
+    limit: usize,
+    exec: &mut Exec<'x>,
+    arena: &'a Bump,
+) -> Run<Option<Vec<Slot<'a>>>> {
+    if step.entries {
+        let entries = fetch_entries(step, table, cursor, limit, exec, arena)?;
+        return Ok(entries.map(|entries| entries.into_iter().map(|e| e.slot).collect()));
+    }
+    let rows = fetch_step(step, table, cursor, at, limit, exec, arena)?;
+    let slots = |row| slot_of_row(step, row, arena);
+    Ok(rows.map(|rows| rows.into_iter().map(slots).collect()))
+}
+
+/// One batch of the entries of a step's index.
+fn fetch_entries<'a, 'x: 'a>(
+    step: &'a Step,
+    table: &'a Table,
+    cursor: &mut Cursor,
+    limit: usize,
+    exec: &mut Exec<'x>,
+    arena: &'a Bump,
+) -> Run<Option<Vec<Entry<'a>>>> {
+    let cx = cx_of(exec, arena);
+    let reach = Reach::of(step, table, &cx)?;
+    let width = if step.bare { 0 } else { table.columns.len() };
+    cursor.next_entries(table, (&reach, width), exec, limit, arena)
+}
+
 /// A row of a batch with the number of the row that it grew from.
 type Grown<'a> = (usize, Tuple<'a>);
 
@@ -300,9 +340,26 @@ impl<'h> Inner<'h> {
     where
         'h: 'a,
     {
-        if !step.group.is_empty() {
-            return self.extend_by_group(step, batch, exec, arena);
-        }
+        let (since, loops) = (exec.begin_part(), batch.len() as u64);
+        let grown = match step.group.is_empty() {
+            true => self.extend_by_rows(step, batch, exec, arena)?,
+            false => self.extend_by_group(step, batch, exec, arena)?,
+        };
+        exec.end_part(step, Role::Step, (loops, grown.len() as u64), since);
+        Ok(grown)
+    }
+
+    /// By the rows of one table.
+    fn extend_by_rows<'a, 'x: 'a + 'h>(
+        &mut self,
+        step: &'h Step,
+        batch: Vec<Grown<'a>>,
+        exec: &mut Exec<'x>,
+        arena: &'a Bump,
+    ) -> Run<Vec<Grown<'a>>>
+    where
+        'h: 'a,
+    {
         let candidates = self.candidates(step, &batch, exec, arena)?;
         let cx = cx_of(exec, arena);
         let mut out = Vec::with_capacity(batch.len());
@@ -387,7 +444,7 @@ impl<'h> Inner<'h> {
             return Err(Stop::Error(SqlError::internal("a step without a table")));
         };
         match (&source.origin, &step.access) {
-            (Origin::Stored(table), Access::Lookup { .. }) => {
+            (Origin::Stored(table), Access::Lookup { .. }) if !step.held => {
                 let tuples: Vec<Tuple<'a>> = batch.iter().map(|(_, tuple)| *tuple).collect();
                 let found = lookup(step, table, &tuples, exec, arena)?;
                 return Ok(found.into_iter().map(Candidates::Found).collect());
@@ -513,21 +570,20 @@ impl<'h> Inner<'h> {
         let alone = |e: &&'h Expr| e.slots() == own && e.is_fixed() && step.lock.is_none();
         let alone: Vec<&'h Expr> = conditions.iter().filter(alone).collect();
         let mut tuple = empty.to_vec();
-        while let Some(batch) =
-            fetch_step(step, table, &mut cursor, (empty, false), BATCH, exec, held)?
-        {
+        let at = (empty, false);
+        while let Some(batch) = fetch_slots(step, table, &mut cursor, at, BATCH, exec, held)? {
             exec.check_cancelled()?;
             let cx = cx_of(exec, held);
             for found in batch {
                 if let Some(place) = tuple.get_mut(step.slot) {
-                    *place = Slot::Row(found.row);
+                    *place = found;
                 }
                 let mut keep = true;
                 for condition in &alone {
                     keep = keep && logic::truth(condition, &tuple, &cx)? == Some(true);
                 }
                 if keep {
-                    rows.push(slot_of_row(step, found, held));
+                    rows.push(found);
                 }
             }
             if rows.len() > MAX_HELD {
@@ -618,6 +674,21 @@ fn lookup<'a, 'x: 'a>(
     // every row that a key leads to.
     let mut found: Vec<Vec<Slot<'a>>> = vec![Vec::new(); distinct.len()];
     let used = parts.first().map_or(0, Vec::len);
+    if step.entries {
+        let mut ends = Vec::new();
+        while let Some(batch) = fetch_entries(step, table, &mut cursor, 4096, exec, arena)? {
+            for entry in batch {
+                ends.clear();
+                table.part_ends(*index, entry.key, &mut ends);
+                let end = used.checked_sub(1).and_then(|last| ends.get(last));
+                let key = end.and_then(|end| entry.key.get(..*end));
+                let at = key.and_then(|key| known.get(key));
+                if let Some(at) = at.and_then(|at| found.get_mut(*at)) {
+                    at.push(entry.slot);
+                }
+            }
+        }
+    }
     while let Some(batch) = fetch_step(step, table, &mut cursor, (&[], false), 4096, exec, arena)? {
         for row in batch {
             let key = leading_key(table, *index, used, row.row);

@@ -8,7 +8,7 @@
 
 use super::Run;
 use crate::expr::eval::{EvalCx, Slot, eval};
-use crate::expr::{Expr, convert};
+use crate::expr::{Expr, ExprKind, convert};
 use crate::plan::Bound;
 use porpoise_rows::KeyRange;
 use porpoise_rows::catalog::Table;
@@ -119,6 +119,12 @@ pub fn prefix<'a>(
         let Some(column) = table.columns.get(part.column) else {
             return Ok(None);
         };
+        // NULL as it is written: IS NULL leads there, and an equality with it
+        // takes nothing that is found.
+        if matches!(e.kind, ExprKind::Const(Value::Null)) && column.nullable {
+            values.push(Value::Null);
+            continue;
+        }
         match in_column(eval(e, row, cx)?, &e.ty, &column.ty, cx) {
             KeyValue::Exact(value) => values.push(value),
             KeyValue::Nothing => return Ok(None),

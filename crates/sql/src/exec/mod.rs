@@ -19,6 +19,7 @@ pub mod fetch;
 pub mod join;
 pub mod keys;
 pub mod multi;
+pub mod profile;
 pub mod reach;
 pub mod select;
 pub mod state;
@@ -32,9 +33,10 @@ use porpoise_base::blocking::blocking;
 use porpoise_kv::{Mark, Read, Ticket, View};
 use porpoise_rows::Txn;
 use porpoise_types::ValueRef;
+use profile::{Profile, Role};
 use state::States;
 use std::cell::{Cell, RefCell, RefMut};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Why execution stopped.
 #[derive(Debug)]
@@ -105,6 +107,8 @@ pub struct Shared<'x> {
     pub states: &'x States,
     /// `cte_max_recursion_depth`.
     pub recursion: u64,
+    /// What the parts of the plan do is noted here.
+    pub profile: Option<&'x Profile>,
 }
 
 /// What the execution of one query works with.
@@ -156,6 +160,18 @@ impl Exec<'_> {
             view: View::Snapshot,
             mark: self.shared.mark,
             validate: false,
+        }
+    }
+
+    /// The time now, where work is to be noted.
+    pub fn begin_part(&self) -> Option<Instant> {
+        self.shared.profile.map(|_| Instant::now())
+    }
+
+    /// Notes what a part of the plan did: loops and rows.
+    pub fn end_part<T>(&self, part: &T, role: Role, did: (u64, u64), since: Option<Instant>) {
+        if let (Some(profile), Some(since)) = (self.shared.profile, since) {
+            profile.add(part, role, did, since);
         }
     }
 

@@ -7,6 +7,7 @@
 
 use super::aggregate::Groups;
 use super::join::join;
+use super::profile::Role;
 use super::{Exec, ResultSink, Run, Stop, state};
 use crate::error::SqlError;
 use crate::expr::Expr;
@@ -40,13 +41,29 @@ pub fn run_some(
     most: u64,
     sink: &mut dyn ResultSink,
 ) -> Run<u64> {
+    let since = exec.begin_part();
+    let sent = run_unnoted(plan, exec, most, sink)?;
+    exec.end_part(plan, Role::Whole, (1, sent), since);
+    Ok(sent)
+}
+
+fn run_unnoted(
+    plan: &SelectPlan,
+    exec: &mut Exec<'_>,
+    most: u64,
+    sink: &mut dyn ResultSink,
+) -> Run<u64> {
     let arena = Bump::new();
     let mut window = window(plan, exec, &arena)?;
     window.count = window.count.min(most);
     if window.count == 0 || !constant_part(plan, exec, &arena)? {
         return nothing(plan, exec, window, sink);
     }
+    let since = exec.begin_part();
     if let Some(sent) = by_one_key(plan, exec, sink, window, &arena)? {
+        if let Some(step) = plan.steps.first() {
+            exec.end_part(step, Role::Step, (1, sent), since);
+        }
         return Ok(sent);
     }
     if plan.grouped {
@@ -262,8 +279,11 @@ fn held(
         kept.push(made, states)?;
         Ok((kept.rows.len() as u64) < enough)
     };
+    let since = exec.begin_part();
     join(plan, exec, enough, &mut consume)?;
-    send_sorted(plan, kept.rows, sink, window)
+    let sent = send_sorted(plan, kept.rows, sink, window)?;
+    exec.end_part(plan, Role::Sort, (1, sent), since);
+    Ok(sent)
 }
 
 /// Rows kept for the end. Where only the first of a sort are wanted, the
@@ -404,8 +424,12 @@ fn grouped(
         groups.add(plan, row, cx, states)?;
         Ok(true)
     };
+    let since = exec.begin_part();
     join(plan, exec, u64::MAX, &mut consume)?;
-    finish_groups(plan, groups, exec, sink, window)
+    exec.end_part(plan, Role::Group, (1, groups.count()), since);
+    let sent = finish_groups(plan, groups, exec, sink, window)?;
+    exec.end_part(plan, Role::Sort, (1, sent), since);
+    Ok(sent)
 }
 
 fn finish_groups(

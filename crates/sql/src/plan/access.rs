@@ -2,28 +2,49 @@
 //!
 //! Candidates come from the conditions that compare a bare column of the
 //! table with something known before it is read. For each index the leading
-//! parts with an equality are counted, then a range on the next part; the
-//! best index wins. An order asked for breaks ties and may turn a full scan
-//! into one of an index.
+//! parts with an equality are counted, then a range on the next part; beside
+//! them stand the rows in key order and, where its entries hold all that is
+//! needed or its order is asked for, every other index as a whole. What each
+//! costs is estimated ([`super::cost`]), and the cheapest wins.
+//!
+//! Invariants:
+//! 1. A path only narrows: conditions are checked again on the rows.
+//! 2. Hints choose among the paths, whatever they cost.
 
-use super::{Access, Bound, OrderKey};
+use super::hints::Hints;
+use super::{Access, Bound, OrderKey, cost};
 use crate::expr::query::TestKind;
-use crate::expr::{CmpOp, Expr, ExprKind};
-use porpoise_rows::catalog::{IndexKind, IndexPart, IndexState, Table};
+use crate::expr::{CmpOp, Expr, ExprKind, Truth};
+use crate::statistics::{Figures, TableStatistics};
+use porpoise_rows::catalog::{Index, IndexKind, IndexPart, IndexState, Table};
 use porpoise_types::{Collation, CompareAs, Kind};
+use std::cell::OnceCell;
+use std::sync::Arc;
 
 /// Keys that one look-up may have at most; longer IN lists are scanned.
 const MAX_KEYS: usize = 10_000;
+
+/// What FORCE INDEX multiplies a scan of the table by.
+const FORCED: f64 = 1e9;
 
 /// What the conditions say about one column.
 #[derive(Default)]
 pub(super) struct Facts<'e> {
     /// Equal to one of these (one for `=`, several for IN).
     pub(super) equal: Option<Vec<&'e Expr>>,
+    /// NULL is among what it may be.
+    null: bool,
     /// One of what a subquery yields.
     set: Option<&'e Expr>,
     pub(super) low: Option<(&'e Expr, bool)>,
     pub(super) high: Option<(&'e Expr, bool)>,
+}
+
+impl<'e> Facts<'e> {
+    /// The values that it is equal to one of, none of them NULL.
+    pub(super) fn values(&self) -> Option<&Vec<&'e Expr>> {
+        self.equal.as_ref().filter(|_| !self.null)
+    }
 }
 
 /// What the conditions say about each column of the table in `slot`, given
@@ -41,82 +62,387 @@ pub(super) fn facts<'e>(
     facts
 }
 
-/// Chooses how to find the rows of the table in `slot`, given the conditions
-/// and the set of slots that are already joined. Returns the path and whether
-/// it yields the wanted order.
-pub fn choose(
-    table: &Table,
-    slot: usize,
-    conditions: &[&Expr],
-    joined: u64,
-    order: &[OrderKey],
-    limited: bool,
-) -> (Access, bool) {
-    let facts = facts(table, slot, conditions, joined);
-    let mut best: Option<(u64, Access, bool)> = None;
-    for position in 0..table.indexes.len() {
-        if let Some((score, access, ordered)) = candidate(table, slot, position, &facts, order)
-            && best.as_ref().is_none_or(|(s, _, _)| score > *s)
-        {
-            best = Some((score, access, ordered));
+/// A way to the rows of a table, for one row of the tables joined before.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    /// How.
+    pub(super) access: Access,
+    /// It gives the order asked for.
+    pub(super) ordered: bool,
+    /// The entries of the index hold all columns that are needed.
+    pub(super) entries: bool,
+    /// Rows that it looks at, about.
+    pub(super) rows: f64,
+    /// What it costs, about.
+    pub(super) cost: f64,
+}
+
+/// What a choice goes by.
+pub(super) struct Asked<'a> {
+    pub(super) table: &'a Table,
+    pub(super) slot: usize,
+    pub(super) conditions: &'a [&'a Expr],
+    /// The slots that are already joined.
+    pub(super) joined: u64,
+    pub(super) order: &'a [OrderKey],
+    pub(super) hints: &'a Hints,
+    /// Columns that are read at all; `None`: all.
+    pub(super) needed: Option<&'a [usize]>,
+    pub(super) figures: &'a dyn Figures,
+    known: OnceCell<Arc<TableStatistics>>,
+}
+
+impl Path {
+    /// Rows where nobody is asked for statistics.
+    pub(super) fn rows_unasked(&self) -> f64 {
+        match &self.access {
+            Access::Lookup {
+                keys, whole: true, ..
+            } => keys.len() as f64,
+            _ => 1.0,
         }
-    }
-    match best {
-        Some((_, access, ordered)) => (access, ordered),
-        None => full(table, slot, order, limited),
     }
 }
 
-/// All rows, in an order that is asked for where an index has it.
-fn full(table: &Table, slot: usize, order: &[OrderKey], limited: bool) -> (Access, bool) {
-    if !order.is_empty() {
-        for (index, definition) in table.indexes.iter().enumerate() {
-            if index != 0 && (!limited || definition.state != IndexState::Public) {
+impl<'a> Asked<'a> {
+    pub(super) fn new(
+        table: &'a Table,
+        slot: usize,
+        conditions: &'a [&'a Expr],
+        hints: &'a Hints,
+        figures: &'a dyn Figures,
+    ) -> Asked<'a> {
+        Asked {
+            table,
+            slot,
+            conditions,
+            joined: 0,
+            order: &[],
+            hints,
+            needed: None,
+            figures,
+            known: OnceCell::new(),
+        }
+    }
+
+    /// The statistics of the table.
+    pub(super) fn statistics(&self) -> &TableStatistics {
+        self.known.get_or_init(|| self.figures.of(self.table))
+    }
+
+    /// No column is read.
+    pub(super) fn bare(&self) -> bool {
+        self.needed.is_some_and(<[usize]>::is_empty)
+    }
+
+    fn rows(&self) -> f64 {
+        self.statistics().rows.max(1.0)
+    }
+
+    /// Rows that all conditions on what is joined then leave, about.
+    pub(super) fn left(&self) -> f64 {
+        let here = self.joined | 1u64 << (self.slot & 63);
+        let mut left = self.rows();
+        for condition in self.conditions {
+            let slots = condition.slots();
+            if slots & !here == 0 && slots & !self.joined != 0 {
+                left *= cost::selectivity(condition, self.slot, self.table, self.statistics());
+            }
+        }
+        left
+    }
+
+    /// All ways to the rows; the table itself is always one. Where one row by
+    /// a whole key is asked for, there is no other.
+    pub(super) fn paths(&self) -> Vec<Path> {
+        let facts = facts(self.table, self.slot, self.conditions, self.joined);
+        let mut paths = Vec::new();
+        for (position, index) in self.table.indexes.iter().enumerate() {
+            if !self.usable(position, index) {
                 continue;
             }
-            if let Some(reverse) = gives_order(table, slot, index, 0, order) {
-                return (Access::Full { index, reverse }, true);
+            if let Some(path) = self.narrowed(position, index, &facts) {
+                if let Access::Lookup {
+                    keys, whole: true, ..
+                } = &path.access
+                    && keys.len() == 1
+                {
+                    return vec![path];
+                }
+                paths.push(path);
             }
         }
+        for (position, index) in self.table.indexes.iter().enumerate() {
+            let table = position == 0;
+            let order = match self.order {
+                [] => None,
+                _ => self.order_of(position, index, 0, &facts),
+            };
+            let entries = self.covers(position);
+            let hinted = self.hints.find(position) && !index.invisible;
+            let worth = (entries && hinted) || order.is_some();
+            if table || (worth && index.state == IndexState::Public) {
+                paths.push(self.whole(position, entries, order));
+            }
+        }
+        paths
     }
-    let access = Access::Full {
-        index: 0,
-        reverse: false,
-    };
-    (access, order.is_empty())
+
+    /// The cheapest way.
+    pub(super) fn best(&self, limited: bool) -> Path {
+        let mut paths = self.paths();
+        if paths.len() > 1 {
+            let left = self.left();
+            let whole = |path: &Path| self.with_order(path, left, limited);
+            paths.sort_by(|a, b| whole(a).total_cmp(&whole(b)));
+        }
+        let first = paths.into_iter().next();
+        first.unwrap_or_else(|| self.whole(0, false, None))
+    }
+
+    /// What a path costs when the order must be made where it gives none, and
+    /// where a LIMIT may end it early when it does.
+    pub(super) fn with_order(&self, path: &Path, left: f64, limited: bool) -> f64 {
+        match (path.ordered, limited) {
+            (true, true) => path.cost * (cost::LIMIT / left.max(1.0)).min(1.0),
+            (true, false) => path.cost,
+            (false, _) => path.cost + cost::SORT * left * left.max(2.0).log2(),
+        }
+    }
+
+    fn usable(&self, position: usize, index: &Index) -> bool {
+        index.state == IndexState::Public
+            && !index.invisible
+            && !index.parts.is_empty()
+            && self.hints.find(position)
+    }
+
+    /// Whether the keys of the index hold all that is needed.
+    fn covers(&self, position: usize) -> bool {
+        self.needed.is_some_and(|needed| {
+            let held = self.table.columns_in_entries(position);
+            needed.iter().all(|column| held.contains(column))
+        })
+    }
+
+    /// What a row of the index costs once its entry is reached.
+    fn row_cost(&self, position: usize, entries: bool) -> f64 {
+        match (position, entries) {
+            (_, true) => cost::ENTRY,
+            (0, false) => cost::ROW,
+            (_, false) => cost::ENTRY + cost::LOOKUP,
+        }
+    }
+
+    /// A whole index.
+    fn whole(&self, position: usize, entries: bool, order: Option<bool>) -> Path {
+        let rows = self.rows();
+        let mut cost = cost::SEEK + rows.max(cost::LEAST_ROWS) * self.row_cost(position, entries);
+        if self.hints.forced && position == 0 {
+            cost *= FORCED;
+        }
+        Path {
+            access: Access::Full {
+                index: position,
+                reverse: order == Some(true),
+            },
+            ordered: self.order.is_empty() || order.is_some(),
+            entries,
+            rows,
+            cost,
+        }
+    }
+
+    /// Whether index entries after `skip` equal parts come in the order asked
+    /// for; `Some(true)` when backwards. What the conditions hold constant has
+    /// any order.
+    fn order_of(
+        &self,
+        position: usize,
+        index: &Index,
+        skip: usize,
+        facts: &[Facts<'_>],
+    ) -> Option<bool> {
+        let hidden = position == 0 && index.parts.is_empty();
+        if index.using_hash || hidden || !self.hints.order(position) || index.invisible {
+            return None;
+        }
+        let key = self
+            .table
+            .indexes
+            .first()
+            .filter(|_| index.kind == IndexKind::Plain);
+        let behind = key.map_or(&[][..], |key| &key.parts);
+        let mut parts = index.parts.iter().skip(skip).chain(behind);
+        let mut direction = None;
+        for key in self.order {
+            let column = bare_column(&key.expr, self.slot)?;
+            let equal = facts.get(column).and_then(Facts::values);
+            if equal.is_some_and(|values| values.len() == 1) {
+                continue;
+            }
+            // ENUM and SET sort by number in the index as in ORDER BY.
+            let part = parts.next()?;
+            if column != part.column || part.prefix.is_some() {
+                return None;
+            }
+            let reverse = key.desc != part.desc;
+            if *direction.get_or_insert(reverse) != reverse {
+                return None;
+            }
+        }
+        Some(direction.unwrap_or(false))
+    }
+
+    /// A part of an index, if the conditions say which.
+    fn narrowed(&self, position: usize, index: &Index, facts: &[Facts<'_>]) -> Option<Path> {
+        let (keys, equal, null) = equal_keys(self.table, index, facts);
+        if equal == index.parts.len() && index.kind != IndexKind::Plain && !null {
+            let each = match position {
+                0 => cost::LOOKUP,
+                _ => 2.0 * cost::LOOKUP,
+            };
+            let rows = keys.len() as f64;
+            let forwards = || self.order_of(position, index, 0, facts) == Some(false);
+            return Some(Path {
+                ordered: self.order.is_empty() || keys.len() == 1 || forwards(),
+                entries: false,
+                rows,
+                cost: rows * each,
+                access: Access::Lookup {
+                    index: position,
+                    keys,
+                    whole: true,
+                    reverse: false,
+                },
+            });
+        }
+        if index.using_hash {
+            return None;
+        }
+        let one = keys.len() == 1;
+        let (skip, entries) = (if one { equal } else { 0 }, self.covers(position));
+        let order = match self.order {
+            [] => Some(false),
+            _ => self.order_of(position, index, skip, facts),
+        };
+        let next = index.parts.get(equal);
+        let fact = next
+            .filter(|p| p.prefix.is_none())
+            .and_then(|p| facts.get(p.column));
+        let (low, high) = bounds(fact, next.is_some_and(|p| p.desc));
+        let bounded = usize::from(low.is_some()) + usize::from(high.is_some());
+        let ranges = keys.len() as f64;
+        let reverse = order == Some(true);
+        let (access, rows) = match (bounded, equal) {
+            (0, 0) => {
+                let first = index.parts.first().filter(|p| p.prefix.is_none())?;
+                let test = Box::new(facts.get(first.column)?.set?.clone());
+                let index = position;
+                let access = Access::Set { index, test };
+                return Some(self.of_set(position, access, entries));
+            }
+            (0, _) => {
+                let lookup = Access::Lookup {
+                    index: position,
+                    keys,
+                    whole: false,
+                    reverse,
+                };
+                (lookup, self.of_keys(position, equal) * ranges)
+            }
+            (_, _) => {
+                let range = Access::Range {
+                    index: position,
+                    keys,
+                    low,
+                    high,
+                    reverse,
+                };
+                let part = cost::of_bounds(bounded);
+                (range, self.of_keys(position, equal) * ranges * part)
+            }
+        };
+        let rows = rows.min(self.rows()).max(1.0);
+        Some(Path {
+            access,
+            ordered: order.is_some(),
+            entries,
+            rows,
+            cost: ranges * cost::SEEK + rows * self.row_cost(position, entries),
+        })
+    }
+
+    /// Rows with one value of so many leading parts.
+    fn of_keys(&self, position: usize, parts: usize) -> f64 {
+        match parts {
+            0 => self.rows(),
+            _ => self.rows() / self.statistics().distinct(position, parts),
+        }
+    }
+
+    /// The keys that a subquery yields; nobody knows how many.
+    fn of_set(&self, position: usize, access: Access, entries: bool) -> Path {
+        let keys = (self.rows() / 10.0).clamp(1.0, 100.0);
+        let rows = (keys * self.of_keys(position, 1)).min(self.rows());
+        Path {
+            access,
+            ordered: self.order.is_empty(),
+            entries,
+            rows,
+            cost: keys * cost::SEEK + rows * self.row_cost(position, entries),
+        }
+    }
 }
 
-/// Whether index entries after `skip` equal parts come in the wanted order;
-/// `Some(true)` when backwards.
-fn gives_order(
-    table: &Table,
-    slot: usize,
-    index: usize,
-    skip: usize,
-    order: &[OrderKey],
-) -> Option<bool> {
-    let index = table.indexes.get(index)?;
-    if index.using_hash || order.len() + skip > index.parts.len() {
-        return None;
+/// The bounds of a column in the order of the index.
+fn bounds(fact: Option<&Facts<'_>>, desc: bool) -> (Option<Bound>, Option<Bound>) {
+    let Some(fact) = fact else {
+        return (None, None);
+    };
+    let bound = |b: &Option<(&Expr, bool)>| {
+        b.map(|(value, inclusive)| Bound {
+            value: value.clone(),
+            inclusive,
+        })
+    };
+    match desc {
+        false => (bound(&fact.low), bound(&fact.high)),
+        true => (bound(&fact.high), bound(&fact.low)),
     }
-    let mut direction = None;
-    for (key, part) in order.iter().zip(index.parts.iter().skip(skip)) {
-        let ExprKind::Column {
-            slot: s, column, ..
-        } = &key.expr.kind
-        else {
-            return None;
+}
+
+/// The values that leading parts of an index are equal to, in all
+/// combinations; of how many parts; and whether a NULL is among them.
+fn equal_keys(table: &Table, index: &Index, facts: &[Facts<'_>]) -> (Vec<Vec<Expr>>, usize, bool) {
+    let mut keys: Vec<Vec<Expr>> = vec![Vec::new()];
+    let (mut equal, mut null) = (0, false);
+    for part in &index.parts {
+        let Some(fact) = facts.get(part.column) else {
+            break;
         };
-        // ENUM and SET sort by number in the index as in ORDER BY.
-        if *s != slot || *column != part.column || part.prefix.is_some() {
-            return None;
+        let Some(values) = fact.equal.as_ref().filter(|_| finds_equal(table, part)) else {
+            break;
+        };
+        let count = values.len() + usize::from(fact.null);
+        if keys.len() * count > MAX_KEYS {
+            break;
         }
-        let reverse = key.desc != part.desc;
-        if *direction.get_or_insert(reverse) != reverse {
-            return None;
+        let mut longer = Vec::with_capacity(keys.len() * count);
+        for key in keys {
+            let nothing = fact.null.then(Expr::null);
+            let values = values.iter().map(|value| (*value).clone());
+            longer.extend(values.chain(nothing).map(|value| {
+                let mut key = key.clone();
+                key.push(value);
+                key
+            }));
         }
+        keys = longer;
+        null |= fact.null;
+        equal += 1;
     }
-    direction
+    (keys, equal, null)
 }
 
 /// Whether the entries with a value's part are all that an equal value can
@@ -125,104 +451,6 @@ fn gives_order(
 fn finds_equal(table: &Table, part: &IndexPart) -> bool {
     let ty = table.columns.get(part.column).map(|c| &c.ty);
     part.prefix.is_none() || ty.is_some_and(|ty| ty.collation != Collation::UTF8MB4_0900_AI_CI)
-}
-
-fn candidate(
-    table: &Table,
-    slot: usize,
-    position: usize,
-    facts: &[Facts<'_>],
-    order: &[OrderKey],
-) -> Option<(u64, Access, bool)> {
-    let index = table.indexes.get(position)?;
-    if index.state != IndexState::Public || index.invisible || index.parts.is_empty() {
-        return None;
-    }
-    let mut keys: Vec<Vec<Expr>> = vec![Vec::new()];
-    let mut equal = 0;
-    for part in &index.parts {
-        let fact = facts.get(part.column)?;
-        let Some(values) = fact.equal.as_ref().filter(|_| finds_equal(table, part)) else {
-            break;
-        };
-        if keys.len() * values.len() > MAX_KEYS {
-            break;
-        }
-        keys = keys
-            .into_iter()
-            .flat_map(|key| {
-                values.iter().map(move |value| {
-                    let mut key = key.clone();
-                    key.push((*value).clone());
-                    key
-                })
-            })
-            .collect();
-        equal += 1;
-    }
-    let whole = equal == index.parts.len() && index.kind != IndexKind::Plain;
-    if whole {
-        let ordered = order.is_empty() || keys.len() == 1;
-        let score = 1_000_000 - keys.len() as u64 + u64::from(position == 0);
-        let access = Access::Lookup {
-            index: position,
-            keys,
-            whole,
-            reverse: false,
-        };
-        return Some((score, access, ordered));
-    }
-    if index.using_hash {
-        return None;
-    }
-    let next = index.parts.get(equal);
-    let range = next
-        .filter(|p| p.prefix.is_none())
-        .and_then(|p| facts.get(p.column));
-    let bounded = range.filter(|f| (f.low.is_some() || f.high.is_some()) && keys.len() == 1);
-    if let (Some(fact), Some(part)) = (bounded, next) {
-        let single = keys.into_iter().next().unwrap_or_default();
-        let order_here = gives_order(table, slot, position, equal, order);
-        let bound = |b: &Option<(&Expr, bool)>| {
-            b.map(|(value, inclusive)| Bound {
-                value: value.clone(),
-                inclusive,
-            })
-        };
-        let (low, high) = match part.desc {
-            false => (bound(&fact.low), bound(&fact.high)),
-            true => (bound(&fact.high), bound(&fact.low)),
-        };
-        let both = u64::from(low.is_some() && high.is_some());
-        let score = 1000 * equal as u64 + 300 + 100 * both + u64::from(position == 0);
-        let access = Access::Range {
-            index: position,
-            equal: single,
-            low,
-            high,
-            reverse: order_here == Some(true),
-        };
-        return Some((score, access, order.is_empty() || order_here.is_some()));
-    }
-    if equal == 0 {
-        let first = index.parts.first().filter(|p| p.prefix.is_none())?;
-        let test = facts.get(first.column)?.set?;
-        let access = Access::Set {
-            index: position,
-            test: Box::new(test.clone()),
-        };
-        return Some((250 + u64::from(position == 0), access, order.is_empty()));
-    }
-    let one = keys.len() == 1;
-    let order_here = gives_order(table, slot, position, equal, order).filter(|_| one);
-    let score = 1000 * equal as u64 + 500 + u64::from(order_here.is_some());
-    let access = Access::Lookup {
-        index: position,
-        keys,
-        whole: false,
-        reverse: order_here == Some(true),
-    };
-    Some((score, access, order.is_empty() || order_here.is_some()))
 }
 
 /// Notes what `condition` says about columns of `slot`.
@@ -258,6 +486,18 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'
                 fact.equal = Some(list.iter().map(|(_, item)| item).collect());
             }
         }
+        ExprKind::Is {
+            arg,
+            truth: Truth::Null,
+            negated: false,
+        } => {
+            let fact = bare_column(arg, slot).and_then(|column| facts.get_mut(column));
+            if let Some(fact) = fact.filter(|f| f.equal.is_none()) {
+                fact.equal = Some(Vec::new());
+                fact.null = true;
+            }
+        }
+        ExprKind::Or(arms) => learn_either(arms, slot, joined, facts),
         ExprKind::Query(test) if test.kind == TestKind::Any(CmpOp::Eq) => {
             let ([column], [how], [item]) = (
                 test.left.as_slice(),
@@ -277,6 +517,32 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'
             }
         }
         _ => {}
+    }
+}
+
+/// Arms that all say what one column is equal to say it together.
+fn learn_either<'e>(arms: &'e [Expr], slot: usize, joined: u64, facts: &mut [Facts<'e>]) {
+    let mut together: Option<usize> = None;
+    let (mut values, mut null) = (Vec::new(), false);
+    for arm in arms {
+        let mut own: Vec<Facts<'e>> = (0..facts.len()).map(|_| Facts::default()).collect();
+        learn(arm, slot, joined, &mut own);
+        // An arm that says something of two columns says it of the first.
+        let said = own.into_iter().enumerate();
+        let mut said = said.filter_map(|(at, fact)| Some((at, fact.equal?, fact.null)));
+        let Some((at, equal, is_null)) = said.next() else {
+            return;
+        };
+        if *together.get_or_insert(at) != at {
+            return;
+        }
+        values.extend(equal);
+        null |= is_null;
+    }
+    let fact = together.and_then(|at| facts.get_mut(at));
+    if let Some(fact) = fact.filter(|f| f.equal.is_none()) {
+        fact.equal = Some(values);
+        fact.null = null;
     }
 }
 
@@ -344,7 +610,10 @@ fn note<'e>(
         return;
     };
     match op {
-        CmpOp::Eq => fact.equal = Some(vec![value]),
+        CmpOp::Eq => {
+            fact.equal = Some(vec![value]);
+            fact.null = false;
+        }
         CmpOp::Lt | CmpOp::Le if ordered && fact.high.is_none() => {
             fact.high = Some((value, op == CmpOp::Le));
         }

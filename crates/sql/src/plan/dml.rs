@@ -1,9 +1,10 @@
 //! From INSERT, REPLACE, UPDATE and DELETE to their plans.
 
-use super::access::choose;
+use super::access::Asked;
+use super::hints::Hints;
 use super::placement::{chosen, settle_target};
 use super::select::{PlanCx, limits, plan_query, split};
-use super::{Access, Busy, LockSpec, OrderKey, SelectPlan, Step};
+use super::{Access, Busy, Estimate, LockSpec, OrderKey, SelectPlan, Step};
 use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, ExprKind};
@@ -442,7 +443,21 @@ fn target(
     }
     let (limit, _) = limits(limit, cx)?;
     let narrowing: Vec<&Expr> = conditions.iter().collect();
-    let (access, ordered) = choose(table, 0, &narrowing, 0, &keys, limit.is_some());
+    source.hints = Hints::of(table, &source.alias, named.hints)?;
+    let mut asked = Asked::new(table, 0, &narrowing, &source.hints, cx.figures);
+    asked.order = &keys;
+    let path = asked.best(limit.is_some());
+    let estimate = Estimate {
+        rows: path.rows,
+        part: if cx.figures.shown() {
+            (asked.left().max(1.0) / path.rows.max(1.0)).min(1.0)
+        } else {
+            1.0
+        },
+        cost: path.cost,
+        total: path.rows,
+    };
+    let ordered = path.ordered;
     let (constant, filter) = conditions
         .into_iter()
         .partition(|c| c.slots() == 0 && c.is_fixed());
@@ -455,7 +470,8 @@ fn target(
                 mode,
                 busy: Busy::Wait,
             }),
-            ..Step::of_table(0, access)
+            estimate,
+            ..Step::of_table(0, path.access)
         },
         constant,
         order_by: if ordered { Vec::new() } else { keys },

@@ -8,6 +8,7 @@
 //! 1. Slots are in the order of the text, whatever becomes of the joins.
 //! 2. The ON of a join sees the tables that it joins and no others.
 
+use super::hints::Hints;
 use super::placement::chosen;
 use super::query::{derived_source, inside, inside_of, name_columns, plan_query};
 use super::select::PlanCx;
@@ -69,6 +70,10 @@ pub(super) struct From {
     pub(super) star: Vec<Place>,
     /// Conditions that became semi-joins.
     pub(super) semis: Vec<SemiJoin>,
+    /// The slots whose rows are locked.
+    pub(super) locked: u64,
+    /// Whoever takes the joined rows reads more of them than the query says.
+    pub(super) whole_rows: bool,
 }
 
 impl From {
@@ -129,7 +134,9 @@ fn bind_factor(factor: &TableFactor<'_>, from: &mut From, cx: &PlanCx<'_>) -> Re
             let alias = source.alias.map(|a| a.name);
             let mut found = cx.source(&source.name, alias)?;
             if let Some(table) = found.table() {
+                let hints = Hints::of(table, &found.alias, source.hints)?;
                 found.partitions = chosen(table, source.partitions)?;
+                found.hints = hints;
             } else if !source.partitions.is_empty() {
                 let text = "PARTITION () clause on non partitioned table";
                 return Err(SqlError::new(1747, "HY000", text));

@@ -1,11 +1,11 @@
 //! Plans: what to read, in which order, by which index.
 //!
 //! A plan is made from a bound statement and owns everything it needs; it is
-//! executed any number of times with different parameters. Access paths are
-//! chosen by rule: a whole unique key, then the longest run of equal leading
-//! index parts, then a range, then the rows in key order. Every condition is
-//! checked again on the row it is about, so that an access path only ever
-//! narrows what is looked at and never decides what is true.
+//! executed any number of times with different parameters. Access paths and
+//! the order of joins are chosen by estimated cost, from statistics of the
+//! tables; a whole unique key needs none. Every condition is checked again on
+//! the row it is about, so that an access path only ever narrows what is
+//! looked at and never decides what is true.
 //!
 //! Invariants:
 //! 1. A condition stands at the first step after which all its tables are
@@ -14,11 +14,15 @@
 
 pub mod access;
 mod columns;
+mod cost;
 pub mod derived;
 pub mod dml;
 mod from;
 mod grouping;
+pub mod hints;
+mod joins;
 pub mod multi;
+mod needed;
 mod order;
 pub mod placement;
 mod query;
@@ -56,12 +60,12 @@ pub enum Access {
         /// Entries from the end.
         reverse: bool,
     },
-    /// Leading parts equal, and a range on the next one.
+    /// Leading parts equal to one of these lists, and a range on the next one.
     Range {
         /// Position of the index.
         index: usize,
-        /// Values of the parts before.
-        equal: Vec<Expr>,
+        /// Values of the parts before; one empty list where there are none.
+        keys: Vec<Vec<Expr>>,
         /// From here.
         low: Option<Bound>,
         /// To here.
@@ -142,6 +146,27 @@ pub struct Step {
     pub group: Vec<Step>,
     /// Which partitions, and which large values.
     pub placement: placement::Placement,
+    /// The entries of the index are enough; no row is read.
+    pub entries: bool,
+    /// No column of them is asked for, either.
+    pub bare: bool,
+    /// The rows are read once, whatever is joined before, and held.
+    pub held: bool,
+    /// What the planner expects of it; zeros where it had no choice.
+    pub estimate: Estimate,
+}
+
+/// What the planner expects of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Rows that it looks at for each row joined before.
+    pub rows: f64,
+    /// The part of them that its conditions leave.
+    pub part: f64,
+    /// Cost of the join up to and with this step, in rows read in order.
+    pub cost: f64,
+    /// Rows of the join up to and with this step.
+    pub total: f64,
 }
 
 impl Step {
@@ -158,6 +183,10 @@ impl Step {
             semi: None,
             group: Vec::new(),
             placement: placement::Placement::default(),
+            entries: false,
+            bare: false,
+            held: false,
+            estimate: Estimate::default(),
         }
     }
 
@@ -353,9 +382,9 @@ impl SelectPlan {
             match &step.access {
                 Access::Lookup { keys, .. } => keys.iter().flatten().for_each(&mut *visit),
                 Access::Range {
-                    equal, low, high, ..
+                    keys, low, high, ..
                 } => {
-                    equal.iter().for_each(&mut *visit);
+                    keys.iter().flatten().for_each(&mut *visit);
                     low.iter().chain(high).for_each(|b| visit(&b.value));
                 }
                 Access::Set { test, .. } => visit(test),

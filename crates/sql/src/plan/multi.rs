@@ -197,8 +197,10 @@ fn plan(
     mode: LockMode,
     cx: &PlanCx<'_>,
 ) -> Result<MultiPlan> {
-    let from = bind_from(tables, cx)?;
+    let mut from = bind_from(tables, cx)?;
     let mut targets = targets(&from)?;
+    from.whole_rows = true;
+    from.locked = targets.iter().fold(0, |all, t| all | 1u64 << (t.slot & 63));
     let clauses = Clauses {
         filter,
         ..Clauses::default()

@@ -98,8 +98,7 @@ fn of_facts(facts: &Facts<'_>) -> Option<KnownExprs> {
     };
     let known = KnownExprs {
         equal: facts
-            .equal
-            .as_ref()
+            .values()
             .map(|all| all.iter().map(|e| (*e).clone()).collect()),
         low: bound(&facts.low),
         high: bound(&facts.high),

@@ -232,6 +232,7 @@ pub(super) fn derived_source(derived: Arc<Derived>, alias: String) -> Source {
         columns: derived.columns.clone(),
         origin: Origin::Derived(derived),
         partitions: None,
+        hints: Default::default(),
     }
 }
 

@@ -11,13 +11,14 @@
 use super::columns::result_column;
 use super::derived::{CteEntry, Derived, RowsPlan};
 use super::from::{From, bind_from};
-use super::order::{lock_specs, steps};
+use super::order::{Wanted, lock_specs, steps};
 use super::{Access, OrderKey, SelectPlan, grouping};
 use crate::bind::query::Enclosing;
 use crate::bind::{Aggregates, BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use crate::parse::ast::{self, LockClause, OrderItem, Query, Select, SelectItem, TableName};
+use crate::statistics::Figures;
 use crate::virtual_tables;
 use porpoise_rows::catalog::{Catalog, Table};
 use porpoise_types::{Collation, SqlMode};
@@ -49,6 +50,8 @@ pub struct PlanCx<'a> {
     pub ctes: &'a [CteEntry],
     /// What the queries inside read.
     pub reads: &'a Reads,
+    /// What is known of tables.
+    pub figures: &'a dyn Figures,
 }
 
 /// What the queries inside a statement read and do.
@@ -79,6 +82,7 @@ impl<'a> PlanCx<'a> {
             depth: 0,
             ctes: &[],
             reads,
+            figures: system,
         }
     }
 }
@@ -150,6 +154,7 @@ impl PlanCx<'_> {
                 origin: Origin::Virtual(table),
                 columns: (table.columns)(),
                 partitions: None,
+                hints: Default::default(),
             });
         }
         let known = self.catalog.database(database).is_some()
@@ -387,7 +392,10 @@ fn finish_with(
         true => &[],
         false => &order_by,
     };
-    super::semi::convert(&mut from);
+    for (slot, spec) in lock.iter().enumerate() {
+        from.locked |= u64::from(spec.is_some()) << (slot & 63);
+    }
+    super::semi::convert(&mut from, cx.figures);
     let empty = from.scope.sources.is_empty();
     let constant: Vec<Expr> = from
         .block
@@ -396,9 +404,19 @@ fn finish_with(
         .filter(|c| empty || (c.slots() == 0 && c.is_fixed()))
         .cloned()
         .collect();
+    let keys = order_by.iter().map(|k| &k.expr);
+    let read = items.iter().map(|i| &i.expr).chain(&group_by);
+    let read = read.chain(&having).chain(keys);
+    let needed = super::needed::needed(&from, read.chain(aggregates.expressions()));
+    let wanted = Wanted {
+        order: wanted_order,
+        limited: limit.is_some() && !grouped && !clauses.distinct,
+        needed: &needed,
+        figures: cx.figures,
+    };
     let (mut steps, ordered) = match empty {
         true => (Vec::new(), false),
-        false => steps(&from, wanted_order, limit.is_some()),
+        false => steps(&from, &wanted),
     };
     for (slot, spec) in lock.iter().enumerate() {
         steps

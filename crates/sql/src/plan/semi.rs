@@ -14,13 +14,15 @@
 //!    be run once and asked often, unless an index answers for the few rows
 //!    that are left.
 
-use super::access::choose;
+use super::access::Asked;
 use super::from::From;
+use super::hints::Hints;
 use super::{Access, SelectPlan};
 use crate::bind::nodes::compare;
 use crate::bind::{MAX_TABLES, Source};
 use crate::expr::query::{QueryTest, TestKind};
 use crate::expr::{CmpOp, Expr, ExprKind};
+use crate::statistics::Figures;
 
 /// A table of which only is asked whether it has a matching row.
 #[derive(Clone, Debug)]
@@ -34,7 +36,7 @@ pub(super) struct SemiJoin {
 }
 
 /// Turns conditions of the outermost block into semi-joins where they allow.
-pub(super) fn convert(from: &mut From) {
+pub(super) fn convert(from: &mut From, figures: &dyn Figures) {
     let conditions = std::mem::take(&mut from.block.conditions);
     let mut kept: Vec<Expr> = Vec::with_capacity(conditions.len());
     let mut candidates = Vec::new();
@@ -48,7 +50,7 @@ pub(super) fn convert(from: &mut From) {
     for condition in candidates {
         let room = from.scope.sources.len() < MAX_TABLES && from.semis.len() < 32;
         let semi = match question(&condition) {
-            Some((test, anti)) if room && worthwhile(test, from) => {
+            Some((test, anti)) if room && worthwhile(test, from, figures) => {
                 conditions_of(test, from.scope.sources.len()).map(|on| (test, on, anti))
             }
             _ => None,
@@ -103,21 +105,21 @@ fn plain(plan: &SelectPlan) -> bool {
         && plan.is_fixed()
 }
 
-fn worthwhile(test: &QueryTest, from: &From) -> bool {
+fn worthwhile(test: &QueryTest, from: &From, figures: &dyn Figures) -> bool {
     if !plain(&test.query.plan) {
         return false;
     }
     if test.query.free.iter().any(|f| f.level == 1) {
         return true;
     }
+    let any = Hints::default();
     // It depends on nothing here: only where few rows are left to ask about,
     // and an index answers.
     let few = test.left.iter().all(|e| match &e.kind {
         ExprKind::Column { slot, .. } => {
             let table = from.scope.sources.get(*slot).and_then(Source::table);
             let narrowing: Vec<&Expr> = from.block.conditions.iter().collect();
-            let access = table.map(|t| choose(t, *slot, &narrowing, 0, &[], false).0);
-            matches!(access, Some(Access::Lookup { .. }))
+            table.is_some_and(|t| by_key(&Asked::new(t, *slot, &narrowing, &any, figures)))
         }
         _ => false,
     });
@@ -128,9 +130,17 @@ fn worthwhile(test: &QueryTest, from: &From) -> bool {
         return false;
     };
     let narrowing: Vec<&Expr> = on.iter().collect();
-    let joined = (1u64 << slot) - 1;
-    let found = choose(table, slot, &narrowing, joined, &[], false).0;
-    few && !test.left.is_empty() && matches!(found, Access::Lookup { .. })
+    let mut asked = Asked::new(table, slot, &narrowing, &any, figures);
+    asked.joined = (1u64 << slot) - 1;
+    few && !test.left.is_empty() && by_key(&asked)
+}
+
+/// Whether an index leads to the rows by equal values.
+fn by_key(asked: &Asked<'_>) -> bool {
+    let paths = asked.paths();
+    paths
+        .iter()
+        .any(|p| matches!(p.access, Access::Lookup { .. }))
 }
 
 /// The conditions of the subquery in terms of this query, its table in

@@ -411,6 +411,10 @@ impl SqlSession {
                 let text = "The storage engine for the table doesn't support repair";
                 Ok(vec![("note", text.to_owned())])
             }
+            MaintainKind::Analyze => {
+                self.server.statistics.analyze(&self.server.db, table)?;
+                Ok(vec![ok])
+            }
             _ => Ok(vec![ok]),
         }
     }

@@ -38,6 +38,7 @@ mod transaction;
 
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
+use crate::exec::profile::Profile;
 use crate::expr::eval::Env;
 use crate::functions::locks::NamedLocks;
 use crate::parse::LexMode;
@@ -135,6 +136,10 @@ pub struct SqlSession {
     plans: PlanCache,
     /// A plan made since this was cleared holds the value of a variable.
     pub(crate) volatile: Cell<bool>,
+    /// A plan is made to be shown.
+    pub(crate) explaining: Cell<bool>,
+    /// EXPLAIN ANALYZE: what the statement does is noted.
+    pub(crate) profile: Option<Profile>,
     /// LOCK TABLES.
     pub(crate) table_locks: Option<TableLocks>,
     pub(crate) last_insert_id: u64,
@@ -188,6 +193,8 @@ impl SqlSession {
             arena: Bump::new(),
             plans: PlanCache::default(),
             volatile: Cell::new(false),
+            explaining: Cell::new(false),
+            profile: None,
             table_locks: None,
             last_insert_id: 0,
             told: Ticket::NONE,

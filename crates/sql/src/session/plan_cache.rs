@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! 1. The whole normalised form is compared, not only its hash.
-//! 2. A plan is used only under the definitions, SQL mode, default database,
+//! 2. A plan is used only under the definitions, statistics, SQL mode, default database,
 //!    character set and row limit that it was made under.
 //! 3. What cannot be normalised, or does not parse with parameters in the
 //!    place of its literals, goes the ordinary way, and so do all errors of
@@ -40,6 +40,8 @@ const LONGEST: usize = 16 * 1024;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Conditions {
     version: u64,
+    /// Of the statistics.
+    epoch: u64,
     mode: SqlMode,
     database: Option<String>,
     collation: Collation,
@@ -53,6 +55,7 @@ impl Conditions {
     pub(super) fn of(session: &SqlSession, version: u64) -> Conditions {
         Conditions {
             version,
+            epoch: session.server.statistics.epoch(),
             mode: session.settings.mode,
             database: session.env.database.clone(),
             collation: session.settings.collation,
@@ -65,6 +68,7 @@ impl Conditions {
     /// Whether they hold.
     pub(super) fn hold(&self, session: &SqlSession, version: u64) -> bool {
         self.version == version
+            && self.epoch == session.server.statistics.epoch()
             && self.mode == session.settings.mode
             && self.collation == session.settings.collation
             && self.select_limit == session.settings.select_limit

@@ -46,6 +46,8 @@ pub struct PreparedInfo {
 struct PlanKey {
     types: Vec<ColumnType>,
     version: u64,
+    /// Of the statistics.
+    epoch: u64,
     mode: SqlMode,
     database: Option<String>,
     collation: Collation,
@@ -57,6 +59,7 @@ impl PlanKey {
         PlanKey {
             types: types.to_vec(),
             version,
+            epoch: session.server.statistics.epoch(),
             mode: session.settings.mode,
             database: session.env.database.clone(),
             collation: session.settings.collation,
@@ -67,6 +70,7 @@ impl PlanKey {
     /// Whether a plan made under this key serves now.
     fn fits(&self, session: &SqlSession, version: u64, types: &[ColumnType]) -> bool {
         self.version == version
+            && self.epoch == session.server.statistics.epoch()
             && self.mode == session.settings.mode
             && self.collation == session.settings.collation
             && self.select_limit == session.settings.select_limit

@@ -169,6 +169,9 @@ impl SqlSession {
     ) -> Result<Outcome> {
         self.check_plan(planned)?;
         self.check_locked(planned)?;
+        if planned.scans {
+            self.server.statistics.look_after(&self.server.db);
+        }
         let (plan, tables) = (&planned.plan, &planned.tables);
         let inside = self.open.is_some();
         let keep = inside || (!self.settings.autocommit && !tables.is_empty());
@@ -345,6 +348,7 @@ impl SqlSession {
             batches: Cell::new(0),
             states: &states,
             recursion: self.settings.recursion,
+            profile: self.profile.as_ref(),
         };
         let mut exec = Exec::new(&shared, None);
         let done = match plan {

@@ -6,6 +6,7 @@ use crate::deadlocks::{Deadlocks, Listener};
 use crate::error::{Result, SqlError};
 use crate::functions::locks::NamedLocks;
 use crate::privileges::{Grants, store};
+use crate::statistics::Statistics;
 use crate::users::{self, Account};
 use crate::vars::{Settings, Values};
 use parking_lot::RwLock;
@@ -84,6 +85,8 @@ pub struct SqlServer {
     pub(crate) deadlocks: Deadlocks,
     pub(crate) started: Instant,
     pub(super) timer: super::timer::Timer,
+    /// What is known of tables.
+    pub(crate) statistics: Statistics,
     providers: RwLock<Vec<(String, String, RowsProvider)>>,
     keys: RwLock<Option<KeyProvider>>,
     status: RwLock<Vec<StatusProvider>>,
@@ -109,6 +112,7 @@ impl SqlServer {
             globals: RwLock::new(globals),
             processes: Processes::default(),
             timer: super::timer::Timer::default(),
+            statistics: Statistics::default(),
             counters: Counters::default(),
             locks: Arc::default(),
             grants: RwLock::new(grants),

@@ -8,10 +8,13 @@ use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, eval};
 use crate::parse::ast;
+use crate::statistics::{Figures, TableStatistics};
 use crate::vars::{self, VarValue};
 use crate::virtual_tables::Facts;
 use bumpalo::Bump;
+use porpoise_rows::catalog::Table;
 use porpoise_types::{ColumnType, Value, ValueRef};
+use std::sync::Arc;
 
 /// 1238: a variable used in a scope that it does not have.
 pub(crate) fn wrong_scope(name: &str, kind: &str) -> SqlError {
@@ -20,6 +23,16 @@ pub(crate) fn wrong_scope(name: &str, kind: &str) -> SqlError {
         "HY000",
         format!("Variable '{name}' is a {kind} variable"),
     )
+}
+
+impl Figures for SqlSession {
+    fn of(&self, table: &Table) -> Arc<TableStatistics> {
+        self.server.statistics.of(&self.server.db, table)
+    }
+
+    fn shown(&self) -> bool {
+        self.explaining.get()
+    }
 }
 
 impl SystemVariables for SqlSession {

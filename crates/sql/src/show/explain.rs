@@ -1,14 +1,16 @@
 //! EXPLAIN: the steps of a plan in MySQL's columns.
 //!
-//! Rows are no estimate but what the access path promises: 1 for a whole
-//! unique key, the number of keys for a list of them, NULL where the number
-//! depends on data that nobody has counted.
+//! `rows` and `filtered` are the planner's estimates ([`crate::statistics`]);
+//! rows of a virtual table are NULL, for nobody counts them.
 
 use super::explain_keys;
+use super::plan_json::Document;
 use super::table::{Rows, number_column, text, text_column, typed_column};
+use super::tree::Tree;
 use crate::bind::{Origin, Source};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
+use crate::exec::profile::Profile;
 use crate::exec::reach::Reach;
 use crate::expr::eval::{Env, EvalCx};
 use crate::expr::query::Subquery;
@@ -16,7 +18,7 @@ use crate::expr::{Expr, ExprKind};
 use crate::parse::ast::{Explain, ExplainTarget};
 use crate::plan::derived::{Derived, RowsPlan};
 use crate::plan::dml::NewValue;
-use crate::plan::{Access, SelectPlan, Step};
+use crate::plan::{Access, ResultColumn, SelectPlan, Step};
 use crate::session::run::{Plan, Planned};
 use crate::session::{Outcome, SqlSession};
 use bumpalo::Bump;
@@ -24,6 +26,50 @@ use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::{Catalog, Index, IndexKind, Table};
 use porpoise_types::{ColumnType, Kind, Value, ValueRef};
 use std::sync::Arc;
+
+/// In which form a plan is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Traditional,
+    Json,
+    Tree,
+}
+
+fn format_of(explain: &Explain<'_>) -> Result<Format> {
+    let name = explain.format.map(|f| f.name);
+    let named = |n: &str| name.is_some_and(|name| name.eq_ignore_ascii_case(n));
+    let format = match name {
+        None if explain.analyze => Format::Tree,
+        None => Format::Traditional,
+        Some(_) if named("TREE") => Format::Tree,
+        Some(_) if named("TRADITIONAL") => Format::Traditional,
+        Some(_) if named("JSON") => Format::Json,
+        Some(name) => {
+            let text = format!("Unknown EXPLAIN format name: '{name}'");
+            return Err(SqlError::new(1791, "HY000", text));
+        }
+    };
+    match (explain.analyze, format) {
+        (true, Format::Traditional) => Err(SqlError::not_supported(
+            "EXPLAIN ANALYZE with TRADITIONAL format",
+        )),
+        (true, Format::Json) => Err(SqlError::not_supported("EXPLAIN ANALYZE with JSON format")),
+        _ => Ok(format),
+    }
+}
+
+/// Takes rows and keeps none.
+struct Nobody;
+
+impl ResultSink for Nobody {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<()> {
+        Ok(())
+    }
+}
 
 /// EXPLAIN of a statement.
 pub fn explain(
@@ -34,29 +80,53 @@ pub fn explain(
     params: &[ValueRef<'_>],
     sink: &mut dyn ResultSink,
 ) -> Result<Outcome> {
-    if explain.analyze {
-        return Err(SqlError::not_supported("EXPLAIN ANALYZE"));
-    }
-    let format = explain.format.map(|f| f.name.to_ascii_uppercase());
-    if format.as_deref().is_some_and(|f| f != "TRADITIONAL") {
-        return Err(SqlError::not_supported(
-            "EXPLAIN FORMAT other than TRADITIONAL",
-        ));
-    }
+    let format = format_of(explain)?;
     let ExplainTarget::Statement(statement) = &explain.target else {
         return Err(SqlError::not_supported("EXPLAIN FOR CONNECTION"));
     };
-    let catalog = session.server.db.catalog();
-    let plan = session.plan(statement, source, types, &catalog)?;
-    let plan = plan.ok_or_else(|| SqlError::not_supported("EXPLAIN of this statement"))?;
-    let plan = Planned::new(plan);
+    let plan = session.secure(|session, catalog| {
+        session.explaining.set(true);
+        let plan = session.plan(statement, source, types, catalog);
+        session.explaining.set(false);
+        let plan = plan?.ok_or_else(|| SqlError::not_supported("EXPLAIN of this statement"))?;
+        Ok(Arc::new(Planned::new(plan)))
+    })?;
     session.check_plan(&plan)?;
-    let plan = plan.plan;
-    let mut rows = rows(&plan, &session.env, params);
-    if session.settings.foreign_key_checks {
-        foreign_keys(&catalog, &plan, &mut rows);
+    let profile = match explain.analyze {
+        true => Some(analyzed(session, &plan, params)?),
+        false => None,
+    };
+    let shown = match format {
+        Format::Traditional => {
+            let mut rows = rows(&plan.plan, &session.env, params);
+            if session.settings.foreign_key_checks {
+                let catalog = session.server.db.catalog();
+                foreign_keys(&catalog, &plan.plan, &mut rows);
+            }
+            rows
+        }
+        Format::Json => one(Document::new(params).text(&plan.plan)),
+        Format::Tree => one(Tree::new(params, profile.as_ref()).text(&plan.plan)),
+    };
+    shown.send(session, sink)
+}
+
+fn one(shown: String) -> Rows {
+    let mut rows = Rows::new(vec![super::table::long_column("EXPLAIN")]);
+    rows.push(vec![text(shown)]);
+    rows
+}
+
+/// Runs a SELECT and notes what its parts do.
+fn analyzed(session: &mut SqlSession, plan: &Planned, params: &[ValueRef<'_>]) -> Result<Profile> {
+    if plan.plan.writes() {
+        let text = "EXPLAIN ANALYZE of a statement that changes rows";
+        return Err(SqlError::not_supported(text));
     }
-    rows.send(session, sink)
+    session.profile = Some(Profile::default());
+    let ran = session.run_plan(plan, params, &mut Nobody);
+    let profile = session.profile.take().unwrap_or_default();
+    ran.map(|_| profile)
 }
 
 fn rows(plan: &Plan, env: &Env, params: &[ValueRef<'_>]) -> Rows {
@@ -336,8 +406,13 @@ fn extra(step: &Step, sorted: bool, grouped: bool) -> String {
         Some(true) => parts.push("Not exists"),
         None => {}
     }
+    if step.entries {
+        parts.push("Using index");
+    }
     if !step.hash.is_empty() {
         parts.push("Using join buffer (hash join)");
+    } else if step.held && step.semi.is_none() {
+        parts.push("Using join buffer");
     }
     match &step.access {
         Access::Lookup { reverse: true, .. }
@@ -376,42 +451,34 @@ fn step_line(kind: &str, source: &Source, step: &Step, extra: &str) -> Vec<Value
     if let Access::Lookup { keys, .. } = &step.access
         && let [key] = keys.as_slice()
     {
-        let refs: Vec<&str> = key.iter().map(ref_of).collect();
+        let refs: Vec<&str> = key.iter().map(reference).collect();
         set(8, text(refs.join(",")));
     }
-    set(9, promised(&step.access));
-    set(10, Value::Double(100.0));
+    set(9, Value::UInt(step.estimate.rows.round().max(1.0) as u64));
+    let percent = (step.estimate.part * 10_000.0).round() / 100.0;
+    set(10, Value::Double(percent.clamp(0.01, 100.0)));
     row
 }
 
-fn depends(access: &Access) -> bool {
+pub(super) fn depends(access: &Access) -> bool {
     match access {
         Access::Lookup { keys, .. } => keys.iter().flatten().any(|e| e.slots() != 0),
         _ => false,
     }
 }
 
-fn ref_of(e: &Expr) -> &'static str {
+pub(super) fn reference(e: &Expr) -> &'static str {
     match &e.kind {
         ExprKind::Column { .. } => "func",
         _ => "const",
     }
 }
 
-fn promised(access: &Access) -> Value {
-    match access {
-        Access::Lookup {
-            keys, whole: true, ..
-        } => Value::UInt(keys.len() as u64),
-        _ => Value::Null,
-    }
-}
-
 /// Leading parts of the index that narrow what is looked at.
-fn parts_used(access: &Access, index: &Index) -> usize {
+pub(super) fn parts_used(access: &Access, index: &Index) -> usize {
     match access {
         Access::Lookup { keys, .. } => keys.first().map_or(0, Vec::len),
-        Access::Range { equal, .. } => equal.len() + 1,
+        Access::Range { keys, .. } => keys.first().map_or(0, Vec::len) + 1,
         Access::Set { .. } => 1,
         _ => index.parts.len(),
     }
@@ -419,7 +486,7 @@ fn parts_used(access: &Access, index: &Index) -> usize {
 
 /// `key_len` as MySQL counts it: bytes of the parts, one more for NULL, two
 /// more for a length.
-fn key_length(table: &Table, index: &Index, parts: usize) -> u64 {
+pub(super) fn key_length(table: &Table, index: &Index, parts: usize) -> u64 {
     let mut length = 0;
     for part in index.parts.iter().take(parts) {
         let Some(column) = table.columns.get(part.column) else {

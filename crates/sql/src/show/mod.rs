@@ -8,9 +8,12 @@
 pub mod constraints;
 pub mod explain;
 mod explain_keys;
+mod expression;
+mod plan_json;
 pub mod schema;
 pub mod server;
 pub mod table;
+mod tree;
 
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;

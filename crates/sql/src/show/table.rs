@@ -120,6 +120,7 @@ impl Rows {
                     columns: self.columns.clone(),
                     origin: Origin::Virtual(&SHOWN),
                     partitions: None,
+                    hints: Default::default(),
                 })?;
                 let mut binder = Binder {
                     scope: &scope,

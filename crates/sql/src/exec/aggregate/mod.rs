@@ -90,6 +90,11 @@ impl Groups {
         groups
     }
 
+    /// How many groups there are.
+    pub fn count(&self) -> u64 {
+        self.list.len() as u64
+    }
+
     /// Adds a joined row to its group, and with ROLLUP to those that sum up
     /// over it.
     pub fn add(

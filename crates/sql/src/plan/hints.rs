@@ -1,0 +1,91 @@
+//! USE, FORCE and IGNORE INDEX (manual, "Index Hints").
+//!
+//! Invariants:
+//! 1. Hints choose among indexes; the table itself can always be read.
+//! 2. Of USE and FORCE only the indexes named are left, of IGNORE the others;
+//!    FORCE takes the table's scan for very expensive.
+//! 3. No index is used to bring the rows of a group together, so that FOR
+//!    GROUP BY asks for nothing; its names are checked all the same.
+
+use crate::error::{Result, SqlError};
+use crate::parse::ast::{IndexHint, IndexHintFor, IndexHintKind};
+use porpoise_rows::catalog::Table;
+
+/// Which indexes serve a purpose.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Choice {
+    /// USE or FORCE: only these; `None`: all.
+    only: Option<Vec<usize>>,
+    /// IGNORE.
+    without: Vec<usize>,
+}
+
+impl Choice {
+    fn allows(&self, index: usize) -> bool {
+        let named = self.only.as_ref().is_none_or(|only| only.contains(&index));
+        named && !self.without.contains(&index)
+    }
+}
+
+/// What hints say about the indexes of one table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hints {
+    join: Choice,
+    order: Choice,
+    /// FORCE INDEX.
+    pub(super) forced: bool,
+}
+
+impl Hints {
+    /// The hints of a table.
+    ///
+    /// # Errors
+    /// 1176 for an index that is not there, 1221 for USE beside FORCE.
+    pub fn of(table: &Table, alias: &str, hints: &[IndexHint<'_>]) -> Result<Hints> {
+        let mut out = Hints::default();
+        let any = |kind: IndexHintKind| hints.iter().any(|h| h.kind == kind);
+        if any(IndexHintKind::Use) && any(IndexHintKind::Force) {
+            let text = "Incorrect usage of USE INDEX and FORCE INDEX";
+            return Err(SqlError::new(1221, "HY000", text));
+        }
+        out.forced = any(IndexHintKind::Force);
+        for hint in hints {
+            let mut named = Vec::with_capacity(hint.indexes.len());
+            for name in hint.indexes {
+                named.push(position(table, alias, name.name)?);
+            }
+            let purposes: &mut [&mut Choice] = match hint.purpose {
+                IndexHintFor::All => &mut [&mut out.join, &mut out.order],
+                IndexHintFor::Join => &mut [&mut out.join],
+                IndexHintFor::OrderBy => &mut [&mut out.order],
+                IndexHintFor::GroupBy => &mut [],
+            };
+            for choice in purposes {
+                match hint.kind {
+                    IndexHintKind::Ignore => choice.without.extend(&named),
+                    _ => choice.only.get_or_insert_default().extend(&named),
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Whether an index may lead to rows.
+    pub(super) fn find(&self, index: usize) -> bool {
+        self.join.allows(index)
+    }
+
+    /// Whether an index may give the order of ORDER BY.
+    pub(super) fn order(&self, index: usize) -> bool {
+        self.order.allows(index)
+    }
+}
+
+fn position(table: &Table, alias: &str, name: &str) -> Result<usize> {
+    let mut indexes = table.indexes.iter();
+    let found = indexes.position(|i| i.name.eq_ignore_ascii_case(name) && !i.parts.is_empty());
+    found.ok_or_else(|| {
+        let text = format!("Key '{name}' doesn't exist in table '{alias}'");
+        SqlError::new(1176, "42000", text)
+    })
+}

@@ -1,0 +1,403 @@
+//! What joining the next table costs, and the cheapest order of a join.
+//!
+//! For each table there are two ways to join it: look its rows up by an index
+//! for every row joined before, a batch at a time; or read it once, hold it,
+//! and find rows through a hash table. The cheaper is taken, given how many
+//! rows are joined before. Orders are tried depth first, the most promising
+//! next table first; an order is left as soon as it costs more than the best
+//! so far, and after a number of steps only the most promising is followed.
+//!
+//! Rejected: dynamic programming over sets of tables (the number of rows
+//! joined, and whether they have the wanted order, is the same for all orders
+//! of a set only as far as estimates are consistent, and the queries of
+//! applications join few tables).
+
+use super::access::{Asked, Path};
+use super::from::From;
+use super::order::Wanted;
+use super::{Access, Estimate, HashKey, OrderKey, Step, cost};
+use crate::bind::{Origin, Source};
+use crate::expr::{CmpOp, Expr, ExprKind};
+use porpoise_types::CompareAs;
+
+/// Tables tried as the next one before only the most promising is followed.
+const BUDGET: u32 = 2_000;
+
+/// Rows of a derived table, about.
+const DERIVED_ROWS: f64 = 1_000.0;
+
+/// What is joined so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SoFar {
+    /// Rows, about.
+    pub(super) rows: f64,
+    /// What they cost.
+    pub(super) cost: f64,
+}
+
+impl Default for SoFar {
+    fn default() -> SoFar {
+        SoFar {
+            rows: 1.0,
+            cost: 0.0,
+        }
+    }
+}
+
+/// A way to join one table.
+#[derive(Clone, Debug)]
+pub(super) struct Choice {
+    access: Access,
+    entries: bool,
+    bare: bool,
+    held: bool,
+    hash: Vec<HashKey>,
+    /// It gives the order that is asked for.
+    pub(super) ordered: bool,
+    /// Rows looked at for each row before.
+    rows: f64,
+    /// With this table joined.
+    pub(super) after: SoFar,
+}
+
+impl Choice {
+    /// As a step behind what was joined before.
+    pub(super) fn into_step(self, slot: usize, before: SoFar) -> Step {
+        let looked = (before.rows * self.rows).max(1e-9);
+        Step {
+            hash: self.hash,
+            entries: self.entries,
+            bare: self.bare,
+            held: self.held,
+            estimate: Estimate {
+                rows: self.rows,
+                part: (self.after.rows.max(1.0) / looked).clamp(0.0, 1.0),
+                cost: self.after.cost,
+                total: self.after.rows,
+            },
+            ..Step::of_table(slot, self.access)
+        }
+    }
+}
+
+/// The steps that a join can take.
+pub(super) struct Steps<'f> {
+    pub(super) from: &'f From,
+    pub(super) wanted: &'f Wanted<'f>,
+    pub(super) conditions: &'f [&'f Expr],
+    /// ORDER BY, while no table is placed.
+    pub(super) order: &'f [OrderKey],
+}
+
+/// The best order found so far.
+struct Best {
+    cost: f64,
+    order: Vec<usize>,
+    budget: u32,
+}
+
+impl Steps<'_> {
+    /// The tables in the order that costs least.
+    pub(super) fn cheapest(&self, tables: &[usize], outside: u64, before: SoFar) -> Vec<usize> {
+        let mut best = Best {
+            cost: f64::INFINITY,
+            order: tables.to_vec(),
+            budget: BUDGET,
+        };
+        let mut chosen = Vec::with_capacity(tables.len());
+        let first = self.order.is_empty();
+        self.search(tables, outside, (before, first), &mut chosen, &mut best);
+        best.order
+    }
+
+    fn search(
+        &self,
+        tables: &[usize],
+        joined: u64,
+        (before, ordered): (SoFar, bool),
+        chosen: &mut Vec<usize>,
+        best: &mut Best,
+    ) {
+        if tables.is_empty() {
+            let total = self.total(before, ordered);
+            if total < best.cost {
+                best.cost = total;
+                best.order.clone_from(chosen);
+            }
+            return;
+        }
+        let mut next: Vec<(usize, Choice)> = Vec::with_capacity(tables.len());
+        for slot in tables {
+            if self.waits(*slot, joined, tables) {
+                continue;
+            }
+            best.budget = best.budget.saturating_sub(1);
+            let choices = self.choices(*slot, joined, before);
+            next.extend(choices.into_iter().map(|choice| (*slot, choice)));
+        }
+        let promise = |c: &Choice| c.after.cost + c.after.rows;
+        next.sort_by(|a, b| promise(&a.1).total_cmp(&promise(&b.1)));
+        if best.budget == 0 {
+            next.truncate(1);
+        }
+        for (slot, choice) in next {
+            let least = match self.wanted.limited {
+                true => 0.0,
+                false => choice.after.cost,
+            };
+            if least >= best.cost {
+                continue;
+            }
+            let left: Vec<usize> = tables.iter().copied().filter(|t| *t != slot).collect();
+            let ordered = match joined {
+                0 => choice.ordered,
+                _ => ordered,
+            };
+            chosen.push(slot);
+            let joined = joined | 1u64 << (slot & 63);
+            self.search(&left, joined, (choice.after, ordered), chosen, best);
+            chosen.pop();
+        }
+    }
+
+    /// What a whole order costs with the sort behind it, or where a LIMIT may
+    /// end it early.
+    fn total(&self, after: SoFar, ordered: bool) -> f64 {
+        let rows = after.rows.max(1.0);
+        match (ordered, self.wanted.limited) {
+            (true, true) => after.cost * (cost::LIMIT / rows).min(1.0),
+            (true, false) => after.cost,
+            (false, _) => after.cost + cost::SORT * rows * rows.max(2.0).log2(),
+        }
+    }
+
+    /// Whether a table must wait for others: LATERAL.
+    fn waits(&self, slot: usize, joined: u64, tables: &[usize]) -> bool {
+        let source = self.from.scope.sources.get(slot);
+        let needed = source.map_or(0, lateral_slots) & !joined;
+        tables.iter().any(|t| needed & 1u64 << (t & 63) != 0)
+    }
+
+    /// The cheapest way to join a table next.
+    pub(super) fn best(&self, slot: usize, joined: u64, before: SoFar) -> Choice {
+        let mut choices = self.choices(slot, joined, before);
+        let total = |c: &Choice| self.total(c.after, c.ordered);
+        choices.sort_by(|a, b| total(a).total_cmp(&total(b)));
+        let first = choices.into_iter().next();
+        first.unwrap_or_else(|| self.made(slot, joined, before))
+    }
+
+    /// The ways to join a table next: the cheapest, and where an order is
+    /// asked for the cheapest that gives it.
+    fn choices(&self, slot: usize, joined: u64, before: SoFar) -> Vec<Choice> {
+        let source = self.from.scope.sources.get(slot);
+        let Some((source, table)) = source.and_then(|s| Some((s, s.table()?))) else {
+            return vec![self.made(slot, joined, before)];
+        };
+        let figures = self.wanted.figures;
+        let mut asked = Asked::new(table, slot, self.conditions, &source.hints, figures);
+        asked.needed = self.wanted.needed.get(slot).and_then(Option::as_deref);
+        if joined == 0 {
+            asked.order = self.order;
+            return self.first(&asked, before);
+        }
+        let mut own = Asked::new(table, slot, self.conditions, &source.hints, figures);
+        own.needed = asked.needed;
+        asked.joined = joined;
+        let locked = self.from.locked & 1u64 << (slot & 63) != 0;
+        let looked_up = self.looked_up(&asked, before);
+        let held = self.held(&asked, &own, joined, before);
+        match looked_up {
+            None => vec![held],
+            Some(lookup) if locked || lookup.after.cost <= held.after.cost => vec![lookup],
+            Some(lookup) if own.left() > cost::MOST_HELD => vec![lookup],
+            Some(_) => vec![held],
+        }
+    }
+
+    /// The first table of the join.
+    fn first(&self, asked: &Asked<'_>, before: SoFar) -> Vec<Choice> {
+        let paths = asked.paths();
+        let shown = asked.figures.shown();
+        let alone = self.from.scope.sources.len() == 1;
+        let left = match paths.as_slice() {
+            // Nothing is to be chosen: nobody need be asked.
+            [path] if alone && !shown => path.rows_unasked(),
+            _ => asked.left(),
+        };
+        let mut out: Vec<Choice> = Vec::new();
+        for path in paths {
+            let left = match &path.access {
+                Access::Lookup {
+                    keys, whole: true, ..
+                } => left.min(keys.len() as f64),
+                _ => left,
+            };
+            out.push(Choice {
+                after: SoFar {
+                    rows: before.rows * left,
+                    cost: before.cost + path.cost,
+                },
+                held: false,
+                hash: Vec::new(),
+                ordered: path.ordered,
+                rows: path.rows,
+                entries: path.entries,
+                bare: asked.bare(),
+                access: path.access,
+            });
+        }
+        let least = |ordered: bool| {
+            let those = out.iter().filter(|c| c.ordered == ordered);
+            those.min_by(|a, b| a.after.cost.total_cmp(&b.after.cost))
+        };
+        least(true)
+            .into_iter()
+            .chain(least(false))
+            .cloned()
+            .collect()
+    }
+
+    /// By an index, for each row before.
+    fn looked_up(&self, asked: &Asked<'_>, before: SoFar) -> Option<Choice> {
+        let paths = asked.paths().into_iter().filter_map(independent);
+        let path = paths.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
+        let most = match &path.access {
+            Access::Lookup {
+                keys, whole: true, ..
+            } => keys.len() as f64,
+            _ => f64::INFINITY,
+        };
+        let matches = asked.left().min(most);
+        Some(Choice {
+            after: SoFar {
+                rows: before.rows * matches,
+                cost: before.cost + before.rows * (path.cost + path.rows * cost::LOOK),
+            },
+            held: false,
+            hash: Vec::new(),
+            ordered: true,
+            rows: path.rows,
+            entries: path.entries,
+            bare: asked.bare(),
+            access: path.access,
+        })
+    }
+
+    /// Read once, and found by a hash table where an equality allows.
+    fn held(&self, asked: &Asked<'_>, own: &Asked<'_>, joined: u64, before: SoFar) -> Choice {
+        let path = own.best(false);
+        let hash = hash_keys(asked.slot, self.conditions, joined);
+        let (rows, matches) = (own.left(), asked.left());
+        let each = match hash.is_empty() {
+            true => rows * cost::LOOK,
+            false => cost::PROBE + matches * cost::LOOK,
+        };
+        let build = path.cost + rows * cost::BUILD;
+        Choice {
+            after: SoFar {
+                rows: before.rows * matches,
+                cost: before.cost + build + before.rows * each,
+            },
+            held: true,
+            hash,
+            ordered: true,
+            rows: path.rows,
+            entries: path.entries,
+            bare: asked.bare(),
+            access: path.access,
+        }
+    }
+
+    /// A derived or virtual table.
+    fn made(&self, slot: usize, joined: u64, before: SoFar) -> Choice {
+        let hash = match joined {
+            0 => Vec::new(),
+            _ => hash_keys(slot, self.conditions, joined),
+        };
+        let each = match hash.is_empty() {
+            true => DERIVED_ROWS * cost::LOOK,
+            false => cost::PROBE,
+        };
+        let matches = if hash.is_empty() { DERIVED_ROWS } else { 1.0 };
+        Choice {
+            after: SoFar {
+                rows: before.rows * matches,
+                cost: before.cost + DERIVED_ROWS * cost::BUILD + before.rows * each,
+            },
+            access: Access::Virtual,
+            held: joined != 0,
+            hash,
+            ordered: joined != 0 || self.order.is_empty(),
+            rows: DERIVED_ROWS,
+            entries: false,
+            bare: false,
+        }
+    }
+}
+
+/// A path that serves for a whole batch of rows at once: look-ups do. A range
+/// that depends on the tables joined before serves by its equal parts only.
+fn independent(mut path: Path) -> Option<Path> {
+    match path.access {
+        Access::Lookup { .. } => Some(path),
+        Access::Range { index, keys, .. } if keys.first().is_some_and(|k| !k.is_empty()) => {
+            path.access = Access::Lookup {
+                index,
+                keys,
+                whole: false,
+                reverse: false,
+            };
+            Some(path)
+        }
+        _ => None,
+    }
+}
+
+/// The slots that a LATERAL derived table reads.
+fn lateral_slots(source: &Source) -> u64 {
+    match &source.origin {
+        Origin::Derived(derived) => derived
+            .free
+            .iter()
+            .filter(|f| f.level == 1)
+            .fold(0, |all, f| all | 1u64 << (f.slot & 63)),
+        _ => 0,
+    }
+}
+
+/// Equalities by which rows that no index leads to are found in a hash
+/// table: what is known before, what is in the row, and how they compare.
+fn hash_keys(slot: usize, conditions: &[&Expr], joined: u64) -> Vec<HashKey> {
+    let bit = 1u64 << slot;
+    let mut keys = Vec::new();
+    for condition in conditions {
+        let ExprKind::Compare(CmpOp::Eq, how, args) = &condition.kind else {
+            continue;
+        };
+        let hashable = matches!(
+            how,
+            CompareAs::Int | CompareAs::Decimal | CompareAs::Double | CompareAs::Bytes(_)
+        );
+        let [a, b] = args.as_ref();
+        for (known, own) in [(a, b), (b, a)] {
+            let outside = known.slots();
+            if hashable
+                && outside != 0
+                && outside & !joined == 0
+                && own.slots() == bit
+                && known.is_fixed()
+                && own.is_fixed()
+                && !own.has_query()
+            {
+                keys.push(HashKey {
+                    known: known.clone(),
+                    own: own.clone(),
+                    how: *how,
+                });
+                break;
+            }
+        }
+    }
+    keys
+}

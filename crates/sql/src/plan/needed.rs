@@ -1,0 +1,47 @@
+//! Which columns of its tables a query reads at all.
+//!
+//! Where the entries of an index hold them, no row is read. Locked tables are
+//! left out: a lock is on the row.
+
+use super::from::{Block, From};
+use crate::bind::Origin;
+use crate::expr::Expr;
+
+/// The columns read, by slot, ascending; `None` where rows are needed.
+pub(super) fn needed<'e>(
+    from: &From,
+    others: impl Iterator<Item = &'e Expr>,
+) -> Vec<Option<Vec<usize>>> {
+    let mut columns: Vec<Vec<usize>> = vec![Vec::new(); from.scope.sources.len()];
+    let mut note = |slot: usize, column: usize| {
+        if let Some(columns) = columns.get_mut(slot) {
+            columns.push(column);
+        }
+    };
+    others.for_each(|e| e.columns(&mut note));
+    of_block(&from.block, &mut note);
+    for semi in &from.semis {
+        semi.on.iter().for_each(|e| e.columns(&mut note));
+    }
+    for source in &from.scope.sources {
+        if let Origin::Derived(derived) = &source.origin {
+            let free = derived.free.iter().filter(|f| f.level == 1);
+            free.for_each(|f| note(f.slot, f.column));
+        }
+    }
+    let listed = columns.into_iter().enumerate().map(|(slot, mut columns)| {
+        columns.sort_unstable();
+        columns.dedup();
+        let locked = from.locked & 1u64 << (slot & 63) != 0;
+        (!locked && !from.whole_rows).then_some(columns)
+    });
+    listed.collect()
+}
+
+fn of_block(block: &Block, note: &mut impl FnMut(usize, usize)) {
+    block.conditions.iter().for_each(|e| e.columns(note));
+    for outer in &block.outers {
+        outer.on.iter().for_each(|e| e.columns(note));
+        of_block(&outer.block, note);
+    }
+}

@@ -1,0 +1,258 @@
+//! Bound expressions as text, for EXPLAIN.
+//!
+//! The text is for people: enough parentheses to be read, columns with the
+//! name of their table, literals as SQL writes them.
+
+use crate::bind::Source;
+use crate::expr::query::{QueryTest, TestKind};
+use crate::expr::{ArithOp, BitOp, CmpOp, Expr, ExprKind, Truth};
+use crate::plan::{Access, Bound, SelectPlan};
+use porpoise_types::{ColumnType, Value, ValueRef, write_text};
+
+/// What expressions are printed with.
+pub struct Printer<'p> {
+    /// The tables of the query, by slot.
+    pub sources: &'p [Source],
+    /// The statement's parameters.
+    pub params: &'p [ValueRef<'p>],
+}
+
+fn compared(op: CmpOp) -> &'static str {
+    match op {
+        CmpOp::Eq => "=",
+        CmpOp::Ne => "<>",
+        CmpOp::Lt => "<",
+        CmpOp::Le => "<=",
+        CmpOp::Gt => ">",
+        CmpOp::Ge => ">=",
+        CmpOp::NullSafe => "<=>",
+    }
+}
+
+fn literal(value: ValueRef<'_>, ty: &ColumnType) -> String {
+    let mut text = Vec::new();
+    if value.is_null() {
+        return "NULL".to_owned();
+    }
+    write_text(value, ty, &mut text);
+    let shown = String::from_utf8_lossy(&text);
+    match value {
+        ValueRef::Bytes(_) | ValueRef::Date(_) | ValueRef::DateTime(_) | ValueRef::Time(_) => {
+            format!("'{}'", shown.replace('\'', "''"))
+        }
+        _ => shown.into_owned(),
+    }
+}
+
+impl Printer<'_> {
+    /// The conditions, joined with AND.
+    pub fn all(&self, conditions: &[Expr]) -> String {
+        let parts: Vec<String> = conditions.iter().map(|e| self.expr(e)).collect();
+        match parts.as_slice() {
+            [one] => one.clone(),
+            _ => format!("({})", parts.join(" and ")),
+        }
+    }
+
+    /// Expressions with commas between.
+    pub fn list<'e>(&self, list: impl IntoIterator<Item = &'e Expr>) -> String {
+        let parts: Vec<String> = list.into_iter().map(|e| self.expr(e)).collect();
+        parts.join(", ")
+    }
+
+    fn joined(&self, list: &[Expr], by: &str) -> String {
+        let parts: Vec<String> = list.iter().map(|e| self.expr(e)).collect();
+        format!("({})", parts.join(by))
+    }
+
+    fn pair(&self, args: &[Expr; 2], by: &str) -> String {
+        let [a, b] = args;
+        format!("({} {by} {})", self.expr(a), self.expr(b))
+    }
+
+    fn column(&self, slot: usize, column: usize) -> String {
+        let source = self.sources.get(slot);
+        let found = source.and_then(|s| Some((s, s.columns.get(column)?)));
+        match found {
+            Some((source, column)) if source.alias.is_empty() => column.name.clone(),
+            Some((source, column)) => format!("{}.{}", source.alias, column.name),
+            None => "?".to_owned(),
+        }
+    }
+
+    /// One expression.
+    pub fn expr(&self, e: &Expr) -> String {
+        if porpoise_base::stack::remaining() < 64 * 1024 {
+            return "...".to_owned();
+        }
+        let not = |negated: bool| if negated { "not " } else { "" };
+        match &e.kind {
+            ExprKind::Const(value) => literal(value.as_ref(), &e.ty),
+            ExprKind::Param(at) => match self.params.get(*at) {
+                Some(value) => literal(*value, &e.ty),
+                None => "?".to_owned(),
+            },
+            ExprKind::Column { slot, column, .. } => self.column(*slot, *column),
+            ExprKind::Outer { .. } => "<outer column>".to_owned(),
+            ExprKind::Query(test) => self.test(test),
+            ExprKind::Grouping(args) => format!("grouping({})", self.list(args)),
+            ExprKind::Aggregate(at) => format!("<aggregate {}>", at + 1),
+            ExprKind::Call(function, args) => {
+                format!("{}({})", function.name.to_lowercase(), self.list(args))
+            }
+            ExprKind::Compare(op, _, args) => self.pair(args, compared(*op)),
+            ExprKind::And(args) => self.joined(args, " and "),
+            ExprKind::Or(args) => self.joined(args, " or "),
+            ExprKind::Xor(args) => self.pair(args, "xor"),
+            ExprKind::Not(arg) => format!("(not {})", self.expr(arg)),
+            ExprKind::Is {
+                arg,
+                truth,
+                negated,
+            } => {
+                let what = match truth {
+                    Truth::Null => "null",
+                    Truth::True => "true",
+                    Truth::False => "false",
+                };
+                format!("({} is {}{what})", self.expr(arg), not(*negated))
+            }
+            ExprKind::In { arg, list, negated } => {
+                let list = self.list(list.iter().map(|(_, e)| e));
+                format!("({} {}in ({list}))", self.expr(arg), not(*negated))
+            }
+            ExprKind::Between { args, negated, .. } => {
+                let [arg, low, high] = args.as_ref();
+                let (arg, low, high) = (self.expr(arg), self.expr(low), self.expr(high));
+                format!("({arg} {}between {low} and {high})", not(*negated))
+            }
+            ExprKind::Like { args, negated, .. } => {
+                self.pair(args, &format!("{}like", not(*negated)))
+            }
+            _ => self.other(e),
+        }
+    }
+
+    fn other(&self, e: &Expr) -> String {
+        match &e.kind {
+            ExprKind::Case { whens, otherwise } => {
+                let mut text = "case".to_owned();
+                for when in whens {
+                    let (when, then) = (self.expr(&when.condition), self.expr(&when.result));
+                    text.push_str(&format!(" when {when} then {then}"));
+                }
+                if let Some(otherwise) = otherwise {
+                    text.push_str(&format!(" else {}", self.expr(otherwise)));
+                }
+                text + " end"
+            }
+            ExprKind::Coalesce(args) => format!("coalesce({})", self.list(args)),
+            ExprKind::NullIf(_, args) => format!("nullif({})", self.list(args.iter())),
+            ExprKind::Arith(op, args) => {
+                let op = match op {
+                    ArithOp::Add => "+",
+                    ArithOp::Sub => "-",
+                    ArithOp::Mul => "*",
+                    ArithOp::Div => "/",
+                    ArithOp::IntDiv => "div",
+                    ArithOp::Mod => "%",
+                };
+                self.pair(args, op)
+            }
+            ExprKind::Negate(arg) => format!("-({})", self.expr(arg)),
+            ExprKind::Bit(op, args) => {
+                let op = match op {
+                    BitOp::And => "&",
+                    BitOp::Or => "|",
+                    BitOp::Xor => "^",
+                    BitOp::Shl => "<<",
+                    BitOp::Shr => ">>",
+                };
+                self.pair(args, op)
+            }
+            ExprKind::BitNot(arg) => format!("~({})", self.expr(arg)),
+            ExprKind::Cast(arg) => format!("cast({})", self.expr(arg)),
+            ExprKind::DateAdd { args, negative, .. } => self.pair(
+                args,
+                if *negative {
+                    "- interval"
+                } else {
+                    "+ interval"
+                },
+            ),
+            ExprKind::Extract(_, arg) => format!("extract({})", self.expr(arg)),
+            ExprKind::UserVariable(name) => format!("@{name}"),
+            ExprKind::AssignVariable(name, value) => {
+                format!("(@{name} := {})", self.expr(value))
+            }
+            ExprKind::NewValue { column, .. } => format!("values({})", self.column(0, *column)),
+            _ => "?".to_owned(),
+        }
+    }
+
+    fn test(&self, test: &QueryTest) -> String {
+        let left = self.list(&test.left);
+        match test.kind {
+            TestKind::Scalar => "(select ...)".to_owned(),
+            TestKind::Exists => "exists(select ...)".to_owned(),
+            TestKind::Row(op) => format!("(({left}) {} (select ...))", compared(op)),
+            TestKind::Any(CmpOp::Eq) => format!("({left} in (select ...))"),
+            TestKind::Any(op) => format!("({left} {} any (select ...))", compared(op)),
+            TestKind::All(CmpOp::Ne) => format!("({left} not in (select ...))"),
+            TestKind::All(op) => format!("({left} {} all (select ...))", compared(op)),
+        }
+    }
+
+    /// How an access narrows an index: `a=1, b=2`, or `a=1, (2 < b <= 9)`.
+    pub fn narrowing(&self, access: &Access, parts: &[&str]) -> String {
+        let equal = |key: &[Expr]| -> Vec<String> {
+            let each = parts.iter().zip(key);
+            each.map(|(part, e)| format!("{part}={}", self.expr(e)))
+                .collect()
+        };
+        match access {
+            Access::Lookup { keys, .. } => {
+                let keys: Vec<String> = keys.iter().map(|k| equal(k).join(", ")).collect();
+                keys.join(" or ")
+            }
+            Access::Range {
+                keys, low, high, ..
+            } => {
+                let first = keys.first().map_or(&[][..], Vec::as_slice);
+                let part = parts.get(first.len()).copied().unwrap_or("?");
+                let mut out = match keys.len() {
+                    1 => equal(first),
+                    n => vec![format!("{n} keys")],
+                };
+                out.push(self.between(part, low.as_ref(), high.as_ref()));
+                out.join(", ")
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn between(&self, part: &str, low: Option<&Bound>, high: Option<&Bound>) -> String {
+        let sign = |b: &Bound| if b.inclusive { "<=" } else { "<" };
+        let low = low.map_or(String::new(), |b| {
+            format!("{} {} ", self.expr(&b.value), sign(b))
+        });
+        let high = high.map_or(String::new(), |b| {
+            format!(" {} {}", sign(b), self.expr(&b.value))
+        });
+        format!("({low}{part}{high})")
+    }
+}
+
+/// LIMIT and OFFSET as text.
+pub fn window(plan: &SelectPlan, printer: &Printer<'_>) -> Option<String> {
+    let limit = plan.limit.as_ref()?;
+    let count = match limit.as_const() {
+        Some(Value::UInt(n)) => n.to_string(),
+        _ => printer.expr(limit),
+    };
+    let offset = plan.offset.as_ref().map(|e| printer.expr(e));
+    Some(match offset {
+        Some(offset) => format!("Limit/Offset: {count}/{offset} row(s)"),
+        None => format!("Limit: {count} row(s)"),
+    })
+}

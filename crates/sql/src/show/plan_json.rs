@@ -1,0 +1,310 @@
+//! EXPLAIN FORMAT=JSON: the plan as MySQL's tools read it.
+//!
+//! Names of members are those of the manual ("Extended EXPLAIN Output
+//! Format", version 1); costs are in rows read in the order of the primary
+//! key. Members that mean nothing here are left out.
+
+use super::explain::{key_length, parts_used, reference};
+use super::expression::Printer;
+use crate::bind::{Origin, Source};
+use crate::expr::query::Subquery;
+use crate::expr::{Expr, ExprKind};
+use crate::plan::derived::{Derived, RowsPlan};
+use crate::plan::{Access, SelectPlan, Step};
+use crate::session::run::Plan;
+use porpoise_types::ValueRef;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// A value of JSON.
+enum Json {
+    Bool(bool),
+    Number(u64),
+    Text(String),
+    List(Vec<Json>),
+    Object(Vec<(&'static str, Json)>),
+}
+
+impl Json {
+    fn print(&self, depth: usize, out: &mut String) {
+        let line = |depth: usize, out: &mut String| {
+            out.push('\n');
+            out.extend(std::iter::repeat_n("  ", depth));
+        };
+        match self {
+            Json::Bool(v) => out.push_str(if *v { "true" } else { "false" }),
+            Json::Number(v) => {
+                let _ = write!(out, "{v}");
+            }
+            Json::Text(text) => quote(text, out),
+            Json::List(items) => {
+                out.push('[');
+                for (at, item) in items.iter().enumerate() {
+                    out.push_str(if at > 0 { "," } else { "" });
+                    line(depth + 1, out);
+                    item.print(depth + 1, out);
+                }
+                line(depth, out);
+                out.push(']');
+            }
+            Json::Object(members) => {
+                out.push('{');
+                for (at, (name, value)) in members.iter().enumerate() {
+                    out.push_str(if at > 0 { "," } else { "" });
+                    line(depth + 1, out);
+                    let _ = write!(out, "\"{name}\": ");
+                    value.print(depth + 1, out);
+                }
+                line(depth, out);
+                out.push('}');
+            }
+        }
+    }
+}
+
+fn quote(text: &str, out: &mut String) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if u32::from(c) < 0x20 => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+fn text(s: impl Into<String>) -> Json {
+    Json::Text(s.into())
+}
+
+fn cost(cost: f64) -> Json {
+    text(format!("{cost:.2}"))
+}
+
+/// Builds the document.
+pub struct Document<'d> {
+    params: &'d [ValueRef<'d>],
+    next: u64,
+    shown: Vec<Arc<Subquery>>,
+}
+
+impl<'d> Document<'d> {
+    /// For a statement with these parameters.
+    pub fn new(params: &'d [ValueRef<'d>]) -> Document<'d> {
+        Document {
+            params,
+            next: 0,
+            shown: Vec::new(),
+        }
+    }
+
+    /// The text for a plan.
+    pub fn text(&mut self, plan: &Plan) -> String {
+        let block = match plan {
+            Plan::Select(p) => self.block(p),
+            Plan::Insert(p) => {
+                let table = Json::Object(vec![
+                    ("insert", Json::Bool(true)),
+                    ("table_name", text(&p.table.name)),
+                    ("access_type", text("ALL")),
+                ]);
+                let mut members = vec![("select_id", Json::Number(1)), ("table", table)];
+                if let Some(source) = &p.source {
+                    members.push(("insert_from", self.block(source)));
+                }
+                Json::Object(members)
+            }
+            Plan::Update(p) => self.changed("update", &p.target.source, &p.target.step),
+            Plan::Delete(p) => self.changed("delete", &p.target.source, &p.target.step),
+            Plan::Multi(p) => self.block(&p.select),
+        };
+        let mut out = String::new();
+        Json::Object(vec![("query_block", block)]).print(0, &mut out);
+        out
+    }
+
+    fn changed(&mut self, what: &'static str, source: &Source, step: &Step) -> Json {
+        let mut table = vec![(what, Json::Bool(true))];
+        table.extend(self.table(step, std::slice::from_ref(source)));
+        let table = Json::Object(table);
+        Json::Object(vec![("select_id", Json::Number(1)), ("table", table)])
+    }
+
+    fn block(&mut self, plan: &SelectPlan) -> Json {
+        self.next += 1;
+        let mut members = vec![("select_id", Json::Number(self.next))];
+        let last = plan.steps.last();
+        if let Some(step) = last {
+            let total = Json::Object(vec![("query_cost", cost(step.estimate.cost))]);
+            members.push(("cost_info", total));
+        }
+        let mut inner = self.joins(plan);
+        if plan.grouped && !plan.group_by.is_empty() {
+            let mut grouping = vec![
+                ("using_temporary_table", Json::Bool(true)),
+                ("using_filesort", Json::Bool(false)),
+            ];
+            grouping.append(&mut inner);
+            inner = vec![("grouping_operation", Json::Object(grouping))];
+        }
+        if plan.distinct {
+            let mut removal = vec![("using_temporary_table", Json::Bool(true))];
+            removal.append(&mut inner);
+            inner = vec![("duplicates_removal", Json::Object(removal))];
+        }
+        if !plan.order_by.is_empty() {
+            let mut ordering = vec![("using_filesort", Json::Bool(true))];
+            ordering.append(&mut inner);
+            inner = vec![("ordering_operation", Json::Object(ordering))];
+        }
+        members.append(&mut inner);
+        let mut found: Vec<Arc<Subquery>> = Vec::new();
+        plan.expressions(&mut |e| queries_of(e, &mut found));
+        let mut inside = Vec::new();
+        for query in found {
+            if self.shown.iter().any(|q| Arc::ptr_eq(q, &query)) {
+                continue;
+            }
+            self.shown.push(query.clone());
+            let dependent = !query.free.is_empty();
+            let block = self.block(&query.plan);
+            inside.push(Json::Object(vec![
+                ("dependent", Json::Bool(dependent)),
+                ("cacheable", Json::Bool(query.fixed)),
+                ("query_block", block),
+            ]));
+        }
+        if !inside.is_empty() {
+            members.push(("attached_subqueries", Json::List(inside)));
+        }
+        Json::Object(members)
+    }
+
+    fn joins(&mut self, plan: &SelectPlan) -> Vec<(&'static str, Json)> {
+        let steps: Vec<&Step> = plan.all_steps().collect();
+        match steps.as_slice() {
+            [] => vec![("message", text("No tables used"))],
+            [step] => vec![("table", Json::Object(self.table(step, &plan.sources)))],
+            several => {
+                let each = several.iter().map(|step| {
+                    let table = Json::Object(self.table(step, &plan.sources));
+                    Json::Object(vec![("table", table)])
+                });
+                vec![("nested_loop", Json::List(each.collect()))]
+            }
+        }
+    }
+
+    fn table(&mut self, step: &Step, sources: &[Source]) -> Vec<(&'static str, Json)> {
+        let Some(source) = sources.get(step.slot) else {
+            return Vec::new();
+        };
+        let printer = Printer {
+            sources,
+            params: self.params,
+        };
+        let depends = super::explain::depends(&step.access);
+        let mut out = vec![
+            ("table_name", text(&source.alias)),
+            ("access_type", text(step.access.kind(depends))),
+        ];
+        if let Some(table) = source.table() {
+            let index = step.access.index().and_then(|at| table.indexes.get(at));
+            if let Some(index) = index {
+                let used = parts_used(&step.access, index);
+                let columns = index.parts.iter().take(used);
+                let names = columns.filter_map(|p| table.columns.get(p.column));
+                let names = names.map(|c| text(&c.name)).collect();
+                if !matches!(step.access, Access::Full { .. }) {
+                    out.push(("possible_keys", Json::List(vec![text(&index.name)])));
+                }
+                out.push(("key", text(&index.name)));
+                out.push(("used_key_parts", Json::List(names)));
+                let length = key_length(table, index, used).to_string();
+                out.push(("key_length", text(length)));
+            }
+            if let Access::Lookup { keys, .. } = &step.access
+                && let [key] = keys.as_slice()
+            {
+                let refs = key.iter().map(|e| text(reference(e))).collect();
+                out.push(("ref", Json::List(refs)));
+            }
+            let estimate = step.estimate;
+            let rows = |n: f64| Json::Number(n.round().max(1.0) as u64);
+            out.push(("rows_examined_per_scan", rows(estimate.rows)));
+            out.push(("rows_produced_per_join", rows(estimate.total)));
+            out.push(("filtered", text(format!("{:.2}", estimate.part * 100.0))));
+            let costs = vec![("prefix_cost", cost(estimate.cost))];
+            out.push(("cost_info", Json::Object(costs)));
+        }
+        if step.entries {
+            out.push(("using_index", Json::Bool(true)));
+        }
+        match step.semi {
+            Some(false) => out.push(("first_match", text(&source.alias))),
+            Some(true) => out.push(("not_exists", Json::Bool(true))),
+            None => {}
+        }
+        if !step.hash.is_empty() {
+            out.push(("using_join_buffer", text("hash join")));
+        }
+        let conditions: Vec<Expr> = step.on.iter().chain(&step.filter).cloned().collect();
+        if !conditions.is_empty() {
+            out.push(("attached_condition", text(printer.all(&conditions))));
+        }
+        if let Origin::Derived(derived) = &source.origin
+            && !matches!(derived.rows, RowsPlan::Working)
+        {
+            out.push(("materialized_from_subquery", self.derived(derived)));
+        }
+        out
+    }
+
+    fn derived(&mut self, derived: &Arc<Derived>) -> Json {
+        let mut blocks: Vec<Json> = Vec::new();
+        for plan in derived.rows.selects() {
+            blocks.push(self.block(plan));
+        }
+        let dependent = ("dependent", Json::Bool(!derived.free.is_empty()));
+        let mut blocks = blocks.into_iter();
+        match (blocks.next(), blocks.len()) {
+            (Some(block), 0) => Json::Object(vec![dependent, ("query_block", block)]),
+            (Some(first), _) => {
+                let all = std::iter::once(first).chain(blocks);
+                let each = all.map(|block| Json::Object(vec![("query_block", block)]));
+                let union = vec![("query_specifications", Json::List(each.collect()))];
+                Json::Object(vec![dependent, ("union_result", Json::Object(union))])
+            }
+            (None, _) => Json::Object(vec![dependent, ("message", text("No tables used"))]),
+        }
+    }
+}
+
+fn queries_of(e: &Expr, found: &mut Vec<Arc<Subquery>>) {
+    e.walk(&mut |e| {
+        if let ExprKind::Query(test) = &e.kind {
+            found.push(test.query.clone());
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_escaped_and_members_indented() {
+        let mut out = String::new();
+        let list = Json::List(vec![Json::Number(1), Json::Bool(true)]);
+        Json::Object(vec![("a", text("x\"\\\n\u{1}")), ("b", list)]).print(0, &mut out);
+        let expected = "{\n  \"a\": \"x\\\"\\\\\\n\\u0001\",\n  \"b\": [\n    1,\n    true\n  ]\n}";
+        assert_eq!(out, expected);
+    }
+}

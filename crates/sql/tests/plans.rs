@@ -1,0 +1,253 @@
+//! Answers do not depend on plans.
+//!
+//! The same rows lie in tables with many indexes and in tables with none.
+//! Random queries are run on both, with hints that choose among the plans, in
+//! other orders of joining, and after ANALYZE TABLE; all answers must agree.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that fails may panic"
+)]
+
+use porpoise_base::cancel::Cancel;
+use porpoise_base::clock;
+use porpoise_kv::contract::Rng;
+use porpoise_kv::model::Model;
+use porpoise_rows::{Db, DbOptions};
+use porpoise_sql::error::SqlError;
+use porpoise_sql::exec::ResultSink;
+use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::session::server::{SqlConfig, SqlServer};
+use porpoise_sql::session::{ClientInfo, SqlSession};
+use porpoise_types::{ValueRef, write_text};
+use std::sync::Arc;
+
+#[derive(Default)]
+struct Collected {
+    columns: Vec<ResultColumn>,
+    rows: Vec<String>,
+}
+
+impl ResultSink for Collected {
+    fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
+        self.columns = columns.to_vec();
+        self.rows.clear();
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        let mut line = Vec::new();
+        for (value, column) in values.iter().zip(&self.columns) {
+            match value {
+                ValueRef::Null => line.extend_from_slice(b"NULL"),
+                value => {
+                    write_text(*value, &column.ty, &mut line);
+                }
+            }
+            line.push(b'|');
+        }
+        self.rows.push(String::from_utf8_lossy(&line).into_owned());
+        Ok(())
+    }
+}
+
+fn session() -> SqlSession {
+    let engine = Arc::new(Model::new());
+    let db = Db::open(engine, clock::system(), DbOptions::default()).unwrap();
+    let server = SqlServer::new(db, SqlConfig::default()).unwrap();
+    let info = ClientInfo {
+        connection_id: 1,
+        user: "root".to_owned(),
+        host: "localhost".to_owned(),
+        account: "root@localhost".to_owned(),
+        capabilities: 0,
+        collation: 45,
+        database: None,
+    };
+    server.connect(info, Cancel::default()).unwrap()
+}
+
+fn run(session: &mut SqlSession, sql: &str) -> Vec<String> {
+    let mut sink = Collected::default();
+    if let Err(e) = session.query(sql.as_bytes(), false, &mut sink) {
+        panic!("{}: {sql}", e.message);
+    }
+    sink.rows
+}
+
+/// Conditions over columns of the table `{0}`.
+fn condition(rng: &mut Rng, t: &str) -> String {
+    let n = rng.below(12);
+    let m = rng.below(40);
+    match rng.below(18) {
+        0 => format!("{t}.a = {n}"),
+        1 => format!("{t}.a IN ({n}, {}, {n})", n + 2),
+        2 => format!("{t}.a IS NULL"),
+        3 => format!("({t}.a = {n} OR {t}.a IS NULL)"),
+        4 => format!("{t}.a BETWEEN {n} AND {}", n + 3),
+        5 => format!("{t}.b > {n}"),
+        6 => format!("{t}.a = {n} AND {t}.b < {m}"),
+        7 => format!("{t}.a IN ({n}, {}) AND {t}.b >= {n}", n + 1),
+        8 => format!("{t}.id = {m}"),
+        9 => format!("{t}.id IN ({m}, {}, 3, 1000)", m + 1),
+        10 => format!("{t}.id > {m}"),
+        11 => format!("{t}.s = 'v{n}'"),
+        12 => format!("{t}.s LIKE 'V{}%'", n % 3),
+        13 => format!("{t}.u = {m}"),
+        14 => format!("{t}.d <= '2020-01-{:02}'", 1 + m % 28),
+        15 => format!("({t}.a = {n} OR {t}.a = {})", n + 1),
+        16 => format!("{t}.a <=> NULL"),
+        _ => format!("NOT {t}.b = {n}"),
+    }
+}
+
+/// A query with `{T}` for the tables' suffix, and `{H}` for hints of the first.
+fn query(rng: &mut Rng) -> String {
+    let one = condition(rng, "x");
+    let two = condition(rng, "y");
+    let items = [
+        "x.id",
+        "x.a",
+        "x.id, x.s",
+        "x.a, x.b",
+        "x.d, x.a",
+        "x.u, x.id",
+    ];
+    let item = items[rng.below(items.len() as u64) as usize];
+    let on = [
+        "x.id = y.a",
+        "x.a = y.id",
+        "x.a = y.a",
+        "x.b = y.b",
+        "x.s = y.s",
+        "x.u = y.u",
+        "x.a = y.a AND x.b > y.b",
+    ];
+    let on = on[rng.below(on.len() as u64) as usize];
+    match rng.below(14) {
+        0 => format!("SELECT {item} FROM t{{T}} x {{H}} WHERE {one}"),
+        1 => format!("SELECT COUNT(*) FROM t{{T}} x {{H}} WHERE {one}"),
+        2 => "SELECT COUNT(*), COUNT(x.a), MIN(x.a), MAX(x.b) FROM t{T} x {H}".to_owned(),
+        3 => format!("SELECT x.a, COUNT(*), SUM(x.b) FROM t{{T}} x {{H}} WHERE {one} GROUP BY x.a"),
+        4 => format!("SELECT DISTINCT x.a FROM t{{T}} x {{H}} WHERE {one}"),
+        5 => format!("SELECT x.id, y.id FROM t{{T}} x {{H}} JOIN v{{T}} y ON {on} WHERE {one}"),
+        6 => format!(
+            "SELECT x.id, y.id FROM t{{T}} x {{H}} JOIN v{{T}} y ON {on} WHERE {one} AND {two}"
+        ),
+        7 => format!(
+            "SELECT x.id, y.id, y.a FROM t{{T}} x {{H}} LEFT JOIN v{{T}} y ON {on} AND {two} WHERE {one}"
+        ),
+        8 => format!(
+            "SELECT x.id FROM t{{T}} x {{H}} WHERE {one} AND EXISTS (SELECT 1 FROM v{{T}} y WHERE {on} AND {two})"
+        ),
+        9 => format!(
+            "SELECT x.id FROM t{{T}} x {{H}} WHERE x.a IN (SELECT y.a FROM v{{T}} y WHERE {two}) AND {one}"
+        ),
+        10 => format!(
+            "SELECT x.id, y.id, z.id FROM t{{T}} x {{H}} JOIN v{{T}} y ON {on} JOIN t{{T}} z ON z.id = y.a WHERE {one}"
+        ),
+        11 => format!(
+            "SELECT x.id, (SELECT MAX(y.b) FROM v{{T}} y WHERE {on}) m FROM t{{T}} x {{H}} WHERE {one}"
+        ),
+        12 => format!(
+            "SELECT x.a, x.b, x.id FROM t{{T}} x {{H}} WHERE {one} ORDER BY x.a DESC, x.b, x.id LIMIT {}",
+            1 + rng.below(20)
+        ),
+        _ => format!(
+            "SELECT x.a, x.id FROM t{{T}} x {{H}} WHERE {one} ORDER BY x.a, x.id LIMIT {} OFFSET {}",
+            1 + rng.below(9),
+            rng.below(5)
+        ),
+    }
+}
+
+const KEYS: &str = "PRIMARY KEY (id), KEY ab (a, b), KEY b (b), KEY s (s), UNIQUE KEY u (u), \
+                    KEY da (d DESC, a), KEY sp (s(2), a)";
+
+fn fill(session: &mut SqlSession, rng: &mut Rng, table: &str, rows: u64) {
+    let columns = "id INT NOT NULL, a INT, b INT, s VARCHAR(10), u INT, d DATE";
+    run(
+        session,
+        &format!("CREATE TABLE {table}i ({columns}, {KEYS})"),
+    );
+    run(session, &format!("CREATE TABLE {table}n ({columns})"));
+    for id in 0..rows {
+        let null = |rng: &mut Rng, value: String| match rng.below(8) {
+            0 => "NULL".to_owned(),
+            _ => value,
+        };
+        let (a, b) = (rng.below(12).to_string(), rng.below(40).to_string());
+        let (a, b) = (null(rng, a), null(rng, b));
+        let s = format!(
+            "'{}{}'",
+            if rng.below(2) == 0 { "v" } else { "V" },
+            rng.below(12)
+        );
+        let (s, u) = (
+            null(rng, s),
+            null(rng, (id * 7 % 97 + 100 * id).to_string()),
+        );
+        let d = format!("'2020-01-{:02}'", 1 + rng.below(28));
+        for kind in ["i", "n"] {
+            let values = format!("{id}, {a}, {b}, {s}, {u}, {d}");
+            run(
+                session,
+                &format!("INSERT INTO {table}{kind} VALUES ({values})"),
+            );
+        }
+    }
+}
+
+fn compare(session: &mut SqlSession, template: &str, straight: bool) {
+    let text = |kind: &str, hint: &str| template.replace("{T}", kind).replace("{H}", hint);
+    let ordered = template.contains("ORDER BY");
+    let sorted = |mut rows: Vec<String>| {
+        if !ordered {
+            rows.sort();
+        }
+        rows
+    };
+    let expected = sorted(run(session, &text("n", "")));
+    let hints = [
+        "",
+        "USE INDEX ()",
+        "FORCE INDEX (ab)",
+        "FORCE INDEX (b)",
+        "FORCE INDEX (PRIMARY)",
+        "USE INDEX (s, u)",
+        "FORCE INDEX (da)",
+        "IGNORE INDEX (ab, PRIMARY)",
+        "USE INDEX FOR ORDER BY (ab)",
+    ];
+    for hint in hints {
+        let mut sql = text("i", hint);
+        if straight {
+            sql = sql.replacen("SELECT ", "SELECT STRAIGHT_JOIN ", 1);
+        }
+        let found = sorted(run(session, &sql));
+        assert_eq!(found, expected, "{sql}");
+    }
+}
+
+#[test]
+fn answers_do_not_depend_on_plans() {
+    let seed = std::env::var("PORPOISE_SEED")
+        .ok()
+        .and_then(|s| s.parse().ok());
+    let mut rng = Rng::new(seed.unwrap_or(6));
+    let mut session = session();
+    run(&mut session, "CREATE DATABASE d");
+    run(&mut session, "USE d");
+    run(&mut session, "SET SESSION sql_mode = ''");
+    fill(&mut session, &mut rng, "t", 120);
+    fill(&mut session, &mut rng, "v", 60);
+    for round in 0..240 {
+        if round == 120 {
+            run(&mut session, "ANALYZE TABLE ti, vi, tn, vn");
+        }
+        let template = query(&mut rng);
+        compare(&mut session, &template, round % 4 == 0);
+    }
+}
