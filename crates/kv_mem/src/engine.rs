@@ -4,7 +4,6 @@ use crate::checkpoint::Checkpoints;
 use crate::counters::{Counters, Table};
 use crate::log::{Beginning, Log, LogTurns, LogWriter, prepare_spares, write_log};
 use crate::manifest::Manifest;
-use crate::record::RECORD_BYTES;
 use crate::recovery::recover;
 use crate::shared::Shared;
 use crate::txn::MemTxn;
@@ -15,7 +14,7 @@ use porpoise_kv::{
     Capabilities, CounterId, DeadlockListener, Durability, DurableListener, Engine, Error, Full,
     Limits, LockWait, Result, SpaceId, SpaceSpec, Stat, Ticket, Txn, TxnOptions,
 };
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -99,7 +98,7 @@ struct Stop {
 
 /// The embedded engine.
 pub struct KvMem {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     counters: Arc<Counters>,
     checkpoints: Arc<Checkpoints>,
     stop: Arc<Stop>,
@@ -237,59 +236,6 @@ impl KvMem {
     /// Prunes versions and keys now; a background thread does so all the time.
     pub fn reclaim(&self) {
         self.shared.reclaimer.pass(&self.shared);
-    }
-
-    /// Walks all structures and checks their invariants. For tests, and for
-    /// stores at rest: beside running commits it may find what is in between.
-    ///
-    /// # Errors
-    /// The first broken invariant, in words.
-    pub fn verify(&self) -> std::result::Result<(), String> {
-        let guard = crossbeam_epoch::pin();
-        let (mut weight, mut versions) = (0, 0);
-        for space in self.shared.spaces.iter() {
-            let at = |e: String| format!("space {}: {e}", space.id.0);
-            space.index.check().map_err(at)?;
-            let mut broken = None;
-            let all = std::ops::Bound::Unbounded;
-            space
-                .index
-                .walk(all, all, false, usize::MAX, &guard, |record| {
-                    let latch = record.latch();
-                    match latch.lock.check().and_then(|()| record.check(&guard)) {
-                        Ok((count, bytes)) => {
-                            weight += RECORD_BYTES + record.key().len() + bytes;
-                            versions += count as u64;
-                        }
-                        Err(e) => broken = Some(format!("key {:?}: {e}", record.key())),
-                    }
-                    if latch.dead {
-                        broken = Some(format!("key {:?} is dead and in the index", record.key()));
-                    }
-                    match broken {
-                        Some(_) => ControlFlow::Break(()),
-                        None => ControlFlow::Continue(()),
-                    }
-                });
-            if let Some(e) = broken {
-                return Err(at(e));
-            }
-        }
-        if weight != self.shared.live_bytes() {
-            let counted = self.shared.live_bytes();
-            return Err(format!("{weight} bytes are live, {counted} were counted"));
-        }
-        let (made, freed) = (
-            &self.shared.counts.versions,
-            &self.shared.reclaimer.versions,
-        );
-        let (made, freed) = (made.get(), freed.get());
-        if made - freed != versions {
-            return Err(format!(
-                "{versions} versions live, {made} made, {freed} freed"
-            ));
-        }
-        Ok(())
     }
 
     /// Ends the background threads; the log is synced to its end first.

@@ -28,6 +28,7 @@ mod space;
 mod stats;
 mod txn;
 mod validate;
+mod verify;
 mod wait_graph;
 mod writes;
 

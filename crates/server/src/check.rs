@@ -1,5 +1,6 @@
 //! `porpoise check`: holds all rows, index entries, constraints and counters
-//! of a data directory against each other, without changing a byte of it.
+//! of a data directory against each other, without changing a byte of it, and
+//! the engine's structures beneath them.
 //!
 //! The store is opened on an [`Overlay`]: recovery runs as at a start of the
 //! server, and what it writes stays in memory. The directory's lock is taken
@@ -52,7 +53,7 @@ pub fn check(data_dir: &Path) -> Result<Report, StartError> {
         ..KvMemOptions::default()
     })
     .map_err(|e| failed("the embedded engine does not open", &e))?;
-    let db = Db::open(engine, clock::system(), DbOptions::default())
+    let db = Db::open(engine.clone(), clock::system(), DbOptions::default())
         .map_err(|e| failed("the catalog does not open", &e))?;
     let (session, cancel) = (db.mdl().session(), Cancel::new());
     let cx = DdlCx {
@@ -71,6 +72,10 @@ pub fn check(data_dir: &Path) -> Result<Report, StartError> {
         report.rows += rows;
         let lines = problems.iter().map(|p| format!("{}: {}", p.table, p.what));
         report.problems.extend(lines);
+    }
+    engine.reclaim();
+    if let Err(problem) = engine.verify() {
+        report.problems.push(format!("engine: {problem}"));
     }
     Ok(report)
 }

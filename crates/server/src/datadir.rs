@@ -54,10 +54,15 @@ impl DataDir {
             }
             Err(TryLockError::Error(error)) => return Err(refused(error)),
         }
-        file.set_len(0)
+        let noted = file
+            .set_len(0)
             .and_then(|()| file.rewind())
-            .and_then(|()| writeln!(file, "{}", std::process::id()))
-            .map_err(refused)?;
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        match noted {
+            // The number is there for messages only.
+            Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {}
+            other => other.map_err(refused)?,
+        }
         Ok(DataDir {
             path: path.to_owned(),
             _lock: file,

@@ -1,0 +1,94 @@
+//! Checking the engine's structures against their invariants.
+
+use crate::engine::KvMem;
+use crate::record::{Pinned, RECORD_BYTES};
+use crate::space::Space;
+use crossbeam_epoch::Guard;
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::Ordering;
+
+/// What was counted on the way.
+#[derive(Default)]
+struct Sums {
+    bytes: usize,
+    versions: u64,
+}
+
+impl KvMem {
+    /// Walks all structures and checks their invariants: the index of each
+    /// space by order and by hash, the versions, locks and marks of each
+    /// record, what is noted of spaces, and the counts. For tests, for
+    /// `porpoise check`, and for stores at rest: beside running commits it may
+    /// find what is in between.
+    ///
+    /// # Errors
+    /// The first broken invariant, in words.
+    pub fn verify(&self) -> Result<(), String> {
+        let shared = &self.shared;
+        let guard = crossbeam_epoch::pin();
+        let mut sums = Sums::default();
+        let installed = shared.installed.load(Ordering::SeqCst);
+        for space in shared.spaces.iter() {
+            let at = |e: String| format!("space {}: {e}", space.id.0);
+            let last = space.last_commit.load(Ordering::SeqCst);
+            if last > installed {
+                let e = format!("its last commit is {last}, of {installed}");
+                return Err(at(e));
+            }
+            space.index.check().map_err(at)?;
+            records(space, last, &guard, &mut sums).map_err(at)?;
+        }
+        let counted = shared.live_bytes();
+        if sums.bytes != counted {
+            let bytes = sums.bytes;
+            return Err(format!("{bytes} bytes are live, {counted} were counted"));
+        }
+        let (made, freed) = (&shared.counts.versions, &shared.reclaimer.versions);
+        let (made, freed, live) = (made.get(), freed.get(), sums.versions);
+        if made.checked_sub(freed) != Some(live) {
+            return Err(format!("{live} versions live, {made} made, {freed} freed"));
+        }
+        Ok(())
+    }
+}
+
+fn records(space: &Space, last: u64, guard: &Guard, sums: &mut Sums) -> Result<(), String> {
+    let mut outcome = Ok(());
+    let all = Bound::Unbounded;
+    space
+        .index
+        .walk(all, all, false, usize::MAX, guard, |record| {
+            match check(record, last, guard, sums) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(e) => {
+                    outcome = Err(format!("key {:?}: {e}", record.key()));
+                    ControlFlow::Break(())
+                }
+            }
+        });
+    outcome
+}
+
+fn check(record: Pinned<'_>, last: u64, guard: &Guard, sums: &mut Sums) -> Result<(), String> {
+    let latch = record.latch();
+    latch.lock.check()?;
+    let (count, bytes) = record.check(guard)?;
+    if latch.dead {
+        return Err("it is dead, and in the index".to_owned());
+    }
+    let newest = record.newest(guard);
+    let ts = newest.map_or(0, |version| version.ts());
+    if ts > last {
+        return Err(format!("version {ts} is newer than its space's {last}"));
+    }
+    let is_over = count > 1 || newest.is_some_and(|version| version.value().is_none());
+    if is_over && !latch.queued && !latch.held_back {
+        return Err(format!("nobody is to reclaim one of {count} versions"));
+    }
+    if newest.is_none() && latch.lock.is_free() {
+        return Err("it has no version, and nobody locks it".to_owned());
+    }
+    sums.bytes += RECORD_BYTES + record.key().len() + bytes;
+    sums.versions += count as u64;
+    Ok(())
+}

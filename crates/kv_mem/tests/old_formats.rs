@@ -1,0 +1,75 @@
+//! Stores that older versions wrote.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use porpoise_kv::{CounterId, Engine, Read, ScanRange, SpaceId};
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+fn copy(fixture: &str, to: &Path) {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(fixture);
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
+fn open(dir: &Path) -> Arc<KvMem> {
+    KvMem::open(KvMemOptions {
+        dir: Some(dir.to_owned()),
+        segment_bytes: 1 << 14,
+        checkpoint_bytes: u64::MAX,
+        ..KvMemOptions::default()
+    })
+    .unwrap()
+}
+
+fn rows(engine: &KvMem, space: SpaceId) -> Vec<(u32, Vec<u8>)> {
+    let mut found = Vec::new();
+    let range = ScanRange {
+        space,
+        start: b"",
+        end: None,
+        reverse: false,
+    };
+    let mut txn = engine.begin(Default::default()).unwrap();
+    txn.scan(Read::SNAPSHOT, &[range], usize::MAX, &mut |_, k, v| {
+        found.push((u32::from_be_bytes(k.try_into().unwrap()), v.to_vec()));
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    found
+}
+
+/// Written before checkpoints had units: rows 0 to 39 in the checkpoint, 30
+/// to 59 in the log behind it, row 0 of the first space deleted there, ids 1
+/// to 5 of a counter used; then the process was ended.
+#[test]
+fn a_manifest_of_version_1_is_read_and_the_next_checkpoint_writes_the_present_one() {
+    let dir = tempfile::tempdir().unwrap();
+    copy("manifest-1", dir.path());
+    let version = || std::fs::read(dir.path().join("MANIFEST")).unwrap()[12];
+    assert_eq!(version(), 1);
+    for round in 0..3 {
+        let engine = open(dir.path());
+        engine.verify().unwrap();
+        for (space, first) in [(SpaceId(64), 1), (SpaceId(65), 0)] {
+            let expected: Vec<(u32, Vec<u8>)> = (first..60)
+                .map(|n| (n, if n < 30 { b"before" } else { b"behind" }.to_vec()))
+                .collect();
+            assert_eq!(rows(&engine, space), expected, "round {round}");
+        }
+        assert!(engine.next_id(CounterId(64)).unwrap() >= 6);
+        engine.checkpoint().unwrap();
+        assert_eq!(version(), 2);
+    }
+}
