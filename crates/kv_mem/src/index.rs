@@ -209,4 +209,6 @@ fn empty(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
 }
 
 #[cfg(test)]
+mod stress;
+#[cfg(test)]
 mod tests;

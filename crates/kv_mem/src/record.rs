@@ -48,6 +48,9 @@ pub(crate) const VERSION_BYTES: usize = 32;
 /// index, by order and by hash.
 pub(crate) const RECORD_BYTES: usize = 64;
 
+/// The longest key that a record can have, in bytes; engines allow less.
+pub(crate) const LONGEST_KEY: usize = u16::MAX as usize;
+
 /// `len` of a deletion.
 const DELETED: u32 = u32::MAX;
 

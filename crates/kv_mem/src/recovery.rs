@@ -17,7 +17,7 @@ use crate::codec::{Malformed, Reader};
 use crate::counters::{Counter, Table};
 use crate::log::{io_error, segment_number};
 use crate::manifest::{self, CheckpointFile, Manifest, Unit};
-use crate::record::NewVersion;
+use crate::record::{LONGEST_KEY, NewVersion};
 use crate::shared::Shared;
 use porpoise_base::disk::Disk;
 use porpoise_kv::{CounterId, Error, Full, Result, SpaceId};
@@ -216,6 +216,9 @@ fn load_block(
     let mut weight = 0;
     for _ in 0..rows {
         let (key, value) = (body.bytes()?, body.bytes()?);
+        if key.len() > LONGEST_KEY {
+            return Err(Malformed);
+        }
         let record = shared.record_of(space, key);
         weight += record
             .latch()

@@ -319,6 +319,17 @@ impl Txn for MemTxn {
                 continue;
             };
             let space = shared.spaces.get(request.key.space)?;
+            if request.key.bytes.len() > shared.limits.key {
+                // Nobody can ever write it: there is nothing to hold off.
+                let absent = Locked {
+                    granted: true,
+                    value: None,
+                    newer: false,
+                    own: false,
+                };
+                visit(index, absent);
+                continue;
+            }
             let Some(record) = self.lock_key(space, request.key.bytes, request.mode, wait)? else {
                 let nothing = Locked {
                     granted: false,

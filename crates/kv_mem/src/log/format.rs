@@ -6,6 +6,7 @@
 //! records; a record is a length, a kind, and a body.
 
 use crate::codec::{Malformed, Reader, put_bytes, put_varint};
+use crate::record::LONGEST_KEY;
 use porpoise_kv::{SpaceDurability, SpaceId, SpaceSpec};
 
 /// The version of the log's format that this build writes and reads.
@@ -256,6 +257,9 @@ pub(crate) struct LoggedWrite<'a> {
 pub(crate) fn get_write<'a>(reader: &mut Reader<'a>) -> Result<LoggedWrite<'a>, Malformed> {
     let head = reader.varint()?;
     let key = reader.bytes()?;
+    if key.len() > LONGEST_KEY {
+        return Err(Malformed);
+    }
     let value = match head & 1 {
         0 => None,
         _ => Some(reader.bytes()?),
@@ -402,6 +406,16 @@ mod tests {
             assert_eq!(Record::decode(&mut reader).as_ref(), Ok(record));
         }
         assert!(reader.is_empty());
+    }
+
+    #[test]
+    fn a_key_that_no_record_can_have_is_malformed() {
+        for (len, is_fine) in [(LONGEST_KEY, true), (LONGEST_KEY + 1, false)] {
+            let mut bytes = Vec::new();
+            put_write(&mut bytes, SpaceId(70), &vec![b'k'; len], None);
+            let read = get_write(&mut Reader(&bytes));
+            assert_eq!(read.is_ok(), is_fine, "{len}");
+        }
     }
 
     #[test]

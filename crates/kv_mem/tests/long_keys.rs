@@ -1,0 +1,106 @@
+//! Keys beyond the limit: never there, whoever asks, and however long.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+use porpoise_kv::{
+    Check, Engine, Error, Key, LockMode, LockRequest, Mark, Read, ScanRange, SpaceId, SpaceSpec,
+    Wait,
+};
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+use std::ops::ControlFlow;
+
+fn engine_and_space(point_lookups: bool) -> (std::sync::Arc<KvMem>, SpaceId) {
+    let engine = KvMem::open(KvMemOptions::default()).unwrap();
+    let spec = SpaceSpec {
+        point_lookups,
+        ..SpaceSpec::default()
+    };
+    let space = engine.create_spaces(&[spec]).unwrap()[0];
+    (engine, space)
+}
+
+#[test]
+fn a_lock_on_a_key_that_nobody_can_write_is_granted_and_leaves_nothing() {
+    for point_lookups in [false, true] {
+        let (engine, space) = engine_and_space(point_lookups);
+        let limit = engine.limits().key;
+        for size in [limit, limit + 1, 1 << 16, 1 << 20] {
+            let long = vec![b'k'; size];
+            let key = Key::new(space, &long);
+            let request = LockRequest {
+                key,
+                mode: LockMode::Exclusive,
+            };
+            let mut first = engine.begin(Default::default()).unwrap();
+            let mut shown = 0;
+            first
+                .lock(&[request], Wait::NoWait, &mut |_, locked| {
+                    assert!(locked.granted && locked.value.is_none() && !locked.own);
+                    shown += 1;
+                })
+                .unwrap();
+            assert_eq!(shown, 1);
+            let mut second = engine.begin(Default::default()).unwrap();
+            let busy = second.lock(&[request], Wait::NoWait, &mut |_, _| ());
+            assert_eq!(busy.is_err(), size == limit, "{size}: {busy:?}");
+            let put = first.put(key, b"v", Check::Locked);
+            match size == limit {
+                true => put.unwrap(),
+                false => assert!(matches!(put, Err(Error::TooLarge { what: "key", .. }))),
+            }
+            first.unlock(&[key], Mark(0));
+        }
+        engine.verify().unwrap();
+    }
+}
+
+#[test]
+fn what_is_too_long_is_not_there_and_bounds_nothing_wrongly() {
+    for point_lookups in [false, true] {
+        let (engine, space) = engine_and_space(point_lookups);
+        let limit = engine.limits().key;
+        let longest = vec![b'k'; limit];
+        let mut txn = engine.begin(Default::default()).unwrap();
+        for n in 0..200usize {
+            let key = &longest[..limit - n * 3];
+            txn.put(Key::new(space, key), b"v", Check::Blind).unwrap();
+        }
+        txn.commit().unwrap();
+        let long = vec![b'k'; 1 << 17];
+        let mut txn = engine.begin(Default::default()).unwrap();
+        let mut found = true;
+        txn.get(
+            Read::SNAPSHOT,
+            &[Key::new(space, &long)],
+            &mut |_, value| {
+                found = value.is_some();
+            },
+        )
+        .unwrap();
+        assert!(!found);
+        for (start, end, reverse, expected) in [
+            (&b""[..], Some(&long[..]), false, 200),
+            (&b"j"[..], Some(&long[..]), true, 200),
+            (&long[..], None, false, 0),
+            (&longest[..], Some(&long[..]), true, 1),
+        ] {
+            let range = ScanRange {
+                space,
+                start,
+                end,
+                reverse,
+            };
+            let mut seen = 0;
+            txn.scan(Read::SNAPSHOT, &[range], usize::MAX, &mut |_, _, _| {
+                seen += 1;
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+            assert_eq!(seen, expected);
+        }
+        engine.verify().unwrap();
+    }
+}
