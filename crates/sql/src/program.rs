@@ -19,6 +19,7 @@ use crate::functions::locks::NamedLocks;
 use crate::parse::{ParseOptions, ast, parse_expr};
 use crate::session::dispatch::syntax_error;
 use bumpalo::Bump;
+use crate::statistics::{Figures, Guesses, TableStatistics};
 use porpoise_base::cancel::Cancel;
 use porpoise_rows::Error;
 use porpoise_rows::catalog::{Column, ColumnDefault, Expression, Table};
@@ -101,6 +102,13 @@ const NOWHERE: &[&str] = &[
 
 /// System variables where there may be none.
 struct NoVariables<'a>(Owner<'a>);
+
+/// Expressions of definitions read no tables.
+impl Figures for NoVariables<'_> {
+    fn of(&self, table: &Table) -> Arc<TableStatistics> {
+        Guesses.of(table)
+    }
+}
 
 impl SystemVariables for NoVariables<'_> {
     fn get(&self, _: bool, _: &str) -> Result<Expr> {

@@ -92,6 +92,10 @@ impl Door for MysqlDoor {
         bytes
     }
 
+    fn half_closes(&self) -> bool {
+        false
+    }
+
     fn reserves_a_place(&self) -> bool {
         true
     }

@@ -46,6 +46,8 @@ pub(super) mod flag {
     pub const KICKED: u8 = 16;
     /// The place belongs to a connection.
     pub const TAKEN: u8 = 32;
+    /// Who ends the writing side has ended the connection.
+    pub const NEVER_HALF: u8 = 64;
 }
 
 /// A place in the group's table.
@@ -177,7 +179,8 @@ impl Core {
         let Some(slot) = self.slots.get(index as usize) else {
             return;
         };
-        if slot.flags & flag::HUNG_UP != 0 {
+        let gone = flag::ENDED | flag::NEVER_HALF;
+        if slot.flags & flag::HUNG_UP != 0 || slot.flags & gone == gone {
             if let Some(cancel) = slot.cancel.clone()
                 && cancel.reason().is_none_or(|r| !r.ends_session())
             {
@@ -227,7 +230,10 @@ impl Core {
             group.leave(|inbox| inbox.kicked.push(token));
         }));
         slot.fd = fd;
-        slot.flags = flag::TAKEN;
+        slot.flags = match newcomer.door.half_closes() {
+            true => flag::TAKEN,
+            false => flag::TAKEN | flag::NEVER_HALF,
+        };
         slot.deadline = u64::MAX;
         slot.cancel = Some(cancel.clone());
         let interest = events::IN | events::RDHUP | events::EDGE;

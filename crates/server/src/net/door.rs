@@ -62,6 +62,14 @@ pub trait Door: Send + Sync {
     fn reserves_a_place(&self) -> bool {
         false
     }
+
+    /// Whether clients of this protocol shut down their writing side and still
+    /// want the answers (`nc -N`). Where they do not, the end of what a client
+    /// sends ends the wait of its session at once; where they do, its machine
+    /// is asked first, which takes up to a minute.
+    fn half_closes(&self) -> bool {
+        true
+    }
 }
 
 /// What becomes of the connection after a call.

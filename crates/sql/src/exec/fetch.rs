@@ -372,12 +372,15 @@ fn wait_of(lock: LockSpec, exec: &Exec<'_>) -> Wait {
 }
 
 /// What becomes of a statement that met a row newer than its view.
-fn judge(newer: bool, by_scan: bool, exec: &Exec<'_>) -> Run<()> {
+fn judge(newer: bool, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> Run<()> {
     if !newer {
         return Ok(());
     }
     match exec.newer {
         Newer::Take => Ok(()),
+        // Who would have skipped the row a moment ago takes it as it is now, if it still
+        // matches: workers at one queue would begin anew for each other's rows for ever.
+        Newer::Restart if busy == Busy::Skip => Ok(()),
         Newer::Conflict => Err(Stop::Error(SqlError::from(
             porpoise_rows::Error::SnapshotConflict,
         ))),
@@ -420,7 +423,7 @@ fn lock_keys<'a>(
     if let Some(error) = bad {
         return Err(Stop::Error(error));
     }
-    judge(newer, false, exec)?;
+    judge(newer, false, lock.busy, exec)?;
     Ok(found.into_iter().flatten().collect())
 }
 
@@ -455,7 +458,7 @@ fn lock_rows<'a>(
     if let Some(error) = bad {
         return Err(Stop::Error(error));
     }
-    judge(newer, true, exec)?;
+    judge(newer, true, lock.busy, exec)?;
     Ok(found.into_iter().flatten().collect())
 }
 

@@ -284,6 +284,9 @@ impl SqlSession {
                     Counters::add(&self.server.counters.restarts);
                     open.txn.get_mut().rollback_to(mark);
                     open.txn.get_mut().forget_reads(reads);
+                    // A view shows what is durable: at once it would lack the row again.
+                    let (engine, seen) = (self.server.db.engine(), open.txn.get_mut().seen());
+                    blocking(|| engine.wait_durable(seen))?;
                     open.snapshot_version = self.server.db.catalog_version();
                     open.txn.get_mut().refresh()?;
                     self.env.warnings.get_mut().clear();
