@@ -538,7 +538,11 @@ impl Txn {
 }
 
 /// The spaces of an index in the partitions wanted.
-pub(super) fn spaces_of(table: &Table, index: usize, partitions: Option<&[usize]>) -> SmallVec<[SpaceId; 4]> {
+pub(super) fn spaces_of(
+    table: &Table,
+    index: usize,
+    partitions: Option<&[usize]>,
+) -> SmallVec<[SpaceId; 4]> {
     let all = table.index_spaces(index);
     match partitions {
         None => SmallVec::from_slice(all),
