@@ -4,7 +4,7 @@ mod options;
 
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
-use crate::experiments::{Bench, fk, inserts, kv_runs, mget, native};
+use crate::experiments::{Bench, fk, inserts, kv_runs, memcached_runs, mget, native};
 use crate::machine::Machine;
 use crate::output;
 use crate::peers::{Durability, Peer, Settings, Started, shim};
@@ -13,7 +13,8 @@ use crate::sys;
 use crate::url::{Target, masked};
 use clap::{Arg, ArgMatches, Command};
 use options::{
-    choice, common, duration, option, published, published_options, refuse_unused, text,
+    choice, common, duration, of_memcached, option, published, published_options, refuse_unused,
+    text,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,6 +37,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Latency over the number of keys of a request: multi-get and IN list",
     ),
     (
+        "memcached",
+        "get, set, incr, delete, multi-get in all dialects, beside memcached",
+    ),
+    (
         "fk",
         "Inserts with 0, 1 and 2 foreign keys, many parents and one hot parent",
     ),
@@ -49,7 +54,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "native",
         "In this process, without network: what rows and engine can do",
     ),
-    ("all", "All of these"),
+    ("all", "All of these; memcached not with --quick"),
 ];
 
 /// The subcommand, to be hung into a program's command line.
@@ -65,7 +70,11 @@ pub fn command() -> Command {
         } else {
             command
         };
-        bench = bench.subcommand(common(command));
+        let command = common(command);
+        bench = bench.subcommand(match *name {
+            "memcached" => of_memcached(command),
+            _ => command,
+        });
     }
     bench.subcommand(
         Command::new("report")
@@ -111,7 +120,7 @@ fn experiment(name: &str, given: &ArgMatches, open: &native::Open) -> Result<()>
     sys::allow_many_files();
     sys::catch_interrupts();
     refuse_unused(name, given)?;
-    let choice = choice(given)?;
+    let choice = choice(name, given)?;
     let mut progress = Progress::new();
     let mut targets = given
         .get_many::<String>("target")
@@ -176,6 +185,10 @@ fn dispatch(name: &str, bench: &mut Bench, limit: Option<u64>) -> Result<()> {
         "kv" => kv_runs::kv(bench, &[1, 2, 4, 8, 16], &all),
         "first" => kv_runs::kv(bench, &[1, 8, 64], &[Select, Update, Insert]),
         "mget" => mget::mget(bench),
+        "memcached" => {
+            let chosen = bench.choice.memcached.clone();
+            memcached_runs::memcached(bench, &chosen)
+        }
         "fk" => fk::fk(bench, limit),
         "autoinc" => inserts::autoinc(bench),
         "blob" => inserts::blob(bench),
@@ -201,6 +214,7 @@ fn all_of_them(bench: &mut Bench, within: &dyn Fn(&mut Bench) -> Result<()>) -> 
     for name in [
         "kv",
         "mget",
+        "memcached",
         "fk",
         "autoinc",
         "blob",
@@ -214,6 +228,7 @@ fn all_of_them(bench: &mut Bench, within: &dyn Fn(&mut Bench) -> Result<()>) -> 
             }
             "connections" if bench.choice.is_quick => kv_runs::connections(bench, &[8, 64]),
             "native" => within(bench),
+            "memcached" if bench.choice.is_quick => continue,
             _ => dispatch(name, bench, None),
         };
         if let Err(error) = done {

@@ -8,6 +8,7 @@ mod scram;
 
 use crate::conn::{Connection, open};
 use crate::error::{Error, Result};
+use crate::proto::dialects::{Dialect, Speaker};
 use crate::proto::memcached::Memcached;
 use crate::proto::{Answer, Call, Verb};
 use crate::url::{System, Target};
@@ -23,6 +24,8 @@ pub enum Access {
     Postgres,
     /// memcached's text protocol.
     Memcached,
+    /// A dialect of memcached's; whether several keys are several requests.
+    Dialect(Dialect, bool),
 }
 
 /// One way to reach one system.
@@ -56,15 +59,24 @@ impl Endpoint {
             }
             Access::Postgres => postgres::connect(target, statements),
             Access::Memcached => {
-                let port = if target.system == System::Porpoise {
-                    target.memcached_port
-                } else {
-                    target.port
-                };
-                let stream = open(&target.host, port)?;
+                let stream = open(&target.host, cache_port(target))?;
                 Ok(Connection::new(stream, Box::new(Memcached)))
             }
+            Access::Dialect(dialect, apart) => {
+                let stream = open(&target.host, cache_port(target))?;
+                let codec = Box::new(Speaker::new(dialect, apart));
+                Ok(Connection::new(stream, codec))
+            }
         }
+    }
+}
+
+/// Where memcached's protocol is spoken.
+fn cache_port(target: &Target) -> u16 {
+    if target.system == System::Porpoise {
+        target.memcached_port
+    } else {
+        target.port
     }
 }
 

@@ -4,8 +4,11 @@ use super::USUAL_PEERS;
 use crate::error::{Error, Result};
 use crate::experiments::Choice;
 use crate::experiments::kv::Operation;
+use crate::experiments::memcached;
+use crate::experiments::memcached_runs::Chosen;
 use crate::load::Shape;
 use crate::matrix::Effort;
+use crate::proto::dialects::Dialect;
 use crate::url::Target;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::time::Duration;
@@ -51,6 +54,44 @@ pub(super) fn published(command: Command) -> Command {
             "N",
             "Rows that each connection inserts, instead of a time",
         ))
+}
+
+/// Options that `bench memcached` has besides.
+pub(super) fn of_memcached(command: Command) -> Command {
+    command
+        .mut_arg("ops", |arg| arg.help("get, set, incr, delete, mget"))
+        .arg(option("protocol", "LIST", "ascii, meta, binary"))
+        .arg(option("pipeline", "LIST", "Requests in a write, like 1,16"))
+}
+
+/// What `bench memcached` alone takes from the options.
+///
+/// # Errors
+/// A usage error.
+pub(super) fn memcached_choice(given: &ArgMatches) -> Result<Chosen> {
+    let mut chosen = Chosen::default();
+    if let Some(list) = text(given, "ops") {
+        chosen.operations = memcached::Operation::parse_list(list)?;
+    }
+    if let Some(list) = text(given, "protocol") {
+        chosen.dialects = Dialect::parse_list(list)?;
+    }
+    if let Some(list) = text(given, "pipeline") {
+        let one = |word: &str| number("pipeline", word, 1, 1000).map(|n| n as usize);
+        chosen.depths = list.split(',').map(one).collect::<Result<_>>()?;
+    }
+    if text(given, "shape").is_some() {
+        chosen.shapes = vec![shape(given)?];
+    }
+    chosen.is_timed = text(given, "time").is_some();
+    Ok(chosen)
+}
+
+fn shape(given: &ArgMatches) -> Result<Shape> {
+    Ok(match text(given, "shape") {
+        None | Some("thread") => Shape::ThreadEach,
+        Some(word) => Shape::Multiplexed(number("shape", word, 1, 256)? as usize),
+    })
 }
 
 /// Options that all experiments have.
@@ -150,18 +191,23 @@ pub(super) fn published_options(
     loops.map(|l| number("l", l, 1, 1_000_000_000)).transpose()
 }
 
-/// What the options say for all experiments.
+/// What the options say.
 ///
 /// # Errors
 /// A usage error.
-pub(super) fn choice(given: &ArgMatches) -> Result<Choice> {
+pub(super) fn choice(name: &str, given: &ArgMatches) -> Result<Choice> {
     let is_quick = given.get_flag("quick");
     let (rounds, time, warm_up) = if is_quick {
         (3, Duration::from_millis(700), Duration::from_millis(200))
     } else {
         (3, Duration::from_secs(3), Duration::from_secs(1))
     };
+    let mut memcached = Chosen::default();
     let operations = match text(given, "ops") {
+        _ if name == "memcached" => {
+            memcached = memcached_choice(given)?;
+            Vec::new()
+        }
         Some(list) => Operation::parse_list(list)?,
         None => Vec::new(),
     };
@@ -180,11 +226,9 @@ pub(super) fn choice(given: &ArgMatches) -> Result<Choice> {
             count_futexes: None,
         },
         clients,
-        shape: match text(given, "shape") {
-            None | Some("thread") => Shape::ThreadEach,
-            Some(word) => Shape::Multiplexed(number("shape", word, 1, 256)? as usize),
-        },
+        shape: shape(given)?,
         operations,
+        memcached,
         rows: number_or(given, "rows", 0, 100, 100_000_000)?,
         seed: number_or(given, "seed", 1, 0, u64::MAX)?,
         is_quick,
@@ -259,7 +303,7 @@ mod tests {
         ];
         let matches = command.try_get_matches_from(words).unwrap();
         let given = matches.subcommand().unwrap().1;
-        let (mut targets, mut choice) = (Vec::new(), choice(given).unwrap());
+        let (mut targets, mut choice) = (Vec::new(), choice("fk", given).unwrap());
         let limit = published_options(given, &mut targets, &mut choice).unwrap();
         assert_eq!((limit, choice.clients), (Some(99), vec![4]));
         assert_eq!(targets[0].port, 3307);
@@ -271,7 +315,8 @@ mod tests {
 
     fn given(words: &[&str]) -> Result<Choice> {
         let matches = command().try_get_matches_from(words).unwrap();
-        choice(matches.subcommand().unwrap().1)
+        let (name, given) = matches.subcommand().unwrap();
+        choice(name, given)
     }
 
     #[test]
@@ -309,6 +354,24 @@ mod tests {
         assert_eq!(choice.effort.time, Duration::from_millis(250));
         assert_eq!(choice.shape, Shape::Multiplexed(2));
         assert_eq!(choice.operations, [Operation::Select, Operation::Update]);
+    }
+
+    #[test]
+    fn the_memcached_experiment_has_options_of_its_own() {
+        let words = "bench memcached --ops get,mget --protocol meta,binary --pipeline 1,16 \
+                     --shape 2 --time 1s";
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let chosen = given(&words).unwrap().memcached;
+        assert_eq!(chosen.operations.len(), 5);
+        assert_eq!(chosen.dialects, [Dialect::Meta, Dialect::Binary]);
+        assert_eq!(chosen.depths, [1, 16]);
+        assert_eq!(chosen.shapes, [Shape::Multiplexed(2)]);
+        assert!(chosen.is_timed);
+        for (option, value) in [("--ops", "fly"), ("--protocol", "udp"), ("--pipeline", "0")] {
+            let error = given(&["bench", "memcached", option, value]).unwrap_err();
+            assert_eq!(error.exit_status(), 2);
+            assert!(error.message.contains(value), "{error}");
+        }
     }
 
     #[test]

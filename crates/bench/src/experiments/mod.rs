@@ -9,6 +9,8 @@ pub mod inserts;
 pub mod kv;
 pub mod kv_runs;
 pub mod load_rows;
+pub mod memcached;
+pub mod memcached_runs;
 pub mod mget;
 pub mod native;
 mod prefetch;
@@ -45,6 +47,8 @@ pub struct Choice {
     pub operations: Vec<kv::Operation>,
     /// Rows of the table; 0: as usual.
     pub rows: u64,
+    /// What `bench memcached` alone has to choose from.
+    pub memcached: memcached_runs::Chosen,
     /// Seed of all keys.
     pub seed: u64,
     /// Whether less is enough.

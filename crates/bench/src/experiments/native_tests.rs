@@ -47,6 +47,7 @@ fn bench() -> Bench {
         shape: Shape::ThreadEach,
         operations: Vec::new(),
         rows: 500,
+        memcached: Default::default(),
         seed: 1,
         is_quick: true,
     };

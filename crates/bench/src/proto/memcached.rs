@@ -27,6 +27,10 @@ impl Codec for Memcached {
                 client::delete(out, keys.next().unwrap_or_default(), false);
                 return Ok(());
             }
+            Verb::Incr => {
+                client::arithmetic(out, keys.next().unwrap_or_default(), 1, false, false);
+                return Ok(());
+            }
             Verb::Set => StoreVerb::Set,
             Verb::Add => StoreVerb::Add,
             Verb::Replace => StoreVerb::Replace,
@@ -65,7 +69,9 @@ impl Codec for Memcached {
                     answer.push(Some(value));
                     continue;
                 }
-                Reply::Stored | Reply::Deleted | Reply::Touched => answer.affected = 1,
+                Reply::Stored | Reply::Deleted | Reply::Touched | Reply::Number(_) => {
+                    answer.affected = 1;
+                }
                 Reply::Version(text) => answer.push(Some(text)),
                 Reply::Error(line) => {
                     answer.error = Some(String::from_utf8_lossy(line).into_owned());

@@ -12,6 +12,7 @@
 //! 3. A refused request (an error packet, SERVER_ERROR) leaves the connection
 //!    usable; it is told in [`Answer::error`].
 
+pub mod dialects;
 pub mod memcached;
 pub mod mysql;
 pub mod postgres;
@@ -37,6 +38,8 @@ pub enum Verb {
     Replace,
     /// memcached `delete`.
     Delete,
+    /// memcached `incr` by one.
+    Incr,
 }
 
 /// An argument of a call.

@@ -30,6 +30,7 @@ fn all_of_them_on_small_tables() {
         shape: Shape::ThreadEach,
         operations: Vec::new(),
         rows: 1000,
+        memcached: Default::default(),
         seed: 1,
         is_quick: true,
     };

@@ -11,4 +11,5 @@
 mod all;
 mod failures;
 mod fsync_delay;
+mod memcached;
 mod support;

@@ -61,7 +61,8 @@ fn keys_of_all_kinds_come_whole_and_in_order() {
         true => String::new(),
         false => format!("VALUE {key} 0 {}\r\n{value}\r\n", value.len()),
     };
-    for only in [PREFIXES, &["u:"], &["p:"], &["t:"], &["r:", "c:"]] {
+    let several: [&[&str]; 5] = [PREFIXES, &["u:"], &["p:"], &["t:"], &["r:", "c:"]];
+    for only in several {
         let mut asked: Vec<_> = keys
             .iter()
             .filter(|(key, _)| only.iter().any(|prefix| key.starts_with(prefix)))

@@ -1,0 +1,315 @@
+//! `bench memcached`: the memcached door beside memcached, by both shapes of
+//! client, in every dialect, one request at a time and pipelined.
+//!
+//! Everything by everything would run for hours. Without a choice of protocol
+//! or depth four series are run: operations over connections by both shapes,
+//! many keys in one request, the other dialects, pipelines.
+
+use super::memcached::{Commands, MANY, Operation, Place, layouts};
+use super::{Bench, nobody};
+use crate::error::Result;
+use crate::load::Shape;
+use crate::matrix::{self, Entry, Group};
+use crate::proto::dialects::Dialect;
+use crate::report::{Axis, Experiment};
+use crate::url::System;
+use std::time::Duration;
+
+/// Items unless chosen otherwise; with `--quick`.
+const ROWS: (u64, u64) = (160_000, 20_000);
+/// Length of a run unless chosen otherwise, and the warm-up before it.
+const TIME: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(250));
+/// Items to delete in a run; with `--quick`.
+const SUPPLY: (u64, u64) = (100_000, 20_000);
+/// Requests in a write of the pipelined series.
+const DEPTH: usize = 16;
+
+/// What the command line chose for this experiment alone; empty: as usual.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// Operations.
+    pub operations: Vec<Operation>,
+    /// Dialects.
+    pub dialects: Vec<Dialect>,
+    /// Requests in a write.
+    pub depths: Vec<usize>,
+    /// Shapes of client.
+    pub shapes: Vec<Shape>,
+    /// Whether a time of runs was given.
+    pub is_timed: bool,
+}
+
+/// Runs that are all combinations of what it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Series {
+    operations: Vec<Operation>,
+    dialects: Vec<Dialect>,
+    depths: Vec<usize>,
+    shapes: Vec<Shape>,
+    clients: Vec<usize>,
+}
+
+const BOTH: [Shape; 2] = [Shape::ThreadEach, Shape::Multiplexed(2)];
+
+/// The series of a choice; `clients` are those chosen.
+fn series(chosen: &Chosen, clients: &[usize], is_quick: bool) -> Vec<Series> {
+    use Operation::{Delete, Get, Incr, Many, Set};
+    let one = |operations: &[Operation], dialects: &[Dialect], depth, shapes: &[Shape], usual| {
+        let usual: &[usize] = usual;
+        Series {
+            operations: operations.to_vec(),
+            dialects: dialects.to_vec(),
+            depths: vec![depth],
+            shapes: shapes.to_vec(),
+            clients: usual.to_vec(),
+        }
+    };
+    let (ascii, others) = ([Dialect::Ascii], [Dialect::Meta, Dialect::Binary]);
+    let thread = [Shape::ThreadEach];
+    let all = &[1, 8, 64, 512];
+    let is_free = chosen.dialects.is_empty() && chosen.depths.is_empty();
+    let mut found = match (is_free, is_quick) {
+        (true, true) => vec![
+            one(&[Get, Set], &ascii, 1, &thread, &[8, 64]),
+            one(&[Many(50)], &ascii, 1, &thread, &[8]),
+            one(&[Get], &others, 1, &thread, &[8]),
+            one(&[Get], &ascii, DEPTH, &thread, &[8]),
+        ],
+        (true, false) => vec![
+            one(&[Get, Set, Incr, Delete], &ascii, 1, &BOTH, all),
+            one(&MANY, &ascii, 1, &thread, all),
+            one(&[Get, Set, Many(50)], &others, 1, &thread, &[8, 64]),
+            one(&[Get, Set], Dialect::ALL, DEPTH, &thread, &[8]),
+        ],
+        (false, _) => vec![one(
+            &[Get, Set, Incr, Delete],
+            &ascii,
+            1,
+            &BOTH,
+            &[1, 8, 64],
+        )],
+    };
+    for series in &mut found {
+        if !chosen.operations.is_empty() {
+            let wanted = |o: &Operation| chosen.operations.contains(o);
+            match is_free {
+                true => series.operations.retain(wanted),
+                false => series.operations.clone_from(&chosen.operations),
+            }
+        }
+        if !chosen.dialects.is_empty() {
+            series.dialects.clone_from(&chosen.dialects);
+        }
+        if !chosen.depths.is_empty() {
+            series.depths.clone_from(&chosen.depths);
+        }
+        if !chosen.shapes.is_empty() {
+            series.shapes.clone_from(&chosen.shapes);
+        }
+        if !clients.is_empty() {
+            series.clients = clients.to_vec();
+        }
+    }
+    found.retain(|series| !series.operations.is_empty());
+    found
+}
+
+/// Fills all places; systems that fail are left out with a note.
+fn places(bench: &mut Bench, rows: u64, notes: &mut Vec<String>) -> Vec<Place> {
+    let mut found = Vec::new();
+    for target in bench.targets.clone() {
+        let layouts = layouts(target.system);
+        if layouts.is_empty() {
+            notes.push(format!(
+                "{} left out: it is no cache to be filled",
+                target.name
+            ));
+        }
+        for layout in layouts {
+            if crate::sys::is_interrupted() {
+                return found;
+            }
+            let filled = Place::fill(&target, *layout, rows);
+            match filled {
+                Ok(place) => {
+                    let line = format!("   filled {} ({rows} items)", place.name);
+                    bench.progress.say(&line);
+                    found.push(place);
+                }
+                Err(error) => {
+                    let note = format!("{} left out: {error}", target.name);
+                    bench.progress.say(&format!("   {note}"));
+                    notes.push(note);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// One combination, by all places that can do it.
+fn group<'a>(
+    places: &'a [Place],
+    (operation, dialect, depth): (Operation, Dialect, usize),
+    shape: Shape,
+    clients: usize,
+    (seed, supply): (u64, u64),
+) -> Group<'a> {
+    let many = match operation {
+        Operation::Many(keys) => Some(keys),
+        _ => None,
+    };
+    let mut entries = Vec::new();
+    for place in places {
+        let cannot = operation == Operation::Incr && !place.counts();
+        let Some(endpoint) = place.endpoint(dialect, many.is_none()).filter(|_| !cannot) else {
+            continue;
+        };
+        let before = (operation == Operation::Delete).then(|| {
+            let top_up = move || place.top_up(supply);
+            Box::new(top_up) as Box<dyn Fn() -> Result<()> + 'a>
+        });
+        entries.push(Entry {
+            system: &place.name,
+            endpoint,
+            workload: Box::new(Commands::new(place, operation, depth, seed)),
+            before,
+        });
+    }
+    let mut name = format!("{}, {}", operation.name(), dialect.word());
+    if depth > 1 && many.is_none() {
+        name.push_str(&format!(", {depth} deep"));
+    }
+    if shape != Shape::ThreadEach {
+        name.push_str(&format!(", {}", shape.words()));
+    }
+    Group {
+        operation: name,
+        size: clients as u64,
+        connections: clients,
+        shape,
+        units: many.unwrap_or(depth) as u64,
+        entries,
+    }
+}
+
+fn groups<'a>(places: &'a [Place], all: &[Series], chances: (u64, u64)) -> Vec<Group<'a>> {
+    let mut found: Vec<Group<'a>> = Vec::new();
+    for series in all {
+        for operation in &series.operations {
+            for dialect in &series.dialects {
+                for depth in &series.depths {
+                    for shape in &series.shapes {
+                        for clients in &series.clients {
+                            let what = (*operation, *dialect, *depth);
+                            let group = group(places, what, *shape, *clients, chances);
+                            let is_new = |g: &Group<'_>| {
+                                g.operation != group.operation || g.size != group.size
+                            };
+                            if found.iter().all(is_new) {
+                                found.push(group);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Ours against every memcached.
+fn pairs(places: &[Place]) -> Vec<(String, String)> {
+    let is_ours = |place: &&Place| place.target.system == System::Porpoise;
+    let mut found = Vec::new();
+    for ours in places.iter().filter(is_ours) {
+        for theirs in places.iter().filter(|place| !is_ours(place)) {
+            found.push((ours.name.clone(), theirs.name.clone()));
+        }
+    }
+    found
+}
+
+/// `bench memcached`.
+///
+/// # Errors
+/// A wrong answer, or no system could be prepared.
+pub fn memcached(bench: &mut Bench, chosen: &Chosen) -> Result<()> {
+    bench
+        .progress
+        .begin("memcached: the memcached door beside memcached");
+    let is_quick = bench.choice.is_quick;
+    let pick = |(usual, quick): (u64, u64)| if is_quick { quick } else { usual };
+    let rows = bench.rows(pick(ROWS));
+    let mut notes = Vec::new();
+    let places = places(bench, rows, &mut notes);
+    if places.is_empty() {
+        return Err(nobody("memcached: no system could be prepared", &notes));
+    }
+    let mut effort = bench.choice.effort;
+    if !is_quick && !chosen.is_timed {
+        (effort.time, effort.warm_up) = TIME;
+    }
+    let all = series(chosen, &bench.choice.clients, is_quick);
+    let groups = groups(&places, &all, (bench.choice.seed, pick(SUPPLY)));
+    let mut experiment = Experiment {
+        name: "memcached".to_owned(),
+        title: "The memcached door beside memcached".to_owned(),
+        about: format!(
+            "{rows} items of {} bytes, keys at random: in Porpoise's default table, in a mapped \
+             table with one value column and with four, and in memcached. Requests of a pipeline \
+             leave in one write; a figure is of writes. Every value read is verified.",
+            crate::value::USUAL
+        ),
+        axis: Axis {
+            title: "connections".to_owned(),
+            is_logarithmic: true,
+        },
+        is_about_latency: false,
+        cells: Vec::new(),
+        pairs: pairs(&places),
+        notes,
+    };
+    let done = matrix::run(&groups, effort, &mut bench.progress, &mut experiment.cells);
+    drop(groups);
+    bench.keep(experiment);
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_replaces_what_is_usual() {
+        let usual = series(&Chosen::default(), &[], false);
+        let count = |all: &[Series]| -> usize {
+            let one = |s: &Series| {
+                s.operations.len()
+                    * s.dialects.len()
+                    * s.depths.len()
+                    * s.shapes.len()
+                    * s.clients.len()
+            };
+            all.iter().map(one).sum()
+        };
+        assert_eq!(count(&usual), 4 * 2 * 4 + 4 * 4 + 3 * 2 * 2 + 2 * 3);
+        assert_eq!(count(&series(&Chosen::default(), &[], true)), 8);
+        let chosen = Chosen {
+            operations: vec![Operation::Incr],
+            ..Chosen::default()
+        };
+        let only = series(&chosen, &[3], false);
+        assert_eq!(count(&only), 2);
+        let chosen = Chosen {
+            operations: vec![Operation::Get, Operation::Many(10)],
+            dialects: vec![Dialect::Binary],
+            depths: vec![4, 16],
+            shapes: vec![Shape::Multiplexed(1)],
+            is_timed: false,
+        };
+        let free = series(&chosen, &[8], true);
+        assert_eq!(count(&free), 4);
+        assert_eq!(free[0].dialects, [Dialect::Binary]);
+    }
+}
