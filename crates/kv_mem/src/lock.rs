@@ -349,6 +349,9 @@ impl Waiter {
 }
 
 #[cfg(test)]
+mod exhaustive;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use LockMode::{Exclusive, KeyShare, Share, Update};

@@ -29,6 +29,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// Milliseconds that a session goes on waiting whose client has ended what it
+/// sends, where the protocol's clients do not do so and stay.
+const GRACE: u64 = 2_000;
+
 /// Events fetched at once.
 const EVENTS: usize = 128;
 
@@ -46,7 +50,7 @@ pub(super) mod flag {
     pub const KICKED: u8 = 16;
     /// The place belongs to a connection.
     pub const TAKEN: u8 = 32;
-    /// Who ends the writing side has ended the connection.
+    /// Who ends the writing side goes away, as a rule.
     pub const NEVER_HALF: u8 = 64;
 }
 
@@ -58,6 +62,8 @@ pub(super) struct Slot {
     pub(super) generation: u32,
     pub(super) fd: RawFd,
     pub(super) deadline: u64,
+    /// When its wait ends, for the client seems to be gone.
+    pub(super) hang_up: u64,
     pub(super) cancel: Option<Cancel>,
 }
 
@@ -176,11 +182,11 @@ impl Core {
 
     /// Ends the wait of a connection that a worker has if its client is gone.
     fn watch_waiting(&mut self, index: u32) {
-        let Some(slot) = self.slots.get(index as usize) else {
+        let now = self.shared.now();
+        let Some(slot) = self.slots.get_mut(index as usize) else {
             return;
         };
-        let gone = flag::ENDED | flag::NEVER_HALF;
-        if slot.flags & flag::HUNG_UP != 0 || slot.flags & gone == gone {
+        if slot.flags & flag::HUNG_UP != 0 || slot.hang_up <= now {
             if let Some(cancel) = slot.cancel.clone()
                 && cancel.reason().is_none_or(|r| !r.ends_session())
             {
@@ -189,6 +195,10 @@ impl Core {
             }
         } else if slot.flags & flag::ENDED != 0 {
             sys::probe_peer(slot.fd);
+            if slot.flags & flag::NEVER_HALF != 0 && slot.hang_up == u64::MAX {
+                slot.hang_up = now + GRACE;
+                self.next_deadline = self.next_deadline.min(slot.hang_up);
+            }
         }
     }
 
@@ -215,6 +225,7 @@ impl Core {
                     generation: 0,
                     fd: -1,
                     deadline: u64::MAX,
+                    hang_up: u64::MAX,
                     cancel: None,
                 });
                 (self.slots.len() - 1) as u32
@@ -235,6 +246,7 @@ impl Core {
             false => flag::TAKEN | flag::NEVER_HALF,
         };
         slot.deadline = u64::MAX;
+        slot.hang_up = u64::MAX;
         slot.cancel = Some(cancel.clone());
         let interest = events::IN | events::RDHUP | events::EDGE;
         if let Err(error) = self.epoll.add(fd, interest, token.pack()) {
@@ -421,18 +433,26 @@ impl Core {
     fn sweep(&mut self) {
         let now = self.now;
         let mut next = u64::MAX;
-        let mut late = Vec::new();
+        let (mut late, mut gone) = (Vec::new(), Vec::new());
         for (index, slot) in self.slots.iter().enumerate() {
             if slot.conn.is_none() {
-                continue;
-            }
-            if slot.deadline <= now {
+                if slot.flags & flag::TAKEN == 0 {
+                    continue;
+                }
+                match slot.hang_up <= now {
+                    true => gone.push(index as u32),
+                    false => next = next.min(slot.hang_up),
+                }
+            } else if slot.deadline <= now {
                 late.push(index as u32);
             } else {
                 next = next.min(slot.deadline);
             }
         }
         self.next_deadline = next;
+        for index in gone {
+            self.watch_waiting(index);
+        }
         for index in late {
             self.enqueue(index);
         }

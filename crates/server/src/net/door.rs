@@ -64,9 +64,9 @@ pub trait Door: Send + Sync {
     }
 
     /// Whether clients of this protocol shut down their writing side and still
-    /// want the answers (`nc -N`). Where they do not, the end of what a client
-    /// sends ends the wait of its session at once; where they do, its machine
-    /// is asked first, which takes up to a minute.
+    /// want the answers (`nc -N`). Where they do not as a rule, the end of what
+    /// a client sends ends a wait of its session after two seconds; where they
+    /// do, its machine is asked, which takes up to a minute.
     fn half_closes(&self) -> bool {
         true
     }

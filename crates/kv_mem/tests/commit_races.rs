@@ -1,0 +1,196 @@
+//! Commits, the durable mark and held replies under threads that stumble: the
+//! disk stands still for random moments, threads give way at random. What the
+//! rules promise is checked from the outside (transactions.md, 19 and 20).
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+use parking_lot::Mutex;
+use porpoise_base::disk::MemDisk;
+use porpoise_kv::{
+    Check, DurableListener, Engine, Error, Key, LockMode, LockRequest, Read, SpaceId, Ticket, Txn,
+    Wait,
+};
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const ACCOUNTS: u8 = 6;
+const START: u64 = 1_000;
+
+fn stumble(rng: &mut fastrand::Rng) {
+    match rng.u8(0..20) {
+        0 => std::thread::sleep(Duration::from_micros(rng.u64(0..200))),
+        1..6 => std::thread::yield_now(),
+        _ => {}
+    }
+}
+
+/// Hears of the mark, as the door does that holds replies.
+#[derive(Default)]
+struct Marks {
+    reached: AtomicU64,
+    backwards: AtomicBool,
+}
+
+impl DurableListener for Marks {
+    fn durable(&self, mark: Ticket) {
+        if self.reached.fetch_max(mark.0, Ordering::SeqCst) > mark.0 {
+            self.backwards.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn failed(&self, error: &Error) {
+        panic!("{error}");
+    }
+}
+
+fn number(value: Option<&[u8]>) -> u64 {
+    u64::from_be_bytes(value.unwrap().try_into().unwrap())
+}
+
+fn balances(txn: &mut dyn Txn, read: Read) -> Vec<u64> {
+    let names: Vec<[u8; 1]> = (0..ACCOUNTS).map(|n| [n]).collect();
+    let keys: Vec<Key<'_>> = names.iter().map(|n| Key::new(SpaceId(1), n)).collect();
+    let mut found = vec![0; keys.len()];
+    let mut show = |at: usize, value: Option<&[u8]>| found[at] = number(value);
+    txn.get(read, &keys, &mut show).unwrap();
+    found
+}
+
+/// Moves one unit between two locked accounts, and counts itself in a third
+/// place; gives the ticket.
+fn transfer(engine: &KvMem, rng: &mut fastrand::Rng) -> Result<Ticket, Error> {
+    let (from, to) = (rng.u8(0..ACCOUNTS), rng.u8(0..ACCOUNTS));
+    if from == to {
+        return Ok(Ticket::NONE);
+    }
+    let mut txn = engine.begin(Default::default())?;
+    let (a, b) = ([from], [to]);
+    let keys = [Key::new(SpaceId(1), &a), Key::new(SpaceId(1), &b)];
+    let requests = keys.map(|key| LockRequest {
+        key,
+        mode: LockMode::Update,
+    });
+    let mut values = [0; 2];
+    let wait = Wait::Until(Instant::now() + Duration::from_secs(20));
+    txn.lock(&requests, wait, &mut |at, found| {
+        values[at] = number(found.value);
+    })?;
+    stumble(rng);
+    let [old, new] = values;
+    txn.put(keys[0], &(old - 1).to_be_bytes(), Check::Locked)?;
+    txn.put(keys[1], &(new + 1).to_be_bytes(), Check::Locked)?;
+    Ok(txn.commit()?.ticket)
+}
+
+struct Bed {
+    engine: Arc<KvMem>,
+    marks: Arc<Marks>,
+}
+
+impl Bed {
+    fn open(seed: u64) -> Bed {
+        let disk = MemDisk::new();
+        let rng = Mutex::new(fastrand::Rng::with_seed(seed));
+        disk.watch(Some(Arc::new(move |_: u64, _: &Path| {
+            let mut rng = rng.lock().fork();
+            stumble(&mut rng);
+        })));
+        let engine = KvMem::open(KvMemOptions {
+            dir: Some("/data".into()),
+            disk: Arc::new(disk),
+            segment_bytes: 1 << 16,
+            checkpoint_bytes: 1 << 16,
+            ..KvMemOptions::default()
+        });
+        let (engine, marks) = (engine.unwrap(), Arc::new(Marks::default()));
+        engine.subscribe(marks.clone());
+        let mut txn = engine.begin(Default::default()).unwrap();
+        for name in 0..ACCOUNTS {
+            let name = [name];
+            let key = Key::new(SpaceId(1), &name);
+            let value = START.to_be_bytes();
+            txn.put(key, &value, Check::FirstCommitter).unwrap();
+        }
+        let ticket = txn.commit().unwrap().ticket;
+        engine.wait_durable(ticket).unwrap();
+        Bed { engine, marks }
+    }
+
+    fn writer(&self, rng: &mut fastrand::Rng, until: Instant) -> u64 {
+        let mut commits = 0;
+        while Instant::now() < until {
+            let ticket = match transfer(&self.engine, rng) {
+                Ok(ticket) => ticket,
+                Err(Error::Deadlock) => continue,
+                Err(other) => panic!("{other}"),
+            };
+            stumble(rng);
+            if rng.bool() {
+                // A client that got its reply: whoever begins now sees it.
+                self.engine.wait_durable(ticket).unwrap();
+                assert!(self.engine.durable_mark() >= ticket);
+                let mut later = self.engine.begin(Default::default()).unwrap();
+                later.pin().unwrap();
+                balances(&mut *later, Read::SNAPSHOT);
+                assert!(later.seen() <= self.engine.durable_mark());
+            }
+            commits += u64::from(ticket != Ticket::NONE);
+        }
+        commits
+    }
+
+    fn reader(&self, rng: &mut fastrand::Rng, until: Instant) {
+        let all = u64::from(ACCOUNTS) * START;
+        while Instant::now() < until {
+            // A snapshot shows whole transactions, and the same ones again.
+            let mut txn = self.engine.begin(Default::default()).unwrap();
+            txn.pin().unwrap();
+            let first = balances(&mut *txn, Read::SNAPSHOT);
+            assert_eq!(first.iter().sum::<u64>(), all);
+            stumble(rng);
+            assert_eq!(balances(&mut *txn, Read::SNAPSHOT), first);
+            drop(txn);
+            // What a current read saw is durable when its ticket is.
+            let mut now = self.engine.begin(Default::default()).unwrap();
+            balances(&mut *now, Read::CURRENT);
+            let seen = now.seen();
+            drop(now);
+            self.engine.wait_durable(seen).unwrap();
+            assert!(self.engine.durable_mark() >= seen);
+            stumble(rng);
+        }
+    }
+}
+
+#[test]
+fn replies_and_snapshots_agree_with_the_log_however_threads_stumble() {
+    for seed in 0..4 {
+        let bed = Bed::open(seed);
+        let until = Instant::now() + Duration::from_millis(400);
+        let commits: u64 = std::thread::scope(|scope| {
+            let bed = &bed;
+            let writers: Vec<_> = (0..4)
+                .map(|n| {
+                    scope.spawn(move || {
+                        bed.writer(&mut fastrand::Rng::with_seed(seed * 100 + n), until)
+                    })
+                })
+                .collect();
+            for n in 4..6 {
+                scope.spawn(move || {
+                    bed.reader(&mut fastrand::Rng::with_seed(seed * 100 + n), until)
+                });
+            }
+            writers.into_iter().map(|w| w.join().unwrap()).sum()
+        });
+        assert!(commits > 50, "{commits}");
+        assert!(!bed.marks.backwards.load(Ordering::SeqCst), "the mark fell");
+        bed.engine.shutdown().unwrap();
+    }
+}
