@@ -9,9 +9,31 @@ use foldhash::HashMap;
 use porpoise_kv::{Key, Read};
 use std::sync::Arc;
 
-/// Where rows are by now, by the primary key they had when the statement
-/// began.
-pub(crate) type Moved = HashMap<Vec<u8>, Vec<u8>>;
+/// Rows that cascades of the statement have changed.
+#[derive(Default)]
+pub(crate) struct Moved {
+    /// Where they are by now, by the primary key they had when it began.
+    now: HashMap<Vec<u8>, Vec<u8>>,
+    /// The other way round, of those that are elsewhere.
+    first: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Moved {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.now.is_empty()
+    }
+
+    /// Notes that a row was changed, and where it is now.
+    pub(crate) fn note(&mut self, primary: &[u8], now: &[u8]) {
+        // One that moved before is known by its first place.
+        let first = self.first.remove(primary);
+        let first = first.unwrap_or_else(|| primary.to_vec());
+        if first != now {
+            self.first.insert(now.to_vec(), first.clone());
+        }
+        self.now.insert(first, now.to_vec());
+    }
+}
 
 impl Txn {
     /// A row that a cascade of this statement has changed since the caller
@@ -22,7 +44,7 @@ impl Txn {
         change: &RowChange,
         moved: &Moved,
     ) -> Result<Option<RowChange>> {
-        let Some(primary) = moved.get(&change.key) else {
+        let Some(primary) = moved.now.get(&change.key) else {
             return Ok(None);
         };
         let key = Key::new(table.space(0, primary), primary);

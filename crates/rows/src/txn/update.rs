@@ -280,7 +280,7 @@ impl Txn {
         self.find_followed(table, changes, &referrers, &mut steps)?;
         let mut done = UpdateDone::default();
         // Rows of this table that cascades of the rows before have changed.
-        let mut moved = Moved::new();
+        let mut moved = Moved::default();
         for (n, (mut step, change)) in steps.into_iter().zip(changes).enumerate() {
             let (mark, journal) = (self.kv.mark(), keys.journal());
             let mut change = Cow::Borrowed(change);

@@ -137,13 +137,13 @@ impl Txn {
                     child: Child::Restrict(primary),
                 };
                 if let Some(parent) = fx.list.get_mut(probe.parent) {
-                    parent.edges.push(edge);
+                    parent.add_edge(edge);
                 }
                 continue;
             }
             let child = &probe.referrer.child;
             // What this cascade knows already it has not written yet.
-            let known = fx.by_row.get(&(child.id, primary.clone())).copied();
+            let known = fx.by_row.find(&fx.list, child.id, &primary);
             let bytes: Vec<u8> = match known.and_then(|at| fx.list.get(at)) {
                 Some(change) => change.old.bytes().to_vec(),
                 None => match keys.value(id) {
@@ -203,16 +203,19 @@ impl Txn {
                 continue;
             };
             let constraints = constraints(catalog, &table);
-            change.new_primary = table.changed_key(&change.primary, new)?;
-            change.keys = gather_change(
+            let new_primary = table.changed_key(&change.primary, new)?;
+            let gathered = gather_change(
                 &table,
                 &change.primary,
                 &old,
-                &change.new_primary,
+                &new_primary,
                 new,
                 &constraints,
                 keys,
             );
+            change.keys = Some(Box::new(gathered));
+            let moves = new_primary != change.primary;
+            change.moves_to = moves.then(|| new_primary.into_boxed_slice());
             for referrer in referrers {
                 if referenced_change(&referrer, &table, &old, new) {
                     lock_referenced(&table, &referrer, &change.primary, &old, keys);

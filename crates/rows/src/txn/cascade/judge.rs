@@ -138,13 +138,13 @@ impl Effects {
 
     fn walk_restrict(&self, edge: &Edge, primary: &[u8], walk: &Walk) -> Result<()> {
         let child = &edge.referrer.child;
-        let known = self.by_row.get(&(child.id, primary.to_vec()));
+        let known = self.by_row.find(&self.list, child.id, primary);
         let Some(fk) = child.foreign_keys.get(edge.referrer.fk) else {
             return Ok(());
         };
         let out_of_the_way = known.is_some_and(|at| {
-            let changed = |c: &usize| walk.changed.contains(&(*at, *c));
-            walk.deleted.get(*at) == Some(&Deleted::Done) || fk.columns.iter().any(changed)
+            let changed = |c: &usize| walk.changed.contains(&(at, *c));
+            walk.deleted.get(at) == Some(&Deleted::Done) || fk.columns.iter().any(changed)
         });
         if out_of_the_way {
             return Ok(());

@@ -38,10 +38,13 @@ use crate::catalog::{Catalog, FkAction, FkParent, ForeignKey, Table, TableId};
 use crate::fk::{self, Referrer};
 use crate::row::{RowBuf, RowRef};
 use crate::{Error, Result};
+use foldhash::fast::FixedState;
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use hashbrown::HashTable;
 use porpoise_kv::{SpaceId, prefix_end};
 use porpoise_types::Value;
 use smallvec::SmallVec;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 /// A row that goes or changes.
@@ -57,8 +60,10 @@ struct Change {
     root: bool,
     /// In the level to be expanded next.
     queued: bool,
-    keys: KeyChanges,
-    new_primary: Vec<u8>,
+    /// What it is locked for; nothing of a row that goes.
+    keys: Option<Box<KeyChanges>>,
+    /// When it is another one.
+    moves_to: Option<Box<[u8]>>,
     /// What follows, in order; of its deletion and of its change.
     edges: Vec<Edge>,
 }
@@ -80,10 +85,45 @@ enum Child {
     Update(usize),
 }
 
+/// Positions in a list of changes, by row: the keys themselves are in the list.
+#[derive(Default)]
+struct RowMap {
+    at: HashTable<u32>,
+}
+
+impl RowMap {
+    fn hash(table: TableId, primary: &[u8]) -> u64 {
+        FixedState::with_seed(0x7f4a_7c15).hash_one((table, primary))
+    }
+
+    fn find(&self, list: &[Change], table: TableId, primary: &[u8]) -> Option<usize> {
+        let is = |at: &u32| {
+            let change = list.get(*at as usize);
+            change.is_some_and(|c| c.table.id == table && c.primary == primary)
+        };
+        let found = self.at.find(Self::hash(table, primary), is)?;
+        Some(*found as usize)
+    }
+
+    /// Takes in the last one of the list; no statement changes 2^32 rows.
+    fn add_last(&mut self, list: &[Change]) {
+        let (Some(last), Ok(at)) = (list.last(), u32::try_from(list.len().saturating_sub(1)))
+        else {
+            return;
+        };
+        let rehash = |at: &u32| {
+            let change = list.get(*at as usize);
+            change.map_or(0, |c| Self::hash(c.table.id, &c.primary))
+        };
+        let hash = Self::hash(last.table.id, &last.primary);
+        self.at.insert_unique(hash, at, rehash);
+    }
+}
+
 /// The rows that a statement's rows take along.
 pub(crate) struct Effects {
     list: Vec<Change>,
-    by_row: HashMap<(TableId, Vec<u8>), usize>,
+    by_row: RowMap,
     roots: usize,
     referrers: HashMap<TableId, Vec<Arc<Referrer>>>,
     /// Tables whose rows may change; worked out at the first RESTRICT.
@@ -107,28 +147,47 @@ impl Change {
     fn new(table: &Arc<Table>, primary: Vec<u8>, old: RowBuf) -> Change {
         Change {
             table: table.clone(),
-            new_primary: primary.clone(),
+            moves_to: None,
             primary,
             old,
             new: None,
             via: SmallVec::new(),
             root: false,
             queued: false,
-            keys: KeyChanges::default(),
+            keys: None,
             edges: Vec::new(),
         }
+    }
+
+    /// The primary key that it will have.
+    fn new_primary(&self) -> &[u8] {
+        self.moves_to.as_deref().unwrap_or(&self.primary)
+    }
+
+    /// One child more. Most rows have few, and cascades many rows.
+    fn add_edge(&mut self, edge: Edge) {
+        if self.edges.capacity() == 0 {
+            self.edges.reserve_exact(1);
+        }
+        self.edges.push(edge);
+    }
+
+    /// The index whose new value is taken.
+    fn taken(&self, keys: &KeySet) -> Option<usize> {
+        self.keys.as_ref()?.taken(keys)
     }
 
     /// The constraint whose parent is missing, those aside by which a cascade
     /// changed the row.
     fn orphaned(&self, keys: &KeySet) -> Option<usize> {
+        let own = self.keys.as_ref()?;
         let missing = |(fk, id): &&(usize, KeyId)| {
             !self.via.contains(fk)
                 && *id != super::insert::NO_KEY
                 && !keys.present(*id)
-                && !self.keys.created.iter().any(|(_, c)| c == id)
+                && !own.created.iter().any(|(_, c)| c == id)
         };
-        self.keys.parents.iter().find(missing).map(|(fk, _)| *fk)
+        own.parents.iter().find(missing).map(|(fk, _)| *fk)
     }
 
     /// Whether one of these columns has been given another value already.
@@ -145,13 +204,16 @@ impl Change {
 
 impl Effects {
     fn of(changes: Vec<Change>) -> Effects {
-        let mut by_row = HashMap::with_capacity(changes.len());
+        let mut by_row = RowMap::default();
         let mut list: Vec<Change> = Vec::with_capacity(changes.len());
         for mut change in changes {
             change.root = true;
-            let row = (change.table.id, change.primary.clone());
-            if by_row.try_insert_new(row, list.len()) {
+            if by_row
+                .find(&list, change.table.id, &change.primary)
+                .is_none()
+            {
                 list.push(change);
+                by_row.add_last(&list);
             }
         }
         Effects {
@@ -190,7 +252,7 @@ impl Effects {
         let Some(new) = &root.new else {
             return Ok(None);
         };
-        if let Some(index) = root.keys.taken(keys) {
+        if let Some(index) = root.taken(keys) {
             return Err(table.duplicate(index, new.as_slice()));
         }
         if let Some(fk) = root.orphaned(keys)
@@ -200,7 +262,7 @@ impl Effects {
                 constraint: fk::constraint_text(table, constraint.fk),
             });
         }
-        Ok(Some((new.clone(), root.new_primary.clone())))
+        Ok(Some((new.clone(), root.new_primary().to_vec())))
     }
 
     /// Notes where rows of a table will be that the cascade changes.
@@ -209,10 +271,7 @@ impl Effects {
             if change.root || change.table.id != table || change.new.is_none() {
                 continue;
             }
-            // A row that moved before is known by its first place.
-            let first = moved.iter().find(|(_, now)| **now == change.primary);
-            let first = first.map_or_else(|| change.primary.clone(), |(f, _)| f.clone());
-            moved.insert(first, change.new_primary.clone());
+            moved.note(&change.primary, change.new_primary());
         }
     }
 
@@ -307,8 +366,7 @@ impl Effects {
         let (fk, at) = probe.referrer.parts()?;
         let child = &probe.referrer.child;
         let parent = self.list.get(probe.parent)?;
-        let by_row = (child.id, primary.to_vec());
-        let known = self.by_row.get(&by_row).copied();
+        let known = self.by_row.find(&self.list, child.id, primary);
         let deletes = probe.by_delete && probe.action == FkAction::Cascade;
         let news = if deletes {
             SmallVec::new()
@@ -318,9 +376,11 @@ impl Effects {
         let at = known.unwrap_or(self.list.len());
         if known.is_none() {
             let mut change = Change::new(child, primary.to_vec(), RowBuf::from(bytes.to_vec()));
-            change.new = Some(row.values());
+            if !deletes {
+                change.new = Some(row.values());
+            }
             self.list.push(change);
-            self.by_row.insert(by_row, at);
+            self.by_row.add_last(&self.list);
         }
         let change = self.list.get_mut(at)?;
         if !deletes && change.has_left(&news) {
@@ -356,7 +416,7 @@ impl Effects {
                 Child::Update(at)
             },
         };
-        self.list.get_mut(probe.parent)?.edges.push(edge);
+        self.list.get_mut(probe.parent)?.add_edge(edge);
         let change = self.list.get_mut(at)?;
         let queue = again && !change.queued;
         change.queued |= queue;
@@ -385,23 +445,6 @@ fn follow_values(
     Some(news)
 }
 
-/// `insert` that keeps what is there.
-trait TryInsert<K, V> {
-    fn try_insert_new(&mut self, key: K, value: V) -> bool;
-}
-
-impl<K: Eq + std::hash::Hash, V> TryInsert<K, V> for HashMap<K, V> {
-    fn try_insert_new(&mut self, key: K, value: V) -> bool {
-        match self.entry(key) {
-            std::collections::hash_map::Entry::Occupied(_) => false,
-            std::collections::hash_map::Entry::Vacant(place) => {
-                place.insert(value);
-                true
-            }
-        }
-    }
-}
-
 impl Txn {
     /// Writes everything but an updated root, which its statement writes;
     /// returns how many rows beside the roots.
@@ -420,7 +463,7 @@ impl Txn {
             };
             let table = &change.table;
             let old = change.old.row(table)?;
-            if let Some(index) = change.keys.taken(keys) {
+            if let Some(index) = change.taken(keys) {
                 return Err(cascade_duplicate(&fx, change, index));
             }
             if let Some(fk) = change.orphaned(keys)
@@ -434,7 +477,7 @@ impl Txn {
                 super::insert::check_not_null(table, new)?;
                 self.check_row(table, new)?;
             }
-            self.write_changed(table, &change.primary, old, &change.new_primary, new, keys)?;
+            self.write_changed(table, &change.primary, old, change.new_primary(), new, keys)?;
             updated += 1;
         }
         self.db.fk_counters.add(deleted, updated);
