@@ -1,15 +1,24 @@
 //! In-process figures of the embedded engine: nanoseconds a point read, single
-//! and in batches of 50, and a single-row update with its commit, with one and
-//! two threads. `cargo run --release -p porpoise-kv-mem --example native [rows]`
+//! and in batches of 50, a scan of 100, an insert, a single-row update with its
+//! commit, on any row and on one, with one and two threads; memory; and how
+//! long a start takes, from a checkpoint and after a kill.
+//!
+//! `cargo run --release -p porpoise-kv-mem --example native [ROWS] [none|memory|interval|sync] [WORK]`
+//! runs what has WORK in its name; `none` keeps nothing at all.
 #![expect(
     clippy::unwrap_used,
     reason = "a benchmark: it ends at the first surprise"
 )]
 
-use porpoise_kv::{Check, Engine, Key, LockMode, LockRequest, Read, SpaceId, SpaceSpec, Wait};
+use porpoise_kv::{
+    Check, Durability, Engine, Key, LockMode, LockRequest, Read, ScanRange, SpaceId, SpaceSpec,
+    Wait,
+};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use std::hint::black_box;
 use std::io::Write;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The server's allocator.
@@ -75,11 +84,11 @@ fn resident_mb() -> u64 {
 }
 
 fn load(engine: &KvMem, rows: u64) -> SpaceId {
-    let spec = SpaceSpec {
-        point_lookups: true,
-        ..SpaceSpec::default()
-    };
-    let space = *engine.create_spaces(&[spec]).unwrap().first().unwrap();
+    let space = *engine
+        .create_spaces(&[point_lookups()])
+        .unwrap()
+        .first()
+        .unwrap();
     let (before, began) = (resident_mb(), Instant::now());
     for from in (0..rows).step_by(1000) {
         let mut txn = engine.begin(Default::default()).unwrap();
@@ -126,7 +135,7 @@ fn updates(engine: &KvMem, space: SpaceId, rows: u64, threads: u64) {
         let key = key_of(rng.u64(0..rows));
         txn.put(Key::new(space, &key), &VALUE, Check::FirstCommitter)
             .unwrap();
-        txn.commit().unwrap();
+        finish(engine, txn);
     });
     measure("update under a lock", threads, 1, |rng| {
         let mut txn = engine.begin(Default::default()).unwrap();
@@ -137,25 +146,153 @@ fn updates(engine: &KvMem, space: SpaceId, rows: u64, threads: u64) {
         txn.lock(&[LockRequest { key, mode }], wait, &mut |_, _| {})
             .unwrap();
         txn.put(key, &VALUE, Check::Locked).unwrap();
-        txn.commit().unwrap();
+        finish(engine, txn);
     });
 }
 
-fn main() {
-    let rows: u64 = std::env::args()
-        .nth(1)
-        .map_or(1_000_000, |n| n.parse().unwrap());
-    let engine = KvMem::open(KvMemOptions::default()).unwrap();
-    let space = load(&engine, rows);
-    measure("begin and drop", 1, 1, |_| {
-        black_box(engine.begin(Default::default()).unwrap());
+fn scans(engine: &KvMem, space: SpaceId, rows: u64, threads: u64) {
+    measure("scan of 100", threads, 1, |rng| {
+        let mut txn = engine.begin(Default::default()).unwrap();
+        let key = key_of(rng.u64(0..rows.saturating_sub(100).max(1)));
+        let range = ScanRange {
+            space,
+            start: &key,
+            end: None,
+            reverse: false,
+        };
+        let mut sum = 0;
+        txn.scan(Read::SNAPSHOT, &[range], 100, &mut |_, _, value| {
+            sum += value.len();
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        assert_eq!(sum, 10_000);
     });
+}
+
+fn hot(engine: &KvMem, space: SpaceId, threads: u64) {
+    measure("read-modify-write, one row", threads, 1, |_| {
+        let key = key_of(0);
+        let key = Key::new(space, &key);
+        let mut txn = engine.begin(Default::default()).unwrap();
+        let mode = LockMode::Update;
+        let wait = Wait::Until(Instant::now() + RUN);
+        let mut value = Vec::new();
+        txn.lock(&[LockRequest { key, mode }], wait, &mut |_, locked| {
+            value = locked.value.unwrap_or_default().to_vec();
+        })
+        .unwrap();
+        value.reverse();
+        txn.put(key, &value, Check::Locked).unwrap();
+        finish(engine, txn);
+    });
+}
+
+fn inserts(engine: &KvMem, threads: u64) {
+    let space = *engine
+        .create_spaces(&[point_lookups()])
+        .unwrap()
+        .first()
+        .unwrap();
+    let next = AtomicU64::new(0);
+    measure("insert", threads, 1, |_| {
+        let key = key_of(next.fetch_add(1, Ordering::Relaxed));
+        let mut txn = engine.begin(Default::default()).unwrap();
+        txn.put(Key::new(space, &key), &VALUE, Check::FirstCommitter)
+            .unwrap();
+        finish(engine, txn);
+    });
+    engine.drop_spaces(&[space]).unwrap();
+}
+
+/// Commits, and waits for what the durability promises.
+fn finish(engine: &KvMem, txn: Box<dyn porpoise_kv::Txn>) {
+    let ticket = txn.commit().unwrap().ticket;
+    engine.wait_durable(ticket).unwrap();
+}
+
+/// How long a start takes behind a clean end, and behind a kill amid updates.
+fn starts(options: &KvMemOptions, engine: Arc<KvMem>, space: SpaceId, rows: u64) {
+    engine.checkpoint().unwrap();
+    let mut rng = fastrand::Rng::with_seed(5);
+    let before = figure(&engine, "log_bytes_total");
+    while figure(&engine, "log_bytes_total") - before < options.checkpoint_bytes * 3 / 4 {
+        let mut txn = engine.begin(Default::default()).unwrap();
+        for _ in 0..1000 {
+            let key = key_of(rng.u64(0..rows));
+            txn.put(Key::new(space, &key), &VALUE, Check::Blind)
+                .unwrap();
+        }
+        finish(&engine, txn);
+    }
+    // The log ends here; no checkpoint follows.
+    drop(engine);
+    for what in ["checkpoint and log", "checkpoint alone"] {
+        let began = Instant::now();
+        let engine = KvMem::open(options.clone()).unwrap();
+        tell(format_args!(
+            "start, {what:20} {:8.2} s, {} MB",
+            began.elapsed().as_secs_f64(),
+            resident_mb()
+        ));
+        engine.verify().unwrap();
+        engine.shutdown().unwrap();
+    }
+}
+
+fn figure(engine: &KvMem, name: &str) -> u64 {
+    let stats = engine.stats();
+    stats.iter().find(|s| s.name == name).map_or(0, |s| s.value)
+}
+
+fn point_lookups() -> SpaceSpec {
+    SpaceSpec {
+        point_lookups: true,
+        ..SpaceSpec::default()
+    }
+}
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let rows: u64 = args.next().map_or(1_000_000, |n| n.parse().unwrap());
+    let mode = args.next().unwrap_or_else(|| "none".to_owned());
+    let wanted = args.next().unwrap_or_default();
+    let home = tempfile::tempdir().unwrap();
+    let durability = match mode.as_str() {
+        "sync" => Durability::Sync,
+        "interval" => Durability::Interval(Duration::from_secs(1)),
+        _ => Durability::Memory,
+    };
+    let options = KvMemOptions {
+        dir: (mode != "none").then(|| home.path().join("data")),
+        durability,
+        ..KvMemOptions::default()
+    };
+    let engine = KvMem::open(options.clone()).unwrap();
+    let space = load(&engine, rows);
+    let is_wanted = |name: &str| name.contains(&wanted);
     for threads in [1, 2] {
-        reads(&engine, space, rows, threads);
-        updates(&engine, space, rows, threads);
+        if is_wanted("read") {
+            reads(&engine, space, rows, threads);
+        }
+        if is_wanted("scan") {
+            scans(&engine, space, rows, threads);
+        }
+        if is_wanted("update") {
+            updates(&engine, space, rows, threads);
+        }
+        if is_wanted("hot") {
+            hot(&engine, space, threads);
+        }
+        if is_wanted("insert") {
+            inserts(&engine, threads);
+        }
     }
     engine.reclaim();
     for stat in engine.stats().iter().filter(|stat| stat.value > 0) {
         tell(format_args!("{} {}", stat.name, stat.value));
+    }
+    if durability != Durability::Memory && is_wanted("start") {
+        starts(&options, engine, space, rows);
     }
 }

@@ -120,6 +120,29 @@ impl Index {
         (record, made)
     }
 
+    /// Puts records in whose keys are not there, best in order; false when the
+    /// key of one was there.
+    pub(crate) fn insert_new(&self, records: &[RecordRef]) -> bool {
+        let guard = crossbeam_epoch::pin();
+        let writing = self.tree.write();
+        let mut near = None;
+        for some in records.chunks(TOGETHER) {
+            if let Some(path) = &self.hash {
+                some.iter()
+                    .for_each(|record| path.expect(path.hash(record.key()), &guard));
+            }
+            for record in some {
+                if !self.tree.insert(&writing, record, &mut near, &guard) {
+                    return false;
+                }
+                if let Some(path) = &self.hash {
+                    path.insert(record.key(), record.address(), &guard);
+                }
+            }
+        }
+        true
+    }
+
     /// Takes a dead record out; false when it was out already.
     pub(crate) fn remove(&self, record: &RecordRef) -> bool {
         let guard = crossbeam_epoch::pin();

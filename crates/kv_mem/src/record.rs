@@ -304,7 +304,7 @@ unsafe fn fat<'r>(address: RecordAddress) -> &'r Record {
 }
 
 impl RecordRef {
-    /// A record without versions. Keys are shorter than 64 KiB.
+    /// A record without versions, for a key of at most [`LONGEST_KEY`].
     pub(crate) fn new(key: &[u8]) -> RecordRef {
         let Ok(key_len) = u16::try_from(key.len()) else {
             unreachable!("keys are shorter than 64 KiB");

@@ -17,7 +17,7 @@ use crate::codec::{Malformed, Reader};
 use crate::counters::{Counter, Table};
 use crate::log::{io_error, segment_number};
 use crate::manifest::{self, CheckpointFile, Manifest, Unit};
-use crate::record::{LONGEST_KEY, NewVersion};
+use crate::record::{LONGEST_KEY, NewVersion, RECORD_BYTES, RecordRef};
 use crate::shared::Shared;
 use porpoise_base::disk::Disk;
 use porpoise_kv::{CounterId, Error, Full, Result, SpaceId};
@@ -214,16 +214,20 @@ fn load_block(
     let mut body = Reader(body);
     let guard = crossbeam_epoch::pin();
     let mut weight = 0;
+    let mut records = Vec::new();
     for _ in 0..rows {
         let (key, value) = (body.bytes()?, body.bytes()?);
         if key.len() > LONGEST_KEY {
             return Err(Malformed);
         }
-        let record = shared.record_of(space, key);
-        weight += record
-            .latch()
-            .push(unit.ts, NewVersion::new(Some(value)), &guard)
-            .0;
+        let record = RecordRef::new(key);
+        let version = NewVersion::new(Some(value));
+        let (bytes, _) = record.latch().push(unit.ts, version, &guard);
+        weight += bytes + RECORD_BYTES + key.len();
+        records.push(record);
+    }
+    if !space.index.insert_new(&records) {
+        return Err(Malformed);
     }
     shared.weigh(weight as i64);
     shared.counts.versions.add(rows);

@@ -156,6 +156,33 @@ fn random_changes_agree_with_an_ordered_map() {
 }
 
 #[test]
+fn records_put_in_together_are_as_if_one_by_one() {
+    for seed in 0..20 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let index = Index::new(seed % 2 == 0);
+        let mut keys = std::collections::BTreeSet::new();
+        for _ in 0..10 {
+            let shape = rng.u8(0..5);
+            let mut fresh: Vec<Vec<u8>> = (0..500)
+                .map(|_| some_key(&mut rng, shape, 1 << 30))
+                .filter(|key| keys.insert(key.clone()))
+                .collect();
+            if rng.bool() {
+                fresh.sort();
+            }
+            let records: Vec<RecordRef> = fresh.iter().map(|key| RecordRef::new(key)).collect();
+            assert!(index.insert_new(&records));
+            if let Some(again) = records.first() {
+                assert!(!index.insert_new(&[RecordRef::new(again.key())]));
+            }
+            index.check().unwrap();
+        }
+        let all: Vec<Vec<u8>> = keys.into_iter().collect();
+        assert_eq!(walk(&index, Bound::Unbounded, Bound::Unbounded, false), all);
+    }
+}
+
+#[test]
 fn keys_in_order_fill_their_nodes_and_removed_ones_leave_none_behind() {
     let guard = crossbeam_epoch::pin();
     for descending in [false, true] {

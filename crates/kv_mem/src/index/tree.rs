@@ -109,6 +109,21 @@ struct Step<'g> {
     bounds: Bounds<'g>,
 }
 
+/// A leaf as the writer found it.
+#[derive(Clone, Copy)]
+pub(super) struct Leaf<'g> {
+    node: &'g Node,
+    bounds: Bounds<'g>,
+}
+
+impl Leaf<'_> {
+    /// Whether a key lies in its range.
+    fn covers(&self, key: &[u8]) -> bool {
+        let (low, high) = self.bounds;
+        low.is_none_or(|low| key >= low) && high.is_none_or(|high| key < high)
+    }
+}
+
 type Path<'g> = SmallVec<[Step<'g>; 8]>;
 
 impl Tree {
@@ -238,7 +253,7 @@ impl Tree {
     }
 
     /// The writer's way to the leaf of a key.
-    fn path<'g>(&self, key: &[u8], guard: &'g Guard) -> Option<(Path<'g>, &'g Node)> {
+    fn path<'g>(&self, key: &[u8], guard: &'g Guard) -> Option<(Path<'g>, Leaf<'g>)> {
         let mut node = self.root.load(guard)?;
         let mut path = Path::new();
         let mut bounds = (None, None);
@@ -248,7 +263,7 @@ impl Tree {
             bounds = bounds_of(node, kid, bounds, guard);
             node = node.kid(kid, guard)?;
         }
-        Some((path, node))
+        Some((path, Leaf { node, bounds }))
     }
 
     /// The record of a key, made when there is none; whether it was made.
@@ -259,7 +274,7 @@ impl Tree {
         guard: &Guard,
     ) -> (RecordRef, bool) {
         loop {
-            let Some((_, leaf)) = self.path(key, guard) else {
+            let Some((_, Leaf { node: leaf, .. })) = self.path(key, guard) else {
                 self.root.set_new(Node::leaf(), guard);
                 continue;
             };
@@ -277,6 +292,44 @@ impl Tree {
             leaf.end();
             self.len.fetch_add(1, Ordering::Relaxed);
             return (record, true);
+        }
+    }
+
+    /// Puts a record in; false when its key is there already. `near` is the
+    /// leaf of the call before, within one writing.
+    pub(super) fn insert<'g>(
+        &self,
+        _: &Writing<'_>,
+        record: &RecordRef,
+        near: &mut Option<Leaf<'g>>,
+        guard: &'g Guard,
+    ) -> bool {
+        let key = record.key();
+        loop {
+            let leaf = match near.filter(|leaf| leaf.covers(key)) {
+                Some(leaf) => leaf.node,
+                None => {
+                    let Some((_, leaf)) = self.path(key, guard) else {
+                        self.root.set_new(Node::leaf(), guard);
+                        continue;
+                    };
+                    near.insert(leaf).node
+                }
+            };
+            let Place { at, found } = leaf.search(key, guard);
+            if found {
+                return false;
+            }
+            if leaf.is_full() {
+                self.make_room(key, guard);
+                *near = None;
+                continue;
+            }
+            leaf.begin();
+            leaf.insert(at, record.clone(), None, guard);
+            leaf.end();
+            self.len.fetch_add(1, Ordering::Relaxed);
+            return true;
         }
     }
 
@@ -310,7 +363,7 @@ impl Tree {
     /// Takes a record out; false when it is not there.
     pub(super) fn remove(&self, _: &Writing<'_>, record: &RecordRef, guard: &Guard) -> bool {
         let key = record.key();
-        let Some((path, leaf)) = self.path(key, guard) else {
+        let Some((path, Leaf { node: leaf, .. })) = self.path(key, guard) else {
             return false;
         };
         let Place { at, found } = leaf.search(key, guard);

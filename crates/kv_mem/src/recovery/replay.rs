@@ -14,7 +14,7 @@ use crate::manifest::Manifest;
 use crate::record::NewVersion;
 use crate::shared::Shared;
 use porpoise_base::disk::Disk;
-use porpoise_kv::{CounterId, Result};
+use porpoise_kv::{CounterId, Result, SpaceId};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -275,6 +275,43 @@ fn apply_parts(shared: &Shared, parts: &[Part<'_>]) -> std::result::Result<(), u
     })
 }
 
+/// What was counted while writes were applied. Threads that count together
+/// would wait for each other's cache lines.
+#[derive(Default)]
+struct Tally {
+    bytes: i64,
+    made: u64,
+    freed: u64,
+    /// The space last written to, and the newest commit to it.
+    last: Option<(SpaceId, u64)>,
+}
+
+impl Tally {
+    fn note(&mut self, shared: &Shared, space: SpaceId, ts: u64) {
+        if let Some((before, newest)) = self.last
+            && before != space
+        {
+            note_commit(shared, before, newest);
+        }
+        self.last = Some((space, ts));
+    }
+
+    fn settle(self, shared: &Shared) {
+        shared.weigh(self.bytes);
+        shared.counts.versions.add(self.made);
+        shared.reclaimer.versions.add(self.freed);
+        if let Some((space, newest)) = self.last {
+            note_commit(shared, space, newest);
+        }
+    }
+}
+
+fn note_commit(shared: &Shared, space: SpaceId, ts: u64) {
+    if let Some(space) = shared.spaces.find(space) {
+        space.last_commit.fetch_max(ts, Ordering::AcqRel);
+    }
+}
+
 /// Applies the writes to the keys of one half, or to all keys.
 fn apply_half(
     shared: &Shared,
@@ -282,6 +319,7 @@ fn apply_half(
     half: Option<u32>,
 ) -> std::result::Result<(), usize> {
     let mut guard = crossbeam_epoch::pin();
+    let mut tally = Tally::default();
     for (n, part) in parts.iter().enumerate() {
         if n % 256 == 255 {
             guard.repin();
@@ -290,14 +328,21 @@ fn apply_half(
         while !reader.is_empty() {
             let write = get_write(&mut reader).map_err(|Malformed| part.at)?;
             if half.is_none_or(|half| crc32c::crc32c(write.key) & 1 == half) {
-                apply_write(shared, part.ts, &write, &guard);
+                apply_write(shared, part.ts, &write, &mut tally, &guard);
             }
         }
     }
+    tally.settle(shared);
     Ok(())
 }
 
-fn apply_write(shared: &Shared, ts: u64, write: &LoggedWrite<'_>, guard: &crossbeam_epoch::Guard) {
+fn apply_write(
+    shared: &Shared,
+    ts: u64,
+    write: &LoggedWrite<'_>,
+    tally: &mut Tally,
+    guard: &crossbeam_epoch::Guard,
+) {
     let Ok(space) = shared.spaces.get(write.space) else {
         // Dropped later in the log, or before the checkpoint.
         return;
@@ -308,10 +353,10 @@ fn apply_write(shared: &Shared, ts: u64, write: &LoggedWrite<'_>, guard: &crossb
     let pruned = latch.prune(u64::MAX, &[], guard);
     latch.dead = write.value.is_none();
     drop(latch);
-    shared.weigh(bytes as i64 - pruned.bytes as i64);
-    space.last_commit.fetch_max(ts, Ordering::AcqRel);
-    shared.counts.versions.add(1);
-    shared.reclaimer.versions.add(pruned.versions as u64);
+    tally.bytes += bytes as i64 - pruned.bytes as i64;
+    tally.made += 1;
+    tally.freed += pruned.versions as u64;
+    tally.note(shared, space.id, ts);
     if write.value.is_none() {
         shared.unlink(space, &record);
     }

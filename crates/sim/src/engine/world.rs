@@ -23,6 +23,8 @@ pub(super) struct Eye {
     rng: fastrand::Rng,
     failure: Option<String>,
     pub(super) report: Report,
+    /// The last start brought up a store that cannot be compared any longer.
+    strayed: bool,
     /// A copy is being judged.
     judging: bool,
 }
@@ -49,6 +51,7 @@ pub fn simulate(plan: &Plan) -> Result<Report, String> {
             rng: fastrand::Rng::with_seed(plan.seed ^ 0xE7E),
             failure: None,
             report: Report::default(),
+            strayed: false,
             judging: false,
         }),
         world: Mutex::new(None),
@@ -117,6 +120,7 @@ impl Life {
         if let Some(failure) = eye.failure.take() {
             return Err(failure);
         }
+        eye.strayed = found.as_ref().is_some_and(|found| found.astray);
         let Some(Found {
             engine,
             commit,
@@ -170,6 +174,11 @@ impl Life {
         // What no later group vouches for may be cut off as a torn tail.
         self.eye.lock().known.lied |= !flips.is_empty();
         let up = self.start(disk, rng, trace.clone())?;
+        if self.eye.lock().strayed {
+            // It did come up, with less than it had, and may have changed
+            // and removed what it liked.
+            return Ok(false);
+        }
         if !up && !flips.is_empty() {
             // The refusal has changed nothing: with the bits as they were the
             // store comes up.
