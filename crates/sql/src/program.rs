@@ -18,7 +18,7 @@ use crate::expr::{Expr, ExprKind, convert};
 use crate::functions::locks::NamedLocks;
 use crate::parse::{ParseOptions, ast, parse_expr};
 use crate::session::dispatch::syntax_error;
-use crate::statistics::{Figures, Guesses, TableStatistics};
+use crate::statistics::Figures;
 use bumpalo::Bump;
 use porpoise_base::cancel::Cancel;
 use porpoise_rows::Error;
@@ -103,12 +103,8 @@ const NOWHERE: &[&str] = &[
 /// System variables where there may be none.
 struct NoVariables<'a>(Owner<'a>);
 
-/// Expressions of definitions read no tables.
-impl Figures for NoVariables<'_> {
-    fn of(&self, table: &Table) -> Arc<TableStatistics> {
-        Guesses.of(table)
-    }
-}
+/// It plans no table.
+impl Figures for NoVariables<'_> {}
 
 impl SystemVariables for NoVariables<'_> {
     fn get(&self, _: bool, _: &str) -> Result<Expr> {

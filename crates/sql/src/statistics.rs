@@ -19,6 +19,7 @@ use porpoise_base::blocking::blocking;
 use porpoise_rows::Db;
 use porpoise_rows::catalog::{Table, TableId};
 use porpoise_rows::sample::{Effort, Sample};
+use porpoise_types::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,23 +66,28 @@ impl TableStatistics {
     }
 }
 
+impl TableStatistics {
+    /// As `SHOW INDEX` shows it: different values of the first `parts` parts,
+    /// 0 for an empty table.
+    pub fn cardinality(&self, index: usize, parts: u64) -> u64 {
+        let parts = usize::try_from(parts).unwrap_or(usize::MAX);
+        match self.rows < 1.0 {
+            true => 0,
+            false => self.distinct(index, parts).round() as u64,
+        }
+    }
+}
+
 /// Who knows the statistics of tables.
 pub trait Figures {
-    /// Those of a table; sampled when they are not known.
-    fn of(&self, table: &Table) -> Arc<TableStatistics>;
+    /// Those of a table; sampled when they are not known, or guesses.
+    fn of(&self, _table: &Table) -> Arc<TableStatistics> {
+        Arc::new(TableStatistics::unknown())
+    }
 
     /// Estimates are to be shown: make them where a plan needs none.
     fn shown(&self) -> bool {
         false
-    }
-}
-
-/// Guesses; for plans that read nothing.
-pub struct Guesses;
-
-impl Figures for Guesses {
-    fn of(&self, _: &Table) -> Arc<TableStatistics> {
-        Arc::new(TableStatistics::unknown())
     }
 }
 
@@ -147,6 +153,14 @@ impl Statistics {
         let known = self.known.read();
         let entry = known.get(&table.id).filter(|e| e.version == table.version);
         entry.map(|e| e.figures.clone())
+    }
+
+    /// About how many rows a table has, as information_schema shows it: the
+    /// engine's count, or the last sample's; NULL where there is neither.
+    pub fn rows(&self, db: &Db, table: &Table) -> Value {
+        let sampled = || self.known(table).map(|figures| figures.rows as u64);
+        let counted = db.approximate_rows(table).or_else(sampled);
+        counted.map_or(Value::Null, Value::UInt)
     }
 
     /// ANALYZE TABLE.

@@ -81,7 +81,7 @@ fn kill_query_ends_a_lock_wait_and_the_session_lives_on() {
     }
     run(&mut a, "INSERT INTO t VALUES (1, 1)").unwrap();
     run(&mut a, "BEGIN").unwrap();
-    run(&mut a, "UPDATE t SET a = 2").unwrap();
+    run(&mut a, "UPDATE t SET a = 2 WHERE id = 1").unwrap();
     run(&mut b, "USE d").unwrap();
     run(&mut b, "BEGIN").unwrap();
     run(&mut b, "INSERT INTO t VALUES (2, 2)").unwrap();
@@ -145,6 +145,16 @@ fn max_execution_time_ends_a_select() {
     let error = run(&mut a, slow).unwrap_err();
     assert_eq!(error.code, 3024, "{error}");
     run(&mut a, "SELECT COUNT(*) FROM t").unwrap();
+    // The hint comes before the variable.
+    run(&mut a, "SET max_execution_time = 0").unwrap();
+    let hinted = slow.replacen("SELECT", "SELECT /*+ MAX_EXECUTION_TIME(100) */", 1);
+    for _ in 0..2 {
+        let error = run(&mut a, &hinted).unwrap_err();
+        assert_eq!(error.code, 3024, "{error}");
+    }
+    run(&mut a, &format!("PREPARE s FROM '{hinted}'")).unwrap();
+    let error = run(&mut a, "EXECUTE s").unwrap_err();
+    assert_eq!(error.code, 3024, "{error}");
 }
 
 #[test]

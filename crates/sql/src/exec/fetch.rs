@@ -245,6 +245,22 @@ impl Cursor {
         }
     }
 
+    /// How many more entries there are, some at a time; `None` at the end.
+    pub fn count(&mut self, table: &Table, reach: &Reach, exec: &mut Exec<'_>) -> Run<Option<u64>> {
+        let Cursor::Scan { spec, position } = self else {
+            return Err(Stop::Error(SqlError::internal("whole keys without rows")));
+        };
+        if position.done() || spec.ranges.is_empty() {
+            return Ok(None);
+        }
+        let mut rows = 0;
+        let (read, partitions) = (exec.read(), reach.partitions());
+        let at = (position, COUNTED);
+        exec.txn()
+            .scan_entries(table, spec, partitions, read, at, &mut |_, _| rows += 1)?;
+        Ok(Some(rows))
+    }
+
     /// The next rows, locked, in their newest versions.
     pub fn next_locked<'a>(
         &mut self,
@@ -284,6 +300,9 @@ impl Cursor {
         lock_rows(table, &wanted, (lock, reach), exec, arena).map(Some)
     }
 }
+
+/// Entries counted in one call.
+const COUNTED: usize = 4096;
 
 /// Sets of more keys are not looked up one by one: the table is read.
 const MAX_SET: usize = 10_000;
@@ -331,7 +350,7 @@ fn set_cursor<'a>(
 }
 
 /// The encoded keys, distinct, in the order of their values in the index.
-fn encode_all<'a>(
+pub(super) fn encode_all<'a>(
     table: &Table,
     index: usize,
     parts: &'a [Vec<Expr>],

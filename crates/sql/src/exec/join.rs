@@ -25,6 +25,7 @@ use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, logic};
 use crate::plan::{Access, SelectPlan, Step};
 use bumpalo::Bump;
+use foldhash::fast::RandomState;
 use porpoise_rows::catalog::Table;
 use porpoise_rows::{KeyRange, RowRef, ScanPosition, ScanSpec};
 use porpoise_types::{Value, ValueRef};
@@ -284,7 +285,26 @@ struct Held<'h> {
     rows: Vec<Slot<'h>>,
     /// By the encoded values of the step's equalities; `None` where they
     /// cannot be encoded.
-    by_key: Option<HashMap<Vec<u8>, Vec<usize>>>,
+    by_key: Option<ByKey<'h>>,
+}
+
+/// Rows by key: the first of each key, and behind each row the next with the
+/// same key.
+struct ByKey<'h> {
+    first: HashMap<&'h [u8], usize, RandomState>,
+    next: Vec<usize>,
+}
+
+/// No row.
+const NONE: usize = usize::MAX;
+
+impl ByKey<'_> {
+    /// The positions of the rows of a key, in order.
+    fn rows(&self, key: &[u8]) -> impl Iterator<Item = usize> {
+        let first = self.first.get(key).copied().unwrap_or(NONE);
+        let behind = |at: &usize| self.next.get(*at).copied().filter(|at| *at != NONE);
+        std::iter::successors(Some(first).filter(|at| *at != NONE), behind)
+    }
 }
 
 /// The steps after the first.
@@ -467,17 +487,17 @@ impl<'h> Inner<'h> {
         };
         let cx = cx_of(exec, arena);
         let mut out = Vec::with_capacity(batch.len());
+        let mut key = Vec::new();
         for (_, tuple) in batch {
-            let mut key = Vec::new();
+            key.clear();
             let mut known = true;
             for part in &step.hash {
                 let value = eval(&part.known, tuple, &cx)?;
                 known &= append_comparable(value, &part.known.ty, part.how, &cx, &mut key)?;
             }
             // What has no encoding is NULL, and equal to nothing.
-            let at = by_key.get(&key).filter(|_| known);
-            let rows = at.into_iter().flatten();
-            let slots = rows.filter_map(|at| held.rows.get(*at).copied()).collect();
+            let rows = known.then(|| by_key.rows(&key)).into_iter().flatten();
+            let slots = rows.filter_map(|at| held.rows.get(at).copied()).collect();
             out.push(Candidates::Found(slots));
         }
         Ok(out)
@@ -524,17 +544,22 @@ impl<'h> Inner<'h> {
         step: &'h Step,
         rows: &[Slot<'h>],
         exec: &Exec<'x>,
-    ) -> Run<Option<HashMap<Vec<u8>, Vec<usize>>>> {
+    ) -> Run<Option<ByKey<'h>>> {
         let arena: &'h Bump = self.held;
         let cx = cx_of(exec, arena);
         let empty: Tuple<'h> = arena.alloc_slice_fill_copy(self.plan.sources.len(), Slot::Null);
-        let mut by_key: HashMap<Vec<u8>, Vec<usize>> = HashMap::with_capacity(rows.len());
+        let mut by_key = ByKey {
+            first: HashMap::with_capacity_and_hasher(rows.len(), RandomState::default()),
+            next: vec![NONE; rows.len()],
+        };
         let mut tuple = empty.to_vec();
-        for (at, row) in rows.iter().enumerate() {
+        let mut key = Vec::new();
+        // From the last on, so that chains run in the order of the rows.
+        for (at, row) in rows.iter().enumerate().rev() {
             if let Some(place) = tuple.get_mut(step.slot) {
                 *place = *row;
             }
-            let mut key = Vec::new();
+            key.clear();
             let mut null = false;
             for part in &step.hash {
                 let value = eval(&part.own, &tuple, &cx)?;
@@ -543,8 +568,19 @@ impl<'h> Inner<'h> {
                     return Ok(None);
                 }
             }
-            if !null {
-                by_key.entry(key).or_default().push(at);
+            if null {
+                continue;
+            }
+            match by_key.first.get_mut(key.as_slice()) {
+                Some(first) => {
+                    let behind = std::mem::replace(first, at);
+                    if let Some(next) = by_key.next.get_mut(at) {
+                        *next = behind;
+                    }
+                }
+                None => {
+                    by_key.first.insert(arena.alloc_slice_copy(&key), at);
+                }
             }
         }
         Ok(Some(by_key))
@@ -636,17 +672,20 @@ fn lookup<'a, 'x: 'a>(
     };
     let mut of_tuple: Vec<Vec<usize>> = Vec::with_capacity(tuples.len());
     let mut distinct: Vec<Vec<u8>> = Vec::new();
-    let mut known: HashMap<Vec<u8>, usize> = HashMap::new();
+    let mut known: HashMap<&'a [u8], usize, RandomState> = HashMap::default();
     let cx = cx_of(exec, arena);
     for tuple in tuples {
         let mut mine = Vec::with_capacity(1);
         for key in parts {
             if let Some(encoded) = keys::prefix(table, *index, key, tuple, &cx)? {
-                let next = distinct.len();
-                let at = *known.entry(encoded.clone()).or_insert(next);
-                if at == next {
-                    distinct.push(encoded);
-                }
+                let at = match known.get(encoded.as_slice()) {
+                    Some(at) => *at,
+                    None => {
+                        known.insert(arena.alloc_slice_copy(&encoded), distinct.len());
+                        distinct.push(encoded);
+                        distinct.len() - 1
+                    }
+                };
                 mine.push(at);
             }
         }
@@ -654,16 +693,17 @@ fn lookup<'a, 'x: 'a>(
         mine.dedup();
         of_tuple.push(mine);
     }
+    let keys = distinct.len();
     let mut cursor = match whole {
         true => Cursor::Keys {
             index: *index,
-            keys: distinct.clone(),
+            keys: distinct,
             done: false,
         },
         false => Cursor::Scan {
             spec: ScanSpec {
                 index: *index,
-                ranges: distinct.iter().cloned().map(KeyRange::prefix).collect(),
+                ranges: distinct.into_iter().map(KeyRange::prefix).collect(),
                 reverse: *reverse,
                 entries_only: false,
             },
@@ -672,7 +712,7 @@ fn lookup<'a, 'x: 'a>(
     };
     // Conditions are checked tuple by tuple afterwards; a lock is taken on
     // every row that a key leads to.
-    let mut found: Vec<Vec<Slot<'a>>> = vec![Vec::new(); distinct.len()];
+    let mut found: Vec<Vec<Slot<'a>>> = vec![Vec::new(); keys];
     let used = parts.first().map_or(0, Vec::len);
     if step.entries {
         let mut ends = Vec::new();
@@ -692,7 +732,7 @@ fn lookup<'a, 'x: 'a>(
     while let Some(batch) = fetch_step(step, table, &mut cursor, (&[], false), 4096, exec, arena)? {
         for row in batch {
             let key = leading_key(table, *index, used, row.row);
-            if let Some(at) = known.get(&key).and_then(|at| found.get_mut(*at)) {
+            if let Some(at) = known.get(key.as_slice()).and_then(|at| found.get_mut(*at)) {
                 at.push(slot_of_row(step, row, arena));
             }
         }

@@ -22,6 +22,7 @@ pub mod multi;
 pub mod profile;
 pub mod reach;
 pub mod select;
+pub mod sort;
 pub mod state;
 pub mod subquery;
 

@@ -2,22 +2,25 @@
 //!
 //! The first step of the join is a cursor; each batch of its rows goes
 //! through the other steps and ends in one [`Consumer`]: straight into the
-//! sink, into groups, or into a sort. A query for one row by a whole key
-//! without locks takes a short way: the row is encoded where it lies.
+//! sink, into groups, or into a sort. A query for rows by whole keys without
+//! locks takes a short way: the rows are encoded where they lie.
 
 use super::aggregate::Groups;
+use super::fetch::{Cursor, encode_all};
 use super::join::join;
 use super::profile::Role;
+use super::reach::Reach;
+use super::sort::SortKey;
 use super::{Exec, ResultSink, Run, Stop, state};
+use crate::bind::{Aggregate, AggregateKind};
 use crate::error::SqlError;
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::logic;
-use crate::plan::{Access, OrderKey, SelectPlan, Step};
+use crate::plan::{Access, SelectPlan, Step};
 use bumpalo::Bump;
 use porpoise_rows::RowRef;
-use porpoise_types::{ColumnType, CompareAs, Kind, Value, ValueRef, compare};
-use std::cmp::Ordering;
+use porpoise_types::{Value, ValueRef};
 use std::collections::HashSet;
 
 /// LIMIT and OFFSET as numbers.
@@ -60,7 +63,7 @@ fn run_unnoted(
         return nothing(plan, exec, window, sink);
     }
     let since = exec.begin_part();
-    if let Some(sent) = by_one_key(plan, exec, sink, window, &arena)? {
+    if let Some(sent) = by_whole_keys(plan, exec, sink, window, &arena)? {
         if let Some(step) = plan.steps.first() {
             exec.end_part(step, Role::Step, (1, sent), since);
         }
@@ -136,8 +139,8 @@ fn nothing(
     finish_groups(plan, Groups::new(plan), exec, sink, window)
 }
 
-/// The short way of `SELECT ... WHERE key = value`.
-fn by_one_key<'p>(
+/// The short way of `SELECT ... WHERE key = value` and `key IN (values)`.
+fn by_whole_keys<'p>(
     plan: &'p SelectPlan,
     exec: &mut Exec<'_>,
     sink: &mut dyn ResultSink,
@@ -149,28 +152,38 @@ fn by_one_key<'p>(
     };
     let Access::Lookup {
         index,
-        keys,
+        keys: parts,
         whole: true,
         ..
     } = &step.access
     else {
         return Ok(None);
     };
-    let (Some(table), [parts]) = (source.table(), keys.as_slice()) else {
+    let Some(table) = source.table() else {
         return Ok(None);
     };
     if plan.grouped || plan.locks() || step.outer || plan.has_queries {
         return Ok(None);
     }
-    let key = super::keys::prefix(table, *index, parts, &[], &cx_of(exec, arena))?;
+    let several = parts.len() > 1;
+    let held = !plan.order_by.is_empty() || plan.distinct || table.may_have_parts();
+    let few = window.offset > 0 || window.count < parts.len() as u64;
+    if step.placement.chosen.is_some() || several && (held || few) {
+        return Ok(None);
+    }
+    let keys = encode_all(table, *index, parts, &[], &cx_of(exec, arena))?;
     sink.columns(&plan.columns)?;
-    let Some(key) = key.filter(|_| window.offset == 0) else {
+    if keys.is_empty() || window.offset > 0 {
         return Ok(Some(0));
-    };
+    }
+    let wanted: smallvec::SmallVec<[&[u8]; 8]> = keys.iter().map(Vec::as_slice).collect();
     let read = exec.read();
     let (env, params, outer) = (exec.env, exec.params, exec.outer);
     let mut sent: Run<u64> = Ok(0);
     let mut show = |row: RowRef<'_>| {
+        let Ok(before) = sent else {
+            return;
+        };
         let cx = EvalCx {
             arena,
             env,
@@ -180,17 +193,18 @@ fn by_one_key<'p>(
             outer,
             queries: None,
         };
-        sent = project(plan, step, row, &cx, sink);
+        sent = project(plan, step, row, &cx, sink).map(|more| before + more);
     };
     if *index == 0 {
-        exec.txn().get_rows(table, &[&key], read, &mut |_, row| {
-            if let Some(row) = row {
-                show(row);
-            }
-        })?;
+        exec.txn()
+            .get_rows_in_order(table, &wanted, read, &mut |_, row| {
+                if let Some(row) = row {
+                    show(row);
+                }
+            })?;
     } else {
         exec.txn()
-            .get_by_unique(table, *index, &[&key], read, &mut |_, found| {
+            .get_by_unique(table, *index, &wanted, read, &mut |_, found| {
                 if let Some((_, row)) = found {
                     show(row);
                 }
@@ -267,16 +281,20 @@ fn held(
         true => window.offset.saturating_add(window.count),
     };
     let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> Run<bool> {
-        let made = sort_row(plan, row, cx)?;
+        let key = SortKey::of(&plan.order_by, row, cx)?;
+        if !plan.distinct && kept.is_behind(&key) {
+            return Ok(true);
+        }
+        let values = values_of(plan, row, cx)?;
         if plan.distinct {
-            let key = distinct_key(plan, &made.values);
+            let key = distinct_key(plan, &values);
             let size = 48 + key.len() as u64;
             if !seen.insert(key) {
                 return Ok(true);
             }
             states.hold(size)?;
         }
-        kept.push(made, states)?;
+        kept.push(SortRow { key, values }, states)?;
         Ok((kept.rows.len() as u64) < enough)
     };
     let since = exec.begin_part();
@@ -292,6 +310,8 @@ struct Kept<'p> {
     plan: &'p SelectPlan,
     rows: Vec<SortRow>,
     most: usize,
+    /// The last key wanted when rows were thrown away.
+    last: Option<SortKey>,
 }
 
 /// Rows more than wanted that are kept before a sort throws them away.
@@ -308,7 +328,14 @@ impl<'p> Kept<'p> {
             plan,
             rows: Vec::new(),
             most,
+            last: None,
         }
+    }
+
+    /// Whether as many rows as are wanted come before one of that key.
+    fn is_behind(&self, key: &SortKey) -> bool {
+        let last = self.last.as_ref();
+        last.is_some_and(|last| key.compare(last, &self.plan.order_by).is_ge())
     }
 
     fn push(&mut self, row: SortRow, states: &state::States) -> Result<(), SqlError> {
@@ -316,37 +343,41 @@ impl<'p> Kept<'p> {
         self.rows.push(row);
         if self.rows.len() >= self.most.saturating_mul(2).saturating_add(SPARE) {
             let keys = &self.plan.order_by;
-            self.rows.sort_by(|a, b| order_keys(keys, &a.keys, &b.keys));
+            self.rows.sort_by(|a, b| a.key.compare(&b.key, keys));
             let gone = self.rows.get(self.most..).unwrap_or_default();
             states.let_go(gone.iter().map(SortRow::size).sum());
             self.rows.truncate(self.most);
+            self.last = self.rows.last().map(|row| row.key.clone());
         }
         Ok(())
     }
 }
 
-/// A result row with its sort keys.
+/// A result row with its sort key.
 pub struct SortRow {
-    keys: Vec<Value>,
+    key: SortKey,
     values: Vec<Value>,
 }
 
 impl SortRow {
     fn size(&self) -> u64 {
-        state::size_of_row(&self.values) + state::size_of_row(&self.keys)
+        state::size_of_row(&self.values) + self.key.size()
     }
 }
 
-/// Evaluates select list and sort keys of one row.
+/// Evaluates select list and sort key of one row.
 pub fn sort_row(plan: &SelectPlan, row: &[Slot<'_>], cx: &EvalCx<'_>) -> Run<SortRow> {
-    let owned = |e: &Expr| -> Run<Value> { Ok(eval_short(e, row, cx)?.to_owned()) };
-    let keys = plan
-        .order_by
-        .iter()
-        .map(|k| owned(&k.expr))
-        .collect::<Run<Vec<_>>>()?;
-    let values = plan.items.iter().map(owned).collect::<Run<Vec<_>>>()?;
-    Ok(SortRow { keys, values })
+    let key = SortKey::of(&plan.order_by, row, cx)?;
+    let values = values_of(plan, row, cx)?;
+    Ok(SortRow { key, values })
+}
+
+fn values_of(plan: &SelectPlan, row: &[Slot<'_>], cx: &EvalCx<'_>) -> Run<Vec<Value>> {
+    let mut values = Vec::with_capacity(plan.items.len());
+    for item in &plan.items {
+        values.push(eval_short(item, row, cx)?.to_owned());
+    }
+    Ok(values)
 }
 
 /// Bytes that are equal for rows that DISTINCT takes for equal.
@@ -358,36 +389,6 @@ fn distinct_key(plan: &SelectPlan, values: &[Value]) -> Vec<u8> {
     key
 }
 
-/// The order of two values of a type, NULL first.
-pub fn order_values(ty: &ColumnType, x: &Value, y: &Value) -> Ordering {
-    match (x.is_null(), y.is_null()) {
-        (true, true) => Ordering::Equal,
-        (true, false) => Ordering::Less,
-        (false, true) => Ordering::Greater,
-        (false, false) => {
-            let how = match ty.kind {
-                Kind::Enum | Kind::Set if matches!(x, Value::Bytes(_)) => {
-                    CompareAs::Bytes(ty.collation)
-                }
-                _ => compare::same_type(ty),
-            };
-            compare::compare_direct(x.as_ref(), y.as_ref(), how).unwrap_or(Ordering::Equal)
-        }
-    }
-}
-
-/// Orders two lists of sort keys: NULLs first ascending, last descending.
-pub fn order_keys(keys: &[OrderKey], a: &[Value], b: &[Value]) -> Ordering {
-    for ((key, x), y) in keys.iter().zip(a).zip(b) {
-        let order = order_values(&key.expr.ty, x, y);
-        let order = if key.desc { order.reverse() } else { order };
-        if order.is_ne() {
-            return order;
-        }
-    }
-    Ordering::Equal
-}
-
 /// Sorts what is to be sorted and sends the window of it.
 pub fn send_sorted(
     plan: &SelectPlan,
@@ -396,7 +397,7 @@ pub fn send_sorted(
     window: Window,
 ) -> Run<u64> {
     if !plan.order_by.is_empty() {
-        rows.sort_by(|a, b| order_keys(&plan.order_by, &a.keys, &b.keys));
+        rows.sort_by(|a, b| a.key.compare(&b.key, &plan.order_by));
     }
     sink.columns(&plan.columns)?;
     let skip = usize::try_from(window.offset).unwrap_or(usize::MAX);
@@ -425,11 +426,46 @@ fn grouped(
         Ok(true)
     };
     let since = exec.begin_part();
-    join(plan, exec, u64::MAX, &mut consume)?;
+    if only_counts(plan) {
+        let rows = count_rows(plan, exec)?;
+        groups.add_bare(plan, rows);
+    } else {
+        join(plan, exec, u64::MAX, &mut consume)?;
+    }
     exec.end_part(plan, Role::Group, (1, groups.count()), since);
     let sent = finish_groups(plan, groups, exec, sink, window)?;
     exec.end_part(plan, Role::Sort, (1, sent), since);
     Ok(sent)
+}
+
+/// Whether nothing is asked but how many rows there are.
+fn only_counts(plan: &SelectPlan) -> bool {
+    let [step] = plan.steps.as_slice() else {
+        return false;
+    };
+    let counts = |a: &Aggregate| a.kind == AggregateKind::CountRows;
+    let bare = step.entries && step.bare && step.filter.is_empty();
+    bare && plan.group_by.is_empty() && !plan.rollup && plan.aggregates.iter().all(counts)
+}
+
+/// Rows of the only step, counted where they lie.
+fn count_rows(plan: &SelectPlan, exec: &mut Exec<'_>) -> Run<u64> {
+    let table = plan.sources.first().and_then(|s| s.table());
+    let (Some(step), Some(table)) = (plan.steps.first(), table) else {
+        return Ok(0);
+    };
+    let arena = Bump::new();
+    let cx = cx_of(exec, &arena);
+    let since = exec.begin_part();
+    let mut cursor = Cursor::open(table, &step.access, &[], &cx)?;
+    let reach = Reach::of(step, table, &cx)?;
+    let mut rows = 0;
+    while let Some(more) = cursor.count(table, &reach, exec)? {
+        exec.check_cancelled()?;
+        rows += more;
+    }
+    exec.end_part(step, Role::Step, (1, rows), since);
+    Ok(rows)
 }
 
 fn finish_groups(

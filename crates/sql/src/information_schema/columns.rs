@@ -207,7 +207,8 @@ pub(super) fn statistics(server: &SqlServer) -> Vec<Vec<Value>> {
     let catalog = server.db().catalog();
     let mut rows = Vec::new();
     for table in super::tables(&catalog) {
-        for index in &table.indexes {
+        let figures = server.statistics.of(server.db(), table);
+        for (position, index) in table.indexes.iter().enumerate() {
             for (at, part) in (1u64..).zip(&index.parts) {
                 let column = table.columns.get(part.column);
                 let nullable = column.is_some_and(|c| c.nullable);
@@ -221,7 +222,9 @@ pub(super) fn statistics(server: &SqlServer) -> Vec<Vec<Value>> {
                     Value::UInt(at),
                     maybe(column.map(|c| c.name.as_str())),
                     text(if part.desc { "D" } else { "A" }),
-                    Value::Int(0),
+                    Value::Int(
+                        i64::try_from(figures.cardinality(position, at)).unwrap_or(i64::MAX),
+                    ),
                     part.prefix
                         .map_or(Value::Null, |n| Value::Int(i64::from(n))),
                     Value::Null,

@@ -276,8 +276,9 @@ pub(super) fn tables(server: &SqlServer) -> Vec<Vec<Value>> {
             text(&table.options.engine),
             Value::Int(10),
             text("Dynamic"),
+            server.statistics.rows(server.db(), table),
         ];
-        row.extend(nulls(6));
+        row.extend(nulls(5));
         row.push(next.map_or(Value::Null, Value::UInt));
         row.push(created(table));
         row.extend(nulls(2));
@@ -309,15 +310,16 @@ pub(super) fn partitions(server: &SqlServer) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for table in super::tables(&catalog) {
         let head = || vec![text("def"), text(&table.database), text(&table.name)];
-        let tail = |row: &mut Vec<Value>| {
-            row.extend(nulls(6));
+        let tail = |row: &mut Vec<Value>, rows: Value| {
+            row.push(rows);
+            row.extend(nulls(5));
             row.push(created(table));
             row.extend(nulls(3));
         };
         let Some(by) = &table.partitioning else {
             let mut row = head();
             row.extend(nulls(9));
-            tail(&mut row);
+            tail(&mut row, server.statistics.rows(server.db(), table));
             row.extend([text(""), Value::Null, Value::Null]);
             rows.push(row);
             continue;
@@ -335,7 +337,10 @@ pub(super) fn partitions(server: &SqlServer) -> Vec<Vec<Value>> {
                 Value::Null,
                 show_partitions::description(table, by, partition).map_or(Value::Null, text),
             ]);
-            tail(&mut row);
+            let space = usize::try_from(at - 1).ok();
+            let space = space.and_then(|at| table.index_spaces(0).get(at));
+            let counted = space.and_then(|s| server.db().engine().approximate_keys(&[*s]));
+            tail(&mut row, counted.map_or(Value::Null, Value::UInt));
             row.extend([text(&partition.comment), text("default"), Value::Null]);
             rows.push(row);
         }

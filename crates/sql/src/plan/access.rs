@@ -8,7 +8,9 @@
 //! costs is estimated ([`super::cost`]), and the cheapest wins.
 //!
 //! Invariants:
-//! 1. A path only narrows: conditions are checked again on the rows.
+//! 1. A path only narrows: conditions are checked again on the rows. Left out
+//!    are only equalities of integers that a whole key stands for, on rows
+//!    that are not locked.
 //! 2. Hints choose among the paths, whatever they cost.
 
 use super::hints::Hints;
@@ -34,6 +36,9 @@ pub(super) struct Facts<'e> {
     pub(super) equal: Option<Vec<&'e Expr>>,
     /// NULL is among what it may be.
     null: bool,
+    /// The condition that says so, if integers compare with integers: a whole
+    /// key finds nothing else.
+    by: Option<&'e Expr>,
     /// One of what a subquery yields.
     set: Option<&'e Expr>,
     pub(super) low: Option<(&'e Expr, bool)>,
@@ -75,6 +80,8 @@ pub(super) struct Path {
     pub(super) rows: f64,
     /// What it costs, about.
     pub(super) cost: f64,
+    /// The addresses of conditions that hold for all that it finds.
+    pub(super) implied: Vec<usize>,
 }
 
 /// What a choice goes by.
@@ -250,6 +257,7 @@ impl<'a> Asked<'a> {
             entries,
             rows,
             cost,
+            implied: Vec::new(),
         }
     }
 
@@ -309,6 +317,7 @@ impl<'a> Asked<'a> {
                 entries: false,
                 rows,
                 cost: rows * each,
+                implied: implied(index, facts),
                 access: Access::Lookup {
                     index: position,
                     keys,
@@ -370,6 +379,7 @@ impl<'a> Asked<'a> {
             entries,
             rows,
             cost: ranges * cost::SEEK + rows * self.row_cost(position, entries),
+            implied: Vec::new(),
         })
     }
 
@@ -391,8 +401,16 @@ impl<'a> Asked<'a> {
             entries,
             rows,
             cost: keys * cost::SEEK + rows * self.row_cost(position, entries),
+            implied: Vec::new(),
         }
     }
+}
+
+/// The conditions that hold for every row that whole keys find.
+fn implied(index: &Index, facts: &[Facts<'_>]) -> Vec<usize> {
+    let said = index.parts.iter().filter_map(|p| facts.get(p.column)?.by);
+    said.map(|condition| std::ptr::from_ref(condition).addr())
+        .collect()
 }
 
 /// The bounds of a column in the order of the index.
@@ -458,8 +476,21 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'
     match &condition.kind {
         ExprKind::Compare(op, how, args) => {
             let [a, b] = args.as_ref();
-            note(*op, *how, a, b, slot, joined, facts);
-            note(flipped(*op), *how, b, a, slot, joined, facts);
+            note(*op, *how, a, b, (slot, joined), facts);
+            note(flipped(*op), *how, b, a, (slot, joined), facts);
+            if *op == CmpOp::Eq && *how == CompareAs::Int {
+                for (column, value) in [(a, b), (b, a)] {
+                    let at = bare_column(column, slot).filter(|_| column.ty.is_integer());
+                    let fact = at.and_then(|at| facts.get_mut(at));
+                    let newest = |f: &&mut Facts<'_>| {
+                        let equal = f.equal.as_deref();
+                        matches!(equal, Some([v]) if std::ptr::eq(*v, value))
+                    };
+                    if let Some(fact) = fact.filter(newest) {
+                        fact.by = Some(condition);
+                    }
+                }
+            }
         }
         ExprKind::Between {
             args,
@@ -468,8 +499,8 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'
         } => {
             let [arg, low, high] = args.as_ref();
             let [how_low, how_high] = *how;
-            note(CmpOp::Ge, how_low, arg, low, slot, joined, facts);
-            note(CmpOp::Le, how_high, arg, high, slot, joined, facts);
+            note(CmpOp::Ge, how_low, arg, low, (slot, joined), facts);
+            note(CmpOp::Le, how_high, arg, high, (slot, joined), facts);
         }
         ExprKind::In {
             arg,
@@ -482,8 +513,11 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'
             let all = list
                 .iter()
                 .all(|(how, item)| known(item, joined) && fits(arg, *how, item));
+            let exact = |how: CompareAs| how == CompareAs::Int && arg.ty.is_integer();
             if let Some(fact) = facts.get_mut(column).filter(|f| all && f.equal.is_none()) {
                 fact.equal = Some(list.iter().map(|(_, item)| item).collect());
+                let exact = list.iter().all(|(how, _)| exact(*how));
+                fact.by = exact.then_some(condition);
             }
         }
         ExprKind::Is {
@@ -597,8 +631,7 @@ fn note<'e>(
     how: CompareAs,
     column: &'e Expr,
     value: &'e Expr,
-    slot: usize,
-    joined: u64,
+    (slot, joined): (usize, u64),
     facts: &mut [Facts<'e>],
 ) {
     let Some(at) = bare_column(column, slot) else {
@@ -613,6 +646,7 @@ fn note<'e>(
         CmpOp::Eq => {
             fact.equal = Some(vec![value]);
             fact.null = false;
+            fact.by = None;
         }
         CmpOp::Lt | CmpOp::Le if ordered && fact.high.is_none() => {
             fact.high = Some((value, op == CmpOp::Le));

@@ -56,6 +56,8 @@ pub(super) struct Choice {
     pub(super) ordered: bool,
     /// Rows looked at for each row before.
     rows: f64,
+    /// The addresses of conditions that need not be checked.
+    pub(super) implied: Vec<usize>,
     /// With this table joined.
     pub(super) after: SoFar,
 }
@@ -244,6 +246,7 @@ impl Steps<'_> {
                 rows: path.rows,
                 entries: path.entries,
                 bare: asked.bare(),
+                implied: path.implied,
                 access: path.access,
             });
         }
@@ -280,6 +283,7 @@ impl Steps<'_> {
             rows: path.rows,
             entries: path.entries,
             bare: asked.bare(),
+            implied: path.implied,
             access: path.access,
         })
     }
@@ -305,6 +309,7 @@ impl Steps<'_> {
             rows: path.rows,
             entries: path.entries,
             bare: asked.bare(),
+            implied: Vec::new(),
             access: path.access,
         }
     }
@@ -330,6 +335,7 @@ impl Steps<'_> {
             hash,
             ordered: joined != 0 || self.order.is_empty(),
             rows: DERIVED_ROWS,
+            implied: Vec::new(),
             entries: false,
             bare: false,
         }

@@ -134,6 +134,8 @@ pub struct Step {
     pub on: Vec<Expr>,
     /// Conditions that can be checked once this slot is filled.
     pub filter: Vec<Expr>,
+    /// Conditions that hold for all that the access path finds; not checked.
+    pub implied: Vec<Expr>,
     /// FOR UPDATE, FOR SHARE, or the lock of a changing statement.
     pub lock: Option<LockSpec>,
     /// Equalities for a hash join; empty where an index leads to the rows.
@@ -178,6 +180,7 @@ impl Step {
             outer: false,
             on: Vec::new(),
             filter: Vec::new(),
+            implied: Vec::new(),
             lock: None,
             hash: Vec::new(),
             semi: None,

@@ -78,6 +78,7 @@ pub(super) fn steps(from: &From, wanted: &Wanted<'_>) -> (Vec<Step>, bool) {
         started: false,
         done: 0,
         so_far: SoFar::default(),
+        implied: Vec::new(),
     };
     let steps = planner.block(&from.block, &[], 0);
     (steps, planner.ordered)
@@ -93,6 +94,8 @@ struct Planner<'f> {
     /// How many of the semi-joins are placed.
     done: usize,
     so_far: SoFar,
+    /// The addresses of conditions that the last step implies.
+    implied: Vec<usize>,
 }
 
 impl Planner<'_> {
@@ -124,13 +127,20 @@ impl Planner<'_> {
             };
             joined |= step.slots();
             let first = steps.is_empty();
+            let locked = self.from.locked & step.slots() != 0;
+            let checked = step.outer || locked || !step.group.is_empty();
+            let implied = std::mem::take(&mut self.implied);
+            let implies = |e: &Expr| !checked && implied.contains(&std::ptr::from_ref(e).addr());
             for (condition, placed) in conditions.iter().zip(&mut placed) {
                 let slots = condition.slots();
                 let here = slots & !joined == 0 && (slots & !outside != 0 || first);
                 let constant = top && slots == 0 && condition.is_fixed();
                 if here && !*placed && !constant {
                     *placed = true;
-                    step.filter.push((*condition).clone());
+                    match implies(condition) {
+                        true => step.implied.push((*condition).clone()),
+                        false => step.filter.push((*condition).clone()),
+                    }
                 }
             }
             steps.push(step);
@@ -178,7 +188,8 @@ impl Planner<'_> {
             conditions,
             order,
         };
-        let choice = steps.best(slot, joined, self.so_far);
+        let mut choice = steps.best(slot, joined, self.so_far);
+        self.implied = std::mem::take(&mut choice.implied);
         if !self.started {
             self.ordered = choice.ordered;
             self.started = true;

@@ -122,7 +122,10 @@ pub(super) fn place(step: &mut Step, sources: &[Source]) {
     // The WHERE does not narrow what matches an outer join's right side.
     let narrowing: Vec<&Expr> = match step.outer {
         true => step.on.iter().collect(),
-        false => step.on.iter().chain(&step.filter).collect(),
+        false => {
+            let all = step.on.iter().chain(&step.implied);
+            all.chain(&step.filter).collect()
+        }
     };
     step.placement.known = known(table, step.slot, &narrowing);
 }

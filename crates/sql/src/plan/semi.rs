@@ -148,7 +148,10 @@ fn by_key(asked: &Asked<'_>) -> bool {
 fn conditions_of(test: &QueryTest, slot: usize) -> Option<Vec<Expr>> {
     let plan = &test.query.plan;
     let step = plan.steps.first()?;
-    let mut on: Vec<Expr> = step.filter.iter().chain(&plan.constant).cloned().collect();
+    let mut on: Vec<Expr> = {
+        let all = step.implied.iter().chain(&step.filter);
+        all.chain(&plan.constant).cloned().collect()
+    };
     for e in &mut on {
         rebase(e, slot);
     }

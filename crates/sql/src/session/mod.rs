@@ -24,6 +24,7 @@ pub(crate) mod define;
 mod diagnostics;
 pub(crate) mod dispatch;
 pub(crate) mod evaluate;
+mod hint;
 mod memcached;
 mod plan_cache;
 mod prepared;
@@ -140,6 +141,9 @@ pub struct SqlSession {
     pub(crate) explaining: Cell<bool>,
     /// EXPLAIN ANALYZE: what the statement does is noted.
     pub(crate) profile: Option<Profile>,
+    /// What the statement's own hint says in the place of
+    /// `max_execution_time`.
+    hinted_limit: Option<Duration>,
     /// LOCK TABLES.
     pub(crate) table_locks: Option<TableLocks>,
     pub(crate) last_insert_id: u64,
@@ -195,6 +199,7 @@ impl SqlSession {
             volatile: Cell::new(false),
             explaining: Cell::new(false),
             profile: None,
+            hinted_limit: None,
             table_locks: None,
             last_insert_id: 0,
             told: Ticket::NONE,
@@ -284,6 +289,7 @@ impl SqlSession {
         let sent = text;
         let text = self.decode(sent);
         self.process.begin("Query", Some(&shown(&text)), now);
+        self.hinted_limit = hint::execution_limit(&text);
         if let Err(error) = self.check_alive() {
             return self.end_statement(Err(error));
         }

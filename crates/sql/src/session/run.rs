@@ -320,7 +320,8 @@ impl SqlSession {
 
     /// `max_execution_time`, which is for SELECT only.
     fn arm_deadline(&self, plan: &Plan) -> Result<Option<Armed>> {
-        let (Some(limit), Plan::Select(_)) = (self.settings.max_execution, plan) else {
+        let limit = self.hinted_limit.or(self.settings.max_execution);
+        let (Some(limit), Plan::Select(_)) = (limit, plan) else {
             return Ok(None);
         };
         let deadline = Instant::now() + limit;

@@ -113,7 +113,8 @@ fn created(table: &Table) -> Value {
     at.map_or(Value::Null, Value::DateTime)
 }
 
-/// SHOW TABLE STATUS. Numbers of rows and bytes are not kept, and NULL.
+/// SHOW TABLE STATUS. Rows are the engine's count, or the last sample's; bytes
+/// are not kept, and NULL.
 pub fn table_status(session: &SqlSession, database: Option<&str>) -> Result<Rows> {
     let database = database_of(session, database)?;
     let mut rows = Rows::new(vec![
@@ -152,7 +153,7 @@ pub fn table_status(session: &SqlSession, database: Option<&str>) -> Result<Rows
             text(&table.options.engine),
             Value::UInt(10),
             text("Dynamic"),
-            Value::Null,
+            session.server.statistics.rows(db, &table),
             Value::Null,
             Value::Null,
             Value::Null,
@@ -389,7 +390,8 @@ pub fn indexes(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> {
         long_column("Expression"),
     ]);
     let table = stored(session, name)?;
-    for index in table.indexes.iter().filter(|i| !i.parts.is_empty()) {
+    let figures = session.server.statistics.of(&session.server.db, &table);
+    for (position, index) in table.indexes.iter().enumerate() {
         for (at, part) in (1u64..).zip(&index.parts) {
             let column = table.columns.get(part.column);
             let nullable = column.is_some_and(|c| c.nullable);
@@ -400,7 +402,7 @@ pub fn indexes(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> {
                 Value::UInt(at),
                 maybe(column.map(|c| c.name.as_str())),
                 text(if part.desc { "D" } else { "A" }),
-                Value::UInt(0),
+                Value::UInt(figures.cardinality(position, at)),
                 part.prefix
                     .map_or(Value::Null, |n| Value::UInt(u64::from(n))),
                 Value::Null,

@@ -122,6 +122,7 @@ impl<'t> Tree<'t> {
         };
         let mut out = String::new();
         node.print(0, &mut out);
+        out.pop();
         out
     }
 

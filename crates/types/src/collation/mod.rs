@@ -229,7 +229,7 @@ impl Collation {
 
     /// Appends a sort key that ends itself, so that what follows it in a composite key
     /// never compares with it.
-    pub(crate) fn self_delimiting_key(self, text: &[u8], out: &mut Vec<u8>) {
+    pub fn self_delimiting_key(self, text: &[u8], out: &mut Vec<u8>) {
         match self.scheme() {
             Scheme::Bytes => escape_binary(text, out),
             Scheme::Table(_) | Scheme::General => self.sort_key(text, out),

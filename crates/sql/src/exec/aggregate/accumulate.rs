@@ -7,7 +7,7 @@
 use super::append_key;
 use crate::bind::{Aggregate, AggregateKind};
 use crate::error::SqlError;
-use crate::exec::select::order_keys;
+use crate::exec::sort::order_keys;
 use crate::exec::state::{States, size_of_row};
 use crate::exec::{Exec, Run, Stop};
 use crate::expr::convert;
@@ -19,11 +19,26 @@ use std::collections::HashSet;
 /// What an aggregate has seen so far.
 enum State {
     Count(i64),
-    Exact { sum: Option<Decimal>, count: u64 },
-    Double { sum: f64, count: u64 },
+    Exact {
+        sum: Option<Decimal>,
+        count: u64,
+    },
+    /// A sum of integers, until it would leave the range.
+    Whole {
+        sum: i128,
+        count: u64,
+    },
+    Double {
+        sum: f64,
+        count: u64,
+    },
     Best(Value),
     Bits(u64),
-    Spread { count: u64, mean: f64, squares: f64 },
+    Spread {
+        count: u64,
+        mean: f64,
+        squares: f64,
+    },
     Texts(Vec<Piece>),
 }
 
@@ -54,6 +69,7 @@ impl Accumulator {
             },
             AggregateKind::Concat => State::Texts(Vec::new()),
             _ if aggregate.ty.kind == Kind::Double => State::Double { sum: 0.0, count: 0 },
+            _ if whole(aggregate) => State::Whole { sum: 0, count: 0 },
             _ => State::Exact {
                 sum: None,
                 count: 0,
@@ -62,6 +78,13 @@ impl Accumulator {
         Accumulator {
             state,
             distinct: aggregate.distinct.then(HashSet::new),
+        }
+    }
+
+    /// Counts rows; for COUNT(*).
+    pub(super) fn count(&mut self, rows: u64) {
+        if let State::Count(n) = &mut self.state {
+            *n = n.saturating_add(i64::try_from(rows).unwrap_or(i64::MAX));
         }
     }
 
@@ -119,6 +142,18 @@ impl Accumulator {
     ) -> Run<()> {
         match &mut self.state {
             State::Count(n) => *n += 1,
+            State::Whole { sum, count } => {
+                // 2^64 values of 64 bits fit.
+                *sum += match value {
+                    ValueRef::Int(v) => i128::from(v),
+                    ValueRef::UInt(v) => i128::from(v),
+                    other => {
+                        let number = convert::decimal(other, &arg.ty, cx)?.to_i64();
+                        i128::from(number.unwrap_or(0))
+                    }
+                };
+                *count += 1;
+            }
             State::Exact { sum, count } => {
                 let number = convert::decimal(value, &arg.ty, cx)?;
                 let range = |_| SqlError::out_of_range("DECIMAL", "sum");
@@ -178,7 +213,19 @@ impl Accumulator {
     /// The result.
     pub(super) fn finish(self, aggregate: &Aggregate, exec: &Exec<'_>) -> Run<Value> {
         let range = |_| Stop::Error(SqlError::out_of_range("DECIMAL", "avg"));
-        Ok(match (self.state, aggregate.kind) {
+        let state = match self.state {
+            State::Whole { sum, count } => State::Exact {
+                sum: if count > 0 {
+                    Some(Decimal::from_i128(sum, 0).map_err(range)?)
+                } else {
+                    None
+                },
+                count,
+            },
+            state => state,
+        };
+        Ok(match (state, aggregate.kind) {
+            (State::Whole { .. }, _) => Value::Null,
             (State::Count(n), _) => Value::Int(n),
             (State::Best(value), _) => value,
             (State::Bits(bits), _) => Value::UInt(bits),
@@ -207,6 +254,18 @@ impl Accumulator {
             (State::Exact { sum: Some(sum), .. }, _) => Value::Decimal(sum),
         })
     }
+}
+
+/// Whether an aggregate sums up integers, so that the sum needs no decimals.
+fn whole(aggregate: &Aggregate) -> bool {
+    let sums = matches!(aggregate.kind, AggregateKind::Sum | AggregateKind::Avg);
+    let integer = |e: &crate::expr::Expr| {
+        matches!(
+            e.ty.kind,
+            Kind::TinyInt | Kind::SmallInt | Kind::MediumInt | Kind::Int | Kind::BigInt
+        )
+    };
+    sums && aggregate.args.first().is_some_and(integer)
 }
 
 fn spread(kind: AggregateKind, count: u64, squares: f64) -> Value {

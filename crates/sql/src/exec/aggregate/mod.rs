@@ -15,6 +15,7 @@ use crate::expr::logic;
 use crate::plan::SelectPlan;
 use accumulate::Accumulator;
 use bumpalo::Bump;
+use foldhash::fast::RandomState;
 use porpoise_types::{ColumnType, Value, ValueRef, encode_key};
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -35,14 +36,17 @@ pub fn append_key(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
             d.normalized().write_text(out);
             out.push(0);
         }
-        ValueRef::Int(_) | ValueRef::UInt(_) => {
+        ValueRef::Int(v) if v < 0 => {
             out.push(3);
-            let wide = match value {
-                ValueRef::Int(v) => i128::from(v),
-                ValueRef::UInt(v) => i128::from(v),
-                _ => 0,
-            };
-            out.extend_from_slice(&wide.to_le_bytes());
+            out.extend_from_slice(&v.to_le_bytes());
+        }
+        ValueRef::Int(v) => {
+            out.push(6);
+            out.extend_from_slice(&v.to_le_bytes());
+        }
+        ValueRef::UInt(v) => {
+            out.push(6);
+            out.extend_from_slice(&v.to_le_bytes());
         }
         ValueRef::Double(v) => {
             out.push(4);
@@ -67,7 +71,7 @@ struct Group {
 
 /// The groups of a query.
 pub struct Groups {
-    by_key: HashMap<Vec<u8>, usize>,
+    by_key: HashMap<Vec<u8>, usize, RandomState>,
     list: Vec<Group>,
     key: Vec<u8>,
 }
@@ -79,7 +83,7 @@ impl Groups {
     /// No groups; one without key when the query has no GROUP BY.
     pub fn new(plan: &SelectPlan) -> Groups {
         let mut groups = Groups {
-            by_key: HashMap::new(),
+            by_key: HashMap::default(),
             list: Vec::new(),
             key: Vec::new(),
         };
@@ -88,6 +92,16 @@ impl Groups {
             groups.by_key.insert(Vec::new(), 0);
         }
         groups
+    }
+
+    /// Counts rows of which nothing is known, for a query that only counts.
+    pub fn add_bare(&mut self, plan: &SelectPlan, rows: u64) {
+        if let Some(group) = self.list.first_mut() {
+            if rows > 0 && group.first.is_empty() {
+                group.first = plan.sources.iter().map(|_| Some(Vec::new())).collect();
+            }
+            group.accumulators.iter_mut().for_each(|a| a.count(rows));
+        }
     }
 
     /// How many groups there are.
@@ -237,7 +251,7 @@ fn rollup_order(plan: &SelectPlan, a: &[Value], b: &[Value]) -> Ordering {
             (None, None) => return Ordering::Equal,
             (None, Some(_)) => return Ordering::Greater,
             (Some(_), None) => return Ordering::Less,
-            (Some(a), Some(b)) => super::select::order_values(&e.ty, a, b),
+            (Some(a), Some(b)) => super::sort::order_values(&e.ty, a, b),
         };
         if order.is_ne() {
             return order;

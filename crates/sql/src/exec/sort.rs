@@ -1,0 +1,199 @@
+//! Sort keys: what ORDER BY compares.
+//!
+//! Keys of most types become bytes whose order is that of the values, so that
+//! a comparison is one of bytes; those of decimals and JSON stay values. NULL
+//! comes first, or last where the order is descending.
+//!
+//! Invariants:
+//! 1. The bytes of two keys compare as [`order_values`] compares the values
+//!    that they were made of.
+//! 2. All keys of one sort are of one form, which its types decide.
+
+use super::Run;
+use super::state::size_of_row;
+use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::plan::OrderKey;
+use porpoise_types::{ColumnType, CompareAs, Kind, Value, ValueRef, compare};
+use std::cmp::Ordering;
+
+/// The sort key of a row.
+#[derive(Clone, Debug)]
+pub enum SortKey {
+    /// Compared as bytes.
+    Bytes(Box<[u8]>),
+    /// Compared one by one.
+    Values(Vec<Value>),
+}
+
+impl SortKey {
+    /// The key of a row.
+    pub fn of(keys: &[OrderKey], row: &[Slot<'_>], cx: &EvalCx<'_>) -> Run<SortKey> {
+        if keys.iter().all(|k| has_bytes(&k.expr.ty)) {
+            let mut out = Vec::with_capacity(keys.len() * 12);
+            for key in keys {
+                append(key, row, cx, &mut out)?;
+            }
+            return Ok(SortKey::Bytes(out.into_boxed_slice()));
+        }
+        let mut values = Vec::with_capacity(keys.len());
+        for key in keys {
+            values.push(one(key, row, cx)?);
+        }
+        Ok(SortKey::Values(values))
+    }
+
+    /// Bytes that it holds, about.
+    pub fn size(&self) -> u64 {
+        match self {
+            SortKey::Bytes(bytes) => 16 + bytes.len() as u64,
+            SortKey::Values(values) => size_of_row(values),
+        }
+    }
+
+    /// The order of two keys of one sort.
+    pub fn compare(&self, other: &SortKey, keys: &[OrderKey]) -> Ordering {
+        match (self, other) {
+            (SortKey::Bytes(a), SortKey::Bytes(b)) => a.cmp(b),
+            (SortKey::Values(a), SortKey::Values(b)) => order_keys(keys, a, b),
+            _ => Ordering::Equal,
+        }
+    }
+}
+
+fn one<'r>(key: &'r OrderKey, row: &[Slot<'r>], cx: &EvalCx<'r>) -> Run<Value> {
+    Ok(eval(&key.expr, row, cx)?.to_owned())
+}
+
+fn append<'r>(key: &'r OrderKey, row: &[Slot<'r>], cx: &EvalCx<'r>, out: &mut Vec<u8>) -> Run<()> {
+    let start = out.len();
+    encode(eval(&key.expr, row, cx)?, &key.expr.ty, out);
+    if key.desc {
+        out.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
+    }
+    Ok(())
+}
+
+/// Whether values of the type have bytes that compare as they do.
+fn has_bytes(ty: &ColumnType) -> bool {
+    match ty.kind {
+        Kind::Enum | Kind::Set => true,
+        _ => matches!(
+            compare::same_type(ty),
+            CompareAs::Int
+                | CompareAs::Double
+                | CompareAs::Bytes(_)
+                | CompareAs::Date
+                | CompareAs::DateTime
+                | CompareAs::Time
+        ),
+    }
+}
+
+/// Appends the bytes of a value; a flag first, which NULL consists of.
+fn encode(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
+    match value {
+        ValueRef::Null => out.push(0),
+        ValueRef::Int(v) => {
+            out.push(if v < 0 { 1 } else { 2 });
+            out.extend_from_slice(&v.to_be_bytes());
+        }
+        ValueRef::UInt(v) => {
+            out.push(2);
+            out.extend_from_slice(&v.to_be_bytes());
+        }
+        ValueRef::Double(v) => {
+            let bits = (v + 0.0).to_bits();
+            let ordered = match bits >> 63 {
+                1 => !bits,
+                _ => bits | 1 << 63,
+            };
+            out.push(1);
+            out.extend_from_slice(&ordered.to_be_bytes());
+        }
+        ValueRef::Bytes(text) => {
+            out.push(1);
+            ty.collation.self_delimiting_key(text, out);
+        }
+        ValueRef::Date(v) => {
+            out.push(1);
+            out.extend_from_slice(&v.at_midnight().packed().to_be_bytes());
+        }
+        ValueRef::DateTime(v) => {
+            out.push(1);
+            out.extend_from_slice(&v.packed().to_be_bytes());
+        }
+        ValueRef::Time(v) => {
+            out.push(1);
+            let flipped = v.as_micros() as u64 ^ 1 << 63;
+            out.extend_from_slice(&flipped.to_be_bytes());
+        }
+        // Of types whose values stay values.
+        ValueRef::Decimal(_) => out.push(1),
+    }
+}
+
+/// The order of two values of a type, NULL first.
+pub fn order_values(ty: &ColumnType, x: &Value, y: &Value) -> Ordering {
+    match (x.is_null(), y.is_null()) {
+        (true, true) => Ordering::Equal,
+        (true, false) => Ordering::Less,
+        (false, true) => Ordering::Greater,
+        (false, false) => {
+            let how = match ty.kind {
+                Kind::Enum | Kind::Set if matches!(x, Value::Bytes(_)) => {
+                    CompareAs::Bytes(ty.collation)
+                }
+                _ => compare::same_type(ty),
+            };
+            compare::compare_direct(x.as_ref(), y.as_ref(), how).unwrap_or(Ordering::Equal)
+        }
+    }
+}
+
+/// Orders two lists of sort keys: NULLs first ascending, last descending.
+pub fn order_keys(keys: &[OrderKey], a: &[Value], b: &[Value]) -> Ordering {
+    for ((key, x), y) in keys.iter().zip(a).zip(b) {
+        let order = order_values(&key.expr.ty, x, y);
+        let order = if key.desc { order.reverse() } else { order };
+        if order.is_ne() {
+            return order;
+        }
+    }
+    Ordering::Equal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use porpoise_types::Collation;
+
+    fn agree(ty: &ColumnType, values: &[Value]) {
+        for x in values {
+            for y in values {
+                let (mut a, mut b) = (Vec::new(), Vec::new());
+                encode(x.as_ref(), ty, &mut a);
+                encode(y.as_ref(), ty, &mut b);
+                assert_eq!(a.cmp(&b), order_values(ty, x, y), "{x:?} {y:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_compare_as_values_do() {
+        let int = |v| Value::Int(v);
+        let ints = [int(i64::MIN), int(-1), int(0), int(1), int(i64::MAX)];
+        agree(&ColumnType::bigint(), &ints);
+        agree(&ColumnType::bigint(), &[Value::Null, int(-5), int(5)]);
+        let doubles = [-1e300, -1.5, -0.0, 0.0, 1e-300, 2.0].map(Value::Double);
+        agree(&ColumnType::double(), &doubles);
+        let texts = ["", "a", "A", "ab", "a b", "b", "ä", "a ", "a\t"];
+        let texts = texts.map(|t| Value::Bytes(t.as_bytes().to_vec()));
+        for collation in [
+            Collation::UTF8MB4_0900_AI_CI,
+            Collation::UTF8MB4_GENERAL_CI,
+            Collation::BINARY,
+        ] {
+            agree(&ColumnType::varchar(10, collation), &texts);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Keys known beforehand are asked for in one call: look-ups of joins, IN
+//! lists, and what EXPLAIN ANALYZE tells of them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    dead_code,
+    reason = "a test that fails may panic; not every test uses all that is common"
+)]
+
+#[path = "../../rows/tests/common/counting.rs"]
+mod counting;
+
+use counting::{Calls, Counting};
+use porpoise_base::cancel::Cancel;
+use porpoise_base::clock;
+use porpoise_kv::model::Model;
+use porpoise_rows::{Db, DbOptions};
+use porpoise_sql::error::SqlError;
+use porpoise_sql::exec::ResultSink;
+use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::session::server::{SqlConfig, SqlServer};
+use porpoise_sql::session::{ClientInfo, SqlSession};
+use porpoise_types::ValueRef;
+use std::sync::Arc;
+
+#[derive(Default)]
+struct Collected {
+    rows: usize,
+    text: String,
+}
+
+impl ResultSink for Collected {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        self.rows += 1;
+        if let Some(ValueRef::Bytes(text)) = values.first() {
+            self.text.push_str(std::str::from_utf8(text).unwrap());
+        }
+        Ok(())
+    }
+}
+
+fn session() -> (SqlSession, Arc<Calls>) {
+    let counting = Counting::new(Arc::new(Model::new()));
+    let calls = counting.calls.clone();
+    let db = Db::open(Arc::new(counting), clock::system(), DbOptions::default()).unwrap();
+    let server = SqlServer::new(db, SqlConfig::default()).unwrap();
+    let info = ClientInfo {
+        connection_id: 1,
+        user: "root".to_owned(),
+        host: "localhost".to_owned(),
+        account: "root@localhost".to_owned(),
+        capabilities: 0,
+        collation: 255,
+        database: None,
+    };
+    let mut session = server.connect(info, Cancel::default()).unwrap();
+    for text in [
+        "CREATE DATABASE d",
+        "USE d",
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT, KEY a (a))",
+        "CREATE TABLE u (id INT PRIMARY KEY, t INT, b INT)",
+    ] {
+        run(&mut session, text);
+    }
+    let rows = |f: &dyn Fn(i32) -> String| (0..200).map(f).collect::<Vec<_>>().join(",");
+    let t = rows(&|n| format!("({n}, {})", n % 20));
+    run(&mut session, &format!("INSERT INTO t VALUES {t}"));
+    let u = rows(&|n| format!("({n}, {}, {n})", (n * 7) % 250));
+    run(&mut session, &format!("INSERT INTO u VALUES {u}"));
+    (session, calls)
+}
+
+fn run(session: &mut SqlSession, sql: &str) -> Collected {
+    let mut sink = Collected::default();
+    if let Err(e) = session.query(sql.as_bytes(), false, &mut sink) {
+        panic!("{}: {sql}", e.message);
+    }
+    sink
+}
+
+/// Calls of gets and scans of the second run, for which the plan is known.
+fn calls_of(session: &mut SqlSession, calls: &Calls, sql: &str) -> (usize, usize, usize) {
+    run(session, sql);
+    calls.take();
+    let rows = run(session, sql).rows;
+    let taken = calls.take();
+    (rows, taken.gets, taken.scans)
+}
+
+#[test]
+fn an_in_list_is_one_call() {
+    let (mut session, calls) = session();
+    let keys: Vec<String> = (0..50).map(|n| (n * 3).to_string()).collect();
+    let keys = keys.join(",");
+    let sql = format!("SELECT * FROM t WHERE id IN ({keys})");
+    assert_eq!(calls_of(&mut session, &calls, &sql), (50, 1, 0));
+    // By a secondary index: all keys in one scan.
+    let sql = "SELECT * FROM t FORCE INDEX (a) WHERE a IN (1, 2, 3)";
+    let (rows, gets, scans) = calls_of(&mut session, &calls, sql);
+    assert_eq!((rows, gets, scans), (30, 0, 1), "entries are enough");
+}
+
+#[test]
+fn a_join_looks_a_batch_up_in_one_call() {
+    let (mut session, calls) = session();
+    // 200 rows before are one batch: a scan of them, and one call for all.
+    let sql = "SELECT STRAIGHT_JOIN * FROM u JOIN t FORCE INDEX (PRIMARY) ON t.id = u.t";
+    let (rows, gets, scans) = calls_of(&mut session, &calls, sql);
+    assert!(rows > 100);
+    assert_eq!((gets, scans), (1, 1));
+    let sql = "SELECT STRAIGHT_JOIN u.id, t.a FROM u JOIN t FORCE INDEX (a) ON t.a = u.b";
+    let (rows, gets, scans) = calls_of(&mut session, &calls, sql);
+    assert_eq!((rows, gets, scans), (200, 0, 2), "entries are enough");
+}
+
+#[test]
+fn a_count_reads_entries_only() {
+    let (mut session, calls) = session();
+    let sql = "SELECT COUNT(*) FROM t WHERE a BETWEEN 3 AND 4";
+    assert_eq!(calls_of(&mut session, &calls, sql), (1, 0, 1));
+    let sql = "SELECT COUNT(*) FROM t";
+    assert_eq!(calls_of(&mut session, &calls, sql), (1, 0, 1));
+}
+
+#[test]
+fn explain_analyze_tells_rows_and_loops_of_each_operator() {
+    let (mut session, _) = session();
+    let sql = "EXPLAIN ANALYZE SELECT t.a, COUNT(*) FROM u JOIN t ON t.id = u.t \
+               WHERE u.b < 100 GROUP BY t.a ORDER BY t.a LIMIT 5";
+    let text = run(&mut session, sql).text;
+    let line = |what: &str| {
+        let found = text.lines().find(|l| l.contains(what));
+        found
+            .unwrap_or_else(|| panic!("{what} in {text}"))
+            .to_owned()
+    };
+    assert!(line("Limit: 5 row(s)").contains("rows=5 loops=1"), "{text}");
+    assert!(
+        line("Aggregate using hash table").contains("rows=20 loops=1"),
+        "{text}"
+    );
+    assert!(line("(u.b < 100)").contains("rows=100 loops=1"), "{text}");
+    assert!(line("-> Limit").contains("actual time="), "{text}");
+    let never = run(&mut session, "EXPLAIN ANALYZE SELECT * FROM t WHERE 1 = 0").text;
+    assert!(never.contains("(never executed)"), "{never}");
+}
