@@ -1,7 +1,7 @@
 //! Aggregate functions (manual, "Aggregate Function Descriptions"): their
 //! names, arguments and types.
 
-use super::nodes::node;
+use super::nodes::{node, numeric_operand};
 use super::types::{is_text, number_like, precision};
 use super::{Aggregates, Binder};
 use crate::error::{Result, SqlError};
@@ -105,6 +105,15 @@ impl Binder<'_> {
             (_, n) if n > 1 && several => {}
             _ => return Err(SqlError::argument_count(f.name.name)),
         }
+        let args = match kind {
+            AggregateKind::Sum
+            | AggregateKind::Avg
+            | AggregateKind::BitAnd
+            | AggregateKind::BitOr
+            | AggregateKind::BitXor
+            | AggregateKind::Deviation { .. } => args.iter().map(numeric_operand).collect(),
+            _ => args,
+        };
         let ty = type_of(kind, &args, self.env.collation);
         let coercibility = args.iter().map(|a| a.coercibility).min();
         aggregates.list.push(Aggregate {
@@ -154,6 +163,7 @@ impl Binder<'_> {
                 None => self.expr(&item.expr)?,
             };
             let desc = item.desc;
+            let expr = numeric_operand(&expr);
             order.push(OrderKey { expr, desc });
         }
         Ok((args, order))

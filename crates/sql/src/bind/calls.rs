@@ -1,13 +1,13 @@
 //! Binding of function calls and aggregates.
 
 use super::Binder;
-use super::nodes::node;
+use super::nodes::{cast_to, node};
 use super::types::{collation_of_two, comparison, is_text, merged};
 use crate::error::{Result, SqlError};
 use crate::expr::{Coercibility, Expr, ExprKind, Truth, Unit, When};
 use crate::functions::{self, Function, Nullable};
 use crate::parse::ast::{BinaryOp, Func};
-use porpoise_types::Value;
+use porpoise_types::{Charset, Collation, Value};
 
 impl Binder<'_> {
     /// A call: of an aggregate, of a function with lazy arguments, or of a
@@ -85,6 +85,7 @@ impl Binder<'_> {
         }
         explicit_collations_agree(&args, name)?;
         fraction_fits(&args, name)?;
+        let args = in_one_charset(args, self.env.collation);
         let ty = (function.ty)(&args, self.env.collation);
         let nullable = match function.nullable {
             Nullable::IfArgument => args.iter().any(|a| a.nullable),
@@ -144,4 +145,28 @@ fn fraction_fits(args: &[Expr], name: &str) -> Result<()> {
     let name = name.to_lowercase();
     let text = format!("Too-big precision {digits} specified for '{name}'. Maximum is 6.");
     Err(SqlError::new(1426, "42000", text))
+}
+
+/// Texts of different character sets are converted to the one on which all of
+/// them agree (manual, "Character Set and Collation of Function Results").
+fn in_one_charset(args: Vec<Expr>, connection: Collation) -> Vec<Expr> {
+    let charset = |e: &Expr| e.ty.collation.charset();
+    let text = |e: &Expr| is_text(&e.ty) && charset(e) != Charset::Binary;
+    let mut sets = args.iter().filter(|e| text(e)).map(charset);
+    let first = sets.next();
+    if sets.all(|set| Some(set) == first) {
+        return args;
+    }
+    let common = functions::common_collation(&args, connection);
+    if common.charset() == Charset::Binary {
+        return args;
+    }
+    let convert = |e: Expr| match text(&e) && charset(&e) != common.charset() {
+        true => {
+            let ty = functions::text_of(functions::width(&e), common);
+            cast_to(e, ty)
+        }
+        false => e,
+    };
+    args.into_iter().map(convert).collect()
 }

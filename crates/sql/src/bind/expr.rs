@@ -2,8 +2,8 @@
 
 pub use super::nodes::charset_named;
 use super::nodes::{
-    cast_to, cast_type, compare, conjunction, fold_negation, node, numeric_operand, unit_of,
-    variable_name,
+    beside, cast_to, cast_type, compare, conjunction, fold_negation, node, numeric_operand,
+    unit_of, variable_name,
 };
 use super::types::{arithmetic, collation_of_two, comparison, is_text, merged, number_like};
 use super::{Binder, literal};
@@ -15,7 +15,7 @@ use crate::functions::{self, text_of};
 use crate::parse::ast::{
     self, Binary, BinaryOp, Cast, Chain, ColumnName, IsTest, LogicalOp, UnaryOp,
 };
-use porpoise_types::{Charset, Collation, ColumnType, Decimal, Kind, Value};
+use porpoise_types::{Charset, Collation, ColumnType, CompareAs, Decimal, Kind, Value};
 
 impl Binder<'_> {
     /// Binds one expression.
@@ -50,10 +50,9 @@ impl Binder<'_> {
             A::Between(between) => {
                 let arg = self.expr(&between.expr)?;
                 let (low, high) = (self.expr(&between.low)?, self.expr(&between.high)?);
-                let how = [
-                    comparison(&arg, &low, "between")?,
-                    comparison(&arg, &high, "between")?,
-                ];
+                let numbers = beside(&arg, &low).filter(|_| high.ty.is_numeric());
+                let arg = numbers.unwrap_or(arg);
+                let how = between_as(&arg, &low, &high)?;
                 let nullable = arg.nullable || low.nullable || high.nullable;
                 let kind = ExprKind::Between {
                     args: Box::new([arg, low, high]),
@@ -472,9 +471,15 @@ impl Binder<'_> {
             return self.row_in_list(left, list, negated);
         }
         let arg = self.expr(arg)?;
+        let list = self.list(list)?;
+        let numbers = list.iter().all(|item| item.ty.is_numeric());
+        let numbered = list
+            .first()
+            .filter(|_| numbers)
+            .and_then(|i| beside(&arg, i));
+        let arg = numbered.unwrap_or(arg);
         let mut items = Vec::with_capacity(list.len());
         for item in list {
-            let item = self.expr(item)?;
             items.push((comparison(&arg, &item, "IN")?, item));
         }
         let nullable = arg.nullable || items.iter().any(|(_, e)| e.nullable);
@@ -611,4 +616,23 @@ fn flipped(op: BinaryOp) -> BinaryOp {
         BinaryOp::GreaterEq => BinaryOp::LessEq,
         same => same,
     }
+}
+
+/// How BETWEEN compares with its bounds: text by the one collation of all three.
+fn between_as(arg: &Expr, low: &Expr, high: &Expr) -> Result<[CompareAs; 2]> {
+    let how = [
+        comparison(arg, low, "between")?,
+        comparison(arg, high, "between")?,
+    ];
+    let [CompareAs::Bytes(by_low), CompareAs::Bytes(by_high)] = how else {
+        return Ok(how);
+    };
+    if by_low == by_high {
+        return Ok(how);
+    }
+    let insists = [low, high].into_iter().min_by_key(|e| e.coercibility);
+    let common = insists.map_or(Ok((by_low, low.coercibility)), |e| {
+        collation_of_two(arg, e, "between")
+    })?;
+    Ok([CompareAs::Bytes(common.0); 2])
 }

@@ -19,12 +19,20 @@ pub fn node(kind: ExprKind, ty: ColumnType, nullable: bool) -> Expr {
 
 /// A comparison of two bound expressions.
 pub fn compare(op: CmpOp, a: Expr, b: Expr) -> Result<Expr> {
+    let (a, b) = (beside(&a, &b).unwrap_or(a), b);
+    let b = beside(&b, &a).unwrap_or(b);
     let how = comparison(&a, &b, "=")?;
     let nullable = op != CmpOp::NullSafe && (a.nullable || b.nullable);
     Ok(Expr::boolean(
         ExprKind::Compare(op, how, Box::new([a, b])),
         nullable,
     ))
+}
+
+/// ENUM and SET beside a number: their numbers.
+pub(super) fn beside(e: &Expr, other: &Expr) -> Option<Expr> {
+    let numbered = matches!(e.ty.kind, Kind::Enum | Kind::Set);
+    (numbered && other.ty.is_numeric()).then(|| numeric_operand(e))
 }
 
 /// AND of conditions.
@@ -51,7 +59,7 @@ pub fn cast_to(arg: Expr, ty: ColumnType) -> Expr {
 }
 
 /// An operand where a number is wanted: ENUM and SET give their numbers.
-pub(super) fn numeric_operand(e: &Expr) -> Expr {
+pub fn numeric_operand(e: &Expr) -> Expr {
     let mut e = e.clone();
     if let (ExprKind::Column { load, .. }, Kind::Enum | Kind::Set) = (&mut e.kind, e.ty.kind) {
         *load = Load::Plain;
@@ -96,6 +104,7 @@ pub(super) fn cast_type(
         TypeKind::Int | TypeKind::BigInt if ty.unsigned => ColumnType::bigint_unsigned(),
         TypeKind::Int | TypeKind::BigInt => ColumnType::bigint(),
         TypeKind::Decimal => {
+            decimal_fits(ty.length, ty.decimals)?;
             let precision = u8::try_from(ty.length.unwrap_or(10).min(65)).unwrap_or(65);
             let scale = u8::try_from(ty.decimals.unwrap_or(0).min(30)).unwrap_or(30);
             ColumnType::decimal(precision.max(1), scale)
@@ -123,6 +132,24 @@ pub(super) fn cast_type(
         }
         _ => return Err(SqlError::not_supported("this target type of CAST")),
     })
+}
+
+/// What DECIMAL(precision, scale) of a CAST may be: 1425, 1426, 1427.
+fn decimal_fits(precision: Option<u64>, scale: Option<u64>) -> Result<()> {
+    let (precision, scale) = (precision.unwrap_or(10), scale.unwrap_or(0));
+    let (code, text) = if scale > 30 {
+        let text = format!("Too big scale {scale} specified for column 'cast'. Maximum is 30.");
+        (1425, text)
+    } else if precision > 65 {
+        let text = format!("Too-big precision {precision} specified for 'cast'. Maximum is 65.");
+        (1426, text)
+    } else if scale > precision {
+        let text = "For float(M,D), double(M,D) or decimal(M,D), M must be >= D (column 'cast').";
+        (1427, text.to_owned())
+    } else {
+        return Ok(());
+    };
+    Err(SqlError::new(code, "42000", text))
 }
 
 pub(super) fn unit_of(unit: IntervalUnit) -> Unit {

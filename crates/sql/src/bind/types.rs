@@ -24,10 +24,10 @@ pub fn collation_of_two(a: &Expr, b: &Expr, operation: &str) -> Result<(Collatio
         std::cmp::Ordering::Greater => return Ok((b.ty.collation, b.coercibility)),
         std::cmp::Ordering::Equal => {}
     }
+    if let Some(binary) = [a, b].iter().find(|e| e.ty.collation == Collation::BINARY) {
+        return Ok((Collation::BINARY, binary.coercibility));
+    }
     for (one, other) in [(a, b), (b, a)] {
-        if one.ty.collation == Collation::BINARY {
-            return Ok((Collation::BINARY, one.coercibility));
-        }
         // Unicode wins over a smaller character set, `_bin` over its sibling.
         let same_set = one.ty.collation.charset() == other.ty.collation.charset();
         if !same_set

@@ -39,6 +39,8 @@ pub(super) fn in_column(
             let text = convert::recoded(text, from, to.collation.charset());
             KeyValue::Exact(Value::Bytes(text.into_owned()))
         }
+        // What is no member has the number 0.
+        (ValueRef::Int(0) | ValueRef::UInt(0), Kind::Enum) => KeyValue::Exact(Value::UInt(0)),
         _ => stored(value, from, to, cx),
     }
 }

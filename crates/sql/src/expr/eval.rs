@@ -236,10 +236,14 @@ fn eval_nested<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Val
             negated,
         } => {
             let [arg, pattern] = args.as_ref();
+            let (arg_ty, pattern_ty) = (&arg.ty, &pattern.ty);
             let text = convert::text(eval(arg, row, cx)?, &arg.ty, cx)?;
             let pattern = convert::text(eval(pattern, row, cx)?, &pattern.ty, cx)?;
             let found = text.zip(pattern).map(|(text, pattern)| {
-                collation.like(text, pattern, escape.map(char::from)) != *negated
+                let set = collation.charset();
+                let text = convert::recoded(text, arg_ty, set);
+                let pattern = convert::recoded(pattern, pattern_ty, set);
+                collation.like(&text, &pattern, escape.map(char::from)) != *negated
             });
             Ok(logic::value(found))
         }

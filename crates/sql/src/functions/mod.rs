@@ -213,6 +213,15 @@ pub fn width(e: &Expr) -> u32 {
         Kind::DateTime | Kind::Timestamp => 26,
         Kind::Time => 17,
         Kind::Null => 0,
+        Kind::Enum | Kind::Set => {
+            let charset = ty.collation.charset();
+            let chars = |m: &Box<[u8]>| u32::try_from(charset.char_count(m)).unwrap_or(u32::MAX);
+            let lengths = ty.members.iter().map(chars);
+            match ty.kind {
+                Kind::Enum => lengths.max().unwrap_or(0),
+                _ => lengths.fold(0, |sum, n| sum.saturating_add(n).saturating_add(1)),
+            }
+        }
         _ => ty.max_bytes() / max,
     }
 }
@@ -248,8 +257,16 @@ pub fn common_collation(args: &[Expr], otherwise: Collation) -> Collation {
     {
         return Collation::BINARY;
     }
-    args.iter()
+    let Some(least) = args.iter().filter(textual).map(|e| e.coercibility).min() else {
+        return otherwise;
+    };
+    // Of those that insist most, Unicode wins, and `_bin` over its siblings.
+    let insisting = args
+        .iter()
         .filter(textual)
-        .min_by_key(|e| e.coercibility)
-        .map_or(otherwise, |e| e.ty.collation)
+        .filter(|e| e.coercibility == least);
+    insisting
+        .map(|e| e.ty.collation)
+        .reduce(porpoise_types::compare::common_collation)
+        .unwrap_or(otherwise)
 }

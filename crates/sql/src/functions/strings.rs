@@ -7,7 +7,7 @@ use super::{
 };
 use crate::error::Result;
 use crate::expr::Expr;
-use porpoise_types::{Collation, ColumnType, Kind, Level, ValueRef, Warning};
+use porpoise_types::{Charset, Collation, ColumnType, Kind, Level, ValueRef, Warning};
 
 fn binary(_: &[Expr], _: Collation) -> ColumnType {
     ColumnType::blob(Kind::LongBlob)
@@ -152,9 +152,11 @@ fn change_case<'a>(c: &Call<'_, 'a>, upper: bool) -> Result<ValueRef<'a>> {
     let Some(text) = c.text(0)? else {
         return Ok(ValueRef::Null);
     };
-    if c.collation(0) == Collation::BINARY {
+    let charset = c.collation(0).charset();
+    if charset == Charset::Binary {
         return Ok(ValueRef::Bytes(text));
     }
+    let text = &*charset.convert(Charset::Utf8mb4, text).0;
     let one = |ch: char| {
         // One character stays one character, as in MySQL's simple case maps.
         let mut mapped: Vec<char> = match upper {
@@ -168,7 +170,10 @@ fn change_case<'a>(c: &Call<'_, 'a>, upper: bool) -> Result<ValueRef<'a>> {
         }
     };
     Ok(match std::str::from_utf8(text) {
-        Ok(text) => c.keep(text.chars().map(one).collect::<String>().as_bytes()),
+        Ok(text) => {
+            let changed = text.chars().map(one).collect::<String>();
+            c.keep(&Charset::Utf8mb4.convert(charset, changed.as_bytes()).0)
+        }
         Err(_) if upper => c.keep(&text.to_ascii_uppercase()),
         Err(_) => c.keep(&text.to_ascii_lowercase()),
     })

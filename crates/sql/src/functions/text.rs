@@ -334,6 +334,8 @@ fn in_base<'a>(c: &Call<'_, 'a>, base: i64) -> Result<ValueRef<'a>> {
     let value = c.arg(0).0;
     let text = match value {
         ValueRef::Double(v) => Some(format!("{}", v.trunc()).into_bytes()),
+        // BIT, whose text would be its bytes.
+        ValueRef::UInt(v) => Some(v.to_string().into_bytes()),
         _ => c.text(0)?.map(<[u8]>::to_vec),
     };
     let digits = text.and_then(|t| converted(&t, 10, base));

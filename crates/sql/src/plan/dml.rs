@@ -5,6 +5,7 @@ use super::hints::Hints;
 use super::placement::{chosen, settle_target};
 use super::select::{PlanCx, limits, plan_query, split};
 use super::{Access, Busy, Estimate, LockSpec, OrderKey, SelectPlan, Step};
+use crate::bind::nodes::numeric_operand;
 use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, ExprKind};
@@ -437,7 +438,7 @@ fn target(
     let mut keys = Vec::with_capacity(order.len());
     for item in order {
         keys.push(OrderKey {
-            expr: cx.binder(&scope, "order clause").expr(&item.expr)?,
+            expr: numeric_operand(&cx.binder(&scope, "order clause").expr(&item.expr)?),
             desc: item.desc,
         });
     }

@@ -13,6 +13,7 @@ use super::derived::{CteEntry, Derived, RowsPlan};
 use super::from::{From, bind_from};
 use super::order::{Wanted, lock_specs, steps};
 use super::{Access, OrderKey, SelectPlan, grouping};
+use crate::bind::nodes::numeric_operand;
 use crate::bind::query::Enclosing;
 use crate::bind::{Aggregates, BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
@@ -546,6 +547,7 @@ fn order_keys(
             Some(e) => e,
             None => order_expr(scope, aliases, item, aggregates, cx)?,
         };
+        let expr = numeric_operand(&expr);
         keys.push(OrderKey {
             expr,
             desc: item.desc,

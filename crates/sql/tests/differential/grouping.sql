@@ -21,7 +21,6 @@ SELECT BIT_AND(v), BIT_OR(v), BIT_XOR(v) FROM t;
 SELECT BIT_AND(a), BIT_OR(a), BIT_XOR(a) FROM none;
 -- differs: MySQL's are DOUBLE in full length
 SELECT STD(v), STDDEV(v), STDDEV_POP(v), VARIANCE(v), VAR_POP(v) FROM t WHERE g = 1;
--- differs: MySQL's are DOUBLE in full length
 SELECT ROUND(STDDEV_SAMP(v), 6), ROUND(VAR_SAMP(v), 6) FROM t;
 -- differs: MySQL's are DOUBLE in full length
 SELECT VAR_SAMP(v), VAR_POP(v), STDDEV_SAMP(v) FROM t WHERE id = 1;

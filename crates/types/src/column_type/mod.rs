@@ -238,7 +238,12 @@ impl ColumnType {
     /// The smallest and greatest value of an integer kind.
     #[must_use]
     pub fn int_range(&self) -> (i128, i128) {
-        let bits = self.kind.int_bits().max(1);
+        let bits = match self.kind {
+            Kind::Bit => self.length.clamp(1, 64),
+            // To 2155.
+            Kind::Year => 12,
+            kind => kind.int_bits().max(1),
+        };
         if self.unsigned {
             (0, (1i128 << bits) - 1)
         } else {

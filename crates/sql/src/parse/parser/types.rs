@@ -109,6 +109,9 @@ impl<'a> Parser<'a> {
 
     fn type_attributes(&mut self, ty: &mut DataType<'a>) -> PResult<()> {
         use TypeKind as T;
+        if matches!(ty.kind, T::VarChar | T::VarBinary) && ty.length.is_none() {
+            return self.error();
+        }
         let numeric = matches!(
             ty.kind,
             T::TinyInt
