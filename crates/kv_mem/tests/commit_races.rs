@@ -15,8 +15,8 @@ use porpoise_kv::{
 };
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use std::path::Path;
-use std::sync::{Arc, OnceLock, Weak};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 const ACCOUNTS: u8 = 6;

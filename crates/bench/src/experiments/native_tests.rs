@@ -40,7 +40,7 @@ fn bench() -> Bench {
         effort: Effort {
             rounds: 2,
             warm_up: Duration::from_millis(2),
-            time: Duration::from_millis(20),
+            time: Duration::from_millis(100),
             count_futexes: None,
         },
         clients: Vec::new(),

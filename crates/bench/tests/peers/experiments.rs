@@ -23,7 +23,7 @@ fn all_of_them_on_small_tables() {
         effort: Effort {
             rounds: 2,
             warm_up: Duration::from_millis(10),
-            time: Duration::from_millis(150),
+            time: Duration::from_millis(400),
             count_futexes: None,
         },
         clients: Vec::new(),
@@ -46,7 +46,7 @@ fn all_of_them_on_small_tables() {
     mget::mget(&mut bench).unwrap();
     fk::fk(&mut bench, Some(20)).unwrap();
     // The rows that each connection inserts end a run, so its time is reset.
-    bench.choice.effort.time = Duration::from_millis(150);
+    bench.choice.effort.time = Duration::from_millis(400);
     inserts::autoinc(&mut bench).unwrap();
     inserts::blob(&mut bench).unwrap();
     kv_runs::connections(&mut bench, &[8]).unwrap();

@@ -215,8 +215,8 @@ pub fn width(e: &Expr) -> u32 {
         Kind::Null => 0,
         Kind::Enum | Kind::Set => {
             let charset = ty.collation.charset();
-            let chars = |m: &Box<[u8]>| u32::try_from(charset.char_count(m)).unwrap_or(u32::MAX);
-            let lengths = ty.members.iter().map(chars);
+            let chars = |m: &[u8]| u32::try_from(charset.char_count(m)).unwrap_or(u32::MAX);
+            let lengths = ty.members.iter().map(|m| chars(m));
             match ty.kind {
                 Kind::Enum => lengths.max().unwrap_or(0),
                 _ => lengths.fold(0, |sum, n| sum.saturating_add(n).saturating_add(1)),
