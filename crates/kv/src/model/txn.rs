@@ -227,15 +227,11 @@ impl ModelTxn {
                 return Err(Error::Conflict);
             }
         }
-        // Deleting what is not there changes nothing.
+        // Deleting what is not there changes nothing, but whoever read it with
+        // validation may have told of a deletion.
         last.retain(|key, (value, _)| {
             value.is_some() || state.newest(key).is_some_and(|(_, value)| value.is_some())
         });
-        if last.is_empty() {
-            return Ok(Commit {
-                ticket: Ticket(self.seen),
-            });
-        }
         let changed = |t: &Tracked| {
             state.data.iter().any(|(key, versions)| {
                 key.0 == t.space
@@ -249,6 +245,11 @@ impl ModelTxn {
             if changed(tracked) {
                 return Err(Error::Conflict);
             }
+        }
+        if last.is_empty() {
+            return Ok(Commit {
+                ticket: Ticket(self.seen),
+            });
         }
         for key in last.keys() {
             state.check_space(key.0)?;
