@@ -15,8 +15,9 @@
 //! 4. The index has one count of each record in it, and gives it up through
 //!    the epoch.
 //!
-//! Measured when it took the place of a latched `BTreeMap` beside latched hash
-//! shards: see the note in docs/decisions.
+//! Rejected: a latched `BTreeMap` beside latched hash shards, whose place it
+//! took (a million rows were 340 MB instead of 198, reads of 50 keys at once
+//! five times as slow, on the same machine in the same minute).
 
 mod cell;
 mod hash;

@@ -227,6 +227,11 @@ impl ModelTxn {
                 return Err(Error::Conflict);
             }
         }
+        // Deleting what is not there changes nothing, but whoever read it with
+        // validation may have told of a deletion.
+        last.retain(|key, (value, _)| {
+            value.is_some() || state.newest(key).is_some_and(|(_, value)| value.is_some())
+        });
         let changed = |t: &Tracked| {
             state.data.iter().any(|(key, versions)| {
                 key.0 == t.space
@@ -241,11 +246,6 @@ impl ModelTxn {
                 return Err(Error::Conflict);
             }
         }
-        // Deleting what is not there changes nothing. What was read is
-        // validated all the same: the deletion may have been told of.
-        last.retain(|key, (value, _)| {
-            value.is_some() || state.newest(key).is_some_and(|(_, value)| value.is_some())
-        });
         if last.is_empty() {
             return Ok(Commit {
                 ticket: Ticket(self.seen),
