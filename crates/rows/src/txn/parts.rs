@@ -65,8 +65,7 @@ impl Blobs<'_> {
         }
     }
 
-    /// Bytes that must be fetched before this row can be shown with the values
-    /// named.
+    /// Bytes to be fetched before this row can be shown with the values named.
     pub fn missing(self, row: &RowRef<'_>) -> usize {
         if !row.has_parts() || self == Blobs::Prefixes {
             return 0;

@@ -22,6 +22,7 @@
 //!    effects ([`Ask::marks`]), keys of one container only make a portion.
 
 use super::ask::{Ask, AskKeys, Style, View};
+use super::cache::Cache;
 use super::container::Container;
 use super::convert::Conversion;
 use super::live::Current;
@@ -459,6 +460,25 @@ impl Portion<'_> {
                 go_on(rendered.len() < end)
             })?;
         }
+        let cache = &shared.cache;
+        Ok(Self::put_together(
+            items,
+            pieces,
+            &rendered,
+            (&mut view, cache),
+            out,
+        ))
+    }
+
+    /// Appends what was rendered aside in the order of the keys, up to the
+    /// first that was not reached: how many keys, and how many were found.
+    fn put_together(
+        items: &Items<'_, '_>,
+        pieces: Vec<Option<Piece>>,
+        rendered: &[u8],
+        (view, cache): (&mut View<'_>, &Cache),
+        out: &mut Output,
+    ) -> (usize, usize) {
         let (mut took, mut hits) = (0, 0);
         let end = out.position() + PORTION_BYTES;
         for (item, piece) in items.iter().zip(pieces) {
@@ -469,7 +489,7 @@ impl Portion<'_> {
                     piece.found
                 }
                 (Target::Row(..), None) => break,
-                (Target::Cache, _) => view.cached(&shared.cache, item.text, item.style, buf),
+                (Target::Cache, _) => view.cached(cache, item.text, item.style, buf),
                 (Target::Nowhere, _) => {
                     view.missing(item.style, |_| None, buf);
                     false
@@ -483,6 +503,6 @@ impl Portion<'_> {
                 break;
             }
         }
-        Ok((took, hits))
+        (took, hits)
     }
 }
