@@ -80,6 +80,6 @@ fn a_full_disk_refuses_writes_without_losing_any() {
     server.restart();
     let mut sql = Sql::connect(server.mysql_addr);
     assert_eq!(ids(&mut sql), acknowledged);
-    let (more, _) = (sql.run("INSERT INTO d.t VALUES (100000, 'x')"), ());
-    assert_eq!(more.affected, 1);
+    let inserted = sql.run("INSERT INTO d.t VALUES (100000, 'x')");
+    assert_eq!(inserted.affected, 1);
 }

@@ -281,22 +281,29 @@ impl SqlSession {
                 }
                 Err(Stop::Error(error)) => return Err(error),
                 Err(Stop::Restart) => {
-                    Counters::add(&self.server.counters.restarts);
-                    open.txn.get_mut().rollback_to(mark);
                     open.txn.get_mut().forget_reads(reads);
-                    // A view shows what is durable: at once it would lack the row again.
-                    let (engine, seen) = (self.server.db.engine(), open.txn.get_mut().seen());
-                    blocking(|| engine.wait_durable(seen))?;
-                    open.snapshot_version = self.server.db.catalog_version();
-                    open.txn.get_mut().refresh()?;
-                    self.env.warnings.get_mut().clear();
+                    self.take_back(open, mark)?;
                     self.env.random.set(random);
-                    self.env.seeded.get_mut().clear();
-                    self.env.last_insert_id.set(self.last_insert_id);
                 }
             }
         }
         Err(SqlError::from(porpoise_rows::Error::SnapshotConflict))
+    }
+
+    /// Takes a run of a statement back and moves the view to now.
+    fn take_back(&mut self, open: &mut OpenTxn, mark: Mark) -> Result<()> {
+        Counters::add(&self.server.counters.restarts);
+        let txn = open.txn.get_mut();
+        txn.rollback_to(mark);
+        // A view shows what is durable: at once it would lack the row again.
+        let (engine, seen) = (self.server.db.engine(), txn.seen());
+        blocking(|| engine.wait_durable(seen))?;
+        open.snapshot_version = self.server.db.catalog_version();
+        txn.refresh()?;
+        self.env.warnings.get_mut().clear();
+        self.env.seeded.get_mut().clear();
+        self.env.last_insert_id.set(self.last_insert_id);
+        Ok(())
     }
 
     /// Whether the engine can hold ranges against commits of others.
