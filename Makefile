@@ -29,7 +29,7 @@ clients:
 	@scripts/clients.sh --all
 
 needs:
-	@scripts/need.sh rust cc mariadb postgresql memcached netcat strace memcached-tools go python node
+	@scripts/need.sh rust cc mariadb postgresql memcached netcat strace memcached-tools go python node sysbench java
 
 fmt:
 	@cargo fmt

@@ -2,6 +2,7 @@
 # Makes sure that programs are there, and installs those that are not: need.sh CAPABILITY...
 #
 # Capabilities: rust cc mariadb postgresql memcached netcat strace memcached-tools go python node
+# sysbench java
 # Quick when everything is there: then neither a package index nor a registry is asked. Where
 # something cannot be installed, one line says what is missing and how to get it.
 
@@ -42,6 +43,8 @@ is_there() {
         go) has_go || has go ;;
         python) "$(python)" -c 'import venv, ensurepip' 2>/dev/null ;;
         node) has node && has npm ;;
+        sysbench) has sysbench ;;
+        java) has javac && has mvn ;;
         *) die "need.sh: unknown capability: $1" ;;
     esac
 }
@@ -59,6 +62,8 @@ packages() {
         go) echo golang-go ca-certificates ;;
         python) echo python3 python3-venv ;;
         node) echo nodejs npm ;;
+        sysbench) echo sysbench ;;
+        java) echo default-jdk-headless maven ;;
     esac
 }
 

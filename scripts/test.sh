@@ -4,7 +4,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-NEEDS=(rust cc mariadb postgresql memcached netcat strace memcached-tools go python node)
+NEEDS=(rust cc mariadb postgresql memcached netcat strace memcached-tools go python node sysbench)
 
 stage "needs" scripts/need.sh "${NEEDS[@]}"
 find_tools

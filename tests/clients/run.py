@@ -194,10 +194,17 @@ def node_suite(name, file):
     return name, ["node", "--test", "--test-reporter=tap", file], HERE / "node"
 
 
+def java_suite(name):
+    return name, ["mvn", "-q", "-B", "compile", "exec:java"], HERE / "java"
+
+
 SQL_SUITES = [python_suite("test_pymysql"), python_suite("test_mariadb_cli"), go_suite("go-sql-driver", ".")]
 MEMCACHED_SUITES = [python_suite(name) for name in ("test_pymemcache", "test_bmemcached", "test_pylibmc")]
 MEMCACHED_SUITES += [go_suite("gomemcache", "./gomemcache"), node_suite("memjs", "memjs.test.js")]
-OWN_SUITES = [python_suite(name) for name in ("test_both_doors", "test_mysql_connector", "test_sqlalchemy")]
+OWN_SUITES = [
+    python_suite(name)
+    for name in ("test_both_doors", "test_mysql_connector", "test_sqlalchemy", "test_sysbench", "test_tpcc")
+]
 
 
 def plan(arguments):
@@ -209,7 +216,8 @@ def plan(arguments):
     binary = arguments.binary
     if not binary or not os.access(binary, os.X_OK):
         raise Failed(f"no server binary at {binary}; build it with `cargo build -p porpoise`")
-    own = OWN_SUITES + ([node_suite("mysql2", "first_steps.test.js")] if arguments.all else [])
+    more = [node_suite("mysql2", "first_steps.test.js"), java_suite("connector-j")]
+    own = OWN_SUITES + (more if arguments.all else [])
     return [
         (lambda folder: porpoise(binary, folder), SQL_SUITES + MEMCACHED_SUITES + own),
         (lambda folder: porpoise(binary, folder, PASSWORD), [python_suite("test_login")]),

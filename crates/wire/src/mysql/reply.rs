@@ -96,8 +96,10 @@ fn ok_packet(out: &mut Vec<u8>, sequence: &mut u8, caps: Capabilities, head: u8,
         if changed {
             put_changes(out, ok.changes);
         }
-    } else {
-        out.extend_from_slice(ok.info);
+    } else if !ok.info.is_empty() {
+        // With its length, too, though the manual has a text to the end of the packet: what
+        // MySQL's server sends, and Connector/J relies on.
+        put_bytes(out, ok.info);
     }
     frame::finish(out, begun, sequence);
 }
