@@ -201,6 +201,18 @@ impl Cursor {
         }
     }
 
+    /// The scan that finds the entries; whole keys become ranges of one key.
+    fn entries(&mut self) -> Option<(&mut ScanSpec, &mut ScanPosition)> {
+        if let Cursor::Keys { index, keys, .. } = self {
+            let ranges = std::mem::take(keys).into_iter().map(KeyRange::prefix);
+            *self = Cursor::scan(*index, ranges.collect(), false);
+        }
+        match self {
+            Cursor::Scan { spec, position } => Some((spec, position)),
+            Cursor::Keys { .. } => None,
+        }
+    }
+
     /// As [`Cursor::next`], of entries without their rows: the columns that
     /// keys hold, as values, or none where the query asks for none.
     pub fn next_entries<'a>(
@@ -211,8 +223,8 @@ impl Cursor {
         limit: usize,
         arena: &'a Bump,
     ) -> Run<Option<Vec<Entry<'a>>>> {
-        let Cursor::Scan { spec, position } = self else {
-            return Err(Stop::Error(SqlError::internal("whole keys without rows")));
+        let Some((spec, position)) = self.entries() else {
+            return Err(Stop::Error(SqlError::internal("entries without a scan")));
         };
         if position.done() || spec.ranges.is_empty() {
             return Ok(None);
@@ -247,8 +259,8 @@ impl Cursor {
 
     /// How many more entries there are, some at a time; `None` at the end.
     pub fn count(&mut self, table: &Table, reach: &Reach, exec: &mut Exec<'_>) -> Run<Option<u64>> {
-        let Cursor::Scan { spec, position } = self else {
-            return Err(Stop::Error(SqlError::internal("whole keys without rows")));
+        let Some((spec, position)) = self.entries() else {
+            return Err(Stop::Error(SqlError::internal("entries without a scan")));
         };
         if position.done() || spec.ranges.is_empty() {
             return Ok(None);
