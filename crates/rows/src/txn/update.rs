@@ -32,7 +32,6 @@ use crate::fk::{self, Referrer};
 use crate::program::{Refused, refusal};
 use crate::row::{RowBuf, RowRef};
 use crate::{Error, Result};
-use foldhash::HashMapExt;
 use porpoise_kv::{LockMode, Read, ScanEnd, ScanRange, prefix_end};
 use porpoise_types::Value;
 use smallvec::SmallVec;

@@ -7,6 +7,7 @@
 
 use super::aggregate::Groups;
 use super::join::join;
+use super::reach::Reach;
 use super::{Exec, ResultSink, Run, Stop, state};
 use crate::error::SqlError;
 use crate::expr::Expr;
@@ -147,10 +148,16 @@ fn by_one_key<'p>(
     }
     let key = super::keys::prefix(table, *index, parts, &[], &cx_of(exec, arena))?;
     sink.columns(&plan.columns)?;
-    let Some(key) = key.filter(|_| window.offset == 0) else {
+    let placed = &step.placement;
+    let reach = match placed.whole.is_some() || placed.chosen.is_some() {
+        true => Reach::of(step, table, &cx_of(exec, arena))?,
+        false => Reach::default(),
+    };
+    let shown = |key: &Vec<u8>| window.offset == 0 && reach.allows(table, *index, key);
+    let Some(key) = key.filter(shown) else {
         return Ok(Some(0));
     };
-    let read = exec.read();
+    let (read, blobs) = (exec.read(), reach.blobs());
     let (env, params, outer) = (exec.env, exec.params, exec.outer);
     let mut sent: Run<u64> = Ok(0);
     let mut show = |row: RowRef<'_>| {
@@ -166,14 +173,15 @@ fn by_one_key<'p>(
         sent = project(plan, step, row, &cx, sink);
     };
     if *index == 0 {
-        exec.txn().get_rows(table, &[&key], read, &mut |_, row| {
-            if let Some(row) = row {
-                show(row);
-            }
-        })?;
+        exec.txn()
+            .get_rows_with(table, &[&key], blobs, read, &mut |_, row| {
+                if let Some(row) = row {
+                    show(row);
+                }
+            })?;
     } else {
         exec.txn()
-            .get_by_unique(table, *index, &[&key], read, &mut |_, found| {
+            .get_by_unique_with(table, *index, &[&key], blobs, read, &mut |_, found| {
                 if let Some((_, row)) = found {
                     show(row);
                 }
