@@ -14,21 +14,21 @@
 //!    alone, once.
 
 use super::fetch::{self, Cursor, Entry, Fetched};
+use super::lookup::{ByKey, lookup};
 use super::profile::Role;
 use super::reach::Reach;
 use super::select::{all_true, cx_of};
 use super::state::{RowSet, append_comparable};
-use super::{Exec, Run, Stop, derived, keys};
+use super::{Exec, Run, Stop, derived};
 use crate::bind::Origin;
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, logic};
 use crate::plan::{Access, SelectPlan, Step};
 use bumpalo::Bump;
-use foldhash::fast::RandomState;
+use porpoise_rows::RowRef;
 use porpoise_rows::catalog::Table;
-use porpoise_rows::{KeyRange, RowRef, ScanPosition, ScanSpec};
-use porpoise_types::{Value, ValueRef};
+use porpoise_types::Value;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -42,7 +42,7 @@ const MAX_HELD: usize = 4_000_000;
 pub type Consumer<'c> = dyn for<'r> FnMut(&[Slot<'r>], &EvalCx<'r>) -> Run<bool> + 'c;
 
 /// A row of all tables joined so far; the slots of the others are empty.
-type Tuple<'a> = &'a [Slot<'a>];
+pub(super) type Tuple<'a> = &'a [Slot<'a>];
 
 /// Runs the join and hands every joined row to the consumer. `wanted` rows
 /// are enough for it.
@@ -181,7 +181,7 @@ fn values_that_match<'a, 'r, 'x: 'a>(
 }
 
 /// A fetched row as a slot; with its key where it was locked.
-fn slot_of_row<'a>(step: &Step, row: Fetched<'a>, arena: &'a Bump) -> Slot<'a> {
+pub(super) fn slot_of_row<'a>(step: &Step, row: Fetched<'a>, arena: &'a Bump) -> Slot<'a> {
     match step.lock {
         Some(_) => Slot::Keyed(arena.alloc(row)),
         None => Slot::Row(row.row),
@@ -263,7 +263,7 @@ fn fetch_slots<'a, 'x: 'a>(
 }
 
 /// One batch of the entries of a step's index.
-fn fetch_entries<'a, 'x: 'a>(
+pub(super) fn fetch_entries<'a, 'x: 'a>(
     step: &'a Step,
     table: &'a Table,
     cursor: &mut Cursor,
@@ -286,25 +286,6 @@ struct Held<'h> {
     /// By the encoded values of the step's equalities; `None` where they
     /// cannot be encoded.
     by_key: Option<ByKey<'h>>,
-}
-
-/// Rows by key: the first of each key, and behind each row the next with the
-/// same key.
-struct ByKey<'h> {
-    first: HashMap<&'h [u8], usize, RandomState>,
-    next: Vec<usize>,
-}
-
-/// No row.
-const NONE: usize = usize::MAX;
-
-impl ByKey<'_> {
-    /// The positions of the rows of a key, in order.
-    fn rows(&self, key: &[u8]) -> impl Iterator<Item = usize> {
-        let first = self.first.get(key).copied().unwrap_or(NONE);
-        let behind = |at: &usize| self.next.get(*at).copied().filter(|at| *at != NONE);
-        std::iter::successors(Some(first).filter(|at| *at != NONE), behind)
-    }
 }
 
 /// The steps after the first.
@@ -548,10 +529,7 @@ impl<'h> Inner<'h> {
         let arena: &'h Bump = self.held;
         let cx = cx_of(exec, arena);
         let empty: Tuple<'h> = arena.alloc_slice_fill_copy(self.plan.sources.len(), Slot::Null);
-        let mut by_key = ByKey {
-            first: HashMap::with_capacity_and_hasher(rows.len(), RandomState::default()),
-            next: vec![NONE; rows.len()],
-        };
+        let mut by_key = ByKey::new(rows.len());
         let mut tuple = empty.to_vec();
         let mut key = Vec::new();
         // From the last on, so that chains run in the order of the rows.
@@ -571,17 +549,7 @@ impl<'h> Inner<'h> {
             if null {
                 continue;
             }
-            match by_key.first.get_mut(key.as_slice()) {
-                Some(first) => {
-                    let behind = std::mem::replace(first, at);
-                    if let Some(next) = by_key.next.get_mut(at) {
-                        *next = behind;
-                    }
-                }
-                None => {
-                    by_key.first.insert(arena.alloc_slice_copy(&key), at);
-                }
-            }
+            by_key.insert_before(&key, at, arena);
         }
         Ok(Some(by_key))
     }
@@ -651,109 +619,4 @@ impl<'a> Candidates<'a> {
         };
         rows.iter().copied()
     }
-}
-
-/// For each tuple the rows that its key finds; one call for all of them.
-fn lookup<'a, 'x: 'a>(
-    step: &'a Step,
-    table: &'a Table,
-    tuples: &[Tuple<'a>],
-    exec: &mut Exec<'x>,
-    arena: &'a Bump,
-) -> Run<Vec<Vec<Slot<'a>>>> {
-    let Access::Lookup {
-        index,
-        keys: parts,
-        whole,
-        reverse,
-    } = &step.access
-    else {
-        return Ok(Vec::new());
-    };
-    let mut of_tuple: Vec<Vec<usize>> = Vec::with_capacity(tuples.len());
-    let mut distinct: Vec<Vec<u8>> = Vec::new();
-    let mut known: HashMap<&'a [u8], usize, RandomState> = HashMap::default();
-    let cx = cx_of(exec, arena);
-    for tuple in tuples {
-        let mut mine = Vec::with_capacity(1);
-        for key in parts {
-            if let Some(encoded) = keys::prefix(table, *index, key, tuple, &cx)? {
-                let at = match known.get(encoded.as_slice()) {
-                    Some(at) => *at,
-                    None => {
-                        known.insert(arena.alloc_slice_copy(&encoded), distinct.len());
-                        distinct.push(encoded);
-                        distinct.len() - 1
-                    }
-                };
-                mine.push(at);
-            }
-        }
-        mine.sort_unstable();
-        mine.dedup();
-        of_tuple.push(mine);
-    }
-    let keys = distinct.len();
-    let mut cursor = match whole {
-        true => Cursor::Keys {
-            index: *index,
-            keys: distinct,
-            done: false,
-        },
-        false => Cursor::Scan {
-            spec: ScanSpec {
-                index: *index,
-                ranges: distinct.into_iter().map(KeyRange::prefix).collect(),
-                reverse: *reverse,
-                entries_only: false,
-            },
-            position: ScanPosition::default(),
-        },
-    };
-    // Conditions are checked tuple by tuple afterwards; a lock is taken on
-    // every row that a key leads to.
-    let mut found: Vec<Vec<Slot<'a>>> = vec![Vec::new(); keys];
-    let used = parts.first().map_or(0, Vec::len);
-    if step.entries {
-        let mut ends = Vec::new();
-        while let Some(batch) = fetch_entries(step, table, &mut cursor, 4096, exec, arena)? {
-            for entry in batch {
-                ends.clear();
-                table.part_ends(*index, entry.key, &mut ends);
-                let end = used.checked_sub(1).and_then(|last| ends.get(last));
-                let key = end.and_then(|end| entry.key.get(..*end));
-                let at = key.and_then(|key| known.get(key));
-                if let Some(at) = at.and_then(|at| found.get_mut(*at)) {
-                    at.push(entry.slot);
-                }
-            }
-        }
-    }
-    while let Some(batch) = fetch_step(step, table, &mut cursor, (&[], false), 4096, exec, arena)? {
-        for row in batch {
-            let key = leading_key(table, *index, used, row.row);
-            if let Some(at) = known.get(key.as_slice()).and_then(|at| found.get_mut(*at)) {
-                at.push(slot_of_row(step, row, arena));
-            }
-        }
-    }
-    let rows_of = |mine: &Vec<usize>| {
-        let lists = mine.iter().filter_map(|at| found.get(*at));
-        lists.flatten().copied().collect()
-    };
-    Ok(of_tuple.iter().map(rows_of).collect())
-}
-
-/// The encoded leading parts of a row in an index.
-fn leading_key(table: &Table, index: usize, parts: usize, row: RowRef<'_>) -> Vec<u8> {
-    let Some(definition) = table.indexes.get(index) else {
-        return Vec::new();
-    };
-    let values: smallvec::SmallVec<[ValueRef<'_>; 4]> = definition
-        .parts
-        .iter()
-        .take(parts)
-        .map(|part| row.get(part.column))
-        .collect();
-    table.key_prefix(index, &values)
 }

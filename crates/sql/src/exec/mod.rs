@@ -18,6 +18,7 @@ pub mod dml;
 pub mod fetch;
 pub mod join;
 pub mod keys;
+mod lookup;
 pub mod multi;
 pub mod profile;
 pub mod reach;

@@ -162,13 +162,10 @@ fn by_whole_keys<'p>(
     let Some(table) = source.table() else {
         return Ok(None);
     };
-    if plan.grouped || plan.locks() || step.outer || plan.has_queries {
-        return Ok(None);
-    }
-    let several = parts.len() > 1;
     let held = !plan.order_by.is_empty() || plan.distinct || table.may_have_parts();
     let few = window.offset > 0 || window.count < parts.len() as u64;
-    if step.placement.chosen.is_some() || several && (held || few) {
+    let refused = plan.grouped || plan.locks() || step.outer || plan.has_queries;
+    if refused || step.placement.chosen.is_some() || parts.len() > 1 && (held || few) {
         return Ok(None);
     }
     let mut keys = encode_all(table, *index, parts, &[], &cx_of(exec, arena))?;

@@ -13,13 +13,13 @@
 //!    that are not locked.
 //! 2. Hints choose among the paths, whatever they cost.
 
+use super::facts::{Facts, bare_column, facts};
 use super::hints::Hints;
-use super::{Access, Bound, OrderKey, cost};
-use crate::expr::query::TestKind;
-use crate::expr::{CmpOp, Expr, ExprKind, Truth};
+use super::{Access, Bound, Estimate, OrderKey, cost};
+use crate::expr::Expr;
 use crate::statistics::{Figures, TableStatistics};
 use porpoise_rows::catalog::{Index, IndexKind, IndexPart, IndexState, Table};
-use porpoise_types::{Collation, CompareAs, Kind};
+use porpoise_types::Collation;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -28,44 +28,6 @@ const MAX_KEYS: usize = 10_000;
 
 /// What FORCE INDEX multiplies a scan of the table by.
 const FORCED: f64 = 1e9;
-
-/// What the conditions say about one column.
-#[derive(Default)]
-pub(super) struct Facts<'e> {
-    /// Equal to one of these (one for `=`, several for IN).
-    pub(super) equal: Option<Vec<&'e Expr>>,
-    /// NULL is among what it may be.
-    null: bool,
-    /// The condition that says so, if integers compare with integers: a whole
-    /// key finds nothing else.
-    by: Option<&'e Expr>,
-    /// One of what a subquery yields.
-    set: Option<&'e Expr>,
-    pub(super) low: Option<(&'e Expr, bool)>,
-    pub(super) high: Option<(&'e Expr, bool)>,
-}
-
-impl<'e> Facts<'e> {
-    /// The values that it is equal to one of, none of them NULL.
-    pub(super) fn values(&self) -> Option<&Vec<&'e Expr>> {
-        self.equal.as_ref().filter(|_| !self.null)
-    }
-}
-
-/// What the conditions say about each column of the table in `slot`, given
-/// the slots that are already joined.
-pub(super) fn facts<'e>(
-    table: &Table,
-    slot: usize,
-    conditions: &[&'e Expr],
-    joined: u64,
-) -> Vec<Facts<'e>> {
-    let mut facts: Vec<Facts<'_>> = (0..table.columns.len()).map(|_| Facts::default()).collect();
-    for condition in conditions {
-        learn(condition, slot, joined, &mut facts);
-    }
-    facts
-}
 
 /// A way to the rows of a table, for one row of the tables joined before.
 #[derive(Clone, Debug)]
@@ -217,6 +179,20 @@ impl<'a> Asked<'a> {
         }
     }
 
+    /// What is expected of a path alone.
+    pub(super) fn estimate(&self, path: &Path) -> Estimate {
+        let part = match self.figures.shown() {
+            true => (self.left().max(1.0) / path.rows.max(1.0)).min(1.0),
+            false => 1.0,
+        };
+        Estimate {
+            rows: path.rows,
+            part,
+            cost: path.cost,
+            total: path.rows,
+        }
+    }
+
     fn usable(&self, position: usize, index: &Index) -> bool {
         index.state == IndexState::Public
             && !index.invisible
@@ -306,25 +282,7 @@ impl<'a> Asked<'a> {
     fn narrowed(&self, position: usize, index: &Index, facts: &[Facts<'_>]) -> Option<Path> {
         let (keys, equal, null) = equal_keys(self.table, index, facts);
         if equal == index.parts.len() && index.kind != IndexKind::Plain && !null {
-            let each = match position {
-                0 => cost::LOOKUP,
-                _ => 2.0 * cost::LOOKUP,
-            };
-            let rows = keys.len() as f64;
-            let forwards = || self.order_of(position, index, 0, facts) == Some(false);
-            return Some(Path {
-                ordered: self.order.is_empty() || keys.len() == 1 || forwards(),
-                entries: false,
-                rows,
-                cost: rows * each,
-                implied: implied(index, facts),
-                access: Access::Lookup {
-                    index: position,
-                    keys,
-                    whole: true,
-                    reverse: false,
-                },
-            });
+            return Some(self.by_whole_keys(position, index, keys, facts));
         }
         if index.using_hash {
             return None;
@@ -381,6 +339,35 @@ impl<'a> Asked<'a> {
             cost: ranges * cost::SEEK + rows * self.row_cost(position, entries),
             implied: Vec::new(),
         })
+    }
+
+    /// One row a key at most.
+    fn by_whole_keys(
+        &self,
+        position: usize,
+        index: &Index,
+        keys: Vec<Vec<Expr>>,
+        facts: &[Facts<'_>],
+    ) -> Path {
+        let each = match position {
+            0 => cost::LOOKUP,
+            _ => 2.0 * cost::LOOKUP,
+        };
+        let rows = keys.len() as f64;
+        let forwards = || self.order_of(position, index, 0, facts) == Some(false);
+        Path {
+            ordered: self.order.is_empty() || keys.len() == 1 || forwards(),
+            entries: false,
+            rows,
+            cost: rows * each,
+            implied: implied(index, facts),
+            access: Access::Lookup {
+                index: position,
+                keys,
+                whole: true,
+                reverse: false,
+            },
+        }
     }
 
     /// Rows with one value of so many leading parts.
@@ -469,191 +456,4 @@ fn equal_keys(table: &Table, index: &Index, facts: &[Facts<'_>]) -> (Vec<Vec<Exp
 fn finds_equal(table: &Table, part: &IndexPart) -> bool {
     let ty = table.columns.get(part.column).map(|c| &c.ty);
     part.prefix.is_none() || ty.is_some_and(|ty| ty.collation != Collation::UTF8MB4_0900_AI_CI)
-}
-
-/// Notes what `condition` says about columns of `slot`.
-fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'e>]) {
-    match &condition.kind {
-        ExprKind::Compare(op, how, args) => {
-            let [a, b] = args.as_ref();
-            note(*op, *how, a, b, (slot, joined), facts);
-            note(flipped(*op), *how, b, a, (slot, joined), facts);
-            if *op == CmpOp::Eq && *how == CompareAs::Int {
-                for (column, value) in [(a, b), (b, a)] {
-                    let at = bare_column(column, slot).filter(|_| column.ty.is_integer());
-                    let fact = at.and_then(|at| facts.get_mut(at));
-                    let newest = |f: &&mut Facts<'_>| {
-                        let equal = f.equal.as_deref();
-                        matches!(equal, Some([v]) if std::ptr::eq(*v, value))
-                    };
-                    if let Some(fact) = fact.filter(newest) {
-                        fact.by = Some(condition);
-                    }
-                }
-            }
-        }
-        ExprKind::Between {
-            args,
-            how,
-            negated: false,
-        } => {
-            let [arg, low, high] = args.as_ref();
-            let [how_low, how_high] = *how;
-            note(CmpOp::Ge, how_low, arg, low, (slot, joined), facts);
-            note(CmpOp::Le, how_high, arg, high, (slot, joined), facts);
-        }
-        ExprKind::In {
-            arg,
-            list,
-            negated: false,
-        } => {
-            let Some(column) = bare_column(arg, slot) else {
-                return;
-            };
-            let all = list
-                .iter()
-                .all(|(how, item)| known(item, joined) && fits(arg, *how, item));
-            let exact = |how: CompareAs| how == CompareAs::Int && arg.ty.is_integer();
-            if let Some(fact) = facts.get_mut(column).filter(|f| all && f.equal.is_none()) {
-                fact.equal = Some(list.iter().map(|(_, item)| item).collect());
-                let exact = list.iter().all(|(how, _)| exact(*how));
-                fact.by = exact.then_some(condition);
-            }
-        }
-        ExprKind::Is {
-            arg,
-            truth: Truth::Null,
-            negated: false,
-        } => {
-            let fact = bare_column(arg, slot).and_then(|column| facts.get_mut(column));
-            if let Some(fact) = fact.filter(|f| f.equal.is_none()) {
-                fact.equal = Some(Vec::new());
-                fact.null = true;
-            }
-        }
-        ExprKind::Or(arms) => learn_either(arms, slot, joined, facts),
-        ExprKind::Query(test) if test.kind == TestKind::Any(CmpOp::Eq) => {
-            let ([column], [how], [item]) = (
-                test.left.as_slice(),
-                test.how.as_slice(),
-                test.query.plan.items.as_slice(),
-            ) else {
-                return;
-            };
-            let depends = test.query.free.iter().any(|f| f.level == 1);
-            if let Some(at) = bare_column(column, slot)
-                && !depends
-                && test.query.fixed
-                && fits(column, *how, item)
-                && let Some(fact) = facts.get_mut(at)
-            {
-                fact.set = Some(condition);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Arms that all say what one column is equal to say it together.
-fn learn_either<'e>(arms: &'e [Expr], slot: usize, joined: u64, facts: &mut [Facts<'e>]) {
-    let mut together: Option<usize> = None;
-    let (mut values, mut null) = (Vec::new(), false);
-    for arm in arms {
-        let mut own: Vec<Facts<'e>> = (0..facts.len()).map(|_| Facts::default()).collect();
-        learn(arm, slot, joined, &mut own);
-        // An arm that says something of two columns says it of the first.
-        let said = own.into_iter().enumerate();
-        let mut said = said.filter_map(|(at, fact)| Some((at, fact.equal?, fact.null)));
-        let Some((at, equal, is_null)) = said.next() else {
-            return;
-        };
-        if *together.get_or_insert(at) != at {
-            return;
-        }
-        values.extend(equal);
-        null |= is_null;
-    }
-    let fact = together.and_then(|at| facts.get_mut(at));
-    if let Some(fact) = fact.filter(|f| f.equal.is_none()) {
-        fact.equal = Some(values);
-        fact.null = null;
-    }
-}
-
-fn flipped(op: CmpOp) -> CmpOp {
-    match op {
-        CmpOp::Lt => CmpOp::Gt,
-        CmpOp::Le => CmpOp::Ge,
-        CmpOp::Gt => CmpOp::Lt,
-        CmpOp::Ge => CmpOp::Le,
-        same => same,
-    }
-}
-
-fn bare_column(e: &Expr, slot: usize) -> Option<usize> {
-    match &e.kind {
-        ExprKind::Column {
-            slot: s, column, ..
-        } if *s == slot => Some(*column),
-        _ => None,
-    }
-}
-
-/// Whether the value is known before a row of the table is read.
-fn known(e: &Expr, joined: u64) -> bool {
-    e.is_fixed() && !e.has_aggregate() && e.slots() & !joined == 0
-}
-
-/// Whether comparing the column with this value can go through its index:
-/// the index orders in the way the comparison does.
-fn fits(column: &Expr, how: CompareAs, value: &Expr) -> bool {
-    let ty = &column.ty;
-    match how {
-        CompareAs::Int => ty.is_integer() || matches!(ty.kind, Kind::Year),
-        CompareAs::Decimal | CompareAs::Double => {
-            // A number compared with a text constant compares as doubles; the
-            // constant is turned into the column's type when it is exact.
-            ty.is_integer() || matches!(ty.kind, Kind::Decimal | Kind::Double)
-        }
-        CompareAs::Bytes(collation) => {
-            matches!(ty.kind, Kind::Enum) || (ty.collation == collation && !ty.is_numeric())
-        }
-        CompareAs::DateTime | CompareAs::Date => {
-            matches!(ty.kind, Kind::Date | Kind::DateTime | Kind::Timestamp) && value.slots() == 0
-        }
-        CompareAs::Time => ty.kind == Kind::Time && value.slots() == 0,
-        CompareAs::Json => false,
-    }
-}
-
-fn note<'e>(
-    op: CmpOp,
-    how: CompareAs,
-    column: &'e Expr,
-    value: &'e Expr,
-    (slot, joined): (usize, u64),
-    facts: &mut [Facts<'e>],
-) {
-    let Some(at) = bare_column(column, slot) else {
-        return;
-    };
-    let usable = known(value, joined) && fits(column, how, value);
-    let ordered = column.ty.kind != Kind::Enum && column.ty.kind != Kind::Set;
-    let Some(fact) = facts.get_mut(at).filter(|_| usable) else {
-        return;
-    };
-    match op {
-        CmpOp::Eq => {
-            fact.equal = Some(vec![value]);
-            fact.null = false;
-            fact.by = None;
-        }
-        CmpOp::Lt | CmpOp::Le if ordered && fact.high.is_none() => {
-            fact.high = Some((value, op == CmpOp::Le));
-        }
-        CmpOp::Gt | CmpOp::Ge if ordered && fact.low.is_none() => {
-            fact.low = Some((value, op == CmpOp::Ge));
-        }
-        _ => {}
-    }
 }

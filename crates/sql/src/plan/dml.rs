@@ -4,7 +4,7 @@ use super::access::Asked;
 use super::hints::Hints;
 use super::placement::{chosen, settle_target};
 use super::select::{PlanCx, limits, plan_query, split};
-use super::{Access, Busy, Estimate, LockSpec, OrderKey, SelectPlan, Step};
+use super::{Access, Busy, LockSpec, OrderKey, SelectPlan, Step};
 use crate::bind::nodes::numeric_operand;
 use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
@@ -448,16 +448,7 @@ fn target(
     let mut asked = Asked::new(table, 0, &narrowing, &source.hints, cx.figures);
     asked.order = &keys;
     let path = asked.best(limit.is_some());
-    let estimate = Estimate {
-        rows: path.rows,
-        part: if cx.figures.shown() {
-            (asked.left().max(1.0) / path.rows.max(1.0)).min(1.0)
-        } else {
-            1.0
-        },
-        cost: path.cost,
-        total: path.rows,
-    };
+    let estimate = asked.estimate(&path);
     let ordered = path.ordered;
     let (constant, filter) = conditions
         .into_iter()

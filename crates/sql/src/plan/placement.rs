@@ -11,8 +11,8 @@
 //! 2. A value that is assigned, shown, compared or handed to any function but
 //!    those of [`length_is_enough`] and [`start_of`] is fetched whole.
 
-use super::access::{Facts, facts};
 use super::dml::NewValue;
+use super::facts::{Facts, facts};
 use super::multi::MultiTarget;
 use super::{Bound, SelectPlan, Step};
 use crate::bind::{Origin, Source};

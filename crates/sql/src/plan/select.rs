@@ -11,9 +11,9 @@
 use super::columns::result_column;
 use super::derived::{CteEntry, Derived, RowsPlan};
 use super::from::{From, bind_from};
+use super::keys::{group_keys, order_keys};
 use super::order::{Wanted, lock_specs, steps};
 use super::{Access, OrderKey, SelectPlan, grouping};
-use crate::bind::nodes::numeric_operand;
 use crate::bind::query::Enclosing;
 use crate::bind::{Aggregates, BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
@@ -398,13 +398,7 @@ fn finish_with(
     }
     super::semi::convert(&mut from, cx.figures);
     let empty = from.scope.sources.is_empty();
-    let constant: Vec<Expr> = from
-        .block
-        .conditions
-        .iter()
-        .filter(|c| empty || (c.slots() == 0 && c.is_fixed()))
-        .cloned()
-        .collect();
+    let constant = constant_part(&from);
     let keys = order_by.iter().map(|k| &k.expr);
     let read = items.iter().map(|i| &i.expr).chain(&group_by);
     let read = read.chain(&having).chain(keys);
@@ -419,14 +413,7 @@ fn finish_with(
         true => (Vec::new(), false),
         false => steps(&from, &wanted),
     };
-    for (slot, spec) in lock.iter().enumerate() {
-        steps
-            .iter_mut()
-            .for_each(|step| set_lock(step, slot, *spec));
-        if cx.inner && spec.is_some() {
-            cx.reads.locks.set(true);
-        }
-    }
+    set_locks(&mut steps, &lock, cx);
     let mut plan = SelectPlan {
         sources: from.scope.sources,
         steps,
@@ -487,95 +474,30 @@ impl Tail {
     }
 }
 
+/// The conditions that no row decides.
+fn constant_part(from: &From) -> Vec<Expr> {
+    let empty = from.scope.sources.is_empty();
+    let constant = |c: &&Expr| empty || (c.slots() == 0 && c.is_fixed());
+    let conditions = from.block.conditions.iter();
+    conditions.filter(constant).cloned().collect()
+}
+
+fn set_locks(steps: &mut [super::Step], lock: &[Option<super::LockSpec>], cx: &PlanCx<'_>) {
+    for (slot, spec) in lock.iter().enumerate() {
+        for step in steps.iter_mut() {
+            set_lock(step, slot, *spec);
+        }
+        if cx.inner && spec.is_some() {
+            cx.reads.locks.set(true);
+        }
+    }
+}
+
 pub(super) fn set_lock(step: &mut super::Step, slot: usize, spec: Option<super::LockSpec>) {
     if step.slot == slot && step.group.is_empty() {
         step.lock = spec;
     }
     step.group.iter_mut().for_each(|s| set_lock(s, slot, spec));
-}
-
-fn group_keys(
-    scope: &Scope,
-    aliases: &[(String, Expr)],
-    items: &[OrderItem<'_>],
-    cx: &PlanCx<'_>,
-) -> Result<Vec<Expr>> {
-    let mut keys = Vec::with_capacity(items.len());
-    for item in items {
-        let key = match positional(item, aliases, "group statement")? {
-            Some(e) => e,
-            None => {
-                let mut binder = cx.binder(scope, "group statement");
-                binder.aliases = aliases;
-                binder.expr(&item.expr)?
-            }
-        };
-        if key.has_aggregate() {
-            return Err(SqlError::new(1056, "42000", "Can't group on an aggregate"));
-        }
-        keys.push(key);
-    }
-    Ok(keys)
-}
-
-/// ORDER BY 2 means the second item.
-fn positional(
-    item: &OrderItem<'_>,
-    aliases: &[(String, Expr)],
-    place: &str,
-) -> Result<Option<Expr>> {
-    let ast::ExprKind::Literal(ast::Literal::Int(n)) = item.expr.kind else {
-        return Ok(None);
-    };
-    let at = usize::try_from(n).ok().and_then(|n| n.checked_sub(1));
-    match at.and_then(|at| aliases.get(at)) {
-        Some((_, e)) => Ok(Some(e.clone())),
-        None => Err(SqlError::unknown_column(&n.to_string(), place)),
-    }
-}
-
-fn order_keys(
-    scope: &Scope,
-    aliases: &[(String, Expr)],
-    items: &[OrderItem<'_>],
-    aggregates: &mut Aggregates,
-    cx: &PlanCx<'_>,
-) -> Result<Vec<OrderKey>> {
-    let mut keys = Vec::with_capacity(items.len());
-    for item in items {
-        let expr = match positional(item, aliases, "order clause")? {
-            Some(e) => e,
-            None => order_expr(scope, aliases, item, aggregates, cx)?,
-        };
-        let expr = numeric_operand(&expr);
-        keys.push(OrderKey {
-            expr,
-            desc: item.desc,
-        });
-    }
-    Ok(keys)
-}
-
-/// In ORDER BY a name of the select list comes before a column.
-fn order_expr(
-    scope: &Scope,
-    aliases: &[(String, Expr)],
-    item: &OrderItem<'_>,
-    aggregates: &mut Aggregates,
-    cx: &PlanCx<'_>,
-) -> Result<Expr> {
-    if let ast::ExprKind::Column(name) = &item.expr.kind
-        && name.table.is_none()
-        && let Some((_, e)) = aliases
-            .iter()
-            .find(|(alias, _)| alias.eq_ignore_ascii_case(name.name.name))
-    {
-        return Ok(e.clone());
-    }
-    let mut binder = cx.binder(scope, "order clause");
-    binder.aggregates = Some(aggregates);
-    binder.aliases = aliases;
-    binder.expr(&item.expr)
 }
 
 /// LIMIT count and offset.

@@ -39,7 +39,6 @@ mod transaction;
 
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
-use crate::exec::profile::Profile;
 use crate::expr::eval::Env;
 use crate::functions::locks::NamedLocks;
 use crate::parse::LexMode;
@@ -137,13 +136,7 @@ pub struct SqlSession {
     plans: PlanCache,
     /// A plan made since this was cleared holds the value of a variable.
     pub(crate) volatile: Cell<bool>,
-    /// A plan is made to be shown.
-    pub(crate) explaining: Cell<bool>,
-    /// EXPLAIN ANALYZE: what the statement does is noted.
-    pub(crate) profile: Option<Profile>,
-    /// What the statement's own hint says in the place of
-    /// `max_execution_time`.
-    hinted_limit: Option<Duration>,
+    pub(crate) notes: hint::Notes,
     /// LOCK TABLES.
     pub(crate) table_locks: Option<TableLocks>,
     pub(crate) last_insert_id: u64,
@@ -197,9 +190,7 @@ impl SqlSession {
             arena: Bump::new(),
             plans: PlanCache::default(),
             volatile: Cell::new(false),
-            explaining: Cell::new(false),
-            profile: None,
-            hinted_limit: None,
+            notes: hint::Notes::default(),
             table_locks: None,
             last_insert_id: 0,
             told: Ticket::NONE,
@@ -289,7 +280,7 @@ impl SqlSession {
         let sent = text;
         let text = self.decode(sent);
         self.process.begin("Query", Some(&shown(&text)), now);
-        self.hinted_limit = hint::execution_limit(&text);
+        self.notes.hinted_limit = hint::execution_limit(&text);
         if let Err(error) = self.check_alive() {
             return self.end_statement(Err(error));
         }

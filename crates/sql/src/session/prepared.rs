@@ -209,7 +209,7 @@ impl SqlSession {
             return Err(SqlError::wrong_arguments("EXECUTE"));
         }
         let text = prepared.text.clone();
-        self.hinted_limit = super::hint::execution_limit(&text);
+        self.notes.hinted_limit = super::hint::execution_limit(&text);
         let cached = prepared.plan.take();
         let mut kept = None;
         let secured = self.secure(|session, catalog| {

@@ -327,7 +327,7 @@ impl SqlSession {
 
     /// `max_execution_time`, which is for SELECT only.
     fn arm_deadline(&self, plan: &Plan) -> Result<Option<Armed>> {
-        let limit = self.hinted_limit.or(self.settings.max_execution);
+        let limit = self.notes.hinted_limit.or(self.settings.max_execution);
         let (Some(limit), Plan::Select(_)) = (limit, plan) else {
             return Ok(None);
         };
@@ -359,7 +359,7 @@ impl SqlSession {
             batches: Cell::new(0),
             states: &states,
             recursion: self.settings.recursion,
-            profile: self.profile.as_ref(),
+            profile: self.notes.profile.as_ref(),
         };
         let mut exec = Exec::new(&shared, None);
         let done = match plan {

@@ -31,7 +31,7 @@ impl Figures for SqlSession {
     }
 
     fn shown(&self) -> bool {
-        self.explaining.get()
+        self.notes.explaining.get()
     }
 }
 

@@ -3,6 +3,7 @@
 //! `rows` and `filtered` are the planner's estimates ([`crate::statistics`]);
 //! rows of a virtual table are NULL, for nobody counts them.
 
+use super::explain_columns::{depends, key_length, parts_used, reference};
 use super::explain_keys;
 use super::plan_json::Document;
 use super::table::{Rows, number_column, text, text_column, typed_column};
@@ -23,8 +24,8 @@ use crate::session::run::{Plan, Planned};
 use crate::session::{Outcome, SqlSession};
 use bumpalo::Bump;
 use porpoise_rows::InsertMode;
-use porpoise_rows::catalog::{Catalog, Index, IndexKind, Table};
-use porpoise_types::{ColumnType, Kind, Value, ValueRef};
+use porpoise_rows::catalog::{Catalog, Table};
+use porpoise_types::{ColumnType, Value, ValueRef};
 use std::sync::Arc;
 
 /// In which form a plan is shown.
@@ -85,9 +86,9 @@ pub fn explain(
         return Err(SqlError::not_supported("EXPLAIN FOR CONNECTION"));
     };
     let plan = session.secure(|session, catalog| {
-        session.explaining.set(true);
+        session.notes.explaining.set(true);
         let plan = session.plan(statement, source, types, catalog);
-        session.explaining.set(false);
+        session.notes.explaining.set(false);
         let plan = plan?.ok_or_else(|| SqlError::not_supported("EXPLAIN of this statement"))?;
         Ok(Arc::new(Planned::new(plan)))
     })?;
@@ -123,9 +124,9 @@ fn analyzed(session: &mut SqlSession, plan: &Planned, params: &[ValueRef<'_>]) -
         let text = "EXPLAIN ANALYZE of a statement that changes rows";
         return Err(SqlError::not_supported(text));
     }
-    session.profile = Some(Profile::default());
+    session.notes.profile = Some(Profile::default());
     let ran = session.run_plan(plan, params, &mut Nobody);
-    let profile = session.profile.take().unwrap_or_default();
+    let profile = session.notes.profile.take().unwrap_or_default();
     ran.map(|_| profile)
 }
 
@@ -458,50 +459,4 @@ fn step_line(kind: &str, source: &Source, step: &Step, extra: &str) -> Vec<Value
     let percent = (step.estimate.part * 10_000.0).round() / 100.0;
     set(10, Value::Double(percent.clamp(0.01, 100.0)));
     row
-}
-
-pub(super) fn depends(access: &Access) -> bool {
-    match access {
-        Access::Lookup { keys, .. } => keys.iter().flatten().any(|e| e.slots() != 0),
-        _ => false,
-    }
-}
-
-pub(super) fn reference(e: &Expr) -> &'static str {
-    match &e.kind {
-        ExprKind::Column { .. } => "func",
-        _ => "const",
-    }
-}
-
-/// Leading parts of the index that narrow what is looked at.
-pub(super) fn parts_used(access: &Access, index: &Index) -> usize {
-    match access {
-        Access::Lookup { keys, .. } => keys.first().map_or(0, Vec::len),
-        Access::Range { keys, .. } => keys.first().map_or(0, Vec::len) + 1,
-        Access::Set { .. } => 1,
-        _ => index.parts.len(),
-    }
-}
-
-/// `key_len` as MySQL counts it: bytes of the parts, one more for NULL, two
-/// more for a length.
-pub(super) fn key_length(table: &Table, index: &Index, parts: usize) -> u64 {
-    let mut length = 0;
-    for part in index.parts.iter().take(parts) {
-        let Some(column) = table.columns.get(part.column) else {
-            continue;
-        };
-        let ty = &column.ty;
-        let varying = matches!(ty.kind, Kind::VarChar | Kind::VarBinary) || ty.is_blob();
-        let bytes = match part.prefix {
-            Some(n) => u64::from(n) * u64::from(ty.collation.charset().max_len()),
-            None => u64::from(ty.max_bytes()),
-        };
-        length += ty.fixed_width().map_or(bytes, |w| w as u64);
-        length += u64::from(varying) * 2;
-        let nullable = column.nullable && index.kind != IndexKind::Primary;
-        length += u64::from(nullable);
-    }
-    length
 }

@@ -7,6 +7,7 @@
 
 pub mod constraints;
 pub mod explain;
+mod explain_columns;
 mod explain_keys;
 mod expression;
 mod plan_json;

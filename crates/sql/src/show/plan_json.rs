@@ -4,7 +4,7 @@
 //! Format", version 1); costs are in rows read in the order of the primary
 //! key. Members that mean nothing here are left out.
 
-use super::explain::{key_length, parts_used, reference};
+use super::explain_columns::{depends, key_length, parts_used, reference};
 use super::expression::Printer;
 use crate::bind::{Origin, Source};
 use crate::expr::query::Subquery;
@@ -210,10 +210,10 @@ impl<'d> Document<'d> {
             sources,
             params: self.params,
         };
-        let depends = super::explain::depends(&step.access);
+        let kind = step.access.kind(depends(&step.access));
         let mut out = vec![
             ("table_name", text(&source.alias)),
-            ("access_type", text(step.access.kind(depends))),
+            ("access_type", text(kind)),
         ];
         if let Some(table) = source.table() {
             let index = step.access.index().and_then(|at| table.indexes.get(at));

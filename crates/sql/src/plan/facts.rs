@@ -1,0 +1,241 @@
+//! What conditions say about the columns of a table: equal to one of these
+//! values, NULL, between these bounds, one of what a subquery yields.
+//!
+//! Only comparisons of a bare column count, with a value that is known before
+//! the table is read, and in a way in which the column's indexes order, too.
+
+use crate::expr::query::TestKind;
+use crate::expr::{CmpOp, Expr, ExprKind, Truth};
+use porpoise_rows::catalog::Table;
+use porpoise_types::{CompareAs, Kind};
+
+/// What the conditions say about one column.
+#[derive(Default)]
+pub(super) struct Facts<'e> {
+    /// Equal to one of these (one for `=`, several for IN).
+    pub(super) equal: Option<Vec<&'e Expr>>,
+    /// NULL is among what it may be.
+    pub(super) null: bool,
+    /// The condition that says so, if integers compare with integers: a whole
+    /// key finds nothing else.
+    pub(super) by: Option<&'e Expr>,
+    /// One of what a subquery yields.
+    pub(super) set: Option<&'e Expr>,
+    pub(super) low: Option<(&'e Expr, bool)>,
+    pub(super) high: Option<(&'e Expr, bool)>,
+}
+
+impl<'e> Facts<'e> {
+    /// The values that it is equal to one of, none of them NULL.
+    pub(super) fn values(&self) -> Option<&Vec<&'e Expr>> {
+        self.equal.as_ref().filter(|_| !self.null)
+    }
+}
+
+/// What the conditions say about each column of the table in `slot`, given
+/// the slots that are already joined.
+pub(super) fn facts<'e>(
+    table: &Table,
+    slot: usize,
+    conditions: &[&'e Expr],
+    joined: u64,
+) -> Vec<Facts<'e>> {
+    let mut facts: Vec<Facts<'_>> = (0..table.columns.len()).map(|_| Facts::default()).collect();
+    for condition in conditions {
+        learn(condition, slot, joined, &mut facts);
+    }
+    facts
+}
+
+/// Notes what `condition` says about columns of `slot`.
+fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'e>]) {
+    match &condition.kind {
+        ExprKind::Compare(op, how, args) => {
+            let [a, b] = args.as_ref();
+            note(*op, *how, a, b, (slot, joined), facts);
+            note(flipped(*op), *how, b, a, (slot, joined), facts);
+            if *op == CmpOp::Eq && *how == CompareAs::Int {
+                learn_exact(condition, args, slot, facts);
+            }
+        }
+        ExprKind::Between {
+            args,
+            how,
+            negated: false,
+        } => {
+            let [arg, low, high] = args.as_ref();
+            let [how_low, how_high] = *how;
+            note(CmpOp::Ge, how_low, arg, low, (slot, joined), facts);
+            note(CmpOp::Le, how_high, arg, high, (slot, joined), facts);
+        }
+        ExprKind::In {
+            arg,
+            list,
+            negated: false,
+        } => {
+            let Some(column) = bare_column(arg, slot) else {
+                return;
+            };
+            let all = list
+                .iter()
+                .all(|(how, item)| known(item, joined) && fits(arg, *how, item));
+            let exact = |how: CompareAs| how == CompareAs::Int && arg.ty.is_integer();
+            if let Some(fact) = facts.get_mut(column).filter(|f| all && f.equal.is_none()) {
+                fact.equal = Some(list.iter().map(|(_, item)| item).collect());
+                let exact = list.iter().all(|(how, _)| exact(*how));
+                fact.by = exact.then_some(condition);
+            }
+        }
+        ExprKind::Is {
+            arg,
+            truth: Truth::Null,
+            negated: false,
+        } => {
+            let fact = bare_column(arg, slot).and_then(|column| facts.get_mut(column));
+            if let Some(fact) = fact.filter(|f| f.equal.is_none()) {
+                fact.equal = Some(Vec::new());
+                fact.null = true;
+            }
+        }
+        ExprKind::Or(arms) => learn_either(arms, slot, joined, facts),
+        ExprKind::Query(test) if test.kind == TestKind::Any(CmpOp::Eq) => {
+            let ([column], [how], [item]) = (
+                test.left.as_slice(),
+                test.how.as_slice(),
+                test.query.plan.items.as_slice(),
+            ) else {
+                return;
+            };
+            let depends = test.query.free.iter().any(|f| f.level == 1);
+            if let Some(at) = bare_column(column, slot)
+                && !depends
+                && test.query.fixed
+                && fits(column, *how, item)
+                && let Some(fact) = facts.get_mut(at)
+            {
+                fact.set = Some(condition);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Notes that an equality of integers is what is known of a column.
+fn learn_exact<'e>(condition: &'e Expr, args: &'e [Expr; 2], slot: usize, facts: &mut [Facts<'e>]) {
+    let [a, b] = args;
+    for (column, value) in [(a, b), (b, a)] {
+        let at = bare_column(column, slot).filter(|_| column.ty.is_integer());
+        let fact = at.and_then(|at| facts.get_mut(at));
+        let newest = |f: &&mut Facts<'_>| {
+            let equal = f.equal.as_deref();
+            matches!(equal, Some([v]) if std::ptr::eq(*v, value))
+        };
+        if let Some(fact) = fact.filter(newest) {
+            fact.by = Some(condition);
+        }
+    }
+}
+
+/// Arms that all say what one column is equal to say it together.
+fn learn_either<'e>(arms: &'e [Expr], slot: usize, joined: u64, facts: &mut [Facts<'e>]) {
+    let mut together: Option<usize> = None;
+    let (mut values, mut null) = (Vec::new(), false);
+    for arm in arms {
+        let mut own: Vec<Facts<'e>> = (0..facts.len()).map(|_| Facts::default()).collect();
+        learn(arm, slot, joined, &mut own);
+        // An arm that says something of two columns says it of the first.
+        let said = own.into_iter().enumerate();
+        let mut said = said.filter_map(|(at, fact)| Some((at, fact.equal?, fact.null)));
+        let Some((at, equal, is_null)) = said.next() else {
+            return;
+        };
+        if *together.get_or_insert(at) != at {
+            return;
+        }
+        values.extend(equal);
+        null |= is_null;
+    }
+    let fact = together.and_then(|at| facts.get_mut(at));
+    if let Some(fact) = fact.filter(|f| f.equal.is_none()) {
+        fact.equal = Some(values);
+        fact.null = null;
+    }
+}
+
+fn flipped(op: CmpOp) -> CmpOp {
+    match op {
+        CmpOp::Lt => CmpOp::Gt,
+        CmpOp::Le => CmpOp::Ge,
+        CmpOp::Gt => CmpOp::Lt,
+        CmpOp::Ge => CmpOp::Le,
+        same => same,
+    }
+}
+
+pub(super) fn bare_column(e: &Expr, slot: usize) -> Option<usize> {
+    match &e.kind {
+        ExprKind::Column {
+            slot: s, column, ..
+        } if *s == slot => Some(*column),
+        _ => None,
+    }
+}
+
+/// Whether the value is known before a row of the table is read.
+fn known(e: &Expr, joined: u64) -> bool {
+    e.is_fixed() && !e.has_aggregate() && e.slots() & !joined == 0
+}
+
+/// Whether comparing the column with this value can go through its index:
+/// the index orders in the way the comparison does.
+fn fits(column: &Expr, how: CompareAs, value: &Expr) -> bool {
+    let ty = &column.ty;
+    match how {
+        CompareAs::Int => ty.is_integer() || matches!(ty.kind, Kind::Year),
+        CompareAs::Decimal | CompareAs::Double => {
+            // A number compared with a text constant compares as doubles; the
+            // constant is turned into the column's type when it is exact.
+            ty.is_integer() || matches!(ty.kind, Kind::Decimal | Kind::Double)
+        }
+        CompareAs::Bytes(collation) => {
+            matches!(ty.kind, Kind::Enum) || (ty.collation == collation && !ty.is_numeric())
+        }
+        CompareAs::DateTime | CompareAs::Date => {
+            matches!(ty.kind, Kind::Date | Kind::DateTime | Kind::Timestamp) && value.slots() == 0
+        }
+        CompareAs::Time => ty.kind == Kind::Time && value.slots() == 0,
+        CompareAs::Json => false,
+    }
+}
+
+fn note<'e>(
+    op: CmpOp,
+    how: CompareAs,
+    column: &'e Expr,
+    value: &'e Expr,
+    (slot, joined): (usize, u64),
+    facts: &mut [Facts<'e>],
+) {
+    let Some(at) = bare_column(column, slot) else {
+        return;
+    };
+    let usable = known(value, joined) && fits(column, how, value);
+    let ordered = column.ty.kind != Kind::Enum && column.ty.kind != Kind::Set;
+    let Some(fact) = facts.get_mut(at).filter(|_| usable) else {
+        return;
+    };
+    match op {
+        CmpOp::Eq => {
+            fact.equal = Some(vec![value]);
+            fact.null = false;
+            fact.by = None;
+        }
+        CmpOp::Lt | CmpOp::Le if ordered && fact.high.is_none() => {
+            fact.high = Some((value, op == CmpOp::Le));
+        }
+        CmpOp::Gt | CmpOp::Ge if ordered && fact.low.is_none() => {
+            fact.low = Some((value, op == CmpOp::Ge));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,96 @@
+//! The keys of GROUP BY and ORDER BY: columns, expressions, names and numbers
+//! of the select list.
+
+use super::OrderKey;
+use super::select::PlanCx;
+use crate::bind::nodes::numeric_operand;
+use crate::bind::{Aggregates, Scope};
+use crate::error::{Result, SqlError};
+use crate::expr::Expr;
+use crate::parse::ast::{self, OrderItem};
+
+/// The keys of GROUP BY.
+pub(super) fn group_keys(
+    scope: &Scope,
+    aliases: &[(String, Expr)],
+    items: &[OrderItem<'_>],
+    cx: &PlanCx<'_>,
+) -> Result<Vec<Expr>> {
+    let mut keys = Vec::with_capacity(items.len());
+    for item in items {
+        let key = match positional(item, aliases, "group statement")? {
+            Some(e) => e,
+            None => {
+                let mut binder = cx.binder(scope, "group statement");
+                binder.aliases = aliases;
+                binder.expr(&item.expr)?
+            }
+        };
+        if key.has_aggregate() {
+            return Err(SqlError::new(1056, "42000", "Can't group on an aggregate"));
+        }
+        keys.push(key);
+    }
+    Ok(keys)
+}
+
+/// ORDER BY 2 means the second item.
+fn positional(
+    item: &OrderItem<'_>,
+    aliases: &[(String, Expr)],
+    place: &str,
+) -> Result<Option<Expr>> {
+    let ast::ExprKind::Literal(ast::Literal::Int(n)) = item.expr.kind else {
+        return Ok(None);
+    };
+    let at = usize::try_from(n).ok().and_then(|n| n.checked_sub(1));
+    match at.and_then(|at| aliases.get(at)) {
+        Some((_, e)) => Ok(Some(e.clone())),
+        None => Err(SqlError::unknown_column(&n.to_string(), place)),
+    }
+}
+
+/// The keys of ORDER BY.
+pub(super) fn order_keys(
+    scope: &Scope,
+    aliases: &[(String, Expr)],
+    items: &[OrderItem<'_>],
+    aggregates: &mut Aggregates,
+    cx: &PlanCx<'_>,
+) -> Result<Vec<OrderKey>> {
+    let mut keys = Vec::with_capacity(items.len());
+    for item in items {
+        let expr = match positional(item, aliases, "order clause")? {
+            Some(e) => e,
+            None => order_expr(scope, aliases, item, aggregates, cx)?,
+        };
+        let expr = numeric_operand(&expr);
+        keys.push(OrderKey {
+            expr,
+            desc: item.desc,
+        });
+    }
+    Ok(keys)
+}
+
+/// In ORDER BY a name of the select list comes before a column.
+fn order_expr(
+    scope: &Scope,
+    aliases: &[(String, Expr)],
+    item: &OrderItem<'_>,
+    aggregates: &mut Aggregates,
+    cx: &PlanCx<'_>,
+) -> Result<Expr> {
+    if let ast::ExprKind::Column(name) = &item.expr.kind
+        && name.table.is_none()
+        && let Some((_, e)) = aliases
+            .iter()
+            .find(|(alias, _)| alias.eq_ignore_ascii_case(name.name.name))
+    {
+        return Ok(e.clone());
+    }
+    let mut binder = cx.binder(scope, "order clause");
+    binder.aggregates = Some(aggregates);
+    binder.aliases = aliases;
+    binder.expr(&item.expr)
+}
