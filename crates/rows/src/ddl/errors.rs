@@ -431,3 +431,7 @@ pub fn fk_virtual(key: &str, column: &str) -> Error {
         format!("Foreign key '{key}' uses virtual column '{column}' which is not supported.");
     refuse(3733, "HY000", text)
 }
+
+pub fn not_a_view(database: &str, name: &str) -> Error {
+    refuse(1347, "HY000", format!("'{database}.{name}' is not VIEW"))
+}

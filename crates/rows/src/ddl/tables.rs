@@ -56,7 +56,8 @@ impl Db {
         if catalog.database(&spec.database).is_none() {
             return Err(errors::no_database(&spec.database));
         }
-        Ok(catalog.table(&spec.database, &spec.name).is_some())
+        let view = catalog.view(&spec.database, &spec.name).is_some();
+        Ok(view || catalog.table(&spec.database, &spec.name).is_some())
     }
 
     fn commit_new_table(&self, cx: &DdlCx<'_>, spec: &TableSpec, table: Table) -> Result<Ticket> {
@@ -72,6 +73,9 @@ impl Db {
                 return Err(errors::table_exists(&spec.name));
             }
             database.tables.insert(spec.name.clone(), table.id);
+            if draft.catalog.view(&spec.database, &spec.name).is_some() {
+                return Err(errors::table_exists(&spec.name));
+            }
             let mut table = table;
             table.incompatible_since = draft.catalog.version + 1;
             draft.catalog.tables.insert(table.id, Arc::new(table));

@@ -233,6 +233,7 @@ pub(super) fn derived_source(derived: Arc<Derived>, alias: String) -> Source {
         origin: Origin::Derived(derived),
         partitions: None,
         hints: Default::default(),
+        view: None,
     }
 }
 

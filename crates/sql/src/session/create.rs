@@ -3,6 +3,7 @@
 use super::dispatch::qualified;
 use super::run::{Plan, Planned};
 use super::{Outcome, SqlSession};
+use crate::bind::Source;
 use crate::definition::{self, copy};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
@@ -144,6 +145,8 @@ impl SqlSession {
                 on_duplicate: Vec::new(),
                 inner_tables: reads.tables.take(),
                 partitions: None,
+                check: None,
+                named: Source::stored(table.clone(), None),
                 default_expressions: table.has_default_expressions(),
             };
             Ok(Arc::new(Planned::new(Plan::Insert(plan))))

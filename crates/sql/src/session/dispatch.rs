@@ -5,7 +5,7 @@ use super::{Outcome, SqlSession, lex_mode};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::parse::ast::{
-    DropTables, Expr, Flush, FlushWhat, MaintainKind, ProgramKind, ShowWhat, Statement, TableName,
+    Expr, Flush, FlushWhat, MaintainKind, ProgramKind, ShowWhat, Statement, TableName,
 };
 use crate::parse::{ParseError, ParseOptions, parse_one};
 use crate::privileges::Privileges;
@@ -89,7 +89,7 @@ impl SqlSession {
             | Statement::Delete(_) => {
                 let plan = self.secure(|session, catalog| {
                     let plan = session.plan(statement, text, types, catalog)?;
-                    plan.map(|plan| Arc::new(Planned::new(plan)))
+                    plan.map(Arc::new)
                         .ok_or_else(|| SqlError::internal("no plan"))
                 })?;
                 self.run_plan(&plan, values, sink)
@@ -189,6 +189,7 @@ impl SqlSession {
             Statement::LockTables(tables) => self.lock_tables(tables),
             Statement::UnlockTables => self.unlock_tables(),
             Statement::Flush(flush) => self.flush(flush),
+            Statement::CreateView(create) => self.create_view(create, text),
             Statement::DropView(drop) => self.drop_views(drop),
             Statement::DropProgram {
                 kind,
@@ -258,32 +259,7 @@ impl SqlSession {
         });
     }
 
-    /// There are no views, so none can be dropped.
-    fn drop_views(&mut self, drop: &DropTables<'_>) -> Result<Outcome> {
-        let ticket = self.commit()?;
-        let mut missing = Vec::new();
-        for name in drop.names {
-            let (database, name) = qualified(self, name)?;
-            if self.server.db.catalog().table(&database, &name).is_some() {
-                let text = format!("'{database}.{name}' is not VIEW");
-                return Err(SqlError::new(1347, "HY000", text));
-            }
-            missing.push(format!("{database}.{name}"));
-        }
-        if !drop.if_exists {
-            let text = format!("Unknown table '{}'", missing.join(","));
-            return Err(SqlError::new(1051, "42S02", text));
-        }
-        for name in missing {
-            self.note(1051, format!("Unknown table '{name}'"));
-        }
-        Ok(Outcome {
-            ticket,
-            ..Outcome::default()
-        })
-    }
-
-    /// There are no stored programs either.
+    /// There are no stored programs.
     fn drop_program(
         &mut self,
         kind: ProgramKind,
@@ -343,7 +319,6 @@ fn refused(session: &SqlSession, statement: &Statement<'_>) -> SqlError {
         }
         Statement::LoadData(_) => "LOAD DATA",
         Statement::Handler(_) => "HANDLER",
-        Statement::CreateView(_) => "CREATE VIEW",
         Statement::CreateProgram(program) => match program.kind {
             ProgramKind::Procedure => "CREATE PROCEDURE",
             ProgramKind::Function => "CREATE FUNCTION",

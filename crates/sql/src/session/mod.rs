@@ -36,6 +36,7 @@ mod set;
 mod system;
 mod timer;
 mod transaction;
+mod views;
 
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;

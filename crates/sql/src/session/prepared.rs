@@ -146,7 +146,7 @@ impl SqlSession {
         }
         let catalog = self.server.db.catalog();
         let plan = self.plan(&parsed.statement, text, &[], &catalog)?;
-        let columns = plan.map(|p| p.columns().to_vec()).unwrap_or_default();
+        let columns = plan.map(|p| p.plan.columns().to_vec()).unwrap_or_default();
         let prepared = Prepared {
             text: Arc::from(text),
             params: parsed.params as usize,
@@ -223,7 +223,7 @@ impl SqlSession {
             let parsed = session.parse_whole(&arena, &text)?;
             session.volatile.set(false);
             let plan = session.plan(&parsed.statement, &text, types, catalog)?;
-            let plan = Arc::new(Planned::new(plan.ok_or_else(not_a_plan)?));
+            let plan = Arc::new(plan.ok_or_else(not_a_plan)?);
             let key = || PlanKey::new(session, catalog.version, types);
             kept = (!session.volatile.get()).then(|| (key(), plan.clone()));
             Ok(plan)

@@ -17,7 +17,7 @@
 
 mod planned;
 
-pub use planned::{Plan, Planned};
+pub use planned::{Plan, Planned, Through};
 
 use super::server::Counters;
 use super::timer::Armed;
@@ -81,12 +81,12 @@ impl SqlSession {
         text: &[u8],
         params: &[ColumnType],
         catalog: &Catalog,
-    ) -> Result<Option<Plan>> {
+    ) -> Result<Option<Planned>> {
         let env = self.bind_env(params.to_vec());
         let reads = Reads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();
         let cx = PlanCx::new(catalog, &env, self, text, &reads);
-        Ok(Some(match statement {
+        let plan = match statement {
             Statement::Query(query) => {
                 let mut plan = select::plan_query(query, &cx)?;
                 if plan.limit.is_none()
@@ -112,7 +112,15 @@ impl SqlSession {
                 }
             }
             _ => return Ok(None),
-        }))
+        };
+        let mut planned = Planned::new(plan);
+        if !reads.views.borrow().is_empty() {
+            planned.through = Some(Box::new(Through {
+                views: reads.views.take(),
+                names: reads.names.take(),
+            }));
+        }
+        Ok(Some(planned))
     }
 
     /// `sql_safe_updates`.
