@@ -32,6 +32,7 @@ pub mod partition;
 mod rename;
 mod spaces;
 mod tables;
+mod temporary;
 mod views;
 
 use crate::catalog::{

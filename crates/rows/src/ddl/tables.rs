@@ -84,7 +84,7 @@ impl Db {
     }
 
     /// Creates the table's spaces and sets the counter.
-    fn give_spaces(&self, table: &mut Table) -> Result<Vec<SpaceId>> {
+    pub(super) fn give_spaces(&self, table: &mut Table) -> Result<Vec<SpaceId>> {
         let specs = spaces::of_table(table);
         let spaces = self.engine().create_spaces(&specs)?;
         spaces::assign(table, &spaces);
@@ -220,7 +220,12 @@ fn future_neighbours(catalog: &Catalog, spec: &TableSpec) -> Vec<TableId> {
 }
 
 /// The table as specified, without spaces.
-fn draft_table(catalog: &Catalog, cx: &DdlCx<'_>, spec: &TableSpec, id: TableId) -> Result<Table> {
+pub(super) fn draft_table(
+    catalog: &Catalog,
+    cx: &DdlCx<'_>,
+    spec: &TableSpec,
+    id: TableId,
+) -> Result<Table> {
     let columns = columns::columns(&spec.columns, &spec.indexes)?;
     let mut options = spec.options.clone();
     options.created = cx.now;

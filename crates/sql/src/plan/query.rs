@@ -385,11 +385,13 @@ fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> Result<Deriv
     if chain.rest.iter().any(|t| t.op != SetOp::Union) {
         return Err(no_union());
     }
-    if !cte.query.order_by.is_empty() || cte.query.limit.is_some() {
+    if !cte.query.order_by.is_empty() {
+        // MySQL has none either.
         return Err(SqlError::not_supported(
-            "ORDER BY and LIMIT of a recursive common table expression",
+            "ORDER BY over UNION in recursive Common Table Expression",
         ));
     }
+    let (limit, offset) = super::select::limits(cte.query.limit, cx)?;
     let (parts, mut free) = inside(&PlanCx { ctes: &all, ..*cx }, |cx| {
         seeds(cte, chain, cx).map_err(|e| match e.code {
             PENDING => misplaced(),
@@ -443,6 +445,8 @@ fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> Result<Deriv
             steps,
             distinct,
             working,
+            limit,
+            offset,
         }),
         columns,
         free,

@@ -55,6 +55,9 @@ impl SqlSession {
                 // Only a view names it.
                 continue;
             }
+            if self.temporary.holds(table.id) {
+                continue;
+            }
             let wanted = match (writes, read_too) {
                 (false, _) => Privileges::SELECT,
                 (true, false) => first,
@@ -141,6 +144,10 @@ impl SqlSession {
                 if let Some(like) = &create.like {
                     self.need_named(Privileges::SELECT, like)?;
                 }
+                if create.temporary {
+                    let (database, _) = qualified(self, &create.name)?;
+                    return self.need_database(Privileges::CREATE_TEMPORARY_TABLES, &database);
+                }
                 self.need_named(Privileges::CREATE, &create.name)
             }
             Statement::AlterTable(alter) => {
@@ -159,7 +166,15 @@ impl SqlSession {
             }
             Statement::DropTable(drop) => match drop.temporary {
                 true => Ok(()),
-                false => self.need_each(Privileges::DROP, drop.names),
+                false => {
+                    for name in drop.names {
+                        let (database, table) = qualified(self, name)?;
+                        if self.temporary.table(&database, &table).is_none() {
+                            self.need_table(Privileges::DROP, &database, &table)?;
+                        }
+                    }
+                    Ok(())
+                }
             },
             Statement::DropView(drop) => self.need_each(Privileges::DROP, drop.names),
             Statement::CreateView(view) => self.need_named(Privileges::CREATE_VIEW, &view.name),

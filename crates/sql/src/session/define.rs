@@ -48,6 +48,9 @@ impl TableLocks {
 impl SqlSession {
     /// CREATE, ALTER, DROP, TRUNCATE.
     pub(super) fn define(&mut self, statement: &Statement<'_>, text: &[u8]) -> Result<Outcome> {
+        if let Some(done) = self.define_temporary(statement, text)? {
+            return Ok(done);
+        }
         let before = self.commit()?;
         let mut outcome = match statement {
             Statement::CreateDatabase(create) => {
@@ -102,6 +105,53 @@ impl SqlSession {
         };
         outcome.ticket = outcome.ticket.max(before);
         Ok(outcome)
+    }
+
+    /// Statements about temporary tables, which commit nothing; `None` for
+    /// others.
+    fn define_temporary(
+        &mut self,
+        statement: &Statement<'_>,
+        text: &[u8],
+    ) -> Result<Option<Outcome>> {
+        let named = |session: &SqlSession, name: &TableName<'_>| {
+            let found = qualified(session, name).ok();
+            found.filter(|(d, n)| session.temporary.table(d, n).is_some())
+        };
+        match statement {
+            Statement::CreateTable(create) if create.temporary => {
+                if create.like.is_some() {
+                    return self.create_like(create).map(Some);
+                }
+                if let Some(query) = create.query {
+                    return self.create_select(create, query, text).map(Some);
+                }
+                let (database, _) = qualified(self, &create.name)?;
+                let spec = definition::table(self, &self.naming(&database)?, create, text)?;
+                self.make_temporary(&spec)?;
+                Ok(Some(Outcome::default()))
+            }
+            Statement::DropTable(drop) => self.drop_temporary(drop),
+            Statement::Truncate(name) => {
+                let Some((database, name)) = named(self, name) else {
+                    return Ok(None);
+                };
+                self.truncate_temporary(&database, &name)?;
+                Ok(Some(Outcome::default()))
+            }
+            Statement::AlterTable(alter) if named(self, &alter.name).is_some() => {
+                Err(SqlError::not_supported("ALTER TABLE of a temporary table"))
+            }
+            Statement::CreateIndex(create) if named(self, &create.table).is_some() => {
+                let what = "CREATE INDEX on a temporary table";
+                Err(SqlError::not_supported(what))
+            }
+            Statement::DropIndex(drop) if named(self, &drop.table).is_some() => {
+                let what = "DROP INDEX on a temporary table";
+                Err(SqlError::not_supported(what))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Database and name of a table whose definition is to change; under LOCK
@@ -316,19 +366,23 @@ impl SqlSession {
     }
 
     fn drop_tables(&mut self, drop: &DropTables<'_>) -> Result<Outcome> {
-        if drop.temporary {
-            return Err(SqlError::not_supported("TEMPORARY tables"));
-        }
         let names = drop.names.iter().map(|n| self.definable(n));
-        let names: Vec<(String, String)> = names.collect::<Result<_>>()?;
+        let mut names: Vec<(String, String)> = names.collect::<Result<_>>()?;
         for (at, name) in names.iter().enumerate() {
             if names.iter().take(at).any(|n| n == name) {
                 let text = format!("Not unique table/alias: '{}'", name.1);
                 return Err(SqlError::new(1066, "42000", text));
             }
         }
+        // Temporary tables hide others of their names.
+        let temporary = |(d, n): &(String, String)| self.temporary.table(d, n).is_some();
+        let (own, rest): (Vec<_>, Vec<_>) = names.into_iter().partition(temporary);
+        names = rest;
         let db = self.server.db.clone();
         let done = db.drop_tables(&self.ddl_cx(), &names, drop.if_exists)?;
+        for (database, name) in &own {
+            self.unmake_temporary(database, name);
+        }
         for name in &done.missing {
             self.note(1051, format!("Unknown table '{name}'"));
         }

@@ -83,17 +83,14 @@ impl SqlSession {
     ) -> Result<Outcome> {
         self.check_statement(statement)?;
         match statement {
+            Statement::Query(query) if query.into.is_some() => match query.into {
+                Some(into) => self.select_into(query, into, text, values, types),
+                None => Err(SqlError::internal("no variables")),
+            },
             Statement::Query(_)
             | Statement::Insert(_)
             | Statement::Update(_)
-            | Statement::Delete(_) => {
-                let plan = self.secure(|session, catalog| {
-                    let plan = session.plan(statement, text, types, catalog)?;
-                    plan.map(Arc::new)
-                        .ok_or_else(|| SqlError::internal("no plan"))
-                })?;
-                self.run_plan(&plan, values, sink)
-            }
+            | Statement::Delete(_) => self.run_statement(statement, text, values, types, sink),
             Statement::Set(items) => self.set(items, values, types),
             Statement::Begin(start) => {
                 self.unlock_tables()?;
@@ -133,6 +130,23 @@ impl SqlSession {
             Statement::Do(list) => self.do_list(list, values, types),
             _ => self.other_statement(statement, text, values, types, sink),
         }
+    }
+
+    /// Plans a statement and runs it.
+    pub(super) fn run_statement(
+        &mut self,
+        statement: &Statement<'_>,
+        text: &[u8],
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        let plan = self.secure(|session, catalog| {
+            let plan = session.plan(statement, text, types, catalog)?;
+            plan.map(Arc::new)
+                .ok_or_else(|| SqlError::internal("no plan"))
+        })?;
+        self.run_plan(&plan, values, sink)
     }
 
     fn do_list(
@@ -298,7 +312,9 @@ impl SqlSession {
             return Ok(());
         };
         for (table, writes) in &plan.tables {
-            locks.check(table, *writes)?;
+            if !self.temporary.holds(table.id) {
+                locks.check(table, *writes)?;
+            }
         }
         Ok(())
     }

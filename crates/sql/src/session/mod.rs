@@ -25,6 +25,7 @@ mod diagnostics;
 pub(crate) mod dispatch;
 pub(crate) mod evaluate;
 mod hint;
+mod into;
 mod memcached;
 mod plan_cache;
 mod prepared;
@@ -34,6 +35,7 @@ pub(crate) mod run;
 pub mod server;
 mod set;
 mod system;
+mod temporary;
 mod timer;
 mod transaction;
 mod views;
@@ -63,6 +65,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use temporary::Temporary;
 use transaction::{NextTxn, OpenTxn};
 
 pub use prepared::{Param, PreparedInfo};
@@ -145,6 +148,8 @@ pub struct SqlSession {
     /// What the statement's own hint says in the place of
     /// `max_execution_time`.
     hinted_limit: Option<Duration>,
+    /// Tables of this session only.
+    pub(crate) temporary: Temporary,
     /// LOCK TABLES.
     pub(crate) table_locks: Option<TableLocks>,
     pub(crate) last_insert_id: u64,
@@ -201,6 +206,7 @@ impl SqlSession {
             explaining: Cell::new(false),
             profile: None,
             hinted_limit: None,
+            temporary: Temporary::default(),
             table_locks: None,
             last_insert_id: 0,
             told: Ticket::NONE,
@@ -415,6 +421,7 @@ impl SqlSession {
     /// None of its own; see [`SqlServer::connect`].
     pub fn reset(&mut self) -> Result<()> {
         self.roll_back();
+        self.end_temporary();
         self.server.locks.release_all(self.client.connection_id);
         self.table_locks = None;
         self.statements.clear();
@@ -445,7 +452,7 @@ impl SqlSession {
         let Some(database) = self.env.database.clone() else {
             return Err(SqlError::no_database_selected());
         };
-        let catalog = self.server.db.catalog();
+        let catalog = self.catalog();
         let found = catalog.table(&database, table);
         let table = found.ok_or_else(|| SqlError::no_table(&database, table))?;
         Ok(results::columns_of(table))
@@ -514,6 +521,7 @@ fn fresh_env(
 impl Drop for SqlSession {
     fn drop(&mut self) {
         self.roll_back();
+        self.end_temporary();
         self.server.locks.release_all(self.client.connection_id);
         self.server.processes.remove(&self.process);
     }

@@ -186,7 +186,7 @@ impl SqlSession {
         text: &[u8],
         mode: LexMode,
     ) -> Option<Result<Arc<Planned>>> {
-        let catalog = self.server.db.catalog();
+        let catalog = self.catalog();
         let conditions = Conditions::of(self, catalog.version);
         let options = ParseOptions {
             mode,

@@ -144,7 +144,7 @@ impl SqlSession {
             let text = "This command is not supported in the prepared statement protocol yet";
             return Err(SqlError::new(1295, "HY000", text));
         }
-        let catalog = self.server.db.catalog();
+        let catalog = self.catalog();
         let plan = self.plan(&parsed.statement, text, &[], &catalog)?;
         let columns = plan.map(|p| p.plan.columns().to_vec()).unwrap_or_default();
         let prepared = Prepared {
@@ -347,4 +347,12 @@ fn not_a_plan() -> SqlError {
 fn unknown_statement(name: &str, command: &str) -> SqlError {
     let text = format!("Unknown prepared statement handler ({name}) given to {command}");
     SqlError::new(1243, "HY000", text)
+}
+
+impl SqlSession {
+    /// Plans are made again at the next execution.
+    pub(super) fn forget_prepared_plans(&mut self) {
+        let all = self.statements.values_mut().chain(self.named.values_mut());
+        all.for_each(|prepared| prepared.plan = None);
+    }
 }

@@ -87,6 +87,8 @@ impl SqlSession {
         let text = std::str::from_utf8(text).unwrap_or_default();
         let cx = PlanCx::new(catalog, &env, self, text, &reads);
         let plan = match statement {
+            // Its rows go into variables, by a statement of its own.
+            Statement::Query(query) if query.into.is_some() => return Ok(None),
             Statement::Query(query) => {
                 let mut plan = select::plan_query(query, &cx)?;
                 if plan.limit.is_none()
@@ -141,7 +143,7 @@ impl SqlSession {
     ) -> Result<Arc<Planned>> {
         let deadline = self.definition_deadline();
         for _ in 0..REPLANS {
-            let catalog = self.server.db.catalog();
+            let catalog = self.catalog();
             let plan = make(self, &catalog)?;
             self.publish(&plan, deadline)?;
             if self.server.db.catalog_version() == catalog.version {

@@ -49,7 +49,7 @@ impl SqlSession {
             let text = "View's SELECT contains a 'INTO' clause";
             return Err(SqlError::new(1350, "HY000", text));
         }
-        let catalog = self.server.db.catalog();
+        let catalog = self.catalog();
         let env = self.bind_env(Vec::new());
         let reads = Reads::default();
         let source = std::str::from_utf8(text).unwrap_or_default();
@@ -58,6 +58,14 @@ impl SqlSession {
         self.volatile.set(false);
         let plan = plan_query(create.query, &cx)?;
         self.refuse_variables(&Plan::Select(plan.clone()))?;
+        let inner = reads.tables.borrow().clone();
+        let read = plan.tables().into_iter().map(|(t, _)| t).chain(inner);
+        for table in read {
+            if self.temporary.holds(table.id) {
+                let text = format!("View's SELECT refers to a temporary table '{}'", table.name);
+                return Err(SqlError::new(1352, "HY000", text));
+            }
+        }
         for (database, table) in reads.names.take() {
             self.need_table(Privileges::SELECT, &database, &table)?;
         }

@@ -177,7 +177,7 @@ pub fn table_status(session: &SqlSession, database: Option<&str>) -> Result<Rows
 /// A stored table by its name in a statement.
 pub fn stored(session: &SqlSession, name: &TableName<'_>) -> Result<Arc<Table>> {
     let database = database_of(session, name.schema.map(|s| s.name))?;
-    let catalog = session.server.db.catalog();
+    let catalog = session.catalog();
     let table = catalog.table(&database, name.name.name).cloned();
     table.ok_or_else(|| SqlError::no_table(&database, name.name.name))
 }
@@ -201,17 +201,18 @@ pub fn create_table(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> 
         }
     }
     let mut rows = Rows::new(vec![text_column("Table", 64), long_column("Create Table")]);
-    rows.push(vec![
-        text(&table.name),
-        text(ddl::create_table(&shown, next)),
-    ]);
+    let mut created = ddl::create_table(&shown, next);
+    if session.temporary.holds(table.id) {
+        created = created.replacen("CREATE TABLE", "CREATE TEMPORARY TABLE", 1);
+    }
+    rows.push(vec![text(&table.name), text(created)]);
     Ok(rows)
 }
 
 /// SHOW CREATE VIEW; `None` where there is no view of that name.
 pub fn create_view(session: &SqlSession, name: &TableName<'_>) -> Result<Option<Rows>> {
     let database = database_of(session, name.schema.map(|s| s.name))?;
-    let catalog = session.server.db.catalog();
+    let catalog = session.catalog();
     let Some(view) = catalog.view(&database, name.name.name) else {
         return Ok(None);
     };
@@ -373,7 +374,7 @@ pub fn columns(session: &SqlSession, name: &TableName<'_>, full: bool) -> Result
         }
         return Ok(rows);
     }
-    let catalog = session.server.db.catalog();
+    let catalog = session.catalog();
     if let Some(view) = catalog.view(&database, name.name.name) {
         for column in crate::plan::views::describe(&catalog, view)?.columns {
             let mut row = vec![text(&column.name), text(column.ty.sql())];
