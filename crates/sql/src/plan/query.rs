@@ -385,13 +385,7 @@ fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> Result<Deriv
     if chain.rest.iter().any(|t| t.op != SetOp::Union) {
         return Err(no_union());
     }
-    if !cte.query.order_by.is_empty() {
-        // MySQL has none either.
-        return Err(SqlError::not_supported(
-            "ORDER BY over UNION in recursive Common Table Expression",
-        ));
-    }
-    let (limit, offset) = super::select::limits(cte.query.limit, cx)?;
+    let (limit, offset) = recursive_limit(cte, cx)?;
     let (parts, mut free) = inside(&PlanCx { ctes: &all, ..*cx }, |cx| {
         seeds(cte, chain, cx).map_err(|e| match e.code {
             PENDING => misplaced(),
@@ -452,6 +446,16 @@ fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> Result<Deriv
         free,
         kind: "DERIVED",
     })
+}
+
+/// LIMIT and OFFSET of the whole; ORDER BY there is refused, as by MySQL.
+fn recursive_limit(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<(Option<Expr>, Option<Expr>)> {
+    match cte.query.order_by.is_empty() {
+        true => super::select::limits(cte.query.limit, cx),
+        false => Err(SqlError::not_supported(
+            "ORDER BY over UNION in recursive Common Table Expression",
+        )),
+    }
 }
 
 /// The operands that do not name the expression itself, as one query, and how

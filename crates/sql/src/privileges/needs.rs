@@ -6,7 +6,9 @@
 
 use super::{Privileges, Rights};
 use crate::error::{Result, SqlError};
-use crate::parse::ast::{Account, AlterAction, GrantOn, ShowWhat, Statement, TableName};
+use crate::parse::ast::{
+    Account, AlterAction, CreateTable, GrantOn, ShowWhat, Statement, TableName,
+};
 use crate::plan::Access;
 use crate::plan::dml::Target;
 use crate::session::SqlSession;
@@ -140,16 +142,7 @@ impl SqlSession {
                 true => Ok(()),
                 false => Err(self.database_denied(name.name)),
             },
-            Statement::CreateTable(create) => {
-                if let Some(like) = &create.like {
-                    self.need_named(Privileges::SELECT, like)?;
-                }
-                if create.temporary {
-                    let (database, _) = qualified(self, &create.name)?;
-                    return self.need_database(Privileges::CREATE_TEMPORARY_TABLES, &database);
-                }
-                self.need_named(Privileges::CREATE, &create.name)
-            }
+            Statement::CreateTable(create) => self.need_create(create),
             Statement::AlterTable(alter) => {
                 self.need_named(Privileges::ALTER, &alter.name)?;
                 let renamed = alter.actions.iter().find_map(|action| match action {
@@ -166,15 +159,7 @@ impl SqlSession {
             }
             Statement::DropTable(drop) => match drop.temporary {
                 true => Ok(()),
-                false => {
-                    for name in drop.names {
-                        let (database, table) = qualified(self, name)?;
-                        if self.temporary.table(&database, &table).is_none() {
-                            self.need_table(Privileges::DROP, &database, &table)?;
-                        }
-                    }
-                    Ok(())
-                }
+                false => self.need_drop(drop.names),
             },
             Statement::DropView(drop) => self.need_each(Privileges::DROP, drop.names),
             Statement::CreateView(view) => self.need_named(Privileges::CREATE_VIEW, &view.name),
@@ -198,6 +183,28 @@ impl SqlSession {
             Statement::Show(show) => self.check_show(&show.what),
             _ => self.check_administration(statement),
         }
+    }
+
+    fn need_create(&self, create: &CreateTable<'_>) -> Result<()> {
+        if let Some(like) = &create.like {
+            self.need_named(Privileges::SELECT, like)?;
+        }
+        if create.temporary {
+            let (database, _) = qualified(self, &create.name)?;
+            return self.need_database(Privileges::CREATE_TEMPORARY_TABLES, &database);
+        }
+        self.need_named(Privileges::CREATE, &create.name)
+    }
+
+    /// Temporary tables are dropped by whoever has them.
+    fn need_drop(&self, names: &[TableName<'_>]) -> Result<()> {
+        for name in names {
+            let (database, table) = qualified(self, name)?;
+            if self.temporary.table(&database, &table).is_none() {
+                self.need_table(Privileges::DROP, &database, &table)?;
+            }
+        }
+        Ok(())
     }
 
     fn check_show(&self, what: &ShowWhat<'_>) -> Result<()> {

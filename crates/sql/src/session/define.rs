@@ -107,53 +107,6 @@ impl SqlSession {
         Ok(outcome)
     }
 
-    /// Statements about temporary tables, which commit nothing; `None` for
-    /// others.
-    fn define_temporary(
-        &mut self,
-        statement: &Statement<'_>,
-        text: &[u8],
-    ) -> Result<Option<Outcome>> {
-        let named = |session: &SqlSession, name: &TableName<'_>| {
-            let found = qualified(session, name).ok();
-            found.filter(|(d, n)| session.temporary.table(d, n).is_some())
-        };
-        match statement {
-            Statement::CreateTable(create) if create.temporary => {
-                if create.like.is_some() {
-                    return self.create_like(create).map(Some);
-                }
-                if let Some(query) = create.query {
-                    return self.create_select(create, query, text).map(Some);
-                }
-                let (database, _) = qualified(self, &create.name)?;
-                let spec = definition::table(self, &self.naming(&database)?, create, text)?;
-                self.make_temporary(&spec)?;
-                Ok(Some(Outcome::default()))
-            }
-            Statement::DropTable(drop) => self.drop_temporary(drop),
-            Statement::Truncate(name) => {
-                let Some((database, name)) = named(self, name) else {
-                    return Ok(None);
-                };
-                self.truncate_temporary(&database, &name)?;
-                Ok(Some(Outcome::default()))
-            }
-            Statement::AlterTable(alter) if named(self, &alter.name).is_some() => {
-                Err(SqlError::not_supported("ALTER TABLE of a temporary table"))
-            }
-            Statement::CreateIndex(create) if named(self, &create.table).is_some() => {
-                let what = "CREATE INDEX on a temporary table";
-                Err(SqlError::not_supported(what))
-            }
-            Statement::DropIndex(drop) if named(self, &drop.table).is_some() => {
-                let what = "DROP INDEX on a temporary table";
-                Err(SqlError::not_supported(what))
-            }
-            _ => Ok(None),
-        }
-    }
-
     /// Database and name of a table whose definition is to change; under LOCK
     /// TABLES it must be locked for writing.
     fn definable(&self, name: &TableName<'_>) -> Result<(String, String)> {

@@ -12,8 +12,9 @@
 
 use super::plan_cache::PlanCache;
 use super::{Outcome, SqlSession};
+use crate::definition;
 use crate::error::{Result, SqlError};
-use crate::parse::ast::DropTables;
+use crate::parse::ast::{DropTables, Statement, TableName};
 use crate::session::dispatch::qualified;
 use porpoise_rows::catalog::{Catalog, Table, TableId};
 use porpoise_rows::ddl::TableSpec;
@@ -73,6 +74,53 @@ impl SqlSession {
         match self.temporary.tables.is_empty() {
             true => common,
             false => self.temporary.over(&common),
+        }
+    }
+
+    /// Statements about temporary tables, which commit nothing; `None` for
+    /// others.
+    pub(super) fn define_temporary(
+        &mut self,
+        statement: &Statement<'_>,
+        text: &[u8],
+    ) -> Result<Option<Outcome>> {
+        let named = |session: &SqlSession, name: &TableName<'_>| {
+            let found = qualified(session, name).ok();
+            found.filter(|(d, n)| session.temporary.table(d, n).is_some())
+        };
+        match statement {
+            Statement::CreateTable(create) if create.temporary => {
+                if create.like.is_some() {
+                    return self.create_like(create).map(Some);
+                }
+                if let Some(query) = create.query {
+                    return self.create_select(create, query, text).map(Some);
+                }
+                let (database, _) = qualified(self, &create.name)?;
+                let spec = definition::table(self, &self.naming(&database)?, create, text)?;
+                self.make_temporary(&spec)?;
+                Ok(Some(Outcome::default()))
+            }
+            Statement::DropTable(drop) => self.drop_temporary(drop),
+            Statement::Truncate(name) => {
+                let Some((database, name)) = named(self, name) else {
+                    return Ok(None);
+                };
+                self.truncate_temporary(&database, &name)?;
+                Ok(Some(Outcome::default()))
+            }
+            Statement::AlterTable(alter) if named(self, &alter.name).is_some() => {
+                Err(SqlError::not_supported("ALTER TABLE of a temporary table"))
+            }
+            Statement::CreateIndex(create) if named(self, &create.table).is_some() => {
+                let what = "CREATE INDEX on a temporary table";
+                Err(SqlError::not_supported(what))
+            }
+            Statement::DropIndex(drop) if named(self, &drop.table).is_some() => {
+                let what = "DROP INDEX on a temporary table";
+                Err(SqlError::not_supported(what))
+            }
+            _ => Ok(None),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::error::{Result, SqlError};
 use crate::parse::LexMode;
 use crate::parse::ast::{CreateView, DropTables};
 use crate::parse::print;
+use crate::plan::SelectPlan;
 use crate::plan::select::{PlanCx, Reads, plan_query};
 use crate::plan::views;
 use crate::privileges::Privileges;
@@ -58,22 +59,7 @@ impl SqlSession {
         self.volatile.set(false);
         let plan = plan_query(create.query, &cx)?;
         self.refuse_variables(&Plan::Select(plan.clone()))?;
-        let inner = reads.tables.borrow().clone();
-        let read = plan.tables().into_iter().map(|(t, _)| t).chain(inner);
-        for table in read {
-            if self.temporary.holds(table.id) {
-                let text = format!("View's SELECT refers to a temporary table '{}'", table.name);
-                return Err(SqlError::new(1352, "HY000", text));
-            }
-        }
-        for (database, table) in reads.names.take() {
-            self.need_table(Privileges::SELECT, &database, &table)?;
-        }
-        for (table, _) in plan.tables() {
-            if reads.views.borrow().is_empty() {
-                self.need_table(Privileges::SELECT, &table.database, &table.name)?;
-            }
-        }
+        self.check_sources(&plan, &reads)?;
         let spelled = views::spelled_out(&arena, create.query, &cx)?;
         let query = print::query(&spelled, LexMode::default());
         let mut columns: Vec<String> = create.columns.iter().map(|c| c.name.to_owned()).collect();
@@ -86,17 +72,7 @@ impl SqlSession {
             false => columns.clone(),
         };
         check_columns(&names, plan.columns.len())?;
-        let definer = match &create.definer {
-            None => self.client.account.clone(),
-            Some(account) => {
-                let (user, host) = crate::users::named(self, account);
-                let definer = format!("{user}@{host}");
-                if definer != self.client.account {
-                    self.need_global(Privileges::SUPER, "SUPER or SET_USER_ID")?;
-                }
-                definer
-            }
-        };
+        let definer = self.definer_of(create)?;
         let collation = self.settings.collation;
         Ok(View {
             query: String::from_utf8_lossy(&query).into_owned(),
@@ -116,6 +92,40 @@ impl SqlSession {
             database,
             name,
         })
+    }
+
+    /// 1352 for temporary tables, 1142 for what the definer may not read.
+    fn check_sources(&self, plan: &SelectPlan, reads: &Reads) -> Result<()> {
+        let inner = reads.tables.borrow().clone();
+        let read = plan.tables().into_iter().map(|(t, _)| t).chain(inner);
+        for table in read {
+            if self.temporary.holds(table.id) {
+                let text = format!("View's SELECT refers to a temporary table '{}'", table.name);
+                return Err(SqlError::new(1352, "HY000", text));
+            }
+        }
+        for (database, table) in reads.names.take() {
+            self.need_table(Privileges::SELECT, &database, &table)?;
+        }
+        for (table, _) in plan.tables() {
+            if reads.views.borrow().is_empty() {
+                self.need_table(Privileges::SELECT, &table.database, &table.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// DEFINER, the session's own account if it is not given.
+    fn definer_of(&self, create: &CreateView<'_>) -> Result<String> {
+        let Some(account) = &create.definer else {
+            return Ok(self.client.account.clone());
+        };
+        let (user, host) = crate::users::named(self, account);
+        let definer = format!("{user}@{host}");
+        if definer != self.client.account {
+            self.need_global(Privileges::SUPER, "SUPER or SET_USER_ID")?;
+        }
+        Ok(definer)
     }
 
     /// 1351: a view depends on no variable of a session.
