@@ -45,6 +45,45 @@ pub struct Catalog {
     pub databases: BTreeMap<String, Arc<Database>>,
     /// By number.
     pub tables: BTreeMap<TableId, Arc<Table>>,
+    /// By database and name.
+    pub views: BTreeMap<(String, String), Arc<View>>,
+}
+
+/// WITH CHECK OPTION of a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckOption {
+    /// None.
+    None,
+    /// LOCAL: the view's own condition.
+    Local,
+    /// CASCADED: those of the views beneath, too.
+    Cascaded,
+}
+
+/// A view: a name for a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The database.
+    pub database: String,
+    /// The name.
+    pub name: String,
+    /// The query, in the spelling that does not depend on an SQL mode; tables
+    /// without a database lie in the view's.
+    pub query: String,
+    /// The names of its columns, where they are not the query's.
+    pub columns: Vec<String>,
+    /// ALGORITHM, as shown: UNDEFINED, MERGE or TEMPTABLE.
+    pub algorithm: String,
+    /// WITH CHECK OPTION.
+    pub check: CheckOption,
+    /// The account whose rights the query has.
+    pub definer: String,
+    /// SQL SECURITY INVOKER: the query has the rights of who asks.
+    pub invoker: bool,
+    /// The character set of the session that defined it.
+    pub charset: String,
+    /// The collation of that session's connection.
+    pub collation: String,
 }
 
 /// A database (schema).
@@ -344,6 +383,14 @@ impl Catalog {
     pub fn table(&self, database: &str, name: &str) -> Option<&Arc<Table>> {
         let id = self.databases.get(database)?.tables.get(name)?;
         self.tables.get(id)
+    }
+
+    /// The view of that name.
+    pub fn view(&self, database: &str, name: &str) -> Option<&Arc<View>> {
+        if self.views.is_empty() {
+            return None;
+        }
+        self.views.get(&(database.to_owned(), name.to_owned()))
     }
 
     /// The table of that number.

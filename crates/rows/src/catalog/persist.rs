@@ -11,9 +11,9 @@
 //! 2. Derived fields are not stored.
 
 use super::{
-    Catalog, CheckConstraint, Colocate, Column, ColumnDefault, ColumnId, Database, Expression,
-    FkAction, ForeignKey, Generated, Index, IndexKind, IndexPart, IndexState, LayoutDef, Table,
-    TableId, TableOptions,
+    Catalog, CheckConstraint, CheckOption, Colocate, Column, ColumnDefault, ColumnId, Database,
+    Expression, FkAction, ForeignKey, Generated, Index, IndexKind, IndexPart, IndexState,
+    LayoutDef, Table, TableId, TableOptions,
 };
 use crate::bytes::{Reader, Writer};
 use crate::error::{Error, Result};
@@ -37,9 +37,19 @@ pub const TABLE_IDS: CounterId = CounterId(2);
 const KEY_META: u8 = 0;
 const KEY_DATABASE: u8 = 1;
 const KEY_TABLE: u8 = 2;
+const KEY_VIEW: u8 = 3;
 
 fn database_key(name: &str) -> Vec<u8> {
     let mut key = vec![KEY_DATABASE];
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+/// No name holds a NUL.
+fn view_key(database: &str, name: &str) -> Vec<u8> {
+    let mut key = vec![KEY_VIEW];
+    key.extend_from_slice(database.as_bytes());
+    key.push(0);
     key.extend_from_slice(name.as_bytes());
     key
 }
@@ -117,6 +127,11 @@ fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
             }
             catalog.tables.insert(table.id, Arc::new(table));
         }
+        KEY_VIEW => {
+            let view = read_view(&mut r)?;
+            let key = (view.database.clone(), view.name.clone());
+            catalog.views.insert(key, Arc::new(view));
+        }
         other => {
             return Err(Error::corrupt(&format!("catalog row of kind {other}")));
         }
@@ -168,6 +183,21 @@ pub fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<
             w.u8(CATALOG_FORMAT_VERSION);
             write_table(&mut w, table);
             put(txn, &table_key(*id), Some(w.as_slice()))?;
+        }
+    }
+    for ((database, name), view) in &new.views {
+        let before = old.views.get(&(database.clone(), name.clone()));
+        if before != Some(view) {
+            let mut w = Writer::new();
+            w.u8(CATALOG_FORMAT_VERSION);
+            write_view(&mut w, view);
+            put(txn, &view_key(database, name), Some(w.as_slice()))?;
+        }
+    }
+    for (database, name) in old.views.keys() {
+        let key = (database.clone(), name.clone());
+        if !new.views.contains_key(&key) {
+            put(txn, &view_key(database, name), None)?;
         }
     }
     for id in old.tables.keys() {
@@ -225,6 +255,43 @@ fn write_table(w: &mut Writer, t: &Table) {
     w.i64(o.created);
     write_placement(w, t);
     write_expressions(w, t);
+}
+
+fn write_view(w: &mut Writer, v: &super::View) {
+    w.str(&v.database);
+    w.str(&v.name);
+    w.str(&v.query);
+    w.list(&v.columns, |w, c| w.str(c));
+    w.str(&v.algorithm);
+    w.u8(match v.check {
+        CheckOption::None => 0,
+        CheckOption::Local => 1,
+        CheckOption::Cascaded => 2,
+    });
+    w.str(&v.definer);
+    w.bool(v.invoker);
+    w.str(&v.charset);
+    w.str(&v.collation);
+}
+
+fn read_view(r: &mut Reader<'_>) -> Result<super::View> {
+    Ok(super::View {
+        database: r.str()?,
+        name: r.str()?,
+        query: r.str()?,
+        columns: r.list(|r| r.str())?,
+        algorithm: r.str()?,
+        check: match r.u8()? {
+            0 => CheckOption::None,
+            1 => CheckOption::Local,
+            2 => CheckOption::Cascaded,
+            other => return Err(Error::corrupt(&format!("check option {other}"))),
+        },
+        definer: r.str()?,
+        invoker: r.bool()?,
+        charset: r.str()?,
+        collation: r.str()?,
+    })
 }
 
 fn write_expression(w: &mut Writer, e: &Expression) {

@@ -104,6 +104,10 @@ impl Db {
                 spaces.extend(table.all_spaces());
             }
             gone = tables;
+            draft
+                .catalog
+                .views
+                .retain(|(database, _), _| database != name);
             if draft.catalog.databases.remove(name).is_none() {
                 return Err(errors::cannot_drop_database(name));
             }

@@ -431,3 +431,20 @@ pub fn fk_virtual(key: &str, column: &str) -> Error {
         format!("Foreign key '{key}' uses virtual column '{column}' which is not supported.");
     refuse(3733, "HY000", text)
 }
+
+pub fn not_a_view(database: &str, name: &str) -> Error {
+    refuse(1347, "HY000", format!("'{database}.{name}' is not VIEW"))
+}
+
+pub fn temporary_foreign_key() -> Error {
+    refuse(
+        1215,
+        "HY000",
+        "Cannot add foreign key constraint".to_owned(),
+    )
+}
+
+pub fn temporary_partitions() -> Error {
+    let text = "Cannot create temporary table with partitions";
+    refuse(1562, "HY000", text.to_owned())
+}

@@ -32,6 +32,8 @@ pub mod partition;
 mod rename;
 mod spaces;
 mod tables;
+mod temporary;
+mod views;
 
 use crate::catalog::{
     Catalog, ColumnDefault, Expression, FkAction, Generated, IndexKind, Table, TableId,
@@ -52,6 +54,7 @@ pub use alter::{Algorithm, MAX_LAYOUTS, Position, implicit_default};
 pub use errors::{no_database, no_table};
 pub use indexes::shortened;
 pub use rename::QualifiedName;
+pub use views::ViewMode;
 
 /// What a data definition statement needs of its session.
 pub struct DdlCx<'a> {

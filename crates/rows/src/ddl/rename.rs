@@ -70,7 +70,8 @@ pub(super) fn rename_in(draft: &mut Draft, id: TableId, database: &str, name: &s
     let Some(table) = draft.catalog.tables.get(&id).cloned() else {
         return Ok(());
     };
-    if draft.catalog.table(database, name).is_some() {
+    let view = draft.catalog.view(database, name).is_some();
+    if view || draft.catalog.table(database, name).is_some() {
         return Err(errors::table_exists(name));
     }
     if draft.catalog.database(database).is_none() {

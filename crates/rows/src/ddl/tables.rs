@@ -56,7 +56,8 @@ impl Db {
         if catalog.database(&spec.database).is_none() {
             return Err(errors::no_database(&spec.database));
         }
-        Ok(catalog.table(&spec.database, &spec.name).is_some())
+        let view = catalog.view(&spec.database, &spec.name).is_some();
+        Ok(view || catalog.table(&spec.database, &spec.name).is_some())
     }
 
     fn commit_new_table(&self, cx: &DdlCx<'_>, spec: &TableSpec, table: Table) -> Result<Ticket> {
@@ -72,6 +73,9 @@ impl Db {
                 return Err(errors::table_exists(&spec.name));
             }
             database.tables.insert(spec.name.clone(), table.id);
+            if draft.catalog.view(&spec.database, &spec.name).is_some() {
+                return Err(errors::table_exists(&spec.name));
+            }
             let mut table = table;
             table.incompatible_since = draft.catalog.version + 1;
             draft.catalog.tables.insert(table.id, Arc::new(table));
@@ -80,7 +84,7 @@ impl Db {
     }
 
     /// Creates the table's spaces and sets the counter.
-    fn give_spaces(&self, table: &mut Table) -> Result<Vec<SpaceId>> {
+    pub(super) fn give_spaces(&self, table: &mut Table) -> Result<Vec<SpaceId>> {
         let specs = spaces::of_table(table);
         let spaces = self.engine().create_spaces(&specs)?;
         spaces::assign(table, &spaces);
@@ -216,7 +220,12 @@ fn future_neighbours(catalog: &Catalog, spec: &TableSpec) -> Vec<TableId> {
 }
 
 /// The table as specified, without spaces.
-fn draft_table(catalog: &Catalog, cx: &DdlCx<'_>, spec: &TableSpec, id: TableId) -> Result<Table> {
+pub(super) fn draft_table(
+    catalog: &Catalog,
+    cx: &DdlCx<'_>,
+    spec: &TableSpec,
+    id: TableId,
+) -> Result<Table> {
     let columns = columns::columns(&spec.columns, &spec.indexes)?;
     let mut options = spec.options.clone();
     options.created = cx.now;

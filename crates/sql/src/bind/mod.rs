@@ -23,6 +23,7 @@ pub use aggregate::{Aggregate, AggregateKind};
 use crate::error::{Result, SqlError};
 use crate::plan::derived::Derived;
 use crate::plan::select::PlanCx;
+use crate::plan::views::MergedView;
 use crate::virtual_tables::VirtualTable;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{Collation, ColumnType, SqlMode};
@@ -66,9 +67,19 @@ pub struct Source {
     pub partitions: Option<Arc<[usize]>>,
     /// USE, FORCE and IGNORE INDEX.
     pub hints: crate::plan::hints::Hints,
+    /// It is a view of this table.
+    pub view: Option<Arc<MergedView>>,
 }
 
 impl Source {
+    /// The columns that `*` shows, in order.
+    pub fn places(&self) -> Vec<usize> {
+        match &self.view {
+            Some(view) => view.shown.clone(),
+            None => (0..self.columns.len()).collect(),
+        }
+    }
+
     /// A stored table under a name.
     pub fn stored(table: Arc<Table>, alias: Option<&str>) -> Source {
         let columns = table.columns.iter().map(|c| ScopeColumn {
@@ -83,6 +94,7 @@ impl Source {
             origin: Origin::Stored(table),
             partitions: None,
             hints: Default::default(),
+            view: None,
         }
     }
 

@@ -52,7 +52,6 @@ pub fn table(
     _text: &[u8],
 ) -> Result<TableSpec> {
     let refused = [
-        (create.temporary, "TEMPORARY tables"),
         (create.like.is_some(), "CREATE TABLE ... LIKE"),
         (create.query.is_some(), "CREATE TABLE ... SELECT"),
     ];

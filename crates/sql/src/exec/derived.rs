@@ -190,9 +190,22 @@ fn recursive(plan: &RecursivePlan, derived: &Derived, exec: &mut Exec<'_>) -> Ru
     if plan.distinct {
         found.retain(|row| seen.insert(key(row)));
     }
+    let count = |e: &Option<crate::expr::Expr>, none: usize, exec: &Exec<'_>| -> Run<usize> {
+        let Some(e) = e else {
+            return Ok(none);
+        };
+        let arena = Bump::new();
+        Ok(match eval(e, &[], &cx_of(exec, &arena))? {
+            ValueRef::Int(n) => usize::try_from(n).unwrap_or(0),
+            ValueRef::UInt(n) => usize::try_from(n).unwrap_or(usize::MAX),
+            _ => return Err(Stop::Error(SqlError::wrong_arguments("LIMIT"))),
+        })
+    };
+    let skipped = count(&plan.offset, 0, exec)?;
+    let wanted = count(&plan.limit, usize::MAX, exec)?.saturating_add(skipped);
     let mut all: Vec<Vec<Value>> = Vec::new();
     let mut iterations = 0u64;
-    while !found.is_empty() {
+    while !found.is_empty() && all.len() < wanted {
         exec.check_cancelled()?;
         iterations += 1;
         if iterations > exec.shared.recursion {
@@ -218,5 +231,7 @@ fn recursive(plan: &RecursivePlan, derived: &Derived, exec: &mut Exec<'_>) -> Ru
         }
     }
     states.set_working(address, Rc::default());
+    all.truncate(wanted);
+    all.drain(..skipped.min(all.len()));
     Ok(all)
 }

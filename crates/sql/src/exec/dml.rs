@@ -18,7 +18,7 @@ use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, convert};
 use crate::plan::OrderKey;
-use crate::plan::dml::{DeletePlan, InsertPlan, NewValue, Target, UpdatePlan};
+use crate::plan::dml::{DeletePlan, InsertPlan, NewValue, Target, UpdatePlan, ViewCheck};
 use bumpalo::Bump;
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
 use porpoise_rows::{
@@ -151,6 +151,20 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
     if let Some(chosen) = &plan.partitions {
         rows = keep_chosen(plan, chosen, rows, exec, &mut changes, &mut ids)?;
     }
+    if let Some(check) = &plan.check {
+        let ignore = plan.mode == InsertMode::Ignore;
+        let mut kept = Vec::with_capacity(rows.len());
+        let mut keeps = Vec::with_capacity(rows.len());
+        for row in rows {
+            let fits = fulfils(check, &plan.table, &row, ignore, exec)?;
+            keeps.push(fits);
+            if fits {
+                kept.push(row);
+            }
+        }
+        rows = kept;
+        ids.keep_rows(|row| keeps.get(row).copied().unwrap_or(true));
+    }
     if plan.on_duplicate.is_empty() {
         let mut txn = exec.txn();
         let done = txn.insert_with_ids(&plan.table, rows, plan.mode, &mut ids)?;
@@ -179,6 +193,38 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
     changes.row_id = ids.last_of_row();
     changes.seen = exec.txn().seen();
     Ok(changes)
+}
+
+/// WITH CHECK OPTION: 1369 for a row that the view would not show, a warning
+/// with IGNORE.
+fn fulfils(
+    check: &ViewCheck,
+    table: &Table,
+    row: &[Value],
+    ignore: bool,
+    exec: &Exec<'_>,
+) -> Run<bool> {
+    let mut row = row.to_vec();
+    exec.shared.txn.borrow().generate(table, &mut row, 1)?;
+    let arena = Bump::new();
+    let cx = cx_of(exec, &arena);
+    let values = arena.alloc_slice_fill_with(row.len(), |at| {
+        convert::keep(row.get(at).unwrap_or(&Value::Null), &cx)
+    });
+    if all_true(&check.conditions, &[Slot::Values(values)], &cx)? {
+        return Ok(true);
+    }
+    let text = format!("CHECK OPTION failed '{}'", check.name);
+    if !ignore {
+        exec.env.strict.set(false);
+        return Err(SqlError::new(1369, "HY000", text).into());
+    }
+    exec.env.warn(Warning {
+        level: Level::Warning,
+        code: 1369,
+        message: text,
+    });
+    Ok(false)
 }
 
 fn value_rows(plan: &InsertPlan, exec: &Exec<'_>) -> Run<Vec<Vec<Value>>> {
@@ -391,6 +437,12 @@ fn insert_or_update(
         number,
         &cx,
     )?;
+    if let Some(check) = &plan.check {
+        let ignore = plan.mode == InsertMode::Ignore;
+        if !fulfils(check, &plan.table, &new, ignore, exec)? {
+            return Ok(false);
+        }
+    }
     let change = RowChange { key, old, new };
     let mode = match plan.mode {
         InsertMode::Ignore => UpdateMode::Ignore,
@@ -572,7 +624,11 @@ pub fn update(plan: &UpdatePlan, exec: &mut Exec<'_>) -> Run<Changes> {
         let new = assign(table, &plan.set, before, &storer, number, &cx);
         match new {
             Ok(new) => {
-                if stays_chosen(table, chosen, &new, plan.ignore, exec.env)? {
+                let fits = match &plan.check {
+                    Some(check) => fulfils(check, table, &new, plan.ignore, exec)?,
+                    None => true,
+                };
+                if fits && stays_chosen(table, chosen, &new, plan.ignore, exec.env)? {
                     changes.push(RowChange { key, old, new });
                 }
             }

@@ -181,6 +181,27 @@ pub(super) fn rows(server: &SqlServer) -> Vec<Vec<Value>> {
             rows.push(row(at as u64 + 1, described));
         }
     }
+    for view in catalog.views.values() {
+        let Ok(described) = crate::plan::views::describe(&catalog, view) else {
+            continue;
+        };
+        for (at, column) in (1u64..).zip(described.columns) {
+            let described = Described {
+                database: &view.database,
+                table: &view.name,
+                name: &column.name,
+                ty: &column.ty,
+                default: Value::Null,
+                nullable: column.nullable,
+                key: "",
+                extra: String::new(),
+                privileges: "select,insert,update,references",
+                comment: "",
+                generation: "",
+            };
+            rows.push(row(at, described));
+        }
+    }
     for table in virtual_tables::all() {
         for (at, column) in (1u64..).zip((table.columns)()) {
             let described = Described {

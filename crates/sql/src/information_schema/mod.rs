@@ -170,5 +170,5 @@ pub const TABLES: &[VirtualTable] = &[
         |s| constraints::table_constraints(&s.db().catalog()),
     ),
     entry("TRIGGERS", || columns_of(objects::TRIGGERS), none),
-    entry("VIEWS", || columns_of(objects::VIEWS), none),
+    entry("VIEWS", || columns_of(objects::VIEWS), objects::views),
 ];

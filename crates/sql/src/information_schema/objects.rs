@@ -2,13 +2,15 @@
 //! what this server does not have.
 
 use super::T;
+use crate::plan::views::describe;
 use crate::session::server::SqlServer;
 use crate::show::schema::{database_names, virtual_type};
 use crate::show::table::text;
 use crate::virtual_tables;
-use porpoise_rows::catalog::Table;
+use porpoise_rows::catalog::{CheckOption, Table, View};
 use porpoise_rows::show_partitions;
 use porpoise_types::{Collation, DateTime, Value};
+use std::sync::Arc;
 
 /// Columns of SCHEMATA.
 pub(super) const SCHEMATA: &[(&str, T)] = &[
@@ -288,6 +290,17 @@ pub(super) fn tables(server: &SqlServer) -> Vec<Vec<Value>> {
         row.push(text(&table.options.comment));
         rows.push(row);
     }
+    for view in catalog.views.values() {
+        let mut row = vec![
+            text("def"),
+            text(&view.database),
+            text(&view.name),
+            text("VIEW"),
+        ];
+        row.extend(nulls(15));
+        row.extend([text(""), text("VIEW")]);
+        rows.push(row);
+    }
     for table in virtual_tables::all() {
         let mut row = vec![
             text("def"),
@@ -302,6 +315,31 @@ pub(super) fn tables(server: &SqlServer) -> Vec<Vec<Value>> {
         rows.push(row);
     }
     rows
+}
+
+/// Rows of VIEWS.
+pub(super) fn views(server: &SqlServer) -> Vec<Vec<Value>> {
+    let catalog = server.db().catalog();
+    let row = |view: &Arc<View>| {
+        let updatable = describe(&catalog, view).is_ok_and(|d| d.updatable);
+        vec![
+            text("def"),
+            text(&view.database),
+            text(&view.name),
+            text(&view.query),
+            text(match view.check {
+                CheckOption::None => "NONE",
+                CheckOption::Local => "LOCAL",
+                CheckOption::Cascaded => "CASCADED",
+            }),
+            text(if updatable { "YES" } else { "NO" }),
+            text(&view.definer),
+            text(if view.invoker { "INVOKER" } else { "DEFINER" }),
+            text(&view.charset),
+            text(&view.collation),
+        ]
+    };
+    catalog.views.values().map(row).collect()
 }
 
 /// Rows of PARTITIONS: one for a table that is not partitioned.

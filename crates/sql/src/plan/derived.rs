@@ -78,6 +78,10 @@ pub struct RecursivePlan {
     pub distinct: bool,
     /// What the steps read as the rows found last.
     pub working: Arc<Derived>,
+    /// LIMIT: the steps end when so many rows are there.
+    pub limit: Option<Expr>,
+    /// OFFSET: rows left out.
+    pub offset: Option<Expr>,
 }
 
 impl RowsPlan {

@@ -44,10 +44,23 @@ pub struct InsertPlan {
     pub on_duplicate: Vec<(usize, NewValue)>,
     /// PARTITION (names): rows must belong there.
     pub partitions: Option<Arc<[usize]>>,
+    /// The table as the statement names it.
+    pub named: Source,
+    /// What new rows must fulfil: the view's WITH CHECK OPTION.
+    pub check: Option<ViewCheck>,
     /// Columns that are not given may have an expression as default.
     pub default_expressions: bool,
     /// Stored tables that queries inside read.
     pub inner_tables: Vec<Arc<Table>>,
+}
+
+/// WITH CHECK OPTION.
+#[derive(Clone, Debug)]
+pub struct ViewCheck {
+    /// The view, for messages.
+    pub name: String,
+    /// Over the row as slot 0; all must be true.
+    pub conditions: Vec<Expr>,
 }
 
 /// The rows that an UPDATE or DELETE is about.
@@ -76,6 +89,8 @@ pub struct UpdatePlan {
     pub set: Vec<(usize, NewValue)>,
     /// IGNORE.
     pub ignore: bool,
+    /// What changed rows must fulfil: the view's WITH CHECK OPTION.
+    pub check: Option<ViewCheck>,
     /// Stored tables that queries inside read.
     pub inner_tables: Vec<Arc<Table>>,
 }
@@ -93,13 +108,14 @@ pub struct DeletePlan {
 
 /// Plans INSERT and REPLACE.
 pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
-    let table = cx.table(&insert.table)?;
+    let named = cx.changeable(&insert.table, None, "INSERT")?;
+    let table = stored(&named)?;
     let partitions = chosen(&table, insert.partitions)?;
     let mut scope = Scope::default();
-    scope.add(Source::stored(table.clone(), None))?;
+    scope.add(named.clone())?;
     let (columns, rows, source) = match &insert.source {
         InsertSource::Values(rows) => {
-            let columns = given_columns(insert, &table)?;
+            let columns = given_columns(insert, &named)?;
             (
                 columns.clone(),
                 value_rows(rows, &columns, &table, &scope, cx)?,
@@ -113,7 +129,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
             (columns, vec![values], None)
         }
         InsertSource::Query(query) => {
-            let columns = given_columns(insert, &table)?;
+            let columns = given_columns(insert, &named)?;
             let plan = plan_query(query, cx)?;
             if plan.items.len() != columns.len() {
                 return Err(wrong_count(1));
@@ -132,6 +148,8 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
     };
     Ok(InsertPlan {
         on_duplicate: on_duplicate(insert, &table, &scope, cx)?,
+        check: check_of(&named),
+        named,
         partitions,
         default_expressions: table.has_default_expressions(),
         table,
@@ -165,10 +183,25 @@ fn wrong_count(row: usize) -> SqlError {
     SqlError::new(1136, "21S01", text)
 }
 
-fn column_named(table: &Table, name: &str) -> Result<usize> {
-    table
-        .column(name)
-        .ok_or_else(|| SqlError::unknown_column(name, "field list"))
+fn column_named(table: &Source, name: &str) -> Result<usize> {
+    let mut columns = table.columns.iter();
+    let at = columns.position(|c| c.name.eq_ignore_ascii_case(name));
+    at.ok_or_else(|| SqlError::unknown_column(name, "field list"))
+}
+
+/// The table of a source that can be changed.
+pub(super) fn stored(source: &Source) -> Result<Arc<Table>> {
+    let table = source.table().cloned();
+    table.ok_or_else(|| SqlError::internal("rows of no table are changed"))
+}
+
+/// WITH CHECK OPTION of the view that a statement writes through.
+fn check_of(source: &Source) -> Option<ViewCheck> {
+    let view = source.view.as_ref().filter(|v| !v.check.is_empty())?;
+    Some(ViewCheck {
+        name: format!("{}.{}", view.database, view.name),
+        conditions: view.check.clone(),
+    })
 }
 
 fn refuse_repeated(columns: &[usize], table: &Table) -> Result<()> {
@@ -182,7 +215,7 @@ fn refuse_repeated(columns: &[usize], table: &Table) -> Result<()> {
     Ok(())
 }
 
-fn given_columns(insert: &Insert<'_>, table: &Table) -> Result<Vec<usize>> {
+fn given_columns(insert: &Insert<'_>, table: &Source) -> Result<Vec<usize>> {
     let none_needed = matches!(&insert.source, InsertSource::Values([[]]));
     if insert.columns.is_empty() && insert.columns_given {
         return Ok(Vec::new());
@@ -190,7 +223,7 @@ fn given_columns(insert: &Insert<'_>, table: &Table) -> Result<Vec<usize>> {
     if insert.columns.is_empty() {
         return Ok(match none_needed {
             true => Vec::new(),
-            false => (0..table.columns.len()).collect(),
+            false => table.places(),
         });
     }
     let columns = insert
@@ -198,7 +231,9 @@ fn given_columns(insert: &Insert<'_>, table: &Table) -> Result<Vec<usize>> {
         .iter()
         .map(|c| column_named(table, c.name.name))
         .collect::<Result<Vec<_>>>()?;
-    refuse_repeated(&columns, table)?;
+    if let Some(stored) = table.table() {
+        refuse_repeated(&columns, stored)?;
+    }
     Ok(columns)
 }
 
@@ -275,10 +310,17 @@ fn on_duplicate(
     let Some(alias) = insert.row_alias else {
         return assigned(insert.on_duplicate, table, scope, cx, true);
     };
-    let mut new = Source::stored(table.clone(), Some(alias.name));
+    let mut new = Source {
+        alias: alias.name.to_owned(),
+        ..scope
+            .sources
+            .first()
+            .cloned()
+            .unwrap_or_else(|| Source::stored(table.clone(), None))
+    };
     new.database = String::new();
     if !insert.column_aliases.is_empty() {
-        let columns = given_columns(insert, table)?;
+        let columns = given_columns(insert, &new)?;
         if columns.len() != insert.column_aliases.len() {
             return Err(wrong_count(1));
         }
@@ -361,19 +403,20 @@ fn update_one(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<UpdatePlan> {
     else {
         return Err(SqlError::internal("an UPDATE of several tables"));
     };
-    let table = cx.table(&source.name)?;
     let (mut target, scope) = target(
-        &table,
         source,
+        "UPDATE",
         (update.filter.as_ref(), update.order_by, update.limit),
         LockMode::Update,
         cx,
     )?;
-    let set = assigned(update.set, &table, &scope, cx, false)?;
-    target.settle(&set);
+    let set = assigned(update.set, &target.table, &scope, cx, false)?;
+    let check = check_of(&target.source);
+    target.settle(&set, check.as_ref());
     Ok(UpdatePlan {
         target,
         set,
+        check,
         ignore: update.ignore,
         inner_tables: cx.reads.tables.take(),
     })
@@ -394,15 +437,14 @@ fn delete_one(delete: &Delete<'_>, cx: &PlanCx<'_>) -> Result<DeletePlan> {
     let DeleteTarget::One(source) = &delete.target else {
         return Err(SqlError::internal("a DELETE from several tables"));
     };
-    let table = cx.table(&source.name)?;
     let (mut target, _) = target(
-        &table,
         source,
+        "DELETE",
         (delete.filter.as_ref(), delete.order_by, delete.limit),
         LockMode::Exclusive,
         cx,
     )?;
-    target.settle(&[]);
+    target.settle(&[], None);
     Ok(DeletePlan {
         target,
         ignore: delete.ignore,
@@ -418,17 +460,19 @@ type Which<'q, 'a> = (
 );
 
 fn target(
-    table: &Arc<Table>,
     named: &ast::TableSource<'_>,
+    verb: &str,
     (filter, order, limit): Which<'_, '_>,
     mode: LockMode,
     cx: &PlanCx<'_>,
 ) -> Result<(Target, Scope)> {
-    let mut source = Source::stored(table.clone(), named.alias.map(|a| a.name));
+    let mut source = cx.changeable(&named.name, named.alias.map(|a| a.name), verb)?;
+    let table = &stored(&source)?;
     source.partitions = chosen(table, named.partitions)?;
     let mut scope = Scope::default();
     scope.add(source.clone())?;
-    let mut conditions = Vec::new();
+    let view = source.view.as_ref();
+    let mut conditions = view.map_or_else(Vec::new, |v| v.conditions_at(0));
     if let Some(filter) = filter {
         split(
             cx.binder(&scope, "where clause").expr(filter)?,
@@ -474,8 +518,9 @@ fn target(
 
 impl Target {
     /// Fills in partitions and large values, given the assignments.
-    fn settle(&mut self, set: &[(usize, NewValue)]) {
-        let order: Vec<&Expr> = self.order_by.iter().map(|k| &k.expr).collect();
+    fn settle(&mut self, set: &[(usize, NewValue)], check: Option<&ViewCheck>) {
+        let mut order: Vec<&Expr> = self.order_by.iter().map(|k| &k.expr).collect();
+        order.extend(check.into_iter().flat_map(|c| &c.conditions));
         settle_target(&mut self.step, &self.source, &order, set);
     }
 

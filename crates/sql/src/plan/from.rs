@@ -86,13 +86,14 @@ impl From {
     }
 
     fn part(&mut self, source: Source) -> Result<Part> {
-        let width = source.columns.len();
+        let (places, view) = (source.places(), source.view.clone());
         let slot = self.scope.add(source)?;
         let block = Block {
             tables: vec![slot],
+            conditions: view.map_or_else(Vec::new, |v| v.conditions_at(slot)),
             ..Block::default()
         };
-        Ok((block, (0..width).map(|column| (slot, column)).collect()))
+        Ok((block, places.into_iter().map(|at| (slot, at)).collect()))
     }
 }
 

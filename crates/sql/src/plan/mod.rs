@@ -30,6 +30,7 @@ pub mod placement;
 mod query;
 pub mod select;
 mod semi;
+pub mod views;
 
 use crate::bind::{Aggregate, Source};
 use crate::expr::Expr;

@@ -126,6 +126,10 @@ fn assign(
 
 /// The stored table behind a source.
 fn changeable(source: &Source) -> Result<Arc<Table>> {
+    if source.view.as_ref().is_some_and(|v| !v.check.is_empty()) {
+        let what = "UPDATE of several tables through a view WITH CHECK OPTION";
+        return Err(SqlError::not_supported(what));
+    }
     match &source.origin {
         Origin::Stored(table) => Ok(table.clone()),
         _ => {

@@ -233,6 +233,7 @@ pub(super) fn derived_source(derived: Arc<Derived>, alias: String) -> Source {
         origin: Origin::Derived(derived),
         partitions: None,
         hints: Default::default(),
+        view: None,
     }
 }
 
@@ -384,11 +385,7 @@ fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> Result<Deriv
     if chain.rest.iter().any(|t| t.op != SetOp::Union) {
         return Err(no_union());
     }
-    if !cte.query.order_by.is_empty() || cte.query.limit.is_some() {
-        return Err(SqlError::not_supported(
-            "ORDER BY and LIMIT of a recursive common table expression",
-        ));
-    }
+    let (limit, offset) = recursive_limit(cte, cx)?;
     let (parts, mut free) = inside(&PlanCx { ctes: &all, ..*cx }, |cx| {
         seeds(cte, chain, cx).map_err(|e| match e.code {
             PENDING => misplaced(),
@@ -442,11 +439,23 @@ fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> Result<Deriv
             steps,
             distinct,
             working,
+            limit,
+            offset,
         }),
         columns,
         free,
         kind: "DERIVED",
     })
+}
+
+/// LIMIT and OFFSET of the whole; ORDER BY there is refused, as by MySQL.
+fn recursive_limit(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<(Option<Expr>, Option<Expr>)> {
+    match cte.query.order_by.is_empty() {
+        true => super::select::limits(cte.query.limit, cx),
+        false => Err(SqlError::not_supported(
+            "ORDER BY over UNION in recursive Common Table Expression",
+        )),
+    }
 }
 
 /// The operands that do not name the expression itself, as one query, and how

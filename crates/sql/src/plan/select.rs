@@ -13,6 +13,7 @@ use super::derived::{CteEntry, Derived, RowsPlan};
 use super::from::{From, bind_from};
 use super::keys::{group_keys, order_keys};
 use super::order::{Wanted, lock_specs, steps};
+use super::views::{ViewFrame, ViewUse};
 use super::{Access, OrderKey, SelectPlan, grouping};
 use crate::bind::query::Enclosing;
 use crate::bind::{Aggregates, BindEnv, Binder, Origin, Scope, Source, SystemVariables};
@@ -53,6 +54,8 @@ pub struct PlanCx<'a> {
     pub reads: &'a Reads,
     /// What is known of tables.
     pub figures: &'a dyn Figures,
+    /// The view whose query this is.
+    pub view: Option<&'a ViewFrame<'a>>,
 }
 
 /// What the queries inside a statement read and do.
@@ -62,6 +65,10 @@ pub struct Reads {
     pub tables: RefCell<Vec<Arc<Table>>>,
     /// One of them locks rows.
     pub locks: Cell<bool>,
+    /// The views, outer ones behind those they name.
+    pub views: RefCell<Vec<ViewUse>>,
+    /// What the text at hand names, while there are views.
+    pub names: RefCell<Vec<(String, String)>>,
 }
 
 impl<'a> PlanCx<'a> {
@@ -84,6 +91,7 @@ impl<'a> PlanCx<'a> {
             ctes: &[],
             reads,
             figures: system,
+            view: None,
         }
     }
 }
@@ -142,7 +150,15 @@ impl PlanCx<'_> {
             (None, Some(database)) => database.as_str(),
             (None, None) => return Err(SqlError::no_database_selected()),
         };
+        let names = (database.to_owned(), name.name.name.to_owned());
+        if let Some(view) = self.catalog.view(database, name.name.name) {
+            self.reads.names.borrow_mut().push(names);
+            return super::views::source(view, alias, self);
+        }
         if let Some(table) = self.catalog.table(database, name.name.name) {
+            if self.view.is_some() || !self.catalog.views.is_empty() {
+                self.reads.names.borrow_mut().push(names);
+            }
             if self.inner {
                 self.reads.tables.borrow_mut().push(table.clone());
             }
@@ -156,6 +172,7 @@ impl PlanCx<'_> {
                 columns: (table.columns)(),
                 partitions: None,
                 hints: Default::default(),
+                view: None,
             });
         }
         let known = self.catalog.database(database).is_some()
@@ -166,13 +183,27 @@ impl PlanCx<'_> {
         }
     }
 
-    /// The stored table of that name, for statements that change it.
-    pub fn table(&self, name: &TableName<'_>) -> Result<Arc<Table>> {
-        match self.source(name, None)?.origin {
-            Origin::Stored(table) => Ok(table),
+    /// The stored table of that name, or the view of one, for statements that
+    /// change it.
+    pub fn changeable(
+        &self,
+        name: &TableName<'_>,
+        alias: Option<&str>,
+        verb: &str,
+    ) -> Result<Source> {
+        let source = self.source(name, alias)?;
+        match &source.origin {
+            Origin::Stored(_) => Ok(source),
+            Origin::Derived(_) if verb == "INSERT" => {
+                let text = format!(
+                    "The target table {} of the INSERT is not insertable-into",
+                    name.name.name
+                );
+                Err(SqlError::new(1471, "HY000", text))
+            }
             Origin::Derived(_) => {
                 let text = format!(
-                    "The target table {} of the statement is not updatable",
+                    "The target table {} of the {verb} is not updatable",
                     name.name.name
                 );
                 Err(SqlError::new(1288, "HY000", text))
@@ -301,8 +332,9 @@ pub(super) fn star(
             && database.is_none_or(|d| d.name == source.database)
         {
             found = true;
-            for (position, column) in source.columns.iter().enumerate() {
-                show(slot, position, &column.name);
+            for position in source.places() {
+                let name = source.columns.get(position).map_or("", |c| &c.name);
+                show(slot, position, name);
             }
         }
     }

@@ -4,14 +4,16 @@
 //! Statements that run a plan are checked at each execution, by the tables of
 //! the plan; all others when they are dispatched, by their names.
 
-use super::Privileges;
+use super::{Privileges, Rights};
 use crate::error::{Result, SqlError};
-use crate::parse::ast::{Account, AlterAction, GrantOn, ShowWhat, Statement, TableName};
+use crate::parse::ast::{
+    Account, AlterAction, CreateTable, GrantOn, ShowWhat, Statement, TableName,
+};
 use crate::plan::Access;
 use crate::plan::dml::Target;
 use crate::session::SqlSession;
 use crate::session::dispatch::qualified;
-use crate::session::run::{Plan, Planned};
+use crate::session::run::{Plan, Planned, Through};
 use porpoise_rows::InsertMode;
 
 /// Whether finding the rows of an UPDATE or DELETE looks at their columns.
@@ -43,13 +45,59 @@ impl SqlSession {
             Plan::Multi(_) => (Privileges::UPDATE, true),
             Plan::Delete(plan) => (Privileges::DELETE, reads_columns(&plan.target)),
         };
+        if let Some(through) = &planned.through {
+            self.check_through(planned, through, first)?;
+        }
         for (table, writes) in &planned.tables {
+            let own = |t: &Through| {
+                let mut names = t.names.iter();
+                names.any(|(d, n)| *d == table.database && *n == table.name)
+            };
+            if planned.through.as_ref().is_some_and(|t| !own(t)) {
+                // Only a view names it.
+                continue;
+            }
+            if self.temporary.holds(table.id) {
+                continue;
+            }
             let wanted = match (writes, read_too) {
                 (false, _) => Privileges::SELECT,
                 (true, false) => first,
                 (true, true) => first.with(Privileges::SELECT),
             };
             self.need_table(wanted, &table.database, &table.name)?;
+        }
+        Ok(())
+    }
+
+    /// Privileges on views, and those of their definers on what they name.
+    fn check_through(&self, planned: &Planned, through: &Through, first: Privileges) -> Result<()> {
+        let written = planned.plan.written_views();
+        for view in &through.views {
+            let target = written.contains(&(view.database.as_str(), view.name.as_str()));
+            let wanted = if target { first } else { Privileges::SELECT };
+            if !view.inner {
+                self.need_table(wanted, &view.database, &view.name)?;
+            }
+            for (database, name) in &view.names {
+                let Some(definer) = &view.definer else {
+                    self.need_table(wanted, database, name)?;
+                    continue;
+                };
+                let known = crate::virtual_tables::find(database, name).is_some();
+                let rights = Rights::of(&self.server.grants.read(), definer);
+                if !known && !rights.on_table(database, name).has(wanted) {
+                    return Err(SqlError::new(
+                        1356,
+                        "HY000",
+                        format!(
+                            "View '{}.{}' references invalid table(s) or column(s) or function(s) \
+                             or definer/invoker of view lack rights to use them",
+                            view.database, view.name
+                        ),
+                    ));
+                }
+            }
         }
         Ok(())
     }
@@ -94,12 +142,7 @@ impl SqlSession {
                 true => Ok(()),
                 false => Err(self.database_denied(name.name)),
             },
-            Statement::CreateTable(create) => {
-                if let Some(like) = &create.like {
-                    self.need_named(Privileges::SELECT, like)?;
-                }
-                self.need_named(Privileges::CREATE, &create.name)
-            }
+            Statement::CreateTable(create) => self.need_create(create),
             Statement::AlterTable(alter) => {
                 self.need_named(Privileges::ALTER, &alter.name)?;
                 let renamed = alter.actions.iter().find_map(|action| match action {
@@ -116,7 +159,7 @@ impl SqlSession {
             }
             Statement::DropTable(drop) => match drop.temporary {
                 true => Ok(()),
-                false => self.need_each(Privileges::DROP, drop.names),
+                false => self.need_drop(drop.names),
             },
             Statement::DropView(drop) => self.need_each(Privileges::DROP, drop.names),
             Statement::CreateView(view) => self.need_named(Privileges::CREATE_VIEW, &view.name),
@@ -140,6 +183,28 @@ impl SqlSession {
             Statement::Show(show) => self.check_show(&show.what),
             _ => self.check_administration(statement),
         }
+    }
+
+    fn need_create(&self, create: &CreateTable<'_>) -> Result<()> {
+        if let Some(like) = &create.like {
+            self.need_named(Privileges::SELECT, like)?;
+        }
+        if create.temporary {
+            let (database, _) = qualified(self, &create.name)?;
+            return self.need_database(Privileges::CREATE_TEMPORARY_TABLES, &database);
+        }
+        self.need_named(Privileges::CREATE, &create.name)
+    }
+
+    /// Temporary tables are dropped by whoever has them.
+    fn need_drop(&self, names: &[TableName<'_>]) -> Result<()> {
+        for name in names {
+            let (database, table) = qualified(self, name)?;
+            if self.temporary.table(&database, &table).is_none() {
+                self.need_table(Privileges::DROP, &database, &table)?;
+            }
+        }
+        Ok(())
     }
 
     fn check_show(&self, what: &ShowWhat<'_>) -> Result<()> {

@@ -3,6 +3,7 @@
 use super::dispatch::qualified;
 use super::run::{Plan, Planned};
 use super::{Outcome, SqlSession};
+use crate::bind::Source;
 use crate::definition::{self, copy};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
@@ -36,10 +37,14 @@ impl SqlSession {
         };
         let (database, name) = qualified(self, &create.name)?;
         let (other_database, other) = qualified(self, original)?;
-        let catalog = self.server.db.catalog();
+        let catalog = self.catalog();
         let table = catalog.table(&other_database, &other);
         let table = table.ok_or_else(|| SqlError::no_table(&other_database, &other))?;
         let spec = copy::like(table, &database, &name, create.if_not_exists);
+        if create.temporary {
+            self.make_temporary(&spec)?;
+            return Ok(Outcome::default());
+        }
         let db = self.server.db.clone();
         let done = db.create_table(&self.ddl_cx(), &spec)?;
         if done.note {
@@ -60,7 +65,7 @@ impl SqlSession {
         text: &[u8],
     ) -> Result<Outcome> {
         let (database, name) = qualified(self, &create.name)?;
-        let catalog = self.server.db.catalog();
+        let catalog = self.catalog();
         let (shape, _) = self.plan_inner(query, text, &catalog)?;
         let plain = CreateTable {
             query: None,
@@ -77,6 +82,21 @@ impl SqlSession {
                 spec.columns.push(column);
             }
         }
+        let mode = match create.duplicates {
+            OnDuplicateRow::Error => InsertMode::Plain,
+            OnDuplicateRow::Ignore => InsertMode::Ignore,
+            OnDuplicateRow::Replace => InsertMode::Replace,
+        };
+        if create.temporary {
+            if !self.make_temporary(&spec)? {
+                return Ok(Outcome::default());
+            }
+            let filled = self.fill((&database, &name), &names, mode, query, text);
+            if filled.is_err() {
+                self.unmake_temporary(&database, &name);
+            }
+            return filled;
+        }
         let db = self.server.db.clone();
         let done = db.create_table(&self.ddl_cx(), &spec)?;
         if done.note {
@@ -86,12 +106,12 @@ impl SqlSession {
                 ..Outcome::default()
             });
         }
-        let mode = match create.duplicates {
-            OnDuplicateRow::Error => InsertMode::Plain,
-            OnDuplicateRow::Ignore => InsertMode::Ignore,
-            OnDuplicateRow::Replace => InsertMode::Replace,
-        };
-        let filled = self.fill((&database, &name), &names, mode, query, text);
+        let filled = self
+            .fill((&database, &name), &names, mode, query, text)
+            .and_then(|mut outcome| {
+                outcome.ticket = outcome.ticket.max(self.commit()?);
+                Ok(outcome)
+            });
         match filled {
             Ok(mut outcome) => {
                 outcome.ticket = outcome.ticket.max(done.ticket);
@@ -144,12 +164,12 @@ impl SqlSession {
                 on_duplicate: Vec::new(),
                 inner_tables: reads.tables.take(),
                 partitions: None,
+                check: None,
+                named: Source::stored(table.clone(), None),
                 default_expressions: table.has_default_expressions(),
             };
             Ok(Arc::new(Planned::new(Plan::Insert(plan))))
         })?;
-        let mut outcome = self.run_plan(&planned, &[], &mut Nothing)?;
-        outcome.ticket = outcome.ticket.max(self.commit()?);
-        Ok(outcome)
+        self.run_plan(&planned, &[], &mut Nothing)
     }
 }

@@ -48,6 +48,9 @@ impl TableLocks {
 impl SqlSession {
     /// CREATE, ALTER, DROP, TRUNCATE.
     pub(super) fn define(&mut self, statement: &Statement<'_>, text: &[u8]) -> Result<Outcome> {
+        if let Some(done) = self.define_temporary(statement, text)? {
+            return Ok(done);
+        }
         let before = self.commit()?;
         let mut outcome = match statement {
             Statement::CreateDatabase(create) => {
@@ -316,19 +319,23 @@ impl SqlSession {
     }
 
     fn drop_tables(&mut self, drop: &DropTables<'_>) -> Result<Outcome> {
-        if drop.temporary {
-            return Err(SqlError::not_supported("TEMPORARY tables"));
-        }
         let names = drop.names.iter().map(|n| self.definable(n));
-        let names: Vec<(String, String)> = names.collect::<Result<_>>()?;
+        let mut names: Vec<(String, String)> = names.collect::<Result<_>>()?;
         for (at, name) in names.iter().enumerate() {
             if names.iter().take(at).any(|n| n == name) {
                 let text = format!("Not unique table/alias: '{}'", name.1);
                 return Err(SqlError::new(1066, "42000", text));
             }
         }
+        // Temporary tables hide others of their names.
+        let temporary = |(d, n): &(String, String)| self.temporary.table(d, n).is_some();
+        let (own, rest): (Vec<_>, Vec<_>) = names.into_iter().partition(temporary);
+        names = rest;
         let db = self.server.db.clone();
         let done = db.drop_tables(&self.ddl_cx(), &names, drop.if_exists)?;
+        for (database, name) in &own {
+            self.unmake_temporary(database, name);
+        }
         for name in &done.missing {
             self.note(1051, format!("Unknown table '{name}'"));
         }

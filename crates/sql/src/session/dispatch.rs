@@ -5,7 +5,7 @@ use super::{Outcome, SqlSession, lex_mode};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::parse::ast::{
-    DropTables, Expr, Flush, FlushWhat, MaintainKind, ProgramKind, ShowWhat, Statement, TableName,
+    Expr, Flush, FlushWhat, MaintainKind, ProgramKind, ShowWhat, Statement, TableName,
 };
 use crate::parse::{ParseError, ParseOptions, parse_one};
 use crate::privileges::Privileges;
@@ -83,17 +83,14 @@ impl SqlSession {
     ) -> Result<Outcome> {
         self.check_statement(statement)?;
         match statement {
+            Statement::Query(query) if query.into.is_some() => match query.into {
+                Some(into) => self.select_into(query, into, text, values, types),
+                None => Err(SqlError::internal("no variables")),
+            },
             Statement::Query(_)
             | Statement::Insert(_)
             | Statement::Update(_)
-            | Statement::Delete(_) => {
-                let plan = self.secure(|session, catalog| {
-                    let plan = session.plan(statement, text, types, catalog)?;
-                    plan.map(|plan| Arc::new(Planned::new(plan)))
-                        .ok_or_else(|| SqlError::internal("no plan"))
-                })?;
-                self.run_plan(&plan, values, sink)
-            }
+            | Statement::Delete(_) => self.run_statement(statement, text, values, types, sink),
             Statement::Set(items) => self.set(items, values, types),
             Statement::Begin(start) => {
                 self.unlock_tables()?;
@@ -133,6 +130,23 @@ impl SqlSession {
             Statement::Do(list) => self.do_list(list, values, types),
             _ => self.other_statement(statement, text, values, types, sink),
         }
+    }
+
+    /// Plans a statement and runs it.
+    pub(super) fn run_statement(
+        &mut self,
+        statement: &Statement<'_>,
+        text: &[u8],
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        let plan = self.secure(|session, catalog| {
+            let plan = session.plan(statement, text, types, catalog)?;
+            plan.map(Arc::new)
+                .ok_or_else(|| SqlError::internal("no plan"))
+        })?;
+        self.run_plan(&plan, values, sink)
     }
 
     fn do_list(
@@ -189,6 +203,7 @@ impl SqlSession {
             Statement::LockTables(tables) => self.lock_tables(tables),
             Statement::UnlockTables => self.unlock_tables(),
             Statement::Flush(flush) => self.flush(flush),
+            Statement::CreateView(create) => self.create_view(create, text),
             Statement::DropView(drop) => self.drop_views(drop),
             Statement::DropProgram {
                 kind,
@@ -258,32 +273,7 @@ impl SqlSession {
         });
     }
 
-    /// There are no views, so none can be dropped.
-    fn drop_views(&mut self, drop: &DropTables<'_>) -> Result<Outcome> {
-        let ticket = self.commit()?;
-        let mut missing = Vec::new();
-        for name in drop.names {
-            let (database, name) = qualified(self, name)?;
-            if self.server.db.catalog().table(&database, &name).is_some() {
-                let text = format!("'{database}.{name}' is not VIEW");
-                return Err(SqlError::new(1347, "HY000", text));
-            }
-            missing.push(format!("{database}.{name}"));
-        }
-        if !drop.if_exists {
-            let text = format!("Unknown table '{}'", missing.join(","));
-            return Err(SqlError::new(1051, "42S02", text));
-        }
-        for name in missing {
-            self.note(1051, format!("Unknown table '{name}'"));
-        }
-        Ok(Outcome {
-            ticket,
-            ..Outcome::default()
-        })
-    }
-
-    /// There are no stored programs either.
+    /// There are no stored programs.
     fn drop_program(
         &mut self,
         kind: ProgramKind,
@@ -322,7 +312,9 @@ impl SqlSession {
             return Ok(());
         };
         for (table, writes) in &plan.tables {
-            locks.check(table, *writes)?;
+            if !self.temporary.holds(table.id) {
+                locks.check(table, *writes)?;
+            }
         }
         Ok(())
     }
@@ -343,7 +335,6 @@ fn refused(session: &SqlSession, statement: &Statement<'_>) -> SqlError {
         }
         Statement::LoadData(_) => "LOAD DATA",
         Statement::Handler(_) => "HANDLER",
-        Statement::CreateView(_) => "CREATE VIEW",
         Statement::CreateProgram(program) => match program.kind {
             ProgramKind::Procedure => "CREATE PROCEDURE",
             ProgramKind::Function => "CREATE FUNCTION",

@@ -25,6 +25,7 @@ mod diagnostics;
 pub(crate) mod dispatch;
 pub(crate) mod evaluate;
 mod hint;
+mod into;
 mod memcached;
 mod plan_cache;
 mod prepared;
@@ -34,8 +35,10 @@ pub(crate) mod run;
 pub mod server;
 mod set;
 mod system;
+mod temporary;
 mod timer;
 mod transaction;
+mod views;
 
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
@@ -61,6 +64,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use temporary::Temporary;
 use transaction::{NextTxn, OpenTxn};
 
 pub use prepared::{Param, PreparedInfo};
@@ -137,6 +141,8 @@ pub struct SqlSession {
     /// A plan made since this was cleared holds the value of a variable.
     pub(crate) volatile: Cell<bool>,
     pub(crate) notes: hint::Notes,
+    /// Tables of this session only.
+    pub(crate) temporary: Temporary,
     /// LOCK TABLES.
     pub(crate) table_locks: Option<TableLocks>,
     pub(crate) last_insert_id: u64,
@@ -191,6 +197,7 @@ impl SqlSession {
             plans: PlanCache::default(),
             volatile: Cell::new(false),
             notes: hint::Notes::default(),
+            temporary: Temporary::default(),
             table_locks: None,
             last_insert_id: 0,
             told: Ticket::NONE,
@@ -405,6 +412,7 @@ impl SqlSession {
     /// None of its own; see [`SqlServer::connect`].
     pub fn reset(&mut self) -> Result<()> {
         self.roll_back();
+        self.end_temporary();
         self.server.locks.release_all(self.client.connection_id);
         self.table_locks = None;
         self.statements.clear();
@@ -435,7 +443,7 @@ impl SqlSession {
         let Some(database) = self.env.database.clone() else {
             return Err(SqlError::no_database_selected());
         };
-        let catalog = self.server.db.catalog();
+        let catalog = self.catalog();
         let found = catalog.table(&database, table);
         let table = found.ok_or_else(|| SqlError::no_table(&database, table))?;
         Ok(results::columns_of(table))
@@ -504,6 +512,7 @@ fn fresh_env(
 impl Drop for SqlSession {
     fn drop(&mut self) {
         self.roll_back();
+        self.end_temporary();
         self.server.locks.release_all(self.client.connection_id);
         self.server.processes.remove(&self.process);
     }

@@ -186,7 +186,7 @@ impl SqlSession {
         text: &[u8],
         mode: LexMode,
     ) -> Option<Result<Arc<Planned>>> {
-        let catalog = self.server.db.catalog();
+        let catalog = self.catalog();
         let conditions = Conditions::of(self, catalog.version);
         let options = ParseOptions {
             mode,
@@ -200,7 +200,7 @@ impl SqlSession {
         let types = types_of(cache.digest.literals(), text, self.settings.collation);
         self.volatile.set(false);
         let planned = match self.plan(&parsed.statement, text, &types, &catalog) {
-            Ok(plan) => plan.map(|plan| Arc::new(Planned::new(plan))),
+            Ok(plan) => plan.map(Arc::new),
             // With its literals in their places it may be no error: `GROUP BY
             // a + 1` groups `SELECT a + 1`.
             Err(_) => {

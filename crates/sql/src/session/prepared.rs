@@ -144,9 +144,9 @@ impl SqlSession {
             let text = "This command is not supported in the prepared statement protocol yet";
             return Err(SqlError::new(1295, "HY000", text));
         }
-        let catalog = self.server.db.catalog();
+        let catalog = self.catalog();
         let plan = self.plan(&parsed.statement, text, &[], &catalog)?;
-        let columns = plan.map(|p| p.columns().to_vec()).unwrap_or_default();
+        let columns = plan.map(|p| p.plan.columns().to_vec()).unwrap_or_default();
         let prepared = Prepared {
             text: Arc::from(text),
             params: parsed.params as usize,
@@ -223,7 +223,7 @@ impl SqlSession {
             let parsed = session.parse_whole(&arena, &text)?;
             session.volatile.set(false);
             let plan = session.plan(&parsed.statement, &text, types, catalog)?;
-            let plan = Arc::new(Planned::new(plan.ok_or_else(not_a_plan)?));
+            let plan = Arc::new(plan.ok_or_else(not_a_plan)?);
             let key = || PlanKey::new(session, catalog.version, types);
             kept = (!session.volatile.get()).then(|| (key(), plan.clone()));
             Ok(plan)
@@ -347,4 +347,12 @@ fn not_a_plan() -> SqlError {
 fn unknown_statement(name: &str, command: &str) -> SqlError {
     let text = format!("Unknown prepared statement handler ({name}) given to {command}");
     SqlError::new(1243, "HY000", text)
+}
+
+impl SqlSession {
+    /// Plans are made again at the next execution.
+    pub(super) fn forget_prepared_plans(&mut self) {
+        let all = self.statements.values_mut().chain(self.named.values_mut());
+        all.for_each(|prepared| prepared.plan = None);
+    }
 }

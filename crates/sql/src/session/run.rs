@@ -17,7 +17,7 @@
 
 mod planned;
 
-pub use planned::{Plan, Planned};
+pub use planned::{Plan, Planned, Through};
 
 use super::server::Counters;
 use super::timer::Armed;
@@ -81,12 +81,14 @@ impl SqlSession {
         text: &[u8],
         params: &[ColumnType],
         catalog: &Catalog,
-    ) -> Result<Option<Plan>> {
+    ) -> Result<Option<Planned>> {
         let env = self.bind_env(params.to_vec());
         let reads = Reads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();
         let cx = PlanCx::new(catalog, &env, self, text, &reads);
-        Ok(Some(match statement {
+        let plan = match statement {
+            // Its rows go into variables, by a statement of its own.
+            Statement::Query(query) if query.into.is_some() => return Ok(None),
             Statement::Query(query) => {
                 let mut plan = select::plan_query(query, &cx)?;
                 if plan.limit.is_none()
@@ -112,7 +114,15 @@ impl SqlSession {
                 }
             }
             _ => return Ok(None),
-        }))
+        };
+        let mut planned = Planned::new(plan);
+        if !reads.views.borrow().is_empty() {
+            planned.through = Some(Box::new(Through {
+                views: reads.views.take(),
+                names: reads.names.take(),
+            }));
+        }
+        Ok(Some(planned))
     }
 
     /// `sql_safe_updates`.
@@ -133,7 +143,7 @@ impl SqlSession {
     ) -> Result<Arc<Planned>> {
         let deadline = self.definition_deadline();
         for _ in 0..REPLANS {
-            let catalog = self.server.db.catalog();
+            let catalog = self.catalog();
             let plan = make(self, &catalog)?;
             self.publish(&plan, deadline)?;
             if self.server.db.catalog_version() == catalog.version {

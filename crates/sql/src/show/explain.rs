@@ -90,7 +90,7 @@ pub fn explain(
         let plan = session.plan(statement, source, types, catalog);
         session.notes.explaining.set(false);
         let plan = plan?.ok_or_else(|| SqlError::not_supported("EXPLAIN of this statement"))?;
-        Ok(Arc::new(Planned::new(plan)))
+        Ok(Arc::new(plan))
     })?;
     session.check_plan(&plan)?;
     let profile = match explain.analyze {

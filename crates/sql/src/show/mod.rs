@@ -57,6 +57,16 @@ fn rows(session: &SqlSession, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::Columns { full, table, .. } => schema::columns(session, table, *full),
         ShowWhat::Index { table, .. } => schema::indexes(session, table),
         ShowWhat::CreateTable(table) => schema::create_table(session, table),
+        ShowWhat::CreateView(name) => match schema::create_view(session, name)? {
+            Some(rows) => Ok(rows),
+            None => {
+                // 1146 where there is no table either.
+                schema::create_table(session, name)?;
+                let (database, name) = crate::session::dispatch::qualified(session, name)?;
+                let text = format!("'{database}.{name}' is not VIEW");
+                Err(SqlError::new(1347, "HY000", text))
+            }
+        },
         ShowWhat::CreateDatabase {
             if_not_exists,
             name,
@@ -152,10 +162,6 @@ fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
             };
             let text = format!("{kind} {} does not exist", name.name.name);
             Err(SqlError::new(1305, "42000", text))
-        }
-        ShowWhat::CreateView(name) => {
-            let text = format!("'{}' is not VIEW", name.name.name);
-            Err(SqlError::new(1347, "HY000", text))
         }
         ShowWhat::Engine(..) => Err(SqlError::not_supported("SHOW ENGINE MUTEX and LOGS")),
         ShowWhat::CreateUser(_) => Err(SqlError::not_supported("SHOW CREATE USER")),

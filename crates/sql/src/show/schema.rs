@@ -89,6 +89,8 @@ pub fn table_names(
         .iter()
         .map(|t| (t.name.clone(), "BASE TABLE"))
         .collect();
+    let views = catalog.views.values().filter(|v| v.database == database);
+    names.extend(views.map(|v| (v.name.clone(), "VIEW")));
     names.extend(virtual_of(&database).map(|t| (t.name.to_owned(), virtual_type(t))));
     names.sort();
     let rights = session.rights();
@@ -175,13 +177,16 @@ pub fn table_status(session: &SqlSession, database: Option<&str>) -> Result<Rows
 /// A stored table by its name in a statement.
 pub fn stored(session: &SqlSession, name: &TableName<'_>) -> Result<Arc<Table>> {
     let database = database_of(session, name.schema.map(|s| s.name))?;
-    let catalog = session.server.db.catalog();
+    let catalog = session.catalog();
     let table = catalog.table(&database, name.name.name).cloned();
     table.ok_or_else(|| SqlError::no_table(&database, name.name.name))
 }
 
 /// SHOW CREATE TABLE.
 pub fn create_table(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> {
+    if let Some(rows) = create_view(session, name)? {
+        return Ok(rows);
+    }
     let table = stored(session, name)?;
     let next = match table.auto_increment() {
         Some(_) => Some(session.server.db.next_auto_increment(&table)?),
@@ -196,11 +201,34 @@ pub fn create_table(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> 
         }
     }
     let mut rows = Rows::new(vec![text_column("Table", 64), long_column("Create Table")]);
-    rows.push(vec![
-        text(&table.name),
-        text(ddl::create_table(&shown, next)),
-    ]);
+    let mut created = ddl::create_table(&shown, next);
+    if session.temporary.holds(table.id) {
+        created = created.replacen("CREATE TABLE", "CREATE TEMPORARY TABLE", 1);
+    }
+    rows.push(vec![text(&table.name), text(created)]);
     Ok(rows)
+}
+
+/// SHOW CREATE VIEW; `None` where there is no view of that name.
+pub fn create_view(session: &SqlSession, name: &TableName<'_>) -> Result<Option<Rows>> {
+    let database = database_of(session, name.schema.map(|s| s.name))?;
+    let catalog = session.catalog();
+    let Some(view) = catalog.view(&database, name.name.name) else {
+        return Ok(None);
+    };
+    let mut rows = Rows::new(vec![
+        text_column("View", 64),
+        long_column("Create View"),
+        text_column("character_set_client", 32),
+        text_column("collation_connection", 32),
+    ]);
+    rows.push(vec![
+        text(&view.name),
+        text(crate::plan::views::create_text(view)),
+        text(&view.charset),
+        text(&view.collation),
+    ]);
+    Ok(Some(rows))
 }
 
 /// SHOW CREATE DATABASE.
@@ -341,6 +369,23 @@ pub fn columns(session: &SqlSession, name: &TableName<'_>, full: bool) -> Result
             row.extend([text("YES"), text(""), Value::Null, text("")]);
             if full {
                 row.extend([text("select"), text("")]);
+            }
+            rows.push(row);
+        }
+        return Ok(rows);
+    }
+    let catalog = session.catalog();
+    if let Some(view) = catalog.view(&database, name.name.name) {
+        for column in crate::plan::views::describe(&catalog, view)?.columns {
+            let mut row = vec![text(&column.name), text(column.ty.sql())];
+            if full {
+                let textual = column.ty.is_string() && !column.ty.is_binary();
+                row.push(maybe(textual.then(|| column.ty.collation.name())));
+            }
+            let nullable = if column.nullable { "YES" } else { "NO" };
+            row.extend([text(nullable), text(""), Value::Null, text("")]);
+            if full {
+                row.extend([text("select,insert,update,references"), text("")]);
             }
             rows.push(row);
         }

@@ -121,6 +121,7 @@ impl Rows {
                     origin: Origin::Virtual(&SHOWN),
                     partitions: None,
                     hints: Default::default(),
+                    view: None,
                 })?;
                 let mut binder = Binder {
                     scope: &scope,

@@ -1,7 +1,9 @@
 //! The plan of a statement and what is asked of it at every execution.
 
+use crate::bind::Source;
 use crate::plan::dml::{DeletePlan, InsertPlan, UpdatePlan};
 use crate::plan::multi::MultiPlan;
+use crate::plan::views::ViewUse;
 use crate::plan::{ResultColumn, SelectPlan};
 use porpoise_rows::catalog::{Table, TableId};
 use std::sync::Arc;
@@ -30,6 +32,24 @@ impl Plan {
             Plan::Update(p) => p.tables(),
             Plan::Delete(p) => p.tables(),
             Plan::Multi(p) => p.tables(),
+        }
+    }
+
+    /// The views whose rows it changes.
+    pub fn written_views(&self) -> Vec<(&str, &str)> {
+        fn view(source: Option<&Source>) -> Option<(&str, &str)> {
+            let view = source?.view.as_ref()?;
+            Some((&view.database, &view.name))
+        }
+        match self {
+            Plan::Select(_) => Vec::new(),
+            Plan::Insert(p) => view(Some(&p.named)).into_iter().collect(),
+            Plan::Update(p) => view(Some(&p.target.source)).into_iter().collect(),
+            Plan::Delete(p) => view(Some(&p.target.source)).into_iter().collect(),
+            Plan::Multi(p) => {
+                let slots = p.targets.iter().map(|t| p.select.sources.get(t.slot));
+                slots.filter_map(view).collect()
+            }
         }
     }
 
@@ -84,6 +104,17 @@ pub struct Planned {
     pub(super) unlocked: bool,
     /// It writes to a table whose definition holds expressions.
     pub(super) expressions: bool,
+    /// The views that it reads or writes through.
+    pub through: Option<Box<Through>>,
+}
+
+/// What a statement with views names, for its privileges.
+#[derive(Debug)]
+pub struct Through {
+    /// The views.
+    pub views: Vec<ViewUse>,
+    /// What the statement itself names: tables and views.
+    pub names: Vec<(String, String)>,
 }
 
 impl Planned {
@@ -103,6 +134,7 @@ impl Planned {
             expressions: tables.iter().any(|(t, w)| *w && t.has_expressions()),
             used,
             tables,
+            through: None,
             plan,
         }
     }

@@ -1,0 +1,63 @@
+//! Temporary tables: tables that no catalog names.
+//!
+//! They have spaces and counters like any table, without durability; who made
+//! one keeps its definition and shows it to nobody else. Reading and writing
+//! rows needs no more than the definition. A crash leaves spaces that nothing
+//! names, which go at the next start.
+
+use super::{DdlCx, TableSpec, check_name, errors, tables};
+use crate::catalog::{Catalog, Table, TableId, persist};
+use crate::db::Db;
+use crate::error::Result;
+use crate::layout::DerivedCell;
+use std::sync::Arc;
+
+impl Db {
+    /// CREATE TEMPORARY TABLE. Names are the caller's to look after.
+    ///
+    /// # Errors
+    /// As CREATE TABLE; 1215 with foreign keys, 1562 with partitions.
+    pub fn create_temporary(&self, cx: &DdlCx<'_>, spec: &TableSpec) -> Result<Arc<Table>> {
+        check_name(&spec.name)?;
+        if spec.name.is_empty() || spec.name.ends_with(' ') {
+            return Err(errors::bad_table_name(&spec.name));
+        }
+        if self.catalog().database(&spec.database).is_none() {
+            return Err(errors::no_database(&spec.database));
+        }
+        if !spec.foreign_keys.is_empty() {
+            return Err(errors::temporary_foreign_key());
+        }
+        if spec.placement.partitioning.is_some() {
+            return Err(errors::temporary_partitions());
+        }
+        let id = TableId(self.engine().reserve_ids(persist::TABLE_IDS, 1, 1)?.start);
+        // Names of its checks are in nobody's way.
+        let mut table = tables::draft_table(&Catalog::default(), cx, spec, id)?;
+        table.options.memory = true;
+        self.check_expressions(&table)?;
+        self.give_spaces(&mut table)?;
+        if let Some(first) = spec.auto_increment {
+            self.engine().set_next_id(table.counter, first.max(1))?;
+        }
+        Ok(Arc::new(table))
+    }
+
+    /// TRUNCATE of a temporary table: the same definition over new spaces.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn renew_temporary(&self, table: &Table) -> Result<Arc<Table>> {
+        let mut fresh = Table::clone(table);
+        self.give_spaces(&mut fresh)?;
+        fresh.derived = DerivedCell::default();
+        Ok(Arc::new(fresh))
+    }
+
+    /// Drops what a temporary table holds; no transaction may use it any more.
+    pub fn drop_temporary(&self, table: &Table) {
+        let spaces: Vec<_> = table.all_spaces().collect();
+        self.retire_spaces(&spaces);
+        self.forget_counters(table);
+    }
+}

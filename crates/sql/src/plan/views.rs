@@ -1,0 +1,481 @@
+//! Views: names in FROM that stand for a query.
+//!
+//! A view that shows plain columns of one table, perhaps with a WHERE, is
+//! merged: its name becomes a [`Source`] of that table, with the view's names
+//! for the columns it shows, and its condition joins those of its block. Such
+//! a view can be written through. The rows of any other view are made like
+//! those of a derived table.
+//!
+//! Invariants:
+//! 1. The text of a view is bound in the view's own database and in the mode
+//!    in which it was written, whatever the session's are.
+//! 2. Columns of the table that a merged view does not show have no name.
+//! 3. What fails inside a view is 1356: a client that may not see the view's
+//!    tables learns nothing of them.
+
+use super::derived::{Derived, RowsPlan};
+use super::from::bind_from;
+use super::query::{columns_of, derived_source, entries, inside, plan_query};
+use super::select::{PlanCx, split};
+use crate::bind::{BindEnv, Scope, Source};
+use crate::error::{Result, SqlError};
+use crate::expr::{Expr, ExprKind};
+use crate::parse::ast::{
+    self, ColumnName, Ident, Query, QueryBody, Select, SelectItem, Statement, TableFactor, TableRef,
+};
+use crate::parse::token::Span;
+use crate::parse::{ParseOptions, parse_one};
+use bumpalo::Bump;
+use porpoise_rows::catalog::{CheckOption, View};
+use porpoise_types::SqlMode;
+use std::sync::Arc;
+
+/// A view that is being bound, within those around it.
+#[derive(Debug)]
+pub struct ViewFrame<'a> {
+    view: &'a View,
+    up: Option<&'a ViewFrame<'a>>,
+}
+
+/// A view that a statement reads, for its privileges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewUse {
+    /// The database.
+    pub database: String,
+    /// The name.
+    pub name: String,
+    /// The account whose rights its query has; `None`: whoever asks.
+    pub definer: Option<String>,
+    /// What its query names: tables and views.
+    pub names: Vec<(String, String)>,
+    /// It is itself named by another view.
+    pub inner: bool,
+}
+
+/// What makes a table of the statement a view.
+#[derive(Clone, Debug)]
+pub struct MergedView {
+    /// The view's database.
+    pub database: String,
+    /// The view's name.
+    pub name: String,
+    /// The columns it shows, in order, as positions in the table.
+    pub shown: Vec<usize>,
+    /// What its rows fulfil, over slot 0.
+    pub conditions: Vec<Expr>,
+    /// What a row written through it must fulfil (WITH CHECK OPTION).
+    pub check: Vec<Expr>,
+}
+
+impl MergedView {
+    /// The conditions for a slot.
+    pub(super) fn conditions_at(&self, slot: usize) -> Vec<Expr> {
+        let mut all = self.conditions.clone();
+        for condition in &mut all {
+            condition.rewrite(&mut |e| {
+                if let ExprKind::Column { slot: at, .. } = &mut e.kind {
+                    *at = slot;
+                }
+            });
+        }
+        all
+    }
+}
+
+fn invalid(view: &View) -> SqlError {
+    let text = format!(
+        "View '{}.{}' references invalid table(s) or column(s) or function(s) or definer/invoker \
+         of view lack rights to use them",
+        view.database, view.name
+    );
+    SqlError::new(1356, "HY000", text)
+}
+
+/// Errors that say that a view's text means nothing any more.
+fn stale(error: SqlError, view: &View) -> SqlError {
+    match error.code {
+        1049 | 1051 | 1052 | 1054 | 1060 | 1064 | 1146 | 1305 | 1353 | 1356 => invalid(view),
+        _ => error,
+    }
+}
+
+/// The rows of a view under its name or another.
+pub(super) fn source(view: &Arc<View>, alias: Option<&str>, cx: &PlanCx<'_>) -> Result<Source> {
+    crate::bind::check_stack()?;
+    let mut frame = cx.view;
+    while let Some(around) = frame {
+        if (&around.view.database, &around.view.name) == (&view.database, &view.name) {
+            let text = format!(
+                "`{}`.`{}` contains view recursion",
+                view.database, view.name
+            );
+            return Err(SqlError::new(1462, "HY000", text));
+        }
+        frame = around.up;
+    }
+    let frame = ViewFrame { view, up: cx.view };
+    let arena = Bump::new();
+    let env = BindEnv {
+        mode: SqlMode::default(),
+        collation: cx.env.collation,
+        params: Vec::new(),
+        database: Some(view.database.clone()),
+        div_precision: cx.env.div_precision,
+    };
+    let names = cx.reads.names.take();
+    let within = PlanCx {
+        env: &env,
+        text: &view.query,
+        outer: None,
+        ctes: &[],
+        view: Some(&frame),
+        ..*cx
+    };
+    let made = bound(view, alias, &arena, &within).map_err(|e| stale(e, view));
+    let inside = cx.reads.names.replace(names);
+    cx.reads.views.borrow_mut().push(ViewUse {
+        database: view.database.clone(),
+        name: view.name.clone(),
+        definer: (!view.invoker).then(|| view.definer.clone()),
+        names: inside,
+        inner: cx.view.is_some(),
+    });
+    let mut source = made?;
+    source.alias = alias.unwrap_or(&view.name).to_owned();
+    if alias.is_none() {
+        source.database.clone_from(&view.database);
+    }
+    Ok(source)
+}
+
+fn bound(view: &View, alias: Option<&str>, arena: &Bump, cx: &PlanCx<'_>) -> Result<Source> {
+    let text = view.query.as_bytes();
+    let parsed = parse_one(arena, text, 0, &ParseOptions::default());
+    let parsed = parsed.map_err(|_| invalid(view))?;
+    let Statement::Query(query) = &parsed.statement else {
+        return Err(invalid(view));
+    };
+    if let Some(merged) = merged(view, query, cx)? {
+        return Ok(merged);
+    }
+    let (plan, free) = inside(cx, |cx| plan_query(query, cx))?;
+    let mut columns = columns_of(&plan);
+    rename(&mut columns, view)?;
+    let derived = Derived {
+        rows: RowsPlan::Select(Box::new(plan)),
+        columns,
+        free,
+        kind: "DERIVED",
+    };
+    Ok(derived_source(
+        Arc::new(derived),
+        alias.unwrap_or(&view.name).to_owned(),
+    ))
+}
+
+fn rename(columns: &mut [crate::bind::ScopeColumn], view: &View) -> Result<()> {
+    if view.columns.is_empty() {
+        return Ok(());
+    }
+    if view.columns.len() != columns.len() {
+        return Err(invalid(view));
+    }
+    for (column, name) in columns.iter_mut().zip(&view.columns) {
+        column.name.clone_from(name);
+    }
+    Ok(())
+}
+
+/// The only table of a query that may be merged.
+fn only_table<'q, 'a>(query: &'q Query<'a>) -> Option<(&'q Select<'a>, &'q ast::TableSource<'a>)> {
+    let QueryBody::Select(select) = &query.body else {
+        return None;
+    };
+    let whole = query.with.is_none()
+        && query.order_by.is_empty()
+        && query.limit.is_none()
+        && query.locks.is_empty()
+        && query.into.is_none();
+    let plain = !select.options.distinct
+        && select.group_by.is_empty()
+        && select.having.is_none()
+        && select.windows.is_empty()
+        && !select.rollup;
+    match select.from {
+        [
+            TableRef {
+                first: TableFactor::Table(source),
+                joins: [],
+            },
+        ] if whole && plain && source.partitions.is_empty() => Some((select, source)),
+        _ => None,
+    }
+}
+
+/// The view as a source of its table, if it shows plain columns of one.
+fn merged(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<Source>> {
+    let Some((select, named)) = only_table(query).filter(|_| view.algorithm != "TEMPTABLE") else {
+        return Ok(None);
+    };
+    let reads = cx.reads.tables.borrow().len();
+    let uses = cx.reads.views.borrow().len();
+    let names = cx.reads.names.borrow().clone();
+    let base = cx.source(&named.name, named.alias.map(|a| a.name))?;
+    let shown = shown(view, select, &base, cx);
+    let found = match base.table().is_some() {
+        true => shown?,
+        false => None,
+    };
+    let Some((shown, conditions)) = found else {
+        // It is bound once more, as a derived table.
+        cx.reads.tables.borrow_mut().truncate(reads);
+        cx.reads.views.borrow_mut().truncate(uses);
+        cx.reads.names.replace(names);
+        return Ok(None);
+    };
+    let beneath = base.view.clone();
+    let mut columns = base.columns.clone();
+    for column in &mut columns {
+        column.name = String::new();
+    }
+    for (name, position) in &shown {
+        if let Some(column) = columns.get_mut(*position) {
+            column.name.clone_from(name);
+        }
+    }
+    let mut all = beneath
+        .as_ref()
+        .map_or_else(Vec::new, |b| b.conditions.clone());
+    let mut check = beneath.as_ref().map_or_else(Vec::new, |b| b.check.clone());
+    match view.check {
+        CheckOption::None => {}
+        CheckOption::Local => check.extend(conditions.iter().cloned()),
+        CheckOption::Cascaded => {
+            check = all.clone();
+            check.extend(conditions.iter().cloned());
+        }
+    }
+    all.extend(conditions);
+    Ok(Some(Source {
+        columns,
+        view: Some(Arc::new(MergedView {
+            database: view.database.clone(),
+            name: view.name.clone(),
+            shown: shown.into_iter().map(|(_, position)| position).collect(),
+            conditions: all,
+            check,
+        })),
+        ..base
+    }))
+}
+
+/// Names and positions of the columns shown, and the conditions.
+type Shown = (Vec<(String, usize)>, Vec<Expr>);
+
+/// What a simple query shows of its table; `None` where it computes.
+fn shown(
+    view: &View,
+    select: &Select<'_>,
+    base: &Source,
+    cx: &PlanCx<'_>,
+) -> Result<Option<Shown>> {
+    let mut scope = Scope::default();
+    scope.add(base.clone())?;
+    let mut shown: Vec<(String, usize)> = Vec::new();
+    for item in select.items {
+        let SelectItem::Expr { expr, alias, .. } = item else {
+            return Ok(None);
+        };
+        let ast::ExprKind::Column(named) = &expr.kind else {
+            return Ok(None);
+        };
+        let bound = cx.binder(&scope, "field list").expr(expr)?;
+        let ExprKind::Column {
+            slot: 0, column, ..
+        } = bound.kind
+        else {
+            return Ok(None);
+        };
+        if shown.iter().any(|(_, at)| *at == column) {
+            return Ok(None);
+        }
+        let name = alias.map_or(named.name.name, |a| a.name);
+        shown.push((name.to_owned(), column));
+    }
+    if !view.columns.is_empty() {
+        if view.columns.len() != shown.len() {
+            return Err(invalid(view));
+        }
+        for ((name, _), given) in shown.iter_mut().zip(&view.columns) {
+            name.clone_from(given);
+        }
+    }
+    let mut conditions = Vec::new();
+    if let Some(filter) = &select.filter {
+        if crate::session::evaluate::holds_query(filter) {
+            return Ok(None);
+        }
+        let filter = cx.binder(&scope, "where clause").expr(filter)?;
+        if filter.has_query() {
+            return Ok(None);
+        }
+        split(filter, &mut conditions);
+    }
+    Ok(Some((shown, conditions)))
+}
+
+/// The query of a view with its select list spelled out: `*` becomes the
+/// columns that it means now, and computed columns get the names that they
+/// have now.
+///
+/// # Errors
+/// What binding the FROM clause finds.
+pub fn spelled_out<'a>(arena: &'a Bump, query: &Query<'a>, cx: &PlanCx<'_>) -> Result<Query<'a>> {
+    let QueryBody::Select(select) = &query.body else {
+        return Ok(*query);
+    };
+    if let Some(with) = query.with {
+        let ctes = entries(with, cx)?;
+        let within = PlanCx { ctes: &ctes, ..*cx };
+        return spelled_select(arena, query, select, &within);
+    }
+    spelled_select(arena, query, select, cx)
+}
+
+fn ident<'a>(arena: &'a Bump, name: &str) -> Ident<'a> {
+    Ident {
+        name: arena.alloc_str(name),
+        span: Span::default(),
+    }
+}
+
+fn spelled_select<'a>(
+    arena: &'a Bump,
+    query: &Query<'a>,
+    select: &Select<'a>,
+    cx: &PlanCx<'_>,
+) -> Result<Query<'a>> {
+    let from = bind_from(select.from, cx)?;
+    let mut items: Vec<SelectItem<'a>> = Vec::new();
+    let column = |slot: usize, at: usize| -> Option<SelectItem<'a>> {
+        let source = from.scope.sources.get(slot)?;
+        let name = ColumnName {
+            schema: None,
+            table: Some(ident(arena, &source.alias)),
+            name: ident(arena, &source.columns.get(at)?.name),
+        };
+        Some(SelectItem::Expr {
+            expr: ast::Expr {
+                kind: ast::ExprKind::Column(arena.alloc(name)),
+                span: Span::default(),
+            },
+            alias: None,
+            span: Span::default(),
+        })
+    };
+    for item in select.items {
+        match item {
+            SelectItem::Wildcard => {
+                items.extend(from.star.iter().filter_map(|(slot, at)| column(*slot, *at)));
+            }
+            SelectItem::TableWildcard(name) => {
+                let named = |s: &Source| {
+                    s.alias.eq_ignore_ascii_case(name.name.name)
+                        && name.schema.is_none_or(|d| d.name == s.database)
+                };
+                let sources = from.scope.sources.iter().enumerate();
+                for (slot, source) in sources.filter(|(_, s)| named(s)) {
+                    let places = source.places();
+                    items.extend(places.into_iter().filter_map(|at| column(slot, at)));
+                }
+            }
+            SelectItem::Expr { expr, alias, span } => {
+                let text = cx.text.get(span.start as usize..span.end as usize);
+                let plain = alias.is_some() || matches!(expr.kind, ast::ExprKind::Column(_));
+                let name = text.map(str::trim).filter(|_| !plain);
+                items.push(SelectItem::Expr {
+                    expr: *expr,
+                    alias: alias.or_else(|| name.map(|n| ident(arena, n))),
+                    span: *span,
+                });
+            }
+        }
+    }
+    let select = Select {
+        items: arena.alloc_slice_copy(&items),
+        ..*select
+    };
+    Ok(Query {
+        body: QueryBody::Select(arena.alloc(select)),
+        ..*query
+    })
+}
+
+/// What a view looks like from outside.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// Its columns.
+    pub columns: Vec<crate::bind::ScopeColumn>,
+    /// Rows can be changed through it.
+    pub updatable: bool,
+}
+
+/// No view depends on a system variable.
+struct NoVariables;
+
+impl crate::statistics::Figures for NoVariables {}
+
+impl crate::bind::SystemVariables for NoVariables {
+    fn get(&self, _: bool, _: &str) -> Result<Expr> {
+        let text = "View's SELECT contains a variable or parameter";
+        Err(SqlError::new(1351, "HY000", text))
+    }
+}
+
+/// The columns of a view under the definitions given.
+///
+/// # Errors
+/// 1356 when its query means nothing any more; 1462.
+pub fn describe(catalog: &porpoise_rows::catalog::Catalog, view: &View) -> Result<Described> {
+    let env = BindEnv {
+        mode: SqlMode::default(),
+        collation: porpoise_types::Collation::UTF8MB4_0900_AI_CI,
+        params: Vec::new(),
+        database: Some(view.database.clone()),
+        div_precision: 4,
+    };
+    let reads = super::select::Reads::default();
+    let cx = PlanCx::new(catalog, &env, &NoVariables, "", &reads);
+    let source = source(&Arc::new(view.clone()), None, &cx)?;
+    let places = source.places();
+    let columns = places.iter().filter_map(|at| source.columns.get(*at));
+    Ok(Described {
+        columns: columns.cloned().collect(),
+        updatable: source.view.is_some(),
+    })
+}
+
+/// The statement that makes a view, as SHOW CREATE VIEW prints it.
+pub fn create_text(view: &View) -> String {
+    let quote = porpoise_rows::show::quote;
+    let (user, host) = view.definer.rsplit_once('@').unwrap_or((&view.definer, ""));
+    let security = if view.invoker { "INVOKER" } else { "DEFINER" };
+    let columns: Vec<String> = view.columns.iter().map(|c| quote(c)).collect();
+    let columns = match columns.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", columns.join(",")),
+    };
+    let check = match view.check {
+        CheckOption::None => "",
+        CheckOption::Local => " WITH LOCAL CHECK OPTION",
+        CheckOption::Cascaded => " WITH CASCADED CHECK OPTION",
+    };
+    format!(
+        "CREATE ALGORITHM={} DEFINER={}@{} SQL SECURITY {security} VIEW {}{columns} AS {}{check}",
+        view.algorithm,
+        quote(user),
+        quote(host),
+        quote(&view.name),
+        view.query
+    )
+}

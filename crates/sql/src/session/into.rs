@@ -1,0 +1,96 @@
+//! SELECT ... INTO @variables.
+
+use super::{Outcome, SqlSession};
+use crate::bind::nodes::variable_name;
+use crate::error::{Result, SqlError};
+use crate::exec::ResultSink;
+use crate::parse::ast::{Into, IntoVar, Query, Statement};
+use crate::plan::ResultColumn;
+use porpoise_types::{ColumnType, Level, Value, ValueRef, Warning};
+use std::sync::Arc;
+
+/// The variables that a query's result goes to.
+///
+/// # Errors
+/// 1235 for files, 1327 for variables of stored programs.
+pub(super) fn variables(into: &Into<'_>) -> Result<Vec<Arc<str>>> {
+    let Into::Vars(list) = into else {
+        return Err(SqlError::not_supported("SELECT ... INTO OUTFILE"));
+    };
+    let name = |v: &IntoVar<'_>| match v {
+        IntoVar::User(name) => Ok(variable_name(name)),
+        IntoVar::Local(name) => {
+            let text = format!("Undeclared variable: {}", name.name);
+            Err(SqlError::new(1327, "42000", text))
+        }
+    };
+    list.iter().map(name).collect()
+}
+
+/// Keeps the only row of a result.
+struct Row {
+    names: Vec<Arc<str>>,
+    types: Vec<ColumnType>,
+    values: Option<Vec<Value>>,
+}
+
+impl ResultSink for Row {
+    fn columns(&mut self, columns: &[ResultColumn]) -> Result<()> {
+        if columns.len() != self.names.len() {
+            let text = "The used SELECT statements have a different number of columns";
+            return Err(SqlError::new(1222, "21000", text));
+        }
+        self.types = columns.iter().map(|c| c.ty.clone()).collect();
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<()> {
+        if self.values.is_some() {
+            let text = "Result consisted of more than one row";
+            return Err(SqlError::new(1172, "42000", text));
+        }
+        self.values = Some(values.iter().map(|v| ValueRef::to_owned(*v)).collect());
+        Ok(())
+    }
+}
+
+impl SqlSession {
+    /// Runs a query and puts its only row into variables; without a row they
+    /// stay as they are.
+    pub(super) fn select_into(
+        &mut self,
+        query: &Query<'_>,
+        into: &Into<'_>,
+        text: &[u8],
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+    ) -> Result<Outcome> {
+        let mut row = Row {
+            names: variables(into)?,
+            types: Vec::new(),
+            values: None,
+        };
+        let plain = Query {
+            into: None,
+            ..*query
+        };
+        let statement = Statement::Query(&plain);
+        let mut outcome = self.run_statement(&statement, text, values, types, &mut row)?;
+        outcome.had_rows = false;
+        match row.values {
+            Some(found) => {
+                let variables = self.env.user_variables.get_mut();
+                for ((name, value), ty) in row.names.into_iter().zip(found).zip(row.types) {
+                    variables.insert(name, (value, ty));
+                }
+                outcome.affected_rows = 1;
+            }
+            None => self.env.warn(Warning {
+                level: Level::Warning,
+                code: 1329,
+                message: "No data - zero rows fetched, selected, or processed".to_owned(),
+            }),
+        }
+        Ok(outcome)
+    }
+}

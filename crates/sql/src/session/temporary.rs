@@ -1,0 +1,222 @@
+//! Temporary tables: tables of one session.
+//!
+//! A session that has some plans its statements on a catalog of its own: the
+//! common one, with its temporary tables in the places of tables and views of
+//! the same names. No other session, and no information_schema, sees them.
+//!
+//! Invariants:
+//! 1. The overlay has the version of the catalog it was made from; plans made
+//!    before a temporary table came or went are forgotten.
+//! 2. Creating and dropping commits nothing. What a transaction may still use
+//!    is dropped when no transaction is open any more.
+
+use super::plan_cache::PlanCache;
+use super::{Outcome, SqlSession};
+use crate::definition;
+use crate::error::{Result, SqlError};
+use crate::parse::ast::{DropTables, Statement, TableName};
+use crate::session::dispatch::qualified;
+use porpoise_rows::catalog::{Catalog, Table, TableId};
+use porpoise_rows::ddl::TableSpec;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The temporary tables of a session.
+#[derive(Default)]
+pub(crate) struct Temporary {
+    tables: BTreeMap<(String, String), Arc<Table>>,
+    /// Dropped, and perhaps used by the open transaction.
+    doomed: Vec<Arc<Table>>,
+    /// The common catalog with the tables in it.
+    overlay: RefCell<Option<Arc<Catalog>>>,
+}
+
+impl Temporary {
+    /// The table of that name.
+    pub(crate) fn table(&self, database: &str, name: &str) -> Option<&Arc<Table>> {
+        if self.tables.is_empty() {
+            return None;
+        }
+        self.tables.get(&(database.to_owned(), name.to_owned()))
+    }
+
+    /// Whether a table is one of these.
+    pub(crate) fn holds(&self, id: TableId) -> bool {
+        self.tables.values().any(|t| t.id == id)
+    }
+
+    fn over(&self, common: &Arc<Catalog>) -> Arc<Catalog> {
+        let mut overlay = self.overlay.borrow_mut();
+        if let Some(made) = overlay.as_ref().filter(|o| o.version == common.version) {
+            return made.clone();
+        }
+        let mut catalog = Catalog::clone(common);
+        for ((database, name), table) in &self.tables {
+            if let Some(database) = catalog.databases.get_mut(database) {
+                Arc::make_mut(database)
+                    .tables
+                    .insert(name.clone(), table.id);
+                catalog.views.remove(&(database.name.clone(), name.clone()));
+                catalog.tables.insert(table.id, table.clone());
+            }
+        }
+        let made = Arc::new(catalog);
+        *overlay = Some(made.clone());
+        made
+    }
+}
+
+impl SqlSession {
+    /// The definitions that this session's statements are planned on.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        let common = self.server.db.catalog();
+        match self.temporary.tables.is_empty() {
+            true => common,
+            false => self.temporary.over(&common),
+        }
+    }
+
+    /// Statements about temporary tables, which commit nothing; `None` for
+    /// others.
+    pub(super) fn define_temporary(
+        &mut self,
+        statement: &Statement<'_>,
+        text: &[u8],
+    ) -> Result<Option<Outcome>> {
+        let named = |session: &SqlSession, name: &TableName<'_>| {
+            let found = qualified(session, name).ok();
+            found.filter(|(d, n)| session.temporary.table(d, n).is_some())
+        };
+        match statement {
+            Statement::CreateTable(create) if create.temporary => {
+                if create.like.is_some() {
+                    return self.create_like(create).map(Some);
+                }
+                if let Some(query) = create.query {
+                    return self.create_select(create, query, text).map(Some);
+                }
+                let (database, _) = qualified(self, &create.name)?;
+                let spec = definition::table(self, &self.naming(&database)?, create, text)?;
+                self.make_temporary(&spec)?;
+                Ok(Some(Outcome::default()))
+            }
+            Statement::DropTable(drop) => self.drop_temporary(drop),
+            Statement::Truncate(name) => {
+                let Some((database, name)) = named(self, name) else {
+                    return Ok(None);
+                };
+                self.truncate_temporary(&database, &name)?;
+                Ok(Some(Outcome::default()))
+            }
+            Statement::AlterTable(alter) if named(self, &alter.name).is_some() => {
+                Err(SqlError::not_supported("ALTER TABLE of a temporary table"))
+            }
+            Statement::CreateIndex(create) if named(self, &create.table).is_some() => {
+                let what = "CREATE INDEX on a temporary table";
+                Err(SqlError::not_supported(what))
+            }
+            Statement::DropIndex(drop) if named(self, &drop.table).is_some() => {
+                let what = "DROP INDEX on a temporary table";
+                Err(SqlError::not_supported(what))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// CREATE TEMPORARY TABLE; false where it was there (IF NOT EXISTS).
+    pub(super) fn make_temporary(&mut self, spec: &TableSpec) -> Result<bool> {
+        self.sweep_temporary();
+        if self.temporary.table(&spec.database, &spec.name).is_some() {
+            if !spec.if_not_exists {
+                let text = format!("Table '{}' already exists", spec.name);
+                return Err(SqlError::new(1050, "42S01", text));
+            }
+            self.note(1050, format!("Table '{}' already exists", spec.name));
+            return Ok(false);
+        }
+        let db = self.server.db.clone();
+        let table = db.create_temporary(&self.ddl_cx(), spec)?;
+        let key = (spec.database.clone(), spec.name.clone());
+        self.temporary.tables.insert(key, table);
+        self.forget_plans();
+        Ok(true)
+    }
+
+    /// Takes the temporary table of that name away; false without one.
+    pub(super) fn unmake_temporary(&mut self, database: &str, name: &str) -> bool {
+        let key = (database.to_owned(), name.to_owned());
+        let Some(table) = self.temporary.tables.remove(&key) else {
+            return false;
+        };
+        self.temporary.doomed.push(table);
+        self.forget_plans();
+        self.sweep_temporary();
+        true
+    }
+
+    /// TRUNCATE of a temporary table; false where there is none.
+    pub(super) fn truncate_temporary(&mut self, database: &str, name: &str) -> Result<bool> {
+        let Some(table) = self.temporary.table(database, name).cloned() else {
+            return Ok(false);
+        };
+        let fresh = self.server.db.renew_temporary(&table)?;
+        let key = (database.to_owned(), name.to_owned());
+        self.temporary.tables.insert(key, fresh);
+        self.temporary.doomed.push(table);
+        self.forget_plans();
+        self.sweep_temporary();
+        Ok(true)
+    }
+
+    /// DROP TABLE where all names are temporary tables, or must be; `None`
+    /// where others are meant, too.
+    pub(super) fn drop_temporary(&mut self, drop: &DropTables<'_>) -> Result<Option<Outcome>> {
+        let names = drop.names.iter().map(|n| qualified(self, n));
+        let names: Vec<(String, String)> = names.collect::<Result<_>>()?;
+        let missing = |session: &SqlSession| -> Vec<String> {
+            let known = |(d, n): &&(String, String)| session.temporary.table(d, n).is_none();
+            let missing = names.iter().filter(known);
+            missing.map(|(d, n)| format!("{d}.{n}")).collect()
+        };
+        let absent = missing(self);
+        if !absent.is_empty() {
+            if !drop.temporary {
+                return Ok(None);
+            }
+            if !drop.if_exists {
+                let text = format!("Unknown table '{}'", absent.join(","));
+                return Err(SqlError::new(1051, "42S02", text));
+            }
+        }
+        for (database, name) in &names {
+            self.unmake_temporary(database, name);
+        }
+        for name in absent {
+            self.note(1051, format!("Unknown table '{name}'"));
+        }
+        Ok(Some(Outcome::default()))
+    }
+
+    /// Drops all of them: the session ends, or begins anew.
+    pub(super) fn end_temporary(&mut self) {
+        let tables = std::mem::take(&mut self.temporary.tables);
+        self.temporary.doomed.extend(tables.into_values());
+        self.forget_plans();
+        self.sweep_temporary();
+    }
+
+    fn sweep_temporary(&mut self) {
+        if self.open.is_none() {
+            for table in std::mem::take(&mut self.temporary.doomed) {
+                self.server.db.drop_temporary(&table);
+            }
+        }
+    }
+
+    fn forget_plans(&mut self) {
+        self.temporary.overlay.replace(None);
+        self.plans = PlanCache::default();
+        self.forget_prepared_plans();
+    }
+}

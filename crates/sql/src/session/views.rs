@@ -1,0 +1,209 @@
+//! CREATE, ALTER and DROP VIEW.
+
+use super::dispatch::qualified;
+use super::{Outcome, SqlSession};
+use crate::error::{Result, SqlError};
+use crate::parse::LexMode;
+use crate::parse::ast::{CreateView, DropTables};
+use crate::parse::print;
+use crate::plan::SelectPlan;
+use crate::plan::select::{PlanCx, Reads, plan_query};
+use crate::plan::views;
+use crate::privileges::Privileges;
+use crate::session::run::Plan;
+use bumpalo::Bump;
+use porpoise_rows::catalog::{CheckOption, View};
+use porpoise_rows::ddl::ViewMode;
+
+impl SqlSession {
+    /// CREATE [OR REPLACE] VIEW and ALTER VIEW.
+    pub(super) fn create_view(&mut self, create: &CreateView<'_>, text: &[u8]) -> Result<Outcome> {
+        let ticket = self.commit()?;
+        let (database, name) = qualified(self, &create.name)?;
+        let view = self.view_of(create, database, name, text)?;
+        let mode = match (create.alter, create.or_replace) {
+            (true, _) => ViewMode::Alter,
+            (_, true) => ViewMode::Replace,
+            _ => ViewMode::Create,
+        };
+        if mode != ViewMode::Create {
+            self.need_table(Privileges::DROP, &view.database, &view.name)?;
+        }
+        self.check_view(&view)?;
+        let db = self.server.db.clone();
+        let done = db.create_view(&self.ddl_cx(), &view, mode)?;
+        Ok(Outcome {
+            ticket: done.ticket.max(ticket),
+            ..Outcome::default()
+        })
+    }
+
+    /// The view as the catalog keeps it.
+    fn view_of(
+        &self,
+        create: &CreateView<'_>,
+        database: String,
+        name: String,
+        text: &[u8],
+    ) -> Result<View> {
+        if create.query.into.is_some() {
+            let text = "View's SELECT contains a 'INTO' clause";
+            return Err(SqlError::new(1350, "HY000", text));
+        }
+        let catalog = self.catalog();
+        let env = self.bind_env(Vec::new());
+        let reads = Reads::default();
+        let source = std::str::from_utf8(text).unwrap_or_default();
+        let cx = PlanCx::new(&catalog, &env, self, source, &reads);
+        let arena = Bump::new();
+        self.volatile.set(false);
+        let plan = plan_query(create.query, &cx)?;
+        self.refuse_variables(&Plan::Select(plan.clone()))?;
+        self.check_sources(&plan, &reads)?;
+        let spelled = views::spelled_out(&arena, create.query, &cx)?;
+        let query = print::query(&spelled, LexMode::default());
+        let mut columns: Vec<String> = create.columns.iter().map(|c| c.name.to_owned()).collect();
+        let shown = || plan.columns.iter().map(|c| c.name.clone());
+        if columns.is_empty() && !matches!(spelled.body, crate::parse::ast::QueryBody::Select(_)) {
+            columns = shown().collect();
+        }
+        let names: Vec<String> = match columns.is_empty() {
+            true => shown().collect(),
+            false => columns.clone(),
+        };
+        check_columns(&names, plan.columns.len())?;
+        let definer = self.definer_of(create)?;
+        let collation = self.settings.collation;
+        Ok(View {
+            query: String::from_utf8_lossy(&query).into_owned(),
+            columns,
+            algorithm: create
+                .algorithm
+                .map_or_else(|| "UNDEFINED".to_owned(), |a| a.name.to_ascii_uppercase()),
+            check: match create.check_option {
+                None => CheckOption::None,
+                Some(true) => CheckOption::Cascaded,
+                Some(false) => CheckOption::Local,
+            },
+            definer,
+            invoker: create.invoker,
+            charset: collation.charset().name().to_owned(),
+            collation: collation.name().to_owned(),
+            database,
+            name,
+        })
+    }
+
+    /// 1352 for temporary tables, 1142 for what the definer may not read.
+    fn check_sources(&self, plan: &SelectPlan, reads: &Reads) -> Result<()> {
+        let inner = reads.tables.borrow().clone();
+        let read = plan.tables().into_iter().map(|(t, _)| t).chain(inner);
+        for table in read {
+            if self.temporary.holds(table.id) {
+                let text = format!("View's SELECT refers to a temporary table '{}'", table.name);
+                return Err(SqlError::new(1352, "HY000", text));
+            }
+        }
+        for (database, table) in reads.names.take() {
+            self.need_table(Privileges::SELECT, &database, &table)?;
+        }
+        for (table, _) in plan.tables() {
+            if reads.views.borrow().is_empty() {
+                self.need_table(Privileges::SELECT, &table.database, &table.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// DEFINER, the session's own account if it is not given.
+    fn definer_of(&self, create: &CreateView<'_>) -> Result<String> {
+        let Some(account) = &create.definer else {
+            return Ok(self.client.account.clone());
+        };
+        let (user, host) = crate::users::named(self, account);
+        let definer = format!("{user}@{host}");
+        if definer != self.client.account {
+            self.need_global(Privileges::SUPER, "SUPER or SET_USER_ID")?;
+        }
+        Ok(definer)
+    }
+
+    /// 1351: a view depends on no variable of a session.
+    fn refuse_variables(&self, plan: &Plan) -> Result<()> {
+        let mut found = self.volatile.get();
+        if let Plan::Select(plan) = plan {
+            plan.expressions(&mut |e| {
+                e.walk(&mut |e| {
+                    use crate::expr::ExprKind as E;
+                    found |= matches!(
+                        e.kind,
+                        E::UserVariable(_) | E::AssignVariable(..) | E::Param(_)
+                    );
+                });
+            });
+        }
+        match found {
+            true => {
+                let text = "View's SELECT contains a variable or parameter";
+                Err(SqlError::new(1351, "HY000", text))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// 1368: a view whose rows cannot be changed checks none; 1462 and 1356
+    /// for what a view could not be read by.
+    fn check_view(&self, view: &View) -> Result<()> {
+        let described = views::describe(&self.server.db.catalog(), view)?;
+        if view.check != CheckOption::None && !described.updatable {
+            let text = format!(
+                "CHECK OPTION on non-updatable view '{}.{}'",
+                view.database, view.name
+            );
+            return Err(SqlError::new(1368, "HY000", text));
+        }
+        if view.algorithm == "MERGE" && !described.updatable {
+            self.env.warn(porpoise_types::Warning {
+                level: porpoise_types::Level::Warning,
+                code: 1354,
+                message: "View merge algorithm can't be used here for now (assumed undefined \
+                          algorithm)"
+                    .to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// DROP VIEW.
+    pub(super) fn drop_views(&mut self, drop: &DropTables<'_>) -> Result<Outcome> {
+        let ticket = self.commit()?;
+        let names = drop.names.iter().map(|n| qualified(self, n));
+        let names: Vec<(String, String)> = names.collect::<Result<_>>()?;
+        let db = self.server.db.clone();
+        let (done, missing) = db.drop_views(&self.ddl_cx(), &names, drop.if_exists)?;
+        for name in missing {
+            self.note(1051, format!("Unknown table '{name}'"));
+        }
+        Ok(Outcome {
+            ticket: done.ticket.max(ticket),
+            ..Outcome::default()
+        })
+    }
+}
+
+/// 1353 and 1060.
+fn check_columns(names: &[String], width: usize) -> Result<()> {
+    if names.len() != width {
+        let text = "In definition of view, derived table or common table expression, SELECT list \
+                    and column names list have different column counts";
+        return Err(SqlError::new(1353, "HY000", text));
+    }
+    for (at, name) in names.iter().enumerate() {
+        let mut before = names.iter().take(at);
+        if before.any(|n| n.eq_ignore_ascii_case(name)) {
+            let text = format!("Duplicate column name '{name}'");
+            return Err(SqlError::new(1060, "42S21", text));
+        }
+    }
+    Ok(())
+}
