@@ -5,7 +5,9 @@ use super::nodes::{
     beside, cast_to, cast_type, compare, conjunction, fold_negation, node, numeric_operand,
     unit_of, variable_name,
 };
-use super::types::{arithmetic, collation_of_two, comparison, is_text, merged, number_like};
+use super::types::{
+    arithmetic, between_as, collation_of_two, comparison, is_text, merged, number_like,
+};
 use super::{Binder, literal};
 use crate::error::{Result, SqlError};
 use crate::expr::{
@@ -302,64 +304,6 @@ impl Binder<'_> {
         Ok(left)
     }
 
-    /// `(a, b) = (c, d)` and `<>`: column by column.
-    fn row_comparison(
-        &mut self,
-        op: BinaryOp,
-        left: &[ast::Expr<'_>],
-        right: &[ast::Expr<'_>],
-    ) -> Result<Expr> {
-        if left.len() != right.len() {
-            return Err(SqlError::operand_columns(left.len()));
-        }
-        let one = match op {
-            BinaryOp::Eq | BinaryOp::NotEq => BinaryOp::Eq,
-            BinaryOp::NullSafeEq => BinaryOp::NullSafeEq,
-            ordering => return self.row_order(ordering, left, right),
-        };
-        let mut parts = Vec::with_capacity(left.len());
-        for (a, b) in left.iter().zip(right) {
-            let (a, b) = (self.expr(a)?, self.expr(b)?);
-            parts.push(self.operator(one, a, b)?);
-        }
-        let all = conjunction(parts);
-        Ok(match op {
-            BinaryOp::NotEq => {
-                let nullable = all.nullable;
-                Expr::boolean(ExprKind::Not(Box::new(all)), nullable)
-            }
-            _ => all,
-        })
-    }
-
-    /// `(a, b) < (c, d)`: a < c OR (a = c AND b < d).
-    fn row_order(
-        &mut self,
-        op: BinaryOp,
-        left: &[ast::Expr<'_>],
-        right: &[ast::Expr<'_>],
-    ) -> Result<Expr> {
-        let strict = match op {
-            BinaryOp::Less | BinaryOp::LessEq => BinaryOp::Less,
-            _ => BinaryOp::Greater,
-        };
-        let mut whole: Option<Expr> = None;
-        for (a, b) in left.iter().zip(right).rev() {
-            let (a, b) = (self.expr(a)?, self.expr(b)?);
-            whole = Some(match whole {
-                None => self.operator(op, a, b)?,
-                Some(rest) => {
-                    let before = self.operator(strict, a.clone(), b.clone())?;
-                    let equal = self.operator(BinaryOp::Eq, a, b)?;
-                    let then = conjunction(vec![equal, rest]);
-                    let nullable = before.nullable || then.nullable;
-                    Expr::boolean(ExprKind::Or(vec![before, then]), nullable)
-                }
-            });
-        }
-        whole.ok_or_else(|| SqlError::operand_columns(1))
-    }
-
     pub(super) fn operator(&mut self, op: BinaryOp, a: Expr, b: Expr) -> Result<Expr> {
         let nullable = a.nullable || b.nullable;
         let arith = match op {
@@ -491,28 +435,6 @@ impl Binder<'_> {
         Ok(Expr::boolean(kind, nullable))
     }
 
-    /// `(a, b) IN ((1, 2), (3, 4))`: an OR of row comparisons.
-    fn row_in_list(
-        &mut self,
-        left: &[ast::Expr<'_>],
-        list: &[ast::Expr<'_>],
-        negated: bool,
-    ) -> Result<Expr> {
-        let mut any = Vec::with_capacity(list.len());
-        for item in list {
-            let ast::ExprKind::Row(right) = &item.kind else {
-                return Err(SqlError::operand_columns(left.len()));
-            };
-            any.push(self.row_comparison(BinaryOp::Eq, left, right)?);
-        }
-        let nullable = any.iter().any(|e| e.nullable);
-        let found = Expr::boolean(ExprKind::Or(any), nullable);
-        Ok(match negated {
-            true => Expr::boolean(ExprKind::Not(Box::new(found)), nullable),
-            false => found,
-        })
-    }
-
     fn case(&mut self, case: &ast::Case<'_>) -> Result<Expr> {
         let mut whens = Vec::with_capacity(case.arms.len());
         for (when, then) in case.arms {
@@ -616,23 +538,4 @@ fn flipped(op: BinaryOp) -> BinaryOp {
         BinaryOp::GreaterEq => BinaryOp::LessEq,
         same => same,
     }
-}
-
-/// How BETWEEN compares with its bounds: text by the one collation of all three.
-fn between_as(arg: &Expr, low: &Expr, high: &Expr) -> Result<[CompareAs; 2]> {
-    let how = [
-        comparison(arg, low, "between")?,
-        comparison(arg, high, "between")?,
-    ];
-    let [CompareAs::Bytes(by_low), CompareAs::Bytes(by_high)] = how else {
-        return Ok(how);
-    };
-    if by_low == by_high {
-        return Ok(how);
-    }
-    let insists = [low, high].into_iter().min_by_key(|e| e.coercibility);
-    let common = insists.map_or(Ok((by_low, low.coercibility)), |e| {
-        collation_of_two(arg, e, "between")
-    })?;
-    Ok([CompareAs::Bytes(common.0); 2])
 }

@@ -15,6 +15,7 @@ pub mod expr;
 pub mod literal;
 pub mod nodes;
 pub mod query;
+mod rows;
 mod special;
 pub mod types;
 

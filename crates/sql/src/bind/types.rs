@@ -72,6 +72,25 @@ pub fn comparison(a: &Expr, b: &Expr, operation: &str) -> Result<CompareAs> {
     Ok(CompareAs::Bytes(collation))
 }
 
+/// How BETWEEN compares with its bounds: text by the one collation of all three.
+pub(super) fn between_as(arg: &Expr, low: &Expr, high: &Expr) -> Result<[CompareAs; 2]> {
+    let how = [
+        comparison(arg, low, "between")?,
+        comparison(arg, high, "between")?,
+    ];
+    let [CompareAs::Bytes(by_low), CompareAs::Bytes(by_high)] = how else {
+        return Ok(how);
+    };
+    if by_low == by_high {
+        return Ok(how);
+    }
+    let insists = [low, high].into_iter().min_by_key(|e| e.coercibility);
+    let common = insists.map_or(Ok((by_low, low.coercibility)), |e| {
+        collation_of_two(arg, e, "between")
+    })?;
+    Ok([CompareAs::Bytes(common.0); 2])
+}
+
 /// The type of `a op b` (manual, "Arithmetic Operators").
 pub fn arithmetic(op: ArithOp, a: &ColumnType, b: &ColumnType, increment: u8) -> ColumnType {
     let (a, b) = (number_like(a), number_like(b));

@@ -235,16 +235,7 @@ fn eval_nested<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Val
             collation,
             negated,
         } => {
-            let [arg, pattern] = args.as_ref();
-            let (arg_ty, pattern_ty) = (&arg.ty, &pattern.ty);
-            let text = convert::text(eval(arg, row, cx)?, &arg.ty, cx)?;
-            let pattern = convert::text(eval(pattern, row, cx)?, &pattern.ty, cx)?;
-            let found = text.zip(pattern).map(|(text, pattern)| {
-                let set = collation.charset();
-                let text = convert::recoded(text, arg_ty, set);
-                let pattern = convert::recoded(pattern, pattern_ty, set);
-                collation.like(&text, &pattern, escape.map(char::from)) != *negated
-            });
+            let found = logic::like(args, *escape, *collation, row, cx)?.map(|f| f != *negated);
             Ok(logic::value(found))
         }
         ExprKind::Case { whens, otherwise } => {

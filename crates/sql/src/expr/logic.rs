@@ -7,7 +7,7 @@ use super::eval::{EvalCx, Slot, eval};
 use super::{CmpOp, Expr, Truth};
 use crate::error::Result;
 use crate::expr::convert;
-use porpoise_types::{CompareAs, ValueRef};
+use porpoise_types::{Collation, CompareAs, ValueRef};
 use std::cmp::Ordering;
 
 /// A truth value as SQL has it: 1, 0 or NULL.
@@ -145,4 +145,23 @@ pub fn between<'a>(
         (Some(true), Some(true)) => Some(true),
         _ => None,
     })
+}
+
+/// `arg LIKE pattern`, both in the character set of the collation.
+pub fn like<'a>(
+    args: &'a [Expr; 2],
+    escape: Option<u8>,
+    collation: Collation,
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Result<Option<bool>> {
+    let [arg, pattern] = args;
+    let text = convert::text(eval(arg, row, cx)?, &arg.ty, cx)?;
+    let wanted = convert::text(eval(pattern, row, cx)?, &pattern.ty, cx)?;
+    Ok(text.zip(wanted).map(|(text, wanted)| {
+        let set = collation.charset();
+        let text = convert::recoded(text, &arg.ty, set);
+        let wanted = convert::recoded(wanted, &pattern.ty, set);
+        collation.like(&text, &wanted, escape.map(char::from))
+    }))
 }

@@ -225,7 +225,7 @@ impl<'a> Parser<'a> {
                 }
             }
         }
-        if let Some((least, most)) = grammar_arguments(&func)
+        if let Some((least, most)) = super::arity::grammar_arguments(&func)
             && !(func.star || (least..=most).contains(&func.args.len()))
         {
             return self.error();
@@ -494,55 +494,4 @@ fn needs_adjacent_paren(keyword: Kw) -> bool {
 
 fn is_window_name(name: Ident<'_>) -> bool {
     name.name.eq_ignore_ascii_case("NTH_VALUE")
-}
-
-/// Least and greatest number of arguments of the functions that MySQL's grammar
-/// itself knows: another number of them is an error of syntax, not 1582.
-fn grammar_arguments(func: &Func<'_>) -> Option<(usize, usize)> {
-    const NAMES: &[(&str, usize, usize)] = &[
-        ("ASCII", 1, 1),
-        ("AVG", 1, 1),
-        ("BIT_AND", 1, 1),
-        ("BIT_OR", 1, 1),
-        ("BIT_XOR", 1, 1),
-        ("CHARSET", 1, 1),
-        ("COALESCE", 1, usize::MAX),
-        ("COLLATION", 1, 1),
-        ("DATABASE", 0, 0),
-        ("DATE", 1, 1),
-        ("DAY", 1, 1),
-        ("FORMAT", 2, 3),
-        ("HOUR", 1, 1),
-        ("IF", 3, 3),
-        ("INSERT", 4, 4),
-        ("LEFT", 2, 2),
-        ("MAX", 1, 1),
-        ("MICROSECOND", 1, 1),
-        ("MIN", 1, 1),
-        ("MINUTE", 1, 1),
-        ("MOD", 2, 2),
-        ("MONTH", 1, 1),
-        ("QUARTER", 1, 1),
-        ("REPEAT", 2, 2),
-        ("REPLACE", 3, 3),
-        ("REVERSE", 1, 1),
-        ("RIGHT", 2, 2),
-        ("ROW_COUNT", 0, 0),
-        ("SECOND", 1, 1),
-        ("STD", 1, 1),
-        ("STDDEV_SAMP", 1, 1),
-        ("SUM", 1, 1),
-        ("TIME", 1, 1),
-        ("TIMESTAMP", 1, 2),
-        ("TRUNCATE", 2, 2),
-        ("USER", 0, 0),
-        ("VARIANCE", 1, 1),
-        ("VAR_SAMP", 1, 1),
-        ("WEEK", 1, 2),
-        ("YEAR", 1, 1),
-    ];
-    let mut known = NAMES.iter();
-    let name = func.name.name;
-    let (_, least, most) = known.find(|(known, ..)| name.eq_ignore_ascii_case(known))?;
-    func.schema.is_none().then_some((*least, *most))
 }

@@ -12,6 +12,7 @@
 //! tables are slower than the calls that replace them.
 
 mod admin;
+mod arity;
 mod column;
 mod create;
 mod ddl;

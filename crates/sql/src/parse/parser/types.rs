@@ -52,6 +52,9 @@ impl<'a> Parser<'a> {
             _ => {}
         }
         self.type_length(&mut ty)?;
+        if matches!(ty.kind, TypeKind::VarChar | TypeKind::VarBinary) && ty.length.is_none() {
+            return self.error();
+        }
         self.type_attributes(&mut ty)?;
         ty.span = Span::new(start, self.last_end);
         Ok(ty)
@@ -109,9 +112,6 @@ impl<'a> Parser<'a> {
 
     fn type_attributes(&mut self, ty: &mut DataType<'a>) -> PResult<()> {
         use TypeKind as T;
-        if matches!(ty.kind, T::VarChar | T::VarBinary) && ty.length.is_none() {
-            return self.error();
-        }
         let numeric = matches!(
             ty.kind,
             T::TinyInt
