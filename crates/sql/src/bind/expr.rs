@@ -2,8 +2,8 @@
 
 pub use super::nodes::charset_named;
 use super::nodes::{
-    beside, cast_to, cast_type, compare, conjunction, fold_negation, node, numeric_operand,
-    unit_of, variable_name,
+    beside, cast_to, cast_type, compare, fold_negation, node, numeric_operand, unit_of,
+    variable_name,
 };
 use super::types::{
     arithmetic, between_as, collation_of_two, comparison, is_text, merged, number_like,
@@ -17,7 +17,7 @@ use crate::functions::{self, text_of};
 use crate::parse::ast::{
     self, Binary, BinaryOp, Cast, Chain, ColumnName, IsTest, LogicalOp, UnaryOp,
 };
-use porpoise_types::{Charset, Collation, ColumnType, CompareAs, Decimal, Kind, Value};
+use porpoise_types::{Charset, Collation, ColumnType, Decimal, Kind, Value};
 
 impl Binder<'_> {
     /// Binds one expression.
