@@ -307,7 +307,7 @@ impl<'a> Asked<'a> {
                 let test = Box::new(facts.get(first.column)?.set?.clone());
                 let index = position;
                 let access = Access::Set { index, test };
-                return Some(self.of_set(position, access, entries));
+                return Some(self.of_set(position, access));
             }
             (0, _) => {
                 let lookup = Access::Lookup {
@@ -378,16 +378,17 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The keys that a subquery yields; nobody knows how many.
-    fn of_set(&self, position: usize, access: Access, entries: bool) -> Path {
+    /// The keys that a subquery yields; nobody knows how many. Rows are read,
+    /// for many keys make it a scan of the table.
+    fn of_set(&self, position: usize, access: Access) -> Path {
         let keys = (self.rows() / 10.0).clamp(1.0, 100.0);
         let rows = (keys * self.of_keys(position, 1)).min(self.rows());
         Path {
             access,
             ordered: self.order.is_empty(),
-            entries,
+            entries: false,
             rows,
-            cost: keys * cost::SEEK + rows * self.row_cost(position, entries),
+            cost: keys * cost::SEEK + rows * self.row_cost(position, false),
             implied: Vec::new(),
         }
     }

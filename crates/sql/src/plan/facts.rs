@@ -79,11 +79,10 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'
             let all = list
                 .iter()
                 .all(|(how, item)| known(item, joined) && fits(arg, *how, item));
-            let exact = |how: CompareAs| how == CompareAs::Int && arg.ty.is_integer();
             if let Some(fact) = facts.get_mut(column).filter(|f| all && f.equal.is_none()) {
                 fact.equal = Some(list.iter().map(|(_, item)| item).collect());
-                let exact = list.iter().all(|(how, _)| exact(*how));
-                fact.by = exact.then_some(condition);
+                let integers = list.iter().all(|(how, _)| *how == CompareAs::Int);
+                fact.by = (integers && arg.ty.is_integer()).then_some(condition);
             }
         }
         ExprKind::Is {

@@ -12,7 +12,9 @@ use crate::exec::state::{States, size_of_row};
 use crate::exec::{Exec, Run, Stop};
 use crate::expr::convert;
 use crate::expr::eval::{EvalCx, Slot, eval};
-use porpoise_types::{CompareAs, Decimal, Kind, Level, Value, ValueRef, Warning, cast, compare};
+use porpoise_types::{
+    ColumnType, CompareAs, Decimal, Kind, Level, Value, ValueRef, Warning, cast, compare,
+};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
@@ -144,14 +146,7 @@ impl Accumulator {
             State::Count(n) => *n += 1,
             State::Whole { sum, count } => {
                 // 2^64 values of 64 bits fit.
-                *sum += match value {
-                    ValueRef::Int(v) => i128::from(v),
-                    ValueRef::UInt(v) => i128::from(v),
-                    other => {
-                        let number = convert::decimal(other, &arg.ty, cx)?.to_i64();
-                        i128::from(number.unwrap_or(0))
-                    }
-                };
+                *sum += integer(value, &arg.ty, cx)?;
                 *count += 1;
             }
             State::Exact { sum, count } => {
@@ -254,6 +249,16 @@ impl Accumulator {
             (State::Exact { sum: Some(sum), .. }, _) => Value::Decimal(sum),
         })
     }
+}
+
+fn integer(value: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<i128, SqlError> {
+    Ok(match value {
+        ValueRef::Int(v) => i128::from(v),
+        ValueRef::UInt(v) => i128::from(v),
+        other => convert::decimal(other, ty, cx)?
+            .to_i64()
+            .map_or(0, i128::from),
+    })
 }
 
 /// Whether an aggregate sums up integers, so that the sum needs no decimals.
