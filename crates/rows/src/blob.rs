@@ -35,6 +35,8 @@ use porpoise_types::{Kind, Value};
 use smallvec::SmallVec;
 
 /// Greatest value of a TEXT, BLOB or JSON column that lies in its row, bytes.
+/// Here parts cost about 41,000 instructions more to write and 17,000 to read,
+/// and save 32,000 at each update of another column (decision 0006).
 pub const IN_ROW: usize = 8 << 10;
 /// Bytes of a value outside of its row that the row keeps all the same.
 pub const PREFIX: usize = 3072;

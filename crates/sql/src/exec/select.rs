@@ -177,7 +177,11 @@ fn by_whole_keys<'p>(
         return Ok(Some(0));
     }
     let wanted: smallvec::SmallVec<[&[u8]; 8]> = keys.iter().map(Vec::as_slice).collect();
-    let read = exec.read();
+    let reach = match step.placement.whole.is_some() {
+        true => Reach::of(step, table, &cx_of(exec, arena))?,
+        false => Reach::default(),
+    };
+    let (read, blobs) = (exec.read(), reach.blobs());
     let (env, params, outer) = (exec.env, exec.params, exec.outer);
     let mut sent: Run<u64> = Ok(0);
     let mut show = |row: RowRef<'_>| {
@@ -197,14 +201,14 @@ fn by_whole_keys<'p>(
     };
     if *index == 0 {
         exec.txn()
-            .get_rows_in_order(table, &wanted, read, &mut |_, row| {
+            .get_rows_in_order_with(table, &wanted, blobs, read, &mut |_, row| {
                 if let Some(row) = row {
                     show(row);
                 }
             })?;
     } else {
         exec.txn()
-            .get_by_unique(table, *index, &wanted, read, &mut |_, found| {
+            .get_by_unique_with(table, *index, &wanted, blobs, read, &mut |_, found| {
                 if let Some((_, row)) = found {
                     show(row);
                 }
