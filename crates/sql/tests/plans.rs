@@ -154,9 +154,8 @@ fn query(rng: &mut Rng) -> String {
         14 => format!(
             "SELECT x.id FROM t{{T}} x {{H}} WHERE x.id IN (SELECT y.a FROM v{{T}} y WHERE {two})"
         ),
-        15 => format!(
-            "SELECT COUNT(*), MAX(x.u) FROM t{{T}} x {{H}} WHERE x.u IN (SELECT y.u FROM v{{T}} y)"
-        ),
+        15 => "SELECT COUNT(*), MAX(x.u) FROM t{T} x {H} WHERE x.u IN (SELECT y.u FROM v{T} y)"
+            .to_owned(),
         12 => format!(
             "SELECT x.a, x.b, x.id FROM t{{T}} x {{H}} WHERE {one} ORDER BY x.a DESC, x.b, x.id LIMIT {}",
             1 + rng.below(20)
