@@ -1,9 +1,9 @@
 //! What reading costs, and how much conditions let through.
 //!
 //! Costs are in terms of one row read in the order of the primary key; the
-//! other weights were measured on the embedded engine, where a row found by
-//! its key costs about twice as much as the next row of a scan, and an entry
-//! of an index somewhat less. Selectivities come from the number of different
+//! other weights are estimates for the embedded engine, not yet measured: a row
+//! found by its key is taken to cost about twice as much as the next row of a
+//! scan, and an entry of an index somewhat less. Selectivities come from the number of different
 //! values of an index that begins with the column, and are guesses otherwise
 //! (those of the manual, "Optimizer Cost Model", where it names any).
 //!
