@@ -177,10 +177,7 @@ fn by_whole_keys<'p>(
         return Ok(Some(0));
     }
     let wanted: smallvec::SmallVec<[&[u8]; 8]> = keys.iter().map(Vec::as_slice).collect();
-    let reach = match step.placement.whole.is_some() {
-        true => Reach::of(step, table, &cx_of(exec, arena))?,
-        false => Reach::default(),
-    };
+    let reach = Reach::of_values(step, table, &cx_of(exec, arena))?;
     let (read, blobs) = (exec.read(), reach.blobs());
     let (env, params, outer) = (exec.env, exec.params, exec.outer);
     let mut sent: Run<u64> = Ok(0);
