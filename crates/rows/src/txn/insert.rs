@@ -23,7 +23,6 @@
 
 use super::Txn;
 use super::keyset::{KeyId, KeySet};
-use super::parts::Blobs;
 use crate::autoinc::GeneratedIds;
 use crate::catalog::{Catalog, FkParent, ForeignKey, Table};
 use crate::fk;
@@ -128,13 +127,23 @@ impl Constraint<'_> {
 
 /// The numbers of the keys of a statement's rows: for each row the primary
 /// key, the unique entries, the parents.
-struct Plan {
-    ids: Vec<KeyId>,
-    stride: usize,
+pub(super) struct Plan {
+    pub(super) ids: Vec<KeyId>,
+    pub(super) stride: usize,
     uniques: usize,
 }
 
 impl Plan {
+    /// An empty one for so many rows, unique keys and parents of each.
+    pub(super) fn new(rows: usize, uniques: usize, parents: usize) -> Plan {
+        let stride = 1 + uniques + parents;
+        Plan {
+            ids: Vec::with_capacity(rows * stride),
+            stride,
+            uniques,
+        }
+    }
+
     fn of(&self, row: usize) -> &[KeyId] {
         self.ids
             .get(row * self.stride..(row + 1) * self.stride)
@@ -142,7 +151,7 @@ impl Plan {
     }
 
     /// Primary key and unique entries of a row.
-    fn own(&self, row: usize) -> &[KeyId] {
+    pub(super) fn own(&self, row: usize) -> &[KeyId] {
         self.of(row).get(..=self.uniques).unwrap_or(&[])
     }
 
@@ -166,7 +175,7 @@ pub(crate) fn check_not_null(table: &Table, row: &[Value]) -> Result<()> {
 
 impl Txn {
     /// Adds a row's primary key and unique entries to the keys to lock.
-    fn gather_own(
+    pub(super) fn gather_own(
         &mut self,
         table: &Table,
         row: &[Value],
@@ -267,22 +276,11 @@ impl Txn {
             0
         };
         let uniques = table.derived().uniques.len();
-        let mut plan = Plan {
-            ids: Vec::with_capacity(rows.len() * (1 + uniques + constraints.len())),
-            stride: 1 + uniques + constraints.len(),
-            uniques,
-        };
+        let mut plan = Plan::new(rows.len(), uniques, constraints.len());
         keys.keep_values = mode == InsertMode::Replace;
-        let (mut nulls, usable) = self.gather_rows(
-            table,
-            &rows,
-            mode,
-            hidden,
-            &constraints,
-            refused,
-            &mut plan,
-            keys,
-        );
+        let made = (mode, hidden, refused);
+        let (mut nulls, usable) =
+            self.gather_rows(table, &rows, made, &constraints, &mut plan, keys);
         let wait = self.wait();
         keys.lock(self.kv.as_mut(), wait)?;
         if mode == InsertMode::Replace {
@@ -295,10 +293,8 @@ impl Txn {
                 && let Some(value) = row.get_mut(position)
             {
                 *value = id;
-                unfit = unfit.or_else(|| table.partition_of_row(row).err());
-                if unfit.is_none() {
-                    self.gather_again(table, row, (n, hidden), &constraints, &mut plan, keys)?;
-                }
+                let moved = (n, hidden, unfit);
+                unfit = self.gather_again(table, row, moved, &constraints, &mut plan, keys)?;
             }
             let judged = match unfit {
                 Some(e) => Err(e),
@@ -332,15 +328,12 @@ impl Txn {
     /// Gathers the keys of all rows; the errors of rows with a NULL where none
     /// may be, by row, and how many rows can be judged before one of them ends
     /// the statement.
-    #[expect(clippy::too_many_arguments, reason = "one half of insert_rows")]
     fn gather_rows(
         &mut self,
         table: &Table,
         rows: &[Vec<Value>],
-        mode: InsertMode,
-        hidden: u64,
+        (mode, hidden, mut refused): (InsertMode, u64, Refused),
         constraints: &[Constraint<'_>],
-        mut refused: Refused,
         plan: &mut Plan,
         keys: &mut KeySet,
     ) -> (Vec<Option<Error>>, usize) {
@@ -373,18 +366,22 @@ impl Txn {
         (nulls, usable)
     }
 
-    /// Gathers and locks the keys of a row whose id has changed. Where the id
-    /// alone is the primary key they are locked already, as those of the row
-    /// that did not take it.
+    /// Gathers and locks the keys of a row whose id has changed, unless it does
+    /// not fit the table anyway or now. Where the id alone is the primary key
+    /// they are locked already, as those of the row that did not take it.
     fn gather_again(
         &mut self,
         table: &Table,
         row: &[Value],
-        (n, hidden): (usize, u64),
+        (n, hidden, unfit): (usize, u64, Option<Error>),
         constraints: &[Constraint<'_>],
         plan: &mut Plan,
         keys: &mut KeySet,
-    ) -> Result<()> {
+    ) -> Result<Option<Error>> {
+        let unfit = unfit.or_else(|| table.partition_of_row(row).err());
+        if unfit.is_some() {
+            return Ok(unfit);
+        }
         let mut ids = Vec::with_capacity(plan.stride);
         self.gather_own(table, row, hidden + n as u64, keys, &mut ids);
         for constraint in constraints {
@@ -396,7 +393,7 @@ impl Txn {
         }
         let wait = self.wait();
         keys.lock(self.kv.as_mut(), wait)?;
-        Ok(())
+        Ok(None)
     }
 
     /// Locks, in one call, the rows that REPLACE will find in its way by the
@@ -468,108 +465,10 @@ impl Txn {
         })?;
         Ok(self.delete_rows(table, rows, keys)?.deleted)
     }
-
-    /// Inserts one row, unless a row with an equal key exists: then that row
-    /// is locked exclusively and shown, and nothing is written. For ON
-    /// DUPLICATE KEY UPDATE and for memcached's commands. Parents are looked
-    /// at only when the row is new.
-    ///
-    /// # Errors
-    /// [`Error::NoReferencedRow`], [`Error::NotNull`]; the engine's.
-    pub fn insert_or_find(&mut self, table: &Arc<Table>, row: &[Value]) -> Result<Inserted> {
-        if !table.has_program() {
-            return self.statement(table, |txn, keys| txn.insert_one(table, row, keys));
-        }
-        let mut row = row.to_vec();
-        self.run_program(table, &mut row, 1)?;
-        self.statement(table, |txn, keys| txn.insert_one(table, &row, keys))
-    }
-
-    fn insert_one(
-        &mut self,
-        table: &Arc<Table>,
-        row: &[Value],
-        keys: &mut KeySet,
-    ) -> Result<Inserted> {
-        check_not_null(table, row)?;
-        table.partition_of_row(row)?;
-        let hidden = if table.hidden_key {
-            let engine = self.db.engine().as_ref();
-            self.db.counters.hidden(engine, table, 1)?
-        } else {
-            0
-        };
-        let uniques = table.derived().uniques.len();
-        let mut plan = Plan {
-            ids: Vec::with_capacity(1 + uniques),
-            stride: 1 + uniques,
-            uniques,
-        };
-        self.gather_own(table, row, hidden, keys, &mut plan.ids);
-        keys.keep_values = true;
-        let wait = self.wait();
-        keys.lock(self.kv.as_mut(), wait)?;
-        let taken = plan.own(0).iter().enumerate();
-        let taken = taken.map(|(n, id)| (n, *id));
-        if let Some((place, id)) = taken.into_iter().find(|(_, id)| keys.present(*id)) {
-            return self.found(table, place, id, keys);
-        }
-        if self.foreign_key_checks && !table.foreign_keys.is_empty() {
-            let catalog = self.db.catalog_guard();
-            let constraints = constraints(&catalog, table);
-            for constraint in &constraints {
-                plan.ids.push(constraint.gather(row, keys));
-            }
-            plan.stride = plan.ids.len();
-            let wait = self.wait();
-            keys.lock(self.kv.as_mut(), wait)?;
-            judge(table, row, &plan, 0, &constraints, keys)?;
-        }
-        let primary: SmallVec<[u8; 64]> =
-            SmallVec::from_slice(keys.key(plan.own(0).first().copied().unwrap_or(NO_KEY)));
-        self.write_new(table, &primary, row, keys)?;
-        Ok(Inserted::New)
-    }
-
-    /// The row behind a key that is taken.
-    fn found(
-        &mut self,
-        table: &Table,
-        place: usize,
-        id: KeyId,
-        keys: &mut KeySet,
-    ) -> Result<Inserted> {
-        let (index, row_id) = if place == 0 {
-            (0, id)
-        } else {
-            let primary = keys.value(id).unwrap_or(&[]).to_vec();
-            let row_id = keys.add(table.space(0, &primary), &primary, LockMode::Exclusive);
-            let wait = self.wait();
-            keys.lock(self.kv.as_mut(), wait)?;
-            let index = table.derived().uniques.get(place - 1).copied();
-            (index.unwrap_or(0), row_id)
-        };
-        let Some(row) = keys.value(row_id) else {
-            return Err(Error::Corrupt(format!(
-                "index {index} of {} names a row that does not exist",
-                table.quoted_name()
-            )));
-        };
-        let newer = keys.newer(id) || keys.newer(row_id);
-        let mut rows = [(keys.key(row_id).to_vec(), RowBuf::from(row.to_vec()))];
-        self.complete_rows(table, &mut rows, Blobs::All, Read::CURRENT)?;
-        let [(primary, row)] = rows;
-        Ok(Inserted::Duplicate {
-            index,
-            primary,
-            row,
-            newer,
-        })
-    }
 }
 
 /// Judges a row against the present state: unique keys, then parents.
-fn judge(
+pub(super) fn judge(
     table: &Table,
     row: &[Value],
     plan: &Plan,

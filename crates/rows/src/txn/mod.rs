@@ -25,6 +25,7 @@ mod moved;
 pub(crate) mod parts;
 pub(crate) mod read;
 pub(crate) mod update;
+mod upsert;
 pub(crate) mod write;
 
 use crate::catalog::{Table, TableId};

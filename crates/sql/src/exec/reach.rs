@@ -52,6 +52,15 @@ impl Reach {
         Ok(reach)
     }
 
+    /// The reach of a step by whole keys that names no partitions: only large
+    /// values matter then.
+    pub fn of_values<'a>(step: &'a Step, table: &Table, cx: &EvalCx<'a>) -> Run<Reach> {
+        match step.placement.whole {
+            Some(_) => Reach::of(step, table, cx),
+            None => Ok(Reach::default()),
+        }
+    }
+
     /// For reads.
     pub fn fetch(&self) -> Fetch<'_> {
         Fetch {

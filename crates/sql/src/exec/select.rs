@@ -170,11 +170,7 @@ fn by_whole_keys<'p>(
     }
     let mut keys = encode_all(table, *index, parts, &[], &cx_of(exec, arena))?;
     sink.columns(&plan.columns)?;
-    let placed = &step.placement;
-    let reach = match placed.whole.is_some() {
-        true => Reach::of(step, table, &cx_of(exec, arena))?,
-        false => Reach::default(),
-    };
+    let reach = Reach::of_values(step, table, &cx_of(exec, arena))?;
     keys.retain(|key| reach.allows(table, *index, key));
     if keys.is_empty() || window.offset > 0 {
         return Ok(Some(0));
