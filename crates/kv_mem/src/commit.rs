@@ -15,7 +15,7 @@
 //! 3. Locks are released after the versions are installed.
 
 use crate::log::Log;
-use crate::log::format::{Record as LogRecord, put_write, stamp};
+use crate::log::format::{Record as LogRecord, put_write, stamp, write_size};
 use crate::reclaim::Item;
 use crate::record::{NewVersion, RecordRef};
 use crate::shared::{Sequencer, Shared};
@@ -245,9 +245,18 @@ impl<'s> Logged<'s> {
         let Some(log) = logged.log.filter(|log| log.rows()) else {
             return Ok(logged);
         };
-        let mut writes = Vec::new();
-        for install in installs.iter().filter(|install| install.space.logged()) {
-            let value = install.version.as_ref().and_then(NewVersion::value);
+        let due = || {
+            installs
+                .iter()
+                .filter(|install| install.space.logged())
+                .map(|install| {
+                    let value = install.version.as_ref().and_then(NewVersion::value);
+                    (install, value)
+                })
+        };
+        let size = due().map(|(install, value)| write_size(install.record.key(), value));
+        let mut writes = Vec::with_capacity(size.sum::<usize>().min(CHUNK));
+        for (install, value) in due() {
             put_write(&mut writes, install.space.id, install.record.key(), value);
             if writes.len() >= CHUNK {
                 logged.tag = log.append_chunk(shared, logged.tag, &writes)?;

@@ -237,6 +237,12 @@ pub(crate) fn get_spec(reader: &mut Reader<'_>) -> Result<SpaceSpec, Malformed> 
     })
 }
 
+/// The most bytes that [`put_write`] appends for a write: three variable-length
+/// numbers of up to ten bytes beside the key and the value.
+pub(crate) fn write_size(key: &[u8], value: Option<&[u8]>) -> usize {
+    30 + key.len() + value.map_or(0, <[u8]>::len)
+}
+
 /// Appends one write.
 pub(crate) fn put_write(out: &mut Vec<u8>, space: SpaceId, key: &[u8], value: Option<&[u8]>) {
     put_varint(out, space.0 << 1 | u64::from(value.is_some()));
