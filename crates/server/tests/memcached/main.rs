@@ -30,6 +30,7 @@ mod reaper;
 mod roles;
 mod switching;
 mod transactions;
+mod transcript_files;
 mod transcripts;
 mod unique_keys;
 mod value_forms;
