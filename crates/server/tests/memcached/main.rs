@@ -15,6 +15,7 @@ mod constraints;
 mod crash;
 mod default_table;
 mod expiry;
+mod expressions;
 mod flush;
 mod house;
 mod item_size;
