@@ -8,7 +8,8 @@
 //! Checked: every row has exactly its entry in each index; every entry leads
 //! to a row that makes it; every child row has its parent; the auto-increment
 //! counter is above every value in its column; rows lie in their partitions and
-//! large values have all their parts ([`crate::check_placement`]).
+//! large values have all their parts ([`crate::check_placement`]); checks hold
+//! and generated columns are what they should be ([`crate::check_program`]).
 
 use crate::catalog::{Index, IndexKind, Table};
 use crate::db::Db;
@@ -74,6 +75,7 @@ impl Db {
             }
         }
         self.check_placement(cx, table, &mut |what| found.add(what))?;
+        self.check_expressions(cx, table, &mut |what| found.add(what))?;
         for key in &table.foreign_keys {
             self.each_orphan(cx, table, key, |pk| {
                 let pk = hex(pk);

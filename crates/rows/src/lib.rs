@@ -17,6 +17,7 @@ mod bytes;
 pub mod catalog;
 pub mod check;
 mod check_placement;
+mod check_program;
 pub mod db;
 pub mod ddl;
 pub mod error;

@@ -28,9 +28,10 @@ use crate::txn::update::{RowChange, UpdateMode};
 use crate::{Error, InsertMode, Result, Txn};
 use porpoise_kv::Read;
 use porpoise_types::{DateTime, SqlMode, TimeZone, Value, Warning};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What expressions of a definition depend on besides the row.
 #[derive(Debug)]
@@ -45,22 +46,26 @@ pub struct RowCx {
     pub strict: bool,
     /// USER() and CURRENT_USER().
     pub user: String,
-    /// Where RAND() begins.
-    pub seed: u64,
+    /// Where RAND() goes on: each evaluation leaves it further.
+    pub seed: Cell<u64>,
     /// What was noted on the way.
     pub warnings: RefCell<Vec<Warning>>,
 }
 
 impl RowCx {
-    /// For doors without SQL: strict, UTC.
+    /// For doors without SQL: strict, UTC, each with a RAND() of its own.
     pub fn plain(now_utc: DateTime) -> RowCx {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let made = MADE.fetch_add(1, Ordering::Relaxed);
+        let seed = now_utc.to_unix_micros().cast_unsigned();
+        let seed = (seed ^ made << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         RowCx {
             now_utc,
             time_zone: TimeZone::UTC,
             mode: SqlMode::default(),
             strict: true,
             user: String::new(),
-            seed: 0,
+            seed: Cell::new(seed),
             warnings: RefCell::new(Vec::new()),
         }
     }

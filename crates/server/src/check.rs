@@ -10,13 +10,12 @@
 use crate::config::StartError;
 use crate::datadir::DataDir;
 use crate::engine::STORE;
+use crate::rows;
 use porpoise_base::cancel::Cancel;
-use porpoise_base::clock;
 use porpoise_base::disk::Overlay;
 use porpoise_kv::Durability;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::ddl::DdlCx;
-use porpoise_rows::{Db, DbOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -53,8 +52,7 @@ pub fn check(data_dir: &Path) -> Result<Report, StartError> {
         ..KvMemOptions::default()
     })
     .map_err(|e| failed("the embedded engine does not open", &e))?;
-    let db = Db::open(engine.clone(), clock::system(), DbOptions::default())
-        .map_err(|e| failed("the catalog does not open", &e))?;
+    let db = rows::open(engine.clone()).map_err(|e| failed("the catalog does not open", &e))?;
     let (session, cancel) = (db.mdl().session(), Cancel::new());
     let cx = DdlCx {
         mdl: &session,

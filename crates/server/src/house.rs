@@ -11,11 +11,11 @@ use crate::memcached::cache::Cache;
 use crate::memcached::reaper::Reaper;
 use crate::mysql::MysqlDoor;
 use crate::net::Door;
+use crate::rows;
 use crate::tls;
 use parking_lot::Mutex;
-use porpoise_base::clock;
 use porpoise_kv::Engine;
-use porpoise_rows::{Db, DbOptions};
+use porpoise_rows::Db;
 use porpoise_sql::{SqlConfig, SqlServer};
 use std::sync::Arc;
 
@@ -55,8 +55,7 @@ impl House {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             StartError::failure(format!("{what}: {error}"))
         };
-        let db = Db::open(engine.clone(), clock::system(), DbOptions::default())
-            .map_err(|e| failed("the catalog does not open", &e))?;
+        let db = rows::open(engine.clone()).map_err(|e| failed("the catalog does not open", &e))?;
         let setup = SqlConfig {
             variables: variables(config),
             root_password: root_password.map(str::to_owned),

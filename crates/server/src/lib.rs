@@ -28,6 +28,7 @@ pub mod mysql;
 pub mod native;
 pub mod net;
 pub mod noop;
+pub mod rows;
 pub mod serve;
 pub mod sys;
 pub mod tls;

@@ -9,9 +9,8 @@
 mod posts;
 
 use crate::config::{Config, DurabilityChoice, table};
-use crate::engine;
+use crate::{engine, rows};
 use porpoise_base::cancel::Cancel;
-use porpoise_base::clock;
 use porpoise_bench::experiments::native::{Setup, Store, Visitor, Worker};
 use porpoise_bench::peers::Durability;
 use porpoise_kv::{
@@ -20,7 +19,7 @@ use porpoise_kv::{
 };
 use porpoise_rows::catalog::{IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, DdlCx, IndexSpec, TableSpec};
-use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode, RowBuf, RowChange, Txn, UpdateMode};
+use porpoise_rows::{BeginOptions, Db, InsertMode, RowBuf, RowChange, Txn, UpdateMode};
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 use std::fmt::Display;
 use std::path::Path;
@@ -78,7 +77,7 @@ struct Rows {
 impl Rows {
     fn open(setup: &Setup<'_>) -> Result<Rows, String> {
         let engine = open_engine(setup, "rows")?;
-        let db = Db::open(engine, clock::system(), DbOptions::default()).map_err(words)?;
+        let db = rows::open(engine).map_err(words)?;
         make_table(&db).map_err(words)?;
         let table = db.catalog().table(DATABASE, TABLE).cloned();
         let table = table.ok_or("the table that was made is not there")?;

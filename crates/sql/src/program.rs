@@ -276,7 +276,7 @@ impl Program {
             user_variables: RefCell::new(HashMap::new()),
             warnings: RefCell::new(Vec::new()),
             warnings_dropped: Cell::new(0),
-            random: Cell::new(cx.seed),
+            random: Cell::new(cx.seed.get()),
             seeded: RefCell::new(HashMap::new()),
             max_allowed_packet: 1 << 30,
             div_precision: 4,
@@ -306,6 +306,7 @@ impl Program {
             let (column, from) = (&of.column, Some(&of.expr.ty));
             store(value, from, &column.ty, &column.name, number, &mut cast)?
         };
+        cx.seed.set(env.random.get());
         cx.warnings
             .borrow_mut()
             .append(&mut env.warnings.borrow_mut());

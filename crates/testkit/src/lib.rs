@@ -26,6 +26,7 @@ mod memcached;
 mod porpoise;
 mod ports;
 mod process;
+mod random;
 mod sys;
 mod tikv_double;
 
@@ -34,6 +35,7 @@ pub use mariadb::{Mariadb, MariadbBuilder};
 pub use memcached::Memcached;
 pub use porpoise::{Finished, Porpoise, PorpoiseBuilder};
 pub use process::wait_until;
+pub use random::Random;
 pub use tikv_double::TikvDouble;
 
 /// Ends the test with a line that begins with who failed.

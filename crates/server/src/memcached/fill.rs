@@ -1,11 +1,16 @@
 //! What a container puts into a row that is about to be written.
+//!
+//! Generated columns may be among its columns. What a client says of them is
+//! passed over, so that a value that was read can be stored again; a value of
+//! nothing else is refused. A generated key column must come to the key that
+//! was asked for.
 
 use super::container::{Container, ExpiryForm, Flags, Stored, ValueFormat, number, refused};
 use super::convert::Conversion;
 use super::form::Piece;
 use super::json;
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
-use porpoise_rows::{Error, Result};
+use porpoise_rows::{Error, Result, Txn};
 use porpoise_types::{ColumnType, DateTime, Value, ValueRef, encode_key};
 
 impl Container {
@@ -51,12 +56,47 @@ impl Container {
         Ok(())
     }
 
-    /// Which columns of a new row the client gave, or a default already has:
-    /// the others take their expressions' values.
-    pub(super) fn given(&self, row: &[Value]) -> Vec<bool> {
-        let named = |at: usize| self.values.contains(&at) || self.is_key(at);
+    /// Which columns of a new row a client gave by this value, or a default
+    /// already has: the others take their expressions' values.
+    ///
+    /// # Errors
+    /// The value is no object where it should be one.
+    pub(super) fn given(&self, row: &[Value], value: &[u8]) -> Result<Vec<bool>> {
+        let members: Vec<usize> = match self.format {
+            ValueFormat::Text => self.values.clone(),
+            ValueFormat::Json => {
+                let members = json::members(value)?;
+                let columns = members.iter().map(|(name, _)| self.table.column(name));
+                columns.flatten().collect()
+            }
+        };
+        let named = |at: usize| members.contains(&at) || self.is_key(at);
         let given = row.iter().enumerate();
-        given.map(|(at, v)| named(at) || !v.is_null()).collect()
+        Ok(given.map(|(at, v)| named(at) || !v.is_null()).collect())
+    }
+
+    fn is_generated(&self, position: usize) -> bool {
+        let column = self.table.columns.get(position);
+        column.is_some_and(|c| c.generated.is_some())
+    }
+
+    /// A row about to be written is under the key that was asked for: where a
+    /// key column is generated, the other columns decide.
+    ///
+    /// # Errors
+    /// It would be under another key; what computing it fails with.
+    pub(super) fn check_key(&self, txn: &Txn, row: &[Value]) -> Result<()> {
+        if !self.key.iter().any(|part| self.is_generated(part.column)) {
+            return Ok(());
+        }
+        let mut computed = row.to_vec();
+        txn.generate(&self.table, &mut computed, 1)?;
+        for part in &self.key {
+            if let Some(value) = computed.get(part.column) {
+                self.check_same(row, part.column, value)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether rows hold their own version in a column.
@@ -96,7 +136,15 @@ impl Container {
         }
         match self.values.as_slice() {
             _ if self.format == ValueFormat::Json => self.apply_object(row, value, convert),
+            [first, rest @ ..]
+                if self.increment.is_none()
+                    && self.is_generated(*first)
+                    && rest.iter().all(|n| self.is_generated(*n)) =>
+            {
+                Err(is_generated(&self.table, *first))
+            }
             [] => Ok(()),
+            [only] if self.is_generated(*only) => Ok(()),
             [only] if self.form.is_plain() => {
                 let value = convert.store(&self.table, *only, ValueRef::Bytes(value))?;
                 put(row, *only, value);
@@ -130,11 +178,11 @@ impl Container {
                 }
                 Some(Piece::Text(text)) => ValueRef::Bytes(text),
             };
-            put(
-                row,
-                *position,
-                convert.store(&self.table, *position, value)?,
-            );
+            if self.is_generated(*position) {
+                continue;
+            }
+            let stored = convert.store(&self.table, *position, value)?;
+            put(row, *position, stored);
         }
         if pieces.next().is_some() {
             return Err(refused(format!(
@@ -172,6 +220,9 @@ impl Container {
                 return Err(refused(format!("Column '{name}' is there twice")));
             }
             seen.push(position);
+            if self.is_generated(position) {
+                continue;
+            }
             let part = json::part(&column.name, &column.ty, raw)?;
             let stored = convert.store(&self.table, position, part.as_ref())?;
             if self.is_key(position) {
@@ -185,6 +236,7 @@ impl Container {
             let open =
                 |c: &Column| !c.nullable && !c.auto_increment && c.default == ColumnDefault::None;
             !seen.contains(p)
+                && !self.is_generated(**p)
                 && self.table.columns.get(**p).is_some_and(open)
                 && row.get(**p).is_some_and(Value::is_null)
         };
@@ -262,6 +314,7 @@ impl Container {
         }
         if let ([only], ValueFormat::Text) = (self.values.as_slice(), self.format)
             && row.get(*only).is_some_and(|v| !v.is_null())
+            && !self.is_generated(*only)
         {
             let text = count.to_string();
             let value = convert.store(&self.table, *only, ValueRef::Bytes(text.as_bytes()))?;
@@ -280,6 +333,18 @@ fn no_default(table: &Table, position: usize) -> Error {
 fn lacks_default(column: &str) -> Error {
     let message = format!("Field '{column}' doesn't have a default value");
     Error::refused(1364, "HY000", message)
+}
+
+/// 3105, where a value could go nowhere else.
+fn is_generated(table: &Table, position: usize) -> Error {
+    let Some(column) = table.columns.get(position) else {
+        return Error::DefinitionChanged;
+    };
+    let message = format!(
+        "The value specified for generated column '{}' in table '{}' is not allowed.",
+        column.name, table.name
+    );
+    Error::refused(3105, "HY000", message)
 }
 
 fn put(row: &mut [Value], position: usize, value: Value) {

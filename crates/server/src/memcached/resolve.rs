@@ -152,6 +152,16 @@ impl Columns<'_> {
         names.split(',').map(|n| self.find(n.trim())).collect()
     }
 
+    /// A column that the container fills itself: `what` says for what.
+    fn written(&mut self, what: &str, name: &str) -> Resolved<usize> {
+        let position = self.find(name)?;
+        let column = self.table.columns.get(position);
+        match column.is_some_and(|c| c.generated.is_some()) {
+            true => Err(format!("{what} '{name}' is a generated column")),
+            false => Ok(position),
+        }
+    }
+
     fn kind(&self, position: usize) -> Kind {
         let column = self.table.columns.get(position);
         column.map_or(Kind::Null, |c| c.ty.kind)
@@ -262,7 +272,8 @@ fn large(
             .filter(|c| c.ty.is_binary())
             .map(|c| c.ty.max_bytes() as usize)
     };
-    let inline = columns.table.columns.get(*value).filter(|c| c.nullable);
+    let inline = columns.table.columns.get(*value);
+    let inline = inline.filter(|c| c.nullable && c.generated.is_none());
     let inline = inline.and_then(|_| text(columns.table, *value));
     let inline = inline.ok_or("large_values_table needs a binary value column that allows NULL")?;
     let find = |column: &str| {
@@ -287,8 +298,8 @@ fn large(
         id,
         part,
         content,
-        ext_id: columns.find("ext_id")?,
-        ext_size: columns.find("ext_size")?,
+        ext_id: columns.written("large_values_table column", "ext_id")?,
+        ext_size: columns.written("large_values_table column", "ext_size")?,
         inline,
         // A part is cut for the smaller of the column and 1 MiB.
         part_size: part_size.min(1 << 20),
@@ -352,7 +363,7 @@ fn increment(row: &Row, columns: &mut Columns<'_>) -> Resolved<Option<usize>> {
     let Some(name) = row.given("increment_column") else {
         return Ok(None);
     };
-    let position = columns.find(name)?;
+    let position = columns.written("increment_column", name)?;
     if !columns.is_integer(position) {
         return Err(format!("increment_column '{name}' is no integer"));
     }
@@ -367,7 +378,7 @@ fn flags(row: &Row, columns: &mut Columns<'_>) -> Resolved<Flags> {
         let constant = text.parse().map(Flags::Constant);
         return constant.map_err(|_| format!("flags '{text}' do not fit into 32 bits"));
     }
-    let position = columns.find(text)?;
+    let position = columns.written("flags column", text)?;
     if !columns.is_integer(position) {
         return Err(format!("flags column '{text}' is no integer"));
     }
@@ -378,7 +389,7 @@ fn cas(row: &Row, columns: &mut Columns<'_>, note: &mut String) -> Resolved<Opti
     let Some(name) = row.given("cas_column") else {
         return Ok(None);
     };
-    let position = columns.find(name)?;
+    let position = columns.written("cas_column", name)?;
     if columns.kind(position) == Kind::BigInt {
         return Ok(Some(position));
     }
@@ -391,7 +402,7 @@ fn expiry(row: &Row, columns: &mut Columns<'_>) -> Resolved<Option<(usize, Expir
     let Some(name) = row.given("expire_time_column") else {
         return Ok(None);
     };
-    let position = columns.find(name)?;
+    let position = columns.written("expire_time_column", name)?;
     let nullable = columns
         .table
         .columns

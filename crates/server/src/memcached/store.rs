@@ -69,6 +69,7 @@ pub(super) fn change(
     new: Vec<Value>,
     mode: UpdateMode,
 ) -> Result<(), Error> {
+    place.container.check_key(txn, &new)?;
     let change = RowChange {
         key: place.primary.to_vec(),
         old,
@@ -185,10 +186,11 @@ pub(super) fn insert_row(
     let mut row = container.new_row(place.key, &mut place.convert)?;
     large::apply(container, txn, &mut row, what, version, &mut place.convert)?;
     if container.table.has_default_expressions() {
-        let given = container.given(&row);
+        let given = container.given(&row, what.value)?;
         let given = |at: usize| given.get(at).copied().unwrap_or(true);
         txn.fill_default_expressions(&container.table, &mut row, &given)?;
     }
+    container.check_key(txn, &row)?;
     let mut rows = vec![row];
     if container.table.auto_increment().is_some() {
         let options = AutoIncOptions::default();

@@ -6,10 +6,11 @@
 //! random topic; the users and topics are there.
 
 use super::{DATABASE, FILL, column, definition, open_engine, options, words};
+use crate::rows;
 use porpoise_bench::experiments::native::{Setup, Store, Visitor, Worker};
 use porpoise_rows::catalog::{FkAction, IndexKind, Table};
 use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
-use porpoise_rows::{BeginOptions, Db, DbOptions, Error, InsertMode};
+use porpoise_rows::{BeginOptions, Db, Error, InsertMode};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::sync::Arc;
 
@@ -32,8 +33,7 @@ impl Posts {
             _ => "two foreign keys",
         };
         let engine = open_engine(setup, &format!("posts-{keys}"))?;
-        let db = Db::open(engine, porpoise_base::clock::system(), DbOptions::default());
-        let db = db.map_err(words)?;
+        let db = rows::open(engine).map_err(words)?;
         let table = make(&db, keys).map_err(words)?;
         Ok(Posts { name, db, table })
     }

@@ -4,8 +4,11 @@
 use porpoise_base::{cancel::Cancel, clock};
 use porpoise_kv::{Check, Engine, Key, TxnOptions};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use porpoise_rows::{Db, DbOptions};
+use porpoise_rows::catalog::Table;
+use porpoise_rows::program::{RowCompiler, RowCx, RowProgram};
+use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode};
 use porpoise_sql::{ClientInfo, ResultColumn, ResultSink, SqlConfig, SqlError, SqlServer};
+use porpoise_types::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -106,6 +109,73 @@ fn a_planted_orphan_is_found_without_a_change() {
     assert_eq!(status, Some(1), "{said}");
     let line = "`d`.`c`: row 80000002 has no parent under `cp`";
     assert!(said.lines().any(|l| l == line), "{said}");
+}
+
+/// Lets everything through, as a program with a mistake would.
+#[derive(Debug)]
+struct Lax;
+
+impl RowProgram for Lax {
+    fn generate(&self, _: &mut [Value], _: u64, _: &RowCx) -> porpoise_rows::Result<()> {
+        Ok(())
+    }
+
+    fn check(&self, _: &[Value], _: &RowCx) -> porpoise_rows::Result<()> {
+        Ok(())
+    }
+
+    fn default(&self, _: usize, _: &[Value], _: &RowCx) -> porpoise_rows::Result<Value> {
+        Ok(Value::Null)
+    }
+}
+
+impl RowCompiler for Lax {
+    fn compile(&self, _: &Table) -> porpoise_rows::Result<Arc<dyn RowProgram>> {
+        Ok(Arc::new(Lax))
+    }
+}
+
+#[test]
+fn rows_that_definitions_forbid_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = store(dir.path());
+    let db = Db::open(engine.clone(), clock::system(), DbOptions::default()).unwrap();
+    let sql = SqlServer::new(db.clone(), SqlConfig::default()).unwrap();
+    let mut session = sql.connect(client(), Cancel::new()).unwrap();
+    for statement in [
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id INT PRIMARY KEY, n INT, g INT AS (n + 1) STORED, at TIMESTAMP, \
+         CONSTRAINT small CHECK (n < 100))",
+        "INSERT INTO d.t (id, n) VALUES (1, 1)",
+    ] {
+        session
+            .query(statement.as_bytes(), false, &mut Nothing)
+            .unwrap();
+    }
+    drop(session);
+    engine.shutdown().unwrap();
+    drop((sql, db, engine));
+    let (status, said) = check(dir.path());
+    assert_eq!(status, Some(0), "{said}");
+
+    let engine = store(dir.path());
+    let db = Db::open(engine.clone(), clock::system(), DbOptions::default()).unwrap();
+    db.set_compiler(Arc::new(Lax));
+    let table = db.catalog().table("d", "t").unwrap().clone();
+    let mut txn = db.begin(BeginOptions::default()).unwrap();
+    let row = vec![Value::Int(2), Value::Int(100), Value::Int(5), Value::Null];
+    txn.insert(&table, vec![row], InsertMode::Plain).unwrap();
+    txn.commit().unwrap();
+    engine.shutdown().unwrap();
+    drop((table, db, engine));
+    let (status, said) = check(dir.path());
+    assert_eq!(status, Some(1), "{said}");
+    for line in [
+        "`d`.`t`: row 80000002 has another value in `g` than computed",
+        "`d`.`t`: row 80000002 is refused: Check constraint 'small' is violated.",
+    ] {
+        assert!(said.lines().any(|l| l == line), "{said}");
+    }
 }
 
 #[test]

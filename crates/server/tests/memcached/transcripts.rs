@@ -2,86 +2,12 @@
 //! played against the real binary. `record.py` beside them describes their
 //! form.
 
+use crate::transcript_files::{Part, Step, parts, steps, transcripts};
 use porpoise_testkit::Porpoise;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
-
-#[derive(Debug, Default)]
-struct Step {
-    sent: Vec<String>,
-    received: Vec<String>,
-    closed: bool,
-}
-
-fn steps(text: &str) -> Vec<Step> {
-    let mut steps: Vec<Step> = vec![Step::default()];
-    for line in text.lines() {
-        let last = steps.last_mut().unwrap();
-        if let Some(sent) = line.strip_prefix("> ") {
-            if last.received.is_empty() && !last.closed {
-                last.sent.push(sent.to_owned());
-            } else {
-                steps.push(Step {
-                    sent: vec![sent.to_owned()],
-                    ..Step::default()
-                });
-            }
-        } else if let Some(received) = line.strip_prefix("< ") {
-            last.received.push(received.to_owned());
-        } else if line == "! closed" {
-            last.closed = true;
-        }
-    }
-    steps
-}
-
-/// A part of an escaped text.
-enum Part {
-    Bytes(Vec<u8>),
-    Any,
-    Cas,
-    /// Eight bytes in place of digits.
-    Cas8,
-}
-
-fn parts(text: &str) -> Vec<Part> {
-    let mut parts = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        parts.push(Part::Bytes(rest.as_bytes()[..at].to_vec()));
-        let escaped = &rest[at + 1..];
-        let (part, used) = match escaped.as_bytes()[0] {
-            b'r' => (Part::Bytes(b"\r".to_vec()), 1),
-            b'n' => (Part::Bytes(b"\n".to_vec()), 1),
-            b't' => (Part::Bytes(b"\t".to_vec()), 1),
-            b'\\' => (Part::Bytes(b"\\".to_vec()), 1),
-            b'x' => {
-                let byte = u8::from_str_radix(&escaped[1..3], 16).unwrap();
-                (Part::Bytes(vec![byte]), 3)
-            }
-            b'{' => {
-                let end = escaped.find('}').unwrap();
-                let part = match &escaped[1..end] {
-                    "any" => Part::Any,
-                    "cas" => Part::Cas,
-                    "cas8" => Part::Cas8,
-                    repeated => {
-                        let (text, count) = repeated.split_once('*').unwrap();
-                        Part::Bytes(text.repeat(count.parse().unwrap()).into_bytes())
-                    }
-                };
-                (part, end + 1)
-            }
-            other => panic!("escape {other}"),
-        };
-        parts.push(part);
-        rest = &escaped[used..];
-    }
-    parts.push(Part::Bytes(rest.as_bytes().to_vec()));
-    parts
-}
 
 /// How far what was received matches: `Some(cas)` when wholly.
 fn matches(expected: &[String], received: &[u8]) -> Option<Option<Vec<u8>>> {
@@ -149,18 +75,6 @@ fn play(address: SocketAddr, path: &Path) {
         cas = seen.unwrap_or(cas);
         assert_eq!(closed, step.closed, "{} {step:?}", path.display());
     }
-}
-
-fn transcripts() -> Vec<PathBuf> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/memcached");
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|e| e == "txt"))
-        .collect();
-    paths.sort();
-    assert!(paths.len() >= 80, "{} transcripts", paths.len());
-    paths
 }
 
 #[test]

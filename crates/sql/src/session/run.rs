@@ -268,10 +268,10 @@ impl SqlSession {
         }
         let _deadline = self.arm_deadline(&planned.plan)?;
         self.env.seeded.get_mut().clear();
-        let random = self.env.random.get();
         if planned.expressions {
             open.txn.get_mut().set_row_cx(self.row_cx());
         }
+        let random = self.env.random.get();
         let reads = open.txn.get_mut().validated_reads();
         let run = RunCx {
             mark,
@@ -324,13 +324,17 @@ impl SqlSession {
 
     /// What expressions of definitions see of this session.
     pub(crate) fn row_cx(&self) -> RowCx {
+        // The definitions' RAND() is a sequence beside the session's own.
+        let seed = self.env.random.get();
+        let next = seed.wrapping_mul(6_364_136_223_846_793_005);
+        self.env.random.set(next.wrapping_add(1));
         RowCx {
             now_utc: self.env.now_utc,
             time_zone: self.env.time_zone.clone(),
             mode: self.settings.mode,
             strict: self.settings.mode.is_strict(),
             user: self.env.account.clone(),
-            seed: self.env.random.get(),
+            seed: Cell::new(seed.rotate_left(32)),
             warnings: RefCell::default(),
         }
     }

@@ -1,0 +1,21 @@
+//! Opening the rows over an engine, for every command of the binary.
+//!
+//! Invariant: whoever opens a database here has the compiler for the
+//! expressions of its definitions, so that the same checks and generated
+//! columns hold for the server's doors, `porpoise check` and `porpoise bench`.
+
+use porpoise_base::clock;
+use porpoise_kv::Engine;
+use porpoise_rows::{Db, DbOptions, Error};
+use porpoise_sql::program::Compiler;
+use std::sync::Arc;
+
+/// Opens the catalog of an engine.
+///
+/// # Errors
+/// What reading it fails with.
+pub fn open(engine: Arc<dyn Engine>) -> Result<Arc<Db>, Error> {
+    let db = Db::open(engine, clock::system(), DbOptions::default())?;
+    db.set_compiler(Arc::new(Compiler::default()));
+    Ok(db)
+}

@@ -1,0 +1,41 @@
+//! Fuzzing of the real binary's doors: random input from seeds, beside a connection that behaves
+//! and must not notice.
+//!
+//! Each test draws its cases from consecutive seeds, on two connections at a time, until its time
+//! or its number of cases is over; a failure names the seed. `FUZZ_SEED=n` begins with another
+//! seed, `FUZZ_SECONDS=n` runs longer.
+//!
+//! What every case asserts, whatever was sent: the server lives, no session panicked, nothing in
+//! its log says so, its memory stays below a bound, the neighbour's transactions add up, and no
+//! session outlives its connection.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that fails may panic"
+)]
+
+#[allow(dead_code, reason = "shared with other tests, which use more of it")]
+#[path = "../mysql/client.rs"]
+mod client;
+mod corpus;
+mod http;
+mod memcached;
+mod mysql_bytes;
+mod mysql_commands;
+mod mysql_statements;
+mod packets;
+mod requests;
+mod talk;
+#[path = "../memcached/transcript_files.rs"]
+mod transcript_files;
+mod watch;
+
+use std::time::Duration;
+
+/// How long a test of `make test` may take.
+const SHORT: Duration = Duration::from_secs(4);
+
+/// How long one of `make soak` takes.
+const LONG: Duration = Duration::from_secs(150);

@@ -1,0 +1,190 @@
+//! Checks, generated columns and expressions as defaults for callers of the
+//! row functions, without a statement of SQL around them; and a database that
+//! was opened without anything that understands expressions.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that fails may panic"
+)]
+
+use porpoise_base::cancel::Cancel;
+use porpoise_base::clock;
+use porpoise_kv::{Engine, LockMode, model::Model};
+use porpoise_rows::catalog::Table;
+use porpoise_rows::ddl::DdlCx;
+use porpoise_rows::{
+    BeginOptions, Db, DbOptions, Error, InsertMode, RowBuf, RowChange, Txn, UpdateMode,
+};
+use porpoise_sql::{ClientInfo, ResultColumn, ResultSink, SqlConfig, SqlError, SqlServer};
+use porpoise_types::{Value, ValueRef};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+struct Nothing;
+
+impl ResultSink for Nothing {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        Ok(())
+    }
+}
+
+const TABLE: &str = "CREATE TABLE d.t (id INT PRIMARY KEY, n INT, s VARCHAR(20) DEFAULT (CONCAT('d', id)), \
+     g INT AS (n * 2) STORED, v VARCHAR(30) AS (CONCAT(s, n)) VIRTUAL, UNIQUE (g), \
+     CONSTRAINT small CHECK (n < 100), CONSTRAINT even CHECK (n % 2 = 0) NOT ENFORCED)";
+
+fn database() -> (Arc<Db>, Arc<dyn Engine>) {
+    let engine: Arc<dyn Engine> = Arc::new(Model::new());
+    let db = Db::open(engine.clone(), clock::system(), DbOptions::default()).unwrap();
+    let server = SqlServer::new(db.clone(), SqlConfig::default()).unwrap();
+    let info = ClientInfo {
+        connection_id: 1,
+        user: "root".to_owned(),
+        host: "localhost".to_owned(),
+        account: "root@localhost".to_owned(),
+        capabilities: 0,
+        collation: 255,
+        database: None,
+    };
+    let mut session = server.connect(info, Cancel::new()).unwrap();
+    for text in ["CREATE DATABASE d", TABLE] {
+        session.query(text.as_bytes(), false, &mut Nothing).unwrap();
+    }
+    (db, engine)
+}
+
+fn table(db: &Db) -> Arc<Table> {
+    db.catalog().table("d", "t").unwrap().clone()
+}
+
+/// A row with nothing in its generated columns, and some wrong value.
+fn row(id: i64, n: i64, s: &str) -> Vec<Value> {
+    let wrong = Value::Int(-1);
+    let s = Value::Bytes(s.into());
+    vec![Value::Int(id), Value::Int(n), s, wrong, Value::Null]
+}
+
+fn insert(db: &Arc<Db>, rows: Vec<Vec<Value>>) -> Result<(), Error> {
+    let mut txn = db.begin(BeginOptions::default())?;
+    txn.insert(&table(db), rows, InsertMode::Plain)?;
+    txn.commit().map(drop)
+}
+
+fn read(txn: &mut Txn, table: &Arc<Table>, id: i64) -> (Vec<u8>, Option<RowBuf>) {
+    let key = table.key_prefix(0, &[ValueRef::Int(id)]);
+    let mut found = None;
+    let wait = txn.wait();
+    txn.lock_rows(table, &[&key], LockMode::Update, wait, &mut |_, locked| {
+        found = locked.row.map(|row| row.to_buf());
+    })
+    .unwrap();
+    (key, found)
+}
+
+fn values(db: &Arc<Db>, id: i64) -> Option<Vec<Value>> {
+    let table = table(db);
+    let mut txn = db.begin(BeginOptions::default()).unwrap();
+    let (_, row) = read(&mut txn, &table, id);
+    row.map(|row| row.row(&table).unwrap().values())
+}
+
+fn update(db: &Arc<Db>, id: i64, n: i64) -> Result<(), Error> {
+    let table = table(db);
+    let mut txn = db.begin(BeginOptions::default())?;
+    let (key, old) = read(&mut txn, &table, id);
+    let old = old.unwrap();
+    let mut new = old.row(&table)?.values();
+    new[1] = Value::Int(n);
+    new[3] = Value::Int(77);
+    txn.update(&table, vec![RowChange { key, old, new }], UpdateMode::Plain)?;
+    txn.commit().map(drop)
+}
+
+fn refused_by(result: Result<(), Error>) -> String {
+    match result {
+        Err(Error::CheckViolated { check }) => check,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn batches_are_computed_and_checked_row_by_row() {
+    let (db, _) = database();
+    insert(&db, vec![row(1, 5, "a"), row(2, 7, "b")]).unwrap();
+    let text = |s: &str| Value::Bytes(s.into());
+    let first = vec![
+        Value::Int(1),
+        Value::Int(5),
+        text("a"),
+        Value::Int(10),
+        text("a5"),
+    ];
+    assert_eq!(values(&db, 1).unwrap(), first);
+    // One bad row refuses its batch.
+    assert_eq!(
+        refused_by(insert(&db, vec![row(3, 1, "c"), row(4, 100, "d")])),
+        "small"
+    );
+    assert_eq!(values(&db, 3), None);
+    update(&db, 1, 9).unwrap();
+    assert_eq!(values(&db, 1).unwrap()[3..], [Value::Int(18), text("a9")]);
+    assert_eq!(refused_by(update(&db, 1, 1000)), "small");
+    // Unique keys see what was computed.
+    assert!(matches!(update(&db, 1, 7), Err(Error::Duplicate { .. })));
+    let mut txn = db.begin(BeginOptions::default()).unwrap();
+    let upsert = txn.insert_or_find(&table(&db), &row(9, 100, "x"));
+    assert!(matches!(upsert, Err(Error::CheckViolated { .. })));
+}
+
+#[test]
+fn defaults_are_filled_in_where_nothing_is_given() {
+    let (db, _) = database();
+    let table = table(&db);
+    let mut txn = db.begin(BeginOptions::default()).unwrap();
+    let mut row = vec![
+        Value::Int(4),
+        Value::Int(2),
+        Value::Null,
+        Value::Null,
+        Value::Null,
+    ];
+    txn.fill_default_expressions(&table, &mut row, &|column| column < 2)
+        .unwrap();
+    txn.insert(&table, vec![row], InsertMode::Plain).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(values(&db, 4).unwrap()[2], Value::Bytes(b"d4".to_vec()));
+    assert_eq!(values(&db, 4).unwrap()[4], Value::Bytes(b"d42".to_vec()));
+}
+
+#[test]
+fn without_a_compiler_rows_are_read_and_not_written() {
+    let (db, engine) = database();
+    insert(&db, vec![row(1, 5, "a")]).unwrap();
+    drop(db);
+    let plain = Db::open(engine, clock::system(), DbOptions::default()).unwrap();
+    assert_eq!(values(&plain, 1).unwrap()[3], Value::Int(10));
+    for result in [insert(&plain, vec![row(2, 5, "b")]), update(&plain, 1, 6)] {
+        match result {
+            Err(Error::Refused { code, .. }) => assert_eq!(code, 1105),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(values(&plain, 2), None);
+    // A check says that the expressions cannot be asked.
+    let (mdl, cancel) = (plain.mdl().session(), Cancel::new());
+    let cx = DdlCx {
+        mdl: &mdl,
+        deadline: Instant::now() + Duration::from_secs(60),
+        cancel: &cancel,
+        foreign_key_checks: true,
+        now: 0,
+    };
+    let (rows, problems) = plain.check_table(&cx, &table(&plain)).unwrap();
+    assert_eq!((rows, problems.len()), (1, 1));
+    assert!(problems[0].what.contains("No compiler"), "{problems:?}");
+}
