@@ -2,109 +2,15 @@
 //! played against the real binary. `record.py` beside them describes their
 //! form.
 
+#[path = "../../../wire/tests/support/transcript.rs"]
+mod transcript;
+
 use porpoise_testkit::Porpoise;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
-
-#[derive(Debug, Default)]
-struct Step {
-    sent: Vec<String>,
-    received: Vec<String>,
-    closed: bool,
-}
-
-fn steps(text: &str) -> Vec<Step> {
-    let mut steps: Vec<Step> = vec![Step::default()];
-    for line in text.lines() {
-        let last = steps.last_mut().unwrap();
-        if let Some(sent) = line.strip_prefix("> ") {
-            if last.received.is_empty() && !last.closed {
-                last.sent.push(sent.to_owned());
-            } else {
-                steps.push(Step {
-                    sent: vec![sent.to_owned()],
-                    ..Step::default()
-                });
-            }
-        } else if let Some(received) = line.strip_prefix("< ") {
-            last.received.push(received.to_owned());
-        } else if line == "! closed" {
-            last.closed = true;
-        }
-    }
-    steps
-}
-
-/// A part of an escaped text.
-enum Part {
-    Bytes(Vec<u8>),
-    Any,
-    Cas,
-    /// Eight bytes in place of digits.
-    Cas8,
-}
-
-fn parts(text: &str) -> Vec<Part> {
-    let mut parts = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        parts.push(Part::Bytes(rest.as_bytes()[..at].to_vec()));
-        let escaped = &rest[at + 1..];
-        let (part, used) = match escaped.as_bytes()[0] {
-            b'r' => (Part::Bytes(b"\r".to_vec()), 1),
-            b'n' => (Part::Bytes(b"\n".to_vec()), 1),
-            b't' => (Part::Bytes(b"\t".to_vec()), 1),
-            b'\\' => (Part::Bytes(b"\\".to_vec()), 1),
-            b'x' => {
-                let byte = u8::from_str_radix(&escaped[1..3], 16).unwrap();
-                (Part::Bytes(vec![byte]), 3)
-            }
-            b'{' => {
-                let end = escaped.find('}').unwrap();
-                let part = match &escaped[1..end] {
-                    "any" => Part::Any,
-                    "cas" => Part::Cas,
-                    "cas8" => Part::Cas8,
-                    repeated => {
-                        let (text, count) = repeated.split_once('*').unwrap();
-                        Part::Bytes(text.repeat(count.parse().unwrap()).into_bytes())
-                    }
-                };
-                (part, end + 1)
-            }
-            other => panic!("escape {other}"),
-        };
-        parts.push(part);
-        rest = &escaped[used..];
-    }
-    parts.push(Part::Bytes(rest.as_bytes().to_vec()));
-    parts
-}
-
-/// How far what was received matches: `Some(cas)` when wholly.
-fn matches(expected: &[String], received: &[u8]) -> Option<Option<Vec<u8>>> {
-    let mut rest = received;
-    let mut cas = None;
-    for part in expected.iter().flat_map(|line| parts(line)) {
-        let used = match part {
-            Part::Bytes(bytes) => rest.starts_with(&bytes).then_some(bytes.len())?,
-            Part::Any => rest.iter().take_while(|b| !b"\r\n".contains(b)).count(),
-            Part::Cas => {
-                let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
-                cas = Some(rest[..digits].to_vec());
-                (digits > 0).then_some(digits)?
-            }
-            Part::Cas8 => {
-                cas = Some(rest.get(..8)?.to_vec());
-                8
-            }
-        };
-        rest = &rest[used..];
-    }
-    rest.is_empty().then_some(cas)
-}
+use transcript::{Part, Step, matches, parts, steps};
 
 /// Reads until the step's answer is there, or the connection ends, or nothing
 /// more comes.
@@ -151,25 +57,15 @@ fn play(address: SocketAddr, path: &Path) {
     }
 }
 
-fn transcripts() -> Vec<PathBuf> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/memcached");
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|e| e == "txt"))
-        .collect();
-    paths.sort();
-    assert!(paths.len() >= 80, "{} transcripts", paths.len());
-    paths
-}
-
 #[test]
 fn transcripts_of_memcached_are_answered_the_same() {
     let server = Porpoise::builder()
         .arg("--mysql-listen", "off")
         .arg("--durability", "sync")
         .start();
-    for path in transcripts() {
+    let transcripts = transcript::all();
+    assert!(transcripts.len() >= 80, "{} transcripts", transcripts.len());
+    for path in transcripts {
         server.memcached("flush_all\r\n");
         play(server.memcached_addr, &path);
     }

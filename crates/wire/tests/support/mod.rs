@@ -1,8 +1,9 @@
-//! What several tests need: a generator of random bytes, and a small
-//! executor of memcached requests.
+//! What several tests need: a generator of random bytes, a small executor of
+//! memcached requests, and transcripts for it.
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod cache;
+pub mod transcript;
 
 /// SplitMix64, so that failures can be repeated from their seed.
 pub struct Random(pub u64);
