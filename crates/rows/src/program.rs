@@ -242,7 +242,7 @@ impl Txn {
         let program = self.db.program(table)?;
         self.with_cx(|cx| {
             program.generate(row, number, cx)?;
-            super::txn::insert::check_not_null(table, row)?;
+            super::txn::gather::check_not_null(table, row)?;
             program.check(row, cx)
         })
     }
@@ -317,7 +317,7 @@ impl Txn {
         if mode != UpdateMode::Rewrite && change.new.iter().enumerate().all(same) {
             return Ok(());
         }
-        super::txn::insert::check_not_null(table, &change.new)?;
+        super::txn::gather::check_not_null(table, &change.new)?;
         self.check_row(table, &change.new)
     }
 
