@@ -10,17 +10,14 @@
 use crate::config::StartError;
 use crate::datadir::DataDir;
 use crate::engine::STORE;
-use porpoise_base::cancel::Cancel;
 use porpoise_base::clock;
 use porpoise_base::disk::Overlay;
 use porpoise_kv::Durability;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use porpoise_rows::ddl::DdlCx;
 use porpoise_rows::{Db, DbOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,18 +52,10 @@ pub fn check(data_dir: &Path) -> Result<Report, StartError> {
     .map_err(|e| failed("the embedded engine does not open", &e))?;
     let db = Db::open(engine.clone(), clock::system(), DbOptions::default())
         .map_err(|e| failed("the catalog does not open", &e))?;
-    let (session, cancel) = (db.mdl().session(), Cancel::new());
-    let cx = DdlCx {
-        mdl: &session,
-        deadline: Instant::now() + Duration::from_secs(60),
-        cancel: &cancel,
-        foreign_key_checks: true,
-        now: 0,
-    };
     let mut report = Report::default();
     for table in db.catalog().tables.values() {
         let (rows, problems) = db
-            .check_table(&cx, table)
+            .define(|cx| db.check_table(cx, table))
             .map_err(|e| failed(&table.quoted_name(), &e))?;
         report.tables += 1;
         report.rows += rows;
