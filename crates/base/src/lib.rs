@@ -3,6 +3,7 @@
 //! Time, disk and waiting stand behind small seams here, so that tests can
 //! replace them; checksums and limits are stated once.
 //!
+//! * [`base64`]: bytes as text, there and back.
 //! * [`cancel`]: ending a wait from outside (KILL, a client gone, shutdown).
 //! * [`blocking`]: announcing that the current thread may stand still.
 //! * [`clock`]: wall and monotonic time, replaceable.
@@ -10,6 +11,7 @@
 //! * [`password`]: the forms in which passwords are stored.
 //! * [`stack`]: how much stack is left, for whatever recurses on input.
 
+pub mod base64;
 pub mod blocking;
 pub mod cancel;
 pub mod clock;

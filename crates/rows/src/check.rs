@@ -16,9 +16,8 @@ use crate::db::Db;
 use crate::ddl::DdlCx;
 use crate::error::Result;
 use crate::row::RowRef;
-use porpoise_kv::{Key, Read, ScanRange, TxnOptions};
+use porpoise_kv::{Key, Read, SpaceId, TxnOptions};
 use porpoise_types::ValueRef;
-use std::ops::ControlFlow;
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +38,17 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 struct Found<'a> {
     table: &'a Table,
     problems: Vec<Problem>,
+}
+
+/// An entry that a row must have.
+struct Entry<'a> {
+    space: SpaceId,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    /// The row's primary key.
+    primary: &'a [u8],
+    /// The index's name.
+    index: &'a str,
 }
 
 impl Found<'_> {
@@ -66,7 +76,7 @@ impl Db {
             .iter()
             .filter(|i| i.kind != IndexKind::Primary)
         {
-            let entries = self.check_entries(index, &mut found)?;
+            let entries = self.check_entries(cx, index, &mut found)?;
             if entries != rows {
                 found.add(format!(
                     "index `{}` has {entries} entries for {rows} rows",
@@ -92,9 +102,9 @@ impl Db {
         let mut count = 0u64;
         let mut highest = 0u64;
         self.each_batch(cx, table, |batch| {
-            let mut txn = self.engine().begin(TxnOptions::default())?;
+            count += batch.len() as u64;
+            let mut entries: Vec<Entry<'_>> = Vec::new();
             for (pk, bytes) in batch {
-                count += 1;
                 let row = match RowRef::new(table, bytes) {
                     Ok(row) => row,
                     Err(error) => {
@@ -115,22 +125,19 @@ impl Db {
                     found.add(format!("row {} stands at a key not its own", hex(pk)));
                 }
                 for (position, index) in table.indexes.iter().enumerate().skip(1) {
-                    let (mut entry, mut value) = (Vec::new(), Vec::new());
-                    index.append_entry(table, &row, pk, &mut entry);
+                    let (mut key, mut value) = (Vec::new(), Vec::new());
+                    index.append_entry(table, &row, pk, &mut key);
                     index.append_entry_value(pk, &mut value);
-                    let key = Key::new(table.space(position, &entry), &entry);
-                    let mut there = false;
-                    txn.get(Read::CURRENT, &[key], &mut |_, v| {
-                        there = v == Some(value.as_slice());
-                    })?;
-                    if !there {
-                        let name = &index.name;
-                        found.add(format!("row {} has no entry in `{name}`", hex(pk)));
-                    }
+                    entries.push(Entry {
+                        space: table.space(position, &key),
+                        key,
+                        value,
+                        primary: pk,
+                        index: &index.name,
+                    });
                 }
             }
-            txn.rollback();
-            Ok(())
+            self.check_there(&entries, found)
         })?;
         if auto.is_some() && highest >= self.next_auto_increment(table)? {
             found.add(format!("the auto-increment counter is not above {highest}"));
@@ -138,31 +145,44 @@ impl Db {
         Ok(count)
     }
 
+    /// Reports the entries that are not in the engine, by one call.
+    fn check_there(&self, entries: &[Entry<'_>], found: &mut Found<'_>) -> Result<()> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<Key<'_>> = entries.iter().map(|e| Key::new(e.space, &e.key)).collect();
+        let mut there = vec![false; keys.len()];
+        let mut txn = self.engine().begin(TxnOptions::default())?;
+        txn.get(Read::CURRENT, &keys, &mut |n, value| {
+            if let (Some(place), Some(entry)) = (there.get_mut(n), entries.get(n)) {
+                *place = value == Some(entry.value.as_slice());
+            }
+        })?;
+        txn.rollback();
+        for (entry, _) in entries.iter().zip(there).filter(|(_, there)| !there) {
+            let (row, name) = (hex(entry.primary), entry.index);
+            found.add(format!("row {row} has no entry in `{name}`"));
+        }
+        Ok(())
+    }
+
     /// Counts the entries of `index`. With one entry a row guaranteed by
     /// `check_rows`, an equal count means that no entry is left over.
-    fn check_entries(&self, index: &Index, found: &mut Found<'_>) -> Result<u64> {
-        let mut count = 0u64;
-        let mut txn = self.engine().begin(TxnOptions::default())?;
+    fn check_entries(&self, cx: &DdlCx<'_>, index: &Index, found: &mut Found<'_>) -> Result<u64> {
+        let mut count = 0;
         for space in &index.spaces {
-            let range = ScanRange {
-                space: *space,
-                start: &[],
-                end: None,
-                reverse: false,
-            };
-            txn.scan(Read::CURRENT, &[range], usize::MAX, &mut |_, key, value| {
-                count += 1;
-                if index.primary_of(key, value).is_err() {
-                    found.add(format!(
-                        "entry {} of `{}` is malformed",
-                        hex(key),
-                        index.name
-                    ));
+            self.walk(cx, *space, <[u8]>::len, |txn, batch| {
+                txn.rollback();
+                count += batch.len() as u64;
+                for (key, value) in batch {
+                    if index.primary_of(key, value).is_err() {
+                        let name = &index.name;
+                        found.add(format!("entry {} of `{name}` is malformed", hex(key)));
+                    }
                 }
-                ControlFlow::Continue(())
+                Ok(())
             })?;
         }
-        txn.rollback();
         Ok(count)
     }
 }

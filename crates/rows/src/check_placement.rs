@@ -6,17 +6,10 @@ use crate::catalog::Table;
 use crate::check::hex;
 use crate::db::Db;
 use crate::ddl::DdlCx;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::row::RowRef;
-use porpoise_kv::{self as kv, Key, Read, ScanEnd, ScanRange, SpaceId, TxnOptions};
+use porpoise_kv::{self as kv, Key, Read, SpaceId};
 use std::collections::HashSet;
-use std::ops::ControlFlow;
-
-/// Rows of one transaction.
-const BATCH: usize = 1000;
-
-/// What is done with each entry of a space: the walk's transaction, key, value.
-type EachEntry<'a> = dyn FnMut(&mut dyn kv::Txn, &[u8], &[u8]) -> Result<()> + 'a;
 
 impl Db {
     /// Reports rows in wrong partitions, and parts that are missing or left
@@ -33,7 +26,7 @@ impl Db {
         for (partition, space) in table.index_spaces(0).iter().enumerate() {
             let mut named: HashSet<Vec<u8>> = HashSet::new();
             let parts = table.parts.get(partition).copied();
-            self.each_entry(cx, *space, &mut |txn, key, value| {
+            self.each_entry(cx, *space, |txn, key, value| {
                 let Ok(row) = RowRef::new(table, value) else {
                     // Reported with the rows.
                     return Ok(());
@@ -55,7 +48,7 @@ impl Db {
                 }
             })?;
             let Some(parts) = parts else { continue };
-            self.each_entry(cx, parts, &mut |_, key, _| {
+            self.each_entry(cx, parts, |_, key, _| {
                 if !named.contains(key) {
                     report(format!("part {} belongs to no row", hex(key)));
                 }
@@ -65,42 +58,20 @@ impl Db {
         Ok(())
     }
 
-    /// Walks a space in batches, a transaction each.
-    fn each_entry(&self, cx: &DdlCx<'_>, space: SpaceId, each: &mut EachEntry<'_>) -> Result<()> {
-        let mut start: Vec<u8> = Vec::new();
-        loop {
-            if let Some(reason) = cx.cancel.reason() {
-                return Err(Error::Kv(kv::Error::Cancelled(reason)));
-            }
-            let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-            let range = ScanRange {
-                space,
-                start: &start,
-                end: None,
-                reverse: false,
-            };
-            let mut txn = self.engine().begin(TxnOptions::default())?;
-            let mut bytes = 0;
-            let end = txn.scan(Read::SNAPSHOT, &[range], BATCH, &mut |_, key, value| {
-                bytes += value.len();
-                batch.push((key.to_vec(), value.to_vec()));
-                match bytes > 16 << 20 {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
-            })?;
-            for (key, value) in &batch {
+    /// Walks a space; each entry comes with the transaction that read it.
+    fn each_entry(
+        &self,
+        cx: &DdlCx<'_>,
+        space: SpaceId,
+        mut each: impl FnMut(&mut dyn kv::Txn, &[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.walk(cx, space, <[u8]>::len, |mut txn, batch| {
+            for (key, value) in batch {
                 each(txn.as_mut(), key, value)?;
             }
             txn.rollback();
-            match end {
-                ScanEnd::Done => return Ok(()),
-                ScanEnd::Stopped { key, .. } => {
-                    start = key;
-                    start.push(0);
-                }
-            }
-        }
+            Ok(())
+        })
     }
 }
 
@@ -119,7 +90,7 @@ fn check_parts(
         let wanted: Vec<Key<'_>> = keys.iter().map(|k| Key::new(space, k)).collect();
         let mut bytes = column.blob.prefix();
         let mut missing = 0;
-        txn.get(Read::SNAPSHOT, &wanted, &mut |_, value| match value {
+        txn.get(Read::CURRENT, &wanted, &mut |_, value| match value {
             Some(value) => bytes += value.len(),
             None => missing += 1,
         })?;

@@ -279,6 +279,9 @@ fn kv_code(e: &kv::Error) -> (u16, &'static str) {
     }
 }
 
+const NO_ID: &str = "Failed to read auto-increment value from storage engine";
+const DEFINITION_CHANGED: &str = "Table definition has changed, please retry transaction";
+
 /// MySQL's text of an engine's error.
 fn kv_text(e: &kv::Error, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
     const DEADLOCK: &str = "Deadlock found when trying to get lock; try restarting transaction";
@@ -300,9 +303,7 @@ fn kv_text(e: &kv::Error, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         ),
         kv::Error::Cancelled(Reason::Shutdown) => f.write_str("Server shutdown in progress"),
         kv::Error::Unknown(why) => write!(f, "Got error 1 - '{why}' during COMMIT"),
-        kv::Error::Full(kv::Full::Ids) => {
-            f.write_str("Failed to read auto-increment value from storage engine")
-        }
+        kv::Error::Full(kv::Full::Ids) => f.write_str(NO_ID),
         kv::Error::Full(kv::Full::Transaction) => f.write_str(
             "The transaction's changes exceed the memory that one transaction may use; \
              split it into smaller ones",
@@ -319,9 +320,7 @@ fn kv_text(e: &kv::Error, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         kv::Error::TooLarge { what, size, limit } => {
             write!(f, "Row size too large: {what} of {size} bytes, the limit is {limit}")
         }
-        kv::Error::NoSuchSpace(_) => {
-            f.write_str("Table definition has changed, please retry transaction")
-        }
+        kv::Error::NoSuchSpace(_) => f.write_str(DEFINITION_CHANGED),
         kv::Error::Ended
         | kv::Error::Corrupt(_)
         | kv::Error::Io(_)
@@ -361,9 +360,7 @@ impl std::fmt::Display for Error {
                 write!(f, "Check constraint '{check}' is violated.")
             }
             Error::BadValue { column } => write!(f, "Incorrect value for column '{column}'"),
-            Error::AutoIncrementExhausted => {
-                f.write_str("Failed to read auto-increment value from storage engine")
-            }
+            Error::AutoIncrementExhausted => f.write_str(NO_ID),
             Error::RowTooBig { size, limit } => write!(
                 f,
                 "Row size too large. The maximum row size for the used table type is {limit} \
@@ -393,9 +390,7 @@ impl std::fmt::Display for Error {
                     "Can't drop database '{database}'; database doesn't exist"
                 )
             }
-            Error::DefinitionChanged => {
-                f.write_str("Table definition has changed, please retry transaction")
-            }
+            Error::DefinitionChanged => f.write_str(DEFINITION_CHANGED),
             Error::Refused { message, .. } => f.write_str(message),
             Error::Type(e) => f.write_str(&e.message),
             Error::Corrupt(what) => {

@@ -48,7 +48,7 @@ pub use txn::entries::EntryVisitor;
 pub use txn::insert::{InsertDone, InsertMode, Inserted};
 pub use txn::lock::LockedRow;
 pub use txn::parts::Blobs;
-pub use txn::read::{Fetch, KeyRange, ScanPosition, ScanSpec};
+pub use txn::scan::{Fetch, KeyRange, ScanPosition, ScanSpec};
 pub use txn::update::{RowChange, UpdateDone, UpdateMode};
 pub use txn::{BeginOptions, Txn};
 pub use watch::Watch;

@@ -247,7 +247,7 @@ impl Txn {
         let program = self.db.program(table)?;
         self.with_cx(|cx| {
             program.generate(row, number, cx)?;
-            super::txn::insert::check_not_null(table, row)?;
+            super::txn::gather::check_not_null(table, row)?;
             program.check(row, cx)
         })
     }
@@ -322,7 +322,7 @@ impl Txn {
         if mode != UpdateMode::Rewrite && change.new.iter().enumerate().all(same) {
             return Ok(());
         }
-        super::txn::insert::check_not_null(table, &change.new)?;
+        super::txn::gather::check_not_null(table, &change.new)?;
         self.check_row(table, &change.new)
     }
 

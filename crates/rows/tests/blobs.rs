@@ -10,12 +10,11 @@
 mod common;
 
 use common::counting::Counting;
-use common::{Def, all, begin, database, engines, get, int, table};
+use common::{Def, all, begin, by_key, database, engines, get, int, table};
 use porpoise_kv::model::Model;
 use porpoise_kv::{LockMode, Read, ScanRange, TxnOptions};
 use porpoise_rows::blob::{IN_ROW, PART_BYTES, PREFIX};
 use porpoise_rows::catalog::Table;
-use porpoise_rows::partition::{Method, Partition, PartitionBound, Partitioning};
 use porpoise_rows::{
     Blobs, Db, Fetch, InsertMode, Inserted, KeyRange, RowChange, ScanPosition, ScanSpec, UpdateMode,
 };
@@ -37,25 +36,6 @@ fn papers() -> Def {
         .null()
         .column("b", blob_type())
         .null()
-}
-
-fn by_key(n: u32) -> Partitioning {
-    Partitioning {
-        method: Method::Key { linear: false },
-        columns: vec![0],
-        expr: None,
-        algorithm: None,
-        by_number: true,
-        next_id: n,
-        partitions: (0..n)
-            .map(|id| Partition {
-                id,
-                name: format!("p{id}"),
-                bound: PartitionBound::None,
-                comment: String::new(),
-            })
-            .collect(),
-    }
 }
 
 fn filled(len: usize, seed: u64) -> Vec<u8> {
@@ -416,16 +396,8 @@ fn random_changes_agree_with_a_model() {
         let rows: Vec<Vec<Value>> = model.values().cloned().collect();
         assert!(all(&db, "t") == rows);
         common::verify::verify(&db);
-        let mdl = db.mdl().session();
-        let cancel = porpoise_base::cancel::Cancel::default();
-        let cx = porpoise_rows::ddl::DdlCx {
-            mdl: &mdl,
-            deadline: std::time::Instant::now() + std::time::Duration::from_secs(50),
-            cancel: &cancel,
-            foreign_key_checks: true,
-            now: 0,
-        };
-        assert_eq!(db.check_table(&cx, &table).unwrap().1, vec![]);
+        let check = || db.define(|cx| db.check_table(cx, &table)).unwrap().1;
+        assert_eq!(check(), vec![]);
         // A part taken away, and one that belongs to nobody, are found.
         let spare = parts(&db, &table)[0].clone();
         let mut kv = db.engine().begin(TxnOptions::default()).unwrap();
@@ -436,7 +408,7 @@ fn random_changes_agree_with_a_model() {
         let stray = porpoise_kv::Key::new(table.parts[0], b"stray");
         kv.put(stray, b"x", porpoise_kv::Check::Blind).unwrap();
         kv.commit().unwrap();
-        let problems = db.check_table(&cx, &table).unwrap().1;
+        let problems = check();
         assert!(
             problems.iter().any(|p| p.what.contains("lacks 1 parts")),
             "{problems:?}"

@@ -13,11 +13,10 @@ use common::{begin, delete, get, insert, ints, table, update};
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::FkAction::Cascade;
-use porpoise_rows::ddl::DdlCx;
 use porpoise_rows::{BeginOptions, Db, InsertMode};
 use porpoise_types::Value;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn rows() -> i64 {
     let given = std::env::var("PORPOISE_CASCADE_ROWS");
@@ -59,16 +58,9 @@ fn family(count: i64) -> Arc<Db> {
 }
 
 fn sound(db: &Arc<Db>) {
-    let (mdl, cancel) = (db.mdl().session(), Cancel::new());
-    let cx = DdlCx {
-        mdl: &mdl,
-        deadline: Instant::now() + Duration::from_secs(60),
-        cancel: &cancel,
-        foreign_key_checks: true,
-        now: 0,
-    };
     for name in ["a", "b", "c"] {
-        let (_, problems) = db.check_table(&cx, &get(db, name)).unwrap();
+        let table = get(db, name);
+        let (_, problems) = db.define(|cx| db.check_table(cx, &table)).unwrap();
         assert_eq!(problems, Vec::new());
     }
 }

@@ -10,13 +10,10 @@
 mod common;
 
 use common::{begin, get, insert, model_database, table};
-use porpoise_base::cancel::Cancel;
 use porpoise_kv::{Check, Key, TxnOptions};
 use porpoise_rows::Db;
-use porpoise_rows::ddl::DdlCx;
 use porpoise_types::ValueRef;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 fn family() -> Arc<Db> {
     let db = model_database(&[
@@ -42,15 +39,8 @@ fn family() -> Arc<Db> {
 }
 
 fn problems(db: &Arc<Db>, name: &str) -> Vec<String> {
-    let (mdl, cancel) = (db.mdl().session(), Cancel::new());
-    let cx = DdlCx {
-        mdl: &mdl,
-        deadline: Instant::now() + Duration::from_secs(5),
-        cancel: &cancel,
-        foreign_key_checks: true,
-        now: 0,
-    };
-    let (_, found) = db.check_table(&cx, &get(db, name)).unwrap();
+    let table = get(db, name);
+    let (_, found) = db.define(|cx| db.check_table(cx, &table)).unwrap();
     found.into_iter().map(|p| p.what).collect()
 }
 

@@ -11,18 +11,17 @@
 mod common;
 
 use common::{begin, get};
-use porpoise_base::cancel::Cancel;
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::Durability;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use porpoise_rows::catalog::{IndexKind, TableOptions};
-use porpoise_rows::ddl::{ColumnSpec, DdlCx, IndexSpec, Placement, TableSpec};
-use porpoise_rows::{AutoIncOptions, Db, DbOptions, InsertMode};
+use porpoise_rows::catalog::TableOptions;
+use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
+use porpoise_rows::{AutoIncOptions, Db, InsertMode};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn open(disk: &MemDisk, durability: Durability) -> Arc<Db> {
     let engine = KvMem::open(KvMemOptions {
@@ -32,62 +31,25 @@ fn open(disk: &MemDisk, durability: Durability) -> Arc<Db> {
         segment_bytes: 1 << 16,
         ..KvMemOptions::default()
     });
-    let clock = porpoise_base::clock::system();
-    Db::open(engine.unwrap(), clock, DbOptions::default()).unwrap()
+    common::open(engine.unwrap())
 }
 
 /// A disk with the table on it, its ids of a kind.
 fn created(durability: Durability, kind: Kind) -> MemDisk {
     let disk = MemDisk::new();
     let db = open(&disk, durability);
-    let (mdl, cancel) = (db.mdl().session(), Cancel::new());
-    let cx = DdlCx {
-        mdl: &mdl,
-        deadline: Instant::now() + Duration::from_secs(5),
-        cancel: &cancel,
-        foreign_key_checks: true,
-        now: 0,
+    let id = ColumnSpec {
+        auto_increment: true,
+        ..ColumnSpec::new("id", ColumnType::int(kind))
     };
-    let column = |name: &str, auto_increment: bool| ColumnSpec {
-        name: name.to_owned(),
-        ty: ColumnType::int(if auto_increment { kind } else { Kind::Int }),
-        nullable: None,
-        default: None,
-        on_update_now: false,
-        auto_increment,
-        comment: String::new(),
-        explicit_collation: false,
-        generated: None,
-    };
+    let columns = vec![id, ColumnSpec::new("n", ColumnType::int(Kind::Int))];
     let general = Collation::UTF8MB4_GENERAL_CI;
-    db.create_database(&cx, "d", general, false).unwrap();
-    let spec = TableSpec {
-        database: "d".to_owned(),
-        name: "posts".to_owned(),
-        if_not_exists: false,
-        columns: vec![column("id", true), column("n", false)],
-        indexes: vec![IndexSpec {
-            name: None,
-            kind: IndexKind::Primary,
-            parts: vec![("id".to_owned(), None, false)],
-            using_hash: false,
-            comment: String::new(),
-            invisible: false,
-        }],
-        foreign_keys: Vec::new(),
-        checks: Vec::new(),
-        options: TableOptions {
-            engine: "InnoDB".to_owned(),
-            collation: general,
-            comment: String::new(),
-            memory: false,
-            other: Vec::new(),
-            created: 0,
-        },
-        auto_increment: None,
-        placement: Placement::default(),
-    };
-    let done = db.create_table(&cx, &spec).unwrap();
+    let key = vec![IndexSpec::primary(&["id"])];
+    let spec = TableSpec::new("d", "posts", columns, key, TableOptions::new(general));
+    let done = db.define(|cx| {
+        db.create_database(cx, "d", general, false).unwrap();
+        db.create_table(cx, &spec).unwrap()
+    });
     db.engine().wait_durable(done.ticket).unwrap();
     disk.after_power_cut(0)
 }

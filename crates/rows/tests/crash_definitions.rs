@@ -8,19 +8,15 @@
     reason = "tests fail by panicking"
 )]
 
-use porpoise_base::cancel::Cancel;
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::{Durability, Engine, Ticket};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::{ColumnDefault, FkAction, IndexKind, Table, TableOptions};
-use porpoise_rows::ddl::{
-    AlterOp, ColumnSpec, DdlCx, FkSpec, IndexSpec, Placement, Position, TableSpec,
-};
-use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode, show};
+use porpoise_rows::ddl::{AlterOp, ColumnSpec, FkSpec, IndexSpec, Position, TableSpec};
+use porpoise_rows::{BeginOptions, Db, InsertMode, show};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 mod common;
 
@@ -37,70 +33,16 @@ fn engine(disk: &MemDisk) -> Option<Arc<KvMem>> {
     .ok()
 }
 
-fn open(engine: Arc<KvMem>) -> Arc<Db> {
-    Db::open(engine, porpoise_base::clock::system(), DbOptions::default()).unwrap()
-}
-
-fn run<T>(db: &Arc<Db>, f: impl FnOnce(&DdlCx<'_>) -> T) -> T {
-    let (mdl, cancel) = (db.mdl().session(), Cancel::new());
-    f(&DdlCx {
-        mdl: &mdl,
-        deadline: Instant::now() + Duration::from_secs(5),
-        cancel: &cancel,
-        foreign_key_checks: true,
-        now: 0,
-    })
-}
-
 fn column(name: &str) -> ColumnSpec {
-    ColumnSpec {
-        name: name.to_owned(),
-        ty: ColumnType::int(Kind::Int),
-        nullable: None,
-        default: None,
-        on_update_now: false,
-        auto_increment: false,
-        comment: String::new(),
-        explicit_collation: false,
-        generated: None,
-    }
-}
-
-fn index(kind: IndexKind, name: &str, columns: &[&str]) -> IndexSpec {
-    IndexSpec {
-        name: (kind != IndexKind::Primary).then(|| name.to_owned()),
-        kind,
-        parts: columns
-            .iter()
-            .map(|c| ((*c).to_owned(), None, false))
-            .collect(),
-        using_hash: false,
-        comment: String::new(),
-        invisible: false,
-    }
+    ColumnSpec::new(name, ColumnType::int(Kind::Int))
 }
 
 fn create(db: &Arc<Db>, name: &str) {
-    let spec = TableSpec {
-        database: "d".to_owned(),
-        name: name.to_owned(),
-        if_not_exists: false,
-        columns: vec![column("id"), column("a")],
-        indexes: vec![index(IndexKind::Primary, "", &["id"])],
-        foreign_keys: Vec::new(),
-        checks: Vec::new(),
-        options: TableOptions {
-            engine: "InnoDB".to_owned(),
-            collation: Collation::UTF8MB4_GENERAL_CI,
-            comment: String::new(),
-            memory: false,
-            other: Vec::new(),
-            created: 0,
-        },
-        auto_increment: None,
-        placement: Placement::default(),
-    };
-    run(db, |cx| db.create_table(cx, &spec)).unwrap();
+    let columns = vec![column("id"), column("a")];
+    let key = vec![IndexSpec::primary(&["id"])];
+    let options = TableOptions::new(Collation::UTF8MB4_GENERAL_CI);
+    let spec = TableSpec::new("d", name, columns, key, options);
+    db.define(|cx| db.create_table(cx, &spec)).unwrap();
     let table = get(db, name).unwrap();
     let mut txn = db.begin(BeginOptions::default()).unwrap();
     let rows = (1..=ROWS).map(|n| vec![Value::Int(n), Value::Int(1 + n / 2)]);
@@ -116,9 +58,10 @@ fn get(db: &Db, name: &str) -> Option<Arc<Table>> {
 
 fn family(disk: &MemDisk) -> Arc<KvMem> {
     let engine = engine(disk).unwrap();
-    let db = open(engine.clone());
+    let db = common::open(engine.clone());
     let general = Collation::UTF8MB4_GENERAL_CI;
-    run(&db, |cx| db.create_database(cx, "d", general, false)).unwrap();
+    db.define(|cx| db.create_database(cx, "d", general, false))
+        .unwrap();
     create(&db, "parent");
     create(&db, "t");
     engine
@@ -128,26 +71,20 @@ fn family(disk: &MemDisk) -> Arc<KvMem> {
 type Change = fn(&Arc<Db>) -> porpoise_rows::Result<Ticket>;
 
 fn alter(db: &Arc<Db>, ops: &[AlterOp]) -> porpoise_rows::Result<Ticket> {
-    run(db, |cx| db.alter_table(cx, "d", "t", ops)).map(|done| done.ticket)
+    db.define(|cx| db.alter_table(cx, "d", "t", ops))
+        .map(|done| done.ticket)
 }
 
 const CHANGES: &[(&str, Change)] = &[
     ("index", |db| {
-        alter(
-            db,
-            &[AlterOp::AddIndex(index(IndexKind::Plain, "k", &["a"]))],
-        )
+        let plain = IndexSpec::new(IndexKind::Plain, Some("k"), &["a"]);
+        alter(db, &[AlterOp::AddIndex(plain)])
     }),
     ("foreign key", |db| {
         let key = FkSpec {
             name: Some("f".to_owned()),
-            index_name: None,
-            columns: vec!["a".to_owned()],
-            parent_database: None,
-            parent_table: "parent".to_owned(),
-            parent_columns: vec!["id".to_owned()],
             on_delete: FkAction::Cascade,
-            on_update: FkAction::NoAction,
+            ..FkSpec::new(&["a"], "parent", &["id"])
         };
         alter(db, &[AlterOp::AddForeignKey(key)])
     }),
@@ -165,7 +102,7 @@ const CHANGES: &[(&str, Change)] = &[
         wide.ty = ColumnType::int(Kind::BigInt);
         let ops = [
             AlterOp::ChangeColumn("a".to_owned(), wide, Position::Default),
-            AlterOp::AddIndex(index(IndexKind::Unique, "u", &["a", "id"])),
+            AlterOp::AddIndex(IndexSpec::new(IndexKind::Unique, Some("u"), &["a", "id"])),
         ];
         alter(db, &ops)
     }),
@@ -174,11 +111,13 @@ const CHANGES: &[(&str, Change)] = &[
         alter(db, &[AlterOp::RenameTo("d".to_owned(), "u".to_owned())])
     }),
     ("truncate", |db| {
-        run(db, |cx| db.truncate(cx, "d", "t")).map(|done| done.ticket)
+        db.define(|cx| db.truncate(cx, "d", "t"))
+            .map(|done| done.ticket)
     }),
     ("drop", |db| {
         let names = [("d".to_owned(), "t".to_owned())];
-        run(db, |cx| db.drop_tables(cx, &names, false)).map(|done| done.ticket)
+        db.define(|cx| db.drop_tables(cx, &names, false))
+            .map(|done| done.ticket)
     }),
 ];
 
@@ -197,7 +136,7 @@ fn picture(db: &Arc<Db>) -> String {
 fn sound(db: &Arc<Db>, what: &str) {
     let mut named = 0;
     for table in db.catalog().tables.values() {
-        let (_, problems) = run(db, |cx| db.check_table(cx, table)).unwrap();
+        let (_, problems) = db.define(|cx| db.check_table(cx, table)).unwrap();
         assert_eq!(problems, Vec::new(), "{what}");
         named += table.all_spaces().count();
     }
@@ -209,7 +148,7 @@ fn a_definition_cut_off_anywhere_is_as_before_or_as_after() {
     for (name, change) in CHANGES {
         let disk = MemDisk::new();
         let whole = family(&disk);
-        let db = open(whole.clone());
+        let db = common::open(whole.clone());
         let before = picture(&db);
         let start = disk.operations();
         let ticket = change(&db).unwrap();
@@ -223,7 +162,7 @@ fn a_definition_cut_off_anywhere_is_as_before_or_as_after() {
         for cut in 0..=operations {
             let disk = MemDisk::new();
             let engine = family(&disk);
-            let db = open(engine);
+            let db = common::open(engine);
             disk.stop_after(Some(disk.operations() + cut));
             let told = change(&db).and_then(|ticket| Ok(db.engine().wait_durable(ticket)?));
             let acknowledged = told.is_ok();
@@ -231,7 +170,7 @@ fn a_definition_cut_off_anywhere_is_as_before_or_as_after() {
             drop(db);
             let what = format!("{name}, cut at {cut} of {operations}");
             let engine = self::engine(&found).expect(&what);
-            let db = open(engine);
+            let db = common::open(engine);
             let now = picture(&db);
             assert!(now == before || now == after, "{what}: {now}");
             assert!(now == after || !acknowledged, "{what} was lost");

@@ -1,122 +1,74 @@
 //! Definitions: what is created is there after a restart, what is refused
 //! leaves nothing, and indexes and constraints added later are built from the
 //! rows that are there.
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
 
-use porpoise_base::cancel::Cancel;
+mod common;
+
+use common::{counting, open};
 use porpoise_kv::model::Model;
 use porpoise_kv::{Engine, Read};
 use porpoise_rows::catalog::{FkAction, IndexKind, Table, TableOptions};
-use porpoise_rows::ddl::{AlterOp, ColumnSpec, DdlCx, FkSpec, IndexSpec, TableSpec};
-use porpoise_rows::mdl::MdlSession;
-use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode, show};
+use porpoise_rows::ddl::{AlterOp, ColumnSpec, FkSpec, IndexSpec, TableSpec};
+use porpoise_rows::{BeginOptions, Db, Error, InsertMode, show};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
-#[path = "common/counting.rs"]
-#[allow(dead_code, reason = "calls are counted by other tests")]
-mod counting;
-
-struct Ddl {
-    mdl: MdlSession,
-    cancel: Cancel,
-}
-
-impl Ddl {
-    fn cx(&self) -> DdlCx<'_> {
-        DdlCx {
-            mdl: &self.mdl,
-            deadline: Instant::now() + Duration::from_secs(5),
-            cancel: &self.cancel,
-            foreign_key_checks: true,
-            now: 0,
-        }
-    }
-}
-
-fn open(engine: Arc<dyn Engine>) -> (Arc<Db>, Ddl) {
-    let clock = porpoise_base::clock::system();
-    let db = Db::open(engine, clock, DbOptions::default()).unwrap();
-    let ddl = Ddl {
-        mdl: db.mdl().session(),
-        cancel: Cancel::new(),
-    };
-    (db, ddl)
-}
-
-fn int(name: &str) -> ColumnSpec {
-    ColumnSpec {
-        name: name.to_owned(),
-        ty: ColumnType::int(Kind::Int),
-        nullable: None,
-        default: None,
-        on_update_now: false,
-        auto_increment: false,
-        comment: String::new(),
-        explicit_collation: false,
-        generated: None,
-    }
-}
-
-fn index(kind: IndexKind, name: Option<&str>, columns: &[&str]) -> IndexSpec {
-    IndexSpec {
-        name: name.map(str::to_owned),
-        kind,
-        parts: columns
-            .iter()
-            .map(|c| ((*c).to_owned(), None, false))
-            .collect(),
-        using_hash: false,
-        comment: String::new(),
-        invisible: false,
-    }
+fn index(kind: IndexKind, name: &str, columns: &[&str]) -> AlterOp {
+    AlterOp::AddIndex(IndexSpec::new(kind, Some(name), columns))
 }
 
 fn reference(name: Option<&str>, column: &str) -> FkSpec {
     FkSpec {
         name: name.map(str::to_owned),
-        index_name: None,
-        columns: vec![column.to_owned()],
-        parent_database: None,
-        parent_table: "parent".to_owned(),
-        parent_columns: vec!["id".to_owned()],
         on_delete: FkAction::Cascade,
-        on_update: FkAction::NoAction,
+        ..FkSpec::new(&[column], "parent", &["id"])
     }
 }
 
 fn table(name: &str, columns: &[&str], keys: Vec<FkSpec>) -> TableSpec {
+    let column = |name: &&str| ColumnSpec::new(name, ColumnType::int(Kind::Int));
+    let columns = columns.iter().map(column).collect();
+    let key = vec![IndexSpec::primary(&["id"])];
+    let options = TableOptions::new(Collation::UTF8MB4_GENERAL_CI);
     TableSpec {
-        database: "test".to_owned(),
-        name: name.to_owned(),
-        if_not_exists: false,
-        columns: columns.iter().map(|c| int(c)).collect(),
-        indexes: vec![index(IndexKind::Primary, None, &["id"])],
         foreign_keys: keys,
-        checks: Vec::new(),
-        options: TableOptions {
-            engine: "InnoDB".to_owned(),
-            collation: Collation::UTF8MB4_GENERAL_CI,
-            comment: String::new(),
-            memory: false,
-            other: Vec::new(),
-            created: 0,
-        },
-        auto_increment: None,
-        placement: Default::default(),
+        ..TableSpec::new("test", name, columns, key, options)
     }
 }
 
-fn family(db: &Db, ddl: &Ddl) {
+fn create(db: &Db, spec: &TableSpec) -> Result<(), Error> {
+    db.define(|cx| db.create_table(cx, spec)).map(|_| ())
+}
+
+fn alter(db: &Db, name: &str, op: AlterOp) -> Result<(), Error> {
+    db.define(|cx| db.alter_table(cx, "test", name, &[op]))
+        .map(|_| ())
+}
+
+fn truncate(db: &Db, name: &str) -> Result<(), Error> {
+    db.define(|cx| db.truncate(cx, "test", name)).map(|_| ())
+}
+
+/// A database with `parent` and `child` in it.
+fn family(engine: Arc<dyn Engine>) -> Arc<Db> {
+    let db = open(engine);
     let general = Collation::UTF8MB4_GENERAL_CI;
-    db.create_database(&ddl.cx(), "test", general, false)
+    db.define(|cx| db.create_database(cx, "test", general, false))
         .unwrap();
-    db.create_table(&ddl.cx(), &table("parent", &["id", "a"], Vec::new()))
-        .unwrap();
-    let child = table("child", &["id", "p"], vec![reference(None, "p")]);
-    db.create_table(&ddl.cx(), &child).unwrap();
+    create(&db, &table("parent", &["id", "a"], Vec::new())).unwrap();
+    create(
+        &db,
+        &table("child", &["id", "p"], vec![reference(None, "p")]),
+    )
+    .unwrap();
+    db
 }
 
 fn get(db: &Db, name: &str) -> Arc<Table> {
@@ -135,8 +87,9 @@ fn add(db: &Arc<Db>, name: &str, rows: &[(i64, i64)]) -> Result<(), u16> {
     Ok(())
 }
 
-fn check(db: &Db, ddl: &Ddl, name: &str) -> u64 {
-    let (rows, problems) = db.check_table(&ddl.cx(), &get(db, name)).unwrap();
+fn check(db: &Db, name: &str) -> u64 {
+    let table = get(db, name);
+    let (rows, problems) = db.define(|cx| db.check_table(cx, &table)).unwrap();
     assert_eq!(problems, Vec::new());
     rows
 }
@@ -144,25 +97,23 @@ fn check(db: &Db, ddl: &Ddl, name: &str) -> u64 {
 #[test]
 fn definitions_and_rows_are_there_after_a_restart() {
     let engine = Model::new();
-    let (db, ddl) = open(Arc::new(engine.reopen()));
-    family(&db, &ddl);
+    let db = family(Arc::new(engine.reopen()));
     add(&db, "parent", &[(1, 10), (2, 20)]).unwrap();
     add(&db, "child", &[(1, 1), (2, 2)]).unwrap();
     let before = show::create_table(&get(&db, "child"), None);
-    drop((db, ddl));
-    let (db, ddl) = open(Arc::new(engine.reopen()));
+    drop(db);
+    let db = open(Arc::new(engine.reopen()));
     let child = get(&db, "child");
     assert_eq!(show::create_table(&child, None), before);
     assert!(child.foreign_keys[0].parent.is_some());
     assert_eq!(get(&db, "parent").referenced_by, vec![(child.id, 0)]);
     assert_eq!(add(&db, "child", &[(3, 9)]), Err(1452));
-    assert_eq!(check(&db, &ddl, "child"), 2);
+    assert_eq!(check(&db, "child"), 2);
 }
 
 #[test]
 fn show_create_table_prints_what_mysql_prints() {
-    let (db, ddl) = open(Arc::new(Model::new()));
-    family(&db, &ddl);
+    let db = family(Arc::new(Model::new()));
     let text = show::create_table(&get(&db, "child"), None);
     let wanted = "CREATE TABLE `child` (\n  `id` int NOT NULL,\n  `p` int DEFAULT NULL,\n  \
                   PRIMARY KEY (`id`),\n  KEY `p` (`p`),\n  CONSTRAINT `child_ibfk_1` FOREIGN KEY \
@@ -174,10 +125,9 @@ fn show_create_table_prints_what_mysql_prints() {
 #[test]
 fn refusals_have_mysql_numbers_and_leave_nothing() {
     let engine = Model::new();
-    let (db, ddl) = open(Arc::new(engine.reopen()));
-    family(&db, &ddl);
+    let db = family(Arc::new(engine.reopen()));
     let spaces = db.engine().spaces().unwrap().len();
-    let code = |spec: &TableSpec| db.create_table(&ddl.cx(), spec).unwrap_err().code();
+    let code = |spec: &TableSpec| create(&db, spec).unwrap_err().code();
     assert_eq!(code(&table("child", &["id"], Vec::new())), 1050);
     assert_eq!(code(&table("x", &["id", "ID"], Vec::new())), 1060);
     assert_eq!(code(&table("x", &["a"], Vec::new())), 1072);
@@ -196,67 +146,53 @@ fn refusals_have_mysql_numbers_and_leave_nothing() {
     other_type.columns[1].ty = ColumnType::int(Kind::BigInt);
     assert_eq!(code(&other_type), 3780);
     let parent = [("test".to_owned(), "parent".to_owned())];
-    let drop_parent = db.drop_tables(&ddl.cx(), &parent, false);
+    let drop_parent = db.define(|cx| db.drop_tables(cx, &parent, false));
     assert_eq!(drop_parent.unwrap_err().code(), 3730);
-    assert_eq!(
-        db.truncate(&ddl.cx(), "test", "parent").unwrap_err().code(),
-        1701
-    );
+    assert_eq!(truncate(&db, "parent").unwrap_err().code(), 1701);
     assert_eq!(db.engine().spaces().unwrap().len(), spaces);
 }
 
 #[test]
 fn an_index_added_later_holds_the_rows_that_are_there() {
-    let (db, ddl) = open(Arc::new(Model::new()));
-    family(&db, &ddl);
+    let db = family(Arc::new(Model::new()));
     let rows: Vec<(i64, i64)> = (0..2500).map(|n| (n, n / 2)).collect();
     add(&db, "parent", &rows).unwrap();
-    let plain = AlterOp::AddIndex(index(IndexKind::Plain, Some("a"), &["a"]));
-    db.alter_table(&ddl.cx(), "test", "parent", &[plain])
-        .unwrap();
-    assert_eq!(check(&db, &ddl, "parent"), 2500);
-    let unique = AlterOp::AddIndex(index(IndexKind::Unique, Some("u"), &["a"]));
-    let refused = db.alter_table(&ddl.cx(), "test", "parent", &[unique]);
+    alter(&db, "parent", index(IndexKind::Plain, "a", &["a"])).unwrap();
+    assert_eq!(check(&db, "parent"), 2500);
+    let refused = alter(&db, "parent", index(IndexKind::Unique, "u", &["a"]));
     assert_eq!(refused.unwrap_err().code(), 1062);
     assert_eq!(get(&db, "parent").indexes.len(), 2);
-    let drop = AlterOp::DropIndex("a".to_owned());
-    db.alter_table(&ddl.cx(), "test", "parent", &[drop])
-        .unwrap();
+    alter(&db, "parent", AlterOp::DropIndex("a".to_owned())).unwrap();
     assert_eq!(get(&db, "parent").indexes.len(), 1);
 }
 
 #[test]
 fn a_foreign_key_added_later_is_validated_and_an_index_it_needs_stays() {
-    let (db, ddl) = open(Arc::new(Model::new()));
-    family(&db, &ddl);
+    let db = family(Arc::new(Model::new()));
     add(&db, "parent", &[(1, 1)]).unwrap();
-    db.create_table(&ddl.cx(), &table("late", &["id", "p"], Vec::new()))
-        .unwrap();
+    create(&db, &table("late", &["id", "p"], Vec::new())).unwrap();
     add(&db, "late", &[(1, 1), (2, 7)]).unwrap();
-    let key = [AlterOp::AddForeignKey(reference(Some("late_fk"), "p"))];
-    let refused = db.alter_table(&ddl.cx(), "test", "late", &key);
+    let key = AlterOp::AddForeignKey(reference(Some("late_fk"), "p"));
+    let refused = alter(&db, "late", key.clone());
     assert_eq!(refused.unwrap_err().code(), 1452);
     assert!(get(&db, "late").foreign_keys.is_empty());
     add(&db, "parent", &[(7, 1)]).unwrap();
-    db.alter_table(&ddl.cx(), "test", "late", &key).unwrap();
+    alter(&db, "late", key).unwrap();
     assert_eq!(add(&db, "late", &[(3, 9)]), Err(1452));
-    let drop = [AlterOp::DropIndex("late_fk".to_owned())];
-    let refused = db.alter_table(&ddl.cx(), "test", "late", &drop);
+    let refused = alter(&db, "late", AlterOp::DropIndex("late_fk".to_owned()));
     assert_eq!(refused.unwrap_err().code(), 1553);
-    let drop = [AlterOp::DropForeignKey("late_fk".to_owned())];
-    db.alter_table(&ddl.cx(), "test", "late", &drop).unwrap();
+    alter(&db, "late", AlterOp::DropForeignKey("late_fk".to_owned())).unwrap();
     add(&db, "late", &[(3, 9)]).unwrap();
-    assert_eq!(check(&db, &ddl, "late"), 3);
+    assert_eq!(check(&db, "late"), 3);
 }
 
 #[test]
 fn truncate_empties_and_starts_ids_anew() {
-    let (db, ddl) = open(Arc::new(Model::new()));
-    family(&db, &ddl);
+    let db = family(Arc::new(Model::new()));
     add(&db, "parent", &[(1, 1)]).unwrap();
     add(&db, "child", &[(1, 1)]).unwrap();
-    db.truncate(&ddl.cx(), "test", "child").unwrap();
-    assert_eq!(check(&db, &ddl, "child"), 0);
+    truncate(&db, "child").unwrap();
+    assert_eq!(check(&db, "child"), 0);
     let child = get(&db, "child");
     let mut txn = db.begin(BeginOptions::default()).unwrap();
     txn.get_rows(&child, &[b"x"], Read::CURRENT, &mut |_, row| {
@@ -269,20 +205,15 @@ fn truncate_empties_and_starts_ids_anew() {
 fn a_definition_of_unknown_outcome_keeps_its_spaces() {
     let model = Arc::new(Model::new());
     let engine = Arc::new(counting::Counting::new(model.clone()));
-    let (db, ddl) = open(engine.clone());
-    family(&db, &ddl);
+    let db = family(engine.clone());
     add(&db, "parent", &[(1, 1)]).unwrap();
     engine.lose_answers.store(true, Ordering::SeqCst);
-    let made = table("late", &["id", "p"], Vec::new());
-    db.create_table(&ddl.cx(), &made).unwrap_err();
-    db.truncate(&ddl.cx(), "test", "child").unwrap_err();
-    let parts = index(IndexKind::Unique, Some("a"), &["a"]);
-    let add_index = [AlterOp::AddIndex(parts)];
-    db.alter_table(&ddl.cx(), "test", "parent", &add_index)
-        .unwrap_err();
-    let (db, ddl) = open(model);
+    create(&db, &table("late", &["id", "p"], Vec::new())).unwrap_err();
+    truncate(&db, "child").unwrap_err();
+    alter(&db, "parent", index(IndexKind::Unique, "a", &["a"])).unwrap_err();
+    let db = open(model);
     for name in ["late", "child", "parent"] {
         add(&db, name, &[(7, 1)]).unwrap_or_else(|code| panic!("{name}: {code}"));
-        check(&db, &ddl, name);
+        check(&db, name);
     }
 }

@@ -8,135 +8,16 @@
     reason = "tests fail by panicking"
 )]
 
-use porpoise_base::cancel::Cancel;
-use porpoise_kv::Engine;
 use porpoise_kv::model::Model;
 use porpoise_rows::catalog::{ColumnDefault, IndexKind, Table, TableOptions};
-use porpoise_rows::ddl::{AlterOp, ColumnSpec, DdlCx, IndexSpec, Placement, Position, TableSpec};
-use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode, RowBuf, RowChange, UpdateMode};
-use porpoise_types::{Collation, ColumnType, Kind, Value};
+use porpoise_rows::ddl::{AlterOp, ColumnSpec, DdlCx, IndexSpec, Position, TableSpec};
+use porpoise_rows::{BeginOptions, Db, InsertMode, RowBuf, RowChange, UpdateMode};
+use porpoise_types::{Collation, Value};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-#[path = "common/mod.rs"]
 mod common;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Type {
-    Tiny,
-    Int,
-    Big,
-    Text(u32),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-struct Col {
-    name: String,
-    ty: Type,
-    nullable: bool,
-    default: Option<Value>,
-}
-
-/// Rows in the order of their ids; the first column is `id` at the start.
-#[derive(Clone, Debug)]
-struct Naive {
-    columns: Vec<Col>,
-    rows: Vec<Vec<Value>>,
-    /// Unique keys: name and columns.
-    uniques: Vec<(String, Vec<String>)>,
-    plain: Vec<(String, String)>,
-    primary: bool,
-}
-
-fn column_type(ty: Type) -> ColumnType {
-    match ty {
-        Type::Tiny => ColumnType::int(Kind::TinyInt),
-        Type::Int => ColumnType::int(Kind::Int),
-        Type::Big => ColumnType::int(Kind::BigInt),
-        Type::Text(n) => ColumnType::varchar(n, Collation::UTF8MB4_GENERAL_CI),
-    }
-}
-
-fn number(value: &Value) -> Option<i64> {
-    match value {
-        Value::Int(v) => Some(*v),
-        Value::Bytes(b) => std::str::from_utf8(b).unwrap().parse().ok(),
-        _ => None,
-    }
-}
-
-/// A value in another type; `None` where it does not fit.
-fn convert(value: &Value, ty: Type) -> Option<Value> {
-    if value.is_null() {
-        return Some(Value::Null);
-    }
-    let within = |v: i64, bound: i64| (-bound - 1..=bound).contains(&v).then_some(Value::Int(v));
-    match ty {
-        Type::Tiny => within(number(value)?, 127),
-        Type::Int => within(number(value)?, i64::from(i32::MAX)),
-        Type::Big => Some(Value::Int(number(value)?)),
-        Type::Text(n) => {
-            let text = match value {
-                Value::Int(v) => v.to_string().into_bytes(),
-                Value::Bytes(b) => b.clone(),
-                _ => return None,
-            };
-            (text.len() <= n as usize).then_some(Value::Bytes(text))
-        }
-    }
-}
-
-impl Naive {
-    fn at(&self, name: &str) -> usize {
-        self.columns.iter().position(|c| c.name == name).unwrap()
-    }
-
-    /// Whether all unique keys hold.
-    fn sound(&self) -> bool {
-        let mut keys: Vec<Vec<usize>> = self
-            .uniques
-            .iter()
-            .map(|(_, columns)| columns.iter().map(|c| self.at(c)).collect())
-            .collect();
-        if self.primary {
-            keys.push(vec![self.at("id")]);
-        }
-        keys.iter().all(|key| {
-            let mut values: Vec<String> = self
-                .rows
-                .iter()
-                .filter(|r| key.iter().all(|c| !r[*c].is_null()))
-                .map(|r| format!("{:?}", key.iter().map(|c| &r[*c]).collect::<Vec<_>>()))
-                .collect();
-            let all = values.len();
-            values.sort();
-            values.dedup();
-            values.len() == all
-        }) && self.rows.iter().all(|r| {
-            let mut cells = self.columns.iter().zip(r);
-            cells.all(|(c, v)| c.nullable || !v.is_null())
-        })
-    }
-
-    fn moved(&mut self, from: usize, to: &Position) {
-        let column = self.columns[from].name.clone();
-        let at = match to {
-            Position::Default => return,
-            Position::First => 0,
-            Position::After(name) => {
-                let after = self.at(name);
-                if from <= after { after } else { after + 1 }
-            }
-        };
-        let c = self.columns.remove(from);
-        self.columns.insert(at, c);
-        for row in &mut self.rows {
-            let v = row.remove(from);
-            row.insert(at, v);
-        }
-        assert_eq!(self.columns[at].name, column);
-    }
-}
+use common::naive_columns::{Col, Naive, Type, convert};
 
 struct World {
     model: Model,
@@ -150,35 +31,22 @@ struct World {
 
 fn spec(c: &Col) -> ColumnSpec {
     ColumnSpec {
-        name: c.name.clone(),
-        ty: column_type(c.ty),
         nullable: Some(c.nullable),
         default: c.default.clone().map(|v| match v {
             Value::Null => ColumnDefault::Null,
             v => ColumnDefault::Literal(v),
         }),
-        on_update_now: false,
-        auto_increment: false,
-        comment: String::new(),
-        explicit_collation: false,
-        generated: None,
+        ..ColumnSpec::new(&c.name, c.ty.column_type())
     }
 }
 
 fn index(kind: IndexKind, name: &str, columns: &[String]) -> IndexSpec {
-    IndexSpec {
-        name: (kind != IndexKind::Primary).then(|| name.to_owned()),
-        kind,
-        parts: columns.iter().map(|c| (c.clone(), None, false)).collect(),
-        using_hash: false,
-        comment: String::new(),
-        invisible: false,
-    }
+    let name = (kind != IndexKind::Primary).then_some(name);
+    IndexSpec::new(kind, name, columns)
 }
 
 fn open(model: &Model) -> Arc<Db> {
-    let engine: Arc<dyn Engine> = Arc::new(model.reopen());
-    Db::open(engine, porpoise_base::clock::system(), DbOptions::default()).unwrap()
+    common::open(Arc::new(model.reopen()))
 }
 
 impl World {
@@ -206,25 +74,9 @@ impl World {
         };
         let general = Collation::UTF8MB4_GENERAL_CI;
         world.with(|db, cx| db.create_database(cx, "d", general, false).map(|_| ()));
-        let create = TableSpec {
-            database: "d".into(),
-            name: "t".into(),
-            if_not_exists: false,
-            columns: vec![spec(&world.naive.columns[0])],
-            indexes: vec![index(IndexKind::Primary, "", &["id".to_owned()])],
-            foreign_keys: Vec::new(),
-            checks: Vec::new(),
-            options: TableOptions {
-                engine: "InnoDB".into(),
-                collation: general,
-                comment: String::new(),
-                memory: false,
-                other: Vec::new(),
-                created: 0,
-            },
-            auto_increment: None,
-            placement: Placement::default(),
-        };
+        let columns = vec![spec(&world.naive.columns[0])];
+        let key = vec![IndexSpec::primary(&["id"])];
+        let create = TableSpec::new("d", "t", columns, key, TableOptions::new(general));
         world.with(|db, cx| db.create_table(cx, &create).map(|_| ()));
         world
     }
@@ -234,15 +86,7 @@ impl World {
         &self,
         f: impl FnOnce(&Arc<Db>, &DdlCx<'_>) -> porpoise_rows::Result<()>,
     ) -> Result<(), u16> {
-        let (mdl, cancel) = (self.db.mdl().session(), Cancel::new());
-        let cx = DdlCx {
-            mdl: &mdl,
-            deadline: Instant::now() + Duration::from_secs(5),
-            cancel: &cancel,
-            foreign_key_checks: true,
-            now: 0,
-        };
-        f(&self.db, &cx).map_err(|e| e.code())
+        self.db.define(|cx| f(&self.db, cx)).map_err(|e| e.code())
     }
 
     fn with(&mut self, f: impl FnOnce(&Arc<Db>, &DdlCx<'_>) -> porpoise_rows::Result<()>) {
@@ -344,7 +188,7 @@ impl World {
                     Value::Null => ColumnDefault::Null,
                     v => ColumnDefault::Literal(v),
                 };
-                let op = AlterOp::SetDefault(name, Some(column_type(ty)), Some(default));
+                let op = AlterOp::SetDefault(name, Some(ty.column_type()), Some(default));
                 (op, Some(n))
             }
             (6, Some(name)) => {

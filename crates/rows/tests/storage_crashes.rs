@@ -8,16 +8,16 @@
     reason = "tests fail by panicking"
 )]
 
-use porpoise_base::cancel::Cancel;
+mod common;
+
+use common::by_key;
 use porpoise_base::clock;
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::{Engine, LockMode, Read};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use porpoise_rows::catalog::{IndexKind, Table, TableOptions};
+use porpoise_rows::catalog::{Table, TableOptions};
 use porpoise_rows::ddl::partition::PartitionChange;
-use porpoise_rows::ddl::{ColumnSpec, DdlCx, IndexSpec, Placement, TableSpec};
-use porpoise_rows::mdl::MdlSession;
-use porpoise_rows::partition::{Method, Partition, PartitionBound, Partitioning};
+use porpoise_rows::ddl::{ColumnSpec, IndexSpec, Placement, TableSpec};
 use porpoise_rows::{
     BeginOptions, Db, DbOptions, InsertMode, KeyRange, RowChange, ScanPosition, ScanSpec,
     UpdateMode,
@@ -25,7 +25,6 @@ use porpoise_rows::{
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 const STEPS: i64 = 24;
 
@@ -48,95 +47,19 @@ fn open(disk: &MemDisk) -> Option<(Arc<KvMem>, Arc<Db>)> {
     Some((engine, db))
 }
 
-struct Ddl {
-    mdl: MdlSession,
-    cancel: Cancel,
-}
-
-impl Ddl {
-    fn new(db: &Db) -> Ddl {
-        Ddl {
-            mdl: db.mdl().session(),
-            cancel: Cancel::default(),
-        }
-    }
-
-    fn cx(&self) -> DdlCx<'_> {
-        DdlCx {
-            mdl: &self.mdl,
-            deadline: Instant::now() + Duration::from_secs(50),
-            cancel: &self.cancel,
-            foreign_key_checks: true,
-            now: 0,
-        }
-    }
-}
-
-fn column(name: &str, ty: ColumnType) -> ColumnSpec {
-    ColumnSpec {
-        name: name.to_owned(),
-        ty,
-        nullable: Some(false),
-        default: None,
-        on_update_now: false,
-        auto_increment: false,
-        comment: String::new(),
-        explicit_collation: false,
-        generated: None,
-    }
-}
-
-fn by_key(n: u32) -> Partitioning {
-    Partitioning {
-        method: Method::Key { linear: false },
-        columns: vec![0],
-        expr: None,
-        algorithm: None,
-        by_number: true,
-        next_id: n,
-        partitions: (0..n)
-            .map(|id| Partition {
-                id,
-                name: format!("p{id}"),
-                bound: PartitionBound::None,
-                comment: String::new(),
-            })
-            .collect(),
-    }
-}
-
 fn spec() -> TableSpec {
+    let columns = vec![
+        ColumnSpec::new("id", ColumnType::int(Kind::Int)).not_null(),
+        ColumnSpec::new("v", ColumnType::blob(Kind::LongBlob)).not_null(),
+    ];
+    let key = vec![IndexSpec::primary(&["id"])];
+    let options = TableOptions::new(Collation::UTF8MB4_GENERAL_CI);
     TableSpec {
-        database: "d".to_owned(),
-        name: "t".to_owned(),
-        if_not_exists: false,
-        columns: vec![
-            column("id", ColumnType::int(Kind::Int)),
-            column("v", ColumnType::blob(Kind::LongBlob)),
-        ],
-        indexes: vec![IndexSpec {
-            name: None,
-            kind: IndexKind::Primary,
-            parts: vec![("id".to_owned(), None, false)],
-            using_hash: false,
-            comment: String::new(),
-            invisible: false,
-        }],
-        foreign_keys: Vec::new(),
-        checks: Vec::new(),
-        options: TableOptions {
-            engine: "InnoDB".to_owned(),
-            collation: Collation::UTF8MB4_GENERAL_CI,
-            comment: String::new(),
-            memory: false,
-            other: Vec::new(),
-            created: 0,
-        },
-        auto_increment: None,
         placement: Placement {
             partitioning: Some(by_key(2)),
             colocate: None,
         },
+        ..TableSpec::new("d", "t", columns, key, options)
     }
 }
 
@@ -210,9 +133,9 @@ fn step(engine: &KvMem, db: &Arc<Db>, n: i64) -> Option<()> {
     if n % 8 == 5 {
         // All rows are dealt out again, with their parts.
         let count = u32::try_from(n % 5 + 2).unwrap();
-        let ddl = Ddl::new(db);
         let change = PartitionChange::By(by_key(count));
-        db.change_partitions(&ddl.cx(), "d", "t", &change).ok()?;
+        db.define(|cx| db.change_partitions(cx, "d", "t", &change))
+            .ok()?;
     }
     Some(())
 }
@@ -222,10 +145,11 @@ fn run(disk: &MemDisk) -> (bool, i64) {
     let Some((engine, db)) = open(disk) else {
         return (false, 0);
     };
-    let ddl = Ddl::new(&db);
     let collation = Collation::UTF8MB4_GENERAL_CI;
-    let made = db.create_database(&ddl.cx(), "d", collation, false).is_ok()
-        && db.create_table(&ddl.cx(), &spec()).is_ok();
+    let made = db.define(|cx| {
+        db.create_database(cx, "d", collation, false).is_ok()
+            && db.create_table(cx, &spec()).is_ok()
+    });
     if !made {
         return (false, 0);
     }
@@ -276,8 +200,7 @@ fn check(disk: &MemDisk, told: (bool, i64), at: &str) {
     // The step that was under way is there as a whole, or not at all.
     let found = (told.1..=told.1 + 1).find(|n| rows == state(*n));
     assert!(found.is_some(), "{at}: {:?}", rows.keys());
-    let ddl = Ddl::new(&db);
-    let problems = db.check_table(&ddl.cx(), &table).unwrap().1;
+    let problems = db.define(|cx| db.check_table(cx, &table)).unwrap().1;
     assert!(problems.is_empty(), "{at}: {problems:?}");
     let known: Vec<_> = db
         .catalog()

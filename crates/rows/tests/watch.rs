@@ -1,76 +1,25 @@
 //! Watches of tables, and updates that always or never give a new version.
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
 
-use porpoise_base::cancel::Cancel;
-use porpoise_kv::model::Model;
+mod common;
+
+use common::{get, model_database, table};
 use porpoise_kv::{LockMode, Read};
-use porpoise_rows::catalog::{IndexKind, Table, TableOptions};
-use porpoise_rows::ddl::{ColumnSpec, DdlCx, IndexSpec, TableSpec};
-use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode, RowBuf, RowChange, UpdateMode};
-use porpoise_types::{Collation, ColumnType, Kind, Value};
+use porpoise_rows::catalog::Table;
+use porpoise_rows::{BeginOptions, Db, InsertMode, RowBuf, RowChange, UpdateMode};
+use porpoise_types::Value;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-fn column(name: &str) -> ColumnSpec {
-    ColumnSpec {
-        name: name.to_owned(),
-        ty: ColumnType::int(Kind::Int),
-        nullable: None,
-        default: None,
-        on_update_now: false,
-        auto_increment: false,
-        comment: String::new(),
-        explicit_collation: false,
-        generated: None,
-    }
-}
 
 /// Tables `a` and `b` of (id, v).
 fn open() -> (Arc<Db>, Arc<Table>, Arc<Table>) {
-    let clock = porpoise_base::clock::system();
-    let db = Db::open(Arc::new(Model::new()), clock, DbOptions::default()).unwrap();
-    let (mdl, cancel) = (db.mdl().session(), Cancel::new());
-    let cx = DdlCx {
-        mdl: &mdl,
-        deadline: Instant::now() + Duration::from_secs(5),
-        cancel: &cancel,
-        foreign_key_checks: true,
-        now: 0,
-    };
-    let collation = Collation::UTF8MB4_GENERAL_CI;
-    db.create_database(&cx, "test", collation, false).unwrap();
-    for name in ["a", "b"] {
-        let primary = IndexSpec {
-            name: None,
-            kind: IndexKind::Primary,
-            parts: vec![("id".to_owned(), None, false)],
-            using_hash: false,
-            comment: String::new(),
-            invisible: false,
-        };
-        let spec = TableSpec {
-            database: "test".to_owned(),
-            name: name.to_owned(),
-            if_not_exists: false,
-            columns: vec![column("id"), column("v")],
-            indexes: vec![primary],
-            foreign_keys: vec![],
-            checks: Vec::new(),
-            options: TableOptions {
-                engine: "InnoDB".to_owned(),
-                collation,
-                comment: String::new(),
-                memory: false,
-                other: vec![],
-                created: 0,
-            },
-            auto_increment: None,
-            placement: Default::default(),
-        };
-        db.create_table(&cx, &spec).unwrap();
-    }
-    let table = |name| db.catalog().table("test", name).unwrap().clone();
-    let (a, b) = (table("a"), table("b"));
+    let of = |name| table(name).int("id").primary(&["id"]).int("v").null();
+    let db = model_database(&[of("a"), of("b")]);
+    let (a, b) = (get(&db, "a"), get(&db, "b"));
     (db, a, b)
 }
 

@@ -11,15 +11,12 @@ use crate::config::StartError;
 use crate::datadir::DataDir;
 use crate::engine::STORE;
 use crate::rows;
-use porpoise_base::cancel::Cancel;
 use porpoise_base::disk::Overlay;
 use porpoise_kv::Durability;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use porpoise_rows::ddl::DdlCx;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,18 +50,10 @@ pub fn check(data_dir: &Path) -> Result<Report, StartError> {
     })
     .map_err(|e| failed("the embedded engine does not open", &e))?;
     let db = rows::open(engine.clone()).map_err(|e| failed("the catalog does not open", &e))?;
-    let (session, cancel) = (db.mdl().session(), Cancel::new());
-    let cx = DdlCx {
-        mdl: &session,
-        deadline: Instant::now() + Duration::from_secs(60),
-        cancel: &cancel,
-        foreign_key_checks: true,
-        now: 0,
-    };
     let mut report = Report::default();
     for table in db.catalog().tables.values() {
         let (rows, problems) = db
-            .check_table(&cx, table)
+            .define(|cx| db.check_table(cx, table))
             .map_err(|e| failed(&table.quoted_name(), &e))?;
         report.tables += 1;
         report.rows += rows;

@@ -23,6 +23,7 @@ pub mod exec;
 pub mod expr;
 pub mod functions;
 pub mod information_schema;
+mod own_table;
 pub mod parse;
 pub mod plan;
 pub mod privileges;

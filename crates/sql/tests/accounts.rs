@@ -2,50 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
-use porpoise_base::cancel::Cancel;
-use porpoise_base::clock;
+mod common;
+
+use common::Nothing;
 use porpoise_kv::model::Model;
-use porpoise_rows::{Db, DbOptions};
-use porpoise_sql::error::SqlError;
-use porpoise_sql::exec::ResultSink;
-use porpoise_sql::plan::ResultColumn;
-use porpoise_sql::session::ClientInfo;
 use porpoise_sql::session::server::{SqlConfig, SqlServer};
-use porpoise_types::ValueRef;
 use std::sync::Arc;
 
-struct Nothing;
-
-impl ResultSink for Nothing {
-    fn columns(&mut self, _: &[ResultColumn]) -> Result<(), SqlError> {
-        Ok(())
-    }
-
-    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<(), SqlError> {
-        Ok(())
-    }
-}
-
 fn start(model: Model, root_password: Option<&str>) -> Arc<SqlServer> {
-    let db = Db::open(Arc::new(model), clock::system(), DbOptions::default()).unwrap();
     let config = SqlConfig {
         variables: Vec::new(),
         root_password: root_password.map(str::to_owned),
     };
-    SqlServer::new(db, config).unwrap()
+    common::server_with(Arc::new(model), config)
 }
 
 fn run(server: &Arc<SqlServer>, text: &str) {
-    let info = ClientInfo {
-        connection_id: 1,
-        user: "root".to_owned(),
-        host: "localhost".to_owned(),
-        account: "root@localhost".to_owned(),
-        capabilities: 0,
-        collation: 255,
-        database: None,
-    };
-    let mut session = server.connect(info, Cancel::new()).unwrap();
+    let mut session = common::connect(server, 1);
     session.query(text.as_bytes(), false, &mut Nothing).unwrap();
 }
 

@@ -9,19 +9,16 @@
     reason = "a test that fails may panic; not every test uses all that is common"
 )]
 
+mod common;
 #[path = "../../rows/tests/common/counting.rs"]
 mod counting;
 
 use counting::{Calls, Counting};
-use porpoise_base::cancel::Cancel;
-use porpoise_base::clock;
 use porpoise_kv::model::Model;
-use porpoise_rows::{Db, DbOptions};
 use porpoise_sql::error::SqlError;
 use porpoise_sql::exec::ResultSink;
 use porpoise_sql::plan::ResultColumn;
-use porpoise_sql::session::server::{SqlConfig, SqlServer};
-use porpoise_sql::session::{ClientInfo, SqlSession};
+use porpoise_sql::session::SqlSession;
 use porpoise_types::ValueRef;
 use std::sync::Arc;
 
@@ -48,18 +45,7 @@ impl ResultSink for Collected {
 fn session() -> (SqlSession, Arc<Calls>) {
     let counting = Counting::new(Arc::new(Model::new()));
     let calls = counting.calls.clone();
-    let db = Db::open(Arc::new(counting), clock::system(), DbOptions::default()).unwrap();
-    let server = SqlServer::new(db, SqlConfig::default()).unwrap();
-    let info = ClientInfo {
-        connection_id: 1,
-        user: "root".to_owned(),
-        host: "localhost".to_owned(),
-        account: "root@localhost".to_owned(),
-        capabilities: 0,
-        collation: 255,
-        database: None,
-    };
-    let mut session = server.connect(info, Cancel::default()).unwrap();
+    let mut session = common::connect(&common::server(Arc::new(counting)), 1);
     for text in [
         "CREATE DATABASE d",
         "USE d",

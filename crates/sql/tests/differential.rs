@@ -17,23 +17,16 @@
     reason = "a test that fails may panic"
 )]
 
-use porpoise_base::cancel::Cancel;
-use porpoise_base::clock;
-use porpoise_kv::model::Model;
-use porpoise_rows::{Db, DbOptions};
-use porpoise_sql::error::SqlError;
-use porpoise_sql::exec::ResultSink;
-use porpoise_sql::plan::ResultColumn;
-use porpoise_sql::session::server::{SqlConfig, SqlServer};
-use porpoise_sql::session::{ClientInfo, SqlSession};
+mod common;
+
+use common::{Collected, Nothing};
+use porpoise_sql::session::SqlSession;
 use porpoise_testkit::Mariadb;
-use porpoise_types::{ValueRef, write_text};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
 /// What both begin with.
 const PREAMBLE: &[&str] = &[
@@ -141,54 +134,11 @@ fn on_mariadb(server: &Mariadb, lines: &[Line]) -> Vec<Answer> {
     answers
 }
 
-#[derive(Default)]
-struct Collected {
-    columns: Vec<ResultColumn>,
-    rows: Vec<String>,
-}
-
-impl ResultSink for Collected {
-    fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
-        self.columns = columns.to_vec();
-        self.rows.clear();
-        Ok(())
-    }
-
-    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
-        let mut line = Vec::new();
-        for (at, (value, column)) in values.iter().zip(&self.columns).enumerate() {
-            if at > 0 {
-                line.push(b'\t');
-            }
-            match value {
-                ValueRef::Null => line.extend_from_slice(b"NULL"),
-                value => write_text(*value, &column.ty, &mut line),
-            }
-        }
-        let line = String::from_utf8_lossy(&line).into_owned();
-        self.rows.extend(line.split('\n').map(str::to_owned));
-        Ok(())
-    }
-}
-
 fn session() -> SqlSession {
-    let engine = Arc::new(Model::new());
-    let db = Db::open(engine, clock::system(), DbOptions::default()).unwrap();
-    let server = SqlServer::new(db, SqlConfig::default()).unwrap();
-    let info = ClientInfo {
-        connection_id: 1,
-        user: "root".to_owned(),
-        host: "localhost".to_owned(),
-        account: "root@localhost".to_owned(),
-        capabilities: 0,
-        collation: 255,
-        database: None,
-    };
-    let mut session = server.connect(info, Cancel::new()).unwrap();
+    let mut session = common::session();
     for statement in PREAMBLE {
-        let mut sink = Collected::default();
         session
-            .query(statement.as_bytes(), true, &mut sink)
+            .query(statement.as_bytes(), true, &mut Nothing)
             .unwrap();
     }
     session
@@ -203,8 +153,10 @@ fn here(session: &mut SqlSession, sql: &str) -> (Answer, String) {
                 true => -1,
                 false => i64::try_from(outcome.affected_rows).unwrap(),
             };
+            let lines = sink.lines("\t");
+            let rows = lines.iter().flat_map(|line| line.split('\n'));
             let answer = Answer {
-                rows: sink.rows,
+                rows: rows.map(str::to_owned).collect(),
                 error: None,
                 affected,
             };

@@ -1,16 +1,14 @@
 //! Every function's own example gives the value that the registry says.
-use porpoise_base::cancel::Cancel;
-use porpoise_base::clock;
-use porpoise_kv::model::Model;
-use porpoise_rows::{Db, DbOptions};
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+mod common;
+
 use porpoise_sql::error::SqlError;
 use porpoise_sql::exec::ResultSink;
 use porpoise_sql::functions;
 use porpoise_sql::plan::ResultColumn;
-use porpoise_sql::session::ClientInfo;
-use porpoise_sql::session::server::{SqlConfig, SqlServer};
 use porpoise_types::{ColumnType, ValueRef, write_text};
-use std::sync::Arc;
 
 #[derive(Default)]
 struct One {
@@ -34,19 +32,7 @@ impl ResultSink for One {
 
 #[test]
 fn examples_hold() {
-    let engine = Arc::new(Model::new());
-    let db = Db::open(engine, clock::system(), DbOptions::default()).unwrap();
-    let server = SqlServer::new(db, SqlConfig::default()).unwrap();
-    let info = ClientInfo {
-        connection_id: 1,
-        user: "root".to_owned(),
-        host: "localhost".to_owned(),
-        account: "root@localhost".to_owned(),
-        capabilities: 0,
-        collation: 45,
-        database: None,
-    };
-    let mut session = server.connect(info, Cancel::new()).unwrap();
+    let mut session = common::session();
     let mut wrong = Vec::new();
     let mut run = 0;
     for function in functions::all().filter(|f| !f.example.0.is_empty()) {

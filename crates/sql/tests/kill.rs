@@ -2,52 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
-use porpoise_base::cancel::Cancel;
-use porpoise_base::clock;
+mod common;
+
+use common::{Nothing, connect};
 use porpoise_kv::Durability;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use porpoise_rows::{Db, DbOptions};
 use porpoise_sql::error::SqlError;
-use porpoise_sql::exec::ResultSink;
-use porpoise_sql::plan::ResultColumn;
-use porpoise_sql::session::server::{SqlConfig, SqlServer};
-use porpoise_sql::session::{ClientInfo, SqlSession};
-use porpoise_types::ValueRef;
+use porpoise_sql::session::SqlSession;
+use porpoise_sql::session::server::SqlServer;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-struct Nothing;
-
-impl ResultSink for Nothing {
-    fn columns(&mut self, _: &[ResultColumn]) -> Result<(), SqlError> {
-        Ok(())
-    }
-
-    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<(), SqlError> {
-        Ok(())
-    }
-}
 
 fn server() -> Arc<SqlServer> {
     let engine = KvMem::open(KvMemOptions {
         durability: Durability::Memory,
         ..KvMemOptions::default()
     });
-    let db = Db::open(engine.unwrap(), clock::system(), DbOptions::default()).unwrap();
-    SqlServer::new(db, SqlConfig::default()).unwrap()
-}
-
-fn session(server: &Arc<SqlServer>, id: u64) -> SqlSession {
-    let info = ClientInfo {
-        connection_id: id,
-        user: "root".to_owned(),
-        host: "localhost".to_owned(),
-        account: "root@localhost".to_owned(),
-        capabilities: 0,
-        collation: 255,
-        database: None,
-    };
-    server.connect(info, Cancel::new()).unwrap()
+    common::server(engine.unwrap())
 }
 
 fn run(session: &mut SqlSession, text: &str) -> Result<u64, SqlError> {
@@ -71,7 +42,7 @@ fn until_busy(server: &SqlServer, id: u64) {
 #[test]
 fn kill_query_ends_a_lock_wait_and_the_session_lives_on() {
     let server = server();
-    let (mut a, mut b) = (session(&server, 1), session(&server, 2));
+    let (mut a, mut b) = (connect(&server, 1), connect(&server, 2));
     for text in [
         "CREATE DATABASE d",
         "USE d",
@@ -102,7 +73,7 @@ fn kill_query_ends_a_lock_wait_and_the_session_lives_on() {
 #[test]
 fn kill_ends_the_session() {
     let server = server();
-    let (mut a, mut b) = (session(&server, 1), session(&server, 2));
+    let (mut a, mut b) = (connect(&server, 1), connect(&server, 2));
     run(&mut a, "KILL 2").unwrap();
     let error = run(&mut b, "SELECT 1").unwrap_err();
     assert!(error.fatal, "{error}");
@@ -113,7 +84,7 @@ fn kill_ends_the_session() {
 #[test]
 fn sleep_is_ended_by_kill_query() {
     let server = server();
-    let (mut a, mut b) = (session(&server, 1), session(&server, 2));
+    let (mut a, mut b) = (connect(&server, 1), connect(&server, 2));
     let start = Instant::now();
     let sleeper = std::thread::spawn(move || run(&mut b, "SELECT SLEEP(60)"));
     until_busy(&server, 2);
@@ -126,7 +97,7 @@ fn sleep_is_ended_by_kill_query() {
 #[test]
 fn max_execution_time_ends_a_select() {
     let server = server();
-    let mut a = session(&server, 1);
+    let mut a = connect(&server, 1);
     for text in [
         "CREATE DATABASE d",
         "USE d",
@@ -160,7 +131,7 @@ fn max_execution_time_ends_a_select() {
 #[test]
 fn a_password_is_not_in_the_process_list() {
     let server = server();
-    let (mut a, mut b) = (session(&server, 1), session(&server, 2));
+    let (mut a, mut b) = (connect(&server, 1), connect(&server, 2));
     run(&mut b, "CREATE USER u IDENTIFIED BY 'topsecret'").unwrap();
     let sleeper =
         std::thread::spawn(move || run(&mut b, "SELECT SLEEP(60), 'identified by topsecret'"));

@@ -11,70 +11,18 @@
     reason = "a test that fails may panic"
 )]
 
-use porpoise_base::cancel::Cancel;
-use porpoise_base::clock;
+mod common;
+
+use common::{Collected, session};
 use porpoise_kv::contract::Rng;
-use porpoise_kv::model::Model;
-use porpoise_rows::{Db, DbOptions};
-use porpoise_sql::error::SqlError;
-use porpoise_sql::exec::ResultSink;
-use porpoise_sql::plan::ResultColumn;
-use porpoise_sql::session::server::{SqlConfig, SqlServer};
-use porpoise_sql::session::{ClientInfo, SqlSession};
-use porpoise_types::{ValueRef, write_text};
-use std::sync::Arc;
-
-#[derive(Default)]
-struct Collected {
-    columns: Vec<ResultColumn>,
-    rows: Vec<String>,
-}
-
-impl ResultSink for Collected {
-    fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
-        self.columns = columns.to_vec();
-        self.rows.clear();
-        Ok(())
-    }
-
-    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
-        let mut line = Vec::new();
-        for (value, column) in values.iter().zip(&self.columns) {
-            match value {
-                ValueRef::Null => line.extend_from_slice(b"NULL"),
-                value => {
-                    write_text(*value, &column.ty, &mut line);
-                }
-            }
-            line.push(b'|');
-        }
-        self.rows.push(String::from_utf8_lossy(&line).into_owned());
-        Ok(())
-    }
-}
-
-fn session() -> SqlSession {
-    let engine = Arc::new(Model::new());
-    let db = Db::open(engine, clock::system(), DbOptions::default()).unwrap();
-    let server = SqlServer::new(db, SqlConfig::default()).unwrap();
-    let info = ClientInfo {
-        connection_id: 1,
-        user: "root".to_owned(),
-        host: "localhost".to_owned(),
-        account: "root@localhost".to_owned(),
-        capabilities: 0,
-        collation: 45,
-        database: None,
-    };
-    server.connect(info, Cancel::default()).unwrap()
-}
+use porpoise_sql::session::SqlSession;
 
 fn run(session: &mut SqlSession, sql: &str) -> Vec<String> {
     let mut sink = Collected::default();
     if let Err(e) = session.query(sql.as_bytes(), false, &mut sink) {
         panic!("{}: {sql}", e.message);
     }
-    sink.rows
+    sink.lines("|")
 }
 
 /// Conditions over columns of the table `{0}`.

@@ -7,64 +7,33 @@
     reason = "a test that fails may panic"
 )]
 
+mod common;
+
+use common::Collected;
 use porpoise_base::cancel::Cancel;
-use porpoise_base::clock;
 use porpoise_kv::model::Model;
-use porpoise_rows::{Db, DbOptions};
-use porpoise_sql::error::SqlError;
-use porpoise_sql::exec::ResultSink;
-use porpoise_sql::plan::ResultColumn;
-use porpoise_sql::session::server::{SqlConfig, SqlServer};
+use porpoise_sql::session::server::SqlServer;
 use porpoise_sql::session::{ClientInfo, SqlSession};
-use porpoise_types::{ColumnType, ValueRef, write_text};
 use std::sync::Arc;
 
-#[derive(Default)]
-struct Text {
-    types: Vec<ColumnType>,
-    rows: Vec<String>,
-}
-
-impl ResultSink for Text {
-    fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
-        self.types = columns.iter().map(|c| c.ty.clone()).collect();
-        Ok(())
-    }
-
-    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
-        let cell = |(value, ty): (&ValueRef<'_>, &ColumnType)| {
-            let mut out = Vec::new();
-            write_text(*value, ty, &mut out);
-            String::from_utf8(out).unwrap()
-        };
-        let cells: Vec<String> = values.iter().zip(&self.types).map(cell).collect();
-        self.rows.push(cells.join("|"));
-        Ok(())
-    }
-}
-
 fn start(model: Model) -> Arc<SqlServer> {
-    let db = Db::open(Arc::new(model), clock::system(), DbOptions::default()).unwrap();
-    SqlServer::new(db, SqlConfig::default()).unwrap()
+    common::server(Arc::new(model))
 }
 
 fn open(server: &Arc<SqlServer>, user: &str, host: &str) -> SqlSession {
     let info = ClientInfo {
-        connection_id: 7,
         user: user.to_owned(),
-        host: "localhost".to_owned(),
         account: format!("{user}@{host}"),
-        capabilities: 0,
-        collation: 255,
-        database: None,
+        ..common::root(7)
     };
     server.connect(info, Cancel::new()).unwrap()
 }
 
 fn ask(session: &mut SqlSession, text: &str) -> Result<Vec<String>, (u16, String)> {
-    let mut sink = Text::default();
+    let mut sink = Collected::default();
     let ran = session.query(text.as_bytes(), false, &mut sink);
-    ran.map(|_| sink.rows).map_err(|e| (e.code, e.message))
+    ran.map(|_| sink.lines("|"))
+        .map_err(|e| (e.code, e.message))
 }
 
 fn good(session: &mut SqlSession, text: &str) -> Vec<String> {

@@ -20,16 +20,15 @@
     reason = "a test that fails may panic"
 )]
 
-use porpoise_base::cancel::Cancel;
-use porpoise_base::clock;
+mod common;
+
 use porpoise_kv::Engine;
 use porpoise_kv::model::Model;
-use porpoise_rows::{Db, DbOptions};
 use porpoise_sql::error::SqlError;
 use porpoise_sql::exec::ResultSink;
 use porpoise_sql::plan::ResultColumn;
-use porpoise_sql::session::server::{SqlConfig, SqlServer};
-use porpoise_sql::session::{ClientInfo, Outcome, Param, SqlSession};
+use porpoise_sql::session::server::SqlServer;
+use porpoise_sql::session::{Outcome, Param, SqlSession};
 use porpoise_types::{ColumnType, Kind, Value, ValueRef, write_text};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -237,9 +236,8 @@ struct Runner {
 
 impl Runner {
     fn new(engine: Arc<dyn Engine>, name: &str) -> Runner {
-        let db = Db::open(engine, clock::system(), DbOptions::default()).unwrap();
         Runner {
-            server: SqlServer::new(db, SqlConfig::default()).unwrap(),
+            server: common::server(engine),
             sessions: HashMap::new(),
             background: HashMap::new(),
             current: "a".to_owned(),
@@ -253,16 +251,7 @@ impl Runner {
             return session;
         }
         let number = u64::from(self.current.bytes().next().unwrap_or(b'a') - b'a') + 1;
-        let info = ClientInfo {
-            connection_id: number,
-            user: "root".to_owned(),
-            host: "localhost".to_owned(),
-            account: "root@localhost".to_owned(),
-            capabilities: 0,
-            collation: 255,
-            database: None,
-        };
-        let mut session = self.server.connect(info, Cancel::new()).unwrap();
+        let mut session = common::connect(&self.server, number);
         let mut sink = Collected::default();
         session
             .query(b"CREATE DATABASE IF NOT EXISTS test", true, &mut sink)

@@ -14,7 +14,8 @@ pub const SALT: usize = 20;
 /// Rounds of sha256-crypt that `$A$005$` stands for.
 const ROUNDS: u32 = 5000;
 
-/// Random bytes without NUL and `$`, below 128, as a stored form wants them.
+/// Random bytes without NUL and `$`, below 128, as a stored form and the
+/// challenge of a login want them.
 /// `None` when the system gives no randomness.
 #[must_use]
 pub fn salt() -> Option<[u8; SALT]> {
@@ -64,6 +65,9 @@ mod tests {
 
     #[test]
     fn the_native_form_is_mysqls() {
+        // SELECT PASSWORD('password')
+        let expected = b"*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19".to_vec();
+        assert_eq!(native(b"password"), expected);
         // SELECT PASSWORD('mypass') of MySQL's manual.
         let expected = b"*6C8989366EAF75BB670AD8EA7A7FC1176A95CEF4".to_vec();
         assert_eq!(native(b"mypass"), expected);

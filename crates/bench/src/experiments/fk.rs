@@ -6,7 +6,7 @@ use super::load_rows::{LoadRows, Rows};
 use super::{Bench, Way, ways};
 use crate::connect::{Access, Admin, Endpoint};
 use crate::error::{Error, Kind, Result};
-use crate::matrix::{self, Entry, Group};
+use crate::matrix::{Entry, Group};
 use crate::proto::Call;
 use crate::report::{Axis, Cell, Experiment};
 use crate::stats::{mean, stdev};
@@ -202,16 +202,8 @@ pub fn fk(bench: &mut Bench, limit: Option<u64>) -> Result<()> {
             });
         }
     }
-    let mut experiment = describe(&systems, notes);
-    let done = matrix::run(
-        &groups,
-        bench.choice.effort,
-        &mut bench.progress,
-        &mut experiment.cells,
-    );
-    drop(groups);
-    bench.keep(experiment);
-    done
+    let experiment = describe(&systems, notes);
+    bench.run(experiment, &groups, bench.choice.effort)
 }
 
 /// Inserts of posts whose user and forum are among the first `parents`.

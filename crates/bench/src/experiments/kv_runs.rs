@@ -8,7 +8,7 @@ use crate::connect::Access;
 use crate::error::Result;
 use crate::futex::Tool;
 use crate::load::Shape;
-use crate::matrix::{self, Entry, Group};
+use crate::matrix::{Entry, Group};
 use crate::report::{Axis, Experiment};
 use crate::url::{System, Target};
 use crate::value;
@@ -177,7 +177,7 @@ pub fn kv(bench: &mut Bench, usual_clients: &[usize], usual: &[Operation]) -> Re
             });
         }
     }
-    let mut experiment = Experiment {
+    let experiment = Experiment {
         name: "kv".to_owned(),
         title: "Operations by primary key".to_owned(),
         about: format!(
@@ -195,15 +195,7 @@ pub fn kv(bench: &mut Bench, usual_clients: &[usize], usual: &[Operation]) -> Re
         pairs: usual_pairs(&all_ways(&places)),
         notes,
     };
-    let done = matrix::run(
-        &groups,
-        bench.choice.effort,
-        &mut bench.progress,
-        &mut experiment.cells,
-    );
-    drop(groups);
-    bench.keep(experiment);
-    done
+    bench.run(experiment, &groups, bench.choice.effort)
 }
 
 /// What can count the servers' calls of futex; a note where nothing can.
@@ -255,7 +247,7 @@ pub fn connections(bench: &mut Bench, usual: &[usize]) -> Result<()> {
             }
         }
     }
-    let mut experiment = Experiment {
+    let experiment = Experiment {
         name: "connections".to_owned(),
         title: "Throughput over connections".to_owned(),
         about: format!(
@@ -274,8 +266,5 @@ pub fn connections(bench: &mut Bench, usual: &[usize]) -> Result<()> {
     };
     let mut effort = bench.choice.effort;
     effort.count_futexes = counting;
-    let done = matrix::run(&groups, effort, &mut bench.progress, &mut experiment.cells);
-    drop(groups);
-    bench.keep(experiment);
-    done
+    bench.run(experiment, &groups, effort)
 }

@@ -9,7 +9,7 @@ use super::memcached::{Commands, MANY, Operation, Place, layouts};
 use super::{Bench, nobody};
 use crate::error::Result;
 use crate::load::Shape;
-use crate::matrix::{self, Entry, Group};
+use crate::matrix::{Entry, Group};
 use crate::proto::dialects::Dialect;
 use crate::report::{Axis, Experiment};
 use crate::url::System;
@@ -252,7 +252,7 @@ pub fn memcached(bench: &mut Bench, chosen: &Chosen) -> Result<()> {
     }
     let all = series(chosen, &bench.choice.clients, is_quick);
     let groups = groups(&places, &all, (bench.choice.seed, pick(SUPPLY)));
-    let mut experiment = Experiment {
+    let experiment = Experiment {
         name: "memcached".to_owned(),
         title: "The memcached door beside memcached".to_owned(),
         about: format!(
@@ -270,10 +270,7 @@ pub fn memcached(bench: &mut Bench, chosen: &Chosen) -> Result<()> {
         pairs: pairs(&places),
         notes,
     };
-    let done = matrix::run(&groups, effort, &mut bench.progress, &mut experiment.cells);
-    drop(groups);
-    bench.keep(experiment);
-    done
+    bench.run(experiment, &groups, effort)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::{Bench, usual_pairs};
 use crate::connect::Access;
 use crate::error::{Error, Result};
 use crate::load::{Shape, Worker, Workload};
-use crate::matrix::{self, Entry, Group};
+use crate::matrix::{Entry, Group};
 use crate::proto::{Answer, Call, Verb};
 use crate::report::{Axis, Experiment};
 use crate::url::System;
@@ -200,7 +200,7 @@ pub fn mget(bench: &mut Bench) -> Result<()> {
             pairs.push((way.name.clone(), format!("{} prepared", target.name)));
         }
     }
-    let mut experiment = Experiment {
+    let experiment = Experiment {
         name: "mget".to_owned(),
         title: "Many keys in one request".to_owned(),
         about: format!(
@@ -218,15 +218,7 @@ pub fn mget(bench: &mut Bench) -> Result<()> {
         pairs,
         notes,
     };
-    let done = matrix::run(
-        &groups,
-        bench.choice.effort,
-        &mut bench.progress,
-        &mut experiment.cells,
-    );
-    drop(groups);
-    bench.keep(experiment);
-    done
+    bench.run(experiment, &groups, bench.choice.effort)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::connect::{Access, Admin, Endpoint};
 use crate::error::{Error, Result};
 use crate::load::Shape;
 use crate::machine::Machine;
-use crate::matrix::Effort;
+use crate::matrix::{self, Effort, Group};
 use crate::progress::Progress;
 use crate::report::{Experiment, FORMAT, Report, SystemInfo};
 use crate::url::{System, Target};
@@ -124,6 +124,21 @@ impl Bench {
             0 => usual,
             rows => rows,
         }
+    }
+
+    /// Runs an experiment's groups and keeps what they gave, whole or not.
+    ///
+    /// # Errors
+    /// A wrong answer.
+    pub fn run(
+        &mut self,
+        mut experiment: Experiment,
+        groups: &[Group<'_>],
+        effort: Effort,
+    ) -> Result<()> {
+        let done = matrix::run(groups, effort, &mut self.progress, &mut experiment.cells);
+        self.keep(experiment);
+        done
     }
 
     /// Keeps an experiment's results, whole or not.

@@ -187,6 +187,21 @@ pub struct TableOptions {
     pub created: i64,
 }
 
+impl TableOptions {
+    /// The options of a table of which nothing but the collation is said.
+    #[must_use]
+    pub fn new(collation: Collation) -> TableOptions {
+        TableOptions {
+            engine: "InnoDB".to_owned(),
+            collation,
+            comment: String::new(),
+            memory: false,
+            other: Vec::new(),
+            created: 0,
+        }
+    }
+}
+
 /// A column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {

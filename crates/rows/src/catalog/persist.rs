@@ -10,18 +10,16 @@
 //!    start with a message, never a guess.
 //! 2. Derived fields are not stored.
 
-use super::{
-    Catalog, CheckConstraint, CheckOption, Colocate, Column, ColumnDefault, ColumnId, Database,
-    Expression, FkAction, ForeignKey, Generated, Index, IndexKind, IndexPart, IndexState,
-    LayoutDef, Table, TableId, TableOptions,
-};
+mod table;
+
+use super::{Catalog, CheckOption, Database, TableId};
 use crate::bytes::{Reader, Writer};
 use crate::error::{Error, Result};
-use crate::layout::DerivedCell;
-use porpoise_kv::{Check, CounterId, Key, Mark, Read, ScanRange, SpaceId, Txn, View};
+use porpoise_kv::{Check, CounterId, Key, Read, ScanRange, SpaceId, Txn};
 use porpoise_types::Collation;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use table::{read_table, write_table};
 
 /// Version of the rows of the catalog space.
 pub const CATALOG_FORMAT_VERSION: u8 = 3;
@@ -70,13 +68,8 @@ pub fn load(txn: &mut dyn Txn) -> Result<Catalog> {
         end: None,
         reverse: false,
     };
-    let read = Read {
-        view: View::Current,
-        mark: Mark::ALL,
-        validate: false,
-    };
     txn.scan(
-        read,
+        Read::CURRENT,
         &[range],
         usize::MAX,
         &mut |_, key, value| match add_row(&mut catalog, key, value) {
@@ -118,13 +111,7 @@ fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
             catalog.databases.insert(name, Arc::new(database));
         }
         KEY_TABLE => {
-            let mut table = read_table(&mut r)?;
-            if version >= 2 {
-                read_placement(&mut r, &mut table)?;
-            }
-            if version >= 3 {
-                read_expressions(&mut r, &mut table)?;
-            }
+            let table = read_table(&mut r, version)?;
             catalog.tables.insert(table.id, Arc::new(table));
         }
         KEY_VIEW => {
@@ -224,39 +211,6 @@ pub fn version_key() -> Key<'static> {
     Key::new(CATALOG_SPACE, &[KEY_META])
 }
 
-fn write_table(w: &mut Writer, t: &Table) {
-    w.u64(t.id.0);
-    w.str(&t.database);
-    w.str(&t.name);
-    w.u32(t.version);
-    w.u64(t.incompatible_since);
-    w.u32(t.next_column);
-    w.bool(t.hidden_key);
-    w.u64(t.counter.0);
-    w.list(&t.columns, write_column);
-    w.list(&t.indexes, write_index);
-    w.list(&t.foreign_keys, write_foreign_key);
-    w.list(&t.layouts, |w, layout| {
-        w.u32(layout.version);
-        w.list(&layout.columns, |w, (id, ty)| {
-            w.u32(id.0);
-            w.column_type(ty);
-        });
-    });
-    let o = &t.options;
-    w.str(&o.engine);
-    w.u16(o.collation.0);
-    w.str(&o.comment);
-    w.bool(o.memory);
-    w.list(&o.other, |w, (name, text)| {
-        w.str(name);
-        w.str(text);
-    });
-    w.i64(o.created);
-    write_placement(w, t);
-    write_expressions(w, t);
-}
-
 fn write_view(w: &mut Writer, v: &super::View) {
     w.str(&v.database);
     w.str(&v.name);
@@ -291,273 +245,5 @@ fn read_view(r: &mut Reader<'_>) -> Result<super::View> {
         invoker: r.bool()?,
         charset: r.str()?,
         collation: r.str()?,
-    })
-}
-
-fn write_expression(w: &mut Writer, e: &Expression) {
-    w.str(&e.text);
-    w.list(&e.columns, |w, c| w.str(c));
-}
-
-fn read_expression(r: &mut Reader<'_>) -> Result<Expression> {
-    Ok(Expression {
-        text: r.str()?,
-        columns: r.list(|r| r.str())?,
-    })
-}
-
-/// Defaults and generated columns by position, checks: since format 3.
-fn write_expressions(w: &mut Writer, t: &Table) {
-    let of_column = |c: &Column| match (&c.generated, &c.default) {
-        (Some(g), _) => Some((1 + u8::from(g.stored), g.expression.clone())),
-        (None, ColumnDefault::Expr(e)) => Some((0, e.clone())),
-        _ => None,
-    };
-    let columns: Vec<(usize, (u8, Expression))> = t
-        .columns
-        .iter()
-        .enumerate()
-        .filter_map(|(at, c)| Some((at, of_column(c)?)))
-        .collect();
-    w.list(&columns, |w, (at, (kind, e))| {
-        w.u32(u32::try_from(*at).unwrap_or(u32::MAX));
-        w.u8(*kind);
-        write_expression(w, e);
-    });
-    w.list(&t.checks, |w, c| {
-        w.str(&c.name);
-        write_expression(w, &c.expression);
-        w.bool(c.enforced);
-    });
-}
-
-fn read_expressions(r: &mut Reader<'_>, t: &mut Table) -> Result<()> {
-    let columns = r.list(|r| Ok((r.u32()? as usize, r.u8()?, read_expression(r)?)))?;
-    for (at, kind, expression) in columns {
-        let Some(column) = t.columns.get_mut(at) else {
-            return Err(Error::corrupt("an expression of no column"));
-        };
-        match kind {
-            0 => column.default = ColumnDefault::Expr(expression),
-            1 | 2 => {
-                column.generated = Some(Generated {
-                    expression,
-                    stored: kind == 2,
-                });
-            }
-            other => return Err(Error::corrupt(&format!("expression of kind {other}"))),
-        }
-    }
-    t.checks = r.list(|r| {
-        Ok(CheckConstraint {
-            name: r.str()?,
-            expression: read_expression(r)?,
-            enforced: r.bool()?,
-        })
-    })?;
-    Ok(())
-}
-
-/// Partitioning, parts and co-location: since format 2.
-fn write_placement(w: &mut Writer, t: &Table) {
-    crate::partition::persist::write(w, &t.partitioning);
-    w.list(&t.parts, |w, space| w.u64(space.0));
-    w.bool(t.colocate.is_some());
-    if let Some(c) = &t.colocate {
-        w.str(&c.with);
-        w.u64(c.group);
-    }
-}
-
-fn read_placement(r: &mut Reader<'_>, t: &mut Table) -> Result<()> {
-    t.partitioning = crate::partition::persist::read(r)?;
-    t.parts = r.list(|r| Ok(SpaceId(r.u64()?)))?;
-    if r.bool()? {
-        t.colocate = Some(Colocate {
-            with: r.str()?,
-            group: r.u64()?,
-        });
-    }
-    Ok(())
-}
-
-fn read_table(r: &mut Reader<'_>) -> Result<Table> {
-    let id = TableId(r.u64()?);
-    Ok(Table {
-        id,
-        database: r.str()?,
-        name: r.str()?,
-        version: r.u32()?,
-        incompatible_since: r.u64()?,
-        next_column: r.u32()?,
-        hidden_key: r.bool()?,
-        counter: CounterId(r.u64()?),
-        columns: r.list(read_column)?,
-        indexes: r.list(read_index)?,
-        foreign_keys: r.list(read_foreign_key)?,
-        checks: Vec::new(),
-        layouts: r.list(|r| {
-            Ok(LayoutDef {
-                version: r.u32()?,
-                columns: r.list(|r| Ok((ColumnId(r.u32()?), r.column_type()?)))?,
-            })
-        })?,
-        options: TableOptions {
-            engine: r.str()?,
-            collation: Collation(r.u16()?),
-            comment: r.str()?,
-            memory: r.bool()?,
-            other: r.list(|r| Ok((r.str()?, r.str()?)))?,
-            created: r.i64()?,
-        },
-        partitioning: None,
-        parts: Vec::new(),
-        colocate: None,
-        referenced_by: Vec::new(),
-        write_set: Arc::from([id]),
-        derived: DerivedCell::default(),
-    })
-}
-
-fn write_column(w: &mut Writer, c: &Column) {
-    w.u32(c.id.0);
-    w.str(&c.name);
-    w.column_type(&c.ty);
-    w.bool(c.nullable);
-    match &c.default {
-        // An expression follows behind the rest of the table.
-        ColumnDefault::None | ColumnDefault::Expr(_) => w.u8(0),
-        ColumnDefault::Null => w.u8(1),
-        ColumnDefault::Literal(value) => {
-            w.u8(2);
-            w.value(value);
-        }
-        ColumnDefault::Now => w.u8(3),
-    }
-    w.bool(c.on_update_now);
-    w.bool(c.auto_increment);
-    w.str(&c.comment);
-    w.value(&c.backfill);
-    w.bool(c.explicit_collation);
-}
-
-fn read_column(r: &mut Reader<'_>) -> Result<Column> {
-    Ok(Column {
-        id: ColumnId(r.u32()?),
-        name: r.str()?,
-        ty: r.column_type()?,
-        nullable: r.bool()?,
-        default: match r.u8()? {
-            0 => ColumnDefault::None,
-            1 => ColumnDefault::Null,
-            2 => ColumnDefault::Literal(r.value()?),
-            3 => ColumnDefault::Now,
-            other => return Err(Error::corrupt(&format!("column default of kind {other}"))),
-        },
-        on_update_now: r.bool()?,
-        auto_increment: r.bool()?,
-        comment: r.str()?,
-        backfill: r.value()?,
-        explicit_collation: r.bool()?,
-        generated: None,
-    })
-}
-
-fn write_index(w: &mut Writer, i: &Index) {
-    w.u32(i.id);
-    w.str(&i.name);
-    w.u8(match i.kind {
-        IndexKind::Primary => 0,
-        IndexKind::Unique => 1,
-        IndexKind::Plain => 2,
-    });
-    w.list(&i.parts, |w, part| {
-        w.u32(u32::try_from(part.column).unwrap_or(u32::MAX));
-        w.u32(part.prefix.unwrap_or(0));
-        w.bool(part.desc);
-    });
-    w.list(&i.spaces, |w, space| w.u64(space.0));
-    w.u8(match i.state {
-        IndexState::Building => 0,
-        IndexState::Public => 1,
-    });
-    w.bool(i.using_hash);
-    w.bool(i.implicit);
-    w.str(&i.comment);
-    w.bool(i.invisible);
-}
-
-fn read_index(r: &mut Reader<'_>) -> Result<Index> {
-    Ok(Index {
-        id: r.u32()?,
-        name: r.str()?,
-        kind: match r.u8()? {
-            0 => IndexKind::Primary,
-            1 => IndexKind::Unique,
-            2 => IndexKind::Plain,
-            other => return Err(Error::corrupt(&format!("index of kind {other}"))),
-        },
-        parts: r.list(|r| {
-            Ok(IndexPart {
-                column: r.u32()? as usize,
-                prefix: Some(r.u32()?).filter(|p| *p != 0),
-                desc: r.bool()?,
-            })
-        })?,
-        spaces: r.list(|r| Ok(SpaceId(r.u64()?)))?,
-        state: match r.u8()? {
-            0 => IndexState::Building,
-            1 => IndexState::Public,
-            other => return Err(Error::corrupt(&format!("index state {other}"))),
-        },
-        using_hash: r.bool()?,
-        implicit: r.bool()?,
-        comment: r.str()?,
-        invisible: r.bool()?,
-    })
-}
-
-fn write_foreign_key(w: &mut Writer, k: &ForeignKey) {
-    w.str(&k.name);
-    w.list(&k.columns, |w, c| {
-        w.u32(u32::try_from(*c).unwrap_or(u32::MAX));
-    });
-    w.str(&k.parent_database);
-    w.str(&k.parent_table);
-    w.list(&k.parent_columns, |w, c| w.str(c));
-    w.u8(action_code(k.on_delete));
-    w.u8(action_code(k.on_update));
-}
-
-fn read_foreign_key(r: &mut Reader<'_>) -> Result<ForeignKey> {
-    Ok(ForeignKey {
-        name: r.str()?,
-        columns: r.list(|r| Ok(r.u32()? as usize))?,
-        parent_database: r.str()?,
-        parent_table: r.str()?,
-        parent_columns: r.list(|r| r.str())?,
-        on_delete: action_of(r.u8()?)?,
-        on_update: action_of(r.u8()?)?,
-        child_index: 0,
-        parent: None,
-    })
-}
-
-fn action_code(action: FkAction) -> u8 {
-    match action {
-        FkAction::NoAction => 0,
-        FkAction::Restrict => 1,
-        FkAction::Cascade => 2,
-        FkAction::SetNull => 3,
-    }
-}
-
-fn action_of(code: u8) -> Result<FkAction> {
-    Ok(match code {
-        0 => FkAction::NoAction,
-        1 => FkAction::Restrict,
-        2 => FkAction::Cascade,
-        3 => FkAction::SetNull,
-        other => return Err(Error::corrupt(&format!("foreign key action {other}"))),
     })
 }

@@ -1,7 +1,7 @@
 //! Filling a new index, and validating a new foreign key, from the rows that
 //! are there. The caller's barrier keeps writers of the table away; readers
-//! of other tables notice nothing. Both go in batches of [`BATCH`] rows, a
-//! transaction each, and look for a cancellation between them.
+//! of other tables notice nothing. Both go in batches ([`super::walk`]), each
+//! of which is looked up in one engine call.
 
 use super::DdlCx;
 use crate::catalog::{ForeignKey, Table, derive};
@@ -9,54 +9,10 @@ use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::fk;
 use crate::row::RowRef;
-use porpoise_kv::{Check, Key, Read, ScanEnd, ScanRange, TxnOptions};
-use std::ops::ControlFlow;
-
-/// Rows a transaction.
-const BATCH: usize = 1000;
+use porpoise_kv::{Check, Key, Read, TxnOptions};
+use std::collections::HashSet;
 
 impl Db {
-    /// Walks all rows of `table` in batches. `each` gets one batch of primary
-    /// keys and row bytes.
-    pub(crate) fn each_batch(
-        &self,
-        cx: &DdlCx<'_>,
-        table: &Table,
-        mut each: impl FnMut(&[(Vec<u8>, Vec<u8>)]) -> Result<()>,
-    ) -> Result<()> {
-        for space in table.index_spaces(0).iter().copied() {
-            let mut start: Vec<u8> = Vec::new();
-            loop {
-                if let Some(reason) = cx.cancel.reason() {
-                    return Err(Error::Kv(porpoise_kv::Error::Cancelled(reason)));
-                }
-                let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(BATCH);
-                let range = ScanRange {
-                    space,
-                    start: &start,
-                    end: None,
-                    reverse: false,
-                };
-                let mut txn = self.engine().begin(TxnOptions::default())?;
-                let end = txn.scan(Read::CURRENT, &[range], BATCH, &mut |_, key, value| {
-                    batch.push((key.to_vec(), value.to_vec()));
-                    ControlFlow::Continue(())
-                })?;
-                txn.rollback();
-                each(&batch)?;
-                cx.mdl.progress().advance(batch.len() as u64);
-                match end {
-                    ScanEnd::Done => break,
-                    ScanEnd::Stopped { key, .. } => {
-                        start = key;
-                        start.push(0);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Writes the entries of the index of `after` at a position, for all rows of `before`.
     pub(super) fn build_index(
         &self,
@@ -69,21 +25,30 @@ impl Db {
             return Ok(());
         };
         self.each_batch(cx, before, |batch| {
-            let mut txn = self.engine().begin(TxnOptions::default())?;
-            for (pk, row) in batch {
+            let mut entries = Vec::with_capacity(batch.len());
+            for (primary, row) in batch {
                 let row = RowRef::new(after, row)?;
                 let mut entry = Vec::new();
-                let mut value = Vec::new();
-                let exclusive = index.append_entry(after, &row, pk, &mut entry);
-                index.append_entry_value(pk, &mut value);
-                let key = Key::new(after.space(position, &entry), &entry);
-                if exclusive {
-                    let mut found = false;
-                    txn.get(Read::CURRENT, &[key], &mut |_, v| found = v.is_some())?;
-                    if found {
-                        return Err(after.duplicate(position, &row));
-                    }
+                let exclusive = index.append_entry(after, &row, primary, &mut entry);
+                entries.push((entry, exclusive));
+            }
+            let key = |entry| Key::new(after.space(position, entry), entry);
+            let unique = entries.iter().filter(|(_, exclusive)| *exclusive);
+            let unique: Vec<Key<'_>> = unique.map(|(entry, _)| key(entry)).collect();
+            let mut taken: HashSet<Key<'_>> = HashSet::with_capacity(unique.len());
+            let mut txn = self.engine().begin(TxnOptions::default())?;
+            if !unique.is_empty() {
+                txn.get(Read::CURRENT, &unique, &mut |n, value| {
+                    taken.extend(unique.get(n).filter(|_| value.is_some()));
+                })?;
+            }
+            for ((primary, row), (entry, exclusive)) in batch.iter().zip(&entries) {
+                let key = key(entry);
+                if *exclusive && !taken.insert(key) {
+                    return Err(after.duplicate(position, &RowRef::new(after, row)?));
                 }
+                let mut value = Vec::new();
+                index.append_entry_value(primary, &mut value);
                 txn.put(key, &value, Check::Blind)?;
             }
             let commit = txn.commit()?;

@@ -31,18 +31,16 @@ mod indexes;
 pub mod partition;
 mod rename;
 mod spaces;
+mod spec;
 mod tables;
 mod temporary;
 mod views;
+mod walk;
 
-use crate::catalog::{
-    Catalog, ColumnDefault, Expression, FkAction, Generated, IndexKind, Table, TableId,
-    TableOptions, persist,
-};
+use crate::catalog::{Catalog, ColumnDefault, Table, TableId, persist};
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::mdl::{MdlBarrier, MdlError, MdlSession};
-use crate::partition::Partitioning;
 use parking_lot::MutexGuard;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{LockMode, LockRequest, SpaceId, Ticket, TxnOptions, Wait};
@@ -54,6 +52,7 @@ pub use alter::{Algorithm, MAX_LAYOUTS, Position, implicit_default};
 pub use errors::{no_database, no_table};
 pub use indexes::shortened;
 pub use rename::QualifiedName;
+pub use spec::{CheckSpec, ColumnSpec, FkSpec, IndexSpec, Placement, TableSpec};
 pub use views::ViewMode;
 
 /// What a data definition statement needs of its session.
@@ -80,114 +79,6 @@ pub struct DdlDone {
     pub note: bool,
     /// Rows that were copied.
     pub rows: u64,
-}
-
-/// A table as CREATE TABLE asks for it.
-#[derive(Clone, Debug)]
-pub struct TableSpec {
-    /// The database, which must exist.
-    pub database: String,
-    /// The table's name.
-    pub name: String,
-    /// IF NOT EXISTS.
-    pub if_not_exists: bool,
-    /// The columns.
-    pub columns: Vec<ColumnSpec>,
-    /// The indexes, the primary key included.
-    pub indexes: Vec<IndexSpec>,
-    /// The foreign keys.
-    pub foreign_keys: Vec<FkSpec>,
-    /// The CHECK constraints.
-    pub checks: Vec<CheckSpec>,
-    /// The options.
-    pub options: TableOptions,
-    /// AUTO_INCREMENT = n.
-    pub auto_increment: Option<u64>,
-    /// PARTITION BY and COLOCATE WITH.
-    pub placement: Placement,
-}
-
-/// Where the rows of a table lie.
-#[derive(Clone, Debug, Default)]
-pub struct Placement {
-    /// PARTITION BY: columns are positions in [`TableSpec::columns`].
-    pub partitioning: Option<Partitioning>,
-    /// COLOCATE WITH: database (the table's own when `None`) and table.
-    pub colocate: Option<(Option<String>, String)>,
-}
-
-/// A column as a statement asks for it.
-#[derive(Clone, Debug)]
-pub struct ColumnSpec {
-    /// The name.
-    pub name: String,
-    /// The type.
-    pub ty: ColumnType,
-    /// NULL or NOT NULL, when given.
-    pub nullable: Option<bool>,
-    /// DEFAULT, when given; literals are already of the column's type.
-    pub default: Option<ColumnDefault>,
-    /// ON UPDATE CURRENT_TIMESTAMP.
-    pub on_update_now: bool,
-    /// AUTO_INCREMENT.
-    pub auto_increment: bool,
-    /// COMMENT.
-    pub comment: String,
-    /// A character set or collation was named for this column.
-    pub explicit_collation: bool,
-    /// GENERATED ALWAYS AS.
-    pub generated: Option<Generated>,
-}
-
-/// A CHECK constraint as a statement asks for it.
-#[derive(Clone, Debug)]
-pub struct CheckSpec {
-    /// CONSTRAINT name, when given.
-    pub name: Option<String>,
-    /// What must not be false.
-    pub expression: Expression,
-    /// Without NOT ENFORCED.
-    pub enforced: bool,
-    /// The column whose definition it stands in: it may read no other.
-    pub of_column: Option<String>,
-}
-
-/// An index as a statement asks for it.
-#[derive(Clone, Debug)]
-pub struct IndexSpec {
-    /// The name, when given.
-    pub name: Option<String>,
-    /// What it promises.
-    pub kind: IndexKind,
-    /// Column names with prefix length and DESC.
-    pub parts: Vec<(String, Option<u32>, bool)>,
-    /// USING HASH.
-    pub using_hash: bool,
-    /// COMMENT.
-    pub comment: String,
-    /// INVISIBLE.
-    pub invisible: bool,
-}
-
-/// A foreign key as a statement asks for it.
-#[derive(Clone, Debug)]
-pub struct FkSpec {
-    /// CONSTRAINT name, when given.
-    pub name: Option<String>,
-    /// FOREIGN KEY index_name, when given.
-    pub index_name: Option<String>,
-    /// The child's columns.
-    pub columns: Vec<String>,
-    /// The parent's database; the child's when `None`.
-    pub parent_database: Option<String>,
-    /// The parent.
-    pub parent_table: String,
-    /// The parent's columns.
-    pub parent_columns: Vec<String>,
-    /// ON DELETE.
-    pub on_delete: FkAction,
-    /// ON UPDATE.
-    pub on_update: FkAction,
 }
 
 /// One clause of ALTER TABLE.
@@ -256,6 +147,19 @@ impl Draft {
 }
 
 impl Db {
+    /// Runs definitions of the server's own, outside of any session: foreign
+    /// keys are checked, and a wait for metadata locks ends after a minute.
+    pub fn define<T>(&self, run: impl FnOnce(&DdlCx<'_>) -> T) -> T {
+        let (mdl, cancel) = (self.mdl().session(), Cancel::new());
+        run(&DdlCx {
+            mdl: &mdl,
+            deadline: self.clock().now() + Duration::from_secs(60),
+            cancel: &cancel,
+            foreign_key_checks: true,
+            now: self.clock().unix_micros(),
+        })
+    }
+
     /// Changes the catalog in one transaction and publishes the result.
     pub(crate) fn change_catalog(
         &self,

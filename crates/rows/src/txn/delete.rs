@@ -7,6 +7,7 @@
 
 use super::Txn;
 use super::cascade::Effects;
+use super::gather::gather_unique;
 use super::keyset::KeySet;
 use crate::Result;
 use crate::catalog::Table;
@@ -27,15 +28,7 @@ pub struct DeleteDone {
 /// Adds the unique entries of a row that goes to the keys to lock exclusively.
 pub(crate) fn gather_gone(table: &Table, old: &RowRef<'_>, keys: &mut KeySet) {
     for position in &table.derived().uniques {
-        if let Some(index) = table.indexes.get(*position) {
-            keys.add_with(LockMode::Exclusive, |out| {
-                let start = out.len();
-                if index.append_parts(table, old, out) {
-                    return None;
-                }
-                Some(table.space(*position, out.get(start..).unwrap_or(&[])))
-            });
-        }
+        gather_unique(table, *position, old, keys);
     }
 }
 

@@ -13,7 +13,7 @@
 //!    [`Table::decode_entry`] shows.
 
 use super::Txn;
-use super::read::{ScanPosition, ScanSpec, spaces_of};
+use super::scan::{ScanPosition, ScanSpec, spaces_of};
 use crate::catalog::{Index, IndexPart, Table};
 use crate::{Error, Result};
 use porpoise_kv::Read;

@@ -22,14 +22,13 @@
 //! locks parent before child, which deadlocks.
 
 use super::Txn;
+use super::gather::{Constraint, NO_KEY, Plan, check_not_null, constraints, gather_own, judge};
 use super::keyset::{KeyId, KeySet};
 use crate::autoinc::GeneratedIds;
-use crate::catalog::{Catalog, FkParent, ForeignKey, Table};
-use crate::fk;
+use crate::catalog::Table;
 use crate::program::{Refused, refusal};
 use crate::row::RowBuf;
 use crate::{Error, Result};
-use porpoise_kv::{Key, LockMode, Read};
 use porpoise_types::Value;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -74,140 +73,7 @@ pub enum Inserted {
     },
 }
 
-/// In place of a key: a NULL in it; nothing to look at.
-pub(crate) const NO_KEY: KeyId = usize::MAX;
-/// In place of a parent's key: the parent table does not exist.
-pub(crate) const NO_PARENT: KeyId = usize::MAX - 1;
-
-/// A constraint of the table written, with its parent.
-pub(crate) struct Constraint<'a> {
-    pub(crate) fk: &'a ForeignKey,
-    pub(crate) parent: Option<(&'a Arc<Table>, &'a FkParent)>,
-}
-
-/// The constraints whose child a table is.
-pub(crate) fn constraints<'a>(
-    catalog: &'a Catalog,
-    table: &'a Arc<Table>,
-) -> SmallVec<[Constraint<'a>; 4]> {
-    table
-        .foreign_keys
-        .iter()
-        .map(|fk| Constraint {
-            fk,
-            parent: fk
-                .parent
-                .as_ref()
-                .and_then(|at| Some((fk::parent_table(catalog, table, at)?, at))),
-        })
-        .collect()
-}
-
-impl Constraint<'_> {
-    /// Adds the parent that a row names to the keys to lock.
-    pub(crate) fn gather(&self, row: &[Value], keys: &mut KeySet) -> KeyId {
-        let Some((parent, at)) = self.parent else {
-            let null = |c: &usize| row.get(*c).is_none_or(Value::is_null);
-            return if self.fk.columns.iter().any(null) {
-                NO_KEY
-            } else {
-                NO_PARENT
-            };
-        };
-        keys.add_with(LockMode::KeyShare, |out| {
-            let start = out.len();
-            if fk::append_parent_key(parent, self.fk, at, row, out) {
-                return None;
-            }
-            Some(parent.space(at.index, out.get(start..).unwrap_or(&[])))
-        })
-        .unwrap_or(NO_KEY)
-    }
-}
-
-/// The numbers of the keys of a statement's rows: for each row the primary
-/// key, the unique entries, the parents.
-pub(super) struct Plan {
-    pub(super) ids: Vec<KeyId>,
-    pub(super) stride: usize,
-    uniques: usize,
-}
-
-impl Plan {
-    /// An empty one for so many rows, unique keys and parents of each.
-    pub(super) fn new(rows: usize, uniques: usize, parents: usize) -> Plan {
-        let stride = 1 + uniques + parents;
-        Plan {
-            ids: Vec::with_capacity(rows * stride),
-            stride,
-            uniques,
-        }
-    }
-
-    fn of(&self, row: usize) -> &[KeyId] {
-        self.ids
-            .get(row * self.stride..(row + 1) * self.stride)
-            .unwrap_or(&[])
-    }
-
-    /// Primary key and unique entries of a row.
-    pub(super) fn own(&self, row: usize) -> &[KeyId] {
-        self.of(row).get(..=self.uniques).unwrap_or(&[])
-    }
-
-    fn parents(&self, row: usize) -> &[KeyId] {
-        self.of(row).get(self.uniques + 1..).unwrap_or(&[])
-    }
-}
-
-/// The first NOT NULL column that is NULL.
-pub(crate) fn check_not_null(table: &Table, row: &[Value]) -> Result<()> {
-    for position in &table.derived().not_null {
-        if row.get(*position).is_none_or(Value::is_null) {
-            let column = table.columns.get(*position);
-            return Err(Error::NotNull {
-                column: column.map(|c| c.name.clone()).unwrap_or_default(),
-            });
-        }
-    }
-    Ok(())
-}
-
 impl Txn {
-    /// Adds a row's primary key and unique entries to the keys to lock.
-    pub(super) fn gather_own(
-        &mut self,
-        table: &Table,
-        row: &[Value],
-        hidden: u64,
-        keys: &mut KeySet,
-        ids: &mut Vec<KeyId>,
-    ) {
-        let primary = keys.add_with(LockMode::Exclusive, |out| {
-            let start = out.len();
-            if table.hidden_key {
-                out.extend_from_slice(&hidden.to_be_bytes());
-                table.append_hidden_partition(row, out);
-            } else {
-                table.append_primary_key(row, out);
-            }
-            Some(table.space(0, out.get(start..).unwrap_or(&[])))
-        });
-        ids.push(primary.unwrap_or(NO_KEY));
-        for position in &table.derived().uniques {
-            let id = table.indexes.get(*position).and_then(|index| {
-                keys.add_with(LockMode::Exclusive, |out| {
-                    let start = out.len();
-                    if index.append_parts(table, row, out) {
-                        return None;
-                    }
-                    Some(table.space(*position, out.get(start..).unwrap_or(&[])))
-                })
-            });
-            ids.push(id.unwrap_or(NO_KEY));
-        }
-    }
-
     /// Inserts rows of storage values in column order, in order.
     ///
     /// # Errors
@@ -269,230 +135,154 @@ impl Txn {
         } else {
             SmallVec::new()
         };
-        let hidden = if table.hidden_key {
-            let engine = self.db.engine().as_ref();
-            self.db.counters.hidden(engine, table, rows.len() as u64)?
-        } else {
-            0
-        };
         let uniques = table.derived().uniques.len();
-        let mut plan = Plan::new(rows.len(), uniques, constraints.len());
+        let mut new = NewRows {
+            table,
+            mode,
+            hidden: self.hidden_ids(table, rows.len())?,
+            constraints: &constraints,
+            plan: Plan::new(rows.len(), uniques, constraints.len()),
+        };
         keys.keep_values = mode == InsertMode::Replace;
-        let made = (mode, hidden, refused);
-        let (mut nulls, usable) =
-            self.gather_rows(table, &rows, made, &constraints, &mut plan, keys);
+        let (mut unfit, usable) = new.gather(&rows, refused, keys);
         let wait = self.wait();
         keys.lock(self.kv.as_mut(), wait)?;
         if mode == InsertMode::Replace {
-            self.lock_replaced(table, &plan, usable, keys)?;
+            self.lock_replaced(table, &new.plan, usable, keys)?;
         }
         let mut done = InsertDone::default();
         for (n, row) in rows.iter_mut().enumerate().take(usable) {
-            let mut unfit = nulls.get_mut(n).and_then(Option::take);
+            let mut refusal = unfit.get_mut(n).and_then(Option::take);
             if let Some((position, id)) = ids.left_over(table, n, row)
                 && let Some(value) = row.get_mut(position)
             {
                 *value = id;
-                let moved = (n, hidden, unfit);
-                unfit = self.gather_again(table, row, moved, &constraints, &mut plan, keys)?;
+                refusal = refusal.or_else(|| table.partition_of_row(row).err());
+                if refusal.is_none() {
+                    self.gather_again(row, n, &mut new, keys)?;
+                }
             }
-            let judged = match unfit {
+            let judged = match refusal {
                 Some(e) => Err(e),
-                None if mode == InsertMode::Replace => self
-                    .clear_the_way(table, plan.own(n), keys)
-                    .map(|replaced| done.replaced += replaced)
-                    .and_then(|()| judge(table, row, &plan, n, &constraints, keys)),
-                None => judge(table, row, &plan, n, &constraints, keys),
+                None => self.judge_new(row, n, &new, keys),
             };
             match judged {
-                Ok(()) => {
-                    let primary: SmallVec<[u8; 64]> = SmallVec::from_slice(
-                        keys.key(plan.own(n).first().copied().unwrap_or(NO_KEY)),
-                    );
-                    self.write_new(table, &primary, row, keys)?;
+                Ok(replaced) => {
+                    self.write_new(table, &new.plan.primary(n, keys), row, keys)?;
                     ids.used(n, row);
                     done.inserted += 1;
+                    done.replaced += replaced;
                 }
                 Err(e) if mode == InsertMode::Ignore && e.ignorable() => done.skipped.push((n, e)),
                 Err(e) => return Err(e),
             }
         }
         if usable < rows.len()
-            && let Some(Some(e)) = nulls.pop()
+            && let Some(Some(e)) = unfit.pop()
         {
             return Err(e);
         }
         Ok(done)
     }
 
-    /// Gathers the keys of all rows; the errors of rows with a NULL where none
-    /// may be, by row, and how many rows can be judged before one of them ends
-    /// the statement.
-    fn gather_rows(
-        &mut self,
-        table: &Table,
-        rows: &[Vec<Value>],
-        (mode, hidden, mut refused): (InsertMode, u64, Refused),
-        constraints: &[Constraint<'_>],
-        plan: &mut Plan,
-        keys: &mut KeySet,
-    ) -> (Vec<Option<Error>>, usize) {
-        let mut nulls: Vec<Option<Error>> = Vec::new();
-        let mut usable = rows.len();
-        for (n, row) in rows.iter().enumerate() {
-            let fits = match refusal(&mut refused, n) {
-                None => check_not_null(table, row),
-                Some(error) => Err(error),
-            };
-            let fits = fits.and_then(|()| table.partition_of_row(row).map(|_| ()));
-            if let Err(e) = fits {
-                nulls.resize_with(n + 1, || None);
-                if let Some(place) = nulls.last_mut() {
-                    *place = Some(e);
-                }
-                if mode != InsertMode::Ignore {
-                    // The rows before are judged first.
-                    usable = n;
-                    break;
-                }
-                plan.ids.extend(std::iter::repeat_n(NO_KEY, plan.stride));
-                continue;
-            }
-            self.gather_own(table, row, hidden + n as u64, keys, &mut plan.ids);
-            for constraint in constraints {
-                plan.ids.push(constraint.gather(row, keys));
-            }
+    /// Takes so many hidden row ids, where the table has them; the first.
+    pub(super) fn hidden_ids(&self, table: &Table, rows: usize) -> Result<u64> {
+        if !table.hidden_key {
+            return Ok(0);
         }
-        (nulls, usable)
+        let engine = self.db.engine().as_ref();
+        self.db.counters.hidden(engine, table, rows as u64)
     }
 
-    /// Gathers and locks the keys of a row whose id has changed, unless it does
-    /// not fit the table anyway or now. Where the id alone is the primary key
-    /// they are locked already, as those of the row that did not take it.
+    /// Gathers and locks the keys of a row whose id has changed. Where the id
+    /// alone is the primary key they are locked already, as those of the row
+    /// that did not take it.
     fn gather_again(
         &mut self,
-        table: &Table,
         row: &[Value],
-        (n, hidden, unfit): (usize, u64, Option<Error>),
-        constraints: &[Constraint<'_>],
-        plan: &mut Plan,
-        keys: &mut KeySet,
-    ) -> Result<Option<Error>> {
-        let unfit = unfit.or_else(|| table.partition_of_row(row).err());
-        if unfit.is_some() {
-            return Ok(unfit);
-        }
-        let mut ids = Vec::with_capacity(plan.stride);
-        self.gather_own(table, row, hidden + n as u64, keys, &mut ids);
-        for constraint in constraints {
-            ids.push(constraint.gather(row, keys));
-        }
-        let start = n * plan.stride;
-        for (place, id) in plan.ids.iter_mut().skip(start).zip(ids) {
-            *place = id;
-        }
-        let wait = self.wait();
-        keys.lock(self.kv.as_mut(), wait)?;
-        Ok(None)
-    }
-
-    /// Locks, in one call, the rows that REPLACE will find in its way by the
-    /// entries just locked.
-    fn lock_replaced(
-        &mut self,
-        table: &Table,
-        plan: &Plan,
-        rows: usize,
+        n: usize,
+        new: &mut NewRows<'_>,
         keys: &mut KeySet,
     ) -> Result<()> {
-        for n in 0..rows {
-            for (place, id) in plan.own(n).iter().enumerate() {
-                if *id == NO_KEY || !keys.present(*id) {
-                    continue;
-                }
-                self.check_newer(keys.newer(*id))?;
-                if place > 0
-                    && let Some(primary) = keys.value(*id).map(<[u8]>::to_vec)
-                {
-                    keys.add(table.space(0, &primary), &primary, LockMode::Exclusive);
-                }
-            }
-        }
+        let mut ids = Vec::with_capacity(new.plan.stride);
+        new.gather_row(row, n, keys, &mut ids);
+        new.plan.set(n, &ids);
         let wait = self.wait();
         keys.lock(self.kv.as_mut(), wait)?;
         Ok(())
     }
 
-    /// Deletes the rows that are in the way of one; how many.
-    fn clear_the_way(
+    /// Judges a row, with REPLACE once the rows in its way are gone; how many
+    /// those were.
+    fn judge_new(
         &mut self,
-        table: &Arc<Table>,
-        own: &[KeyId],
+        row: &[Value],
+        n: usize,
+        new: &NewRows<'_>,
         keys: &mut KeySet,
     ) -> Result<u64> {
-        let mut primaries: Vec<Vec<u8>> = Vec::new();
-        for (place, id) in own.iter().enumerate() {
-            if *id == NO_KEY || !keys.present(*id) {
-                continue;
-            }
-            if place == 0 {
-                primaries.push(keys.key(*id).to_vec());
-                continue;
-            }
-            // The entry as it is now, own writes of this statement included.
-            let position = table.derived().uniques.get(place - 1).copied().unwrap_or(0);
-            let key = keys.key(*id);
-            let request = [Key::new(table.space(position, key), key)];
-            self.kv.get(Read::CURRENT, &request, &mut |_, value| {
-                primaries.extend(value.map(<[u8]>::to_vec));
-            })?;
-        }
-        if primaries.is_empty() {
-            return Ok(0);
-        }
-        // In the order of the indexes, as MySQL deletes them, each once.
-        let mut wanted: SmallVec<[&[u8]; 4]> = SmallVec::new();
-        for primary in &primaries {
-            if !wanted.contains(&primary.as_slice()) {
-                wanted.push(primary);
-            }
-        }
-        let mut rows = Vec::new();
-        self.get_rows_in_order(table, &wanted, Read::CURRENT, &mut |n, row| {
-            if let (Some(row), Some(primary)) = (row, wanted.get(n)) {
-                rows.push((primary.to_vec(), row.to_buf()));
-            }
-        })?;
-        Ok(self.delete_rows(table, rows, keys)?.deleted)
+        let replaced = match new.mode {
+            InsertMode::Replace => self.clear_the_way(new.table, new.plan.own(n), keys)?,
+            InsertMode::Plain | InsertMode::Ignore => 0,
+        };
+        judge(new.table, row, &new.plan, n, new.constraints, keys)?;
+        Ok(replaced)
     }
 }
 
-/// Judges a row against the present state: unique keys, then parents.
-pub(super) fn judge(
-    table: &Table,
-    row: &[Value],
-    plan: &Plan,
-    n: usize,
-    constraints: &[Constraint<'_>],
-    keys: &KeySet,
-) -> Result<()> {
-    let own = plan.own(n);
-    for (place, id) in own.iter().enumerate() {
-        if *id != NO_KEY && keys.present(*id) {
-            let index = match place.checked_sub(1) {
-                None => 0,
-                Some(u) => table.derived().uniques.get(u).copied().unwrap_or(0),
+/// The rows of one statement, and where their keys stand.
+struct NewRows<'a> {
+    table: &'a Arc<Table>,
+    mode: InsertMode,
+    /// The hidden id of the first row.
+    hidden: u64,
+    constraints: &'a [Constraint<'a>],
+    plan: Plan,
+}
+
+impl NewRows<'_> {
+    /// Gathers the keys of all rows; why rows do not fit the table, by row, and
+    /// how many rows can be judged before one of them ends the statement.
+    fn gather(
+        &mut self,
+        rows: &[Vec<Value>],
+        mut refused: Refused,
+        keys: &mut KeySet,
+    ) -> (Vec<Option<Error>>, usize) {
+        let mut unfit: Vec<Option<Error>> = Vec::new();
+        let mut ids = std::mem::take(&mut self.plan.ids);
+        let mut usable = rows.len();
+        for (n, row) in rows.iter().enumerate() {
+            let fits = match refusal(&mut refused, n) {
+                None => check_not_null(self.table, row),
+                Some(error) => Err(error),
             };
-            return Err(table.duplicate(index, row));
+            let fits = fits.and_then(|()| self.table.partition_of_row(row).map(|_| ()));
+            let Err(e) = fits else {
+                self.gather_row(row, n, keys, &mut ids);
+                continue;
+            };
+            unfit.resize_with(n + 1, || None);
+            if let Some(place) = unfit.last_mut() {
+                *place = Some(e);
+            }
+            if self.mode != InsertMode::Ignore {
+                // The rows before are judged first.
+                usable = n;
+                break;
+            }
+            ids.extend(std::iter::repeat_n(NO_KEY, self.plan.stride));
+        }
+        self.plan.ids = ids;
+        (unfit, usable)
+    }
+
+    /// Adds the keys of one row to those to lock.
+    #[inline]
+    fn gather_row(&self, row: &[Value], n: usize, keys: &mut KeySet, ids: &mut Vec<KeyId>) {
+        gather_own(self.table, row, self.hidden + n as u64, keys, ids);
+        for constraint in self.constraints {
+            ids.push(constraint.gather(row, keys));
         }
     }
-    for (constraint, id) in constraints.iter().zip(plan.parents(n)) {
-        if *id == NO_KEY || keys.present(*id) || own.contains(id) {
-            continue;
-        }
-        return Err(Error::NoReferencedRow {
-            constraint: fk::constraint_text(table, constraint.fk),
-        });
-    }
-    Ok(())
 }

@@ -7,8 +7,8 @@
 //! 2. What is shown is the newest value, never the snapshot's.
 
 use super::Txn;
+use super::arena::Arena;
 use super::parts::{Blobs, Waiting};
-use super::read::Arena;
 use crate::Result;
 use crate::catalog::Table;
 use crate::row::RowRef;

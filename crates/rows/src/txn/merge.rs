@@ -16,7 +16,8 @@
 //! and looking at each head is as fast).
 
 use super::Txn;
-use super::read::{Arena, ScanPosition, ScanSpec, Walker};
+use super::arena::Arena;
+use super::scan::{ScanPosition, ScanSpec, Walker};
 use crate::Result;
 use porpoise_kv::{Read, ScanEnd, ScanRange, SpaceId};
 use std::ops::ControlFlow;

@@ -14,16 +14,22 @@
 //!    snapshot (rule 4), and see every own write.
 //! 4. All rows written by one transaction carry one row version (rule 31).
 
+mod arena;
 pub(crate) mod cascade;
 pub(crate) mod delete;
 pub(crate) mod entries;
+pub(crate) mod gather;
 pub(crate) mod insert;
+mod key_changes;
 pub(crate) mod keyset;
 pub(crate) mod lock;
 pub(crate) mod merge;
 mod moved;
+mod outside;
 pub(crate) mod parts;
 pub(crate) mod read;
+mod replace;
+pub(crate) mod scan;
 pub(crate) mod update;
 mod upsert;
 pub(crate) mod write;

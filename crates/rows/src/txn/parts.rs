@@ -1,35 +1,30 @@
-//! Reading and writing the parts of values that lie outside of their rows.
+//! Reading the parts of values that lie outside of their rows
+//! ([`super::outside`] writes them).
 //!
 //! Reads show rows first; those whose parts are asked for wait until the
 //! parts of a whole batch have come in one engine call, in the same view.
-//! Writes put the parts of new values beside the row, in the same transaction,
-//! and delete those of values that go (see [`crate::blob`]).
 //!
 //! Invariants:
 //! 1. A batch of rows costs one engine call more, whatever the number of rows,
 //!    columns and parts, as long as the values fit [`CHUNK`] bytes together;
 //!    then one call a chunk.
-//! 2. A value that stays is not written: its head is copied from the old row.
-//! 3. In one snapshot, and under the row's lock, every part is there. In a
+//! 2. In one snapshot, and under the row's lock, every part is there. In a
 //!    current read without a lock the row may have changed between the two
 //!    calls; then it is read again.
 
 use super::Txn;
-use crate::blob::{self, Blob, BlobColumn, HEAD, Outside};
+use crate::blob::{self, BlobColumn};
 use crate::catalog::Table;
 use crate::db::Db;
-use crate::row::{RowBuf, RowRef};
+use crate::row::{Filled, RowBuf, RowRef, filled};
 use crate::{Error, Result};
-use porpoise_kv::{Check, Key, Read, SpaceId, TxnOptions, View};
-use porpoise_types::Value;
+use porpoise_kv::{self as kv, Key, Read, SpaceId, TxnOptions, View};
 use smallvec::SmallVec;
 
 /// Bytes of values fetched in one call, unless a single row has more.
 pub(crate) const CHUNK: usize = 16 << 20;
 /// Attempts at a row that changes while it is read without a lock.
 const ATTEMPTS: usize = 16;
-/// A row with offsets of four bytes (see [`crate::row`]).
-const WIDE: u8 = 1;
 
 /// Which values that lie outside of their rows are fetched with them. Of the
 /// others rows show the first [`blob::PREFIX`] bytes.
@@ -46,8 +41,8 @@ pub enum Blobs<'a> {
     Of(&'a [usize]),
 }
 
-/// A column's position and the parts of its value.
-type Filled<'a> = (usize, &'a [Vec<u8>]);
+/// Where a part lies.
+pub(crate) type PartPlace = (SpaceId, [u8; blob::PART_KEY]);
 
 impl Blobs<'_> {
     /// How many bytes of a value are wanted.
@@ -94,8 +89,77 @@ struct Wanted {
     parts: usize,
 }
 
-fn lost(table: &Table) -> Error {
+/// A part that must be there is not.
+pub(crate) fn lost(table: &Table) -> Error {
     Error::Corrupt(format!("a part of a value of {}", table.quoted_name()))
+}
+
+/// The values of parts, in the order of their places, by one engine call (none
+/// where there are none); of those that are not there nothing.
+pub(crate) fn get_parts(
+    txn: &mut dyn kv::Txn,
+    places: &[PartPlace],
+    read: Read,
+) -> Result<Vec<Vec<u8>>> {
+    let mut parts: Vec<Vec<u8>> = vec![Vec::new(); places.len()];
+    if places.is_empty() {
+        return Ok(parts);
+    }
+    let requests: Vec<Key<'_>> = places.iter().map(|(s, k)| Key::new(*s, k)).collect();
+    txn.get(read, &requests, &mut |n, value| {
+        if let (Some(place), Some(value)) = (parts.get_mut(n), value) {
+            *place = value.to_vec();
+        }
+    })?;
+    Ok(parts)
+}
+
+/// One attempt; the rows (by place in the chunk) of which a part is gone.
+fn try_complete(
+    txn: &mut dyn kv::Txn,
+    table: &Table,
+    chunk: &mut [Waiting],
+    blobs: Blobs<'_>,
+    read: Read,
+) -> Result<Vec<usize>> {
+    let mut wanted: Vec<Wanted> = Vec::new();
+    let mut keys: Vec<PartPlace> = Vec::new();
+    for (n, row) in chunk.iter().enumerate() {
+        let Some(raw) = &row.bytes else { continue };
+        let view = RowRef::new(table, raw)?;
+        for column in view.blobs() {
+            let missing = column
+                .blob
+                .parts_between(column.present.len(), blobs.end(&column));
+            if missing.is_empty() {
+                continue;
+            }
+            let space = table.parts_space(&row.primary).ok_or_else(|| lost(table))?;
+            wanted.push(Wanted {
+                row: n,
+                position: column.position,
+                first: keys.len(),
+                parts: missing.len(),
+            });
+            keys.extend(missing.map(|part| (space, column.blob.key(part))));
+        }
+    }
+    let parts = get_parts(txn, &keys, read)?;
+    let mut torn = Vec::new();
+    for (n, row) in chunk.iter_mut().enumerate() {
+        let Some(raw) = &row.bytes else { continue };
+        let view = RowRef::new(table, raw)?;
+        let mut values: SmallVec<[Filled<'_>; 2]> = SmallVec::new();
+        for value in wanted.iter().filter(|w| w.row == n) {
+            let parts = parts.get(value.first..value.first + value.parts);
+            values.push((value.position, parts.unwrap_or(&[])));
+        }
+        match filled(&view, &values)? {
+            Some(bytes) => row.bytes = Some(bytes),
+            None => torn.push(n),
+        }
+    }
+    Ok(torn)
 }
 
 impl Txn {
@@ -167,7 +231,7 @@ impl Txn {
         read: Read,
     ) -> Result<()> {
         for _ in 0..ATTEMPTS {
-            let torn = self.try_complete(table, chunk, blobs, read)?;
+            let torn = try_complete(self.kv.as_mut(), table, chunk, blobs, read)?;
             if torn.is_empty() {
                 return Ok(());
             }
@@ -193,74 +257,6 @@ impl Txn {
             }
         }
         Err(lost(table))
-    }
-
-    /// One attempt; the rows (by place in the chunk) of which a part is gone.
-    fn try_complete(
-        &mut self,
-        table: &Table,
-        chunk: &mut [Waiting],
-        blobs: Blobs<'_>,
-        read: Read,
-    ) -> Result<Vec<usize>> {
-        let mut wanted: Vec<Wanted> = Vec::new();
-        let mut keys: Vec<(SpaceId, [u8; blob::PART_KEY])> = Vec::new();
-        for (n, row) in chunk.iter().enumerate() {
-            let Some(raw) = &row.bytes else { continue };
-            let view = RowRef::new(table, raw)?;
-            for column in view.blobs() {
-                let missing = column
-                    .blob
-                    .parts_between(column.present.len(), blobs.end(&column));
-                if missing.is_empty() {
-                    continue;
-                }
-                let space = table.parts_space(&row.primary).ok_or_else(|| lost(table))?;
-                wanted.push(Wanted {
-                    row: n,
-                    position: column.position,
-                    first: keys.len(),
-                    parts: missing.len(),
-                });
-                keys.extend(missing.map(|part| (space, column.blob.key(part))));
-            }
-        }
-        let parts = self.get_parts(&keys, read)?;
-        let mut torn = Vec::new();
-        for (n, row) in chunk.iter_mut().enumerate() {
-            let Some(raw) = &row.bytes else { continue };
-            let view = RowRef::new(table, raw)?;
-            let mut values: SmallVec<[Filled<'_>; 2]> = SmallVec::new();
-            for value in wanted.iter().filter(|w| w.row == n) {
-                let parts = parts.get(value.first..value.first + value.parts);
-                values.push((value.position, parts.unwrap_or(&[])));
-            }
-            match filled(&view, &values)? {
-                Some(bytes) => row.bytes = Some(bytes),
-                None => torn.push(n),
-            }
-        }
-        Ok(torn)
-    }
-
-    /// The values of parts, in the order of their keys; those that are not
-    /// there are empty.
-    fn get_parts(
-        &mut self,
-        keys: &[(SpaceId, [u8; blob::PART_KEY])],
-        read: Read,
-    ) -> Result<Vec<Vec<u8>>> {
-        let mut parts: Vec<Vec<u8>> = vec![Vec::new(); keys.len()];
-        if keys.is_empty() {
-            return Ok(parts);
-        }
-        let requests: Vec<Key<'_>> = keys.iter().map(|(s, k)| Key::new(*s, k)).collect();
-        self.kv.get(read, &requests, &mut |n, value| {
-            if let (Some(place), Some(value)) = (parts.get_mut(n), value) {
-                *place = value.to_vec();
-            }
-        })?;
-        Ok(parts)
     }
 
     /// Bytes `from..to` of a value that lies outside of its row, without
@@ -292,7 +288,7 @@ impl Txn {
         let mut bytes = Vec::with_capacity(to - from);
         bytes.extend_from_slice(column.present.get(from.min(have)..).unwrap_or(&[]));
         let mut start = have + first * size;
-        for part in self.get_parts(&keys, read)? {
+        for part in get_parts(self.kv.as_mut(), &keys, read)? {
             if part.is_empty() {
                 return Err(lost(table));
             }
@@ -303,161 +299,9 @@ impl Txn {
         bytes.truncate(to - from);
         Ok(bytes)
     }
-
-    /// Puts the values of a new row that leave it; their heads.
-    pub(crate) fn put_outside(
-        &mut self,
-        table: &Table,
-        primary: &[u8],
-        values: &[Value],
-    ) -> Result<Outside> {
-        self.put_changed(table, primary, None, values)
-    }
-
-    /// As [`Txn::put_outside`] for a row that replaces another (its primary
-    /// key and bytes given): values that stay keep their parts, parts of those
-    /// that go are deleted, those of a row that moves to another partition
-    /// move along.
-    pub(crate) fn put_changed(
-        &mut self,
-        table: &Table,
-        primary: &[u8],
-        old: Option<(&[u8], RowRef<'_>)>,
-        values: &[Value],
-    ) -> Result<Outside> {
-        let mut outside = Outside::new();
-        let had = old.is_some_and(|(_, row)| row.has_parts());
-        let leaving = blob::leaving(table, values);
-        if !had && leaving.is_empty() {
-            return Ok(outside);
-        }
-        let Some(space) = table.parts_space(primary) else {
-            return Ok(outside);
-        };
-        let mut kept: SmallVec<[usize; 2]> = SmallVec::new();
-        if let Some((old_primary, old)) = old {
-            let old_space = table.parts_space(old_primary).unwrap_or(space);
-            for column in old.blobs() {
-                let same = matches!(values.get(column.position),
-                    Some(Value::Bytes(new)) if new.as_slice() == column.present);
-                if !same {
-                    self.delete_parts(old_space, &old, column.position)?;
-                    continue;
-                }
-                kept.push(column.position);
-                outside.push((column.position, column.blob));
-                if old_space != space {
-                    self.move_parts(table, old_space, space, &old, column.position)?;
-                }
-            }
-        }
-        for position in leaving {
-            if kept.contains(&position) {
-                continue;
-            }
-            let Some(Value::Bytes(value)) = values.get(position) else {
-                continue;
-            };
-            let blob = self.db.new_blob(table, position, value)?;
-            for (key, part) in blob.split_parts(value) {
-                self.kv.put(Key::new(space, &key), part, Check::Blind)?;
-            }
-            outside.push((position, blob));
-        }
-        Ok(outside)
-    }
-
-    /// Deletes all parts of a row that goes.
-    pub(crate) fn delete_outside(
-        &mut self,
-        table: &Table,
-        primary: &[u8],
-        old: &RowRef<'_>,
-    ) -> Result<()> {
-        if !old.has_parts() {
-            return Ok(());
-        }
-        let Some(space) = table.parts_space(primary) else {
-            return Ok(());
-        };
-        for column in old.blobs() {
-            self.delete_parts(space, old, column.position)?;
-        }
-        Ok(())
-    }
-
-    fn delete_parts(&mut self, space: SpaceId, old: &RowRef<'_>, position: usize) -> Result<()> {
-        let Some(BlobColumn { blob, .. }) = old.blob(position) else {
-            return Ok(());
-        };
-        for number in 0..blob.parts() {
-            let key = blob.key(number);
-            self.kv.delete(Key::new(space, &key), Check::Blind)?;
-        }
-        Ok(())
-    }
-
-    fn move_parts(
-        &mut self,
-        table: &Table,
-        from: SpaceId,
-        to: SpaceId,
-        old: &RowRef<'_>,
-        position: usize,
-    ) -> Result<()> {
-        let Some(BlobColumn { blob, .. }) = old.blob(position) else {
-            return Ok(());
-        };
-        let keys: Vec<_> = (0..blob.parts()).map(|n| (from, blob.key(n))).collect();
-        let values = self.get_parts(&keys, Read::CURRENT)?;
-        for ((_, key), value) in keys.iter().zip(values) {
-            if value.is_empty() {
-                return Err(lost(table));
-            }
-            self.kv.delete(Key::new(from, key), Check::Blind)?;
-            self.kv.put(Key::new(to, key), &value, Check::Blind)?;
-        }
-        Ok(())
-    }
 }
 
-/// Parts about to be written: space, key, bytes.
-pub(crate) type NewParts = Vec<(SpaceId, Vec<u8>, Vec<u8>)>;
-
 impl Db {
-    /// The head of a new value outside of its row.
-    fn new_blob(&self, table: &Table, position: usize, value: &[u8]) -> Result<Blob> {
-        Ok(Blob::new(
-            self.blobs.next(self.engine().as_ref())?,
-            u32::try_from(value.len()).map_err(|_| too_big(value.len()))?,
-            blob::chars(table, position, value),
-            blob::prefix_len(table, position, value),
-        ))
-    }
-
-    /// What a new row of these values keeps outside, and its parts.
-    pub(crate) fn outside_parts(
-        &self,
-        table: &Table,
-        primary: &[u8],
-        values: &[Value],
-    ) -> Result<(Outside, NewParts)> {
-        let (mut outside, mut parts) = (Outside::new(), NewParts::new());
-        let Some(space) = table.parts_space(primary) else {
-            return Ok((outside, parts));
-        };
-        for position in blob::leaving(table, values) {
-            let Some(Value::Bytes(value)) = values.get(position) else {
-                continue;
-            };
-            let blob = self.new_blob(table, position, value)?;
-            let new = blob.split_parts(value);
-            parts.extend(new.map(|(key, part)| (space, key.to_vec(), part.to_vec())));
-            outside.push((position, blob));
-        }
-        Ok((outside, parts))
-    }
-
     /// A committed row with all its values in it; `None` when it is so as it
     /// lies. For definitions, which keep writers away.
     pub(crate) fn whole_row(
@@ -466,84 +310,21 @@ impl Db {
         primary: &[u8],
         bytes: &[u8],
     ) -> Result<Option<Vec<u8>>> {
-        let row = RowRef::new(table, bytes)?;
-        if Blobs::All.missing(&row) == 0 {
+        if Blobs::All.missing(&RowRef::new(table, bytes)?) == 0 {
             return Ok(None);
         }
-        let space = table.parts_space(primary).ok_or_else(|| lost(table))?;
+        let mut rows = [Waiting {
+            number: 0,
+            primary: primary.to_vec(),
+            bytes: Some(bytes.to_vec()),
+        }];
         let mut txn = self.engine().begin(TxnOptions::default())?;
-        let mut found: Vec<(usize, Vec<Vec<u8>>)> = Vec::new();
-        for column in row.blobs() {
-            let keys: Vec<_> = (0..column.blob.parts())
-                .map(|n| column.blob.key(n))
-                .collect();
-            let requests: Vec<Key<'_>> = keys.iter().map(|k| Key::new(space, k)).collect();
-            let mut parts: Vec<Vec<u8>> = vec![Vec::new(); keys.len()];
-            txn.get(Read::CURRENT, &requests, &mut |n, value| {
-                if let (Some(place), Some(value)) = (parts.get_mut(n), value) {
-                    *place = value.to_vec();
-                }
-            })?;
-            found.push((column.position, parts));
-        }
+        let torn = try_complete(txn.as_mut(), table, &mut rows, Blobs::All, Read::CURRENT)?;
         txn.rollback();
-        let values: Vec<(usize, &[Vec<u8>])> = found
-            .iter()
-            .map(|(p, parts)| (*p, parts.as_slice()))
-            .collect();
-        filled(&row, &values)?.map(Some).ok_or_else(|| lost(table))
-    }
-}
-
-fn too_big(size: usize) -> Error {
-    Error::RowTooBig {
-        size,
-        limit: u32::MAX as usize,
-    }
-}
-
-/// The row with values put together; `None` when their parts do not make them.
-fn filled(row: &RowRef<'_>, values: &[(usize, &[Vec<u8>])]) -> Result<Option<Vec<u8>>> {
-    let extra: usize = values
-        .iter()
-        .flat_map(|(_, parts)| parts.iter().map(Vec::len))
-        .sum();
-    let size = row.bytes().len() + extra + row.variables() * 2;
-    if u32::try_from(size).is_err() {
-        return Err(too_big(size));
-    }
-    let mut out = Vec::with_capacity(size);
-    out.extend_from_slice(row.head_bytes());
-    if let Some(first) = out.first_mut() {
-        *first |= WIDE;
-    }
-    let parts_of = |number: usize| -> &[Vec<u8>] {
-        let position = row.variable_position(number);
-        let found = values.iter().find(|(p, _)| Some(*p) == position);
-        found.map_or(&[], |(_, parts)| parts)
-    };
-    let mut end = 0usize;
-    for number in 0..row.variables() {
-        let data = row.variable_data(number);
-        let parts = parts_of(number);
-        let len = data.len() + parts.iter().map(Vec::len).sum::<usize>();
-        if !parts.is_empty() {
-            let right = Blob::split(data).is_some_and(|(blob, present)| {
-                let all = present.len() + parts.len() * blob.part_bytes();
-                len - HEAD == blob.len().min(all)
-            });
-            if !right || parts.iter().any(Vec::is_empty) {
-                return Ok(None);
-            }
-        }
-        end += len;
-        out.extend_from_slice(&u32::try_from(end).unwrap_or(u32::MAX).to_le_bytes());
-    }
-    for number in 0..row.variables() {
-        out.extend_from_slice(row.variable_data(number));
-        for part in parts_of(number) {
-            out.extend_from_slice(part);
+        let [row] = rows;
+        match torn.is_empty() {
+            true => Ok(row.bytes),
+            false => Err(lost(table)),
         }
     }
-    Ok(Some(out))
 }

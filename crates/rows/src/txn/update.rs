@@ -24,15 +24,16 @@
 
 use super::Txn;
 use super::cascade::Effects;
-use super::insert::{Constraint, NO_KEY, check_not_null, constraints};
-use super::keyset::{KeyId, KeySet};
+use super::gather::{Constraint, check_not_null, constraints};
+use super::key_changes::{KeyChanges, gather_change, lock_referenced, referenced_change};
+use super::keyset::KeySet;
 use super::moved::Moved;
-use crate::catalog::{IndexPart, Table};
+use crate::catalog::Table;
 use crate::fk::{self, Referrer};
 use crate::program::{Refused, refusal};
-use crate::row::{RowBuf, RowRef};
+use crate::row::RowBuf;
 use crate::{Error, Result};
-use porpoise_kv::{LockMode, Read, ScanEnd, ScanRange, prefix_end};
+use porpoise_kv::{Read, ScanEnd, ScanRange, prefix_end};
 use porpoise_types::Value;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -75,38 +76,6 @@ pub struct UpdateDone {
     pub skipped: Vec<(usize, Error)>,
 }
 
-/// The keys that a row's change takes away and makes.
-#[derive(Default)]
-pub(crate) struct KeyChanges {
-    /// Keys that go.
-    pub(crate) removed: SmallVec<[KeyId; 4]>,
-    /// Keys that come, with the position of their index.
-    pub(crate) created: SmallVec<[(usize, KeyId); 4]>,
-    /// Parents newly named, with the position of the constraint.
-    pub(crate) parents: SmallVec<[(usize, KeyId); 4]>,
-}
-
-impl KeyChanges {
-    /// The index whose new value is taken.
-    pub(crate) fn taken(&self, keys: &KeySet) -> Option<usize> {
-        self.created
-            .iter()
-            .find(|(_, id)| keys.present(*id))
-            .map(|(index, _)| *index)
-    }
-
-    /// The constraint whose parent is missing.
-    pub(crate) fn orphaned(&self, keys: &KeySet) -> Option<usize> {
-        self.parents
-            .iter()
-            .find(|(_, id)| {
-                let made = self.created.iter().any(|(_, c)| c == id);
-                *id != NO_KEY && !made && (!keys.present(*id) || self.removed.contains(id))
-            })
-            .map(|(fk, _)| *fk)
-    }
-}
-
 /// A row to be changed, its keys gathered.
 struct Planned {
     primary: Vec<u8>,
@@ -122,103 +91,6 @@ enum Step {
     Same,
     Refuse(Error),
     Change(Box<Planned>),
-}
-
-/// Whether a column of an index changes by value.
-pub(crate) fn touched(parts: &[IndexPart], old: &RowRef<'_>, new: &[Value]) -> bool {
-    parts
-        .iter()
-        .any(|p| new.get(p.column).map(Value::as_ref) != Some(old.get(p.column)))
-}
-
-/// Whether the index in which a constraint's children are found has another
-/// entry for `new` than for `old`.
-fn entry_touched(
-    table: &Table,
-    constraint: &Constraint<'_>,
-    old: &RowRef<'_>,
-    new: &[Value],
-) -> bool {
-    let index = table.indexes.get(constraint.fk.child_index);
-    index.is_some_and(|index| touched(&index.parts, old, new))
-}
-
-/// Gathers the keys that change when `old` becomes `new`.
-pub(crate) fn gather_change(
-    table: &Table,
-    primary: &[u8],
-    old: &RowRef<'_>,
-    new_primary: &[u8],
-    new: &[Value],
-    constraints: &[Constraint<'_>],
-    keys: &mut KeySet,
-) -> KeyChanges {
-    let mut changes = KeyChanges::default();
-    let moved = primary != new_primary;
-    if moved {
-        let space = table.space(0, primary);
-        changes
-            .removed
-            .push(keys.add(space, primary, LockMode::Exclusive));
-        let space = table.space(0, new_primary);
-        let id = keys.add(space, new_primary, LockMode::Exclusive);
-        changes.created.push((0, id));
-    }
-    for position in &table.derived().uniques {
-        let Some(index) = table.indexes.get(*position) else {
-            continue;
-        };
-        if !moved && !touched(&index.parts, old, new) {
-            continue;
-        }
-        let (mut before, mut after) = (Vec::new(), Vec::new());
-        let had = !index.append_parts(table, old, &mut before);
-        let has = !index.append_parts(table, new, &mut after);
-        let same = had == has && before == after;
-        if same && moved && has {
-            // The entry stays and names another place.
-            keys.add(table.space(*position, &after), &after, LockMode::Exclusive);
-        }
-        if same {
-            continue;
-        }
-        if had {
-            let space = table.space(*position, &before);
-            changes
-                .removed
-                .push(keys.add(space, &before, LockMode::Exclusive));
-        }
-        if has {
-            let space = table.space(*position, &after);
-            let id = keys.add(space, &after, LockMode::Exclusive);
-            changes.created.push((*position, id));
-        }
-    }
-    for (n, constraint) in constraints.iter().enumerate() {
-        let differs = |c: &usize| new.get(*c).map(Value::as_ref) != Some(old.get(*c));
-        if constraint.fk.columns.iter().any(differs) {
-            changes.parents.push((n, constraint.gather(new, keys)));
-        } else if moved || entry_touched(table, constraint, old, new) {
-            // The parent stays, but the entry by which its deletion finds this
-            // row changes place, and the scan for children is no snapshot.
-            constraint.gather(new, keys);
-        }
-    }
-    changes
-}
-
-/// Whether a referenced column of `referrer` changes by value.
-pub(crate) fn referenced_change(
-    referrer: &Referrer,
-    parent: &Table,
-    old: &RowRef<'_>,
-    new: &[Value],
-) -> bool {
-    let Some((_, at)) = referrer.parts() else {
-        return false;
-    };
-    let parts = parent.indexes.get(at.index).map_or(&[][..], |i| &i.parts);
-    touched(parts, old, new)
 }
 
 impl Txn {
@@ -284,22 +156,10 @@ impl Txn {
             let (mark, journal) = (self.kv.mark(), keys.journal());
             let mut change = Cow::Borrowed(change);
             if !moved.is_empty()
-                && let Some(mut now) = self.changed_meanwhile(table, &change, &moved)?
+                && let Some(now) = self.changed_meanwhile(table, &change, &moved)?
             {
-                let allowed = match table.has_program() {
-                    true => self.prepare_change(table, &mut now, mode, n as u64 + 1),
-                    false => Ok(()),
-                };
-                step = match allowed {
-                    Ok(()) => plan_change(table, &now, mode, &constraints, &referrers, keys)?,
-                    Err(error) => Step::Refuse(error),
-                };
-                if let Step::Change(planned) = &mut step {
-                    planned.followed = planned.referenced;
-                }
-                let wait = self.wait();
-                keys.lock(self.kv.as_mut(), wait)?;
-                change = Cow::Owned(now);
+                (change, step) =
+                    self.plan_again(table, now, (n, mode), &constraints, &referrers, keys)?;
             }
             let result = match step {
                 Step::Same => continue,
@@ -323,6 +183,33 @@ impl Txn {
         }
         self.push_counter(table, changes)?;
         Ok(done)
+    }
+
+    /// Works a row out again that cascades of the rows before have changed, and
+    /// locks what that takes.
+    fn plan_again(
+        &mut self,
+        table: &Arc<Table>,
+        mut now: RowChange,
+        (n, mode): (usize, UpdateMode),
+        constraints: &[Constraint<'_>],
+        referrers: &[Referrer],
+        keys: &mut KeySet,
+    ) -> Result<(Cow<'static, RowChange>, Step)> {
+        let allowed = match table.has_program() {
+            true => self.prepare_change(table, &mut now, mode, n as u64 + 1),
+            false => Ok(()),
+        };
+        let mut step = match allowed {
+            Ok(()) => plan_change(table, &now, mode, constraints, referrers, keys)?,
+            Err(error) => Step::Refuse(error),
+        };
+        if let Step::Change(planned) = &mut step {
+            planned.followed = planned.referenced;
+        }
+        let wait = self.wait();
+        keys.lock(self.kv.as_mut(), wait)?;
+        Ok((Cow::Owned(now), step))
     }
 
     /// Judges and writes one row, and what follows from it.
@@ -494,29 +381,4 @@ fn plan_change(
         referenced,
         followed: false,
     })))
-}
-
-/// Adds the referenced key of a row to the keys to lock exclusively.
-pub(crate) fn lock_referenced(
-    table: &Table,
-    referrer: &Referrer,
-    primary: &[u8],
-    row: &RowRef<'_>,
-    keys: &mut KeySet,
-) {
-    let Some((_, at)) = referrer.parts() else {
-        return;
-    };
-    if at.index == 0 {
-        keys.add(table.space(0, primary), primary, LockMode::Exclusive);
-        return;
-    }
-    keys.add_with(LockMode::Exclusive, |out| {
-        let start = out.len();
-        let index = table.indexes.get(at.index)?;
-        if index.append_parts(table, row, out) {
-            return None;
-        }
-        Some(table.space(at.index, out.get(start..).unwrap_or(&[])))
-    });
 }

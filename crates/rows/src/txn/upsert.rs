@@ -6,7 +6,8 @@
 //! 2. Parents are looked at only when the row is new.
 
 use super::Txn;
-use super::insert::{Inserted, NO_KEY, Plan, check_not_null, constraints, judge};
+use super::gather::{Plan, check_not_null, constraints, gather_own, judge};
+use super::insert::Inserted;
 use super::keyset::{KeyId, KeySet};
 use super::parts::Blobs;
 use crate::catalog::Table;
@@ -14,7 +15,6 @@ use crate::row::RowBuf;
 use crate::{Error, Result};
 use porpoise_kv::{LockMode, Read};
 use porpoise_types::Value;
-use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl Txn {
@@ -42,15 +42,10 @@ impl Txn {
     ) -> Result<Inserted> {
         check_not_null(table, row)?;
         table.partition_of_row(row)?;
-        let hidden = if table.hidden_key {
-            let engine = self.db.engine().as_ref();
-            self.db.counters.hidden(engine, table, 1)?
-        } else {
-            0
-        };
+        let hidden = self.hidden_ids(table, 1)?;
         let uniques = table.derived().uniques.len();
         let mut plan = Plan::new(1, uniques, 0);
-        self.gather_own(table, row, hidden, keys, &mut plan.ids);
+        gather_own(table, row, hidden, keys, &mut plan.ids);
         keys.keep_values = true;
         let wait = self.wait();
         keys.lock(self.kv.as_mut(), wait)?;
@@ -70,9 +65,7 @@ impl Txn {
             keys.lock(self.kv.as_mut(), wait)?;
             judge(table, row, &plan, 0, &constraints, keys)?;
         }
-        let primary: SmallVec<[u8; 64]> =
-            SmallVec::from_slice(keys.key(plan.own(0).first().copied().unwrap_or(NO_KEY)));
-        self.write_new(table, &primary, row, keys)?;
+        self.write_new(table, &plan.primary(0, keys), row, keys)?;
         Ok(Inserted::New)
     }
 

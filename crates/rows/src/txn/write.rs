@@ -5,8 +5,8 @@
 //! key set, so that the checks of the rows that follow see it.
 
 use super::Txn;
+use super::key_changes::touched;
 use super::keyset::KeySet;
-use super::update::touched;
 use crate::blob::Blob;
 use crate::catalog::Table;
 use crate::row::{RowRef, RowStamp, encode_with};
@@ -69,51 +69,33 @@ impl Txn {
             let end = entry.len();
             index.append_entry_value(primary, &mut entry);
             let (key, value) = entry.split_at(end);
-            self.put_entry(table, n, key, value, exclusive, keys)?;
+            self.write_entry(table, n, (key, Some(value)), exclusive, keys)?;
         }
         self.scratch.entry = entry;
         Ok(())
     }
 
-    fn put_entry(
+    /// Puts an entry, or deletes it where there is no value.
+    #[inline]
+    fn write_entry(
         &mut self,
         table: &Table,
         index: usize,
-        key: &[u8],
-        value: &[u8],
+        (key, value): (&[u8], Option<&[u8]>),
         exclusive: bool,
         keys: &mut KeySet,
     ) -> Result<()> {
         let space = table.space(index, key);
-        let check = if exclusive {
-            Check::Locked
-        } else {
-            Check::Blind
+        let check = match exclusive {
+            true => Check::Locked,
+            false => Check::Blind,
         };
-        self.kv.put(Key::new(space, key), value, check)?;
-        if exclusive {
-            keys.note(space, key, true);
+        match value {
+            Some(value) => self.kv.put(Key::new(space, key), value, check)?,
+            None => self.kv.delete(Key::new(space, key), check)?,
         }
-        Ok(())
-    }
-
-    fn delete_entry(
-        &mut self,
-        table: &Table,
-        index: usize,
-        key: &[u8],
-        exclusive: bool,
-        keys: &mut KeySet,
-    ) -> Result<()> {
-        let space = table.space(index, key);
-        let check = if exclusive {
-            Check::Locked
-        } else {
-            Check::Blind
-        };
-        self.kv.delete(Key::new(space, key), check)?;
         if exclusive {
-            keys.note(space, key, false);
+            keys.note(space, key, value.is_some());
         }
         Ok(())
     }
@@ -136,7 +118,7 @@ impl Txn {
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             entry.clear();
             let exclusive = index.append_entry(table, &old, primary, &mut entry);
-            self.delete_entry(table, n, &entry, exclusive, keys)?;
+            self.write_entry(table, n, (&entry, None), exclusive, keys)?;
         }
         self.scratch.entry = entry;
         Ok(())
@@ -187,12 +169,12 @@ impl Txn {
                 continue;
             }
             if !same {
-                self.delete_entry(table, n, before, had_exclusive, keys)?;
+                self.write_entry(table, n, (before, None), had_exclusive, keys)?;
             }
             index.append_entry_value(new_primary, &mut entry);
             let (key, value) = entry.split_at(end);
             let key = key.get(middle..).unwrap_or(&[]);
-            self.put_entry(table, n, key, value, exclusive, keys)?;
+            self.write_entry(table, n, (key, Some(value)), exclusive, keys)?;
         }
         self.scratch.entry = entry;
         Ok(())

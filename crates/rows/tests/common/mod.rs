@@ -5,6 +5,7 @@
 
 pub mod counting;
 pub mod naive;
+pub mod naive_columns;
 pub mod verify;
 
 use porpoise_base::clock;
@@ -13,7 +14,7 @@ use porpoise_rows::catalog::{
     Catalog, Column, ColumnDefault, ColumnId, Database, FkAction, FkParent, ForeignKey, Index,
     IndexKind, IndexPart, IndexState, LayoutDef, Table, TableId, TableOptions,
 };
-use porpoise_rows::partition::Partitioning;
+use porpoise_rows::partition::{Method, Partition, PartitionBound, Partitioning};
 use porpoise_rows::{BeginOptions, Db, DbOptions, Error, InsertMode, Txn};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::collections::BTreeMap;
@@ -204,14 +205,7 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> Table {
             version: 1,
             columns: def.columns.iter().map(|c| (c.id, c.ty.clone())).collect(),
         }],
-        options: TableOptions {
-            engine: "InnoDB".into(),
-            collation: Collation::UTF8MB4_GENERAL_CI,
-            comment: String::new(),
-            memory: false,
-            other: Vec::new(),
-            created: 0,
-        },
+        options: TableOptions::new(Collation::UTF8MB4_GENERAL_CI),
         partitioning: def.partitioning.clone(),
         parts: spaces[keys.len() * partitions..].to_vec(),
         colocate: None,
@@ -301,6 +295,30 @@ pub fn database(engine: Arc<dyn Engine>, defs: &[Def]) -> Arc<Db> {
     Db::with_catalog(engine, clock::system(), DbOptions::default(), catalog)
 }
 
+/// The database that an engine holds.
+pub fn open(engine: Arc<dyn Engine>) -> Arc<Db> {
+    Db::open(engine, clock::system(), DbOptions::default()).unwrap()
+}
+
+/// PARTITION BY KEY of the first column.
+pub fn by_key(n: u32) -> Partitioning {
+    let partition = |id| Partition {
+        id,
+        name: format!("p{id}"),
+        bound: PartitionBound::None,
+        comment: String::new(),
+    };
+    Partitioning {
+        method: Method::Key { linear: false },
+        columns: vec![0],
+        expr: None,
+        algorithm: None,
+        by_number: true,
+        next_id: n,
+        partitions: (0..n).map(partition).collect(),
+    }
+}
+
 /// New engines to run a test on: the reference model and the embedded one.
 pub fn engines() -> Vec<Arc<dyn Engine>> {
     use porpoise_kv_mem::{KvMem, KvMemOptions};
@@ -350,13 +368,16 @@ pub fn insert(txn: &mut Txn, table: &Arc<Table>, rows: &[&[i64]]) -> Result<u64,
         .map(|d| d.inserted)
 }
 
+/// The primary keys of rows by integer.
+fn primary_keys(table: &Table, ids: &[i64]) -> Vec<Vec<u8>> {
+    let key = |id: &i64| table.key_prefix(0, &[porpoise_types::ValueRef::Int(*id)]);
+    ids.iter().map(key).collect()
+}
+
 /// Locks and deletes rows by integer primary key, in the order given.
 pub fn delete(txn: &mut Txn, table: &Arc<Table>, ids: &[i64]) -> Result<u64, Error> {
     use porpoise_kv::LockMode;
-    let keys: Vec<Vec<u8>> = ids
-        .iter()
-        .map(|id| table.key_prefix(0, &[porpoise_types::ValueRef::Int(*id)]))
-        .collect();
+    let keys = primary_keys(table, ids);
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut rows: Vec<Option<(Vec<u8>, porpoise_rows::RowBuf)>> = vec![None; ids.len()];
     let wait = txn.wait();
@@ -376,10 +397,7 @@ pub fn update(
 ) -> Result<porpoise_rows::UpdateDone, Error> {
     use porpoise_kv::LockMode;
     use porpoise_rows::{RowChange, UpdateMode};
-    let keys: Vec<Vec<u8>> = ids
-        .iter()
-        .map(|id| table.key_prefix(0, &[porpoise_types::ValueRef::Int(*id)]))
-        .collect();
+    let keys = primary_keys(table, ids);
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut changes: Vec<Option<RowChange>> = vec![None; ids.len()];
     let wait = txn.wait();

@@ -23,9 +23,9 @@
 //!    128 levels.
 
 use super::container::refused;
+use porpoise_base::base64;
 use porpoise_rows::{Result, RowRef};
 use porpoise_types::{Charset, ColumnType, Kind, Value, ValueRef, write_text};
-use porpoise_wire::memcached::base64;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;

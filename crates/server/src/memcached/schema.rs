@@ -19,14 +19,12 @@
 //! 2. Nothing that exists is changed: what an operator made of the
 //!    configuration stays.
 
-use porpoise_base::cancel::Cancel;
 use porpoise_kv::Ticket;
-use porpoise_rows::catalog::{ColumnDefault, IndexKind, TableOptions};
-use porpoise_rows::ddl::{ColumnSpec, DdlCx, IndexSpec, TableSpec};
+use porpoise_rows::catalog::{ColumnDefault, TableOptions};
+use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
 use porpoise_rows::{BeginOptions, Db, InsertMode, KeyRange, Result, ScanPosition, ScanSpec};
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::convert::Conversion;
 use super::first_rows::ROWS;
@@ -315,43 +313,25 @@ impl Definition {
             .columns
             .iter()
             .map(|Col(name, ty, nullable, default)| ColumnSpec {
-                name: (*name).to_owned(),
-                ty: ty.clone(),
                 nullable: Some(*nullable),
                 default: default.clone(),
-                on_update_now: false,
                 auto_increment: self.name == "external_values" && *name == "id",
-                comment: String::new(),
                 explicit_collation: *name == "key_prefix",
-                generated: None,
+                ..ColumnSpec::new(name, ty.clone())
             })
             .collect();
-        let parts = self.key.iter().map(|c| ((*c).to_owned(), None, false));
+        let primary = IndexSpec {
+            using_hash: self.using_hash,
+            ..IndexSpec::primary(self.key)
+        };
+        let options = TableOptions {
+            comment: self.comment.to_owned(),
+            created: now,
+            ..TableOptions::new(LATIN1)
+        };
         TableSpec {
-            database: DATABASE.to_owned(),
-            name: self.name.to_owned(),
             if_not_exists: true,
-            columns,
-            indexes: vec![IndexSpec {
-                name: None,
-                kind: IndexKind::Primary,
-                parts: parts.collect(),
-                using_hash: self.using_hash,
-                comment: String::new(),
-                invisible: false,
-            }],
-            foreign_keys: Vec::new(),
-            checks: Vec::new(),
-            options: TableOptions {
-                engine: "InnoDB".to_owned(),
-                collation: LATIN1,
-                comment: self.comment.to_owned(),
-                memory: false,
-                other: Vec::new(),
-                created: now,
-            },
-            auto_increment: None,
-            placement: Default::default(),
+            ..TableSpec::new(DATABASE, self.name, columns, vec![primary], options)
         }
     }
 }
@@ -368,19 +348,14 @@ pub fn ensure(db: &Arc<Db>) -> Result<Ticket> {
     if complete && CONFIGURATION.iter().all(known) {
         return Ok(Ticket::NONE);
     }
-    let (mdl, cancel) = (db.mdl().session(), Cancel::default());
     let now = db.clock().unix_micros();
-    let cx = DdlCx {
-        mdl: &mdl,
-        deadline: db.clock().now() + Duration::from_secs(60),
-        cancel: &cancel,
-        foreign_key_checks: true,
-        now,
-    };
-    db.create_database(&cx, DATABASE, LATIN1, true)?;
-    for table in configuration_tables().iter().chain(&data_tables()) {
-        db.create_table(&cx, &table.spec(now))?;
-    }
+    db.define(|cx| {
+        db.create_database(cx, DATABASE, LATIN1, true)?;
+        for table in configuration_tables().iter().chain(&data_tables()) {
+            db.create_table(cx, &table.spec(now))?;
+        }
+        Ok::<(), porpoise_rows::Error>(())
+    })?;
     if complete {
         // Only a table that came with a later version was missing.
         return Ok(Ticket::NONE);

@@ -28,8 +28,8 @@ mod mysql_statements;
 mod packets;
 mod requests;
 mod talk;
-#[path = "../memcached/transcript_files.rs"]
-mod transcript_files;
+#[path = "../../../wire/tests/support/transcript.rs"]
+mod transcript;
 mod watch;
 
 use std::time::Duration;

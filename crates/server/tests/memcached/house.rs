@@ -1,12 +1,11 @@
 //! The memcached door over an engine in this process, so that a test can also
 //! work on the rows and the configuration from the other side.
 
-use porpoise_base::cancel::Cancel;
 use porpoise_base::clock;
 use porpoise_kv::{Durability, Engine, Read};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use porpoise_rows::catalog::{ColumnDefault, FkAction, IndexKind, Table, TableOptions};
-use porpoise_rows::ddl::{ColumnSpec, DdlCx, FkSpec, IndexSpec, TableSpec};
+use porpoise_rows::catalog::{ColumnDefault, FkAction, Table, TableOptions};
+use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
 use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode};
 use porpoise_server::memcached::Memcached;
 use porpoise_server::memcached::cache::Cache;
@@ -15,7 +14,6 @@ use porpoise_testkit::exchange;
 use porpoise_types::{Collation, ColumnType, Value, ValueRef, write_text};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 pub struct House {
     pub db: Arc<Db>,
@@ -28,24 +26,14 @@ pub struct House {
 /// A column that may be NULL.
 pub fn column(name: &str, ty: ColumnType) -> ColumnSpec {
     ColumnSpec {
-        name: name.to_owned(),
-        ty,
         nullable: Some(true),
-        default: None,
-        on_update_now: false,
-        auto_increment: false,
-        comment: String::new(),
-        explicit_collation: false,
-        generated: None,
+        ..ColumnSpec::new(name, ty)
     }
 }
 
 /// A column that may not.
 pub fn required(name: &str, ty: ColumnType) -> ColumnSpec {
-    ColumnSpec {
-        nullable: Some(false),
-        ..column(name, ty)
-    }
+    ColumnSpec::new(name, ty).not_null()
 }
 
 /// With a default of 0.
@@ -98,59 +86,25 @@ impl House {
     }
 
     pub fn create(&self, name: &str, columns: Vec<ColumnSpec>, key: &[&str], fks: Vec<FkSpec>) {
-        let (mdl, cancel) = (self.db.mdl().session(), Cancel::new());
-        let cx = DdlCx {
-            mdl: &mdl,
-            deadline: Instant::now() + Duration::from_secs(5),
-            cancel: &cancel,
-            foreign_key_checks: true,
-            now: 0,
-        };
         let collation = Collation::UTF8MB4_GENERAL_CI;
-        self.db
-            .create_database(&cx, "test", collation, true)
-            .unwrap();
-        let primary = IndexSpec {
-            name: None,
-            kind: IndexKind::Primary,
-            parts: key.iter().map(|c| ((*c).to_owned(), None, false)).collect(),
-            using_hash: false,
-            comment: String::new(),
-            invisible: false,
-        };
+        let primary = vec![IndexSpec::primary(key)];
+        let options = TableOptions::new(collation);
         let spec = TableSpec {
-            database: "test".to_owned(),
-            name: name.to_owned(),
-            if_not_exists: false,
-            columns,
-            indexes: vec![primary],
             foreign_keys: fks,
-            checks: Vec::new(),
-            options: TableOptions {
-                engine: "InnoDB".to_owned(),
-                collation,
-                comment: String::new(),
-                memory: false,
-                other: Vec::new(),
-                created: 0,
-            },
-            auto_increment: None,
-            placement: Default::default(),
+            ..TableSpec::new("test", name, columns, primary, options)
         };
-        self.db.create_table(&cx, &spec).unwrap();
+        self.db.define(|cx| {
+            self.db
+                .create_database(cx, "test", collation, true)
+                .unwrap();
+            self.db.create_table(cx, &spec).unwrap();
+        });
     }
 
     pub fn drop_table(&self, name: &str) {
-        let (mdl, cancel) = (self.db.mdl().session(), Cancel::new());
-        let cx = DdlCx {
-            mdl: &mdl,
-            deadline: Instant::now() + Duration::from_secs(5),
-            cancel: &cancel,
-            foreign_key_checks: true,
-            now: 0,
-        };
         let names = [("test".to_owned(), name.to_owned())];
-        self.db.drop_tables(&cx, &names, false).unwrap();
+        let dropped = self.db.define(|cx| self.db.drop_tables(cx, &names, false));
+        dropped.unwrap();
     }
 
     pub fn table(&self, database: &str, name: &str) -> Arc<Table> {
@@ -235,12 +189,7 @@ impl House {
 pub fn reference(column: &str, on_delete: FkAction) -> FkSpec {
     FkSpec {
         name: Some("fk_parent".to_owned()),
-        index_name: None,
-        columns: vec![column.to_owned()],
-        parent_database: None,
-        parent_table: "parent".to_owned(),
-        parent_columns: vec!["id".to_owned()],
         on_delete,
-        on_update: FkAction::NoAction,
+        ..FkSpec::new(&[column], "parent", &["id"])
     }
 }

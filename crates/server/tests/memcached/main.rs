@@ -31,7 +31,6 @@ mod reaper;
 mod roles;
 mod switching;
 mod transactions;
-mod transcript_files;
 mod transcripts;
 mod unique_keys;
 mod value_forms;

@@ -2,35 +2,15 @@
 //! played against the real binary. `record.py` beside them describes their
 //! form.
 
-use crate::transcript_files::{Part, Step, parts, steps, transcripts};
+#[path = "../../../wire/tests/support/transcript.rs"]
+mod transcript;
+
 use porpoise_testkit::Porpoise;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
-
-/// How far what was received matches: `Some(cas)` when wholly.
-fn matches(expected: &[String], received: &[u8]) -> Option<Option<Vec<u8>>> {
-    let mut rest = received;
-    let mut cas = None;
-    for part in expected.iter().flat_map(|line| parts(line)) {
-        let used = match part {
-            Part::Bytes(bytes) => rest.starts_with(&bytes).then_some(bytes.len())?,
-            Part::Any => rest.iter().take_while(|b| !b"\r\n".contains(b)).count(),
-            Part::Cas => {
-                let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
-                cas = Some(rest[..digits].to_vec());
-                (digits > 0).then_some(digits)?
-            }
-            Part::Cas8 => {
-                cas = Some(rest.get(..8)?.to_vec());
-                8
-            }
-        };
-        rest = &rest[used..];
-    }
-    rest.is_empty().then_some(cas)
-}
+use transcript::{Part, Step, matches, parts, steps};
 
 /// Reads until the step's answer is there, or the connection ends, or nothing
 /// more comes.
@@ -83,7 +63,9 @@ fn transcripts_of_memcached_are_answered_the_same() {
         .arg("--mysql-listen", "off")
         .arg("--durability", "sync")
         .start();
-    for path in transcripts() {
+    let transcripts = transcript::all();
+    assert!(transcripts.len() >= 80, "{} transcripts", transcripts.len());
+    for path in transcripts {
         server.memcached("flush_all\r\n");
         play(server.memcached_addr, &path);
     }

@@ -9,27 +9,20 @@ use aws_lc_rs::cipher::{
     AES_128, DecryptionContext, PaddedBlockDecryptingKey, PaddedBlockEncryptingKey,
     UnboundCipherKey,
 };
+use porpoise_base::base64;
 use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
 use std::net::{Ipv4Addr, Ipv6Addr};
-
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 fn to_base64<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(bytes) = c.text(0)? else {
         return Ok(ValueRef::Null);
     };
     let mut out = Vec::with_capacity(bytes.len() / 3 * 4 + 8);
-    for (i, group) in bytes.chunks(3).enumerate() {
-        if i > 0 && i % 19 == 0 {
+    for (n, line) in bytes.chunks(57).enumerate() {
+        if n > 0 {
             out.push(b'\n');
         }
-        let three = group.iter().fold(0u32, |n, b| n << 8 | u32::from(*b));
-        let three = three << (8 * (3 - group.len()));
-        for place in 0..4 {
-            let six = (three >> (18 - 6 * place) & 63) as usize;
-            let symbol = BASE64.get(six).copied().unwrap_or(b'=');
-            out.push(if place <= group.len() { symbol } else { b'=' });
-        }
+        base64::encode(line, &mut out);
     }
     Ok(c.keep(&out))
 }
@@ -38,32 +31,9 @@ fn from_base64<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(text) = c.text(0)? else {
         return Ok(ValueRef::Null);
     };
-    let symbols: Vec<u8> = text
-        .iter()
-        .copied()
-        .filter(|b| !b.is_ascii_whitespace())
-        .collect();
-    let data = symbols
-        .strip_suffix(b"==")
-        .or_else(|| symbols.strip_suffix(b"="));
-    let data = data.unwrap_or(&symbols);
-    if !symbols.len().is_multiple_of(4) {
-        return Ok(ValueRef::Null);
-    }
-    let mut out = Vec::with_capacity(data.len() / 4 * 3 + 3);
-    for group in data.chunks(4) {
-        let mut bits = 0u32;
-        for symbol in group {
-            let Some(six) = BASE64.iter().position(|s| s == symbol) else {
-                return Ok(ValueRef::Null);
-            };
-            bits = bits << 6 | six as u32;
-        }
-        let bits = bits << (6 * (4 - group.len()));
-        let whole = group.len().saturating_sub(1);
-        out.extend(bits.to_be_bytes().iter().skip(1).take(whole));
-    }
-    Ok(c.keep(&out))
+    let symbols = text.iter().copied().filter(|b| !b.is_ascii_whitespace());
+    let bytes = base64::decode(&symbols.collect::<Vec<u8>>());
+    Ok(bytes.map_or(ValueRef::Null, |bytes| c.keep(&bytes)))
 }
 
 /// The 16 bytes of a UUID in one of its three written forms.
@@ -338,24 +308,6 @@ fn bytes_type(args: &[Expr], _: Collation) -> ColumnType {
         true => ColumnType::blob(Kind::LongBlob),
         false => ColumnType::varbinary(chars.saturating_add(32)),
     }
-}
-
-macro_rules! f {
-    ($name:literal, $args:expr, $ty:expr, $null:ident, $run:expr, $doc:literal, $call:literal => $result:literal) => {
-        f!($name, $args, $ty, $null, true, $run, $doc, $call => $result)
-    };
-    ($name:literal, $args:expr, $ty:expr, $null:ident, $constant:literal, $run:expr, $doc:literal, $call:literal => $result:literal) => {
-        Function {
-            name: $name,
-            args: $args,
-            constant: $constant,
-            nullable: Nullable::$null,
-            ty: $ty,
-            run: $run,
-            doc: $doc,
-            example: ($call, $result),
-        }
-    };
 }
 
 /// The entries.

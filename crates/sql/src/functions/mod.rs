@@ -7,6 +7,27 @@
 //!
 //! Adding a function: one entry in one of the files beside this one.
 
+/// An entry: name, least and most arguments, type, nullability, whether equal
+/// arguments give equal results (they do where nothing is said), the function,
+/// documentation, an example and what it comes to.
+macro_rules! f {
+    ($name:literal, $args:expr, $ty:expr, $null:ident, $run:expr, $doc:literal, $call:literal => $result:literal) => {
+        f!($name, $args, $ty, $null, true, $run, $doc, $call => $result)
+    };
+    ($name:literal, $args:expr, $ty:expr, $null:ident, $constant:literal, $run:expr, $doc:literal, $call:literal => $result:literal) => {
+        Function {
+            name: $name,
+            args: $args,
+            constant: $constant,
+            nullable: Nullable::$null,
+            ty: $ty,
+            run: $run,
+            doc: $doc,
+            example: ($call, $result),
+        }
+    };
+}
+
 pub mod calendar;
 pub mod codes;
 mod date_format;

@@ -4,7 +4,9 @@ use super::{Call, Function, Nullable, bigint, common_collation, double, joined};
 use crate::bind::types::merged;
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, convert};
-use porpoise_types::{Collation, ColumnType, CompareAs, Decimal, Kind, ValueRef, comparison_type};
+use porpoise_types::{
+    Collation, ColumnType, CompareAs, Decimal, Kind, ValueRef, comparison_type, round_f64,
+};
 use std::cmp::Ordering;
 
 fn exact_or_double(args: &[Expr], _: Collation) -> ColumnType {
@@ -200,7 +202,7 @@ fn round<'a>(c: &Call<'_, 'a>, cut: bool) -> Result<ValueRef<'a>> {
         }
         _ => match c.double(0)? {
             None => ValueRef::Null,
-            Some(v) => ValueRef::Double(round_double(v, places, cut)),
+            Some(v) => ValueRef::Double(round_f64(v, i32::try_from(places).unwrap_or(0), cut)),
         },
     })
 }
@@ -218,25 +220,6 @@ fn round_integer(wide: i128, places: i64, cut: bool) -> i128 {
         result += unit * rest.signum();
     }
     result
-}
-
-/// As MySQL rounds doubles: to the nearest even on ties of the scaled value.
-fn round_double(v: f64, places: i64, cut: bool) -> f64 {
-    let unit = 10f64.powi(i32::try_from(places.abs()).unwrap_or(0));
-    let scaled = if places < 0 { v / unit } else { v * unit };
-    if !scaled.is_finite() {
-        return v;
-    }
-    let whole = if cut {
-        scaled.trunc()
-    } else {
-        scaled.round_ties_even()
-    };
-    if places < 0 {
-        whole * unit
-    } else {
-        whole / unit
-    }
 }
 
 fn power<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -353,21 +336,6 @@ fn extreme<'a>(c: &Call<'_, 'a>, wanted: Ordering) -> Result<ValueRef<'a>> {
         Some((value, arg)) => convert::cast(value, &arg.ty, c.ty, c.cx),
         None => Ok(ValueRef::Null),
     }
-}
-
-macro_rules! f {
-    ($name:literal, $args:expr, $ty:expr, $null:ident, $run:expr, $doc:literal, $call:literal => $result:literal) => {
-        Function {
-            name: $name,
-            args: $args,
-            constant: true,
-            nullable: Nullable::$null,
-            ty: $ty,
-            run: $run,
-            doc: $doc,
-            example: ($call, $result),
-        }
-    };
 }
 
 /// The entries.

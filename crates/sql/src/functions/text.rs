@@ -351,21 +351,6 @@ fn weight_string<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(c.keep(&key))
 }
 
-macro_rules! f {
-    ($name:literal, $args:expr, $ty:expr, $null:ident, $run:expr, $doc:literal, $call:literal => $result:literal) => {
-        Function {
-            name: $name,
-            args: $args,
-            constant: true,
-            nullable: Nullable::$null,
-            ty: $ty,
-            run: $run,
-            doc: $doc,
-            example: ($call, $result),
-        }
-    };
-}
-
 const MANY: usize = 65_535;
 
 fn binary_text(_: &[Expr], _: Collation) -> ColumnType {

@@ -295,21 +295,6 @@ fn seconds(t: Time) -> i64 {
     t.as_micros() / 1_000_000
 }
 
-macro_rules! f {
-    ($name:literal, $args:expr, $ty:expr, $null:ident, $run:expr, $doc:literal, $call:literal => $result:literal) => {
-        Function {
-            name: $name,
-            args: $args,
-            constant: true,
-            nullable: Nullable::$null,
-            ty: $ty,
-            run: $run,
-            doc: $doc,
-            example: ($call, $result),
-        }
-    };
-}
-
 /// The entries.
 pub const FUNCTIONS: &[Function] = &[
     f!("NOW", (0, 1), datetime_type, Never, now, "The time at which the statement began.", "NOW() = CURRENT_TIMESTAMP" => "1"),

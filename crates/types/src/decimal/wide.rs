@@ -35,6 +35,30 @@ const POW10: [Wide; 78] = {
     table
 };
 
+/// Quotient and remainder of words, least significant first, by one that is not
+/// 0.
+fn div_rem_word<const N: usize>(words: &[u64; N], divisor: u64) -> ([u64; N], u64) {
+    let mut out = [0; N];
+    let mut rest = 0u128;
+    for i in (0..N).rev() {
+        let v = rest << 64 | u128::from(words[i]);
+        out[i] = (v / u128::from(divisor)) as u64;
+        rest = v % u128::from(divisor);
+    }
+    (out, rest as u64)
+}
+
+/// The quotient of words by 10^n, 19 digits at a time.
+fn div_pow10<const N: usize>(mut words: [u64; N], n: u32) -> [u64; N] {
+    let mut left = n;
+    while left > 0 {
+        let step = left.min(19);
+        words = div_rem_word(&words, POW10[step as usize].0[0]).0;
+        left -= step;
+    }
+    words
+}
+
 impl From<u128> for Wide {
     fn from(v: u128) -> Wide {
         Wide([v as u64, (v >> 64) as u64, 0, 0])
@@ -142,25 +166,12 @@ impl Wide {
 
     /// Quotient and remainder by a word, which must not be 0.
     pub(super) fn div_rem_word(&self, divisor: u64) -> (Wide, u64) {
-        let mut out = [0; 4];
-        let mut rest = 0u128;
-        for i in (0..4).rev() {
-            let v = rest << 64 | u128::from(self.0[i]);
-            out[i] = (v / u128::from(divisor)) as u64;
-            rest = v % u128::from(divisor);
-        }
-        (Wide(out), rest as u64)
+        let (quotient, rest) = div_rem_word(&self.0, divisor);
+        (Wide(quotient), rest)
     }
 
     pub(super) fn div_pow10(&self, n: u32) -> Wide {
-        let mut value = *self;
-        let mut left = n;
-        while left > 0 {
-            let step = left.min(19);
-            value = value.div_rem_word(POW10[step as usize].0[0]).0;
-            left -= step;
-        }
-        value
+        Wide(div_pow10(self.0, n))
     }
 
     pub(super) fn div_rem_pow10(&self, n: u32) -> (Wide, Wide) {
@@ -220,34 +231,16 @@ impl Product {
         self.0[4..] == [0; 4]
     }
 
-    pub(super) fn div_rem_word(&self, divisor: u64) -> (Product, u64) {
-        let mut out = [0; 8];
-        let mut rest = 0u128;
-        for i in (0..8).rev() {
-            let v = rest << 64 | u128::from(self.0[i]);
-            out[i] = (v / u128::from(divisor)) as u64;
-            rest = v % u128::from(divisor);
-        }
-        (Product(out), rest as u64)
-    }
-
     pub(super) fn div_pow10(&self, n: u32) -> Product {
-        let mut value = *self;
-        let mut left = n;
-        while left > 0 {
-            let step = left.min(19);
-            value = value.div_rem_word(POW10[step as usize].0[0]).0;
-            left -= step;
-        }
-        value
+        Product(div_pow10(self.0, n))
     }
 
     /// Quotient and remainder by long division, bit by bit where the divisor
     /// has more than one word. `divisor` must not be zero.
     pub(super) fn div_rem(&self, divisor: &Wide) -> (Product, Wide) {
         if divisor.0[1..] == [0; 3] {
-            let (quotient, rest) = self.div_rem_word(divisor.0[0]);
-            return (quotient, Wide([rest, 0, 0, 0]));
+            let (quotient, rest) = div_rem_word(&self.0, divisor.0[0]);
+            return (Product(quotient), Wide([rest, 0, 0, 0]));
         }
         let mut quotient = [0u64; 8];
         let mut rest = Wide::ZERO;

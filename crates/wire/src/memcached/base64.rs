@@ -1,21 +1,9 @@
-//! Base64 (RFC 4648, standard alphabet, padded): of keys, as the `b` flag of
-//! meta commands has it, and of anything else.
+//! Keys in base64, as the `b` flag of meta commands has them.
+
+use porpoise_base::base64::decode_quad;
 
 /// Longest decoded key: [`super::MAX_KEY`] characters hold no more.
 pub const MAX_DECODED: usize = super::MAX_KEY / 4 * 3;
-
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-fn digit(byte: u8) -> Option<u32> {
-    Some(u32::from(match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    }))
-}
 
 /// A decoded key.
 #[derive(Clone, Copy, Debug)]
@@ -57,77 +45,25 @@ impl Decoded {
     }
 }
 
-/// The bytes that four characters stand for, and how many there are; padding
-/// only where they are the last.
-fn decode_quad(quad: &[u8], last: bool) -> Option<([u8; 3], usize)> {
-    let padding = quad.iter().rev().take_while(|b| **b == b'=').count();
-    if padding > 2 || (padding > 0 && !last) {
-        return None;
-    }
-    let mut bits = 0u32;
-    for byte in quad.iter().take(4 - padding) {
-        bits = bits << 6 | digit(*byte)?;
-    }
-    bits <<= 6 * padding;
-    let [_, bytes @ ..] = bits.to_be_bytes();
-    Some((bytes, 3 - padding))
-}
-
-/// The bytes of a base64 text of any length; `None` if it is none.
-pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let quads = text.len() / 4;
-    let mut out = Vec::with_capacity(quads * 3);
-    for (n, quad) in text.chunks_exact(4).enumerate() {
-        let (bytes, count) = decode_quad(quad, n + 1 == quads)?;
-        out.extend(bytes.iter().take(count));
-    }
-    Some(out)
-}
-
-/// Appends the base64 text of some bytes.
-pub fn encode(bytes: &[u8], out: &mut Vec<u8>) {
-    for chunk in bytes.chunks(3) {
-        let mut group = [0; 4];
-        for (to, from) in group.iter_mut().skip(1).zip(chunk) {
-            *to = *from;
-        }
-        let bits = u32::from_be_bytes(group);
-        for n in 0..4 {
-            let six = (bits >> (18 - 6 * n)) & 63;
-            let character = ALPHABET.get(six as usize).copied().unwrap_or(b'A');
-            out.push(if n > chunk.len() { b'=' } else { character });
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_examples_of_the_standard() {
-        let pairs: [(&[u8], &[u8]); 6] = [
+    fn keys_are_decoded() {
+        let pairs: [(&[u8], &[u8]); 4] = [
             (b"f", b"Zg=="),
             (b"fo", b"Zm8="),
             (b"foo", b"Zm9v"),
-            (b"foob", b"Zm9vYg=="),
-            (b"fooba", b"Zm9vYmE="),
             (b"foobar", b"Zm9vYmFy"),
         ];
         for (plain, coded) in pairs {
             assert_eq!(Decoded::of(coded).unwrap().bytes(), plain);
-            assert_eq!(decode(coded).as_deref(), Some(plain));
-            let mut out = Vec::new();
-            encode(plain, &mut out);
-            assert_eq!(out, coded);
         }
     }
 
     #[test]
-    fn what_is_no_base64_is_refused() {
+    fn what_is_no_key_in_base64_is_refused() {
         let bad: [&[u8]; 8] = [
             b"",
             b"Zg",
@@ -140,10 +76,7 @@ mod tests {
         ];
         for text in bad {
             assert!(Decoded::of(text).is_none(), "{}", text.escape_ascii());
-            // Nothing is a text, but no key.
-            assert!(text.is_empty() || decode(text).is_none());
         }
-        assert_eq!(decode(b"").as_deref(), Some(&b""[..]));
         assert!(Decoded::of(&[b'A'; 248]).is_some());
         assert!(Decoded::of(&[b'A'; 252]).is_none());
     }

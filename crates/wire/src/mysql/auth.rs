@@ -20,8 +20,10 @@ use aws_lc_rs::rsa::{
     PrivateDecryptingKey, PublicEncryptingKey,
 };
 
-use super::handshake::{Salt, random_salt};
-use super::sha_crypt::{ENCODED, MAX_PASSWORD, sha256, sha256_crypt};
+use porpoise_base::base64;
+use porpoise_base::password::sha_crypt::{ENCODED, MAX_PASSWORD, sha256, sha256_crypt};
+
+use super::handshake::Salt;
 
 /// An authentication plugin of this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,22 +48,6 @@ impl Plugin {
         [Plugin::Native, Plugin::CachingSha2]
             .into_iter()
             .find(|p| p.name().as_bytes() == name)
-    }
-
-    /// What the table of users keeps of `password`; empty for an empty one.
-    /// `None` if the password is longer than 256 bytes, or if random numbers
-    /// are not to be had.
-    pub fn store(self, password: &[u8]) -> Option<Vec<u8>> {
-        if password.is_empty() {
-            return Some(Vec::new());
-        }
-        if password.len() > MAX_PASSWORD {
-            return None;
-        }
-        match self {
-            Plugin::Native => Some(native_text(&native_stage2(password))),
-            Plugin::CachingSha2 => Some(sha2_store(password, &random_salt()?)),
-        }
     }
 }
 
@@ -95,18 +81,7 @@ pub fn native_stage2(password: &[u8]) -> NativeStage2 {
     sha1(&[&sha1(&[password])])
 }
 
-/// `*` and 40 upper-case hexadecimal digits.
-pub fn native_text(stage2: &NativeStage2) -> Vec<u8> {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let digit = |n: u8| DIGITS.get(usize::from(n)).copied().unwrap_or_default();
-    let mut text = vec![b'*'];
-    for byte in stage2 {
-        text.extend([digit(byte >> 4), digit(byte & 15)]);
-    }
-    text
-}
-
-/// Reads [`native_text`] back.
+/// Reads the stored form of `mysql_native_password` ([`porpoise_base::password::native`]).
 pub fn parse_native_text(text: &[u8]) -> Option<NativeStage2> {
     let digits: &[u8; 40] = text.strip_prefix(b"*")?.try_into().ok()?;
     let value = |b: u8| (b as char).to_digit(16).map(|d| d as u8);
@@ -157,18 +132,6 @@ pub fn sha2_verify_fast(answer: &[u8], salt: &Salt, stage2: &Sha2Stage2) -> bool
     };
     let stage1 = xor(answer, &sha256(&[stage2, salt]));
     verify_slices_are_equal(&sha256(&[&stage1]), stage2).is_ok()
-}
-
-/// Start of a stored hash: SHA-256, five thousand rounds.
-const SHA2_PREFIX: &[u8] = b"$A$005$";
-const SHA2_ROUNDS: u32 = 5000;
-
-/// The stored form of `password` under `salt`: 70 bytes.
-pub fn sha2_store(password: &[u8], salt: &Salt) -> Vec<u8> {
-    let mut stored = SHA2_PREFIX.to_vec();
-    stored.extend_from_slice(salt);
-    stored.extend_from_slice(&sha256_crypt(password, salt, SHA2_ROUNDS));
-    stored
 }
 
 /// Whether `password` is the one that `stored` was made of. Takes about as
@@ -284,51 +247,27 @@ pub fn encrypt_password(password: &[u8], salt: &Salt, public_pem: &[u8]) -> Opti
     Some(message)
 }
 
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 /// A public key as PEM: base64 in lines of 64 characters.
 fn pem(der: &[u8]) -> String {
-    let mut text = String::from("-----BEGIN PUBLIC KEY-----\n");
+    let mut text = b"-----BEGIN PUBLIC KEY-----\n".to_vec();
     for line in der.chunks(48) {
-        for group in line.chunks(3) {
-            let word = group
-                .iter()
-                .chain([0, 0].iter())
-                .take(3)
-                .fold(0u32, |word, &b| word << 8 | u32::from(b));
-            for i in 0..4usize {
-                let index = (word >> (18 - 6 * i) & 63) as usize;
-                let filled = i <= group.len();
-                let character = if filled { BASE64.get(index) } else { None };
-                text.push(character.map_or('=', |&b| char::from(b)));
-            }
-        }
-        text.push('\n');
+        base64::encode(line, &mut text);
+        text.push(b'\n');
     }
-    text.push_str("-----END PUBLIC KEY-----\n");
-    text
+    text.extend_from_slice(b"-----END PUBLIC KEY-----\n");
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// The DER bytes of a PEM text.
 fn unpem(text: &[u8]) -> Option<Vec<u8>> {
-    let mut der = Vec::new();
-    let mut word = 0u32;
-    let mut bits = 0;
-    for line in text.split(|&b| b == b'\n') {
-        if line.starts_with(b"-----") {
-            continue;
-        }
-        for &b in line.iter().filter(|&&b| b != b'\r' && b != b'=') {
-            let index = BASE64.iter().position(|&c| c == b)? as u32;
-            word = (word << 6 | index) & 0xff_ffff;
-            bits += 6;
-            if bits >= 8 {
-                bits -= 8;
-                der.push((word >> bits) as u8);
-            }
-        }
-    }
-    Some(der)
+    let lines = text.split(|&b| b == b'\n');
+    let coded: Vec<u8> = lines
+        .filter(|line| !line.starts_with(b"-----"))
+        .flatten()
+        .copied()
+        .filter(|b| *b != b'\r')
+        .collect();
+    base64::decode(&coded)
 }
 
 #[cfg(test)]
@@ -338,14 +277,9 @@ mod tests {
     const SALT: Salt = *b"abcdefghijklmnopqrst";
 
     #[test]
-    fn native_text_is_that_of_the_password_function() {
-        // SELECT PASSWORD('password')
-        assert_eq!(
-            native_text(&native_stage2(b"password")),
-            b"*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19"
-        );
-        let stage2 = native_stage2(b"x");
-        assert_eq!(parse_native_text(&native_text(&stage2)), Some(stage2));
+    fn the_stored_form_reads_back() {
+        let stored = porpoise_base::password::native(b"x");
+        assert_eq!(parse_native_text(&stored), Some(native_stage2(b"x")));
         assert_eq!(parse_native_text(b"*12"), None);
     }
 

@@ -6,27 +6,11 @@ use super::cursor::{Cursor, put_bytes};
 use super::error::ProtocolError;
 use super::frame;
 
-/// Length of the random challenge.
-pub const SALT: usize = 20;
+pub use porpoise_base::password::{SALT, salt as random_salt};
 
 /// A login's random challenge: 20 bytes, none of them 0 (clients read it as a
 /// C string) and all of 7 bits (some read it as text).
 pub type Salt = [u8; SALT];
-
-/// A fresh challenge from the operating system's random numbers; `None` when
-/// they are not to be had, and then nobody can log in.
-pub fn random_salt() -> Option<Salt> {
-    let mut salt = [0u8; SALT];
-    aws_lc_rs::rand::fill(&mut salt).ok()?;
-    for byte in &mut salt {
-        // 1..=127 without '$', which separates the parts of a stored hash.
-        *byte &= 0x7f;
-        if matches!(*byte, 0 | b'$') {
-            *byte += 1;
-        }
-    }
-    Some(salt)
-}
 
 /// The server's first packet.
 #[derive(Clone, Copy, Debug)]

@@ -32,7 +32,7 @@ pub enum Next {
 pub struct Account<'a> {
     /// Its plugin.
     pub plugin: Plugin,
-    /// Its stored secret, as of [`Plugin::store`].
+    /// Its stored secret ([`porpoise_base::password`]).
     pub secret: &'a [u8],
     /// What the fast path remembers of it.
     pub remembered: Option<Sha2Stage2>,

@@ -28,7 +28,6 @@ pub mod params;
 pub mod reply;
 pub mod row;
 mod row_binary;
-mod sha_crypt;
 
 pub use capability::{Capabilities, Status};
 pub use error::ProtocolError;

@@ -1,9 +1,10 @@
 //! ADD, DROP, TRUNCATE, COALESCE and REORGANIZE PARTITION, PARTITION BY and
 //! REMOVE PARTITIONING.
 //!
-//! Every change is worked out as a new list of partitions, each of which
-//! either stays with its spaces or is new; and a list of old partitions whose
-//! rows are dealt out again. DROP and TRUNCATE deal out nothing.
+//! Every change is worked out ([`super::plan`]) as a new list of partitions,
+//! each of which either stays with its spaces or is new; and a list of old
+//! partitions whose rows are dealt out again. DROP and TRUNCATE deal out
+//! nothing.
 //!
 //! Invariants:
 //! 1. Old spaces are read only until the commit of the catalog; a failure or a
@@ -12,20 +13,17 @@
 //!    changes, which names the partition.
 
 use super::super::{DdlCx, DdlDone, errors, neighbours, spaces};
-use super::check::{check, refuse};
+use super::check::check;
+use super::plan::{Plan, plan};
 use crate::catalog::{Catalog, Table};
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::layout::DerivedCell;
-use crate::partition::{Method, Partition, PartitionBound, Partitioning};
+use crate::partition::{Partition, Partitioning};
 use crate::row::RowRef;
-use porpoise_kv::{self as kv, Check, Key, Read, ScanEnd, ScanRange, SpaceId, TxnOptions};
-use std::ops::ControlFlow;
+use crate::txn::parts::{PartPlace, get_parts, lost};
+use porpoise_kv::{self as kv, Check, Key, Read, SpaceId};
 use std::sync::Arc;
-
-/// Rows of one transaction at most, and bytes.
-const BATCH: usize = 1000;
-const BATCH_BYTES: usize = 16 << 20;
 
 /// A partitioning clause of ALTER TABLE.
 #[derive(Clone, Debug)]
@@ -46,15 +44,6 @@ pub enum PartitionChange {
     By(Partitioning),
     /// REMOVE PARTITIONING.
     Remove,
-}
-
-/// What a change comes to.
-struct Plan {
-    after: Table,
-    /// For each new partition the old one (position) whose spaces it keeps.
-    kept: Vec<Option<usize>>,
-    /// Old partitions whose rows are dealt out again.
-    dealt: Vec<usize>,
 }
 
 impl Db {
@@ -176,53 +165,35 @@ impl Db {
         let Some(space) = before.index_spaces(0).get(partition).copied() else {
             return Ok(());
         };
-        let mut start: Vec<u8> = Vec::new();
-        loop {
-            if let Some(reason) = cx.cancel.reason() {
-                return Err(Error::Kv(kv::Error::Cancelled(reason)));
+        let weigh = |value: &[u8]| {
+            let outside = RowRef::new(before, value)
+                .map_or(0, |row| row.blobs().map(|b| b.blob.len()).sum::<usize>());
+            value.len() + outside
+        };
+        self.walk(cx, space, weigh, |mut txn, batch| {
+            let mut parts = Vec::new();
+            for (key, value) in batch {
+                copy_row(txn.as_mut(), before, after, (key, value), &mut parts)?;
             }
-            let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-            let mut bytes = 0;
-            let range = ScanRange {
-                space,
-                start: &start,
-                end: None,
-                reverse: false,
-            };
-            let mut txn = self.engine().begin(TxnOptions::default())?;
-            let end = txn.scan(Read::CURRENT, &[range], BATCH, &mut |_, key, value| {
-                bytes += value.len();
-                if let Ok(row) = RowRef::new(before, value) {
-                    bytes += row.blobs().map(|b| b.blob.len()).sum::<usize>();
-                }
-                batch.push((key.to_vec(), value.to_vec()));
-                match bytes > BATCH_BYTES {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
-            })?;
-            for (key, value) in &batch {
-                copy_row(txn.as_mut(), before, after, key, value)?;
-            }
+            copy_parts(txn.as_mut(), before, &parts)?;
             let commit = txn.commit()?;
             self.engine().wait_durable(commit.ticket)?;
-            match end {
-                ScanEnd::Done => return Ok(()),
-                ScanEnd::Stopped { key, .. } => {
-                    start = key;
-                    start.push(0);
-                }
-            }
-        }
+            Ok(())
+        })
     }
 }
 
+/// A part of a large value: where it lies, and the space it goes to.
+type MovedPart = (PartPlace, SpaceId);
+
+/// Writes a row and its entries to where they belong now, and notes the parts
+/// of its large values.
 fn copy_row(
     txn: &mut dyn kv::Txn,
     before: &Table,
     after: &Table,
-    key: &[u8],
-    value: &[u8],
+    (key, value): (&[u8], &[u8]),
+    parts: &mut Vec<MovedPart>,
 ) -> Result<()> {
     let row = RowRef::new(after, value)?;
     let at = after.partition_of_columns(&row)?;
@@ -255,17 +226,22 @@ fn copy_row(
         return Ok(());
     };
     for column in row.blobs() {
-        for number in 0..column.blob.parts() {
-            let part = column.blob.key(number);
-            let mut bytes = None;
-            txn.get(Read::CURRENT, &[Key::new(from, &part)], &mut |_, value| {
-                bytes = value.map(<[u8]>::to_vec);
-            })?;
-            let bytes = bytes.ok_or_else(|| {
-                Error::Corrupt(format!("a part of a value of {}", before.quoted_name()))
-            })?;
-            put(txn, after.parts.get(at), &part, &bytes)?;
+        let to = after.parts.get(at).ok_or(Error::DefinitionChanged)?;
+        let places = (0..column.blob.parts()).map(|n| (from, column.blob.key(n)));
+        parts.extend(places.map(|place| (place, *to)));
+    }
+    Ok(())
+}
+
+/// Copies parts, which are read in one engine call.
+fn copy_parts(txn: &mut dyn kv::Txn, before: &Table, parts: &[MovedPart]) -> Result<()> {
+    let places: Vec<PartPlace> = parts.iter().map(|(place, _)| *place).collect();
+    let values = get_parts(txn, &places, Read::CURRENT)?;
+    for (((_, key), to), value) in parts.iter().zip(values) {
+        if value.is_empty() {
+            return Err(lost(before));
         }
+        txn.put(Key::new(*to, key), &value, Check::Blind)?;
     }
     Ok(())
 }
@@ -285,235 +261,4 @@ fn refuse_if_referenced(catalog: &Catalog, cx: &DdlCx<'_>, table: &Table) -> Res
         format!("{}, CONSTRAINT `{}`", c.quoted_name(), k.name)
     });
     Err(errors::cannot_truncate(&text))
-}
-
-fn not_partitioned() -> Error {
-    refuse(
-        1505,
-        "Partition management on a not partitioned table is not possible",
-    )
-}
-
-fn only_on(what: &str) -> Error {
-    refuse(
-        1512,
-        format!("{what} PARTITION can only be used on RANGE/LIST partitions"),
-    )
-}
-
-/// The positions of partitions by name.
-fn positions(by: &Partitioning, names: &[String], what: &str) -> Result<Vec<usize>> {
-    let mut found = Vec::with_capacity(names.len());
-    for name in names {
-        match by.partition(name) {
-            Some(at) if !found.contains(&at) => found.push(at),
-            _ => {
-                return Err(refuse(
-                    1507,
-                    format!("Error in list of partitions to {what}"),
-                ));
-            }
-        }
-    }
-    found.sort_unstable();
-    Ok(found)
-}
-
-fn plan(before: &Table, change: &PartitionChange) -> Result<Plan> {
-    let mut after = before.clone();
-    let old = before.partition_count();
-    let (by, kept, dealt) = match (change, &before.partitioning) {
-        (PartitionChange::By(by), _) => {
-            let fresh = vec![None; by.partitions.len()];
-            (Some(by.clone()), fresh, (0..old).collect())
-        }
-        (_, None) => return Err(not_partitioned()),
-        (PartitionChange::Remove, Some(_)) => (None, vec![None], (0..old).collect()),
-        (change, Some(by)) => {
-            let (by, kept, dealt) = rearranged(by.clone(), change)?;
-            (Some(by), kept, dealt)
-        }
-    };
-    after.partitioning = by;
-    after.derived = DerivedCell::default();
-    Ok(Plan { after, kept, dealt })
-}
-
-type Rearranged = (Partitioning, Vec<Option<usize>>, Vec<usize>);
-
-fn rearranged(mut by: Partitioning, change: &PartitionChange) -> Result<Rearranged> {
-    let old = by.partitions.len();
-    let hash = by.method.is_hash();
-    match change {
-        PartitionChange::Add(new) if !hash => {
-            let mut kept: Vec<Option<usize>> = (0..old).map(Some).collect();
-            refuse_after_maxvalue(&by)?;
-            kept.resize(old + new.len(), None);
-            add(&mut by, old, new);
-            Ok((by, kept, Vec::new()))
-        }
-        // HASH and KEY: definitions are names only.
-        PartitionChange::Add(new) => {
-            add(&mut by, old, new);
-            Ok(dealt_anew(by, old))
-        }
-        PartitionChange::AddCount(count) => {
-            if !hash {
-                let method = if by.method.is_range() {
-                    "RANGE"
-                } else {
-                    "LIST"
-                };
-                return Err(refuse(
-                    1492,
-                    format!("For {method} partitions each partition must be defined"),
-                ));
-            }
-            if *count == 0 {
-                return Err(refuse(1515, "At least one partition must be added"));
-            }
-            let names = free_names(&by, *count);
-            let new: Vec<Partition> = names.into_iter().map(unbounded).collect();
-            add(&mut by, old, &new);
-            Ok(dealt_anew(by, old))
-        }
-        PartitionChange::Coalesce(count) => {
-            if !hash {
-                return Err(refuse(
-                    1509,
-                    "COALESCE PARTITION can only be used on HASH/KEY partitions",
-                ));
-            }
-            if *count == 0 {
-                return Err(refuse(1516, "At least one partition must be coalesced"));
-            }
-            if *count >= old {
-                return Err(cannot_remove_all());
-            }
-            by.partitions.truncate(old - count);
-            Ok(dealt_anew(by, old))
-        }
-        PartitionChange::Drop(names) => {
-            if hash {
-                return Err(only_on("DROP"));
-            }
-            let gone = positions(&by, names, "DROP")?;
-            if gone.len() == old {
-                return Err(cannot_remove_all());
-            }
-            let kept: Vec<usize> = (0..old).filter(|n| !gone.contains(n)).collect();
-            let mut n = 0;
-            by.partitions.retain(|_| {
-                n += 1;
-                !gone.contains(&(n - 1))
-            });
-            Ok((by, kept.into_iter().map(Some).collect(), Vec::new()))
-        }
-        PartitionChange::Truncate(names) => {
-            let emptied = match names.as_slice() {
-                [] => (0..old).collect(),
-                names => positions(&by, names, "TRUNCATE")?,
-            };
-            let kept = (0..old).map(|n| (!emptied.contains(&n)).then_some(n));
-            let kept = kept.collect();
-            Ok((by, kept, Vec::new()))
-        }
-        PartitionChange::Reorganize(names, new) => reorganized(by, names, new),
-        PartitionChange::By(_) | PartitionChange::Remove => Err(not_partitioned()),
-    }
-}
-
-fn cannot_remove_all() -> Error {
-    refuse(1508, "Cannot remove all partitions, use DROP TABLE instead")
-}
-
-fn refuse_after_maxvalue(by: &Partitioning) -> Result<()> {
-    let last = by.partitions.last().map(|p| &p.bound);
-    match last {
-        Some(PartitionBound::LessThan(bounds))
-            if by.method == Method::Range && matches!(bounds.as_slice(), [None]) =>
-        {
-            Err(refuse(
-                1481,
-                "MAXVALUE can only be used in last partition definition",
-            ))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn unbounded(name: String) -> Partition {
-    Partition {
-        id: 0,
-        name,
-        bound: PartitionBound::None,
-        comment: String::new(),
-    }
-}
-
-/// `p` and the next free number, as MySQL names them.
-fn free_names(by: &Partitioning, count: usize) -> Vec<String> {
-    let from = by.partitions.len();
-    (from..)
-        .map(|n| format!("p{n}"))
-        .filter(|name| by.partition(name).is_none())
-        .take(count)
-        .collect()
-}
-
-/// Inserts new partitions at a place and numbers them.
-fn add(by: &mut Partitioning, at: usize, new: &[Partition]) {
-    let mut tail = by.partitions.split_off(at.min(by.partitions.len()));
-    for partition in new {
-        let id = by.next_id;
-        by.next_id += 1;
-        by.partitions.push(Partition {
-            id,
-            ..partition.clone()
-        });
-    }
-    by.partitions.append(&mut tail);
-}
-
-/// All rows are dealt out again to all partitions.
-fn dealt_anew(by: Partitioning, old: usize) -> Rearranged {
-    let kept = vec![None; by.partitions.len()];
-    (by, kept, (0..old).collect())
-}
-
-fn reorganized(mut by: Partitioning, names: &[String], new: &[Partition]) -> Result<Rearranged> {
-    if by.method.is_hash() {
-        return Err(only_on("REORGANIZE"));
-    }
-    let gone = positions(&by, names, "REORGANIZE")?;
-    let (Some(first), Some(last)) = (gone.first().copied(), gone.last().copied()) else {
-        return Err(refuse(1507, "Error in list of partitions to REORGANIZE"));
-    };
-    let old = by.partitions.len();
-    if by.method.is_range() {
-        if last - first + 1 != gone.len() {
-            return Err(refuse(
-                1519,
-                "When reorganizing a set of partitions they must be in consecutive order",
-            ));
-        }
-        let bound = |p: Option<&Partition>| p.map(|p| p.bound.clone());
-        let same = bound(by.partitions.get(last)) == bound(new.last());
-        if last + 1 != old && !same {
-            return Err(refuse(
-                1520,
-                "Reorganize of range partitions cannot change total ranges except for last \
-                 partition where it can extend the range",
-            ));
-        }
-    }
-    let mut kept: Vec<Option<usize>> = (0..old).filter(|n| !gone.contains(n)).map(Some).collect();
-    let mut n = 0;
-    by.partitions.retain(|_| {
-        n += 1;
-        !gone.contains(&(n - 1))
-    });
-    kept.splice(first..first, std::iter::repeat_n(None, new.len()));
-    add(&mut by, first, new);
-    Ok((by, kept, gone))
 }

@@ -8,6 +8,7 @@
 
 mod change;
 mod check;
+mod plan;
 
 pub use change::PartitionChange;
 pub(crate) use check::check;

@@ -9,9 +9,9 @@
 //!    is enough.
 
 use super::super::delete::gather_gone;
-use super::super::insert::constraints;
+use super::super::gather::constraints;
+use super::super::key_changes::{gather_change, lock_referenced, referenced_change};
 use super::super::keyset::{KeyId, KeySet};
-use super::super::update::{gather_change, lock_referenced, referenced_change};
 use super::{Child, Edge, Effects, Probe, Txn};
 use crate::Result;
 use crate::catalog::{Catalog, FkAction};

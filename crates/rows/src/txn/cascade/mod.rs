@@ -30,10 +30,11 @@ mod expand;
 mod judge;
 
 use super::Txn;
-use super::insert::Constraint;
+use super::gather::Constraint;
+use super::key_changes::{KeyChanges, referenced_change};
 use super::keyset::{KeyId, KeySet};
 use super::moved::Moved;
-use super::update::{KeyChanges, RowChange, referenced_change};
+use super::update::RowChange;
 use crate::catalog::{Catalog, FkAction, FkParent, ForeignKey, Table, TableId};
 use crate::fk::{self, Referrer};
 use crate::row::{RowBuf, RowRef};
@@ -183,7 +184,7 @@ impl Change {
         let own = self.keys.as_ref()?;
         let missing = |(fk, id): &&(usize, KeyId)| {
             !self.via.contains(fk)
-                && *id != super::insert::NO_KEY
+                && *id != super::gather::NO_KEY
                 && !keys.present(*id)
                 && !own.created.iter().any(|(_, c)| c == id)
         };
@@ -474,7 +475,7 @@ impl Txn {
                 });
             }
             if table.has_program() {
-                super::insert::check_not_null(table, new)?;
+                super::gather::check_not_null(table, new)?;
                 self.check_row(table, new)?;
             }
             self.write_changed(table, &change.primary, old, change.new_primary(), new, keys)?;

@@ -17,7 +17,7 @@ use porpoise_testkit::Porpoise;
 use self::keys::Keys;
 use self::orders::Orders;
 use self::transfers::Transfers;
-use crate::support::{Cache, Random, Sql, map_prefix, server};
+use crate::support::{Cache, Failure, Random, Sql, map_prefix, server};
 
 /// Every id and every version that the server told, over all rounds.
 #[derive(Default)]
@@ -41,6 +41,29 @@ impl Given {
             earlier.is_none_or(|earlier| earlier == what),
             "version {version} was given twice"
         );
+    }
+}
+
+/// One who writes over SQL, and knows what it asked last.
+trait Writer {
+    type Asked: std::fmt::Debug;
+
+    /// One transaction; what it asks for is noted until it is answered.
+    fn step(&mut self, sql: &mut Sql, given: &Given) -> Result<(), Failure>;
+
+    fn asked(&mut self) -> &mut Option<Self::Asked>;
+
+    /// Writes until the connection breaks.
+    fn write(&mut self, sql: &mut Sql, given: &Given) {
+        loop {
+            match self.step(sql, given) {
+                Ok(()) => {}
+                // The victim of a deadlock was rolled back.
+                Err(Failure::Refused(error)) if error.code == 1213 => *self.asked() = None,
+                Err(Failure::Refused(error)) => panic!("{:?}: {error:?}", self.asked()),
+                Err(Failure::Gone(_)) => return,
+            }
+        }
     }
 }
 

@@ -3,12 +3,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Given;
+use super::{Given, Writer};
 use crate::support::{Failure, Random, Sql};
 
 /// What was asked and not answered when the server went away.
 #[derive(Clone, Debug)]
-enum Asked {
+pub enum Asked {
     Insert(String),
     Note(i64, String),
     Delete(i64),
@@ -27,35 +27,11 @@ pub struct Orders {
     pub acknowledged: u64,
 }
 
-impl Orders {
-    pub fn new(n: u64) -> Orders {
-        Orders {
-            name: format!("o{n}"),
-            random: Random::new(1000 + n),
-            next: 0,
-            alive: HashMap::new(),
-            deleted: HashSet::new(),
-            asked: None,
-            acknowledged: 0,
-        }
-    }
+impl Writer for Orders {
+    type Asked = Asked;
 
-    /// Writes until the connection breaks.
-    pub fn write(&mut self, sql: &mut Sql, given: &Given) {
-        loop {
-            match self.step(sql, given) {
-                Ok(()) => {}
-                // The victim of a deadlock was rolled back.
-                Err(Failure::Refused(error)) if error.code == 1213 => self.asked = None,
-                Err(Failure::Refused(error)) => panic!("{:?}: {error:?}", self.asked),
-                Err(Failure::Gone(_)) => return,
-            }
-        }
-    }
-
-    fn pick(&mut self) -> Option<i64> {
-        let n = self.random.below(self.alive.len().max(1) as u64);
-        self.alive.keys().nth(n as usize).copied()
+    fn asked(&mut self) -> &mut Option<Asked> {
+        &mut self.asked
     }
 
     fn step(&mut self, sql: &mut Sql, given: &Given) -> Result<(), Failure> {
@@ -86,6 +62,25 @@ impl Orders {
         self.asked = None;
         self.acknowledged += 1;
         Ok(())
+    }
+}
+
+impl Orders {
+    pub fn new(n: u64) -> Orders {
+        Orders {
+            name: format!("o{n}"),
+            random: Random::new(1000 + n),
+            next: 0,
+            alive: HashMap::new(),
+            deleted: HashSet::new(),
+            asked: None,
+            acknowledged: 0,
+        }
+    }
+
+    fn pick(&mut self) -> Option<i64> {
+        let n = self.random.below(self.alive.len().max(1) as u64);
+        self.alive.keys().nth(n as usize).copied()
     }
 
     fn insert(&mut self, sql: &mut Sql, word: &str) -> Result<i64, Failure> {

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Given;
+use super::{Given, Writer};
 use crate::support::{Failure, Random, Sql};
 
 const ACCOUNTS: u64 = 30;
@@ -39,29 +39,11 @@ pub struct Transfers {
     pub acknowledged: u64,
 }
 
-impl Transfers {
-    pub fn new(n: u64) -> Transfers {
-        Transfers {
-            name: format!("t{n}"),
-            random: Random::new(2000 + n),
-            next: 0,
-            done: HashMap::new(),
-            asked: None,
-            acknowledged: 0,
-        }
-    }
+impl Writer for Transfers {
+    type Asked = String;
 
-    /// Writes until the connection breaks.
-    pub fn write(&mut self, sql: &mut Sql, given: &Given) {
-        loop {
-            match self.step(sql, given) {
-                Ok(()) => {}
-                // The victim of a deadlock was rolled back.
-                Err(Failure::Refused(error)) if error.code == 1213 => self.asked = None,
-                Err(Failure::Refused(error)) => panic!("{:?}: {error:?}", self.asked),
-                Err(Failure::Gone(_)) => return,
-            }
-        }
+    fn asked(&mut self) -> &mut Option<String> {
+        &mut self.asked
     }
 
     fn step(&mut self, sql: &mut Sql, given: &Given) -> Result<(), Failure> {
@@ -86,6 +68,19 @@ impl Transfers {
         self.asked = None;
         self.acknowledged += 1;
         Ok(())
+    }
+}
+
+impl Transfers {
+    pub fn new(n: u64) -> Transfers {
+        Transfers {
+            name: format!("t{n}"),
+            random: Random::new(2000 + n),
+            next: 0,
+            done: HashMap::new(),
+            asked: None,
+            acknowledged: 0,
+        }
     }
 }
 

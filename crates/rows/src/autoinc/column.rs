@@ -1,0 +1,71 @@
+//! Ids as values of their column.
+
+use crate::Error;
+use crate::catalog::{Column, IndexKind, Table};
+use porpoise_types::{Kind, Value};
+
+/// The greatest id an auto-increment column can hold.
+pub(crate) fn column_max(column: &Column) -> u64 {
+    let bits = match column.ty.kind {
+        Kind::TinyInt => 8,
+        Kind::SmallInt => 16,
+        Kind::MediumInt => 24,
+        Kind::Int => 32,
+        Kind::Float => return 1 << 24,
+        Kind::Double => return 1 << 53,
+        _ => 64,
+    };
+    let bits = if column.ty.unsigned { bits } else { bits - 1 };
+    if bits == 64 {
+        u64::MAX - 1
+    } else {
+        (1 << bits) - 1
+    }
+}
+
+/// A column's ids have run out. MySQL hands the last one out again, so that
+/// its users know this as a duplicate of the greatest value (1062); only the
+/// widest type has a number of its own (1467). Nothing is handed out twice
+/// here, but the numbers are those.
+pub(super) fn exhausted(table: &Table, position: usize, max: u64) -> Error {
+    let unique = table.indexes.iter().find(|i| {
+        let only = i.parts.len() == 1 && i.kind != IndexKind::Plain;
+        only && i.parts.iter().all(|p| p.column == position)
+    });
+    match unique {
+        Some(index) if max != u64::MAX - 1 => Error::Duplicate {
+            entry: max.to_string(),
+            key: format!("{}.{}", table.name, index.name),
+        },
+        _ => Error::AutoIncrementExhausted,
+    }
+}
+
+/// An id as the column's storage value.
+pub(crate) fn column_value(column: &Column, id: u64) -> Value {
+    match column.ty.kind {
+        #[expect(clippy::cast_precision_loss, reason = "bounded by column_max: exact")]
+        Kind::Float | Kind::Double => Value::Double(id as f64),
+        _ if column.ty.unsigned => Value::UInt(id),
+        _ => Value::Int(id.cast_signed()),
+    }
+}
+
+/// An explicit value as a number; `None` for one that asks to be generated.
+/// Negative values push nothing.
+pub(super) fn explicit(value: &Value, zero_is_a_value: bool) -> Option<u64> {
+    let number = match value {
+        Value::UInt(v) => *v,
+        Value::Int(v) if *v < 0 => return Some(0),
+        Value::Int(v) => v.unsigned_abs(),
+        Value::Double(v) if *v < 0.0 => return Some(0),
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative; a cast from float saturates"
+        )]
+        Value::Double(v) => v.round() as u64,
+        _ => return None,
+    };
+    (number != 0 || zero_is_a_value).then_some(number)
+}

@@ -1,0 +1,71 @@
+//! A range of ids reserved in the engine.
+
+use crate::{Error, Result};
+use porpoise_kv::{self as kv, CounterId, Engine};
+
+/// The rest of a reserved range.
+#[derive(Default)]
+pub(super) struct Reserved {
+    pub(super) next: u64,
+    pub(super) end: u64,
+}
+
+impl Reserved {
+    /// Makes at least `next..next + needed` available, `next` not below
+    /// `at_least`, and `wished` ids where there are so many.
+    pub(super) fn refill(
+        &mut self,
+        engine: &dyn Engine,
+        id: CounterId,
+        needed: u64,
+        wished: u64,
+        at_least: u64,
+    ) -> Result<()> {
+        let at_least = at_least.max(1);
+        let needed = needed.max(1);
+        let range = match engine.reserve_ids(id, wished.max(needed), at_least) {
+            // Near the greatest number there may be enough all the same, with
+            // what is left of the range before.
+            Err(kv::Error::Full(kv::Full::Ids)) => {
+                let left = match self.next >= at_least {
+                    true => self.end.saturating_sub(self.next),
+                    false => 0,
+                };
+                engine.reserve_ids(id, needed.saturating_sub(left).max(1), at_least)
+            }
+            done => done,
+        };
+        let range = match range {
+            Ok(range) => range,
+            Err(kv::Error::Full(kv::Full::Ids)) => return Err(Error::AutoIncrementExhausted),
+            Err(e) => return Err(e.into()),
+        };
+        if range.start == self.end && self.next >= at_least && self.next < self.end {
+            self.end = range.end;
+        } else {
+            self.next = range.start;
+            self.end = range.end;
+        }
+        Ok(())
+    }
+
+    /// Raises the engine's counter to `next`, and reserves `ahead` ids from
+    /// there on if there are so many: an explicit value may be the last one.
+    pub(super) fn raise(
+        &mut self,
+        engine: &dyn Engine,
+        id: CounterId,
+        ahead: u64,
+        next: u64,
+    ) -> Result<()> {
+        match self.refill(engine, id, 1, ahead, next) {
+            Err(Error::AutoIncrementExhausted) => {}
+            done => return done,
+        }
+        (self.next, self.end) = (next, next);
+        match engine.reserve_ids(id, 1, next.saturating_sub(1).max(1)) {
+            Ok(_) | Err(kv::Error::Full(kv::Full::Ids)) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+}

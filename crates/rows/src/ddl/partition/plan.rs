@@ -1,0 +1,265 @@
+//! What a change of partitions comes to: the new list of partitions, and which
+//! old ones' rows are dealt out again. Nothing here touches a row.
+
+use super::PartitionChange;
+use super::check::refuse;
+use crate::catalog::Table;
+use crate::error::{Error, Result};
+use crate::layout::DerivedCell;
+use crate::partition::{Method, Partition, PartitionBound, Partitioning};
+
+/// What a change comes to.
+pub(super) struct Plan {
+    pub(super) after: Table,
+    /// For each new partition the old one (position) whose spaces it keeps.
+    pub(super) kept: Vec<Option<usize>>,
+    /// Old partitions whose rows are dealt out again.
+    pub(super) dealt: Vec<usize>,
+}
+
+fn not_partitioned() -> Error {
+    refuse(
+        1505,
+        "Partition management on a not partitioned table is not possible",
+    )
+}
+
+fn only_on(what: &str) -> Error {
+    refuse(
+        1512,
+        format!("{what} PARTITION can only be used on RANGE/LIST partitions"),
+    )
+}
+
+/// The positions of partitions by name.
+fn positions(by: &Partitioning, names: &[String], what: &str) -> Result<Vec<usize>> {
+    let mut found = Vec::with_capacity(names.len());
+    for name in names {
+        match by.partition(name) {
+            Some(at) if !found.contains(&at) => found.push(at),
+            _ => {
+                return Err(refuse(
+                    1507,
+                    format!("Error in list of partitions to {what}"),
+                ));
+            }
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The table after a change.
+///
+/// # Errors
+/// MySQL's refusals (1481 to 1520).
+pub(super) fn plan(before: &Table, change: &PartitionChange) -> Result<Plan> {
+    let mut after = before.clone();
+    let old = before.partition_count();
+    let (by, kept, dealt) = match (change, &before.partitioning) {
+        (PartitionChange::By(by), _) => {
+            let fresh = vec![None; by.partitions.len()];
+            (Some(by.clone()), fresh, (0..old).collect())
+        }
+        (_, None) => return Err(not_partitioned()),
+        (PartitionChange::Remove, Some(_)) => (None, vec![None], (0..old).collect()),
+        (change, Some(by)) => {
+            let (by, kept, dealt) = rearranged(by.clone(), change)?;
+            (Some(by), kept, dealt)
+        }
+    };
+    after.partitioning = by;
+    after.derived = DerivedCell::default();
+    Ok(Plan { after, kept, dealt })
+}
+
+type Rearranged = (Partitioning, Vec<Option<usize>>, Vec<usize>);
+
+fn rearranged(by: Partitioning, change: &PartitionChange) -> Result<Rearranged> {
+    match change {
+        PartitionChange::Add(new) => added(by, new),
+        PartitionChange::AddCount(count) => added_by_count(by, *count),
+        PartitionChange::Coalesce(count) => coalesced(by, *count),
+        PartitionChange::Drop(names) => dropped(by, names),
+        PartitionChange::Truncate(names) => truncated(by, names),
+        PartitionChange::Reorganize(names, new) => reorganized(by, names, new),
+        PartitionChange::By(_) | PartitionChange::Remove => Err(not_partitioned()),
+    }
+}
+
+fn added(mut by: Partitioning, new: &[Partition]) -> Result<Rearranged> {
+    let old = by.partitions.len();
+    if by.method.is_hash() {
+        // HASH and KEY: definitions are names only.
+        insert(&mut by, old, new);
+        return Ok(dealt_anew(by, old));
+    }
+    refuse_after_maxvalue(&by)?;
+    let mut kept: Vec<Option<usize>> = (0..old).map(Some).collect();
+    kept.resize(old + new.len(), None);
+    insert(&mut by, old, new);
+    Ok((by, kept, Vec::new()))
+}
+
+fn added_by_count(mut by: Partitioning, count: usize) -> Result<Rearranged> {
+    let old = by.partitions.len();
+    if !by.method.is_hash() {
+        let method = if by.method.is_range() {
+            "RANGE"
+        } else {
+            "LIST"
+        };
+        return Err(refuse(
+            1492,
+            format!("For {method} partitions each partition must be defined"),
+        ));
+    }
+    if count == 0 {
+        return Err(refuse(1515, "At least one partition must be added"));
+    }
+    let names = free_names(&by, count);
+    let new: Vec<Partition> = names.into_iter().map(unbounded).collect();
+    insert(&mut by, old, &new);
+    Ok(dealt_anew(by, old))
+}
+
+fn coalesced(mut by: Partitioning, count: usize) -> Result<Rearranged> {
+    let old = by.partitions.len();
+    if !by.method.is_hash() {
+        return Err(refuse(
+            1509,
+            "COALESCE PARTITION can only be used on HASH/KEY partitions",
+        ));
+    }
+    if count == 0 {
+        return Err(refuse(1516, "At least one partition must be coalesced"));
+    }
+    if count >= old {
+        return Err(cannot_remove_all());
+    }
+    by.partitions.truncate(old - count);
+    Ok(dealt_anew(by, old))
+}
+
+fn dropped(mut by: Partitioning, names: &[String]) -> Result<Rearranged> {
+    if by.method.is_hash() {
+        return Err(only_on("DROP"));
+    }
+    let gone = positions(&by, names, "DROP")?;
+    if gone.len() == by.partitions.len() {
+        return Err(cannot_remove_all());
+    }
+    let kept = remove(&mut by, &gone);
+    Ok((by, kept, Vec::new()))
+}
+
+fn truncated(by: Partitioning, names: &[String]) -> Result<Rearranged> {
+    let old = by.partitions.len();
+    let emptied = match names {
+        [] => (0..old).collect(),
+        names => positions(&by, names, "TRUNCATE")?,
+    };
+    let kept = (0..old).map(|n| (!emptied.contains(&n)).then_some(n));
+    let kept = kept.collect();
+    Ok((by, kept, Vec::new()))
+}
+
+fn cannot_remove_all() -> Error {
+    refuse(1508, "Cannot remove all partitions, use DROP TABLE instead")
+}
+
+fn refuse_after_maxvalue(by: &Partitioning) -> Result<()> {
+    let last = by.partitions.last().map(|p| &p.bound);
+    match last {
+        Some(PartitionBound::LessThan(bounds))
+            if by.method == Method::Range && matches!(bounds.as_slice(), [None]) =>
+        {
+            Err(refuse(
+                1481,
+                "MAXVALUE can only be used in last partition definition",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unbounded(name: String) -> Partition {
+    Partition {
+        id: 0,
+        name,
+        bound: PartitionBound::None,
+        comment: String::new(),
+    }
+}
+
+/// `p` and the next free number, as MySQL names them.
+fn free_names(by: &Partitioning, count: usize) -> Vec<String> {
+    let from = by.partitions.len();
+    (from..)
+        .map(|n| format!("p{n}"))
+        .filter(|name| by.partition(name).is_none())
+        .take(count)
+        .collect()
+}
+
+/// Takes partitions away (by position); those that stay, by their old ones.
+fn remove(by: &mut Partitioning, gone: &[usize]) -> Vec<Option<usize>> {
+    let stays = |n: &usize| !gone.contains(n);
+    let kept: Vec<Option<usize>> = (0..by.partitions.len()).filter(stays).map(Some).collect();
+    let mut numbers = 0..;
+    by.partitions
+        .retain(|_| numbers.next().is_some_and(|n| stays(&n)));
+    kept
+}
+
+/// Inserts new partitions at a place and numbers them.
+fn insert(by: &mut Partitioning, at: usize, new: &[Partition]) {
+    let mut tail = by.partitions.split_off(at.min(by.partitions.len()));
+    for partition in new {
+        let id = by.next_id;
+        by.next_id += 1;
+        by.partitions.push(Partition {
+            id,
+            ..partition.clone()
+        });
+    }
+    by.partitions.append(&mut tail);
+}
+
+/// All rows are dealt out again to all partitions.
+fn dealt_anew(by: Partitioning, old: usize) -> Rearranged {
+    let kept = vec![None; by.partitions.len()];
+    (by, kept, (0..old).collect())
+}
+
+fn reorganized(mut by: Partitioning, names: &[String], new: &[Partition]) -> Result<Rearranged> {
+    if by.method.is_hash() {
+        return Err(only_on("REORGANIZE"));
+    }
+    let gone = positions(&by, names, "REORGANIZE")?;
+    let (Some(first), Some(last)) = (gone.first().copied(), gone.last().copied()) else {
+        return Err(refuse(1507, "Error in list of partitions to REORGANIZE"));
+    };
+    let old = by.partitions.len();
+    if by.method.is_range() {
+        if last - first + 1 != gone.len() {
+            return Err(refuse(
+                1519,
+                "When reorganizing a set of partitions they must be in consecutive order",
+            ));
+        }
+        let bound = |p: Option<&Partition>| p.map(|p| p.bound.clone());
+        let same = bound(by.partitions.get(last)) == bound(new.last());
+        if last + 1 != old && !same {
+            return Err(refuse(
+                1520,
+                "Reorganize of range partitions cannot change total ranges except for last \
+                 partition where it can extend the range",
+            ));
+        }
+    }
+    let mut kept = remove(&mut by, &gone);
+    kept.splice(first..first, std::iter::repeat_n(None, new.len()));
+    insert(&mut by, first, new);
+    Ok((by, kept, gone))
+}

@@ -1,0 +1,96 @@
+//! Walking a whole space for a definition or a check.
+//!
+//! The space is read in batches of [`BATCH`] entries, or fewer large ones, each
+//! by a transaction of its own which the caller is handed along with them: it
+//! reads on in it, writes and commits, or rolls it back. The caller's barrier
+//! keeps writers of the table away, so the newest committed state is one state
+//! from the first batch to the last.
+//!
+//! Invariants:
+//! 1. A cancellation is looked for before every batch.
+//! 2. What a batch holds is bounded: its entries weigh at most [`BATCH_BYTES`],
+//!    the last one excepted.
+
+use super::DdlCx;
+use crate::catalog::Table;
+use crate::db::Db;
+use crate::error::{Error, Result};
+use porpoise_kv::{self as kv, Read, ScanEnd, ScanRange, SpaceId, TxnOptions};
+use std::ops::ControlFlow;
+
+/// Entries of one batch at most.
+pub(super) const BATCH: usize = 1000;
+/// Bytes of one batch, the last entry excepted.
+pub(super) const BATCH_BYTES: usize = 16 << 20;
+
+/// Keys and values, in the order of the space.
+pub(crate) type Batch = [(Vec<u8>, Vec<u8>)];
+
+impl Db {
+    /// Hands every batch of a space over, the first one also when it is empty.
+    /// `weigh` tells how many bytes a value counts for.
+    ///
+    /// # Errors
+    /// The engine's; a cancellation; what `each` returns.
+    pub(crate) fn walk(
+        &self,
+        cx: &DdlCx<'_>,
+        space: SpaceId,
+        weigh: impl Fn(&[u8]) -> usize,
+        mut each: impl FnMut(Box<dyn kv::Txn>, &Batch) -> Result<()>,
+    ) -> Result<()> {
+        let mut start: Vec<u8> = Vec::new();
+        loop {
+            if let Some(reason) = cx.cancel.reason() {
+                return Err(Error::Kv(kv::Error::Cancelled(reason)));
+            }
+            let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(BATCH);
+            let mut bytes = 0;
+            let range = ScanRange {
+                space,
+                start: &start,
+                end: None,
+                reverse: false,
+            };
+            let mut txn = self.engine().begin(TxnOptions::default())?;
+            let end = txn.scan(Read::CURRENT, &[range], BATCH, &mut |_, key, value| {
+                bytes += weigh(value);
+                batch.push((key.to_vec(), value.to_vec()));
+                match bytes > BATCH_BYTES {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            })?;
+            each(txn, &batch)?;
+            match end {
+                ScanEnd::Done => return Ok(()),
+                ScanEnd::Stopped { key, .. } => {
+                    start = key;
+                    start.push(0);
+                }
+            }
+        }
+    }
+
+    /// Walks all rows of `table`. `each` gets one batch of primary keys and
+    /// row bytes.
+    ///
+    /// # Errors
+    /// As [`Db::walk`].
+    pub(crate) fn each_batch(
+        &self,
+        cx: &DdlCx<'_>,
+        table: &Table,
+        mut each: impl FnMut(&Batch) -> Result<()>,
+    ) -> Result<()> {
+        for space in table.index_spaces(0) {
+            self.walk(cx, *space, <[u8]>::len, |txn, batch| {
+                txn.rollback();
+                each(batch)?;
+                cx.mdl.progress().advance(batch.len() as u64);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! Writing a row of storage values, in the layout of [`super`].
+
+use super::{EXPIRY, HEADER, MAX_TABLE_VERSION, PARTS, ROW_FORMAT_VERSION, WIDE, too_big};
+use crate::blob::{Blob, HEAD};
+use crate::catalog::Table;
+use crate::layout::{Layout, Storage};
+use crate::{Error, Result};
+use porpoise_types::Value;
+use smallvec::SmallVec;
+
+/// What a row carries beside its columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowStamp {
+    /// The row version, 1 to 2^53 - 1.
+    pub version: u64,
+    /// Microseconds since 1970 UTC; 0: never.
+    pub expiry: u64,
+}
+
+/// Appends a row of storage values in column order to `out` (normally empty)
+/// in the table's current layout.
+///
+/// # Errors
+/// [`Error::BadValue`] for a value that is not of its column's storage kind.
+pub fn encode(table: &Table, values: &[Value], stamp: RowStamp, out: &mut Vec<u8>) -> Result<()> {
+    encode_with(table, values, &[], stamp, out)
+}
+
+/// As [`encode`]; of the columns in `outside` the row keeps head and prefix.
+pub(crate) fn encode_with(
+    table: &Table,
+    values: &[Value],
+    outside: &[(usize, Blob)],
+    stamp: RowStamp,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let layout = table.derived().current();
+    let new = NewRow { values, outside };
+    let variable = layout.variable_positions.iter().flatten();
+    let data: usize = variable.map(|p| new.kept(*p).len()).sum::<usize>() + outside.len() * HEAD;
+    if u32::try_from(data).is_err() {
+        return Err(too_big(data));
+    }
+    let wide = data > usize::from(u16::MAX);
+    let flags = ROW_FORMAT_VERSION << 4
+        | if wide { WIDE } else { 0 }
+        | if stamp.expiry != 0 { EXPIRY } else { 0 }
+        | if outside.is_empty() { 0 } else { PARTS };
+    let offsets = layout.variable * if wide { 4 } else { 2 };
+    out.reserve(HEADER + 8 + layout.fixed + offsets + data);
+    let first = (table.version.min(MAX_TABLE_VERSION) << 8) | u32::from(flags);
+    out.extend_from_slice(&first.to_le_bytes());
+    out.extend_from_slice(&stamp.version.to_le_bytes());
+    if stamp.expiry != 0 {
+        out.extend_from_slice(&stamp.expiry.to_le_bytes());
+    }
+    if !outside.is_empty() {
+        new.append_part_bitmap(layout, out);
+    }
+    new.append_fixed(table, layout, out)?;
+    new.append_offsets(table, layout, wide, out)?;
+    for position in layout.variable_positions.iter().flatten() {
+        if let Some(blob) = new.head(*position) {
+            blob.append(out);
+        }
+        out.extend_from_slice(new.kept(*position));
+    }
+    Ok(())
+}
+
+/// The columns of a row about to be written.
+struct NewRow<'a> {
+    /// Storage values in column order.
+    values: &'a [Value],
+    /// The columns whose values leave the row.
+    outside: &'a [(usize, Blob)],
+}
+
+impl<'a> NewRow<'a> {
+    /// The head of a value that leaves the row.
+    #[inline]
+    fn head(&self, position: usize) -> Option<&'a Blob> {
+        let found = self.outside.iter().find(|(p, _)| *p == position);
+        found.map(|(_, blob)| blob)
+    }
+
+    /// What the row keeps of a variable column, without the head.
+    #[inline]
+    fn kept(&self, position: usize) -> &'a [u8] {
+        match self.values.get(position) {
+            Some(Value::Bytes(b)) => match self.head(position) {
+                Some(blob) => b.get(..blob.prefix()).unwrap_or(b),
+                None => b,
+            },
+            _ => &[],
+        }
+    }
+
+    fn append_part_bitmap(&self, layout: &Layout, out: &mut Vec<u8>) {
+        let mut bitmap: SmallVec<[u8; 8]> = SmallVec::from_elem(0, layout.variable.div_ceil(8));
+        for (number, position) in layout.variable_positions.iter().enumerate() {
+            if position.is_some_and(|p| self.head(p).is_some())
+                && let Some(byte) = bitmap.get_mut(number / 8)
+            {
+                *byte |= 1 << (number % 8);
+            }
+        }
+        out.extend_from_slice(&bitmap);
+    }
+
+    /// The null bitmap and the fixed-width columns.
+    #[inline]
+    fn append_fixed(&self, table: &Table, layout: &Layout, out: &mut Vec<u8>) -> Result<()> {
+        let body = out.len();
+        out.resize(body + layout.fixed, 0);
+        for (position, slot) in layout.by_position.iter().enumerate() {
+            let Some(slot) = slot else { continue };
+            let value = self.values.get(position).unwrap_or(&Value::Null);
+            if value.is_null() {
+                if let Some(byte) = out.get_mut(body + slot.number / 8) {
+                    *byte |= 1 << (slot.number % 8);
+                }
+            } else if slot.storage != Storage::Bytes {
+                let start = body + slot.at;
+                let place = out.get_mut(start..start + slot.storage.width());
+                place
+                    .and_then(|place| write_fixed(slot.storage, value, place))
+                    .ok_or_else(|| bad_value(table, position))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The ends of the variable columns, which fit the width chosen.
+    #[inline]
+    fn append_offsets(
+        &self,
+        table: &Table,
+        layout: &Layout,
+        wide: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let mut end = 0usize;
+        for position in &layout.variable_positions {
+            if let Some(position) = position {
+                match self.values.get(*position) {
+                    Some(Value::Bytes(_)) => end += self.kept(*position).len(),
+                    None | Some(Value::Null) => {}
+                    Some(_) => return Err(bad_value(table, *position)),
+                }
+                if self.head(*position).is_some() {
+                    end += HEAD;
+                }
+            }
+            let end = u32::try_from(end).unwrap_or(u32::MAX).to_le_bytes();
+            out.extend_from_slice(if wide {
+                &end
+            } else {
+                end.first_chunk::<2>().map_or(&[], |e| e)
+            });
+        }
+        Ok(())
+    }
+}
+
+fn bad_value(table: &Table, position: usize) -> Error {
+    Error::BadValue {
+        column: table
+            .columns
+            .get(position)
+            .map(|c| c.name.clone())
+            .unwrap_or_default(),
+    }
+}
+
+/// Writes a value into its place of `storage.width()` bytes; `None` when it is
+/// not of that storage or does not fit.
+fn write_fixed(storage: Storage, value: &Value, place: &mut [u8]) -> Option<()> {
+    let put = |place: &mut [u8], bytes: &[u8]| {
+        for (to, from) in place.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+    };
+    match (storage, value) {
+        (Storage::Int(width), Value::Int(_) | Value::UInt(_)) => {
+            let v = match value {
+                Value::Int(v) => *v,
+                Value::UInt(v) => i64::try_from(*v).ok()?,
+                _ => return None,
+            };
+            let unused = 64 - 8 * u32::from(width);
+            if (v << unused) >> unused != v {
+                return None;
+            }
+            put(place, &v.to_le_bytes());
+        }
+        (Storage::UInt(width), Value::Int(_) | Value::UInt(_)) => {
+            let v = match value {
+                Value::UInt(v) => *v,
+                Value::Int(v) => u64::try_from(*v).ok()?,
+                _ => return None,
+            };
+            if width < 8 && v >> (8 * u32::from(width)) != 0 {
+                return None;
+            }
+            put(place, &v.to_le_bytes());
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a FLOAT's value was rounded to single precision when it was stored"
+        )]
+        (Storage::Float, Value::Double(v)) => put(place, &(*v as f32).to_le_bytes()),
+        (Storage::Double, Value::Double(v)) => put(place, &v.to_le_bytes()),
+        (Storage::Date, Value::Date(v)) => put(place, &v.packed().to_le_bytes()),
+        (Storage::DateTime, Value::DateTime(v)) => put(place, &v.packed().to_le_bytes()),
+        (Storage::Time, Value::Time(v)) => put(place, &v.as_micros().to_le_bytes()),
+        (
+            Storage::Decimal {
+                precision, scale, ..
+            },
+            Value::Decimal(v),
+        ) => {
+            let mut bytes = Vec::with_capacity(place.len());
+            v.encode(precision, scale, &mut bytes);
+            put(place, &bytes);
+        }
+        _ => return None,
+    }
+    Some(())
+}

@@ -1,0 +1,202 @@
+//! The keys of a statement's rows, gathered to be locked in one engine call, and
+//! the judgement of a new row by what the lock call showed.
+
+use super::keyset::{KeyId, KeySet};
+use crate::catalog::{Catalog, FkParent, ForeignKey, Table};
+use crate::fk;
+use crate::keys::Columns;
+use crate::{Error, Result};
+use porpoise_kv::LockMode;
+use porpoise_types::Value;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// In place of a key: a NULL in it; nothing to look at.
+pub(crate) const NO_KEY: KeyId = usize::MAX;
+/// In place of a parent's key: the parent table does not exist.
+pub(crate) const NO_PARENT: KeyId = usize::MAX - 1;
+
+/// A constraint of the table written, with its parent.
+pub(crate) struct Constraint<'a> {
+    pub(crate) fk: &'a ForeignKey,
+    pub(crate) parent: Option<(&'a Arc<Table>, &'a FkParent)>,
+}
+
+/// The constraints whose child a table is.
+pub(crate) fn constraints<'a>(
+    catalog: &'a Catalog,
+    table: &'a Arc<Table>,
+) -> SmallVec<[Constraint<'a>; 4]> {
+    table
+        .foreign_keys
+        .iter()
+        .map(|fk| Constraint {
+            fk,
+            parent: fk
+                .parent
+                .as_ref()
+                .and_then(|at| Some((fk::parent_table(catalog, table, at)?, at))),
+        })
+        .collect()
+}
+
+impl Constraint<'_> {
+    /// Adds the parent that a row names to the keys to lock.
+    pub(crate) fn gather(&self, row: &[Value], keys: &mut KeySet) -> KeyId {
+        let Some((parent, at)) = self.parent else {
+            let null = |c: &usize| row.get(*c).is_none_or(Value::is_null);
+            return if self.fk.columns.iter().any(null) {
+                NO_KEY
+            } else {
+                NO_PARENT
+            };
+        };
+        keys.add_with(LockMode::KeyShare, |out| {
+            let start = out.len();
+            if fk::append_parent_key(parent, self.fk, at, row, out) {
+                return None;
+            }
+            Some(parent.space(at.index, out.get(start..).unwrap_or(&[])))
+        })
+        .unwrap_or(NO_KEY)
+    }
+}
+
+/// The numbers of the keys of a statement's rows: for each row the primary
+/// key, the unique entries, the parents.
+pub(super) struct Plan {
+    pub(super) ids: Vec<KeyId>,
+    pub(super) stride: usize,
+    uniques: usize,
+}
+
+impl Plan {
+    /// An empty one for so many rows, unique keys and parents of each.
+    pub(super) fn new(rows: usize, uniques: usize, parents: usize) -> Plan {
+        let stride = 1 + uniques + parents;
+        Plan {
+            ids: Vec::with_capacity(rows * stride),
+            stride,
+            uniques,
+        }
+    }
+
+    fn of(&self, row: usize) -> &[KeyId] {
+        self.ids
+            .get(row * self.stride..(row + 1) * self.stride)
+            .unwrap_or(&[])
+    }
+
+    /// Primary key and unique entries of a row.
+    pub(super) fn own(&self, row: usize) -> &[KeyId] {
+        self.of(row).get(..=self.uniques).unwrap_or(&[])
+    }
+
+    /// The keys of a row's parents.
+    fn parents(&self, row: usize) -> &[KeyId] {
+        self.of(row).get(self.uniques + 1..).unwrap_or(&[])
+    }
+
+    /// The primary key of a row.
+    pub(super) fn primary(&self, row: usize, keys: &KeySet) -> SmallVec<[u8; 64]> {
+        let id = self.own(row).first().copied().unwrap_or(NO_KEY);
+        SmallVec::from_slice(keys.key(id))
+    }
+
+    /// Other keys for a row.
+    pub(super) fn set(&mut self, row: usize, ids: &[KeyId]) {
+        let places = self.ids.iter_mut().skip(row * self.stride);
+        for (place, id) in places.zip(ids) {
+            *place = *id;
+        }
+    }
+}
+
+/// The first NOT NULL column that is NULL.
+pub(crate) fn check_not_null(table: &Table, row: &[Value]) -> Result<()> {
+    for position in &table.derived().not_null {
+        if row.get(*position).is_none_or(Value::is_null) {
+            let column = table.columns.get(*position);
+            return Err(Error::NotNull {
+                column: column.map(|c| c.name.clone()).unwrap_or_default(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Adds the entry of a row in a unique index to the keys to lock exclusively;
+/// [`NO_KEY`] where a NULL is in it.
+#[inline]
+pub(crate) fn gather_unique<C: Columns + ?Sized>(
+    table: &Table,
+    position: usize,
+    row: &C,
+    keys: &mut KeySet,
+) -> KeyId {
+    let Some(index) = table.indexes.get(position) else {
+        return NO_KEY;
+    };
+    keys.add_with(LockMode::Exclusive, |out| {
+        let start = out.len();
+        if index.append_parts(table, row, out) {
+            return None;
+        }
+        Some(table.space(position, out.get(start..).unwrap_or(&[])))
+    })
+    .unwrap_or(NO_KEY)
+}
+
+/// Adds a new row's primary key and unique entries to the keys to lock.
+pub(super) fn gather_own(
+    table: &Table,
+    row: &[Value],
+    hidden: u64,
+    keys: &mut KeySet,
+    ids: &mut Vec<KeyId>,
+) {
+    let primary = keys.add_with(LockMode::Exclusive, |out| {
+        let start = out.len();
+        if table.hidden_key {
+            out.extend_from_slice(&hidden.to_be_bytes());
+            table.append_hidden_partition(row, out);
+        } else {
+            table.append_primary_key(row, out);
+        }
+        Some(table.space(0, out.get(start..).unwrap_or(&[])))
+    });
+    ids.push(primary.unwrap_or(NO_KEY));
+    for position in &table.derived().uniques {
+        ids.push(gather_unique(table, *position, row, keys));
+    }
+}
+
+/// Judges a row against the present state: unique keys, then parents.
+pub(super) fn judge(
+    table: &Table,
+    row: &[Value],
+    plan: &Plan,
+    n: usize,
+    constraints: &[Constraint<'_>],
+    keys: &KeySet,
+) -> Result<()> {
+    let own = plan.own(n);
+    for (place, id) in own.iter().enumerate() {
+        if *id != NO_KEY && keys.present(*id) {
+            let index = match place.checked_sub(1) {
+                None => 0,
+                Some(u) => table.derived().uniques.get(u).copied().unwrap_or(0),
+            };
+            return Err(table.duplicate(index, row));
+        }
+    }
+    for (constraint, id) in constraints.iter().zip(plan.parents(n)) {
+        if *id == NO_KEY || keys.present(*id) || own.contains(id) {
+            continue;
+        }
+        return Err(Error::NoReferencedRow {
+            constraint: fk::constraint_text(table, constraint.fk),
+        });
+    }
+    Ok(())
+}

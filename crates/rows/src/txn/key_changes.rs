@@ -1,0 +1,158 @@
+//! What a change of one row does to keys: which go, which come, which parents
+//! it names, and whether a key that others refer to is among them.
+
+use super::gather::{Constraint, NO_KEY, gather_unique};
+use super::keyset::{KeyId, KeySet};
+use crate::catalog::{IndexPart, Table};
+use crate::fk::Referrer;
+use crate::row::RowRef;
+use porpoise_kv::LockMode;
+use porpoise_types::Value;
+use smallvec::SmallVec;
+
+/// The keys that a row's change takes away and makes.
+#[derive(Default)]
+pub(crate) struct KeyChanges {
+    /// Keys that go.
+    pub(crate) removed: SmallVec<[KeyId; 4]>,
+    /// Keys that come, with the position of their index.
+    pub(crate) created: SmallVec<[(usize, KeyId); 4]>,
+    /// Parents newly named, with the position of the constraint.
+    pub(crate) parents: SmallVec<[(usize, KeyId); 4]>,
+}
+
+impl KeyChanges {
+    /// The index whose new value is taken.
+    pub(crate) fn taken(&self, keys: &KeySet) -> Option<usize> {
+        self.created
+            .iter()
+            .find(|(_, id)| keys.present(*id))
+            .map(|(index, _)| *index)
+    }
+
+    /// The constraint whose parent is missing.
+    pub(crate) fn orphaned(&self, keys: &KeySet) -> Option<usize> {
+        self.parents
+            .iter()
+            .find(|(_, id)| {
+                let made = self.created.iter().any(|(_, c)| c == id);
+                *id != NO_KEY && !made && (!keys.present(*id) || self.removed.contains(id))
+            })
+            .map(|(fk, _)| *fk)
+    }
+}
+
+/// Whether a column of an index changes by value.
+pub(crate) fn touched(parts: &[IndexPart], old: &RowRef<'_>, new: &[Value]) -> bool {
+    parts
+        .iter()
+        .any(|p| new.get(p.column).map(Value::as_ref) != Some(old.get(p.column)))
+}
+
+/// Whether the index in which a constraint's children are found has another
+/// entry for `new` than for `old`.
+fn entry_touched(
+    table: &Table,
+    constraint: &Constraint<'_>,
+    old: &RowRef<'_>,
+    new: &[Value],
+) -> bool {
+    let index = table.indexes.get(constraint.fk.child_index);
+    index.is_some_and(|index| touched(&index.parts, old, new))
+}
+
+/// Gathers the keys that change when `old` becomes `new`.
+pub(crate) fn gather_change(
+    table: &Table,
+    primary: &[u8],
+    old: &RowRef<'_>,
+    new_primary: &[u8],
+    new: &[Value],
+    constraints: &[Constraint<'_>],
+    keys: &mut KeySet,
+) -> KeyChanges {
+    let mut changes = KeyChanges::default();
+    let moved = primary != new_primary;
+    if moved {
+        let space = table.space(0, primary);
+        changes
+            .removed
+            .push(keys.add(space, primary, LockMode::Exclusive));
+        let space = table.space(0, new_primary);
+        let id = keys.add(space, new_primary, LockMode::Exclusive);
+        changes.created.push((0, id));
+    }
+    for position in &table.derived().uniques {
+        let Some(index) = table.indexes.get(*position) else {
+            continue;
+        };
+        if !moved && !touched(&index.parts, old, new) {
+            continue;
+        }
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        let had = !index.append_parts(table, old, &mut before);
+        let has = !index.append_parts(table, new, &mut after);
+        let same = had == has && before == after;
+        if same && moved && has {
+            // The entry stays and names another place.
+            keys.add(table.space(*position, &after), &after, LockMode::Exclusive);
+        }
+        if same {
+            continue;
+        }
+        if had {
+            let space = table.space(*position, &before);
+            changes
+                .removed
+                .push(keys.add(space, &before, LockMode::Exclusive));
+        }
+        if has {
+            let space = table.space(*position, &after);
+            let id = keys.add(space, &after, LockMode::Exclusive);
+            changes.created.push((*position, id));
+        }
+    }
+    for (n, constraint) in constraints.iter().enumerate() {
+        let differs = |c: &usize| new.get(*c).map(Value::as_ref) != Some(old.get(*c));
+        if constraint.fk.columns.iter().any(differs) {
+            changes.parents.push((n, constraint.gather(new, keys)));
+        } else if moved || entry_touched(table, constraint, old, new) {
+            // The parent stays, but the entry by which its deletion finds this
+            // row changes place, and the scan for children is no snapshot.
+            constraint.gather(new, keys);
+        }
+    }
+    changes
+}
+
+/// Whether a referenced column of `referrer` changes by value.
+pub(crate) fn referenced_change(
+    referrer: &Referrer,
+    parent: &Table,
+    old: &RowRef<'_>,
+    new: &[Value],
+) -> bool {
+    let Some((_, at)) = referrer.parts() else {
+        return false;
+    };
+    let parts = parent.indexes.get(at.index).map_or(&[][..], |i| &i.parts);
+    touched(parts, old, new)
+}
+
+/// Adds the referenced key of a row to the keys to lock exclusively.
+pub(crate) fn lock_referenced(
+    table: &Table,
+    referrer: &Referrer,
+    primary: &[u8],
+    row: &RowRef<'_>,
+    keys: &mut KeySet,
+) {
+    let Some((_, at)) = referrer.parts() else {
+        return;
+    };
+    if at.index == 0 {
+        keys.add(table.space(0, primary), primary, LockMode::Exclusive);
+        return;
+    }
+    gather_unique(table, at.index, row, keys);
+}

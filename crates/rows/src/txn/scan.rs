@@ -1,0 +1,301 @@
+//! Scanning rows in the order of an index, in batches that resume.
+//!
+//! Rows are shown where they lie in the engine, without copying, as long as
+//! the engine shows them in the order asked for.
+//!
+//! Invariants:
+//! 1. One call of a function here is one engine call for a primary index, two
+//!    for a secondary one; one more where large values are fetched; over
+//!    several partitions it is one a partition ([`super::merge`]).
+//! 2. Visitors see rows in index order, whatever order the engine answers in.
+
+use super::Txn;
+use super::arena::Arena;
+use super::merge::Merge;
+use super::parts::{self, Blobs, Waiting};
+use crate::catalog::Table;
+use crate::row::RowRef;
+use crate::{Error, Result};
+use porpoise_kv::{self as kv, Read, ScanEnd, ScanRange, SpaceId};
+use smallvec::SmallVec;
+use std::ops::ControlFlow;
+
+/// A range of encoded keys of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// First key, included.
+    pub start: Vec<u8>,
+    /// End, excluded; `None`: the end of the index.
+    pub end: Option<Vec<u8>>,
+}
+
+impl KeyRange {
+    /// The whole index.
+    pub const ALL: KeyRange = KeyRange {
+        start: Vec::new(),
+        end: None,
+    };
+
+    /// All keys that start with `prefix` (see [`Table::key_prefix`]).
+    pub fn prefix(prefix: Vec<u8>) -> KeyRange {
+        KeyRange {
+            end: kv::prefix_end(&prefix),
+            start: prefix,
+        }
+    }
+}
+
+/// What to scan.
+#[derive(Clone, Debug)]
+pub struct ScanSpec {
+    /// Position of the index; 0 is the rows themselves.
+    pub index: usize,
+    /// In the order in which to walk them.
+    pub ranges: Vec<KeyRange>,
+    /// Each range from its end to its start.
+    pub reverse: bool,
+    /// The entries are enough: the rows shown are without columns (all NULL).
+    /// Spares the second call of a secondary index.
+    pub entries_only: bool,
+}
+
+/// What is read with the rows, and from which partitions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fetch<'a> {
+    /// The large values to fetch; of others rows show the start.
+    pub blobs: Blobs<'a>,
+    /// A scan looks only into these partitions (positions, ascending); `None`:
+    /// all.
+    pub partitions: Option<&'a [usize]>,
+}
+
+impl Fetch<'_> {
+    /// All partitions, no large value.
+    pub const STARTS: Fetch<'static> = Fetch {
+        blobs: Blobs::Prefixes,
+        partitions: None,
+    };
+}
+
+/// Where a scan stands; begins at `Default`.
+#[derive(Clone, Debug, Default)]
+pub struct ScanPosition {
+    pub(super) range: usize,
+    after: Option<Vec<u8>>,
+    pub(super) done: bool,
+    pub(super) merge: Option<Box<Merge>>,
+}
+
+impl ScanPosition {
+    /// Whether everything was walked.
+    pub fn done(&self) -> bool {
+        self.done
+    }
+}
+
+/// A visitor of entries: key and value.
+pub(super) type Walker<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
+/// A visitor of a scan: primary key and row.
+pub type RowScanVisitor<'v> = dyn FnMut(&[u8], RowRef<'_>) + 'v;
+
+impl Txn {
+    /// Walks the next at most `limit` entries (at least 1) of a scan, in index
+    /// order, whatever the partitions; true when there may be more.
+    ///
+    /// # Errors
+    /// As [`Txn::get_rows`].
+    pub fn scan(
+        &mut self,
+        table: &Table,
+        spec: &ScanSpec,
+        read: Read,
+        position: &mut ScanPosition,
+        limit: usize,
+        visit: &mut RowScanVisitor<'_>,
+    ) -> Result<bool> {
+        self.scan_with(table, spec, Fetch::default(), read, position, limit, visit)
+    }
+
+    /// As [`Txn::scan`], of some partitions and with the large values named
+    /// only. `fetch` must be the same for all calls with one position.
+    ///
+    /// # Errors
+    /// As [`Txn::get_rows`].
+    #[expect(clippy::too_many_arguments, reason = "a scan and what it fetches")]
+    pub fn scan_with(
+        &mut self,
+        table: &Table,
+        spec: &ScanSpec,
+        fetch: Fetch<'_>,
+        read: Read,
+        position: &mut ScanPosition,
+        limit: usize,
+        visit: &mut RowScanVisitor<'_>,
+    ) -> Result<bool> {
+        if position.done {
+            return Ok(false);
+        }
+        let spaces = spaces_of(table, spec.index, fetch.partitions);
+        let limit = limit.max(1);
+        if spec.index == 0 {
+            self.scan_rows(table, spec, &spaces, fetch, read, position, limit, visit)?;
+            return Ok(!position.done);
+        }
+        let Some(index) = table.indexes.get(spec.index) else {
+            return Err(Error::DefinitionChanged);
+        };
+        let mut primaries = Arena::default();
+        let mut failure = None;
+        self.walk(spec, &spaces, read, position, limit, &mut |key, value| {
+            match index.primary_of(key, value) {
+                Ok(primary) => primaries.push(primary),
+                Err(e) => failure = Some(e),
+            }
+            ControlFlow::Continue(())
+        })?;
+        if let Some(e) = failure {
+            return Err(e);
+        }
+        if spec.entries_only {
+            for primary in primaries.iter() {
+                visit(primary, RowRef::without_columns(table));
+            }
+        } else if primaries.len() > 0 {
+            let keys: Vec<&[u8]> = primaries.iter().collect();
+            self.get_rows_in_order_with(table, &keys, fetch.blobs, read, &mut |n, row| {
+                if let Some(row) = row {
+                    visit(primaries.get(n), row);
+                }
+            })?;
+        }
+        Ok(!position.done)
+    }
+
+    /// A scan of the rows themselves. From the first row on that lacks a large
+    /// value rows are kept until those have come; what is kept is bounded.
+    #[expect(clippy::too_many_arguments, reason = "one half of scan_with")]
+    fn scan_rows(
+        &mut self,
+        table: &Table,
+        spec: &ScanSpec,
+        spaces: &[SpaceId],
+        fetch: Fetch<'_>,
+        read: Read,
+        position: &mut ScanPosition,
+        limit: usize,
+        visit: &mut RowScanVisitor<'_>,
+    ) -> Result<()> {
+        let mut failure = None;
+        let mut waiting: Vec<Waiting> = Vec::new();
+        let mut held = 0;
+        self.walk(spec, spaces, read, position, limit, &mut |key, value| {
+            let row = match RowRef::new(table, value) {
+                Ok(row) => row,
+                Err(e) => {
+                    failure.get_or_insert(e);
+                    return ControlFlow::Break(());
+                }
+            };
+            let missing = fetch.blobs.missing(&row);
+            if waiting.is_empty() && missing == 0 {
+                visit(key, row);
+                return ControlFlow::Continue(());
+            }
+            held += missing + value.len();
+            waiting.push(Waiting {
+                number: waiting.len(),
+                primary: key.to_vec(),
+                bytes: Some(value.to_vec()),
+            });
+            match held > parts::CHUNK {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+        if let Some(e) = failure {
+            return Err(e);
+        }
+        self.complete(table, waiting, fetch.blobs, read, &mut |done| {
+            if let Some(bytes) = &done.bytes {
+                visit(&done.primary, RowRef::new(table, bytes)?);
+            }
+            Ok(())
+        })
+    }
+
+    /// The next entries from a position on, in order.
+    pub(super) fn walk(
+        &mut self,
+        spec: &ScanSpec,
+        spaces: &[SpaceId],
+        read: Read,
+        position: &mut ScanPosition,
+        limit: usize,
+        visit: &mut Walker<'_>,
+    ) -> Result<()> {
+        match spaces {
+            [] => position.done = true,
+            [space] => self.walk_one(spec, *space, read, position, limit, visit)?,
+            several => self.walk_merged(spec, several, read, position, limit, visit)?,
+        }
+        Ok(())
+    }
+
+    /// One engine scan of one space from a position on.
+    fn walk_one(
+        &mut self,
+        spec: &ScanSpec,
+        space: SpaceId,
+        read: Read,
+        position: &mut ScanPosition,
+        limit: usize,
+        visit: &mut Walker<'_>,
+    ) -> Result<()> {
+        let mut resume = position.after.take();
+        if let (Some(key), false) = (&mut resume, spec.reverse) {
+            key.push(0);
+        }
+        let mut ranges: SmallVec<[ScanRange<'_>; 8]> = SmallVec::new();
+        for (r, range) in spec.ranges.iter().enumerate().skip(position.range) {
+            let mut start = range.start.as_slice();
+            let mut end = range.end.as_deref();
+            if let (Some(key), true) = (&resume, r == position.range) {
+                if spec.reverse {
+                    end = Some(key);
+                } else {
+                    start = key;
+                }
+            }
+            ranges.push(ScanRange {
+                space,
+                start,
+                end,
+                reverse: spec.reverse,
+            });
+        }
+        let end = self
+            .kv
+            .scan(read, &ranges, limit, &mut |_, key, value| visit(key, value))?;
+        match end {
+            ScanEnd::Done => position.done = true,
+            ScanEnd::Stopped { range, key } => {
+                position.range += range;
+                position.after = Some(key);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The spaces of an index in the partitions wanted.
+pub(super) fn spaces_of(
+    table: &Table,
+    index: usize,
+    partitions: Option<&[usize]>,
+) -> SmallVec<[SpaceId; 4]> {
+    let all = table.index_spaces(index);
+    match partitions {
+        None => SmallVec::from_slice(all),
+        Some(wanted) => wanted.iter().filter_map(|p| all.get(*p)).copied().collect(),
+    }
+}

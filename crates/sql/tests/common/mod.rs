@@ -1,0 +1,105 @@
+//! What the tests of this crate share: servers over an engine, sessions of
+//! root, and results as text.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use porpoise_base::cancel::Cancel;
+use porpoise_base::clock;
+use porpoise_kv::Engine;
+use porpoise_kv::model::Model;
+use porpoise_rows::{Db, DbOptions};
+use porpoise_sql::error::SqlError;
+use porpoise_sql::exec::ResultSink;
+use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::session::server::{SqlConfig, SqlServer};
+use porpoise_sql::session::{ClientInfo, SqlSession};
+use porpoise_types::{ValueRef, write_text};
+use std::sync::Arc;
+
+/// A server over what an engine holds.
+pub fn server(engine: Arc<dyn Engine>) -> Arc<SqlServer> {
+    server_with(engine, SqlConfig::default())
+}
+
+pub fn server_with(engine: Arc<dyn Engine>, config: SqlConfig) -> Arc<SqlServer> {
+    let db = Db::open(engine, clock::system(), DbOptions::default()).unwrap();
+    SqlServer::new(db, config).unwrap()
+}
+
+/// Root, by a connection of that number.
+pub fn root(connection_id: u64) -> ClientInfo {
+    ClientInfo {
+        connection_id,
+        user: "root".to_owned(),
+        host: "localhost".to_owned(),
+        account: "root@localhost".to_owned(),
+        capabilities: 0,
+        collation: 255,
+        database: None,
+    }
+}
+
+/// A session of root on a server.
+pub fn connect(server: &Arc<SqlServer>, connection_id: u64) -> SqlSession {
+    server.connect(root(connection_id), Cancel::new()).unwrap()
+}
+
+/// A session of root on a new server over the reference model.
+pub fn session() -> SqlSession {
+    connect(&server(Arc::new(Model::new())), 1)
+}
+
+/// Takes results that nobody looks at.
+pub struct Nothing;
+
+impl ResultSink for Nothing {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        Ok(())
+    }
+}
+
+/// Keeps the last result: the texts of its cells, `None` for NULL.
+#[derive(Default)]
+pub struct Collected {
+    pub columns: Vec<ResultColumn>,
+    pub rows: Vec<Vec<Option<Vec<u8>>>>,
+}
+
+impl ResultSink for Collected {
+    fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
+        self.columns = columns.to_vec();
+        self.rows.clear();
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        assert_eq!(values.len(), self.columns.len(), "cells of a row");
+        let cell = |(value, column): (&ValueRef<'_>, &ResultColumn)| {
+            let mut text = Vec::new();
+            write_text(*value, &column.ty, &mut text);
+            (!value.is_null()).then_some(text)
+        };
+        self.rows
+            .push(values.iter().zip(&self.columns).map(cell).collect());
+        Ok(())
+    }
+}
+
+impl Collected {
+    /// The rows as lines, with a text between the cells.
+    pub fn lines(&self, between: &str) -> Vec<String> {
+        let cell = |cell: &Option<Vec<u8>>| match cell {
+            Some(text) => String::from_utf8_lossy(text).into_owned(),
+            None => "NULL".to_owned(),
+        };
+        let line = |row: &Vec<Option<Vec<u8>>>| {
+            let cells: Vec<String> = row.iter().map(cell).collect();
+            cells.join(between)
+        };
+        self.rows.iter().map(line).collect()
+    }
+}
