@@ -4,8 +4,9 @@
 //! what comes back is handed to each row that asked for it.
 
 use super::fetch::Cursor;
-use super::join::{Tuple, fetch_entries, fetch_step, slot_of_row};
+use super::join::Tuple;
 use super::select::cx_of;
+use super::step::{fetch_entries, fetch_step, slot_of_row};
 use super::{Exec, Run, keys};
 use crate::expr::Expr;
 use crate::expr::eval::Slot;
@@ -191,10 +192,14 @@ impl<'h> ByKey<'h> {
         }
     }
 
-    /// The positions of the rows of a key, in order.
-    pub(super) fn rows(&self, key: &[u8]) -> impl Iterator<Item = usize> {
-        let first = self.first.get(key).copied().unwrap_or(NONE);
+    /// The position of the first row of a key.
+    pub(super) fn first(&self, key: &[u8]) -> Option<usize> {
+        self.first.get(key).copied()
+    }
+
+    /// The positions of a row and of those of its key behind it, in order.
+    pub(super) fn from(&self, first: Option<usize>) -> impl Iterator<Item = usize> {
         let behind = |at: &usize| self.next.get(*at).copied().filter(|at| *at != NONE);
-        std::iter::successors(Some(first).filter(|at| *at != NONE), behind)
+        std::iter::successors(first, behind)
     }
 }

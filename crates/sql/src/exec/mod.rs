@@ -13,11 +13,15 @@
 //!    restarted: only plain reads stream.
 
 pub mod aggregate;
+mod assign;
 pub mod derived;
 pub mod dml;
 pub mod fetch;
+mod held;
+pub mod insert;
 pub mod join;
 pub mod keys;
+mod locked;
 mod lookup;
 pub mod multi;
 pub mod profile;
@@ -25,6 +29,7 @@ pub mod reach;
 pub mod select;
 pub mod sort;
 pub mod state;
+mod step;
 pub mod subquery;
 
 use crate::error::SqlError;

@@ -14,13 +14,16 @@
 
 pub mod access;
 mod columns;
+mod context;
 mod cost;
 pub mod derived;
 pub mod dml;
 mod facts;
+mod finish;
 mod from;
 mod grouping;
 pub mod hints;
+pub mod insert;
 mod joins;
 mod keys;
 pub mod multi;
