@@ -97,6 +97,11 @@ impl Cursor {
                 reverse,
             } => {
                 let bounds = (low.as_ref(), high.as_ref());
+                if let Some(low) = low
+                    && keys::begins_anyhow(low, row, cx)?
+                {
+                    return Ok(Cursor::scan(0, vec![KeyRange::ALL], false));
+                }
                 let mut ranges = Vec::with_capacity(parts.len());
                 for equal in parts {
                     ranges.extend(keys::range(table, *index, equal, bounds, row, cx)?);

@@ -14,7 +14,7 @@
 
 use super::fetch::Cursor;
 use super::held::{Held, HeldTables};
-use super::lookup::lookup;
+use super::lookup::{LookedUp, lookup};
 use super::profile::Role;
 use super::select::{all_true, cx_of};
 use super::state::{RowSet, append_comparable};
@@ -136,7 +136,13 @@ impl FirstRows {
                     return Ok(None);
                 };
                 let at = (empty, true);
-                let Some(slots) = fetch_slots(step, table, cursor, at, *batch, exec, arena)? else {
+                let limit = *batch;
+                // Where few rows are wanted and none of them matched, more are
+                // looked at the next time.
+                if step.lock.is_none() {
+                    *batch = limit.saturating_mul(4).min(BATCH);
+                }
+                let Some(slots) = fetch_slots(step, table, cursor, at, limit, exec, arena)? else {
                     return Ok(None);
                 };
                 let cx = cx_of(exec, arena);
@@ -286,7 +292,7 @@ impl<'h> Inner<'h> {
             (Origin::Stored(table), Access::Lookup { .. }) if !step.held => {
                 let tuples: Vec<Tuple<'a>> = batch.iter().map(|(_, tuple)| *tuple).collect();
                 let found = lookup(step, table, &tuples, exec, arena)?;
-                return Ok(Candidates::Found(found));
+                return Ok(Candidates::LookedUp(found));
             }
             (Origin::Derived(derived), _) if derived.free.iter().any(|f| f.level == 1) => {
                 let cx = cx_of(exec, arena);
@@ -295,7 +301,7 @@ impl<'h> Inner<'h> {
                     let rows = derived::rows(derived, tuple, exec)?;
                     out.push(rows.rows.iter().map(|r| slot_of(r, &cx)).collect());
                 }
-                return Ok(Candidates::Found(out));
+                return Ok(Candidates::Lists(out));
             }
             _ => {}
         }
@@ -387,8 +393,10 @@ fn by_group<'a, 'h: 'a>(
 
 /// The rows that may belong to those of a batch.
 enum Candidates<'a, 'h> {
+    /// What an index led to.
+    LookedUp(LookedUp<'a>),
     /// These, for each row of the batch.
-    Found(Vec<Vec<Slot<'a>>>),
+    Lists(Vec<Vec<Slot<'a>>>),
     /// Of those held the ones from this position on, for each.
     Hashed(Rc<Held<'h>>, Vec<Option<usize>>),
     /// All that are held.
@@ -398,17 +406,20 @@ enum Candidates<'a, 'h> {
 impl<'a, 'h: 'a> Candidates<'a, 'h> {
     /// Those of the row at this position of the batch.
     fn of(&self, at: usize) -> impl Iterator<Item = Slot<'a>> + '_ {
-        let (list, chain): (&[Slot<'a>], _) = match self {
-            Candidates::Found(rows) => (rows.get(at).map_or(&[], Vec::as_slice), None),
-            Candidates::All(held) => (&held.rows, None),
+        let (mut list, mut keys, mut chain): (&[Slot<'a>], _, _) = (&[], None, None);
+        match self {
+            Candidates::LookedUp(found) => keys = Some(found.of(at)),
+            Candidates::Lists(rows) => list = rows.get(at).map_or(&[], Vec::as_slice),
+            Candidates::All(held) => list = &held.rows,
             Candidates::Hashed(held, first) => {
                 let first = first.get(at).copied().flatten();
                 let rows = held.by_key.as_ref().map(|by_key| by_key.from(first));
                 let slots = rows.into_iter().flatten();
-                let slots = slots.filter_map(|row| held.rows.get(row).copied());
-                (&[], Some(slots))
+                chain = Some(slots.filter_map(|row| held.rows.get(row).copied()));
             }
-        };
-        list.iter().copied().chain(chain.into_iter().flatten())
+        }
+        let list = list.iter().copied();
+        list.chain(keys.into_iter().flatten())
+            .chain(chain.into_iter().flatten())
     }
 }

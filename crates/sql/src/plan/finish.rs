@@ -2,6 +2,7 @@
 //! or group, in which order tables are joined, and what is read of them.
 
 use super::columns::result_column;
+use super::extremes::extremes;
 use super::from::{From, split};
 use super::keys::{group_keys, order_keys};
 use super::order::{Wanted, lock_specs, steps};
@@ -39,10 +40,8 @@ pub(super) fn finish_with(
     let columns = result.items.iter();
     let columns = columns.map(|i| result_column(&from.scope, i)).collect();
     super::semi::convert(&mut from, cx.figures);
-    let keys = result.order_by.iter().map(|k| &k.expr);
-    let read = result.items.iter().map(|i| &i.expr).chain(&result.group_by);
-    let read = read.chain(&result.having).chain(keys);
-    let needed = super::needed::needed(&from, read.chain(aggregates.expressions()));
+    let read = result.expressions().chain(aggregates.expressions());
+    let needed = super::needed::needed(&from, read);
     let each_row = !result.grouped && !clauses.distinct;
     let wanted = Wanted {
         order: if each_row { &result.order_by } else { &[] },
@@ -54,6 +53,13 @@ pub(super) fn finish_with(
         true => (Vec::new(), false),
         false => steps(&from, &wanted),
     };
+    let extremes = match result.grouped && result.group_by.is_empty() && !clauses.rollup {
+        true => extremes(&from, &aggregates.list, result.expressions(), cx),
+        false => Vec::new(),
+    };
+    if let Some(step) = extremes.first().and_then(|e| e.steps.first()) {
+        steps = vec![step.clone()];
+    }
     set_locks(&mut steps, &lock, cx);
     let mut plan = SelectPlan {
         constant: constant_part(&from),
@@ -62,6 +68,7 @@ pub(super) fn finish_with(
         items: result.items.into_iter().map(|i| i.expr).collect(),
         columns,
         aggregates: aggregates.list,
+        extremes,
         group_by: result.group_by,
         grouped: result.grouped,
         having: result.having,
@@ -161,6 +168,13 @@ fn outcome(
 }
 
 impl Outcome {
+    /// All of them, without the arguments of aggregates.
+    fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        let items = self.items.iter().map(|i| &i.expr);
+        let order = self.order_by.iter().map(|k| &k.expr);
+        items.chain(&self.group_by).chain(&self.having).chain(order)
+    }
+
     /// WITH ROLLUP: keys of GROUP BY are NULL in rows that sum up over them.
     fn prepare(&mut self, aggregates: usize, rollup: bool) -> Result<()> {
         let keys = &self.group_by;

@@ -383,6 +383,10 @@ impl SqlSession {
             }
             Plan::Update(p) => exec::dml::update(p, &mut exec).map(Done::Changes),
             Plan::Delete(p) => exec::dml::delete(p, &mut exec).map(Done::Changes),
+            // EXPLAIN ANALYZE: rows are found, and locked, but not changed.
+            Plan::Multi(p) if shared.profile.is_some() => {
+                exec::select::run(&p.select, &mut exec, sink).map(Done::Rows)
+            }
             Plan::Multi(p) => exec::multi::run(p, &mut exec).map(Done::Changes),
         };
         match done {
