@@ -4,7 +4,9 @@ mod options;
 
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
-use crate::experiments::{Bench, fk, inserts, kv_runs, memcached_runs, mget, native};
+use crate::experiments::{
+    Bench, analytics, fk, inserts, kv_runs, memcached_runs, mget, native, sysbench,
+};
 use crate::machine::Machine;
 use crate::output;
 use crate::peers::{Durability, Peer, Settings, Started, shim};
@@ -54,7 +56,18 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "native",
         "In this process, without network: what rows and engine can do",
     ),
-    ("all", "All of these; memcached not with --quick"),
+    (
+        "sysbench",
+        "sysbench's OLTP scripts over numbers of connections",
+    ),
+    (
+        "analytics",
+        "Groups, joins and sorts of a million rows; answers are compared",
+    ),
+    (
+        "all",
+        "All of these; memcached, sysbench and analytics not with --quick",
+    ),
 ];
 
 /// The subcommand, to be hung into a program's command line.
@@ -192,6 +205,8 @@ fn dispatch(name: &str, bench: &mut Bench, limit: Option<u64>) -> Result<()> {
         "fk" => fk::fk(bench, limit),
         "autoinc" => inserts::autoinc(bench),
         "blob" => inserts::blob(bench),
+        "sysbench" => sysbench::sysbench(bench),
+        "analytics" => analytics::analytics(bench),
         "connections" if is_quick => kv_runs::connections(bench, &[8, 64, 512]),
         "connections" => kv_runs::connections(bench, &[1, 8, 64, 256, 512]),
         _ => Err(Error::usage(format!("{name}: no such experiment"))),
@@ -220,6 +235,8 @@ fn all_of_them(bench: &mut Bench, within: &dyn Fn(&mut Bench) -> Result<()>) -> 
         "blob",
         "connections",
         "native",
+        "sysbench",
+        "analytics",
     ] {
         let done = match name {
             "kv" if bench.choice.is_quick => {
@@ -228,7 +245,7 @@ fn all_of_them(bench: &mut Bench, within: &dyn Fn(&mut Bench) -> Result<()>) -> 
             }
             "connections" if bench.choice.is_quick => kv_runs::connections(bench, &[8, 64]),
             "native" => within(bench),
-            "memcached" if bench.choice.is_quick => continue,
+            "memcached" | "sysbench" | "analytics" if bench.choice.is_quick => continue,
             _ => dispatch(name, bench, None),
         };
         if let Err(error) = done {

@@ -105,6 +105,13 @@ pub fn own_seconds() -> Option<f64> {
     Some(own_time(pid, &stat(pid)?))
 }
 
+/// Processor time of this process's children that have ended and were waited
+/// for, in seconds.
+pub fn ended_children() -> Option<f64> {
+    let stat = stat(std::process::id())?;
+    Some(stat.children as f64 / ticks_per_second())
+}
+
 /// Processor time that the whole machine has spent busy, in seconds over all
 /// cores.
 pub fn machine_time() -> Option<f64> {

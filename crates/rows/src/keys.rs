@@ -23,7 +23,7 @@ use crate::catalog::{Index, IndexKind, IndexPart, Table};
 use crate::row::RowRef;
 use crate::{Error, Result};
 use porpoise_kv::SpaceId;
-use porpoise_types::{Value, ValueRef, encode_key, encode_key_prefix};
+use porpoise_types::{Value, ValueRef, encode_key, encode_key_prefix, encode_text_start};
 
 /// Version of the entries' keys and values, beside the encoding of the parts
 /// ([`porpoise_types::KEY_FORMAT_VERSION`]).
@@ -182,6 +182,17 @@ impl Table {
             }
         }
         out
+    }
+
+    /// Appends what the keys of an index go on with, behind its parts before
+    /// `part`, where that column's text begins with these characters, which end
+    /// in no space.
+    pub fn append_text_start(&self, index: usize, part: usize, text: &[u8], out: &mut Vec<u8>) {
+        let part = self.indexes.get(index).and_then(|i| i.parts.get(part));
+        let column = part.and_then(|p| Some((p, self.columns.get(p.column)?)));
+        if let Some((part, column)) = column {
+            encode_text_start(text, &column.ty, column.nullable, part.desc, out);
+        }
     }
 
     /// A row's values of an index joined by `-`, as duplicate-key messages

@@ -71,6 +71,19 @@ pub fn encode_key_prefix(
     }
 }
 
+/// Appends what the keys of all texts begin with that begin with `text`, which has
+/// no spaces at its end ([`Collation::like_start`]).
+pub fn encode_text_start(
+    text: &[u8],
+    ty: &ColumnType,
+    nullable: bool,
+    desc: bool,
+    out: &mut Vec<u8>,
+) {
+    encode_key(ValueRef::Bytes(text), ty, nullable, desc, out);
+    out.truncate(out.len().saturating_sub(ty.collation.end_len()));
+}
+
 /// Bytes of a key of the type, flag byte included, where all its keys have the same number.
 #[must_use]
 pub fn key_width(ty: &ColumnType, nullable: bool) -> Option<usize> {

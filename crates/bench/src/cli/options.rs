@@ -141,6 +141,8 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("blob", &["ops"]),
     ("connections", &["ops", "shape"]),
     ("native", &["ops", "shape"]),
+    ("sysbench", &["ops", "shape"]),
+    ("analytics", &["ops", "shape", "clients", "time", "warm-up"]),
 ];
 
 /// Refuses options that the experiment has no use for.

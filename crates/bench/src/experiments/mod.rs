@@ -3,6 +3,7 @@
 //! An experiment prepares its tables in every target, makes groups of runs,
 //! hands them to [`crate::matrix`], and says which systems are to be compared.
 
+pub mod analytics;
 pub mod batch;
 pub mod fk;
 pub mod inserts;
@@ -15,6 +16,7 @@ pub mod mget;
 pub mod native;
 mod prefetch;
 pub mod store;
+pub mod sysbench;
 
 use crate::connect::{Access, Admin, Endpoint};
 use crate::error::{Error, Result};

@@ -1,24 +1,18 @@
-//! Fetching the rows of one step of a plan, plainly or under locks.
-//!
-//! A locking fetch finds candidates first (whole unique keys need no search),
-//! locks them in one call, and shows what the locks returned: the newest
-//! version. Whether that version still matches is for the caller's
-//! conditions to say. What a candidate newer than the view means is the
-//! transaction's affair ([`Newer`]).
+//! Cursors: the rows and entries that an access path names, a batch at a time,
+//! at the statement's view. For rows under locks see [`super::locked`].
 
 use super::keys;
 use super::reach::Reach;
-use super::{Exec, Newer, Run, Stop};
+use super::{Exec, Run, Stop};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot};
 use crate::expr::{Expr, ExprKind};
-use crate::plan::{Access, Busy, LockSpec};
+use crate::plan::Access;
 use bumpalo::Bump;
-use porpoise_kv::{Mark, Read, Wait};
+use porpoise_kv::Read;
 use porpoise_rows::catalog::{IndexKind, Table};
 use porpoise_rows::{KeyRange, RowRef, ScanPosition, ScanSpec};
 use porpoise_types::{Value, ValueRef};
-use std::time::Instant;
 
 /// A row with its primary key, in the arena of its batch.
 pub use crate::expr::eval::KeyedRow as Fetched;
@@ -103,6 +97,11 @@ impl Cursor {
                 reverse,
             } => {
                 let bounds = (low.as_ref(), high.as_ref());
+                if let Some(low) = low
+                    && keys::begins_anyhow(low, row, cx)?
+                {
+                    return Ok(Cursor::scan(0, vec![KeyRange::ALL], false));
+                }
                 let mut ranges = Vec::with_capacity(parts.len());
                 for equal in parts {
                     ranges.extend(keys::range(table, *index, equal, bounds, row, cx)?);
@@ -149,7 +148,7 @@ impl Cursor {
         self.next_as(read, table, reach, exec, limit, arena)
     }
 
-    fn next_as<'a>(
+    pub(super) fn next_as<'a>(
         &mut self,
         read: Read,
         table: &'a Table,
@@ -272,45 +271,6 @@ impl Cursor {
             .scan_entries(table, spec, partitions, read, at, &mut |_, _| rows += 1)?;
         Ok(Some(rows))
     }
-
-    /// The next rows, locked, in their newest versions.
-    pub fn next_locked<'a>(
-        &mut self,
-        table: &'a Table,
-        (lock, reach): (LockSpec, &Reach),
-        exec: &mut Exec<'_>,
-        limit: usize,
-        arena: &'a Bump,
-        matches: &mut dyn FnMut(RowRef<'a>) -> Run<bool>,
-    ) -> Run<Option<Vec<Fetched<'a>>>> {
-        if let Cursor::Keys { index, keys, done } = self {
-            if *done {
-                return Ok(None);
-            }
-            *done = true;
-            keys.retain(|key| reach.allows(table, *index, key));
-            let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-            return lock_keys(table, *index, &wanted, (lock, reach), exec, arena).map(Some);
-        }
-        // Who skips rows asked for no picture of the range.
-        let read = Read {
-            validate: exec.shared.validate && lock.busy != Busy::Skip,
-            ..exec.read()
-        };
-        let Some(candidates) = self.next_as(read, table, reach, exec, limit, arena)? else {
-            return Ok(None);
-        };
-        let mut wanted: Vec<&[u8]> = Vec::with_capacity(candidates.len());
-        for candidate in &candidates {
-            if matches(candidate.row)? {
-                wanted.push(candidate.key);
-            }
-        }
-        if wanted.is_empty() {
-            return Ok(Some(Vec::new()));
-        }
-        lock_rows(table, &wanted, (lock, reach), exec, arena).map(Some)
-    }
 }
 
 /// Entries counted in one call.
@@ -381,7 +341,7 @@ pub(super) fn encode_all<'a>(
 }
 
 /// A copy of a row in the arena.
-fn copied<'a>(
+pub(super) fn copied<'a>(
     table: &'a Table,
     key: &[u8],
     row: RowRef<'_>,
@@ -392,110 +352,4 @@ fn copied<'a>(
         key: arena.alloc_slice_copy(key),
         row: RowRef::new(table, bytes)?,
     })
-}
-
-fn wait_of(lock: LockSpec, exec: &Exec<'_>) -> Wait {
-    match lock.busy {
-        Busy::Wait => Wait::Until(Instant::now() + exec.lock_wait),
-        Busy::NoWait => Wait::NoWait,
-        Busy::Skip => Wait::Skip,
-    }
-}
-
-/// What becomes of a statement that met a row newer than its view.
-fn judge(newer: bool, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> Run<()> {
-    if !newer {
-        return Ok(());
-    }
-    match exec.newer {
-        Newer::Take => Ok(()),
-        // Who would have skipped the row a moment ago takes it as it is now, if it still
-        // matches: workers at one queue would begin anew for each other's rows for ever.
-        Newer::Restart if busy == Busy::Skip => Ok(()),
-        Newer::Conflict => Err(Stop::Error(SqlError::from(
-            porpoise_rows::Error::SnapshotConflict,
-        ))),
-        // A whole key was asked for: its newest version is the answer.
-        Newer::Restart if !by_scan => Ok(()),
-        Newer::Restart => Err(Stop::Restart),
-    }
-}
-
-fn lock_keys<'a>(
-    table: &'a Table,
-    index: usize,
-    wanted: &[&[u8]],
-    (lock, reach): (LockSpec, &Reach),
-    exec: &mut Exec<'_>,
-    arena: &'a Bump,
-) -> Run<Vec<Fetched<'a>>> {
-    let wait = wait_of(lock, exec);
-    let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
-    let mut newer = false;
-    let mut bad = None;
-    exec.txn().lock_unique_with(
-        table,
-        index,
-        wanted,
-        (lock.mode, wait),
-        reach.blobs(),
-        &mut |at, key, locked| {
-            newer |= locked.granted && locked.newer;
-            let Some((key, row)) = key.zip(locked.row) else {
-                return;
-            };
-            match (copied(table, key, row, arena), found.get_mut(at)) {
-                (Ok(row), Some(place)) => *place = Some(row),
-                (Err(error), _) => bad = Some(error),
-                _ => {}
-            }
-        },
-    )?;
-    if let Some(error) = bad {
-        return Err(Stop::Error(error));
-    }
-    judge(newer, false, lock.busy, exec)?;
-    Ok(found.into_iter().flatten().collect())
-}
-
-fn lock_rows<'a>(
-    table: &'a Table,
-    wanted: &[&[u8]],
-    (lock, reach): (LockSpec, &Reach),
-    exec: &mut Exec<'_>,
-    arena: &'a Bump,
-) -> Run<Vec<Fetched<'a>>> {
-    let wait = wait_of(lock, exec);
-    let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
-    let mut newer = false;
-    let mut bad = None;
-    exec.txn().lock_rows_with(
-        table,
-        wanted,
-        (lock.mode, wait),
-        reach.blobs(),
-        &mut |at, locked| {
-            newer |= locked.granted && locked.newer;
-            let (Some(row), Some(key)) = (locked.row, wanted.get(at)) else {
-                return;
-            };
-            match (copied(table, key, row, arena), found.get_mut(at)) {
-                (Ok(row), Some(place)) => *place = Some(row),
-                (Err(error), _) => bad = Some(error),
-                _ => {}
-            }
-        },
-    )?;
-    if let Some(error) = bad {
-        return Err(Stop::Error(error));
-    }
-    judge(newer, true, lock.busy, exec)?;
-    Ok(found.into_iter().flatten().collect())
-}
-
-/// Lets go of rows that were locked since `since` and did not match.
-pub fn unlock(table: &Table, keys: &[&[u8]], since: Mark, exec: &mut Exec<'_>) {
-    if !keys.is_empty() {
-        exec.txn().unlock_rows(table, keys, since);
-    }
 }

@@ -2,41 +2,34 @@
 //!
 //! A batch of rows of the tables joined so far is extended by the next step:
 //! the keys of the whole batch are made, those that are equal are asked for
-//! once, and one call fetches them all. A table that no index leads to is
-//! read once and held; where an equality connects it with what is joined
-//! already, its rows are found through a hash table, and otherwise compared
-//! one by one. Derived tables are held in the same way.
+//! once, and one call fetches them all ([`super::lookup`]). A table that no
+//! index leads to is read once and held ([`super::held`]).
 //!
 //! Invariants:
-//! 1. The hash table only narrows: every condition is checked again.
+//! 1. Whatever finds the rows that may belong together, every condition is
+//!    checked on what was found.
 //! 2. A group (the right side of an outer join of several tables) is joined
 //!    for a batch as a whole; each row of the batch without a match goes on
 //!    alone, once.
 
-use super::fetch::{self, Cursor, Entry, Fetched};
-use super::lookup::{ByKey, lookup};
+use super::fetch::Cursor;
+use super::held::{Held, HeldTables};
+use super::lookup::{LookedUp, lookup};
 use super::profile::Role;
-use super::reach::Reach;
 use super::select::{all_true, cx_of};
 use super::state::{RowSet, append_comparable};
+use super::step::{extended, fetch_slots, slot_of};
 use super::{Exec, Run, Stop, derived};
 use crate::bind::Origin;
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
-use crate::expr::{Expr, logic};
 use crate::plan::{Access, SelectPlan, Step};
 use bumpalo::Bump;
-use porpoise_rows::RowRef;
-use porpoise_rows::catalog::Table;
 use porpoise_types::Value;
-use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Rows of the first table in one batch.
 const BATCH: usize = 256;
-
-/// Rows of a table without an index for the join that are held at most.
-const MAX_HELD: usize = 4_000_000;
 
 /// What a joined row is handed to; false ends the query.
 pub type Consumer<'c> = dyn for<'r> FnMut(&[Slot<'r>], &EvalCx<'r>) -> Run<bool> + 'c;
@@ -60,8 +53,7 @@ pub fn join(
     let held = Bump::new();
     let mut inner = Inner {
         plan,
-        held: &held,
-        full: HashMap::new(),
+        held: HeldTables::new(&held, plan.sources.len()),
     };
     let mut first_rows = FirstRows::open(plan, first, wanted, exec)?;
     let mut arena = Bump::new();
@@ -144,7 +136,13 @@ impl FirstRows {
                     return Ok(None);
                 };
                 let at = (empty, true);
-                let Some(slots) = fetch_slots(step, table, cursor, at, *batch, exec, arena)? else {
+                let limit = *batch;
+                // Where few rows are wanted and none of them matched, more are
+                // looked at the next time.
+                if step.lock.is_none() {
+                    *batch = limit.saturating_mul(4).min(BATCH);
+                }
+                let Some(slots) = fetch_slots(step, table, cursor, at, limit, exec, arena)? else {
                     return Ok(None);
                 };
                 let cx = cx_of(exec, arena);
@@ -180,120 +178,14 @@ fn values_that_match<'a, 'r, 'x: 'a>(
     Ok(out)
 }
 
-/// A fetched row as a slot; with its key where it was locked.
-pub(super) fn slot_of_row<'a>(step: &Step, row: Fetched<'a>, arena: &'a Bump) -> Slot<'a> {
-    match step.lock {
-        Some(_) => Slot::Keyed(arena.alloc(row)),
-        None => Slot::Row(row.row),
-    }
-}
-
-/// Values as a slot, in the arena.
-fn slot_of<'a>(row: &[Value], cx: &EvalCx<'a>) -> Slot<'a> {
-    let values = row.iter().map(|v| crate::expr::convert::keep(v, cx));
-    Slot::Values(cx.arena.alloc_slice_fill_iter(values))
-}
-
-fn extended<'a>(tuple: Tuple<'a>, slot: usize, value: Slot<'a>, arena: &'a Bump) -> Tuple<'a> {
-    let fresh = arena.alloc_slice_copy(tuple);
-    if let Some(place) = fresh.get_mut(slot) {
-        *place = value;
-    }
-    fresh
-}
-
-/// One batch of a step's rows, beside a row of the tables joined before; with
-/// a lock, the newest versions, locked. Where rows are judged, those that do
-/// not match are left out and unlocked again.
-pub fn fetch_step<'a, 'x: 'a>(
-    step: &'a Step,
-    table: &'a Table,
-    cursor: &mut Cursor,
-    (tuple, judged): (Tuple<'a>, bool),
-    limit: usize,
-    exec: &mut Exec<'x>,
-    arena: &'a Bump,
-) -> Run<Option<Vec<Fetched<'a>>>> {
-    let cx = cx_of(exec, arena);
-    let reach = Reach::of(step, table, &cx)?;
-    let Some(lock) = step.lock else {
-        return cursor.next(table, &reach, exec, limit, arena);
-    };
-    let since = exec.txn().mark();
-    let mut matches = |candidate: RowRef<'a>| -> Run<bool> {
-        if !judged {
-            return Ok(true);
-        }
-        let tuple = extended(tuple, step.slot, Slot::Row(candidate), arena);
-        Ok(all_true(&step.on, tuple, &cx)? && all_true(&step.filter, tuple, &cx)?)
-    };
-    let rows = cursor.next_locked(table, (lock, &reach), exec, limit, arena, &mut matches)?;
-    let Some(rows) = rows else {
-        return Ok(None);
-    };
-    let mut kept = Vec::with_capacity(rows.len());
-    let mut lost: Vec<&[u8]> = Vec::new();
-    for row in rows {
-        match matches(row.row)? {
-            true => kept.push(row),
-            false => lost.push(row.key),
-        }
-    }
-    fetch::unlock(table, &lost, since, exec);
-    Ok(Some(kept))
-}
-
-/// As [`fetch_step`], as slots; of entries only where they are enough.
-fn fetch_slots<'a, 'x: 'a>(
-    step: &'a Step,
-    table: &'a Table,
-    cursor: &mut Cursor,
-    at: (Tuple<'a>, bool),
-    limit: usize,
-    exec: &mut Exec<'x>,
-    arena: &'a Bump,
-) -> Run<Option<Vec<Slot<'a>>>> {
-    if step.entries {
-        let entries = fetch_entries(step, table, cursor, limit, exec, arena)?;
-        return Ok(entries.map(|entries| entries.into_iter().map(|e| e.slot).collect()));
-    }
-    let rows = fetch_step(step, table, cursor, at, limit, exec, arena)?;
-    let slots = |row| slot_of_row(step, row, arena);
-    Ok(rows.map(|rows| rows.into_iter().map(slots).collect()))
-}
-
-/// One batch of the entries of a step's index.
-pub(super) fn fetch_entries<'a, 'x: 'a>(
-    step: &'a Step,
-    table: &'a Table,
-    cursor: &mut Cursor,
-    limit: usize,
-    exec: &mut Exec<'x>,
-    arena: &'a Bump,
-) -> Run<Option<Vec<Entry<'a>>>> {
-    let cx = cx_of(exec, arena);
-    let reach = Reach::of(step, table, &cx)?;
-    let width = if step.bare { 0 } else { table.columns.len() };
-    cursor.next_entries(table, (&reach, width), exec, limit, arena)
-}
-
 /// A row of a batch with the number of the row that it grew from.
 type Grown<'a> = (usize, Tuple<'a>);
-
-/// Rows held for a step, and how they are found.
-struct Held<'h> {
-    rows: Vec<Slot<'h>>,
-    /// By the encoded values of the step's equalities; `None` where they
-    /// cannot be encoded.
-    by_key: Option<ByKey<'h>>,
-}
 
 /// The steps after the first.
 struct Inner<'h> {
     plan: &'h SelectPlan,
-    held: &'h Bump,
-    /// Rows of steps without an index, by slot.
-    full: HashMap<usize, Rc<Held<'h>>>,
+    /// What steps without an index hold.
+    held: HeldTables<'h>,
 }
 
 impl<'h> Inner<'h> {
@@ -343,58 +235,25 @@ impl<'h> Inner<'h> {
     {
         let (since, loops) = (exec.begin_part(), batch.len() as u64);
         let grown = match step.group.is_empty() {
-            true => self.extend_by_rows(step, batch, exec, arena)?,
-            false => self.extend_by_group(step, batch, exec, arena)?,
+            true => {
+                let candidates = self.candidates(step, &batch, exec, arena)?;
+                by_rows(step, batch, &candidates, &cx_of(exec, arena))?
+            }
+            false => {
+                let joined = self.group(step, &batch, exec, arena)?;
+                by_group(step, batch, joined, &cx_of(exec, arena))?
+            }
         };
         exec.end_part(step, Role::Step, (loops, grown.len() as u64), since);
         Ok(grown)
     }
 
-    /// By the rows of one table.
-    fn extend_by_rows<'a, 'x: 'a + 'h>(
+    /// The rows of the batch joined with the tables of a group, each with the
+    /// position of the row that it grew from.
+    fn group<'a, 'x: 'a + 'h>(
         &mut self,
         step: &'h Step,
-        batch: Vec<Grown<'a>>,
-        exec: &mut Exec<'x>,
-        arena: &'a Bump,
-    ) -> Run<Vec<Grown<'a>>>
-    where
-        'h: 'a,
-    {
-        let candidates = self.candidates(step, &batch, exec, arena)?;
-        let cx = cx_of(exec, arena);
-        let mut out = Vec::with_capacity(batch.len());
-        for ((from, tuple), slots) in batch.into_iter().zip(candidates) {
-            let mut found = false;
-            for slot in slots.iter(&self.full) {
-                let joined = extended(tuple, step.slot, slot, arena);
-                if !all_true(&step.on, joined, &cx)? {
-                    continue;
-                }
-                found = true;
-                if step.semi.is_some() {
-                    break;
-                }
-                if all_true(&step.filter, joined, &cx)? {
-                    out.push((from, joined));
-                }
-            }
-            let alone = match step.semi {
-                Some(anti) => found != anti,
-                None => step.outer && !found,
-            };
-            if alone && all_true(&step.filter, tuple, &cx)? {
-                out.push((from, tuple));
-            }
-        }
-        Ok(out)
-    }
-
-    /// The right side of an outer join of several tables.
-    fn extend_by_group<'a, 'x: 'a + 'h>(
-        &mut self,
-        step: &'h Step,
-        batch: Vec<Grown<'a>>,
+        batch: &[Grown<'a>],
         exec: &mut Exec<'x>,
         arena: &'a Bump,
     ) -> Run<Vec<Grown<'a>>>
@@ -411,22 +270,7 @@ impl<'h> Inner<'h> {
             }
             grown = next;
         }
-        let cx = cx_of(exec, arena);
-        let mut out = Vec::with_capacity(batch.len());
-        let mut grown = grown.into_iter().peekable();
-        for (at, (from, tuple)) in batch.into_iter().enumerate() {
-            let mut found = false;
-            while let Some((_, joined)) = grown.next_if(|(of, _)| *of == at) {
-                found = true;
-                if all_true(&step.filter, joined, &cx)? {
-                    out.push((from, joined));
-                }
-            }
-            if !found && step.outer && all_true(&step.filter, tuple, &cx)? {
-                out.push((from, tuple));
-            }
-        }
-        Ok(out)
+        Ok(grown)
     }
 
     /// The rows that may belong to each row of the batch.
@@ -436,7 +280,7 @@ impl<'h> Inner<'h> {
         batch: &[Grown<'a>],
         exec: &mut Exec<'x>,
         arena: &'a Bump,
-    ) -> Run<Vec<Candidates<'a>>>
+    ) -> Run<Candidates<'a, 'h>>
     where
         'h: 'a,
     {
@@ -448,26 +292,25 @@ impl<'h> Inner<'h> {
             (Origin::Stored(table), Access::Lookup { .. }) if !step.held => {
                 let tuples: Vec<Tuple<'a>> = batch.iter().map(|(_, tuple)| *tuple).collect();
                 let found = lookup(step, table, &tuples, exec, arena)?;
-                return Ok(found.into_iter().map(Candidates::Found).collect());
+                return Ok(Candidates::LookedUp(found));
             }
             (Origin::Derived(derived), _) if derived.free.iter().any(|f| f.level == 1) => {
                 let cx = cx_of(exec, arena);
                 let mut out = Vec::with_capacity(batch.len());
                 for (_, tuple) in batch {
                     let rows = derived::rows(derived, tuple, exec)?;
-                    let slots = rows.rows.iter().map(|r| slot_of(r, &cx)).collect();
-                    out.push(Candidates::Found(slots));
+                    out.push(rows.rows.iter().map(|r| slot_of(r, &cx)).collect());
                 }
-                return Ok(out);
+                return Ok(Candidates::Lists(out));
             }
             _ => {}
         }
-        let held = self.read_once(step, &source.origin, exec)?;
+        let held = self.held.rows(step, &source.origin, exec)?;
         let Some(by_key) = &held.by_key else {
-            return Ok(vec![Candidates::All(step.slot); batch.len()]);
+            return Ok(Candidates::All(held));
         };
         let cx = cx_of(exec, arena);
-        let mut out = Vec::with_capacity(batch.len());
+        let mut first = Vec::with_capacity(batch.len());
         let mut key = Vec::new();
         for (_, tuple) in batch {
             key.clear();
@@ -477,146 +320,106 @@ impl<'h> Inner<'h> {
                 known &= append_comparable(value, &part.known.ty, part.how, &cx, &mut key)?;
             }
             // What has no encoding is NULL, and equal to nothing.
-            let rows = known.then(|| by_key.rows(&key)).into_iter().flatten();
-            let slots = rows.filter_map(|at| held.rows.get(at).copied()).collect();
-            out.push(Candidates::Found(slots));
+            first.push(known.then(|| by_key.first(&key)).flatten());
         }
-        Ok(out)
+        Ok(Candidates::Hashed(held, first))
     }
+}
 
-    /// Reads all rows that a step without an index may need, once.
-    fn read_once<'x: 'h>(
-        &mut self,
-        step: &'h Step,
-        origin: &'h Origin,
-        exec: &mut Exec<'x>,
-    ) -> Run<Rc<Held<'h>>> {
-        if let Some(held) = self.full.get(&step.slot) {
-            return Ok(held.clone());
-        }
-        let arena: &'h Bump = self.held;
-        let before = arena.allocated_bytes();
-        let rows: Vec<Slot<'h>> = match origin {
-            Origin::Virtual(table) => {
-                let rows = exec.server.rows(table.database, table.name);
-                let cx = cx_of(exec, arena);
-                rows.iter().map(|r| slot_of(r, &cx)).collect()
+/// Each row of the batch with the rows of one table that belong to it.
+fn by_rows<'a, 'h: 'a>(
+    step: &'h Step,
+    batch: Vec<Grown<'a>>,
+    candidates: &Candidates<'a, 'h>,
+    cx: &EvalCx<'a>,
+) -> Run<Vec<Grown<'a>>> {
+    let mut out = Vec::with_capacity(batch.len());
+    // Conditions see this one row; only what they let through is kept.
+    let mut joined: Vec<Slot<'a>> = Vec::new();
+    for (at, (from, tuple)) in batch.into_iter().enumerate() {
+        joined.clear();
+        joined.extend_from_slice(tuple);
+        let mut found = false;
+        for slot in candidates.of(at) {
+            if let Some(place) = joined.get_mut(step.slot) {
+                *place = slot;
             }
-            Origin::Derived(derived) => {
-                let rows = derived::rows(derived, &[], exec)?;
-                let cx = cx_of(exec, arena);
-                rows.rows.iter().map(|r| slot_of(r, &cx)).collect()
-            }
-            Origin::Stored(table) => self.read_table(step, table, exec)?,
-        };
-        let grown = arena.allocated_bytes().saturating_sub(before);
-        exec.shared.states.hold(grown as u64)?;
-        let by_key = match step.hash.is_empty() {
-            true => None,
-            false => self.hashed(step, &rows, exec)?,
-        };
-        let held = Rc::new(Held { rows, by_key });
-        self.full.insert(step.slot, held.clone());
-        Ok(held)
-    }
-
-    fn hashed<'x: 'h>(
-        &self,
-        step: &'h Step,
-        rows: &[Slot<'h>],
-        exec: &Exec<'x>,
-    ) -> Run<Option<ByKey<'h>>> {
-        let arena: &'h Bump = self.held;
-        let cx = cx_of(exec, arena);
-        let empty: Tuple<'h> = arena.alloc_slice_fill_copy(self.plan.sources.len(), Slot::Null);
-        let mut by_key = ByKey::new(rows.len());
-        let mut tuple = empty.to_vec();
-        let mut key = Vec::new();
-        // From the last on, so that chains run in the order of the rows.
-        for (at, row) in rows.iter().enumerate().rev() {
-            if let Some(place) = tuple.get_mut(step.slot) {
-                *place = *row;
-            }
-            key.clear();
-            let mut null = false;
-            for part in &step.hash {
-                let value = eval(&part.own, &tuple, &cx)?;
-                null |= value.is_null();
-                if !null && !append_comparable(value, &part.own.ty, part.how, &cx, &mut key)? {
-                    return Ok(None);
-                }
-            }
-            if null {
+            if !all_true(&step.on, &joined, cx)? {
                 continue;
             }
-            by_key.insert_before(&key, at, arena);
-        }
-        Ok(Some(by_key))
-    }
-
-    fn read_table<'x: 'h>(
-        &self,
-        step: &'h Step,
-        table: &'h Table,
-        exec: &mut Exec<'x>,
-    ) -> Run<Vec<Slot<'h>>> {
-        let held: &'h Bump = self.held;
-        let empty: Tuple<'h> = held.alloc_slice_fill_copy(self.plan.sources.len(), Slot::Null);
-        let mut cursor = Cursor::open(table, &step.access, empty, &cx_of(exec, held))?;
-        let mut rows: Vec<Slot<'h>> = Vec::new();
-        // Conditions on this table alone hold rows off; the others are checked
-        // when the other tables are there.
-        let own = 1u64 << (step.slot & 63);
-        let conditions: &'h [Expr] = match step.outer || step.semi.is_some() {
-            true => &step.on,
-            false => &step.filter,
-        };
-        let alone = |e: &&'h Expr| e.slots() == own && e.is_fixed() && step.lock.is_none();
-        let alone: Vec<&'h Expr> = conditions.iter().filter(alone).collect();
-        let mut tuple = empty.to_vec();
-        let at = (empty, false);
-        while let Some(batch) = fetch_slots(step, table, &mut cursor, at, BATCH, exec, held)? {
-            exec.check_cancelled()?;
-            let cx = cx_of(exec, held);
-            for found in batch {
-                if let Some(place) = tuple.get_mut(step.slot) {
-                    *place = found;
-                }
-                let mut keep = true;
-                for condition in &alone {
-                    keep = keep && logic::truth(condition, &tuple, &cx)? == Some(true);
-                }
-                if keep {
-                    rows.push(found);
-                }
+            found = true;
+            if step.semi.is_some() {
+                break;
             }
-            if rows.len() > MAX_HELD {
-                let text = "A join without a usable index needs too many rows";
-                return Err(Stop::Error(SqlError::new(1104, "42000", text)));
+            if all_true(&step.filter, &joined, cx)? {
+                out.push((from, &*cx.arena.alloc_slice_copy(&joined)));
             }
         }
-        Ok(rows)
-    }
-}
-
-/// The rows that may belong to one row of a batch.
-#[derive(Clone)]
-enum Candidates<'a> {
-    /// These.
-    Found(Vec<Slot<'a>>),
-    /// All that are held for the slot.
-    All(usize),
-}
-
-impl<'a> Candidates<'a> {
-    fn iter<'s, 'h: 'a>(
-        &'s self,
-        full: &'s HashMap<usize, Rc<Held<'h>>>,
-    ) -> impl Iterator<Item = Slot<'a>> + 's {
-        let rows: &[Slot<'a>] = match self {
-            Candidates::Found(rows) => rows,
-            Candidates::All(slot) => full.get(slot).map_or(&[], |held| held.rows.as_slice()),
+        let alone = match step.semi {
+            Some(anti) => found != anti,
+            None => step.outer && !found,
         };
-        rows.iter().copied()
+        if alone && all_true(&step.filter, tuple, cx)? {
+            out.push((from, tuple));
+        }
+    }
+    Ok(out)
+}
+
+/// Each row of the batch with those that grew from it in an outer join of
+/// several tables, or alone where none did.
+fn by_group<'a, 'h: 'a>(
+    step: &'h Step,
+    batch: Vec<Grown<'a>>,
+    grown: Vec<Grown<'a>>,
+    cx: &EvalCx<'a>,
+) -> Run<Vec<Grown<'a>>> {
+    let mut out = Vec::with_capacity(batch.len());
+    let mut grown = grown.into_iter().peekable();
+    for (at, (from, tuple)) in batch.into_iter().enumerate() {
+        let mut found = false;
+        while let Some((_, joined)) = grown.next_if(|(of, _)| *of == at) {
+            found = true;
+            if all_true(&step.filter, joined, cx)? {
+                out.push((from, joined));
+            }
+        }
+        if !found && step.outer && all_true(&step.filter, tuple, cx)? {
+            out.push((from, tuple));
+        }
+    }
+    Ok(out)
+}
+
+/// The rows that may belong to those of a batch.
+enum Candidates<'a, 'h> {
+    /// What an index led to.
+    LookedUp(LookedUp<'a>),
+    /// These, for each row of the batch.
+    Lists(Vec<Vec<Slot<'a>>>),
+    /// Of those held the ones from this position on, for each.
+    Hashed(Rc<Held<'h>>, Vec<Option<usize>>),
+    /// All that are held.
+    All(Rc<Held<'h>>),
+}
+
+impl<'a, 'h: 'a> Candidates<'a, 'h> {
+    /// Those of the row at this position of the batch.
+    fn of(&self, at: usize) -> impl Iterator<Item = Slot<'a>> + '_ {
+        let (mut list, mut keys, mut chain): (&[Slot<'a>], _, _) = (&[], None, None);
+        match self {
+            Candidates::LookedUp(found) => keys = Some(found.of(at)),
+            Candidates::Lists(rows) => list = rows.get(at).map_or(&[], Vec::as_slice),
+            Candidates::All(held) => list = &held.rows,
+            Candidates::Hashed(held, first) => {
+                let first = first.get(at).copied().flatten();
+                let rows = held.by_key.as_ref().map(|by_key| by_key.from(first));
+                let slots = rows.into_iter().flatten();
+                chain = Some(slots.filter_map(|row| held.rows.get(row).copied()));
+            }
+        }
+        let list = list.iter().copied();
+        list.chain(keys.into_iter().flatten())
+            .chain(chain.into_iter().flatten())
     }
 }

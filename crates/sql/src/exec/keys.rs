@@ -12,7 +12,7 @@ use crate::expr::{Expr, ExprKind, convert};
 use crate::plan::Bound;
 use porpoise_rows::KeyRange;
 use porpoise_rows::catalog::Table;
-use porpoise_types::{CastCx, ColumnType, Decimal, Kind, Value, ValueRef, store};
+use porpoise_types::{CastCx, Collation, ColumnType, Decimal, Kind, Value, ValueRef, store};
 
 /// What a value is in the terms of a column.
 pub(super) enum KeyValue {
@@ -153,6 +153,19 @@ pub fn of_value(
     }
 }
 
+/// Whether a pattern of LIKE begins with a wildcard, so that its range is no
+/// better than the table.
+pub fn begins_anyhow<'a>(bound: &'a Bound, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Run<bool> {
+    let Some(pattern) = bound.pattern.filter(|p| p.or_table) else {
+        return Ok(false);
+    };
+    Ok(match eval(&bound.value, row, cx)? {
+        ValueRef::Bytes(text) => Collation::BINARY.like_start(text, pattern.escape).is_empty(),
+        ValueRef::Null => false,
+        _ => true,
+    })
+}
+
 /// The range of an index with equal leading parts and bounds on the next;
 /// `None` when it is empty.
 pub fn range<'a>(
@@ -168,6 +181,13 @@ pub fn range<'a>(
     };
     let whole = KeyRange::prefix(base.clone());
     let mut out = whole;
+    if let Some(bound) = bounds.0.filter(|b| b.pattern.is_some()) {
+        return match beginning(table, index, equal, bound, row, cx)? {
+            Edge::Never => Ok(None),
+            Edge::Open => Ok(Some(out)),
+            Edge::Key(key) => Ok(Some(KeyRange::prefix(key))),
+        };
+    }
     if let Some(bound) = bounds.0 {
         match bounded(table, index, equal, bound, row, cx)? {
             Edge::Never => return Ok(None),
@@ -197,6 +217,41 @@ enum Edge {
     Open,
     /// Up to here.
     Key(Vec<u8>),
+}
+
+/// What the keys of texts begin with that a pattern may match. A text that
+/// begins with certain characters has a key that begins with theirs, without
+/// the bytes that end it; spaces at the end, which keys may leave out, are
+/// left out of it.
+fn beginning<'a>(
+    table: &Table,
+    index: usize,
+    equal: &'a [Expr],
+    bound: &'a Bound,
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Run<Edge> {
+    let part = table.indexes.get(index);
+    let part = part.and_then(|i| i.parts.get(equal.len()));
+    let column = part.and_then(|p| table.columns.get(p.column));
+    let (Some(column), Some(pattern)) = (column, bound.pattern) else {
+        return Ok(Edge::Open);
+    };
+    let text = match eval(&bound.value, row, cx)? {
+        ValueRef::Null => return Ok(Edge::Never),
+        ValueRef::Bytes(text) => text,
+        _ => return Ok(Edge::Open),
+    };
+    let text = convert::recoded(text, &bound.value.ty, column.ty.collation.charset());
+    let start = column.ty.collation.like_start(&text, pattern.escape);
+    if start.is_empty() {
+        return Ok(Edge::Open);
+    }
+    let Some(mut key) = prefix(table, index, equal, row, cx)? else {
+        return Ok(Edge::Never);
+    };
+    table.append_text_start(index, equal.len(), &start, &mut key);
+    Ok(Edge::Key(key))
 }
 
 fn bounded<'a>(

@@ -4,9 +4,12 @@
 //! what comes back is handed to each row that asked for it.
 
 use super::fetch::Cursor;
-use super::join::{Tuple, fetch_entries, fetch_step, slot_of_row};
+use super::join::Tuple;
+use super::reach::Reach;
 use super::select::cx_of;
-use super::{Exec, Run, keys};
+use super::step::{fetch_entries, fetch_step, slot_of_row};
+use super::{Exec, Run, Stop, keys};
+use crate::error::SqlError;
 use crate::expr::Expr;
 use crate::expr::eval::Slot;
 use crate::plan::{Access, Step};
@@ -15,6 +18,7 @@ use foldhash::fast::RandomState;
 use porpoise_rows::catalog::Table;
 use porpoise_rows::{KeyRange, RowRef, ScanPosition, ScanSpec};
 use porpoise_types::ValueRef;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 
 /// The keys that a batch asks for.
@@ -22,10 +26,16 @@ struct Asked<'a> {
     /// Each once, in the order in which they came up.
     distinct: Vec<Vec<u8>>,
     /// Their positions in it.
-    known: HashMap<&'a [u8], usize, RandomState>,
+    known: Known<'a>,
     /// The positions that each row of the batch asks for.
-    of_tuple: Vec<Vec<usize>>,
+    of_tuple: Vec<SmallVec<[usize; 2]>>,
 }
+
+/// Positions by key.
+type Known<'a> = HashMap<&'a [u8], usize, RandomState>;
+
+/// Rows or entries fetched in one call.
+const FETCHED: usize = 4096;
 
 fn asked<'a, 'x: 'a>(
     table: &Table,
@@ -41,7 +51,7 @@ fn asked<'a, 'x: 'a>(
     };
     let cx = cx_of(exec, arena);
     for tuple in tuples {
-        let mut mine = Vec::with_capacity(1);
+        let mut mine: SmallVec<[usize; 2]> = SmallVec::new();
         for key in parts {
             if let Some(encoded) = keys::prefix(table, index, key, tuple, &cx)? {
                 let at = match asked.known.get(encoded.as_slice()) {
@@ -82,6 +92,21 @@ fn cursor_of(index: usize, keys: Vec<Vec<u8>>, whole: bool, reverse: bool) -> Cu
     }
 }
 
+/// What a batch of rows found.
+pub(super) struct LookedUp<'a> {
+    /// By the position of the key.
+    rows: Vec<SmallVec<[Slot<'a>; 1]>>,
+    of_tuple: Vec<SmallVec<[usize; 2]>>,
+}
+
+impl<'a> LookedUp<'a> {
+    /// What the row at this position of the batch found.
+    pub(super) fn of(&self, tuple: usize) -> impl Iterator<Item = Slot<'a>> {
+        let keys = self.of_tuple.get(tuple).into_iter().flatten();
+        keys.filter_map(|at| self.rows.get(*at)).flatten().copied()
+    }
+}
+
 /// For each tuple the rows that its key finds; one call for all of them.
 pub(super) fn lookup<'a, 'x: 'a>(
     step: &'a Step,
@@ -89,7 +114,7 @@ pub(super) fn lookup<'a, 'x: 'a>(
     tuples: &[Tuple<'a>],
     exec: &mut Exec<'x>,
     arena: &'a Bump,
-) -> Run<Vec<Vec<Slot<'a>>>> {
+) -> Run<LookedUp<'a>> {
     let Access::Lookup {
         index,
         keys: parts,
@@ -97,25 +122,82 @@ pub(super) fn lookup<'a, 'x: 'a>(
         reverse,
     } = &step.access
     else {
-        return Ok(Vec::new());
+        return Err(Stop::Error(SqlError::internal("a look-up without keys")));
     };
-    let Asked {
-        distinct,
-        known,
-        of_tuple,
-    } = asked(table, (*index, parts), tuples, exec, arena)?;
-    let keys = distinct.len();
-    let mut cursor = cursor_of(*index, distinct, *whole, *reverse);
+    let asked = asked(table, (*index, parts), tuples, exec, arena)?;
+    let rows = match *whole && step.lock.is_none() && !step.entries {
+        true => one_by_key(step, table, (*index, &asked.distinct), exec, arena)?,
+        false => {
+            let used = parts.first().map_or(0, Vec::len);
+            let cursor = cursor_of(*index, asked.distinct, *whole, *reverse);
+            several(step, table, (cursor, &asked.known, used), exec, arena)?
+        }
+    };
+    Ok(LookedUp {
+        rows,
+        of_tuple: asked.of_tuple,
+    })
+}
+
+/// The rows of whole keys, each where its key stands.
+fn one_by_key<'a, 'x: 'a>(
+    step: &'a Step,
+    table: &'a Table,
+    (index, keys): (usize, &[Vec<u8>]),
+    exec: &mut Exec<'x>,
+    arena: &'a Bump,
+) -> Run<Vec<SmallVec<[Slot<'a>; 1]>>> {
+    let reach = Reach::of(step, table, &cx_of(exec, arena))?;
+    let mut rows: Vec<SmallVec<[Slot<'a>; 1]>> = vec![SmallVec::new(); keys.len()];
+    let allowed = keys.iter().enumerate();
+    let allowed = allowed.filter(|(_, key)| reach.allows(table, index, key));
+    let (places, wanted): (Vec<usize>, Vec<&[u8]>) =
+        allowed.map(|(at, key)| (at, key.as_slice())).unzip();
+    let mut bad = None;
+    let read = exec.read();
+    exec.txn().get_by_unique_with(
+        table,
+        index,
+        &wanted,
+        reach.blobs(),
+        read,
+        &mut |at, row| {
+            let Some((_, row)) = row else {
+                return;
+            };
+            let bytes: &'a [u8] = arena.alloc_slice_copy(row.bytes());
+            let place = places.get(at).and_then(|at| rows.get_mut(*at));
+            match (RowRef::new(table, bytes), place) {
+                (Ok(row), Some(place)) => place.push(Slot::Row(row)),
+                (Err(error), _) => bad = Some(error),
+                _ => {}
+            }
+        },
+    )?;
+    match bad {
+        Some(error) => Err(error.into()),
+        None => Ok(rows),
+    }
+}
+
+/// The rows that a cursor finds, each where its key stands.
+fn several<'a, 'x: 'a>(
+    step: &'a Step,
+    table: &'a Table,
+    (mut cursor, known, used): (Cursor, &Known<'_>, usize),
+    exec: &mut Exec<'x>,
+    arena: &'a Bump,
+) -> Run<Vec<SmallVec<[Slot<'a>; 1]>>> {
+    let index = step.access.index().unwrap_or(0);
     // Conditions are checked tuple by tuple afterwards; a lock is taken on
     // every row that a key leads to.
-    let mut found: Vec<Vec<Slot<'a>>> = vec![Vec::new(); keys];
-    let used = parts.first().map_or(0, Vec::len);
+    let mut found: Vec<SmallVec<[Slot<'a>; 1]>> = vec![SmallVec::new(); known.len()];
     if step.entries {
         let mut ends = Vec::new();
-        while let Some(batch) = fetch_entries(step, table, &mut cursor, 4096, exec, arena)? {
+        while let Some(batch) = fetch_entries(step, table, &mut cursor, FETCHED, exec, arena)? {
             for entry in batch {
                 ends.clear();
-                table.part_ends(*index, entry.key, &mut ends);
+                table.part_ends(index, entry.key, &mut ends);
                 let end = used.checked_sub(1).and_then(|last| ends.get(last));
                 let key = end.and_then(|end| entry.key.get(..*end));
                 let at = key.and_then(|key| known.get(key));
@@ -125,22 +207,16 @@ pub(super) fn lookup<'a, 'x: 'a>(
             }
         }
     }
-    while let Some(batch) = fetch_step(step, table, &mut cursor, (&[], false), 4096, exec, arena)? {
+    let at = (&[][..], false);
+    while let Some(batch) = fetch_step(step, table, &mut cursor, at, FETCHED, exec, arena)? {
         for row in batch {
-            let key = leading_key(table, *index, used, row.row);
+            let key = leading_key(table, index, used, row.row);
             if let Some(at) = known.get(key.as_slice()).and_then(|at| found.get_mut(*at)) {
                 at.push(slot_of_row(step, row, arena));
             }
         }
     }
-    let lists = |mine: &Vec<usize>| {
-        mine.iter()
-            .filter_map(|at| found.get(*at))
-            .flatten()
-            .copied()
-            .collect()
-    };
-    Ok(of_tuple.iter().map(lists).collect())
+    Ok(found)
 }
 
 /// The encoded leading parts of a row in an index.
@@ -148,7 +224,7 @@ fn leading_key(table: &Table, index: usize, parts: usize, row: RowRef<'_>) -> Ve
     let Some(definition) = table.indexes.get(index) else {
         return Vec::new();
     };
-    let values: smallvec::SmallVec<[ValueRef<'_>; 4]> = definition
+    let values: SmallVec<[ValueRef<'_>; 4]> = definition
         .parts
         .iter()
         .take(parts)
@@ -191,10 +267,14 @@ impl<'h> ByKey<'h> {
         }
     }
 
-    /// The positions of the rows of a key, in order.
-    pub(super) fn rows(&self, key: &[u8]) -> impl Iterator<Item = usize> {
-        let first = self.first.get(key).copied().unwrap_or(NONE);
+    /// The position of the first row of a key.
+    pub(super) fn first(&self, key: &[u8]) -> Option<usize> {
+        self.first.get(key).copied()
+    }
+
+    /// The positions of a row and of those of its key behind it, in order.
+    pub(super) fn from(&self, first: Option<usize>) -> impl Iterator<Item = usize> {
         let behind = |at: &usize| self.next.get(*at).copied().filter(|at| *at != NONE);
-        std::iter::successors(Some(first).filter(|at| *at != NONE), behind)
+        std::iter::successors(first, behind)
     }
 }

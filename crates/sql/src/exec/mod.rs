@@ -13,18 +13,25 @@
 //!    restarted: only plain reads stream.
 
 pub mod aggregate;
+mod assign;
 pub mod derived;
 pub mod dml;
 pub mod fetch;
+mod held;
+pub mod insert;
 pub mod join;
+mod kept;
 pub mod keys;
+mod locked;
 mod lookup;
 pub mod multi;
 pub mod profile;
 pub mod reach;
+mod rowstore;
 pub mod select;
 pub mod sort;
 pub mod state;
+mod step;
 pub mod subquery;
 
 use crate::error::SqlError;

@@ -6,7 +6,7 @@
 //! tables have their old values. All changes of a table are then done in one
 //! call.
 
-use super::dml::{Storer, assign_in, note_skipped, stays_chosen};
+use super::assign::{Storer, assign_in, note_skipped, stays_chosen};
 use super::join::join;
 use super::state::{States, size_of_row};
 use super::{Changes, Exec, Run};

@@ -6,12 +6,13 @@
 //! locks takes a short way: the rows are encoded where they lie.
 
 use super::aggregate::Groups;
+use super::derived::Collect;
 use super::fetch::{Cursor, encode_all};
 use super::join::join;
+use super::kept::Kept;
 use super::profile::Role;
 use super::reach::Reach;
-use super::sort::SortKey;
-use super::{Exec, ResultSink, Run, Stop, state};
+use super::{Exec, ResultSink, Run, Stop};
 use crate::bind::{Aggregate, AggregateKind};
 use crate::error::SqlError;
 use crate::expr::Expr;
@@ -20,8 +21,7 @@ use crate::expr::logic;
 use crate::plan::{Access, SelectPlan, Step};
 use bumpalo::Bump;
 use porpoise_rows::RowRef;
-use porpoise_types::{Value, ValueRef};
-use std::collections::HashSet;
+use porpoise_types::ValueRef;
 
 /// LIMIT and OFFSET as numbers.
 #[derive(Clone, Copy)]
@@ -273,141 +273,19 @@ fn held(
     window: Window,
 ) -> Run<u64> {
     let mut kept = Kept::new(plan, window);
-    let mut seen: HashSet<Vec<u8>> = HashSet::new();
     let states = exec.shared.states;
     let enough = match plan.order_by.is_empty() {
         false => u64::MAX,
         true => window.offset.saturating_add(window.count),
     };
     let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> Run<bool> {
-        let key = SortKey::of(&plan.order_by, row, cx)?;
-        if !plan.distinct && kept.is_behind(&key) {
-            return Ok(true);
-        }
-        let values = values_of(plan, row, cx)?;
-        if plan.distinct {
-            let key = distinct_key(plan, &values);
-            let size = 48 + key.len() as u64;
-            if !seen.insert(key) {
-                return Ok(true);
-            }
-            states.hold(size)?;
-        }
-        kept.push(SortRow { key, values }, states)?;
-        Ok((kept.rows.len() as u64) < enough)
+        kept.offer(row, cx, states)?;
+        Ok(kept.len() < enough)
     };
     let since = exec.begin_part();
     join(plan, exec, enough, &mut consume)?;
-    let sent = send_sorted(plan, kept.rows, sink, window)?;
+    let sent = kept.send(sink, window)?;
     exec.end_part(plan, Role::Sort, (1, sent), since);
-    Ok(sent)
-}
-
-/// Rows kept for the end. Where only the first of a sort are wanted, the
-/// others go as soon as twice as many have come.
-struct Kept<'p> {
-    plan: &'p SelectPlan,
-    rows: Vec<SortRow>,
-    most: usize,
-    /// The last key wanted when rows were thrown away.
-    last: Option<SortKey>,
-}
-
-/// Rows more than wanted that are kept before a sort throws them away.
-const SPARE: usize = 1024;
-
-impl<'p> Kept<'p> {
-    fn new(plan: &'p SelectPlan, window: Window) -> Kept<'p> {
-        let wanted = window.offset.saturating_add(window.count);
-        let most = match plan.order_by.is_empty() {
-            true => usize::MAX,
-            false => usize::try_from(wanted).unwrap_or(usize::MAX),
-        };
-        Kept {
-            plan,
-            rows: Vec::new(),
-            most,
-            last: None,
-        }
-    }
-
-    /// Whether as many rows as are wanted come before one of that key.
-    fn is_behind(&self, key: &SortKey) -> bool {
-        let last = self.last.as_ref();
-        last.is_some_and(|last| key.compare(last, &self.plan.order_by).is_ge())
-    }
-
-    fn push(&mut self, row: SortRow, states: &state::States) -> Result<(), SqlError> {
-        states.hold(row.size())?;
-        self.rows.push(row);
-        if self.rows.len() >= self.most.saturating_mul(2).saturating_add(SPARE) {
-            let keys = &self.plan.order_by;
-            self.rows.sort_by(|a, b| a.key.compare(&b.key, keys));
-            let gone = self.rows.get(self.most..).unwrap_or_default();
-            states.let_go(gone.iter().map(SortRow::size).sum());
-            self.rows.truncate(self.most);
-            self.last = self.rows.last().map(|row| row.key.clone());
-        }
-        Ok(())
-    }
-}
-
-/// A result row with its sort key.
-pub struct SortRow {
-    key: SortKey,
-    values: Vec<Value>,
-}
-
-impl SortRow {
-    fn size(&self) -> u64 {
-        state::size_of_row(&self.values) + self.key.size()
-    }
-}
-
-/// Evaluates select list and sort key of one row.
-pub fn sort_row(plan: &SelectPlan, row: &[Slot<'_>], cx: &EvalCx<'_>) -> Run<SortRow> {
-    let key = SortKey::of(&plan.order_by, row, cx)?;
-    let values = values_of(plan, row, cx)?;
-    Ok(SortRow { key, values })
-}
-
-fn values_of(plan: &SelectPlan, row: &[Slot<'_>], cx: &EvalCx<'_>) -> Run<Vec<Value>> {
-    let mut values = Vec::with_capacity(plan.items.len());
-    for item in &plan.items {
-        values.push(eval_short(item, row, cx)?.to_owned());
-    }
-    Ok(values)
-}
-
-/// Bytes that are equal for rows that DISTINCT takes for equal.
-fn distinct_key(plan: &SelectPlan, values: &[Value]) -> Vec<u8> {
-    let mut key = Vec::new();
-    for (item, value) in plan.items.iter().zip(values) {
-        super::aggregate::append_key(value.as_ref(), &item.ty, &mut key);
-    }
-    key
-}
-
-/// Sorts what is to be sorted and sends the window of it.
-pub fn send_sorted(
-    plan: &SelectPlan,
-    mut rows: Vec<SortRow>,
-    sink: &mut dyn ResultSink,
-    window: Window,
-) -> Run<u64> {
-    if !plan.order_by.is_empty() {
-        rows.sort_by(|a, b| a.key.compare(&b.key, &plan.order_by));
-    }
-    sink.columns(&plan.columns)?;
-    let skip = usize::try_from(window.offset).unwrap_or(usize::MAX);
-    let take = usize::try_from(window.count).unwrap_or(usize::MAX);
-    let mut sent = 0;
-    for row in rows.iter().skip(skip).take(take) {
-        let values: smallvec::SmallVec<[ValueRef<'_>; 16]> =
-            row.values.iter().map(Value::as_ref).collect();
-        sink.row(&values)?;
-        sent += 1;
-    }
     Ok(sent)
 }
 
@@ -425,9 +303,22 @@ fn grouped(
         Ok(true)
     };
     let since = exec.begin_part();
-    if only_counts(plan) {
+    if !plan.extremes.is_empty() {
+        let first = exec.begin_part();
+        for (at, extreme) in plan.extremes.iter().enumerate() {
+            let mut found = Collect::new(states);
+            run_some(extreme, exec, 1, &mut found)?;
+            let row = found.rows.into_iter().next();
+            if let Some(value) = row.and_then(|row| row.into_iter().next()) {
+                groups.set_extreme(at, value);
+            }
+        }
+        if let Some(step) = plan.steps.first() {
+            exec.end_part(step, Role::Step, (1, plan.extremes.len() as u64), first);
+        }
+    } else if only_counts(plan) {
         let rows = count_rows(plan, exec)?;
-        groups.add_bare(plan, rows);
+        groups.add_bare(rows);
     } else {
         join(plan, exec, u64::MAX, &mut consume)?;
     }
@@ -474,13 +365,7 @@ fn finish_groups(
     sink: &mut dyn ResultSink,
     window: Window,
 ) -> Run<u64> {
-    let rows = groups.finish(plan, exec)?;
-    let mut kept = Vec::with_capacity(rows.len());
-    let mut seen: HashSet<Vec<u8>> = HashSet::new();
-    for row in rows {
-        if !plan.distinct || seen.insert(distinct_key(plan, &row.values)) {
-            kept.push(row);
-        }
-    }
-    send_sorted(plan, kept, sink, window)
+    let mut kept = Kept::new(plan, window);
+    groups.finish(plan, exec, &mut kept)?;
+    kept.send(sink, window)
 }

@@ -1,76 +1,85 @@
 //! Sort keys: what ORDER BY compares.
 //!
 //! Keys of most types become bytes whose order is that of the values, so that
-//! a comparison is one of bytes; those of decimals and JSON stay values. NULL
-//! comes first, or last where the order is descending.
+//! a comparison is one of bytes; those of JSON stay values. NULL comes first, or last where the order is descending.
 //!
 //! Invariants:
 //! 1. The bytes of two keys compare as [`order_values`] compares the values
 //!    that they were made of.
 //! 2. All keys of one sort are of one form, which its types decide.
 
-use super::Run;
-use super::state::size_of_row;
+use super::{Run, rowstore};
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::plan::OrderKey;
 use porpoise_types::{ColumnType, CompareAs, Kind, Value, ValueRef, compare};
 use std::cmp::Ordering;
 
-/// The sort key of a row.
-#[derive(Clone, Debug)]
-pub enum SortKey {
-    /// Compared as bytes.
-    Bytes(Box<[u8]>),
-    /// Compared one by one.
-    Values(Vec<Value>),
+/// The keys of one sort: how those of a row are made and compared.
+#[derive(Clone, Copy)]
+pub(super) struct SortKeys<'p> {
+    keys: &'p [OrderKey],
+    /// They compare as bytes; otherwise one by one, as values.
+    as_bytes: bool,
 }
 
-impl SortKey {
-    /// The key of a row.
-    pub fn of(keys: &[OrderKey], row: &[Slot<'_>], cx: &EvalCx<'_>) -> Run<SortKey> {
-        if keys.iter().all(|k| has_bytes(&k.expr.ty)) {
-            let mut out = Vec::with_capacity(keys.len() * 12);
-            for key in keys {
-                append(key, row, cx, &mut out)?;
+impl<'p> SortKeys<'p> {
+    /// Of an ORDER BY.
+    pub(super) fn new(keys: &'p [OrderKey]) -> SortKeys<'p> {
+        SortKeys {
+            keys,
+            as_bytes: keys.iter().all(|k| has_bytes(&k.expr.ty)),
+        }
+    }
+
+    /// Appends the key of a row.
+    pub(super) fn append(&self, row: &[Slot<'_>], cx: &EvalCx<'_>, out: &mut Vec<u8>) -> Run<()> {
+        for key in self.keys {
+            let value = eval(&key.expr, row, cx)?;
+            if !self.as_bytes {
+                rowstore::write(value, out);
+                continue;
             }
-            return Ok(SortKey::Bytes(out.into_boxed_slice()));
+            let start = out.len();
+            encode(value, &key.expr.ty, out);
+            if key.desc {
+                out.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
+            }
         }
-        let mut values = Vec::with_capacity(keys.len());
-        for key in keys {
-            values.push(one(key, row, cx)?);
-        }
-        Ok(SortKey::Values(values))
+        Ok(())
     }
 
-    /// Bytes that it holds, about.
-    pub fn size(&self) -> u64 {
-        match self {
-            SortKey::Bytes(bytes) => 16 + bytes.len() as u64,
-            SortKey::Values(values) => size_of_row(values),
+    /// The order of two keys.
+    pub(super) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        if self.as_bytes {
+            return a.cmp(b);
         }
-    }
-
-    /// The order of two keys of one sort.
-    pub fn compare(&self, other: &SortKey, keys: &[OrderKey]) -> Ordering {
-        match (self, other) {
-            (SortKey::Bytes(a), SortKey::Bytes(b)) => a.cmp(b),
-            (SortKey::Values(a), SortKey::Values(b)) => order_keys(keys, a, b),
-            _ => Ordering::Equal,
+        let (mut a, mut b) = (a, b);
+        for key in self.keys {
+            let next = |rest: &mut &[u8]| match rowstore::read(rest) {
+                Some(value) => value.to_owned(),
+                None => Value::Null,
+            };
+            let order = order_values(&key.expr.ty, &next(&mut a), &next(&mut b));
+            let order = if key.desc { order.reverse() } else { order };
+            if order.is_ne() {
+                return order;
+            }
         }
+        Ordering::Equal
     }
-}
 
-fn one<'r>(key: &'r OrderKey, row: &[Slot<'r>], cx: &EvalCx<'r>) -> Run<Value> {
-    Ok(eval(&key.expr, row, cx)?.to_owned())
-}
-
-fn append<'r>(key: &'r OrderKey, row: &[Slot<'r>], cx: &EvalCx<'r>, out: &mut Vec<u8>) -> Run<()> {
-    let start = out.len();
-    encode(eval(&key.expr, row, cx)?, &key.expr.ty, out);
-    if key.desc {
-        out.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
+    /// The first bytes of a key as a number that orders as they do, if keys
+    /// compare as bytes.
+    pub(super) fn prefix(&self, key: &[u8]) -> u64 {
+        if !self.as_bytes {
+            return 0;
+        }
+        let mut first = [0; 8];
+        for (to, from) in first.iter_mut().zip(key) {
+            *to = *from;
+        }
+        u64::from_be_bytes(first)
     }
-    Ok(())
 }
 
 /// Whether values of the type have bytes that compare as they do.
@@ -81,6 +90,7 @@ fn has_bytes(ty: &ColumnType) -> bool {
             compare::same_type(ty),
             CompareAs::Int
                 | CompareAs::Double
+                | CompareAs::Decimal
                 | CompareAs::Bytes(_)
                 | CompareAs::Date
                 | CompareAs::DateTime
@@ -127,8 +137,10 @@ fn encode(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
             let flipped = v.as_micros() as u64 ^ 1 << 63;
             out.extend_from_slice(&flipped.to_be_bytes());
         }
-        // Of types whose values stay values.
-        ValueRef::Decimal(_) => out.push(1),
+        ValueRef::Decimal(v) => {
+            out.push(1);
+            v.append_ordered(out);
+        }
     }
 }
 
@@ -165,7 +177,7 @@ pub fn order_keys(keys: &[OrderKey], a: &[Value], b: &[Value]) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use porpoise_types::Collation;
+    use porpoise_types::{Collation, Decimal};
 
     fn agree(ty: &ColumnType, values: &[Value]) {
         for x in values {
@@ -184,6 +196,9 @@ mod tests {
         let ints = [int(i64::MIN), int(-1), int(0), int(1), int(i64::MAX)];
         agree(&ColumnType::bigint(), &ints);
         agree(&ColumnType::bigint(), &[Value::Null, int(-5), int(5)]);
+        let decimal = |t: &str| Value::Decimal(Decimal::parse(t.as_bytes()).unwrap());
+        let decimals = ["-10.5", "-0.01", "0", "0.10", "0.1", "3", "12.34"].map(decimal);
+        agree(&ColumnType::decimal(10, 2), &decimals);
         let doubles = [-1e300, -1.5, -0.0, 0.0, 1e-300, 2.0].map(Value::Double);
         agree(&ColumnType::double(), &doubles);
         let texts = ["", "a", "A", "ab", "a b", "b", "ä", "a ", "a\t"];

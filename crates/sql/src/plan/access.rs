@@ -15,7 +15,7 @@
 
 use super::facts::{Facts, bare_column, facts};
 use super::hints::Hints;
-use super::{Access, Bound, Estimate, OrderKey, cost};
+use super::{Access, Bound, Estimate, OrderKey, Pattern, cost};
 use crate::expr::Expr;
 use crate::statistics::{Figures, TableStatistics};
 use porpoise_rows::catalog::{Index, IndexKind, IndexPart, IndexState, Table};
@@ -297,8 +297,17 @@ impl<'a> Asked<'a> {
         let fact = next
             .filter(|p| p.prefix.is_none())
             .and_then(|p| facts.get(p.column));
-        let (low, high) = bounds(fact, next.is_some_and(|p| p.desc));
-        let bounded = usize::from(low.is_some()) + usize::from(high.is_some());
+        let (mut low, high) = bounds(fact, next.is_some_and(|p| p.desc));
+        let mut bounded = usize::from(low.is_some()) + usize::from(high.is_some());
+        let mut order = order;
+        if bounded == 0 {
+            low = like_bound(fact, equal == 0 && !entries);
+            if low.as_ref().and_then(|b| b.pattern).is_some_and(|p| p.or_table) {
+                order = order.filter(|_| self.order.is_empty());
+            }
+            // As narrow as both ends are.
+            bounded = 2 * usize::from(low.is_some());
+        }
         let ranges = keys.len() as f64;
         let reverse = order == Some(true);
         let (access, rows) = match (bounded, equal) {
@@ -410,12 +419,24 @@ fn bounds(fact: Option<&Facts<'_>>, desc: bool) -> (Option<Bound>, Option<Bound>
         b.map(|(value, inclusive)| Bound {
             value: value.clone(),
             inclusive,
+            pattern: None,
         })
     };
     match desc {
         false => (bound(&fact.low), bound(&fact.high)),
         true => (bound(&fact.high), bound(&fact.low)),
     }
+}
+
+/// The range of texts that begin as a pattern does. Read instead of the index,
+/// where the pattern begins with a wildcard, is the table if `or_table` says so.
+fn like_bound(fact: Option<&Facts<'_>>, or_table: bool) -> Option<Bound> {
+    let (value, escape) = fact?.like?;
+    Some(Bound {
+        value: value.clone(),
+        inclusive: true,
+        pattern: Some(Pattern { escape, or_table }),
+    })
 }
 
 /// The values that leading parts of an index are equal to, in all

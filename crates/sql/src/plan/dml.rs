@@ -1,17 +1,17 @@
-//! From INSERT, REPLACE, UPDATE and DELETE to their plans.
+//! From UPDATE and DELETE of one table to their plans, and what they share with
+//! INSERT: assignments, and the table that is changed.
 
 use super::access::Asked;
 use super::hints::Hints;
 use super::placement::{chosen, settle_target};
-use super::select::{PlanCx, limits, plan_query, split};
+use super::select::{PlanCx, limits, split};
 use super::{Access, Busy, LockSpec, OrderKey, SelectPlan, Step};
 use crate::bind::nodes::numeric_operand;
 use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
-use crate::expr::{Expr, ExprKind};
+use crate::expr::Expr;
 use crate::parse::ast::{
-    self, Assignment, Delete, DeleteTarget, Insert, InsertSource, Limit, OrderItem, TableFactor,
-    TableRef, Update,
+    self, Assignment, Delete, DeleteTarget, Limit, OrderItem, TableFactor, TableRef, Update,
 };
 use porpoise_kv::LockMode;
 use porpoise_rows::InsertMode;
@@ -106,61 +106,6 @@ pub struct DeletePlan {
     pub inner_tables: Vec<Arc<Table>>,
 }
 
-/// Plans INSERT and REPLACE.
-pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
-    let named = cx.changeable(&insert.table, None, "INSERT")?;
-    let table = stored(&named)?;
-    let partitions = chosen(&table, insert.partitions)?;
-    let mut scope = Scope::default();
-    scope.add(named.clone())?;
-    let (columns, rows, source) = match &insert.source {
-        InsertSource::Values(rows) => {
-            let columns = given_columns(insert, &named)?;
-            (
-                columns.clone(),
-                value_rows(rows, &columns, &table, &scope, cx)?,
-                None,
-            )
-        }
-        InsertSource::Set(assignments) => {
-            let set = assigned(assignments, &table, &scope, cx, false)?;
-            let (columns, values): (Vec<usize>, Vec<NewValue>) = set.into_iter().unzip();
-            refuse_repeated(&columns, &table)?;
-            (columns, vec![values], None)
-        }
-        InsertSource::Query(query) => {
-            let columns = given_columns(insert, &named)?;
-            let plan = plan_query(query, cx)?;
-            if plan.items.len() != columns.len() {
-                return Err(wrong_count(1));
-            }
-            let mut given = columns.iter().filter_map(|c| table.columns.get(*c));
-            if let Some(generated) = given.find(|c| c.generated.is_some()) {
-                return Err(generated_value(&table, &generated.name));
-            }
-            (columns, Vec::new(), Some(Box::new(plan)))
-        }
-    };
-    let mode = match (insert.replace, insert.ignore) {
-        (true, _) => InsertMode::Replace,
-        (_, true) => InsertMode::Ignore,
-        _ => InsertMode::Plain,
-    };
-    Ok(InsertPlan {
-        on_duplicate: on_duplicate(insert, &table, &scope, cx)?,
-        check: check_of(&named),
-        named,
-        partitions,
-        default_expressions: table.has_default_expressions(),
-        table,
-        columns,
-        rows,
-        source,
-        mode,
-        inner_tables: cx.reads.tables.take(),
-    })
-}
-
 /// 3105: only DEFAULT can be given for a generated column.
 pub(super) fn settable(table: &Table, column: usize, value: NewValue) -> Result<NewValue> {
     let given = matches!(value, NewValue::Expr(_));
@@ -170,23 +115,12 @@ pub(super) fn settable(table: &Table, column: usize, value: NewValue) -> Result<
     }
 }
 
-fn generated_value(table: &Table, column: &str) -> SqlError {
+pub(super) fn generated_value(table: &Table, column: &str) -> SqlError {
     let text = format!(
         "The value specified for generated column '{column}' in table '{}' is not allowed.",
         table.name
     );
     SqlError::new(3105, "HY000", text)
-}
-
-fn wrong_count(row: usize) -> SqlError {
-    let text = format!("Column count doesn't match value count at row {row}");
-    SqlError::new(1136, "21S01", text)
-}
-
-fn column_named(table: &Source, name: &str) -> Result<usize> {
-    let mut columns = table.columns.iter();
-    let at = columns.position(|c| c.name.eq_ignore_ascii_case(name));
-    at.ok_or_else(|| SqlError::unknown_column(name, "field list"))
 }
 
 /// The table of a source that can be changed.
@@ -196,67 +130,12 @@ pub(super) fn stored(source: &Source) -> Result<Arc<Table>> {
 }
 
 /// WITH CHECK OPTION of the view that a statement writes through.
-fn check_of(source: &Source) -> Option<ViewCheck> {
+pub(super) fn check_of(source: &Source) -> Option<ViewCheck> {
     let view = source.view.as_ref().filter(|v| !v.check.is_empty())?;
     Some(ViewCheck {
         name: format!("{}.{}", view.database, view.name),
         conditions: view.check.clone(),
     })
-}
-
-fn refuse_repeated(columns: &[usize], table: &Table) -> Result<()> {
-    for (at, column) in columns.iter().enumerate() {
-        if columns.iter().take(at).any(|c| c == column) {
-            let name = table.columns.get(*column).map_or("", |c| &c.name);
-            let text = format!("Column '{name}' specified twice");
-            return Err(SqlError::new(1110, "42000", text));
-        }
-    }
-    Ok(())
-}
-
-fn given_columns(insert: &Insert<'_>, table: &Source) -> Result<Vec<usize>> {
-    let none_needed = matches!(&insert.source, InsertSource::Values([[]]));
-    if insert.columns.is_empty() && insert.columns_given {
-        return Ok(Vec::new());
-    }
-    if insert.columns.is_empty() {
-        return Ok(match none_needed {
-            true => Vec::new(),
-            false => table.places(),
-        });
-    }
-    let columns = insert
-        .columns
-        .iter()
-        .map(|c| column_named(table, c.name.name))
-        .collect::<Result<Vec<_>>>()?;
-    if let Some(stored) = table.table() {
-        refuse_repeated(&columns, stored)?;
-    }
-    Ok(columns)
-}
-
-fn value_rows(
-    rows: &[&[ast::Expr<'_>]],
-    columns: &[usize],
-    table: &Table,
-    scope: &Scope,
-    cx: &PlanCx<'_>,
-) -> Result<Vec<Vec<NewValue>>> {
-    let mut out = Vec::with_capacity(rows.len());
-    let mut binder = cx.binder(scope, "field list");
-    for (at, row) in rows.iter().enumerate() {
-        if row.len() != columns.len() && !(row.is_empty() && columns.len() == table.columns.len()) {
-            return Err(wrong_count(at + 1));
-        }
-        let mut values = Vec::with_capacity(row.len());
-        for (e, column) in row.iter().zip(columns) {
-            values.push(settable(table, *column, new_value(e, &mut binder)?)?);
-        }
-        out.push(values);
-    }
-    Ok(out)
 }
 
 pub(super) fn new_value(
@@ -270,7 +149,7 @@ pub(super) fn new_value(
     }
 }
 
-fn assigned(
+pub(super) fn assigned(
     assignments: &[Assignment<'_>],
     table: &Table,
     scope: &Scope,
@@ -296,79 +175,6 @@ fn assigned(
         set.push((column, settable(table, column, value)?));
     }
     Ok(set)
-}
-
-fn on_duplicate(
-    insert: &Insert<'_>,
-    table: &Arc<Table>,
-    scope: &Scope,
-    cx: &PlanCx<'_>,
-) -> Result<Vec<(usize, NewValue)>> {
-    if insert.on_duplicate.is_empty() {
-        return Ok(Vec::new());
-    }
-    let Some(alias) = insert.row_alias else {
-        return assigned(insert.on_duplicate, table, scope, cx, true);
-    };
-    let mut new = Source {
-        alias: alias.name.to_owned(),
-        ..scope
-            .sources
-            .first()
-            .cloned()
-            .unwrap_or_else(|| Source::stored(table.clone(), None))
-    };
-    new.database = String::new();
-    if !insert.column_aliases.is_empty() {
-        let columns = given_columns(insert, &new)?;
-        if columns.len() != insert.column_aliases.len() {
-            return Err(wrong_count(1));
-        }
-        for column in &mut new.columns {
-            column.name = String::new();
-        }
-        for (position, name) in columns.iter().zip(insert.column_aliases) {
-            if let Some(column) = new.columns.get_mut(*position) {
-                name.name.clone_into(&mut column.name);
-            }
-        }
-    }
-    let mut both = scope.clone();
-    both.add(new)?;
-    let mut set = assigned(insert.on_duplicate, table, &both, cx, true)?;
-    for (_, value) in &mut set {
-        if let NewValue::Expr(e) = value {
-            new_row_of(e)?;
-        }
-    }
-    Ok(set)
-}
-
-/// Columns of the row alias, which stands in slot 1, are those of the row to
-/// be inserted.
-fn new_row_of(e: &mut Expr) -> Result<()> {
-    let mut inside = false;
-    e.rewrite(&mut |e| match &e.kind {
-        ExprKind::Column {
-            slot: 1,
-            column,
-            load,
-        } => {
-            e.kind = ExprKind::NewValue {
-                column: *column,
-                load: *load,
-            };
-        }
-        ExprKind::Query(test) => {
-            let mut free = test.query.free.iter();
-            inside |= free.any(|f| f.level == 1 && f.slot == 1);
-        }
-        _ => {}
-    });
-    match inside {
-        true => Err(SqlError::not_supported("a row alias inside a subquery")),
-        false => Ok(()),
-    }
 }
 
 /// Whether it is about one table without a join.

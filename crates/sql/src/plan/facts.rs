@@ -23,6 +23,8 @@ pub(super) struct Facts<'e> {
     pub(super) set: Option<&'e Expr>,
     pub(super) low: Option<(&'e Expr, bool)>,
     pub(super) high: Option<(&'e Expr, bool)>,
+    /// LIKE this pattern, with this escape character.
+    pub(super) like: Option<(&'e Expr, Option<u8>)>,
 }
 
 impl<'e> Facts<'e> {
@@ -94,6 +96,20 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'
             if let Some(fact) = fact.filter(|f| f.equal.is_none()) {
                 fact.equal = Some(Vec::new());
                 fact.null = true;
+            }
+        }
+        ExprKind::Like {
+            args,
+            escape,
+            collation,
+            negated: false,
+        } => {
+            let [arg, pattern] = args.as_ref();
+            let orders = !matches!(arg.ty.kind, Kind::Enum | Kind::Set | Kind::Json);
+            let same = arg.ty.is_string() && orders && arg.ty.collation == *collation;
+            let at = bare_column(arg, slot).filter(|_| same && known(pattern, joined));
+            if let Some(fact) = at.and_then(|at| facts.get_mut(at)) {
+                fact.like = Some((pattern, *escape));
             }
         }
         ExprKind::Or(arms) => learn_either(arms, slot, joined, facts),

@@ -14,13 +14,17 @@
 
 pub mod access;
 mod columns;
+mod context;
 mod cost;
 pub mod derived;
 pub mod dml;
+mod extremes;
 mod facts;
+mod finish;
 mod from;
 mod grouping;
 pub mod hints;
+pub mod insert;
 mod joins;
 mod keys;
 pub mod multi;
@@ -46,6 +50,19 @@ pub struct Bound {
     pub value: Expr,
     /// Whether it belongs to the range.
     pub inclusive: bool,
+    /// The value is a pattern of LIKE: the range is that of texts which begin
+    /// as it does up to its first wildcard.
+    pub pattern: Option<Pattern>,
+}
+
+/// A pattern of LIKE as a range of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// The escape character.
+    pub escape: Option<u8>,
+    /// The whole index is no good in place of the table: where the pattern
+    /// begins with a wildcard the table is read.
+    pub or_table: bool,
 }
 
 /// How the rows of a table are found.
@@ -321,6 +338,9 @@ pub struct SelectPlan {
     pub columns: Vec<ResultColumn>,
     /// Aggregates in select list, HAVING and ORDER BY.
     pub aggregates: Vec<Aggregate>,
+    /// Queries of one row that find the aggregates' values; empty where they
+    /// come of all rows.
+    pub extremes: Vec<SelectPlan>,
     /// GROUP BY.
     pub group_by: Vec<Expr>,
     /// There is a GROUP BY or an aggregate.
@@ -358,6 +378,7 @@ impl SelectPlan {
             items: vec![value],
             columns: Vec::new(),
             aggregates: Vec::new(),
+            extremes: Vec::new(),
             group_by: Vec::new(),
             grouped: false,
             having: None,

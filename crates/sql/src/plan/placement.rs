@@ -92,6 +92,7 @@ fn known(table: &Table, slot: usize, conditions: &[&Expr]) -> Vec<(usize, KnownE
 fn of_facts(facts: &Facts<'_>) -> Option<KnownExprs> {
     let bound = |b: &Option<(&Expr, bool)>| {
         b.map(|(value, inclusive)| Bound {
+            pattern: None,
             value: value.clone(),
             inclusive,
         })

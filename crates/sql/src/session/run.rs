@@ -28,7 +28,7 @@ use crate::error::{Result, SqlError};
 use crate::exec::state::States;
 use crate::exec::{self, Changes, Exec, Newer, ResultSink, Shared, Stop};
 use crate::parse::ast::{DeleteTarget, Statement};
-use crate::plan::dml;
+use crate::plan::{dml, insert};
 use crate::plan::multi::{self, MultiPlan};
 use crate::plan::select::{self, PlanCx, Reads};
 use crate::vars::VarValue;
@@ -98,7 +98,7 @@ impl SqlSession {
                 }
                 Plan::Select(plan)
             }
-            Statement::Insert(insert) => Plan::Insert(dml::plan_insert(insert, &cx)?),
+            Statement::Insert(insert) => Plan::Insert(insert::plan_insert(insert, &cx)?),
             Statement::Update(update) => {
                 self.check_safe(update.filter.is_some() || update.limit.is_some())?;
                 match dml::of_one_table(update) {
@@ -383,10 +383,14 @@ impl SqlSession {
             }
             Plan::Insert(p) => {
                 let ids = self.settings.auto_increment;
-                exec::dml::insert(p, &mut exec, ids).map(Done::Changes)
+                exec::insert::insert(p, &mut exec, ids).map(Done::Changes)
             }
             Plan::Update(p) => exec::dml::update(p, &mut exec).map(Done::Changes),
             Plan::Delete(p) => exec::dml::delete(p, &mut exec).map(Done::Changes),
+            // EXPLAIN ANALYZE: rows are found, and locked, but not changed.
+            Plan::Multi(p) if shared.profile.is_some() => {
+                exec::select::run(&p.select, &mut exec, sink).map(Done::Rows)
+            }
             Plan::Multi(p) => exec::multi::run(p, &mut exec).map(Done::Changes),
         };
         match done {

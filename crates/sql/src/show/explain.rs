@@ -93,6 +93,9 @@ pub fn explain(
         Ok(Arc::new(plan))
     })?;
     session.check_plan(&plan)?;
+    if explain.analyze && matches!(&plan.plan, Plan::Update(_) | Plan::Delete(_)) {
+        return one(NOT_RUN.to_owned()).send(session, sink);
+    }
     let profile = match explain.analyze {
         true => Some(analyzed(session, &plan, params)?),
         false => None,
@@ -118,10 +121,14 @@ fn one(shown: String) -> Rows {
     rows
 }
 
-/// Runs a SELECT and notes what its parts do.
+/// What MySQL tells of UPDATE and DELETE of one table, which it does not run.
+const NOT_RUN: &str = "-> <not executable by iterator executor>\n";
+
+/// Runs a SELECT, or the join of an UPDATE or DELETE of several tables, and
+/// notes what its parts do. No row changes.
 fn analyzed(session: &mut SqlSession, plan: &Planned, params: &[ValueRef<'_>]) -> Result<Profile> {
-    if plan.plan.writes() {
-        let text = "EXPLAIN ANALYZE of a statement that changes rows";
+    if matches!(&plan.plan, Plan::Insert(_)) {
+        let text = "EXPLAIN ANALYZE of INSERT and REPLACE";
         return Err(SqlError::not_supported(text));
     }
     session.notes.profile = Some(Profile::default());

@@ -232,6 +232,9 @@ impl Printer<'_> {
     }
 
     fn between(&self, part: &str, low: Option<&Bound>, high: Option<&Bound>) -> String {
+        if let Some(bound) = low.filter(|b| b.pattern.is_some()) {
+            return format!("({part} like {})", self.expr(&bound.value));
+        }
         let sign = |b: &Bound| if b.inclusive { "<=" } else { "<" };
         let low = low.map_or(String::new(), |b| {
             format!("{} {} ", self.expr(&b.value), sign(b))

@@ -76,6 +76,29 @@ pub(super) fn like(
     }
 }
 
+/// The characters that every text begins with which the pattern matches, as
+/// far as they say something of its key: without spaces at their end.
+pub(super) fn start(collation: Collation, pattern: &[u8], escape: Option<char>) -> Vec<u8> {
+    let charset = collation.charset();
+    let escape = escape.map(u32::from);
+    let mut out = Vec::new();
+    let mut rest = pattern;
+    while let Some((Item::Char(_), len)) = next_item(charset, rest, escape) {
+        let (item, behind) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+        // Of an escaped character the escape is no part.
+        let first = charset.step(item).map_or(0, |(_, first)| first);
+        out.extend_from_slice(match first < len {
+            true => item.get(first..).unwrap_or_default(),
+            false => item,
+        });
+        rest = behind;
+    }
+    while out.last() == Some(&b' ') {
+        out.pop();
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +114,50 @@ mod tests {
         assert!(like("aXbXc", "%b%c") && !like("aXbXcd", "%b%c"));
         assert!(like("né", "n_") && like("NE", "né"));
         assert!(like("\\", "\\") && like("mississippi", "%iss%ip%i"));
+    }
+
+    #[test]
+    fn patterns_tell_how_texts_begin() {
+        let of = |p: &str| {
+            let start = start(Collation::UTF8MB4_GENERAL_CI, p.as_bytes(), Some('\\'));
+            String::from_utf8(start).unwrap()
+        };
+        assert_eq!((of("ab%c").as_str(), of("%").as_str()), ("ab", ""));
+        assert_eq!((of("né_x").as_str(), of("whole").as_str()), ("né", "whole"));
+        assert_eq!(
+            (of("10\\%x%").as_str(), of("a\\").as_str()),
+            ("10%x", "a\\")
+        );
+        assert_eq!(of("a b  %"), "a b");
+    }
+
+    #[test]
+    fn keys_of_matching_texts_begin_alike() {
+        let texts = [
+            "ab", "AB", "abc", "ab c", "ab\t", "ab\u{1}", "äb é", "abß", "ab ", "a b",
+        ];
+        for collation in [
+            Collation::BINARY,
+            Collation::UTF8MB4_BIN,
+            Collation::UTF8MB4_GENERAL_CI,
+            Collation::UTF8MB4_0900_AI_CI,
+            Collation::UTF8MB4_0900_BIN,
+        ] {
+            for pattern in ["ab%", "AB%", "ab %", "a%", "äb%", "abs%", "abß%", "a_%"] {
+                let ty = crate::ColumnType::varchar(20, collation);
+                let mut head = Vec::new();
+                let start = start(collation, pattern.as_bytes(), Some('\\'));
+                crate::encode_text_start(&start, &ty, true, false, &mut head);
+                for text in texts {
+                    let mut key = Vec::new();
+                    let value = crate::ValueRef::Bytes(text.as_bytes());
+                    crate::encode_key(value, &ty, true, false, &mut key);
+                    if collation.like(text.as_bytes(), pattern.as_bytes(), Some('\\')) {
+                        assert!(key.starts_with(&head), "{collation:?} {text:?} {pattern:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -284,6 +284,22 @@ impl Collation {
         like::like(self, text, pattern, escape)
     }
 
+    /// The characters that every text begins with which a pattern of LIKE
+    /// matches, escapes resolved; without spaces at their end, which keys of
+    /// such texts may not have.
+    #[must_use]
+    pub fn like_start(self, pattern: &[u8], escape: Option<u8>) -> Vec<u8> {
+        like::start(self, pattern, escape.map(char::from))
+    }
+
+    /// Bytes that end a self-delimiting key.
+    pub(crate) fn end_len(self) -> usize {
+        match self.scheme() {
+            Scheme::Bytes => BINARY_END.len(),
+            _ => 1,
+        }
+    }
+
     /// Whether two characters (codes of [`Charset::step`]) are equal.
     fn same_char(self, a: u32, b: u32) -> bool {
         if a == b {

@@ -23,6 +23,7 @@
 //! per addition), and the published crates, none of which has these rules.
 
 mod arith;
+mod bytes;
 mod text;
 mod wide;
 
@@ -273,7 +274,7 @@ impl Decimal {
         }
         let value = Wide::from_be_bytes(full);
         let magnitude = if negative { value.negated() } else { value };
-        if magnitude.digits() > u32::from(precision) {
+        if magnitude >= Wide::pow10(u32::from(precision)) {
             return None;
         }
         *bytes = rest;

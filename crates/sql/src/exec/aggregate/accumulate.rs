@@ -12,6 +12,7 @@ use crate::exec::state::{States, size_of_row};
 use crate::exec::{Exec, Run, Stop};
 use crate::expr::convert;
 use crate::expr::eval::{EvalCx, Slot, eval};
+use foldhash::fast::RandomState;
 use porpoise_types::{
     ColumnType, CompareAs, Decimal, Kind, Level, Value, ValueRef, Warning, cast, compare,
 };
@@ -53,7 +54,15 @@ struct Piece {
 /// An aggregate at work.
 pub(super) struct Accumulator {
     state: State,
-    distinct: Option<HashSet<Vec<u8>>>,
+    distinct: Option<Seen>,
+}
+
+/// What DISTINCT has seen.
+#[derive(Default)]
+struct Seen {
+    keys: HashSet<Vec<u8>, RandomState>,
+    /// The key at hand.
+    key: Vec<u8>,
 }
 
 impl Accumulator {
@@ -79,7 +88,7 @@ impl Accumulator {
         };
         Accumulator {
             state,
-            distinct: aggregate.distinct.then(HashSet::new),
+            distinct: aggregate.distinct.then(Seen::default),
         }
     }
 
@@ -87,6 +96,13 @@ impl Accumulator {
     pub(super) fn count(&mut self, rows: u64) {
         if let State::Count(n) = &mut self.state {
             *n = n.saturating_add(i64::try_from(rows).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Sets the value of MIN or MAX.
+    pub(super) fn set_extreme(&mut self, value: Value) {
+        if let State::Best(best) = &mut self.state {
+            *best = value;
         }
     }
 
@@ -98,6 +114,17 @@ impl Accumulator {
         cx: &EvalCx<'_>,
         states: &States,
     ) -> Run<()> {
+        if let ([arg], None, false) = (
+            aggregate.args.as_slice(),
+            &self.distinct,
+            matches!(self.state, State::Texts(_)),
+        ) {
+            let value = eval(arg, row, cx)?;
+            return match value.is_null() {
+                true => Ok(()),
+                false => self.take(aggregate, value, arg, cx),
+            };
+        }
         let mut values: smallvec::SmallVec<[ValueRef<'_>; 4]> = smallvec::SmallVec::new();
         for arg in &aggregate.args {
             let value = eval(arg, row, cx)?;
@@ -108,15 +135,15 @@ impl Accumulator {
             values.push(value);
         }
         if let Some(seen) = &mut self.distinct {
-            let mut key = Vec::new();
+            seen.key.clear();
             for (value, arg) in values.iter().zip(&aggregate.args) {
-                append_key(*value, &arg.ty, &mut key);
+                append_key(*value, &arg.ty, &mut seen.key);
             }
-            let size = 48 + key.len() as u64;
-            if !seen.insert(key) {
+            if seen.keys.contains(&seen.key) {
                 return Ok(());
             }
-            states.hold(size)?;
+            states.hold(48 + seen.key.len() as u64)?;
+            seen.keys.insert(seen.key.clone());
         }
         if let State::Texts(pieces) = &mut self.state {
             let piece = piece(aggregate, &values, row, cx)?;

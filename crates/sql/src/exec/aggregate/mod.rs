@@ -1,22 +1,25 @@
 //! Groups and aggregate functions (manual, "Aggregate Functions").
 //!
 //! Groups are found by hashing an encoding of their keys that is equal for
-//! values that compare equal. Each group keeps its first row's values for
-//! expressions outside aggregates, which the group determines unless
-//! ONLY_FULL_GROUP_BY is off, and an accumulator an aggregate.
+//! values that compare equal; for texts and decimals, of which that encoding
+//! costs something, the values as they are lead there the second time. Each
+//! group keeps its first row's values for expressions outside aggregates, which
+//! the group determines unless ONLY_FULL_GROUP_BY is off, and an accumulator an
+//! aggregate.
 
 mod accumulate;
 
-use super::select::{SortRow, cx_of};
-use super::state::{States, size_of_row};
+use super::kept::Kept;
+use super::select::cx_of;
+use super::state::{States, append_exact, size_of_row};
 use super::{Exec, Run};
 use crate::expr::eval::{EvalCx, Slot, eval};
-use crate::expr::logic;
+use crate::expr::{Expr, logic};
 use crate::plan::SelectPlan;
 use accumulate::Accumulator;
 use bumpalo::Bump;
 use foldhash::fast::RandomState;
-use porpoise_types::{ColumnType, Value, ValueRef, encode_key};
+use porpoise_types::{ColumnType, Kind, Value, ValueRef, encode_key};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
@@ -60,9 +63,81 @@ pub fn append_key(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
     }
 }
 
+/// The row that stands for a group where something outside of aggregates is
+/// read: its first.
+#[derive(Default)]
+struct FirstRow {
+    /// The columns that are read, in the order of [`Read`].
+    values: Vec<Value>,
+    /// The slots that are not empty, as bits.
+    present: u64,
+    /// There was a row at all.
+    known: bool,
+}
+
+/// The columns that expressions outside of aggregates read, slot by slot.
+struct Read {
+    columns: Vec<(usize, usize)>,
+    /// Columns of each slot up to the last one read.
+    widths: Vec<usize>,
+}
+
+impl Read {
+    fn of(plan: &SelectPlan) -> Read {
+        let mut columns: Vec<(usize, usize)> = Vec::new();
+        let order = plan.order_by.iter().map(|k| &k.expr);
+        for e in plan.items.iter().chain(order).chain(&plan.having) {
+            e.columns(&mut |slot, column| columns.push((slot, column)));
+        }
+        columns.sort_unstable();
+        columns.dedup();
+        let mut widths = vec![0; plan.sources.len()];
+        for (slot, column) in &columns {
+            if let Some(width) = widths.get_mut(*slot) {
+                *width = column + 1;
+            }
+        }
+        Read { columns, widths }
+    }
+
+    fn first_row(&self, row: &[Slot<'_>]) -> FirstRow {
+        let get = |(slot, column): &(usize, usize)| match row.get(*slot) {
+            Some(slot) => slot.get(*column).to_owned(),
+            None => Value::Null,
+        };
+        let mut present = 0;
+        for (at, slot) in row.iter().enumerate() {
+            present |= u64::from(!matches!(slot, Slot::Null)) << (at & 63);
+        }
+        FirstRow {
+            values: self.columns.iter().map(get).collect(),
+            present,
+            known: true,
+        }
+    }
+
+    /// The slots of a group's row.
+    fn slots<'a>(&self, first: &'a FirstRow, arena: &'a Bump) -> Vec<Slot<'a>> {
+        let mut pairs = self.columns.iter().zip(&first.values).peekable();
+        let mut slots = Vec::with_capacity(self.widths.len());
+        for (at, width) in self.widths.iter().enumerate() {
+            let values = arena.alloc_slice_fill_copy(*width, ValueRef::Null);
+            while let Some(((_, column), value)) = pairs.next_if(|((slot, _), _)| *slot == at) {
+                if let Some(place) = values.get_mut(*column) {
+                    *place = value.as_ref();
+                }
+            }
+            slots.push(match !first.known || first.present & 1 << (at & 63) != 0 {
+                true => Slot::Values(values),
+                false => Slot::Null,
+            });
+        }
+        slots
+    }
+}
+
 struct Group {
-    /// The columns of the group's first row, by slot; `None` where empty.
-    first: Vec<Option<Vec<Value>>>,
+    first: FirstRow,
     accumulators: Vec<Accumulator>,
     /// WITH ROLLUP: the values of the leading keys that it does not sum up
     /// over.
@@ -72,20 +147,36 @@ struct Group {
 /// The groups of a query.
 pub struct Groups {
     by_key: HashMap<Vec<u8>, usize, RandomState>,
+    /// Groups by values as they are, where to make a key of them costs more
+    /// than to look them up: texts under a collation, and decimals.
+    by_values: Option<HashMap<Vec<u8>, usize, RandomState>>,
     list: Vec<Group>,
+    read: Read,
     key: Vec<u8>,
+    held: u64,
 }
 
 /// About what a group costs beside its aggregates' own data.
 const GROUP_SIZE: u64 = 128;
 
+/// Different spellings of keys that are remembered.
+const SPELLINGS: usize = 1 << 16;
+
 impl Groups {
     /// No groups; one without key when the query has no GROUP BY.
     pub fn new(plan: &SelectPlan) -> Groups {
+        let costly = |e: &Expr| match e.ty.kind {
+            Kind::Decimal => true,
+            _ => e.ty.is_string() && !e.ty.is_binary(),
+        };
+        let spelled = !plan.rollup && plan.group_by.iter().any(costly);
         let mut groups = Groups {
             by_key: HashMap::default(),
+            by_values: spelled.then(HashMap::default),
             list: Vec::new(),
+            read: Read::of(plan),
             key: Vec::new(),
+            held: 0,
         };
         if plan.group_by.is_empty() {
             groups.list.push(Group::new(plan, Vec::new()));
@@ -95,12 +186,18 @@ impl Groups {
     }
 
     /// Counts rows of which nothing is known, for a query that only counts.
-    pub fn add_bare(&mut self, plan: &SelectPlan, rows: u64) {
+    pub fn add_bare(&mut self, rows: u64) {
         if let Some(group) = self.list.first_mut() {
-            if rows > 0 && group.first.is_empty() {
-                group.first = plan.sources.iter().map(|_| Some(Vec::new())).collect();
-            }
             group.accumulators.iter_mut().for_each(|a| a.count(rows));
+        }
+    }
+
+    /// Sets the value of a MIN or MAX, for a query that finds them without
+    /// looking at all rows.
+    pub(super) fn set_extreme(&mut self, aggregate: usize, value: Value) {
+        let group = self.list.first_mut();
+        if let Some(accumulator) = group.and_then(|g| g.accumulators.get_mut(aggregate)) {
+            accumulator.set_extreme(value);
         }
     }
 
@@ -122,15 +219,26 @@ impl Groups {
         key.clear();
         let mut values: smallvec::SmallVec<[ValueRef<'_>; 4]> = smallvec::SmallVec::new();
         for e in &plan.group_by {
-            let value = eval(e, row, cx)?;
-            append_key(value, &e.ty, &mut key);
-            values.push(value);
+            values.push(eval(e, row, cx)?);
         }
-        self.add_to(plan, &key, &[], row, cx, states)?;
+        if self.by_values.is_some() {
+            values
+                .iter()
+                .for_each(|value| append_exact(*value, &mut key));
+            let at = match self.by_values.as_ref().and_then(|known| known.get(&key)) {
+                Some(at) => *at,
+                None => self.of_new_spelling(plan, &values, &key, states)?,
+            };
+            self.key = key;
+            return self.take(plan, at, row, cx, states);
+        }
+        for (e, value) in plan.group_by.iter().zip(&values) {
+            append_key(*value, &e.ty, &mut key);
+        }
+        let at = self.of_key(plan, &key, &[], states)?;
+        self.take(plan, at, row, cx, states)?;
         if plan.rollup {
-            if let Some(last) = self.by_key.get(&key).and_then(|at| self.list.get_mut(*at))
-                && last.keys.is_empty()
-            {
+            if let Some(last) = self.list.get_mut(at).filter(|g| g.keys.is_empty()) {
                 last.keys = values.iter().map(|v| ValueRef::to_owned(*v)).collect();
             }
             for kept in 0..values.len() {
@@ -141,40 +249,74 @@ impl Groups {
                 }
                 key.push(u8::MAX);
                 let leading = values.get(..kept).unwrap_or_default();
-                self.add_to(plan, &key, leading, row, cx, states)?;
+                let at = self.of_key(plan, &key, leading, states)?;
+                self.take(plan, at, row, cx, states)?;
             }
         }
         self.key = key;
         Ok(())
     }
 
-    fn add_to(
+    /// The group of values that have not come in this spelling before.
+    fn of_new_spelling(
+        &mut self,
+        plan: &SelectPlan,
+        values: &[ValueRef<'_>],
+        spelling: &[u8],
+        states: &States,
+    ) -> Run<usize> {
+        let mut key = Vec::with_capacity(spelling.len() + 8);
+        for (e, value) in plan.group_by.iter().zip(values) {
+            append_key(*value, &e.ty, &mut key);
+        }
+        let at = self.of_key(plan, &key, &[], states)?;
+        if let Some(known) = self.by_values.as_mut().filter(|k| k.len() < SPELLINGS) {
+            let size = spelling.len() as u64 + 48;
+            states.hold(size)?;
+            self.held += size;
+            known.insert(spelling.to_vec(), at);
+        }
+        Ok(at)
+    }
+
+    /// The group of a key; a new one where there is none.
+    fn of_key(
         &mut self,
         plan: &SelectPlan,
         key: &[u8],
         keys: &[ValueRef<'_>],
+        states: &States,
+    ) -> Run<usize> {
+        if let Some(at) = self.by_key.get(key) {
+            return Ok(*at);
+        }
+        let keys = keys.iter().map(|v| ValueRef::to_owned(*v)).collect();
+        self.list.push(Group::new(plan, keys));
+        let at = self.list.len() - 1;
+        self.by_key.insert(key.to_vec(), at);
+        let size = key.len() as u64 + GROUP_SIZE;
+        states.hold(size)?;
+        self.held += size;
+        Ok(at)
+    }
+
+    /// Takes a row into account for a group.
+    fn take(
+        &mut self,
+        plan: &SelectPlan,
+        at: usize,
         row: &[Slot<'_>],
         cx: &EvalCx<'_>,
         states: &States,
     ) -> Run<()> {
-        let at = match self.by_key.get(key) {
-            Some(at) => *at,
-            None => {
-                let keys = keys.iter().map(|v| ValueRef::to_owned(*v)).collect();
-                self.list.push(Group::new(plan, keys));
-                let at = self.list.len() - 1;
-                self.by_key.insert(key.to_vec(), at);
-                at
-            }
-        };
         let Some(group) = self.list.get_mut(at) else {
             return Ok(());
         };
-        if group.first.is_empty() {
-            group.first = first_row(plan, row);
-            let slots = group.first.iter().flatten();
-            let held: u64 = slots.map(|values| size_of_row(values)).sum();
-            states.hold(held + key.len() as u64 + GROUP_SIZE)?;
+        if !group.first.known {
+            group.first = self.read.first_row(row);
+            let size = size_of_row(&group.first.values);
+            states.hold(size)?;
+            self.held += size;
         }
         for (aggregate, accumulator) in plan.aggregates.iter().zip(&mut group.accumulators) {
             accumulator.add(aggregate, row, cx, states)?;
@@ -182,17 +324,28 @@ impl Groups {
         Ok(())
     }
 
-    /// Evaluates HAVING, select list and sort keys for every group.
-    pub fn finish(mut self, plan: &SelectPlan, exec: &mut Exec<'_>) -> Run<Vec<SortRow>> {
+    /// Evaluates HAVING, select list and sort keys for every group, and offers
+    /// the rows to what keeps them.
+    pub(super) fn finish(
+        mut self,
+        plan: &SelectPlan,
+        exec: &mut Exec<'_>,
+        kept: &mut Kept<'_>,
+    ) -> Run<()> {
         if plan.rollup {
             self.list
                 .sort_by(|a, b| rollup_order(plan, &a.keys, &b.keys));
         }
-        let mut rows = Vec::with_capacity(self.list.len());
+        // From here on the rows made of them count.
+        let states = exec.shared.states;
+        states.let_go(self.held);
+        self.by_key = HashMap::default();
+        self.by_values = None;
         let mut arena = Bump::new();
+        let mut results: Vec<Value> = Vec::with_capacity(plan.aggregates.len());
         for group in self.list {
             arena.reset();
-            let mut results: Vec<Value> = Vec::with_capacity(plan.aggregates.len());
+            results.clear();
             for (aggregate, accumulator) in plan.aggregates.iter().zip(group.accumulators) {
                 results.push(accumulator.finish(aggregate, exec)?);
             }
@@ -203,40 +356,29 @@ impl Groups {
                 results.extend((kept..all).map(|_| Value::Null));
                 results.extend((0..all).map(|at| Value::Int(i64::from(at >= kept))));
             }
-            let refs: Vec<ValueRef<'_>> = results.iter().map(Value::as_ref).collect();
+            let refs: smallvec::SmallVec<[ValueRef<'_>; 8]> =
+                results.iter().map(Value::as_ref).collect();
             let cx = EvalCx {
                 aggregates: &refs,
                 ..cx_of(exec, &arena)
             };
-            let slots: Vec<Vec<ValueRef<'_>>> = group
-                .first
-                .iter()
-                .map(|slot| slot.iter().flatten().map(Value::as_ref).collect())
-                .collect();
-            let empty: &[ValueRef<'_>] = &[];
-            let row: Vec<Slot<'_>> = (0..plan.sources.len())
-                .map(|at| match (group.first.get(at), slots.get(at)) {
-                    (Some(Some(_)), Some(values)) => Slot::Values(values),
-                    (None, _) => Slot::Values(empty),
-                    _ => Slot::Null,
-                })
-                .collect();
+            let row = self.read.slots(&group.first, &arena);
             let keep = match &plan.having {
                 Some(having) => logic::truth(having, &row, &cx)? == Some(true),
                 None => true,
             };
             if keep {
-                rows.push(super::select::sort_row(plan, &row, &cx)?);
+                kept.offer(&row, &cx, states)?;
             }
         }
-        Ok(rows)
+        Ok(())
     }
 }
 
 impl Group {
     fn new(plan: &SelectPlan, keys: Vec<Value>) -> Group {
         Group {
-            first: Vec::new(),
+            first: FirstRow::default(),
             accumulators: plan.aggregates.iter().map(Accumulator::new).collect(),
             keys,
         }
@@ -258,30 +400,4 @@ fn rollup_order(plan: &SelectPlan, a: &[Value], b: &[Value]) -> Ordering {
         }
     }
     Ordering::Equal
-}
-
-/// Storage values of the columns that expressions outside aggregates read.
-fn first_row(plan: &SelectPlan, row: &[Slot<'_>]) -> Vec<Option<Vec<Value>>> {
-    let mut needed: Vec<u64> = vec![0; plan.sources.len()];
-    let mut note = |slot: usize, _: usize| {
-        if let Some(used) = needed.get_mut(slot) {
-            *used = 1;
-        }
-    };
-    let order = plan.order_by.iter().map(|k| &k.expr);
-    for e in plan.items.iter().chain(order).chain(&plan.having) {
-        e.columns(&mut note);
-    }
-    row.iter()
-        .zip(&plan.sources)
-        .zip(&needed)
-        .map(|((slot, source), used)| match (slot, used) {
-            (Slot::Null, _) => None,
-            (_, 0) => Some(Vec::new()),
-            _ => {
-                let columns = 0..source.columns.len();
-                Some(columns.map(|c| slot.get(c).to_owned()).collect())
-            }
-        })
-        .collect()
 }

@@ -1,0 +1,140 @@
+//! The questions of `bench analytics`.
+
+/// One question.
+pub(super) struct Question {
+    /// Name in reports.
+    pub(super) name: &'static str,
+    /// The statement.
+    pub(super) text: &'static str,
+    /// It says in which order all rows come.
+    pub(super) is_ordered: bool,
+}
+
+const fn ordered(name: &'static str, text: &'static str) -> Question {
+    Question {
+        name,
+        text,
+        is_ordered: true,
+    }
+}
+
+const fn set(name: &'static str, text: &'static str) -> Question {
+    Question {
+        name,
+        text,
+        is_ordered: false,
+    }
+}
+
+/// All of them.
+pub(super) const QUESTIONS: &[Question] = &[
+    ordered("count all", "select count(*) from sale"),
+    ordered(
+        "count where",
+        "select count(*) from sale where quantity % 7 = 3",
+    ),
+    ordered(
+        "count range",
+        "select count(*) from sale where shop between 100 and 299",
+    ),
+    ordered(
+        "sum all",
+        "select sum(quantity), sum(amount), avg(amount), min(amount), max(label) from sale",
+    ),
+    set(
+        "group 20",
+        "select kind, count(*), sum(quantity) from sale group by kind",
+    ),
+    set(
+        "group text",
+        "select city, count(*), sum(amount), max(quantity) from sale group by city",
+    ),
+    set(
+        "group two",
+        "select kind, city, count(*), sum(quantity) from sale group by kind, city",
+    ),
+    set(
+        "group indexed",
+        "select shop, count(*) from sale group by shop",
+    ),
+    ordered(
+        "group many",
+        "select customer, sum(amount) s, count(*) from sale group by customer \
+         order by s desc, customer limit 10",
+    ),
+    set(
+        "group code",
+        "select code, count(*), sum(quantity) from sale group by code",
+    ),
+    ordered(
+        "count distinct",
+        "select count(distinct customer), count(distinct city) from sale",
+    ),
+    set("distinct", "select distinct kind, shop from sale"),
+    set(
+        "join by key",
+        "select c.region, count(*), sum(s.quantity) from sale s join customer c \
+         on c.id = s.customer group by c.region",
+    ),
+    set(
+        "join hashed",
+        "select c.region, count(*), sum(s.quantity) from sale s join customer c \
+         on c.code = s.code group by c.region",
+    ),
+    set(
+        "join indexed",
+        "select c.region, count(*), sum(s.quantity) from customer c join sale s \
+         on s.customer = c.id where c.region < 5 group by c.region",
+    ),
+    ordered(
+        "left join",
+        "select count(*), count(c.id) from sale s left join customer c \
+         on c.id = s.customer and c.region = 7",
+    ),
+    ordered(
+        "semi join",
+        "select count(*) from customer c where exists \
+         (select 1 from sale s where s.customer = c.id and s.quantity > 95)",
+    ),
+    ordered(
+        "in subquery",
+        "select sum(quantity) from sale where customer in \
+         (select id from customer where region = 3)",
+    ),
+    ordered(
+        "sort top",
+        "select id, amount from sale order by amount desc, id limit 10",
+    ),
+    ordered(
+        "sort deep",
+        "select id, city from sale order by city, amount, id limit 500000, 10",
+    ),
+    ordered(
+        "sort all",
+        "select id, amount from sale order by amount, id",
+    ),
+    ordered(
+        "sort text",
+        "select id, city, label from sale order by city desc, label",
+    ),
+    ordered(
+        "order by index",
+        "select id, label from sale order by label limit 100000, 10",
+    ),
+    ordered(
+        "minimum by index",
+        "select min(label), max(label), min(shop), max(shop) from sale",
+    ),
+    ordered(
+        "prefix",
+        "select count(*), min(id) from sale where label like '00a%'",
+    ),
+    ordered(
+        "scan filter",
+        "select id, label from sale where city = 'City 123' and quantity < 10 order by id",
+    ),
+    set(
+        "month",
+        "select date_format(day, '%Y-%m') m, sum(amount) from sale group by m",
+    ),
+];

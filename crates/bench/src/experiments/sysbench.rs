@@ -1,0 +1,404 @@
+//! `bench sysbench`: the OLTP scripts of the program `sysbench`, unchanged, at
+//! several numbers of connections, against everything that speaks MySQL's
+//! protocol.
+//!
+//! `sysbench` drives; here its tables are made, its runs are interleaved
+//! between the systems, its closing report is read, and the server's processor
+//! time is taken around it. A script that uses up what it works on (deleted
+//! rows, rows inserted) finds its tables made anew before each run, outside of
+//! measured time.
+//!
+//! 1. A transaction is what the script calls one: oltp_read_write's has 20
+//!    statements, oltp_point_select's is one SELECT, bulk_insert's one row.
+//! 2. Whatever `sysbench` refuses to go on with (a wrong answer, an error that
+//!    it does not repeat) fails the run; it is never left out of a mean.
+
+use super::Bench;
+use crate::connect::Admin;
+use crate::error::{Error, Result};
+use crate::procfs::{self, Spent};
+use crate::report::{Axis, Cell, Experiment, Latency, Run};
+use crate::sys;
+use crate::url::{System, Target};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Rows of the table unless chosen otherwise.
+const ROWS: u64 = 100_000;
+
+/// The database of its tables.
+const DATABASE: &str = "sbtest";
+
+/// A script, and whether its tables are made anew before each run.
+struct Script {
+    name: &'static str,
+    uses_up: bool,
+}
+
+/// The scripts, those that only read first.
+const SCRIPTS: &[Script] = &[
+    script("oltp_point_select", false),
+    script("oltp_read_only", false),
+    script("select_random_points", false),
+    script("select_random_ranges", false),
+    script("oltp_update_index", false),
+    script("oltp_update_non_index", false),
+    script("oltp_read_write", false),
+    script("oltp_insert", true),
+    script("oltp_delete", true),
+    script("bulk_insert", true),
+];
+
+const fn script(name: &'static str, uses_up: bool) -> Script {
+    Script { name, uses_up }
+}
+
+/// What one invocation is given.
+struct Given<'a> {
+    target: &'a Target,
+    threads: usize,
+    rows: u64,
+    seed: u64,
+}
+
+/// Whole seconds, at least one: `sysbench` knows no others.
+fn seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0).max(u64::from(time.is_zero()))
+}
+
+/// Runs one step of a script; what it printed.
+fn invoke(script: &str, step: &str, given: &Given<'_>, time: u64) -> Result<String> {
+    let target = given.target;
+    let mut command = Command::new("sysbench");
+    command
+        .arg(script)
+        .arg(format!("--mysql-host={}", target.host))
+        .arg(format!("--mysql-port={}", target.port))
+        .arg(format!("--mysql-user={}", target.user))
+        .arg(format!("--mysql-db={DATABASE}"))
+        .arg(format!("--threads={}", given.threads))
+        .arg(format!("--time={time}"))
+        .arg(format!("--rand-seed={}", given.seed.max(1)))
+        .arg("--histogram=on")
+        .stdin(Stdio::null());
+    if !target.password.is_empty() {
+        command.arg(format!("--mysql-password={}", target.password));
+    }
+    // bulk_insert has no tables of a size; it has one for each thread.
+    if script != "bulk_insert" {
+        command
+            .arg("--tables=1")
+            .arg(format!("--table-size={}", given.rows));
+    }
+    let done = command
+        .arg(step)
+        .output()
+        .map_err(|error| Error::failed(format!("sysbench: {error}")))?;
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    if done.status.success() {
+        return Ok(text);
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    let mut lines = text.lines().chain(said.lines());
+    let reason = lines.find(|l| l.contains("FATAL") || l.contains("error"));
+    let reason = reason.unwrap_or("it ended with an error").trim();
+    Err(Error::failed(format!("sysbench {script} {step}: {reason}")))
+}
+
+/// Figures of the closing report.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Figures {
+    transactions: u64,
+    seconds: f64,
+    refused: u64,
+    latency: Latency,
+}
+
+/// The first number behind a title like `total time:`.
+fn number(text: &str, title: &str) -> Option<f64> {
+    let line = text
+        .lines()
+        .map(str::trim)
+        .find_map(|l| l.strip_prefix(title))?;
+    let word = line.split_whitespace().next()?;
+    word.trim_end_matches('s').parse().ok()
+}
+
+/// Reads the closing report.
+fn figures(text: &str) -> Result<Figures> {
+    let bad = || Error::failed("sysbench's report was not understood");
+    let of = |title: &str| number(text, title).ok_or_else(bad);
+    // Latencies are told in milliseconds.
+    let shares = histogram(text);
+    let at = |share: f64| percentile(&shares, share) * 1e3;
+    Ok(Figures {
+        transactions: of("total number of events:")? as u64,
+        seconds: of("total time:")?,
+        refused: number(text, "ignored errors:").unwrap_or(0.0) as u64,
+        latency: Latency {
+            mean: of("avg:")? * 1e3,
+            p50: at(0.50),
+            p95: at(0.95),
+            p99: at(0.99),
+            max: of("max:")? * 1e3,
+        },
+    })
+}
+
+/// Milliseconds and counts of the histogram, ascending.
+fn histogram(text: &str) -> Vec<(f64, u64)> {
+    let row = |line: &str| {
+        let (value, rest) = line.split_once('|')?;
+        let count = rest.split_whitespace().last()?;
+        Some((value.trim().parse().ok()?, count.parse().ok()?))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+/// The value below which so much of a histogram lies.
+fn percentile(shares: &[(f64, u64)], share: f64) -> f64 {
+    let all: u64 = shares.iter().map(|(_, count)| count).sum();
+    let wanted = (all as f64 * share).ceil() as u64;
+    let mut seen = 0;
+    let reached = shares.iter().find(|(_, count)| {
+        seen += count;
+        seen >= wanted
+    });
+    reached.map_or(0.0, |(value, _)| *value)
+}
+
+/// One measured run.
+fn measure(script: &Script, given: &Given<'_>, times: (u64, u64), cores: usize) -> Result<Run> {
+    if script.uses_up {
+        remake(script.name, given)?;
+    }
+    if times.0 > 0 {
+        invoke(script.name, "run", given, times.0)?;
+    }
+    let server = || given.target.pid.and_then(procfs::server_time);
+    let before = (server(), procfs::ended_children(), procfs::machine_time());
+    let text = invoke(script.name, "run", given, times.1)?;
+    let after = (server(), procfs::ended_children(), procfs::machine_time());
+    let between = |a: Option<f64>, b: Option<f64>| Some((b? - a?).max(0.0));
+    let used = between(before.0, after.0);
+    let generator = between(before.1, after.1);
+    let machine = between(before.2, after.2);
+    let outside = || Some((machine? - used? - generator?).max(0.0));
+    let spent = Spent {
+        server: used,
+        generator,
+        outside: outside(),
+    };
+    Ok(run_of(&figures(&text)?, &spent, cores))
+}
+
+fn run_of(figures: &Figures, spent: &Spent, cores: usize) -> Run {
+    let each = |seconds: Option<f64>| {
+        let seconds = seconds?;
+        (figures.transactions > 0).then(|| seconds * 1e6 / figures.transactions as f64)
+    };
+    let capacity = (figures.seconds * cores as f64).max(1e-9);
+    Run {
+        requests: figures.transactions,
+        refused: figures.refused,
+        seconds: figures.seconds,
+        throughput: figures.transactions as f64 / figures.seconds.max(1e-9),
+        latency: figures.latency,
+        server_micros: each(spent.server),
+        generator_micros: each(spent.generator),
+        outside: spent.outside.map(|o| o / capacity),
+        ..Run::default()
+    }
+}
+
+/// Makes a script's tables, whatever was there before.
+fn remake(script: &str, given: &Given<'_>) -> Result<()> {
+    let mut admin = Admin::connect(given.target)?;
+    admin.run(&format!("drop database if exists {DATABASE}"))?;
+    admin.run(&format!("create database {DATABASE}"))?;
+    drop(admin);
+    let threads = match script {
+        "bulk_insert" => given.threads,
+        _ => 1,
+    };
+    invoke(script, "prepare", &Given { threads, ..*given }, 1).map(|_| ())
+}
+
+/// The scripts' cells, for each number of connections and each target.
+fn cells(clients: &[usize], targets: &[Target]) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for script in SCRIPTS {
+        for threads in clients {
+            for target in targets {
+                cells.push(Cell {
+                    operation: script.name.to_owned(),
+                    size: *threads as u64,
+                    system: target.name.clone(),
+                    client: format!("sysbench, {threads} connections"),
+                    units: 1,
+                    runs: Vec::new(),
+                });
+            }
+        }
+    }
+    cells
+}
+
+/// `bench sysbench`.
+///
+/// # Errors
+/// `sysbench` is not installed, or no system speaks MySQL's protocol.
+pub fn sysbench(bench: &mut Bench) -> Result<()> {
+    bench.progress.begin("sysbench: its OLTP scripts");
+    let version = Command::new("sysbench").arg("--version").output();
+    let version = version.map_err(|_| Error::failed("sysbench is not installed"))?;
+    let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
+    let spoken = |t: &&Target| matches!(t.system, System::Mysql | System::Porpoise);
+    let targets: Vec<Target> = bench.targets.iter().filter(spoken).cloned().collect();
+    if targets.is_empty() {
+        return Err(Error::failed("sysbench: no target speaks MySQL's protocol"));
+    }
+    let rows = bench.rows(ROWS);
+    let clients = bench.clients(&[1, 8, 64]);
+    let ours = targets.iter().filter(|t| t.system == System::Porpoise);
+    let theirs = |o: &Target| {
+        let others = targets.iter().filter(|t| t.system == System::Mysql);
+        let pairs = others.map(|t| (o.name.clone(), t.name.clone()));
+        pairs.collect::<Vec<_>>()
+    };
+    let pairs = ours.flat_map(theirs).collect();
+    let mut experiment = Experiment {
+        name: "sysbench".to_owned(),
+        title: "sysbench's OLTP scripts".to_owned(),
+        about: format!(
+            "{version}, its scripts unchanged, one table of {rows} rows. A transaction is what the \
+             script calls one. The server's time is for a transaction; a run warms up in one of \
+             its own before."
+        ),
+        axis: Axis {
+            title: "connections".to_owned(),
+            is_logarithmic: true,
+        },
+        is_about_latency: false,
+        cells: cells(&clients, &targets),
+        pairs,
+        notes: Vec::new(),
+    };
+    let done = rounds(bench, &targets, (&clients, rows), &mut experiment.cells);
+    bench.keep(experiment);
+    done
+}
+
+/// All runs, interleaved; cells are in the order of [`cells`].
+fn rounds(
+    bench: &mut Bench,
+    targets: &[Target],
+    (clients, rows): (&[usize], u64),
+    cells: &mut [Cell],
+) -> Result<()> {
+    let effort = bench.choice.effort;
+    let warm_up = match effort.warm_up.is_zero() {
+        true => 0,
+        false => seconds(effort.warm_up),
+    };
+    let times = (warm_up, seconds(effort.time));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    bench.progress.expect(
+        cells.len() * effort.rounds,
+        Duration::from_secs(times.0 + times.1),
+    );
+    let most = clients.iter().copied().max().unwrap_or(1);
+    let given = |target, threads| Given {
+        target,
+        threads,
+        rows,
+        seed: bench.choice.seed,
+    };
+    for round in 0..effort.rounds {
+        for target in targets {
+            remake("oltp_read_write", &given(target, most)).map_err(|e| e.during(&target.name))?;
+        }
+        let mut first = 0;
+        for script in SCRIPTS {
+            for threads in clients {
+                for step in 0..targets.len() {
+                    let place = match round % 2 {
+                        0 => step,
+                        _ => targets.len() - 1 - step,
+                    };
+                    let Some(target) = targets.get(place) else {
+                        continue;
+                    };
+                    if sys::is_interrupted() {
+                        return Err(Error::failed(crate::load::INTERRUPTED));
+                    }
+                    let run = measure(script, &given(target, *threads), times, cores);
+                    let run = run.unwrap_or_else(|error| Run {
+                        failure: Some(error.message),
+                        ..Run::default()
+                    });
+                    let what = (script.name, *threads as u64, target.name.as_str());
+                    bench.progress.one(what, round, effort.rounds, &run);
+                    if let Some(cell) = cells.get_mut(first + place) {
+                        cell.runs.push(run);
+                    }
+                }
+                first += targets.len();
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = "Latency histogram (values are in milliseconds)
+       value  ------------- distribution ------------- count
+       0.050 |****************************************  80
+       0.060 |*****                                     15
+       1.500 |                                          5
+
+SQL statistics:
+    transactions:                        100    (33.31 per sec.)
+    ignored errors:                      2      (0.67 per sec.)
+
+General statistics:
+    total time:                          3.0021s
+    total number of events:              100
+
+Latency (ms):
+         min:                                    0.04
+         avg:                                    0.12
+         max:                                    1.62
+         95th percentile:                        0.06
+";
+
+    #[test]
+    fn the_closing_report_is_read() {
+        let found = figures(REPORT).unwrap();
+        assert_eq!((found.transactions, found.refused), (100, 2));
+        assert!((found.seconds - 3.0021).abs() < 1e-9);
+        let latency = found.latency;
+        assert!((latency.p50 - 50.0).abs() < 1e-9, "{latency:?}");
+        assert!((latency.p95 - 60.0).abs() < 1e-9, "{latency:?}");
+        assert!((latency.p99 - 1500.0).abs() < 1e-9, "{latency:?}");
+        assert!((latency.mean - 120.0).abs() < 1e-9, "{latency:?}");
+        assert!(figures("FATAL: nothing").is_err());
+        let spent = Spent {
+            server: Some(0.5),
+            generator: Some(0.1),
+            outside: Some(0.6),
+        };
+        let run = run_of(&found, &spent, 2);
+        assert_eq!(run.server_micros, Some(5000.0));
+        assert!((run.outside.unwrap() - 0.6 / 6.0042).abs() < 1e-9);
+    }
+
+    #[test]
+    fn times_are_whole_seconds() {
+        let of = |millis| seconds(Duration::from_millis(millis));
+        assert_eq!((of(0), of(700), of(1000), of(2500)), (1, 1, 1, 3));
+    }
+}

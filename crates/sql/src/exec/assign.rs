@@ -1,0 +1,284 @@
+//! Values for columns: conversion, defaults, assignments, and what a view or
+//! named partitions ask of a new row.
+//!
+//! Strict mode makes an error of what would lose something, IGNORE and the lax
+//! modes a warning ([`porpoise_types::store`]).
+
+use super::select::{all_true, cx_of};
+use super::{Exec, Run};
+use crate::error::SqlError;
+use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::expr::{Expr, convert};
+use crate::plan::dml::{NewValue, ViewCheck};
+use bumpalo::Bump;
+use porpoise_rows::catalog::{Column, ColumnDefault, Table};
+use porpoise_rows::ddl::implicit_default;
+use porpoise_types::{CastCx, ColumnType, Kind, Level, Value, ValueRef, Warning, store};
+
+const BATCH: usize = 256;
+
+/// Converts values for one statement.
+pub(super) struct Storer<'x> {
+    env: &'x crate::expr::eval::Env,
+    txn: &'x std::cell::RefCell<porpoise_rows::Txn>,
+    pub(super) strict: bool,
+    /// A NULL for a NOT NULL column becomes its default with a warning.
+    lenient_null: bool,
+}
+
+impl<'x> Storer<'x> {
+    pub(super) fn new(exec: &Exec<'x>, ignore: bool, rows: usize) -> Storer<'x> {
+        let strict = exec.env.mode.is_strict() && !ignore;
+        Storer {
+            env: exec.env,
+            txn: exec.shared.txn,
+            strict,
+            lenient_null: ignore || (!exec.env.mode.is_strict() && rows > 1),
+        }
+    }
+
+    pub(super) fn store(
+        &self,
+        value: ValueRef<'_>,
+        from: &ColumnType,
+        column: &Column,
+        row: u64,
+    ) -> Result<Value, SqlError> {
+        if value.is_null() {
+            return Ok(self.null(column));
+        }
+        let mut warn = |w| self.env.warn(w);
+        let mut cx = CastCx {
+            mode: self.env.mode,
+            strict: self.strict,
+            warnings: &mut warn,
+            tz: &self.env.time_zone,
+            now: self.env.now(),
+        };
+        Ok(store(
+            value,
+            Some(from),
+            &column.ty,
+            &column.name,
+            row,
+            &mut cx,
+        )?)
+    }
+
+    /// NULL, or what stands for it.
+    fn null(&self, column: &Column) -> Value {
+        if column.nullable || column.auto_increment || !self.lenient_null {
+            return Value::Null;
+        }
+        self.env.warn(Warning {
+            level: Level::Warning,
+            code: 1048,
+            message: format!("Column '{}' cannot be null", column.name),
+        });
+        implicit_default(&column.ty)
+    }
+
+    /// The value of a column that was not given.
+    pub(super) fn default(&self, column: &Column) -> Result<Value, SqlError> {
+        match &column.default {
+            ColumnDefault::Literal(value) => Ok(value.clone()),
+            // Filled in once the row's other values are known.
+            ColumnDefault::Null | ColumnDefault::Expr(_) => Ok(Value::Null),
+            _ if column.generated.is_some() => Ok(Value::Null),
+            ColumnDefault::Now => Ok(now_for(column, self.env)),
+            ColumnDefault::None if column.auto_increment => Ok(Value::Null),
+            ColumnDefault::None => {
+                let text = format!("Field '{}' doesn't have a default value", column.name);
+                if self.strict {
+                    return Err(SqlError::new(1364, "HY000", text));
+                }
+                self.env.warn(Warning {
+                    level: Level::Warning,
+                    code: 1364,
+                    message: text,
+                });
+                Ok(implicit_default(&column.ty))
+            }
+        }
+    }
+}
+
+/// The statement's time as a column of its kind stores it.
+fn now_for(column: &Column, env: &crate::expr::eval::Env) -> Value {
+    let moment = match column.ty.kind {
+        Kind::Timestamp => env.now_utc,
+        _ => env.now(),
+    };
+    Value::DateTime(
+        moment
+            .round(column.ty.decimals.min(6), true)
+            .unwrap_or(moment),
+    )
+}
+
+pub use porpoise_rows::ddl::implicit_default;
+
+/// Evaluates a value that may look at columns assigned before it.
+pub(super) fn evaluate<'a>(e: &'a Expr, row: &[Value], cx: &EvalCx<'a>) -> Run<ValueRef<'a>> {
+    evaluate_in(e, (row, 0), &[Slot::Null], cx)
+}
+
+/// [`evaluate`] for the table in a slot, beside the rows of other tables.
+fn evaluate_in<'a>(
+    e: &'a Expr,
+    (row, slot): (&[Value], usize),
+    beside: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Run<ValueRef<'a>> {
+    if e.slots() == 0 {
+        return Ok(eval(e, &[], cx)?);
+    }
+    let values = cx.arena.alloc_slice_fill_with(row.len(), |at| {
+        convert::keep(row.get(at).unwrap_or(&Value::Null), cx)
+    });
+    let slots = cx.arena.alloc_slice_copy(beside);
+    if let Some(place) = slots.get_mut(slot) {
+        *place = Slot::Values(values);
+    }
+    Ok(eval(e, slots, cx)?)
+}
+
+/// Applies assignments from left to right; later ones see earlier ones
+/// (manual, "UPDATE Statement").
+pub(super) fn assign(
+    table: &Table,
+    set: &[(usize, NewValue)],
+    before: Vec<Value>,
+    storer: &Storer<'_>,
+    number: u64,
+    cx: &EvalCx<'_>,
+) -> Run<Vec<Value>> {
+    assign_in((table, 0), set, before, storer, number, &[Slot::Null], cx)
+}
+
+/// [`assign`] to the table in a slot, beside the rows of other tables.
+pub(super) fn assign_in<'a>(
+    (table, slot): (&Table, usize),
+    set: &[(usize, NewValue)],
+    before: Vec<Value>,
+    storer: &Storer<'_>,
+    number: u64,
+    beside: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Run<Vec<Value>> {
+    let mut row = before.clone();
+    for (position, value) in set {
+        let Some(column) = table.columns.get(*position) else {
+            continue;
+        };
+        let stored = match value {
+            NewValue::Default => storer.default(column)?,
+            NewValue::Expr(e) => {
+                let arena = Bump::new();
+                let cx = EvalCx {
+                    arena: &arena,
+                    ..*cx
+                };
+                let value = evaluate_in(e, (&row, slot), beside, &cx)?;
+                storer.store(value, &e.ty, column, number)?
+            }
+        };
+        if let Some(place) = row.get_mut(*position) {
+            *place = stored;
+        }
+    }
+    let computed = |at: usize| {
+        let column = table.columns.get(at);
+        let default = column.is_some_and(|c| matches!(c.default, ColumnDefault::Expr(_)));
+        let mut set = set.iter();
+        default && set.any(|(p, v)| *p == at && matches!(v, NewValue::Default))
+    };
+    if set.iter().any(|(at, _)| computed(*at)) {
+        let txn = storer.txn.borrow();
+        txn.fill_default_expressions(table, &mut row, &|at| !computed(at))?;
+    }
+    if row != before {
+        for (position, column) in table.columns.iter().enumerate() {
+            let given = set.iter().any(|(p, _)| *p == position);
+            if let (true, false, Some(place)) = (column.on_update_now, given, row.get_mut(position))
+            {
+                *place = now_for(column, storer.env);
+            }
+        }
+    }
+    Ok(row)
+}
+
+/// WITH CHECK OPTION: 1369 for a row that the view would not show, a warning
+/// with IGNORE.
+pub(super) fn fulfils(
+    check: &ViewCheck,
+    table: &Table,
+    row: &[Value],
+    ignore: bool,
+    exec: &Exec<'_>,
+) -> Run<bool> {
+    let mut row = row.to_vec();
+    exec.shared.txn.borrow().generate(table, &mut row, 1)?;
+    let arena = Bump::new();
+    let cx = cx_of(exec, &arena);
+    let values = arena.alloc_slice_fill_with(row.len(), |at| {
+        convert::keep(row.get(at).unwrap_or(&Value::Null), &cx)
+    });
+    if all_true(&check.conditions, &[Slot::Values(values)], &cx)? {
+        return Ok(true);
+    }
+    let text = format!("CHECK OPTION failed '{}'", check.name);
+    if !ignore {
+        exec.env.strict.set(false);
+        return Err(SqlError::new(1369, "HY000", text).into());
+    }
+    exec.env.warn(Warning {
+        level: Level::Warning,
+        code: 1369,
+        message: text,
+    });
+    Ok(false)
+}
+
+/// Whether a changed row belongs into a partition that the statement names;
+/// 1748 where not, a warning with IGNORE.
+pub(super) fn stays_chosen(
+    table: &Table,
+    chosen: Option<&[usize]>,
+    new: &[Value],
+    ignore: bool,
+    env: &crate::expr::eval::Env,
+) -> Run<bool> {
+    let Some(chosen) = chosen else {
+        return Ok(true);
+    };
+    match table.partition_of_row(new) {
+        Ok(at) if !chosen.contains(&at) => {
+            let error = porpoise_rows::Error::OtherPartition;
+            if !ignore {
+                env.strict.set(false);
+                return Err(error.into());
+            }
+            env.warn(Warning {
+                level: Level::Warning,
+                code: error.code(),
+                message: error.to_string(),
+            });
+            Ok(false)
+        }
+        // Where it belongs nowhere the write says so.
+        _ => Ok(true),
+    }
+}
+
+/// Warnings for the rows that IGNORE left out.
+pub(super) fn note_skipped(skipped: &[(usize, porpoise_rows::Error)], exec: &Exec<'_>) {
+    for (_, error) in skipped {
+        exec.env.warn(Warning {
+            level: Level::Warning,
+            code: error.code(),
+            message: error.to_string(),
+        });
+    }
+}

@@ -1,0 +1,181 @@
+//! Tables that a join reads once and holds.
+//!
+//! Where no index leads from the tables joined before to a table, or where to
+//! read all of it costs less, its rows stand here for the time of the join:
+//! behind a hash table of the values of the step's equalities, or as a list
+//! that every row before is compared with. Derived and virtual tables are held
+//! in the same way.
+//!
+//! Invariant: the hash table only narrows. Rows that compare equal have equal
+//! keys, and every condition is checked again; NULL, which equals nothing,
+//! stands under no key.
+
+use super::derived;
+use super::fetch::Cursor;
+use super::join::Tuple;
+use super::lookup::ByKey;
+use super::select::cx_of;
+use super::state::append_comparable;
+use super::step::{fetch_slots, slot_of};
+use super::{Exec, Run, Stop};
+use crate::bind::Origin;
+use crate::error::SqlError;
+use crate::expr::eval::{Slot, eval};
+use crate::expr::{Expr, logic};
+use crate::plan::Step;
+use bumpalo::Bump;
+use porpoise_rows::catalog::Table;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Rows of a table without an index for the join that are held at most.
+const MAX_HELD: usize = 4_000_000;
+
+/// Rows read in one call.
+const BATCH: usize = 256;
+
+/// Rows held for a step, and how they are found.
+pub(super) struct Held<'h> {
+    pub(super) rows: Vec<Slot<'h>>,
+    /// By the encoded values of the step's equalities; `None` where they
+    /// cannot be encoded.
+    pub(super) by_key: Option<ByKey<'h>>,
+}
+
+/// What a join holds, by slot.
+pub(super) struct HeldTables<'h> {
+    arena: &'h Bump,
+    /// Slots of a joined row.
+    width: usize,
+    by_slot: HashMap<usize, Rc<Held<'h>>>,
+}
+
+impl<'h> HeldTables<'h> {
+    /// Nothing yet, of a join of so many tables.
+    pub(super) fn new(arena: &'h Bump, width: usize) -> HeldTables<'h> {
+        HeldTables {
+            arena,
+            width,
+            by_slot: HashMap::new(),
+        }
+    }
+
+    /// All rows that a step may need; read at the first time.
+    pub(super) fn rows<'x: 'h>(
+        &mut self,
+        step: &'h Step,
+        origin: &'h Origin,
+        exec: &mut Exec<'x>,
+    ) -> Run<Rc<Held<'h>>> {
+        if let Some(held) = self.by_slot.get(&step.slot) {
+            return Ok(held.clone());
+        }
+        let arena: &'h Bump = self.arena;
+        let before = arena.allocated_bytes();
+        let rows: Vec<Slot<'h>> = match origin {
+            Origin::Virtual(table) => {
+                let rows = exec.server.rows(table.database, table.name);
+                let cx = cx_of(exec, arena);
+                rows.iter().map(|r| slot_of(r, &cx)).collect()
+            }
+            Origin::Derived(derived) => {
+                let rows = derived::rows(derived, &[], exec)?;
+                let cx = cx_of(exec, arena);
+                rows.rows.iter().map(|r| slot_of(r, &cx)).collect()
+            }
+            Origin::Stored(table) => self.read_table(step, table, exec)?,
+        };
+        let by_key = match step.hash.is_empty() {
+            true => None,
+            false => self.hashed(step, &rows, exec)?,
+        };
+        let grown = arena.allocated_bytes().saturating_sub(before);
+        exec.shared.states.hold(grown as u64)?;
+        let held = Rc::new(Held { rows, by_key });
+        self.by_slot.insert(step.slot, held.clone());
+        Ok(held)
+    }
+
+    /// A row of which nothing is joined yet.
+    fn empty(&self) -> Tuple<'h> {
+        let arena: &'h Bump = self.arena;
+        arena.alloc_slice_fill_copy(self.width, Slot::Null)
+    }
+
+    fn hashed<'x: 'h>(
+        &self,
+        step: &'h Step,
+        rows: &[Slot<'h>],
+        exec: &Exec<'x>,
+    ) -> Run<Option<ByKey<'h>>> {
+        let arena: &'h Bump = self.arena;
+        let cx = cx_of(exec, arena);
+        let mut by_key = ByKey::new(rows.len());
+        let mut tuple = self.empty().to_vec();
+        let mut key = Vec::new();
+        // From the last on, so that chains run in the order of the rows.
+        for (at, row) in rows.iter().enumerate().rev() {
+            if let Some(place) = tuple.get_mut(step.slot) {
+                *place = *row;
+            }
+            key.clear();
+            let mut null = false;
+            for part in &step.hash {
+                let value = eval(&part.own, &tuple, &cx)?;
+                null |= value.is_null();
+                if !null && !append_comparable(value, &part.own.ty, part.how, &cx, &mut key)? {
+                    return Ok(None);
+                }
+            }
+            if null {
+                continue;
+            }
+            by_key.insert_before(&key, at, arena);
+        }
+        Ok(Some(by_key))
+    }
+
+    fn read_table<'x: 'h>(
+        &self,
+        step: &'h Step,
+        table: &'h Table,
+        exec: &mut Exec<'x>,
+    ) -> Run<Vec<Slot<'h>>> {
+        let held: &'h Bump = self.arena;
+        let empty = self.empty();
+        let mut cursor = Cursor::open(table, &step.access, empty, &cx_of(exec, held))?;
+        let mut rows: Vec<Slot<'h>> = Vec::new();
+        // Conditions on this table alone hold rows off; the others are checked
+        // when the other tables are there.
+        let own = 1u64 << (step.slot & 63);
+        let conditions: &'h [Expr] = match step.outer || step.semi.is_some() {
+            true => &step.on,
+            false => &step.filter,
+        };
+        let alone = |e: &&'h Expr| e.slots() == own && e.is_fixed() && step.lock.is_none();
+        let alone: Vec<&'h Expr> = conditions.iter().filter(alone).collect();
+        let mut tuple = empty.to_vec();
+        let at = (empty, false);
+        while let Some(batch) = fetch_slots(step, table, &mut cursor, at, BATCH, exec, held)? {
+            exec.check_cancelled()?;
+            let cx = cx_of(exec, held);
+            for found in batch {
+                if let Some(place) = tuple.get_mut(step.slot) {
+                    *place = found;
+                }
+                let mut keep = true;
+                for condition in &alone {
+                    keep = keep && logic::truth(condition, &tuple, &cx)? == Some(true);
+                }
+                if keep {
+                    rows.push(found);
+                }
+            }
+            if rows.len() > MAX_HELD {
+                let text = "A join without a usable index needs too many rows";
+                return Err(Stop::Error(SqlError::new(1104, "42000", text)));
+            }
+        }
+        Ok(rows)
+    }
+}

@@ -1,0 +1,272 @@
+//! INSERT and REPLACE.
+//!
+//! The rows of a statement are gathered first and handed to `rows` in one
+//! call, which gives them ids, checks and writes them as a whole. ON DUPLICATE
+//! KEY UPDATE goes row by row: what one row changes the next one may meet.
+
+use super::assign::{Storer, assign, evaluate, fulfils, note_skipped};
+use super::derived::Collect;
+use super::select::cx_of;
+use super::{Changes, Exec, Newer, Run, Stop};
+use crate::expr::eval::EvalCx;
+use crate::plan::dml::{InsertPlan, NewValue};
+use bumpalo::Bump;
+use porpoise_rows::{AutoIncOptions, GeneratedIds, InsertMode, Inserted, RowChange, UpdateMode};
+use porpoise_types::{Level, Value, ValueRef, Warning};
+
+/// INSERT and REPLACE.
+pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Run<Changes> {
+    let mut rows = match &plan.source {
+        Some(source) => selected_rows(plan, source, exec)?,
+        None => value_rows(plan, exec)?,
+    };
+    let records = rows.len() as u64;
+    let generated = GeneratedIds::before(&plan.table, &rows);
+    exec.txn()
+        .assign_auto_increment(&plan.table, &mut rows, ids)?;
+    let mut ids = generated.after(&rows);
+    let mut changes = Changes {
+        records,
+        ..Changes::default()
+    };
+    if let Some(chosen) = &plan.partitions {
+        rows = keep_chosen(plan, chosen, rows, exec, &mut changes, &mut ids)?;
+    }
+    if let Some(check) = &plan.check {
+        let ignore = plan.mode == InsertMode::Ignore;
+        let mut kept = Vec::with_capacity(rows.len());
+        let mut keeps = Vec::with_capacity(rows.len());
+        for row in rows {
+            let fits = fulfils(check, &plan.table, &row, ignore, exec)?;
+            keeps.push(fits);
+            if fits {
+                kept.push(row);
+            }
+        }
+        rows = kept;
+        ids.keep_rows(|row| keeps.get(row).copied().unwrap_or(true));
+    }
+    if plan.on_duplicate.is_empty() {
+        let mut txn = exec.txn();
+        let done = txn.insert_with_ids(&plan.table, rows, plan.mode, &mut ids)?;
+        changes.affected = done.inserted + done.replaced;
+        changes.duplicates = done.replaced + done.skipped.len() as u64;
+        note_skipped(&done.skipped, exec);
+    } else {
+        for (at, mut row) in rows.into_iter().enumerate() {
+            if let Some((position, id)) = ids.left_over(&plan.table, at, &row)
+                && let Some(value) = row.get_mut(position)
+            {
+                *value = id;
+            }
+            if insert_or_update(plan, &mut row, at as u64 + 1, exec, &mut changes)? {
+                ids.used(at, &row);
+            }
+        }
+    }
+    changes.insert_id = ids.first_generated();
+    changes.row_id = ids.last_of_row();
+    changes.seen = exec.txn().seen();
+    Ok(changes)
+}
+
+fn value_rows(plan: &InsertPlan, exec: &Exec<'_>) -> Run<Vec<Vec<Value>>> {
+    let ignore = plan.mode == InsertMode::Ignore;
+    let storer = Storer::new(exec, ignore, plan.rows.len());
+    exec.env.strict.set(storer.strict);
+    let result = value_rows_with(plan, exec, &storer);
+    exec.env.strict.set(false);
+    result
+}
+
+fn value_rows_with(
+    plan: &InsertPlan,
+    exec: &Exec<'_>,
+    storer: &Storer<'_>,
+) -> Run<Vec<Vec<Value>>> {
+    let mut rows = Vec::with_capacity(plan.rows.len());
+    let mut arena = Bump::new();
+    for (number, given) in (1u64..).zip(&plan.rows) {
+        arena.reset();
+        let cx = cx_of(exec, &arena);
+        let mut row = blank(plan, storer)?;
+        for (position, value) in plan.columns.iter().zip(given) {
+            let Some(column) = plan.table.columns.get(*position) else {
+                continue;
+            };
+            let stored = match value {
+                NewValue::Default => storer.default(column)?,
+                NewValue::Expr(e) => {
+                    let value = evaluate(e, &row, &cx)?;
+                    storer.store(value, &e.ty, column, number)?
+                }
+            };
+            if let Some(place) = row.get_mut(*position) {
+                *place = stored;
+            }
+        }
+        fill_expressions(plan, &mut row, &|at| given_at(plan, given, at), exec)?;
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// Whether a row of VALUES gives a column a value of its own.
+fn given_at(plan: &InsertPlan, given: &[NewValue], position: usize) -> bool {
+    let mut pairs = plan.columns.iter().zip(given);
+    pairs.any(|(at, value)| *at == position && !matches!(value, NewValue::Default))
+}
+
+/// Puts expressions' values into the columns that are not given.
+fn fill_expressions(
+    plan: &InsertPlan,
+    row: &mut [Value],
+    given: &dyn Fn(usize) -> bool,
+    exec: &Exec<'_>,
+) -> Run<()> {
+    if plan.default_expressions {
+        let txn = exec.shared.txn.borrow();
+        txn.fill_default_expressions(&plan.table, row, given)?;
+    }
+    Ok(())
+}
+
+/// A row of defaults for the columns that are not given.
+fn blank(plan: &InsertPlan, storer: &Storer<'_>) -> Run<Vec<Value>> {
+    let mut row = Vec::with_capacity(plan.table.columns.len());
+    for (position, column) in plan.table.columns.iter().enumerate() {
+        row.push(match plan.columns.contains(&position) {
+            true => Value::Null,
+            false => storer.default(column)?,
+        });
+    }
+    Ok(row)
+}
+
+fn selected_rows(
+    plan: &InsertPlan,
+    source: &crate::plan::SelectPlan,
+    exec: &mut Exec<'_>,
+) -> Run<Vec<Vec<Value>>> {
+    let mut collect = Collect::new(exec.shared.states);
+    super::select::run(source, exec, &mut collect)?;
+    let ignore = plan.mode == InsertMode::Ignore;
+    let storer = Storer::new(exec, ignore, collect.rows.len());
+    let mut rows = Vec::with_capacity(collect.rows.len());
+    for (number, given) in (1u64..).zip(&collect.rows) {
+        let mut row = blank(plan, &storer)?;
+        for ((position, value), item) in plan.columns.iter().zip(given).zip(&source.items) {
+            let Some(column) = plan.table.columns.get(*position) else {
+                continue;
+            };
+            let stored = storer.store(value.as_ref(), &item.ty, column, number)?;
+            if let Some(place) = row.get_mut(*position) {
+                *place = stored;
+            }
+        }
+        fill_expressions(plan, &mut row, &|at| plan.columns.contains(&at), exec)?;
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// The rows that belong into the partitions that the statement names; 1748
+/// for others, a warning with IGNORE.
+fn keep_chosen(
+    plan: &InsertPlan,
+    chosen: &[usize],
+    rows: Vec<Vec<Value>>,
+    exec: &Exec<'_>,
+    changes: &mut Changes,
+    ids: &mut GeneratedIds,
+) -> Run<Vec<Vec<Value>>> {
+    let mut kept = Vec::with_capacity(rows.len());
+    let mut keeps = Vec::with_capacity(rows.len());
+    for (number, mut row) in (1u64..).zip(rows) {
+        exec.shared
+            .txn
+            .borrow()
+            .generate(&plan.table, &mut row, number)?;
+        let error = match plan.table.partition_of_row(&row) {
+            Ok(at) if chosen.contains(&at) => {
+                kept.push(row);
+                keeps.push(true);
+                continue;
+            }
+            Ok(_) => porpoise_rows::Error::OtherPartition,
+            Err(error) => error,
+        };
+        if plan.mode != InsertMode::Ignore {
+            return Err(error.into());
+        }
+        keeps.push(false);
+        changes.duplicates += 1;
+        exec.env.warn(Warning {
+            level: Level::Warning,
+            code: error.code(),
+            message: error.to_string(),
+        });
+    }
+    ids.keep_rows(|row| keeps.get(row).copied().unwrap_or(true));
+    Ok(kept)
+}
+
+/// One row of INSERT ... ON DUPLICATE KEY UPDATE; whether it was inserted.
+fn insert_or_update(
+    plan: &InsertPlan,
+    row: &mut [Value],
+    number: u64,
+    exec: &mut Exec<'_>,
+    changes: &mut Changes,
+) -> Run<bool> {
+    // VALUES() may name a generated column.
+    exec.txn().generate(&plan.table, row, number)?;
+    let (key, old) = match exec.txn().insert_or_find(&plan.table, row)? {
+        Inserted::New => {
+            changes.affected += 1;
+            return Ok(true);
+        }
+        Inserted::Duplicate {
+            primary,
+            row,
+            newer,
+            ..
+        } => {
+            if newer && exec.newer == Newer::Conflict {
+                return Err(Stop::from(porpoise_rows::Error::SnapshotConflict));
+            }
+            (primary, row)
+        }
+    };
+    changes.duplicates += 1;
+    let arena = Bump::new();
+    let refs: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
+    let cx = EvalCx {
+        new_row: &refs,
+        ..cx_of(exec, &arena)
+    };
+    let before = old.row(&plan.table)?.values();
+    let storer = Storer::new(exec, plan.mode == InsertMode::Ignore, 1);
+    let new = assign(
+        &plan.table,
+        &plan.on_duplicate,
+        before,
+        &storer,
+        number,
+        &cx,
+    )?;
+    if let Some(check) = &plan.check {
+        let ignore = plan.mode == InsertMode::Ignore;
+        if !fulfils(check, &plan.table, &new, ignore, exec)? {
+            return Ok(false);
+        }
+    }
+    let change = RowChange { key, old, new };
+    let mode = match plan.mode {
+        InsertMode::Ignore => UpdateMode::Ignore,
+        _ => UpdateMode::Plain,
+    };
+    let done = exec.txn().update(&plan.table, vec![change], mode)?;
+    changes.affected += 2 * done.changed;
+    Ok(false)
+}

@@ -1,0 +1,200 @@
+//! Rows kept for the end of a query: for a sort, for DISTINCT, or because the
+//! statement may have to run again.
+//!
+//! 1. Where only the first of a sort are wanted, the others go as soon as twice
+//!    as many have come, and from then on a row behind the last of them is not
+//!    taken at all.
+//! 2. Rows that compare equal keep the order in which they came.
+//! 3. What is held counts against the statement's memory.
+
+use super::rowstore::{Place, RowStore, Values};
+use super::select::Window;
+use super::sort::SortKeys;
+use super::state::States;
+use super::{ResultSink, Run};
+use crate::error::SqlError;
+use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::plan::SelectPlan;
+use foldhash::fast::RandomState;
+use porpoise_types::ValueRef;
+use std::collections::HashSet;
+
+/// Rows more than wanted that are kept before a sort throws them away.
+const SPARE: usize = 1024;
+
+/// A row kept: the start of its key, which mostly decides, and its place.
+#[derive(Clone, Copy)]
+struct Entry {
+    prefix: u64,
+    place: Place,
+}
+
+/// See the module.
+pub(super) struct Kept<'p> {
+    plan: &'p SelectPlan,
+    keys: SortKeys<'p>,
+    store: RowStore,
+    entries: Vec<Entry>,
+    /// Rows wanted of a sort.
+    most: usize,
+    /// The last key wanted when rows were thrown away.
+    last: Option<Vec<u8>>,
+    /// What DISTINCT has seen.
+    seen: HashSet<Vec<u8>, RandomState>,
+    /// Bytes counted with the statement.
+    counted: u64,
+    key: Vec<u8>,
+}
+
+impl<'p> Kept<'p> {
+    /// Nothing yet.
+    pub(super) fn new(plan: &'p SelectPlan, window: Window) -> Kept<'p> {
+        let wanted = window.offset.saturating_add(window.count);
+        let most = match plan.order_by.is_empty() {
+            true => usize::MAX,
+            false => usize::try_from(wanted).unwrap_or(usize::MAX),
+        };
+        Kept {
+            plan,
+            keys: SortKeys::new(&plan.order_by),
+            store: RowStore::default(),
+            entries: Vec::new(),
+            most,
+            last: None,
+            seen: HashSet::default(),
+            counted: 0,
+            key: Vec::new(),
+        }
+    }
+
+    /// How many rows there are.
+    pub(super) fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// Takes the row into account.
+    pub(super) fn offer(&mut self, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> Run<()> {
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        self.keys.append(row, cx, &mut key)?;
+        let done = self.offer_with(&key, row, cx, states);
+        self.key = key;
+        done
+    }
+
+    fn offer_with(
+        &mut self,
+        key: &[u8],
+        row: &[Slot<'_>],
+        cx: &EvalCx<'_>,
+        states: &States,
+    ) -> Run<()> {
+        let last = self.last.as_ref();
+        // A row that DISTINCT has seen must not come back before others.
+        if !self.plan.distinct && last.is_some_and(|last| self.keys.compare(key, last).is_ge()) {
+            return Ok(());
+        }
+        let plan = self.plan;
+        let mut values = Values::new();
+        for item in &plan.items {
+            values.push(eval(item, row, cx)?);
+        }
+        if plan.distinct {
+            let same = distinct_key(plan, &values);
+            let size = 48 + same.len() as u64;
+            if !self.seen.insert(same) {
+                return Ok(());
+            }
+            states.hold(size)?;
+        }
+        self.push(key, &values, states)?;
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        key: &[u8],
+        values: &[ValueRef<'_>],
+        states: &States,
+    ) -> Result<(), SqlError> {
+        let place = self.store.add(key, values).ok_or_else(too_many)?;
+        let prefix = self.keys.prefix(key);
+        self.entries.push(Entry { prefix, place });
+        self.count(states)?;
+        let spare = self.most.saturating_mul(2).saturating_add(SPARE);
+        if self.entries.len() >= spare {
+            self.sort();
+            self.entries.truncate(self.most);
+            self.shrink(states)?;
+        }
+        Ok(())
+    }
+
+    /// Counts what has grown.
+    fn count(&mut self, states: &States) -> Result<(), SqlError> {
+        let held = self.store.bytes() + (self.entries.capacity() * size_of::<Entry>()) as u64;
+        if held > self.counted {
+            states.hold(held - self.counted)?;
+            self.counted = held;
+        }
+        Ok(())
+    }
+
+    /// Lets go of the bytes of rows that were thrown away.
+    fn shrink(&mut self, states: &States) -> Result<(), SqlError> {
+        let last = self.entries.last().map(|e| self.store.key(e.place));
+        self.last = last.map(<[u8]>::to_vec);
+        let mut fresh = RowStore::default();
+        let width = self.plan.items.len();
+        for entry in &mut self.entries {
+            let values = self.store.row(entry.place, width);
+            let place = fresh.add(self.store.key(entry.place), &values);
+            entry.place = place.ok_or_else(too_many)?;
+        }
+        self.store = fresh;
+        states.let_go(self.counted);
+        self.counted = 0;
+        self.count(states)
+    }
+
+    fn sort(&mut self) {
+        let (store, keys) = (&self.store, self.keys);
+        self.entries.sort_unstable_by(|a, b| {
+            a.prefix
+                .cmp(&b.prefix)
+                .then_with(|| keys.compare(store.key(a.place), store.key(b.place)))
+                // Places ascend: what came first stays first.
+                .then_with(|| a.place.cmp(&b.place))
+        });
+    }
+
+    /// Sorts what is to be sorted and sends the window of it; the rows sent.
+    pub(super) fn send(mut self, sink: &mut dyn ResultSink, window: Window) -> Run<u64> {
+        if !self.plan.order_by.is_empty() {
+            self.sort();
+        }
+        sink.columns(&self.plan.columns)?;
+        let skip = usize::try_from(window.offset).unwrap_or(usize::MAX);
+        let take = usize::try_from(window.count).unwrap_or(usize::MAX);
+        let width = self.plan.items.len();
+        let mut sent = 0;
+        for entry in self.entries.iter().skip(skip).take(take) {
+            sink.row(&self.store.row(entry.place, width))?;
+            sent += 1;
+        }
+        Ok(sent)
+    }
+}
+
+fn too_many() -> SqlError {
+    SqlError::internal("too many rows for a sort")
+}
+
+/// Bytes that are equal for rows that DISTINCT takes for equal.
+fn distinct_key(plan: &SelectPlan, values: &[ValueRef<'_>]) -> Vec<u8> {
+    let mut key = Vec::new();
+    for (item, value) in plan.items.iter().zip(values) {
+        super::aggregate::append_key(*value, &item.ty, &mut key);
+    }
+    key
+}

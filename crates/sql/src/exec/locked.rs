@@ -1,0 +1,165 @@
+//! Fetching rows under locks.
+//!
+//! Candidates are found first (whole unique keys need no search), locked in
+//! one call, and shown as the locks returned them: in the newest version.
+//! Whether that version still matches is for the caller's conditions to say.
+//! What a candidate newer than the view means is the transaction's affair
+//! ([`Newer`]).
+
+use super::fetch::{Cursor, Fetched, copied};
+use super::reach::Reach;
+use super::{Exec, Newer, Run, Stop};
+use crate::error::SqlError;
+use crate::plan::{Busy, LockSpec};
+use bumpalo::Bump;
+use porpoise_kv::{Mark, Read, Wait};
+use porpoise_rows::RowRef;
+use porpoise_rows::catalog::Table;
+use std::time::Instant;
+
+impl Cursor {
+    /// The next rows, locked, in their newest versions.
+    pub fn next_locked<'a>(
+        &mut self,
+        table: &'a Table,
+        (lock, reach): (LockSpec, &Reach),
+        exec: &mut Exec<'_>,
+        limit: usize,
+        arena: &'a Bump,
+        matches: &mut dyn FnMut(RowRef<'a>) -> Run<bool>,
+    ) -> Run<Option<Vec<Fetched<'a>>>> {
+        if let Cursor::Keys { index, keys, done } = self {
+            if *done {
+                return Ok(None);
+            }
+            *done = true;
+            keys.retain(|key| reach.allows(table, *index, key));
+            let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            return lock_keys(table, *index, &wanted, (lock, reach), exec, arena).map(Some);
+        }
+        // Who skips rows asked for no picture of the range.
+        let read = Read {
+            validate: exec.shared.validate && lock.busy != Busy::Skip,
+            ..exec.read()
+        };
+        let Some(candidates) = self.next_as(read, table, reach, exec, limit, arena)? else {
+            return Ok(None);
+        };
+        let mut wanted: Vec<&[u8]> = Vec::with_capacity(candidates.len());
+        for candidate in &candidates {
+            if matches(candidate.row)? {
+                wanted.push(candidate.key);
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        lock_rows(table, &wanted, (lock, reach), exec, arena).map(Some)
+    }
+}
+
+fn wait_of(lock: LockSpec, exec: &Exec<'_>) -> Wait {
+    match lock.busy {
+        Busy::Wait => Wait::Until(Instant::now() + exec.lock_wait),
+        Busy::NoWait => Wait::NoWait,
+        Busy::Skip => Wait::Skip,
+    }
+}
+
+/// What becomes of a statement that met a row newer than its view.
+fn judge(newer: bool, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> Run<()> {
+    if !newer {
+        return Ok(());
+    }
+    match exec.newer {
+        Newer::Take => Ok(()),
+        // Who would have skipped the row a moment ago takes it as it is now, if it still
+        // matches: workers at one queue would begin anew for each other's rows for ever.
+        Newer::Restart if busy == Busy::Skip => Ok(()),
+        Newer::Conflict => Err(Stop::Error(SqlError::from(
+            porpoise_rows::Error::SnapshotConflict,
+        ))),
+        // A whole key was asked for: its newest version is the answer.
+        Newer::Restart if !by_scan => Ok(()),
+        Newer::Restart => Err(Stop::Restart),
+    }
+}
+
+fn lock_keys<'a>(
+    table: &'a Table,
+    index: usize,
+    wanted: &[&[u8]],
+    (lock, reach): (LockSpec, &Reach),
+    exec: &mut Exec<'_>,
+    arena: &'a Bump,
+) -> Run<Vec<Fetched<'a>>> {
+    let wait = wait_of(lock, exec);
+    let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
+    let mut newer = false;
+    let mut bad = None;
+    exec.txn().lock_unique_with(
+        table,
+        index,
+        wanted,
+        (lock.mode, wait),
+        reach.blobs(),
+        &mut |at, key, locked| {
+            newer |= locked.granted && locked.newer;
+            let Some((key, row)) = key.zip(locked.row) else {
+                return;
+            };
+            match (copied(table, key, row, arena), found.get_mut(at)) {
+                (Ok(row), Some(place)) => *place = Some(row),
+                (Err(error), _) => bad = Some(error),
+                _ => {}
+            }
+        },
+    )?;
+    if let Some(error) = bad {
+        return Err(Stop::Error(error));
+    }
+    judge(newer, false, lock.busy, exec)?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+fn lock_rows<'a>(
+    table: &'a Table,
+    wanted: &[&[u8]],
+    (lock, reach): (LockSpec, &Reach),
+    exec: &mut Exec<'_>,
+    arena: &'a Bump,
+) -> Run<Vec<Fetched<'a>>> {
+    let wait = wait_of(lock, exec);
+    let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
+    let mut newer = false;
+    let mut bad = None;
+    exec.txn().lock_rows_with(
+        table,
+        wanted,
+        (lock.mode, wait),
+        reach.blobs(),
+        &mut |at, locked| {
+            newer |= locked.granted && locked.newer;
+            let (Some(row), Some(key)) = (locked.row, wanted.get(at)) else {
+                return;
+            };
+            match (copied(table, key, row, arena), found.get_mut(at)) {
+                (Ok(row), Some(place)) => *place = Some(row),
+                (Err(error), _) => bad = Some(error),
+                _ => {}
+            }
+        },
+    )?;
+    if let Some(error) = bad {
+        return Err(Stop::Error(error));
+    }
+    judge(newer, true, lock.busy, exec)?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// Lets go of rows that were locked since `since` and did not match.
+pub fn unlock(table: &Table, keys: &[&[u8]], since: Mark, exec: &mut Exec<'_>) {
+    if !keys.is_empty() {
+        exec.txn().unlock_rows(table, keys, since);
+    }
+}

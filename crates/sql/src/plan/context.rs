@@ -1,0 +1,202 @@
+//! What planning works with: definitions, settings, the queries around, and
+//! which table, view or common table expression a name stands for.
+
+use super::derived::{CteEntry, Derived, RowsPlan};
+use super::views::{ViewFrame, ViewUse};
+use crate::bind::query::Enclosing;
+use crate::bind::{BindEnv, Binder, Origin, Scope, Source, SystemVariables};
+use crate::error::{Result, SqlError};
+use crate::parse::ast::TableName;
+use crate::statistics::Figures;
+use crate::virtual_tables;
+use porpoise_rows::catalog::{Catalog, Table};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+/// What planning works with.
+pub struct PlanCx<'a> {
+    /// The definitions.
+    pub catalog: &'a Catalog,
+    /// Settings and parameter types.
+    pub env: &'a BindEnv,
+    /// Looks up `@@name`.
+    pub system: &'a dyn SystemVariables,
+    /// The statement's text, from which unnamed result columns take their
+    /// names.
+    pub text: &'a str,
+    /// The queries around this one.
+    pub outer: Option<&'a Enclosing<'a>>,
+    /// This is a query inside another statement.
+    pub inner: bool,
+    /// How many queries deep.
+    pub depth: usize,
+    /// What WITH clauses around have named.
+    pub ctes: &'a [CteEntry],
+    /// What the queries inside read.
+    pub reads: &'a Reads,
+    /// What is known of tables.
+    pub figures: &'a dyn Figures,
+    /// The view whose query this is.
+    pub view: Option<&'a ViewFrame<'a>>,
+}
+
+/// What the queries inside a statement read and do.
+#[derive(Debug, Default)]
+pub struct Reads {
+    /// The stored tables.
+    pub tables: RefCell<Vec<Arc<Table>>>,
+    /// One of them locks rows.
+    pub locks: Cell<bool>,
+    /// The views, outer ones behind those they name.
+    pub views: RefCell<Vec<ViewUse>>,
+    /// What the text at hand names, while there are views.
+    pub names: RefCell<Vec<(String, String)>>,
+}
+
+impl<'a> PlanCx<'a> {
+    /// For a statement of its own.
+    pub fn new(
+        catalog: &'a Catalog,
+        env: &'a BindEnv,
+        system: &'a dyn SystemVariables,
+        text: &'a str,
+        reads: &'a Reads,
+    ) -> PlanCx<'a> {
+        PlanCx {
+            catalog,
+            env,
+            system,
+            text,
+            outer: None,
+            inner: false,
+            depth: 0,
+            ctes: &[],
+            reads,
+            figures: system,
+            view: None,
+        }
+    }
+}
+
+impl PlanCx<'_> {
+    /// The binder of a clause.
+    pub fn binder<'s>(&'s self, scope: &'s Scope, place: &'static str) -> Binder<'s> {
+        Binder {
+            scope,
+            env: self.env,
+            place,
+            aggregates: None,
+            values_allowed: false,
+            system: self.system,
+            aliases: &[],
+            keys: None,
+            plan: Some(self),
+        }
+    }
+
+    /// The common table expression of that name, if there is one.
+    fn named_query(&self, name: &TableName<'_>) -> Result<Option<Arc<Derived>>> {
+        let mut entries = self.ctes.iter().rev();
+        let named = entries.find(|c| c.name.eq_ignore_ascii_case(name.name.name));
+        let (Some(entry), None) = (named, &name.schema) else {
+            return Ok(None);
+        };
+        let Some(derived) = &entry.derived else {
+            return Err(SqlError::new(super::query::PENDING, "HY000", "pending"));
+        };
+        if matches!(derived.rows, RowsPlan::Working) && self.depth != entry.depth + 1 {
+            let text = format!(
+                "In recursive query block of Recursive Common Table Expression '{}', the recursive \
+                 table must be referenced only once, and not in any subquery",
+                entry.name
+            );
+            return Err(SqlError::new(3577, "HY000", text));
+        }
+        if !derived.free.is_empty() && self.depth != entry.depth {
+            return Err(SqlError::not_supported(
+                "a common table expression that names outer columns, inside a further query",
+            ));
+        }
+        Ok(Some(derived.clone()))
+    }
+
+    /// The stored or virtual table of that name, or the common table
+    /// expression.
+    pub fn source(&self, name: &TableName<'_>, alias: Option<&str>) -> Result<Source> {
+        if let Some(derived) = self.named_query(name)? {
+            let alias = alias.unwrap_or(name.name.name).to_owned();
+            return Ok(super::query::derived_source(derived, alias));
+        }
+        let database = match (&name.schema, &self.env.database) {
+            (Some(schema), _) => schema.name,
+            (None, Some(database)) => database.as_str(),
+            (None, None) => return Err(SqlError::no_database_selected()),
+        };
+        let names = (database.to_owned(), name.name.name.to_owned());
+        if let Some(view) = self.catalog.view(database, name.name.name) {
+            self.reads.names.borrow_mut().push(names);
+            return super::views::source(view, alias, self);
+        }
+        if let Some(table) = self.catalog.table(database, name.name.name) {
+            if self.view.is_some() || !self.catalog.views.is_empty() {
+                self.reads.names.borrow_mut().push(names);
+            }
+            if self.inner {
+                self.reads.tables.borrow_mut().push(table.clone());
+            }
+            return Ok(Source::stored(table.clone(), alias));
+        }
+        if let Some(table) = virtual_tables::find(database, name.name.name) {
+            return Ok(Source {
+                alias: alias.unwrap_or(table.name).to_owned(),
+                database: table.database.to_owned(),
+                origin: Origin::Virtual(table),
+                columns: (table.columns)(),
+                partitions: None,
+                hints: Default::default(),
+                view: None,
+            });
+        }
+        let known = self.catalog.database(database).is_some()
+            || database.eq_ignore_ascii_case("information_schema");
+        match known {
+            true => Err(SqlError::no_table(database, name.name.name)),
+            false => Err(SqlError::unknown_database(database)),
+        }
+    }
+
+    /// The stored table of that name, or the view of one, for statements that
+    /// change it.
+    pub fn changeable(
+        &self,
+        name: &TableName<'_>,
+        alias: Option<&str>,
+        verb: &str,
+    ) -> Result<Source> {
+        let source = self.source(name, alias)?;
+        match &source.origin {
+            Origin::Stored(_) => Ok(source),
+            Origin::Derived(_) if verb == "INSERT" => {
+                let text = format!(
+                    "The target table {} of the INSERT is not insertable-into",
+                    name.name.name
+                );
+                Err(SqlError::new(1471, "HY000", text))
+            }
+            Origin::Derived(_) => {
+                let text = format!(
+                    "The target table {} of the {verb} is not updatable",
+                    name.name.name
+                );
+                Err(SqlError::new(1288, "HY000", text))
+            }
+            Origin::Virtual(table) => {
+                let text = format!(
+                    "INSERT, UPDATE, DELETE command denied for table '{}.{}'",
+                    table.database, table.name
+                );
+                Err(SqlError::new(1142, "42000", text))
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! From the bound parts of a query to its plan: what is evaluated for each row
+//! or group, in which order tables are joined, and what is read of them.
+
+use super::columns::result_column;
+use super::extremes::extremes;
+use super::from::{From, split};
+use super::keys::{group_keys, order_keys};
+use super::order::{Wanted, lock_specs, steps};
+use super::select::{Clauses, Item, PlanCx, limits};
+use super::{OrderKey, SelectPlan, grouping};
+use crate::bind::Aggregates;
+use crate::error::{Result, SqlError};
+use crate::expr::Expr;
+use porpoise_types::SqlMode;
+
+/// The plan of a query without aggregates in its select list.
+pub(super) fn finish(
+    from: From,
+    items: Vec<Item>,
+    clauses: Clauses<'_, '_>,
+    cx: &PlanCx<'_>,
+) -> Result<SelectPlan> {
+    finish_with(from, items, Aggregates::default(), clauses, cx)
+}
+
+/// The plan of a query, given the aggregates of its select list.
+pub(super) fn finish_with(
+    mut from: From,
+    items: Vec<Item>,
+    mut aggregates: Aggregates,
+    clauses: Clauses<'_, '_>,
+    cx: &PlanCx<'_>,
+) -> Result<SelectPlan> {
+    let result = outcome(&mut from, items, &mut aggregates, &clauses, cx)?;
+    let (limit, offset) = limits(clauses.limit, cx)?;
+    let lock = lock_specs(&from.scope, clauses.locks)?;
+    for (slot, spec) in lock.iter().enumerate() {
+        from.locked |= u64::from(spec.is_some()) << (slot & 63);
+    }
+    let columns = result.items.iter();
+    let columns = columns.map(|i| result_column(&from.scope, i)).collect();
+    super::semi::convert(&mut from, cx.figures);
+    let read = result.expressions().chain(aggregates.expressions());
+    let needed = super::needed::needed(&from, read);
+    let each_row = !result.grouped && !clauses.distinct;
+    let wanted = Wanted {
+        order: if each_row { &result.order_by } else { &[] },
+        limited: limit.is_some() && each_row,
+        needed: &needed,
+        figures: cx.figures,
+    };
+    let (mut steps, ordered) = match from.scope.sources.is_empty() {
+        true => (Vec::new(), false),
+        false => steps(&from, &wanted),
+    };
+    let extremes = match result.grouped && result.group_by.is_empty() && !clauses.rollup {
+        true => extremes(&from, &aggregates.list, result.expressions(), cx),
+        false => Vec::new(),
+    };
+    if let Some(step) = extremes.first().and_then(|e| e.steps.first()) {
+        steps = vec![step.clone()];
+    }
+    set_locks(&mut steps, &lock, cx);
+    let mut plan = SelectPlan {
+        constant: constant_part(&from),
+        sources: from.scope.sources,
+        steps,
+        items: result.items.into_iter().map(|i| i.expr).collect(),
+        columns,
+        aggregates: aggregates.list,
+        extremes,
+        group_by: result.group_by,
+        grouped: result.grouped,
+        having: result.having,
+        rollup: clauses.rollup,
+        distinct: clauses.distinct,
+        order_by: match ordered && each_row {
+            true => Vec::new(),
+            false => result.order_by,
+        },
+        limit,
+        offset,
+        inner_tables: Vec::new(),
+        has_queries: false,
+        inner_locks: false,
+    };
+    let mut has_queries = false;
+    plan.expressions(&mut |e| has_queries |= e.has_query());
+    plan.has_queries = has_queries;
+    super::placement::settle(&mut plan);
+    if !cx.inner {
+        plan.inner_tables = cx.reads.tables.take();
+        plan.inner_locks = cx.reads.locks.get();
+    }
+    Ok(plan)
+}
+
+/// What is evaluated for each row, or for each group.
+struct Outcome {
+    items: Vec<Item>,
+    group_by: Vec<Expr>,
+    /// There is a GROUP BY or an aggregate.
+    grouped: bool,
+    /// Of a grouped query.
+    having: Option<Expr>,
+    order_by: Vec<OrderKey>,
+}
+
+/// Binds WHERE, GROUP BY, HAVING and ORDER BY, and checks what may stand
+/// there. Conditions on rows join those of FROM.
+fn outcome(
+    from: &mut From,
+    items: Vec<Item>,
+    aggregates: &mut Aggregates,
+    clauses: &Clauses<'_, '_>,
+    cx: &PlanCx<'_>,
+) -> Result<Outcome> {
+    if let Some(filter) = clauses.filter {
+        let filter = cx.binder(&from.scope, "where clause").expr(filter)?;
+        split(filter, &mut from.block.conditions);
+    }
+    let aliases: Vec<(String, Expr)> = items
+        .iter()
+        .map(|i| (i.name.clone(), i.expr.clone()))
+        .collect();
+    let group_by = group_keys(&from.scope, &aliases, clauses.group_by, cx)?;
+    let having = match clauses.having {
+        None => None,
+        Some(having) => {
+            let mut binder = cx.binder(&from.scope, "having clause");
+            binder.aggregates = Some(aggregates);
+            binder.aliases = &aliases;
+            binder.keys = Some(&group_by);
+            let having = binder.expr(having)?;
+            grouping::check_having(&from.scope, &having, &items, &group_by)?;
+            Some(having)
+        }
+    };
+    let before = aggregates.list.len();
+    let order_by = order_keys(&from.scope, &aliases, clauses.order_by, aggregates, cx)?;
+    let grouped = !group_by.is_empty() || !aggregates.list.is_empty();
+    if cx.env.mode.contains(SqlMode::ONLY_FULL_GROUP_BY) {
+        if grouped {
+            let implicit = group_by.is_empty() && before == 0;
+            grouping::check(from, &items, &group_by, &order_by, implicit)?;
+        }
+        if clauses.distinct {
+            grouping::check_distinct(&from.scope, &items, &order_by)?;
+        }
+    }
+    // Without groups HAVING is one more condition on the rows.
+    let having = match (having, grouped) {
+        (Some(having), false) => {
+            split(having, &mut from.block.conditions);
+            None
+        }
+        (having, _) => having,
+    };
+    let mut result = Outcome {
+        items,
+        group_by,
+        grouped,
+        having,
+        order_by,
+    };
+    result.prepare(aggregates.list.len(), clauses.rollup)?;
+    Ok(result)
+}
+
+impl Outcome {
+    /// All of them, without the arguments of aggregates.
+    fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        let items = self.items.iter().map(|i| &i.expr);
+        let order = self.order_by.iter().map(|k| &k.expr);
+        items.chain(&self.group_by).chain(&self.having).chain(order)
+    }
+
+    /// WITH ROLLUP: keys of GROUP BY are NULL in rows that sum up over them.
+    fn prepare(&mut self, aggregates: usize, rollup: bool) -> Result<()> {
+        let keys = &self.group_by;
+        let items = self.items.iter_mut().map(|i| &mut i.expr);
+        let order = self.order_by.iter_mut().map(|k| &mut k.expr);
+        for e in items.chain(order).chain(&mut self.having) {
+            if rollup {
+                grouping::Rollup { keys, aggregates }.replace(e)?;
+            }
+            let mut left = false;
+            e.walk(&mut |e| left |= matches!(e.kind, crate::expr::ExprKind::Grouping(_)));
+            if left {
+                let text = "Invalid use of group function";
+                return Err(SqlError::new(1111, "HY000", text));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The conditions that no row decides.
+fn constant_part(from: &From) -> Vec<Expr> {
+    let empty = from.scope.sources.is_empty();
+    let constant = |c: &&Expr| empty || (c.slots() == 0 && c.is_fixed());
+    let conditions = from.block.conditions.iter();
+    conditions.filter(constant).cloned().collect()
+}
+
+fn set_locks(steps: &mut [super::Step], lock: &[Option<super::LockSpec>], cx: &PlanCx<'_>) {
+    for (slot, spec) in lock.iter().enumerate() {
+        for step in steps.iter_mut() {
+            set_lock(step, slot, *spec);
+        }
+        if cx.inner && spec.is_some() {
+            cx.reads.locks.set(true);
+        }
+    }
+}
+
+pub(super) fn set_lock(step: &mut super::Step, slot: usize, spec: Option<super::LockSpec>) {
+    if step.slot == slot && step.group.is_empty() {
+        step.lock = spec;
+    }
+    step.group.iter_mut().for_each(|s| set_lock(s, slot, spec));
+}

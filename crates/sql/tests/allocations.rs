@@ -1,0 +1,165 @@
+//! What a point SELECT allocates once its plan is cached: a small number of
+//! times, however often it runs and however many rows the table has.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it does not expect")]
+
+use porpoise_base::cancel::Cancel;
+use porpoise_base::clock;
+use porpoise_kv::Durability;
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+use porpoise_rows::{Db, DbOptions};
+use porpoise_sql::error::SqlError;
+use porpoise_sql::exec::ResultSink;
+use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::session::server::{SqlConfig, SqlServer};
+use porpoise_sql::session::{ClientInfo, Param, SqlSession};
+use porpoise_types::{ColumnType, ValueRef};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call is passed on to the system's allocator unchanged; the
+// counter is a plain cell of the thread and allocates nothing itself.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: the caller's obligations are those of the system's allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Counts rows and the bytes of their values.
+#[derive(Default)]
+struct Count {
+    rows: u64,
+    bytes: usize,
+}
+
+impl ResultSink for Count {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        self.rows += 1;
+        for value in values {
+            if let ValueRef::Bytes(text) = value {
+                self.bytes += text.len();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn session() -> SqlSession {
+    let engine = KvMem::open(KvMemOptions {
+        durability: Durability::Memory,
+        ..KvMemOptions::default()
+    })
+    .unwrap();
+    let db = Db::open(engine, clock::system(), DbOptions::default()).unwrap();
+    let server = SqlServer::new(db, SqlConfig::default()).unwrap();
+    let client = ClientInfo {
+        connection_id: 1,
+        user: "root".to_owned(),
+        host: "localhost".to_owned(),
+        account: "root@localhost".to_owned(),
+        capabilities: 0,
+        collation: 255,
+        database: None,
+    };
+    let mut session = server.connect(client, Cancel::new()).unwrap();
+    let mut sink = Count::default();
+    for text in [
+        "CREATE DATABASE d",
+        "USE d",
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT, b VARCHAR(20), d DECIMAL(10,2))",
+    ] {
+        session.query(text.as_bytes(), false, &mut sink).unwrap();
+    }
+    for n in 0..1000 {
+        let text = format!("INSERT INTO t VALUES ({n}, {n}, 'text of row {n:04}', {n}.25)");
+        session.query(text.as_bytes(), false, &mut sink).unwrap();
+    }
+    session
+}
+
+/// Calls of the allocator while `work` ran.
+fn counted(work: impl FnOnce()) -> usize {
+    let before = CALLS.get();
+    work();
+    CALLS.get() - before
+}
+
+#[test]
+fn the_counter_counts() {
+    let calls = counted(|| drop(std::hint::black_box(vec![0u8; 1000])));
+    assert_eq!(calls, 1);
+}
+
+#[test]
+fn a_cached_point_select_allocates_little() {
+    let mut session = session();
+    let mut sink = Count::default();
+    let texts: Vec<String> = (0..120)
+        .map(|n| format!("SELECT a, b, d FROM t WHERE id = {}", n * 7 % 1000))
+        .collect();
+    let mut run = |texts: &[String]| {
+        counted(|| {
+            for text in texts {
+                session.query(text.as_bytes(), false, &mut sink).unwrap();
+            }
+        })
+    };
+    run(&texts[..20]);
+    let calls = run(&texts[20..]);
+    assert_eq!((sink.rows, sink.bytes), (120, 120 * 16));
+    assert!(calls <= 100 * TEXT, "{calls} for 100 statements");
+}
+
+#[test]
+fn a_prepared_point_select_allocates_little() {
+    let mut session = session();
+    let mut sink = Count::default();
+    let select = b"SELECT a, b, d FROM t WHERE id = ?";
+    let id = session.prepare(select).unwrap().id;
+    let mut run = |from: u64, to: u64| {
+        counted(|| {
+            for n in from..to {
+                let param = Param {
+                    value: ValueRef::UInt(n * 7 % 1000),
+                    ty: ColumnType::bigint(),
+                };
+                session.execute(id, &[param], &mut sink).unwrap();
+            }
+        })
+    };
+    run(0, 20);
+    let calls = run(20, 120);
+    assert_eq!((sink.rows, sink.bytes), (120, 120 * 16));
+    assert!(calls <= 100 * PREPARED, "{calls} for 100 statements");
+}
+
+/// Allocations of a cached text SELECT of one row by its key.
+const TEXT: usize = 8;
+
+/// Of a prepared one.
+const PREPARED: usize = 8;

@@ -1,0 +1,192 @@
+//! Decimals as bytes: an exact image for memory, and bytes that compare as the
+//! numbers do.
+//!
+//! The comparable form begins with one byte for sign and exponent: 0x80 is
+//! zero; a positive number `0.d1d2d3... * 10^e` with `d1` not 0 has 0x81 plus
+//! `e + 30`, followed by its digits without trailing zeros, two in a byte as 1
+//! to 100, and a 0 that ends them. A negative number has the complement of its
+//! magnitude's bytes. So the scale leaves no trace, and no form is the start of
+//! another.
+
+use super::wide::Wide;
+use super::{Decimal, MAX_SCALE};
+
+/// Sign and exponent byte of zero.
+const ZERO: u8 = 0x80;
+
+/// Digits of the greatest magnitude.
+const DIGITS: usize = 80;
+
+impl Decimal {
+    /// Bytes of [`Decimal::to_image`].
+    pub const IMAGE: usize = 34;
+
+    /// The number times ten to its scale, and the scale; `None` where it does not
+    /// fit.
+    #[must_use]
+    #[inline]
+    pub fn unscaled(self) -> Option<(i128, u8)> {
+        let magnitude = i128::try_from(self.magnitude.small()?).ok()?;
+        let value = if self.negative { -magnitude } else { magnitude };
+        Some((value, self.scale))
+    }
+
+    /// All of it as bytes, for [`Decimal::from_image`].
+    #[must_use]
+    pub fn to_image(self) -> [u8; Self::IMAGE] {
+        let mut image = [0; Self::IMAGE];
+        let bytes = self.magnitude.to_be_bytes();
+        let rest = [u8::from(self.negative), self.scale];
+        for (to, from) in image.iter_mut().zip(bytes.iter().chain(&rest)) {
+            *to = *from;
+        }
+        image
+    }
+
+    /// Reads an image; `None` where it is none.
+    #[must_use]
+    pub fn from_image(image: &[u8]) -> Option<Decimal> {
+        let (magnitude, rest) = image.split_first_chunk::<32>()?;
+        let [negative, scale] = rest else {
+            return None;
+        };
+        let magnitude = Wide::from_be_bytes(*magnitude);
+        (*scale <= MAX_SCALE).then(|| Decimal::raw(magnitude, *negative != 0, *scale))
+    }
+
+    /// Appends bytes whose order is that of the numbers, equal for equal ones.
+    pub fn append_ordered(self, out: &mut Vec<u8>) {
+        let mut buffer = [0; DIGITS];
+        let digits = self.digits(&mut buffer);
+        if digits.is_empty() {
+            out.push(ZERO);
+            return;
+        }
+        let start = out.len();
+        let exponent = digits.len() as i32 - i32::from(self.scale);
+        let head = i32::from(ZERO) + 1 + exponent + i32::from(MAX_SCALE);
+        out.push(u8::try_from(head).unwrap_or(u8::MAX));
+        let used = digits.iter().rposition(|d| *d != 0).map_or(0, |at| at + 1);
+        let significant = digits.get(..used).unwrap_or(digits);
+        for pair in significant.chunks(2) {
+            let (high, low) = match pair {
+                [high, low] => (*high, *low),
+                [high] => (*high, 0),
+                _ => (0, 0),
+            };
+            out.push(high * 10 + low + 1);
+        }
+        out.push(0);
+        if self.negative {
+            out.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
+        }
+    }
+
+    /// The digits of the magnitude, from the first that is not 0 on.
+    fn digits(self, buffer: &mut [u8; DIGITS]) -> &[u8] {
+        const PART: u128 = 10_000_000_000_000_000_000;
+        let mut at = DIGITS;
+        let mut put = |mut part: u64, least: usize| {
+            let end = at.saturating_sub(least);
+            while part > 0 || at > end {
+                at = at.saturating_sub(1);
+                if let Some(place) = buffer.get_mut(at) {
+                    *place = (part % 10) as u8;
+                }
+                part /= 10;
+            }
+        };
+        match self.magnitude.small() {
+            Some(all) if all < PART => put(all as u64, 0),
+            Some(all) => {
+                put((all % PART) as u64, 19);
+                let rest = all / PART;
+                if rest < PART {
+                    put(rest as u64, 0);
+                } else {
+                    put((rest % PART) as u64, 19);
+                    put((rest / PART) as u64, 0);
+                }
+            }
+            None => {
+                let mut rest = self.magnitude;
+                while !rest.is_zero() {
+                    let (quotient, part) = rest.div_rem_pow10(19);
+                    let part = part.small().unwrap_or(0) as u64;
+                    put(part, if quotient.is_zero() { 0 } else { 19 });
+                    rest = quotient;
+                }
+            }
+        }
+        buffer.get(at..).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decimal(text: &str) -> Decimal {
+        Decimal::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn bytes_compare_as_numbers_do() {
+        let texts = [
+            "-99999999999999999999999999999999999999999999999999999999999999999",
+            "-18446744073709551616",
+            "-100",
+            "-12.5",
+            "-12.345",
+            "-1",
+            "-0.1",
+            "-0.000000000000000000000000000001",
+            "0",
+            "0.000",
+            "0.000000000000000000000000000001",
+            "0.01",
+            "0.0999",
+            "0.1",
+            "0.10",
+            "1",
+            "1.0",
+            "1.05",
+            "9",
+            "10",
+            "12.345",
+            "12.5",
+            "99.99",
+            "100",
+            "100.01",
+            "10000000000000000000",
+            "10000000000000000000.5",
+            "340282366920938463463374607431768211456",
+            "99999999999999999999999999999999999999999999999999999999999999999",
+        ];
+        let made: Vec<(Decimal, Vec<u8>)> = texts
+            .iter()
+            .map(|text| {
+                let d = decimal(text);
+                let mut out = Vec::new();
+                d.append_ordered(&mut out);
+                (d, out)
+            })
+            .collect();
+        for (a, x) in &made {
+            for (b, y) in &made {
+                assert_eq!(x.cmp(y), a.cmp_value(b), "{a} {b}");
+                assert!(x == y || !y.starts_with(x), "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn images_are_exact() {
+        for text in ["0", "-1.50", "12345678901234567890123456789012345678901.5"] {
+            let d = decimal(text);
+            assert_eq!(Decimal::from_image(&d.to_image()), Some(d), "{text}");
+        }
+        assert_eq!(decimal("-1.50").unscaled(), Some((-150, 2)));
+        assert_eq!(Decimal::from_image(&[0; 3]), None);
+    }
+}
