@@ -1,6 +1,9 @@
 //! What a point SELECT allocates once its plan is cached: a small number of
 //! times, however often it runs and however many rows the table has.
-#![allow(clippy::unwrap_used, reason = "a test stops at what it does not expect")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops at what it does not expect"
+)]
 
 use porpoise_base::cancel::Cancel;
 use porpoise_base::clock;

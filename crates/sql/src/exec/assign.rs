@@ -15,8 +15,6 @@ use porpoise_rows::catalog::{Column, ColumnDefault, Table};
 use porpoise_rows::ddl::implicit_default;
 use porpoise_types::{CastCx, ColumnType, Kind, Level, Value, ValueRef, Warning, store};
 
-const BATCH: usize = 256;
-
 /// Converts values for one statement.
 pub(super) struct Storer<'x> {
     env: &'x crate::expr::eval::Env,
@@ -115,8 +113,6 @@ fn now_for(column: &Column, env: &crate::expr::eval::Env) -> Value {
             .unwrap_or(moment),
     )
 }
-
-pub use porpoise_rows::ddl::implicit_default;
 
 /// Evaluates a value that may look at columns assigned before it.
 pub(super) fn evaluate<'a>(e: &'a Expr, row: &[Value], cx: &EvalCx<'a>) -> Run<ValueRef<'a>> {

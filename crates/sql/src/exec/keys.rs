@@ -160,7 +160,9 @@ pub fn begins_anyhow<'a>(bound: &'a Bound, row: &[Slot<'a>], cx: &EvalCx<'a>) ->
         return Ok(false);
     };
     Ok(match eval(&bound.value, row, cx)? {
-        ValueRef::Bytes(text) => Collation::BINARY.like_start(text, pattern.escape).is_empty(),
+        ValueRef::Bytes(text) => Collation::BINARY
+            .like_start(text, pattern.escape)
+            .is_empty(),
         ValueRef::Null => false,
         _ => true,
     })

@@ -302,7 +302,11 @@ impl<'a> Asked<'a> {
         let mut order = order;
         if bounded == 0 {
             low = like_bound(fact, equal == 0 && !entries);
-            if low.as_ref().and_then(|b| b.pattern).is_some_and(|p| p.or_table) {
+            if low
+                .as_ref()
+                .and_then(|b| b.pattern)
+                .is_some_and(|p| p.or_table)
+            {
                 order = order.filter(|_| self.order.is_empty());
             }
             // As narrow as both ends are.

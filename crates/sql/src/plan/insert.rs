@@ -68,7 +68,6 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
     })
 }
 
-
 fn wrong_count(row: usize) -> SqlError {
     let text = format!("Column count doesn't match value count at row {row}");
     SqlError::new(1136, "21S01", text)
@@ -79,7 +78,6 @@ fn column_named(table: &Source, name: &str) -> Result<usize> {
     let at = columns.position(|c| c.name.eq_ignore_ascii_case(name));
     at.ok_or_else(|| SqlError::unknown_column(name, "field list"))
 }
-
 
 fn refuse_repeated(columns: &[usize], table: &Table) -> Result<()> {
     for (at, column) in columns.iter().enumerate() {
