@@ -256,7 +256,7 @@ fn cursors_end_with_their_statement_and_with_a_reset() {
     let select = c
         .prepare("SELECT id FROM t WHERE id > ? ORDER BY id")
         .unwrap();
-    let mut fetched = |c: &mut Client| {
+    let fetched = |c: &mut Client| {
         let mut out = Vec::new();
         fetch_bytes(&mut out, select.id, 1);
         c.send(&out);
