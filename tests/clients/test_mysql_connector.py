@@ -67,6 +67,25 @@ class Connector(unittest.TestCase):
             cursor.execute("SELECT COUNT(*), MAX(id) FROM t")
             self.assertEqual(cursor.fetchone(), (100, 100))
 
+    def test_attributes_of_a_query_are_taken(self):
+        for prepared in (False, True):
+            with self.connection.cursor(prepared=prepared) as cursor:
+                cursor.add_attribute("trace", "a b")
+                cursor.add_attribute("number", 7)
+                cursor.execute("SELECT %s + 1", (41,))
+                self.assertEqual(cursor.fetchone(), (42,))
+
+    def test_a_prepared_statement_outlives_a_change_of_its_table(self):
+        with self.connection.cursor(prepared=True) as cursor:
+            cursor.execute("INSERT INTO t (a) VALUES (%s)", ("x",))
+            select = "SELECT * FROM t WHERE a = %s"
+            cursor.execute(select, ("x",))
+            width = len(cursor.fetchall()[0])
+            self.run_all("ALTER TABLE t ADD COLUMN more INT DEFAULT 7 FIRST")
+            cursor.execute(select, ("x",))
+            (row,) = cursor.fetchall()
+            self.assertEqual((len(row), row[0]), (width + 1, 7))
+
     def test_the_connection_is_reset(self):
         self.run_all("SET @x = 1")
         self.connection.cmd_reset_connection()

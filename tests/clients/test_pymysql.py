@@ -97,6 +97,17 @@ class PyMySql(unittest.TestCase):
         self.connection.commit()
         self.assertEqual(seen(), 1)
 
+    def test_a_result_is_read_as_it_comes(self):
+        numbers = "WITH RECURSIVE n AS (SELECT 1 a UNION ALL SELECT a + 1 FROM n WHERE a < 900) SELECT a, REPEAT('x', 5000) FROM n"
+        with self.connection.cursor(pymysql.cursors.SSCursor) as cursor:
+            cursor.execute(numbers)
+            for number, (found, _) in enumerate(cursor.fetchall_unbuffered(), 1):
+                self.assertEqual(found, number)
+            self.assertEqual(number, 900)
+            cursor.execute("SELECT 1")
+            self.assertEqual(cursor.fetchone(), (1,))
+        self.assertEqual(self.rows("SELECT 2"), ((2,),))
+
     def test_foreign_keys_hold(self):
         self.run_sql(
             "CREATE TABLE parent (id INT PRIMARY KEY, name VARCHAR(20))",

@@ -85,7 +85,7 @@ impl Db {
             }
         }
         self.check_placement(cx, table, &mut |what| found.add(what))?;
-        self.check_computed(cx, table, &mut |what| found.add(what))?;
+        self.check_program(cx, table, &mut |what| found.add(what))?;
         for key in &table.foreign_keys {
             self.each_orphan(cx, table, key, |pk| {
                 let pk = hex(pk);

@@ -19,7 +19,7 @@ use porpoise_types::{DateTime, Kind, Value, write_text};
 impl Db {
     /// Reports rows that violate a check, or hold another value than their
     /// expressions in a generated column.
-    pub(crate) fn check_computed(
+    pub(crate) fn check_program(
         &self,
         cx: &DdlCx<'_>,
         table: &Table,

@@ -40,4 +40,4 @@ pub use exec::ResultSink;
 pub use functions::info::VERSION;
 pub use plan::ResultColumn;
 pub use session::server::{SqlConfig, SqlServer};
-pub use session::{ClientInfo, Outcome, Param, PreparedInfo, SqlSession};
+pub use session::{ClientInfo, Outcome, Param, PreparedInfo, SessionChange, SqlSession};

@@ -17,8 +17,12 @@ use porpoise_wire::mysql::{Capabilities, Status};
 use support::Random;
 
 const NEW: Capabilities = Capabilities::SERVER;
-const OLD: Capabilities =
-    Capabilities(NEW.0 & !(Capabilities::DEPRECATE_EOF.0 | Capabilities::SESSION_TRACK.0));
+const OLD: Capabilities = Capabilities(
+    NEW.0
+        & !(Capabilities::DEPRECATE_EOF.0
+            | Capabilities::SESSION_TRACK.0
+            | Capabilities::OPTIONAL_RESULTSET_METADATA.0),
+);
 
 fn payloads(stream: &[u8], first: u8) -> Vec<Vec<u8>> {
     let mut reader = PacketReader::before_login();
@@ -49,6 +53,7 @@ fn ok_round_trips() {
         SessionChange::Schema(b"test"),
         SessionChange::State,
         SessionChange::TransactionState(b"T_______"),
+        SessionChange::TransactionCharacteristics(b"START TRANSACTION;"),
     ];
     for caps in [NEW, OLD] {
         for (affected_rows, last_insert_id, info, changes) in [
@@ -111,7 +116,17 @@ fn errors_round_trip_and_are_cut_between_characters() {
 
 #[test]
 fn prepared_round_trips() {
-    let payload = one(|out, number| reply::write_prepare_ok(out, number, 7, 2, 3, 4));
+    let ok = reply::PrepareOk {
+        id: 7,
+        columns: 2,
+        params: 3,
+        warnings: 4,
+        definitions: false,
+    };
+    let optional = Capabilities::OPTIONAL_RESULTSET_METADATA;
+    let payload = one(|out, number| reply::write_prepare_ok(out, number, optional, ok));
+    assert_eq!(payload, b"\0\x07\0\0\0\x02\0\x03\0\0\x04\0\0");
+    let payload = one(|out, number| reply::write_prepare_ok(out, number, OLD, ok));
     assert_eq!(payload, b"\0\x07\0\0\0\x02\0\x03\0\0\x04\0");
     let prepared = result::parse_prepared(&payload).expect("prepared");
     assert_eq!(
@@ -223,7 +238,7 @@ fn answer(
     binary: bool,
 ) -> Vec<u8> {
     let (mut out, mut number) = (Vec::new(), 1);
-    reply::write_column_count(&mut out, &mut number, types.len());
+    reply::write_column_count(&mut out, &mut number, caps, types.len(), true);
     for ty in types {
         let column = ColumnDefinition {
             schema: b"db",

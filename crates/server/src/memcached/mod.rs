@@ -38,6 +38,7 @@ pub mod live;
 pub mod mapping;
 mod meta;
 pub mod notes;
+mod portion;
 mod reading;
 pub mod reaper;
 pub mod resolve;

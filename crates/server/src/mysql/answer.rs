@@ -10,9 +10,10 @@
 
 use crate::net::{Gone, Output};
 use porpoise_kv::Ticket;
-use porpoise_sql::{Outcome, SqlError, SqlSession};
-use porpoise_wire::mysql::reply::{self, SessionChange};
+use porpoise_sql::{Outcome, SessionChange, SqlError, SqlSession};
+use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::{Capabilities, ProtocolError, Status};
+use smallvec::SmallVec;
 
 /// One reply on its way into the output.
 pub(super) struct Answer<'o> {
@@ -72,12 +73,19 @@ impl<'o> Answer<'o> {
     }
 
     /// OK without figures.
-    pub(super) fn plain_ok(&mut self, status: Status) {
+    pub(super) fn plain_ok(&mut self, status: Status, changes: &[SessionChange]) {
+        let changes: SmallVec<[_; 4]> = changes.iter().map(told).collect();
         let ok = reply::Ok {
             status,
+            changes: &changes,
             ..reply::Ok::default()
         };
         reply::write_ok(self.out.buf(), &mut self.sequence, self.caps, &ok);
+    }
+
+    /// Whether the end of a result can tell of changes: an EOF packet cannot.
+    pub(super) fn tells_changes(&self, had_rows: bool) -> bool {
+        !had_rows || self.caps.has(Capabilities::DEPRECATE_EOF)
     }
 
     /// EOF, or OK in its place.
@@ -91,17 +99,15 @@ impl<'o> Answer<'o> {
     }
 
     /// Ends the reply of a statement that succeeded.
-    pub(super) fn outcome(&mut self, outcome: &Outcome, status: Status) {
-        let schema = outcome.schema_changed.as_deref().map(str::as_bytes);
-        let change = SessionChange::Schema(schema.unwrap_or_default());
-        let changes = std::slice::from_ref(&change);
+    pub(super) fn outcome(&mut self, outcome: &Outcome, status: Status, changes: &[SessionChange]) {
+        let changes: SmallVec<[_; 4]> = changes.iter().map(told).collect();
         let ok = reply::Ok {
             affected_rows: outcome.affected_rows,
             last_insert_id: outcome.last_insert_id,
             status,
             warnings: outcome.warnings,
             info: outcome.info.as_bytes(),
-            changes: if schema.is_some() { changes } else { &[] },
+            changes: &changes,
         };
         if outcome.had_rows {
             reply::write_end_of_rows(self.out.buf(), &mut self.sequence, self.caps, &ok);
@@ -125,6 +131,21 @@ impl<'o> Answer<'o> {
     /// Ends the reply with an error.
     pub(super) fn raw_error(&mut self, code: u16, sqlstate: [u8; 5], message: &str) {
         reply::write_error(self.out.buf(), &mut self.sequence, code, sqlstate, message);
+    }
+}
+
+/// A change of the session's state in the protocol's form.
+fn told(change: &SessionChange) -> reply::SessionChange<'_> {
+    match change {
+        SessionChange::Variable(name, value) => {
+            reply::SessionChange::Variable(name.as_bytes(), value.as_bytes())
+        }
+        SessionChange::Schema(name) => reply::SessionChange::Schema(name.as_bytes()),
+        SessionChange::State => reply::SessionChange::State,
+        SessionChange::Transaction(letters) => reply::SessionChange::TransactionState(letters),
+        SessionChange::Characteristics(text) => {
+            reply::SessionChange::TransactionCharacteristics(text.as_bytes())
+        }
     }
 }
 

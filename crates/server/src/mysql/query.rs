@@ -13,7 +13,7 @@ use super::session::{Open, Then};
 use super::sink::{Form, WireSink, definition};
 use porpoise_sql::{Outcome, ResultColumn, SqlError};
 use porpoise_wire::mysql::command::Command;
-use porpoise_wire::mysql::reply::{self, SessionChange};
+use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::{Status, column};
 
 impl Open {
@@ -67,8 +67,18 @@ impl Open {
     }
 
     fn ok(&mut self, answer: &mut Answer<'_>) -> Then {
-        answer.plain_ok(status_of(&self.sql));
+        let changes = self.sql.take_changes();
+        answer.plain_ok(status_of(&self.sql), &changes);
         Then::Continue
+    }
+
+    /// Ends the reply of a statement that succeeded.
+    pub(super) fn finish(&mut self, outcome: &Outcome, status: Status, answer: &mut Answer<'_>) {
+        let changes = match answer.tells_changes(outcome.had_rows) {
+            true => self.sql.take_changes(),
+            false => Vec::new(),
+        };
+        answer.outcome(outcome, status, &changes);
     }
 
     /// Ends the reply with an error.
@@ -85,7 +95,8 @@ impl Open {
         let mut text = text;
         loop {
             let before = status_of(&self.sql);
-            let mut sink = WireSink::new(answer, Form::Text, before);
+            let sink = WireSink::new(answer, Form::Text, before);
+            let mut sink = sink.definitions(self.sql.sends_metadata());
             let result = self.sql.query(text, self.multi, &mut sink);
             let outcome = match result {
                 Ok(outcome) => outcome,
@@ -95,7 +106,7 @@ impl Open {
             let rest = rest.filter(|rest| !rest.is_empty());
             let more = rest.is_some() && !outcome.disconnect;
             let status = status_of(&self.sql).with(Status::MORE_RESULTS, more);
-            answer.outcome(&outcome, status);
+            self.finish(&outcome, status, answer);
             match rest {
                 Some(rest) if more => text = rest,
                 _ => return after(&outcome),
@@ -112,13 +123,7 @@ impl Open {
         if let Err(error) = self.sql.use_db(&name) {
             return self.refuse(error, answer);
         }
-        let ok = reply::Ok {
-            status: status_of(&self.sql),
-            changes: &[SessionChange::Schema(name.as_bytes())],
-            ..reply::Ok::default()
-        };
-        reply::write_ok(answer.out.buf(), &mut answer.sequence, answer.caps, &ok);
-        Then::Continue
+        self.ok(answer)
     }
 
     fn field_list(&mut self, table: &[u8], wildcard: &[u8], answer: &mut Answer<'_>) -> Then {

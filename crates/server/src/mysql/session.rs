@@ -152,15 +152,8 @@ impl MysqlSession {
     fn login(&mut self, login: &LoginRequest<'_>, out: &mut Output, sequence: u8) -> Next {
         self.caps = login.capabilities;
         let mut answer = Answer::new(out, self.caps, sequence);
-        let request = Request::of_login(login);
-        let begun =
-            Authentication::begin(&self.shared, &self.peer, request, self.salt, self.secure);
-        let mut proof = match begun {
-            Ok(proof) => Box::new(proof),
-            Err(error) => {
-                answer.error(&error);
-                return Next::Close;
-            }
+        let Some(mut proof) = self.authenticate(Request::of_login(login), &mut answer) else {
+            return Next::Close;
         };
         let verdict = proof.start(
             &self.shared,
@@ -170,6 +163,22 @@ impl MysqlSession {
             &mut answer,
         );
         self.proceed(verdict, proof, answer)
+    }
+
+    /// Begins to find out who the client is; `None`: an error was sent.
+    fn authenticate(
+        &self,
+        request: Request,
+        answer: &mut Answer<'_>,
+    ) -> Option<Box<Authentication>> {
+        let (shared, peer) = (&self.shared, &self.peer);
+        match Authentication::begin(shared, peer, request, self.salt, self.secure) {
+            Ok(proof) => Some(Box::new(proof)),
+            Err(error) => {
+                answer.error(&error);
+                None
+            }
+        }
     }
 
     fn prove(
@@ -200,7 +209,7 @@ impl MysqlSession {
             Verdict::Refused => Next::Close,
             Verdict::Granted(account) => match self.connect(account, proof.request) {
                 Ok(open) => {
-                    answer.plain_ok(status_of(&open.sql));
+                    answer.plain_ok(status_of(&open.sql), &[]);
                     self.reader.set_limit(open.max_packet);
                     self.reader.expect(0);
                     self.idle = open.sql.idle_timeout();
@@ -286,14 +295,8 @@ impl MysqlSession {
         sequence: u8,
     ) -> Next {
         let mut answer = Answer::new(out, self.caps, sequence);
-        let begun =
-            Authentication::begin(&self.shared, &self.peer, request, self.salt, self.secure);
-        let mut proof = match begun {
-            Ok(proof) => Box::new(proof),
-            Err(error) => {
-                answer.error(&error);
-                return Next::Close;
-            }
+        let Some(mut proof) = self.authenticate(request, &mut answer) else {
+            return Next::Close;
         };
         let verdict = if self.caps.has(Capabilities::PLUGIN_AUTH) {
             proof.start_anew(&self.shared, &self.peer, &mut answer)

@@ -13,10 +13,10 @@
 use super::answer::{Answer, client_gone};
 use porpoise_sql::{ResultColumn, ResultSink, SqlError};
 use porpoise_types::ValueRef;
-use porpoise_wire::mysql::Status;
 use porpoise_wire::mysql::column::{self, ColumnDefinition};
 use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::row::RowEncoder;
+use porpoise_wire::mysql::{Capabilities, Status};
 
 /// How rows are encoded, and where they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,12 @@ pub(super) struct KeptRows {
     pub(super) ends: Vec<usize>,
 }
 
-/// Greatest size of a cursor's rows, in bytes.
-const CURSOR_LIMIT: usize = 1 << 30;
+impl KeptRows {
+    /// Memory that they take, in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len() + self.ends.len() * size_of::<usize>()
+    }
+}
 
 /// Takes the result of one statement.
 pub(super) struct WireSink<'a, 'o> {
@@ -51,6 +55,17 @@ pub(super) struct WireSink<'a, 'o> {
     whole: bool,
     begun: bool,
     pub(super) kept: KeptRows,
+    /// Most bytes of rows that may be kept.
+    limit: usize,
+    /// Columns are described to the client.
+    definitions: bool,
+    /// How many columns the client was told of when the statement was
+    /// prepared, or executed last; 0 where preparing does not tell.
+    told: Option<usize>,
+    /// It is another number now.
+    pub(super) changed: bool,
+    /// Columns of the result.
+    pub(super) columns: usize,
 }
 
 impl<'a, 'o> WireSink<'a, 'o> {
@@ -66,7 +81,31 @@ impl<'a, 'o> WireSink<'a, 'o> {
             whole: false,
             begun: false,
             kept: KeptRows::default(),
+            limit: 0,
+            definitions: true,
+            told: None,
+            changed: false,
+            columns: 0,
         }
+    }
+
+    /// Leaves the definitions of columns out, where the client asked for that.
+    pub(super) fn definitions(mut self, wanted: bool) -> Self {
+        let optional = Capabilities::OPTIONAL_RESULTSET_METADATA;
+        self.definitions = wanted || !self.answer.caps.has(optional);
+        self
+    }
+
+    /// So many bytes of rows may be kept.
+    pub(super) fn keeps(mut self, bytes: usize) -> Self {
+        self.limit = bytes;
+        self
+    }
+
+    /// The client knows of so many columns.
+    pub(super) fn told(mut self, columns: usize) -> Self {
+        self.told = Some(columns);
+        self
     }
 
     /// A packet of a row that is kept: its payload without the header.
@@ -76,7 +115,7 @@ impl<'a, 'o> WireSink<'a, 'o> {
             .write_binary(&mut self.kept.bytes, &mut 0, values);
         // Rows over one piece would carry headers inside.
         let length = self.kept.bytes.len() - start - HEADER;
-        if length >= MAX_PIECE || self.kept.bytes.len() > CURSOR_LIMIT {
+        if length >= MAX_PIECE || self.kept.size() > self.limit {
             let text = "Out of memory; the rows of this cursor are too large";
             return Err(SqlError::new(1041, "HY000", text));
         }
@@ -111,11 +150,14 @@ impl ResultSink for WireSink<'_, '_> {
             self.kept = KeptRows::default();
         }
         self.begun = true;
+        self.columns = columns.len();
+        self.changed = self.told.is_some_and(|n| n != 0 && n != columns.len());
+        self.status = self.status.with(Status::METADATA_CHANGED, self.changed);
         let caps = self.answer.caps;
         let sequence = &mut self.answer.sequence;
         let out = self.answer.out.buf();
-        reply::write_column_count(out, sequence, columns.len());
-        for c in columns {
+        reply::write_column_count(out, sequence, caps, columns.len(), self.definitions);
+        for c in columns.iter().filter(|_| self.definitions) {
             column::write_column(out, sequence, &definition(c), None);
         }
         if self.form != Form::Cursor {

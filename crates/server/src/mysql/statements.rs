@@ -8,7 +8,8 @@
 //! 2. Long data and cursor belong to one execution: the next one, or a reset,
 //!    drops them.
 //! 3. A cursor's rows were read by its execution and are kept in the form in
-//!    which they are sent.
+//!    which they are sent; those of all cursors of a connection come to at
+//!    most [`CURSOR_LIMIT`].
 
 use super::answer::{Answer, client_gone, status_of};
 use super::query::after;
@@ -19,11 +20,15 @@ use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
 use porpoise_wire::mysql::capability::type_code as t;
 use porpoise_wire::mysql::command::StmtExecute;
 use porpoise_wire::mysql::params::{self, ParamTypes};
-use porpoise_wire::mysql::{Status, column, frame, reply};
+use porpoise_wire::mysql::reply::PrepareOk;
+use porpoise_wire::mysql::{Capabilities, Status, column, frame, reply};
 use std::collections::HashMap;
 
 /// Bytes of long data that one connection may have waiting.
 const LONG_DATA_LIMIT: usize = 1 << 30;
+
+/// Bytes of rows that the cursors of one connection may keep.
+const CURSOR_LIMIT: usize = 1 << 30;
 
 /// Greatest number of parameters and of columns of a prepared statement.
 const MOST: usize = u16::MAX as usize;
@@ -38,10 +43,20 @@ pub(super) struct Statements {
 #[derive(Default)]
 struct Statement {
     params: usize,
+    /// Columns that the client was told of.
+    columns: usize,
     types: ParamTypes,
     long: HashMap<u16, Vec<u8>>,
     long_error: bool,
     cursor: Option<Cursor>,
+}
+
+/// What an execution left behind beside its reply.
+struct Kept {
+    rows: KeptRows,
+    /// Columns of the result, and whether the client knew of as many.
+    columns: usize,
+    changed: bool,
 }
 
 /// Rows not fetched yet.
@@ -84,6 +99,13 @@ impl Statements {
         self.long_bytes = total;
     }
 
+    /// Bytes that one more cursor may keep.
+    fn cursor_room(&self) -> usize {
+        let cursors = self.all.values().filter_map(|s| s.cursor.as_ref());
+        let taken: usize = cursors.map(|c| c.rows.size()).sum();
+        CURSOR_LIMIT.saturating_sub(taken)
+    }
+
     fn drop_long_data(&mut self, id: u32) {
         if let Some(statement) = self.all.get_mut(&id)
             && (statement.long_error || !statement.long.is_empty())
@@ -112,13 +134,26 @@ impl Open {
         };
         let statement = Statement {
             params: info.params.min(MOST),
+            columns: info.columns.len(),
             ..Statement::default()
         };
         self.statements.all.insert(info.id, statement);
         let status = status_of(&self.sql);
         let (caps, sequence) = (answer.caps, &mut answer.sequence);
         let out = answer.out.buf();
-        reply::write_prepare_ok(out, sequence, info.id, columns, params, info.warnings);
+        let optional = Capabilities::OPTIONAL_RESULTSET_METADATA;
+        let definitions = self.sql.sends_metadata() || !caps.has(optional);
+        let ok = PrepareOk {
+            id: info.id,
+            columns,
+            params,
+            warnings: info.warnings,
+            definitions,
+        };
+        reply::write_prepare_ok(out, sequence, caps, ok);
+        if !definitions {
+            return Then::Continue;
+        }
         if params > 0 {
             for _ in 0..params {
                 column::write_param(out, sequence);
@@ -140,6 +175,13 @@ impl Open {
             return self.refuse(unknown(id, "mysqld_stmt_execute"), answer);
         };
         statement.cursor = None;
+        let room = match execute.wants_cursor() {
+            true => self.statements.cursor_room(),
+            false => 0,
+        };
+        let Some(statement) = self.statements.all.get_mut(&id) else {
+            return self.refuse(unknown(id, "mysqld_stmt_execute"), answer);
+        };
         if statement.long_error {
             self.statements.drop_long_data(id);
             let text = "Parameter of prepared statement which is set through \
@@ -179,12 +221,18 @@ impl Open {
             false => Form::Binary,
         };
         let before = status_of(&self.sql);
-        let mut sink = WireSink::new(answer, form, before);
+        let told = statement.columns;
+        let sink = WireSink::new(answer, form, before).told(told).keeps(room);
+        let mut sink = sink.definitions(self.sql.sends_metadata());
         let result = self.sql.execute(id, &values, &mut sink);
-        let kept = std::mem::take(&mut sink.kept);
+        let rows = Kept {
+            rows: std::mem::take(&mut sink.kept),
+            changed: sink.changed,
+            columns: sink.columns,
+        };
         self.statements.drop_long_data(id);
         match result {
-            Ok(outcome) => self.executed(id, &outcome, form, kept, answer),
+            Ok(outcome) => self.executed(id, &outcome, form, rows, answer),
             Err(error) => self.refuse(error, answer),
         }
     }
@@ -194,19 +242,24 @@ impl Open {
         id: u32,
         outcome: &Outcome,
         form: Form,
-        rows: KeptRows,
+        kept: Kept,
         answer: &mut Answer<'_>,
     ) -> Then {
         let opens = form == Form::Cursor && outcome.had_rows;
-        if opens && let Some(statement) = self.statements.all.get_mut(&id) {
-            statement.cursor = Some(Cursor {
-                rows,
+        if let Some(statement) = self.statements.all.get_mut(&id) {
+            if outcome.had_rows {
+                statement.columns = kept.columns;
+            }
+            statement.cursor = opens.then(|| Cursor {
+                rows: kept.rows,
                 next: 0,
                 warnings: outcome.warnings,
             });
         }
-        let status = status_of(&self.sql).with(Status::CURSOR_EXISTS, opens);
-        answer.outcome(outcome, status);
+        let status = status_of(&self.sql)
+            .with(Status::CURSOR_EXISTS, opens)
+            .with(Status::METADATA_CHANGED, kept.changed);
+        self.finish(outcome, status, answer);
         after(outcome)
     }
 
@@ -247,7 +300,8 @@ impl Open {
         }
         match self.sql.reset_statement(id) {
             Ok(()) => {
-                answer.plain_ok(status_of(&self.sql));
+                let changes = self.sql.take_changes();
+                answer.plain_ok(status_of(&self.sql), &changes);
                 Then::Continue
             }
             Err(error) => self.refuse(error, answer),

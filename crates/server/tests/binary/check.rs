@@ -47,6 +47,21 @@ fn store(dir: &Path) -> Arc<KvMem> {
     .unwrap()
 }
 
+/// Runs statements on a directory of its own, and closes it again.
+fn make(dir: &Path, statements: &[&str]) {
+    let engine = store(dir);
+    let db = Db::open(engine.clone(), clock::system(), DbOptions::default()).unwrap();
+    let sql = SqlServer::new(db, SqlConfig::default()).unwrap();
+    let mut session = sql.connect(client(), Cancel::new()).unwrap();
+    for statement in statements {
+        session
+            .query(statement.as_bytes(), false, &mut Nothing)
+            .unwrap();
+    }
+    drop(session);
+    engine.shutdown().unwrap();
+}
+
 fn check(dir: &Path) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_porpoise"))
         .args(["check", "--data-dir"])
@@ -72,25 +87,16 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 #[test]
 fn a_planted_orphan_is_found_without_a_change() {
     let dir = tempfile::tempdir().unwrap();
-    let engine = store(dir.path());
-    let db = Db::open(engine.clone(), clock::system(), DbOptions::default()).unwrap();
-    let sql = SqlServer::new(db.clone(), SqlConfig::default()).unwrap();
-    let mut session = sql.connect(client(), Cancel::new()).unwrap();
-    for statement in [
-        "CREATE DATABASE d",
-        "CREATE TABLE d.p (id INT PRIMARY KEY)",
-        "CREATE TABLE d.c (id INT PRIMARY KEY, p INT, CONSTRAINT cp FOREIGN KEY (p) REFERENCES d.p (id))",
-        "INSERT INTO d.p VALUES (1), (2)",
-        "INSERT INTO d.c VALUES (1, 1), (2, 2)",
-    ] {
-        session
-            .query(statement.as_bytes(), false, &mut Nothing)
-            .unwrap();
-    }
-    let parent = db.catalog().table("d", "p").unwrap().clone();
-    drop(session);
-    engine.shutdown().unwrap();
-    drop((sql, db, engine));
+    make(
+        dir.path(),
+        &[
+            "CREATE DATABASE d",
+            "CREATE TABLE d.p (id INT PRIMARY KEY)",
+            "CREATE TABLE d.c (id INT PRIMARY KEY, p INT, CONSTRAINT cp FOREIGN KEY (p) REFERENCES d.p (id))",
+            "INSERT INTO d.p VALUES (1), (2)",
+            "INSERT INTO d.c VALUES (1, 1), (2, 2)",
+        ],
+    );
     let before = files(dir.path());
     let (status, said) = check(dir.path());
     assert_eq!(status, Some(0), "{said}");
@@ -98,6 +104,9 @@ fn a_planted_orphan_is_found_without_a_change() {
     assert_eq!(files(dir.path()), before);
 
     let engine = store(dir.path());
+    let db = Db::open(engine.clone(), clock::system(), DbOptions::default()).unwrap();
+    let parent = db.catalog().table("d", "p").unwrap().clone();
+    drop(db);
     let key = parent.key_prefix(0, &[porpoise_types::ValueRef::Int(2)]);
     let mut txn = engine.begin(TxnOptions::default()).unwrap();
     let place = Key::new(parent.space(0, &key), &key);
@@ -138,23 +147,15 @@ impl RowCompiler for Lax {
 #[test]
 fn rows_that_definitions_forbid_are_found() {
     let dir = tempfile::tempdir().unwrap();
-    let engine = store(dir.path());
-    let db = Db::open(engine.clone(), clock::system(), DbOptions::default()).unwrap();
-    let sql = SqlServer::new(db.clone(), SqlConfig::default()).unwrap();
-    let mut session = sql.connect(client(), Cancel::new()).unwrap();
-    for statement in [
-        "CREATE DATABASE d",
-        "CREATE TABLE d.t (id INT PRIMARY KEY, n INT, g INT AS (n + 1) STORED, at TIMESTAMP, \
+    make(
+        dir.path(),
+        &[
+            "CREATE DATABASE d",
+            "CREATE TABLE d.t (id INT PRIMARY KEY, n INT, g INT AS (n + 1) STORED, at TIMESTAMP, \
          CONSTRAINT small CHECK (n < 100))",
-        "INSERT INTO d.t (id, n) VALUES (1, 1)",
-    ] {
-        session
-            .query(statement.as_bytes(), false, &mut Nothing)
-            .unwrap();
-    }
-    drop(session);
-    engine.shutdown().unwrap();
-    drop((sql, db, engine));
+            "INSERT INTO d.t (id, n) VALUES (1, 1)",
+        ],
+    );
     let (status, said) = check(dir.path());
     assert_eq!(status, Some(0), "{said}");
 

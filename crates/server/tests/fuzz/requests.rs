@@ -74,6 +74,17 @@ const TEXTS: &[&str] = &[
 
 /// A command, its reply, and its payload.
 pub fn command(random: &mut Random, caps: Capabilities) -> (Reply, Vec<u8>) {
+    let (reply, payload) = intended(random, caps);
+    // It may have become another one.
+    let reply = match payload.first() {
+        Some(&(code::QUIT | code::CHANGE_USER)) => Reply::Last,
+        Some(&(code::STMT_CLOSE | code::STMT_SEND_LONG_DATA)) => Reply::Perhaps,
+        _ => reply,
+    };
+    (reply, payload)
+}
+
+fn intended(random: &mut Random, caps: Capabilities) -> (Reply, Vec<u8>) {
     match random.below(40) {
         0..6 => (Reply::One, text(random, caps)),
         6..11 => (Reply::One, prepare(random)),
@@ -92,7 +103,7 @@ pub fn command(random: &mut Random, caps: Capabilities) -> (Reply, Vec<u8>) {
             (Reply::One, tail(random, command, 60))
         }
         37 => rare(random),
-        38 => broken(random, caps),
+        38 => (Reply::One, broken(random, caps)),
         _ => (Reply::One, vec![code::PING]),
     }
 }
@@ -109,7 +120,10 @@ fn tail(random: &mut Random, command: u8, most: usize) -> Vec<u8> {
 fn text(random: &mut Random, caps: Capabilities) -> Vec<u8> {
     let text = *random.pick(TEXTS);
     let text = match random.below(4) {
-        0 => corpus::mutated(random, corpus::statement(random)),
+        0 => {
+            let other = corpus::statement(random);
+            corpus::mutated(random, other)
+        }
         1 => corpus::mutated(random, text),
         _ => text.into(),
     };
@@ -233,7 +247,8 @@ fn simple(random: &mut Random) -> Vec<u8> {
 }
 
 fn init_db(random: &mut Random) -> Vec<u8> {
-    let name: &[u8] = random.pick(&[&b"fuzz"[..], b"calm", b"", b"none", b"\xff\xfe", b"mysql"]);
+    let names: [&[u8]; 6] = [b"fuzz", b"calm", b"", b"none", b"\xff\xfe", b"mysql"];
+    let name = *random.pick(&names);
     with(code::INIT_DB, name)
 }
 
@@ -246,7 +261,7 @@ fn rare(random: &mut Random) -> (Reply, Vec<u8>) {
             (Reply::One, with(code::PROCESS_KILL, &id.to_le_bytes()))
         }
         _ => {
-            let user = *random.pick(&["fuzz", "fuzz", "root", "nobody"]);
+            let user = *random.pick(&["fuzz", "fuzz", "", "nobody"]);
             let mut body = [user.as_bytes(), b"\0\0fuzz\0\x2d\0"].concat();
             body.extend(b"caching_sha2_password\0");
             if capabilities(random).has(Capabilities::CONNECT_ATTRS) {
@@ -262,8 +277,8 @@ fn rare(random: &mut Random) -> (Reply, Vec<u8>) {
 }
 
 /// Bytes that may be any command.
-fn broken(random: &mut Random, caps: Capabilities) -> (Reply, Vec<u8>) {
-    let payload = match random.below(4) {
+fn broken(random: &mut Random, caps: Capabilities) -> Vec<u8> {
+    match random.below(4) {
         0 => Vec::new(),
         1 => {
             let size = random.below(80);
@@ -274,11 +289,5 @@ fn broken(random: &mut Random, caps: Capabilities) -> (Reply, Vec<u8>) {
             let (_, payload) = command(random, caps);
             random.mutate(&payload)
         }
-    };
-    let reply = match payload.first() {
-        Some(&(code::QUIT | code::CHANGE_USER)) => Reply::Last,
-        Some(&(code::STMT_CLOSE | code::STMT_SEND_LONG_DATA)) => Reply::Perhaps,
-        _ => Reply::One,
-    };
-    (reply, payload)
+    }
 }

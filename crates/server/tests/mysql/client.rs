@@ -33,6 +33,8 @@ pub struct How {
     pub database: &'static str,
     pub tls: bool,
     pub without: Capabilities,
+    /// Beside those that the codec's client half always asks for.
+    pub with: Capabilities,
 }
 
 impl Default for How {
@@ -43,6 +45,7 @@ impl Default for How {
             database: "",
             tls: false,
             without: Capabilities(0),
+            with: Capabilities(0),
         }
     }
 }
@@ -58,6 +61,8 @@ pub struct Answer {
     pub status: Status,
     pub info: String,
     pub changed: bool,
+    /// Changes of the session's state: kind, and what it was.
+    pub changes: Vec<(u8, Vec<String>)>,
     pub error: Option<(u16, String)>,
 }
 
@@ -200,7 +205,7 @@ impl Client {
             database: how.database.into(),
             attributes: vec![(b"program_name".to_vec(), b"test".to_vec())],
         };
-        let wanted = Capabilities(WANTED.0 & !how.without.0);
+        let wanted = Capabilities(WANTED.0 & !how.without.0) | how.with;
         let mut login = ClientLogin::new(&greeting, credentials, wanted, secure);
         let mut sequence = 1;
         let mut out = Vec::new();
@@ -337,6 +342,7 @@ impl Client {
                     now.status = ok.status;
                     now.info = String::from_utf8_lossy(ok.info).into();
                     now.changed = !ok.changes.is_empty();
+                    now.changes = changes(ok.changes);
                     all.push(std::mem::take(&mut now));
                 }
                 Event::Error(error) => {
@@ -386,6 +392,23 @@ impl Client {
         }
         last
     }
+}
+
+/// Takes the changes of an OK packet apart; all of their lengths fit a byte.
+fn changes(mut bytes: &[u8]) -> Vec<(u8, Vec<String>)> {
+    let mut all = Vec::new();
+    while let [kind, length, rest @ ..] = bytes {
+        let (mut change, rest) = rest.split_at(usize::from(*length));
+        let mut texts = Vec::new();
+        while let [length, rest @ ..] = change {
+            let (text, rest) = rest.split_at(usize::from(*length));
+            texts.push(String::from_utf8_lossy(text).into_owned());
+            change = rest;
+        }
+        all.push((*kind, texts));
+        bytes = rest;
+    }
+    all
 }
 
 fn values(row: Row<'_, '_>) -> Vec<Option<Vec<u8>>> {

@@ -14,6 +14,7 @@ const SHA2: How = How {
     database: "",
     tls: false,
     without: Capabilities(0),
+    with: Capabilities(0),
 };
 
 const NATIVE: How = How {

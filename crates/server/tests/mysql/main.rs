@@ -18,3 +18,4 @@ mod login;
 mod packets;
 mod prepared;
 mod statements;
+mod tracking;

@@ -249,6 +249,126 @@ fn end_of_rows(packet: &[u8], caps: Capabilities) -> Status {
 }
 
 #[test]
+fn cursors_end_with_their_statement_and_with_a_reset() {
+    let (_server, mut c) = ready();
+    c.good("CREATE TABLE t (id INT PRIMARY KEY)");
+    c.good("INSERT INTO t VALUES (1), (2), (3)");
+    let select = c
+        .prepare("SELECT id FROM t WHERE id > ? ORDER BY id")
+        .unwrap();
+    let fetched = |c: &mut Client| {
+        let mut out = Vec::new();
+        fetch_bytes(&mut out, select.id, 1);
+        c.send(&out);
+        c.expect(1);
+        let first = c.packet().unwrap();
+        if first[0] == 0xff {
+            return u16::from_le_bytes([first[1], first[2]]);
+        }
+        let caps = c.caps;
+        let end = end_of_rows(&c.packet().unwrap(), caps);
+        assert!(end.has(Status::CURSOR_EXISTS));
+        0
+    };
+    assert_eq!(fetched(&mut c), 1421);
+    open_cursor(&mut c, select.id, 0);
+    assert_eq!(fetched(&mut c), 0);
+    // A new execution begins anew, with a cursor or without.
+    open_cursor(&mut c, select.id, 0);
+    assert_eq!(fetched(&mut c), 0);
+    assert_eq!(
+        c.execute(select.id, &[Param::from(ValueRef::Int(2))], &[])
+            .texts(),
+        [["3"]]
+    );
+    assert_eq!(fetched(&mut c), 1421);
+    open_cursor(&mut c, select.id, 0);
+    let mut out = Vec::new();
+    client::number(&mut out, code::STMT_RESET, select.id);
+    c.send(&out);
+    assert_eq!(c.answers(false)[0].code(), 0);
+    assert_eq!(fetched(&mut c), 1421);
+    open_cursor(&mut c, select.id, 0);
+    out.clear();
+    client::number(&mut out, code::STMT_CLOSE, select.id);
+    c.send(&out);
+    assert_eq!(fetched(&mut c), 1243);
+    // A statement without rows opens none, an error neither.
+    let insert = c.prepare("INSERT INTO t VALUES (?)").unwrap();
+    let mut execute = Vec::new();
+    let param = [Param::from(ValueRef::Int(9))];
+    client::execute(&mut execute, c.caps, insert.id, &param, true, |_| false);
+    execute[9] |= 1;
+    for code in [0, 1062] {
+        c.send(&execute);
+        let answer = c.answers(true).remove(0);
+        assert_eq!(answer.code(), code);
+        assert!(!answer.status.has(Status::CURSOR_EXISTS));
+    }
+}
+
+/// Executes a statement with one parameter, and reads up to its columns.
+fn open_cursor(c: &mut Client, id: u32, param: i64) {
+    let mut out = Vec::new();
+    let param = [Param::from(ValueRef::Int(param))];
+    client::execute(&mut out, c.caps, id, &param, true, |_| false);
+    out[9] |= 1;
+    c.send(&out);
+    c.expect(1);
+    assert_eq!(c.packet().unwrap(), [1]);
+    c.packet().unwrap();
+    let caps = c.caps;
+    assert!(end_of_rows(&c.packet().unwrap(), caps).has(Status::CURSOR_EXISTS));
+}
+
+#[test]
+#[ignore = "long: gigabytes of rows"]
+fn what_all_cursors_of_a_connection_keep_is_bounded() {
+    let (_server, mut c) = ready();
+    let rows = "WITH RECURSIVE n AS (SELECT 1 a UNION ALL SELECT a + 1 FROM n WHERE a < 100) \
+                SELECT REPEAT('x', 8000000) FROM n WHERE a > ?";
+    let first = c.prepare(rows).unwrap();
+    let second = c.prepare(rows).unwrap();
+    open_cursor(&mut c, first.id, 0);
+    let mut out = Vec::new();
+    let param = [Param::from(ValueRef::Int(0))];
+    client::execute(&mut out, c.caps, second.id, &param, true, |_| false);
+    out[9] |= 1;
+    c.send(&out);
+    let refused = c.answers(true).remove(0);
+    assert_eq!(refused.code(), 1041, "{:?}", refused.error);
+    // The first is as it was, and closing it makes room.
+    client::number(&mut out, code::STMT_CLOSE, first.id);
+    let close = out.split_off(out.len() - 9);
+    c.send(&close);
+    open_cursor(&mut c, second.id, 0);
+}
+
+#[test]
+fn another_number_of_columns_is_told_of() {
+    let (_server, mut c) = ready();
+    c.good("CREATE TABLE t (id INT PRIMARY KEY)");
+    c.good("INSERT INTO t VALUES (1)");
+    let select = c.prepare("SELECT * FROM t").unwrap();
+    assert_eq!(select.columns, 1);
+    let answer = c.execute(select.id, &[], &[]);
+    assert!(!answer.status.has(Status::METADATA_CHANGED));
+    c.good("ALTER TABLE t ADD COLUMN s VARCHAR(5) DEFAULT 'new'");
+    let answer = c.execute(select.id, &[], &[]);
+    assert_eq!(answer.texts(), [["1", "new"]]);
+    assert!(answer.status.has(Status::METADATA_CHANGED));
+    assert!(
+        !c.execute(select.id, &[], &[])
+            .status
+            .has(Status::METADATA_CHANGED)
+    );
+    c.good("DROP TABLE t");
+    assert_eq!(c.execute(select.id, &[], &[]).code(), 1146);
+    c.good("CREATE TABLE t (other DATE)");
+    assert_eq!(c.execute(select.id, &[], &[]).columns, ["other"]);
+}
+
+#[test]
 fn statements_end_and_are_unknown_then() {
     let (_server, mut c) = ready();
     let select = c.prepare("SELECT ?").unwrap();

@@ -2,8 +2,10 @@
 
 use crate::client::{Client, How};
 use porpoise_testkit::Porpoise;
+use porpoise_types::ValueRef;
 use porpoise_wire::mysql::command::code;
-use porpoise_wire::mysql::{Capabilities, Status, client};
+use porpoise_wire::mysql::params::Param;
+use porpoise_wire::mysql::{Capabilities, Status, client, frame};
 
 #[test]
 fn results_with_and_without_eof_packets() {
@@ -48,6 +50,40 @@ fn figures_status_and_session_state_of_replies() {
     let begun = c.good("SELECT COUNT(*) FROM t");
     assert!(begun.status.has(Status::IN_TRANSACTION));
     assert!(!c.good("COMMIT").status.has(Status::IN_TRANSACTION));
+}
+
+#[test]
+fn local_files_are_refused_as_by_a_server_that_does_not_allow_them() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    let refused = c.query("LOAD DATA LOCAL INFILE '/etc/hosts' INTO TABLE t");
+    let text = "Loading local data is disabled; this must be enabled on both the client and server \
+                sides";
+    assert_eq!(refused.error, Some((3948, text.to_owned())));
+    assert_eq!(c.query("SET GLOBAL local_infile = ON").code(), 1235);
+}
+
+#[test]
+fn attributes_of_queries_are_read_and_passed_over() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    let attributes = [
+        (&b"trace"[..], Param::from(ValueRef::Bytes(b"a\0b"))),
+        (b"", Param::from(ValueRef::Null)),
+        (b"n", Param::from(ValueRef::UInt(u64::MAX))),
+    ];
+    let mut out = Vec::new();
+    client::query(&mut out, c.caps, b"SELECT 'text'", &attributes);
+    c.send(&out);
+    assert_eq!(c.answers(false)[0].one(), "text");
+    // Attributes that do not hold what they promise.
+    let mut body = vec![code::QUERY, 2, 1, 0, 1, 3, 0, 1];
+    body.extend(b"aSELECT 1");
+    out.clear();
+    frame::packet(&mut out, &mut 0, &body);
+    c.send(&out);
+    assert_eq!(c.answers(false)[0].code(), 1835);
+    assert_eq!(c.good("SELECT 1").one(), "1");
 }
 
 #[test]

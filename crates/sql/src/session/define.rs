@@ -313,7 +313,7 @@ impl SqlSession {
         outcome.affected_rows = tables as u64;
         if self.env.database.as_deref() == Some(name) {
             self.env.database = None;
-            outcome.schema_changed = Some(String::new());
+            self.tracker.schema();
         }
         Ok(outcome)
     }

@@ -104,10 +104,7 @@ impl SqlSession {
             Statement::SetTransaction(set) => self.set_transaction(set),
             Statement::Use(name) => {
                 self.use_db(name.name)?;
-                Ok(Outcome {
-                    schema_changed: Some(name.name.to_owned()),
-                    ..Outcome::default()
-                })
+                Ok(Outcome::default())
             }
             Statement::Show(show) => {
                 if matches!(
@@ -332,6 +329,11 @@ fn refused(session: &SqlSession, statement: &Statement<'_>) -> SqlError {
                 call.name.name.name
             );
             return SqlError::new(1305, "42000", text);
+        }
+        Statement::LoadData(load) if load.local => {
+            let text = "Loading local data is disabled; this must be enabled on both the client \
+                        and server sides";
+            return SqlError::new(3948, "42000", text);
         }
         Statement::LoadData(_) => "LOAD DATA",
         Statement::Handler(_) => "HANDLER",

@@ -4,7 +4,8 @@
 //! a time. [`dispatch`] sends a parsed statement to the module that knows it;
 //! [`run`] executes plans under the rules of transactions; [`transaction`]
 //! begins, ends and chains transactions; [`define`] changes definitions;
-//! [`prepared`] keeps prepared statements; [`set`] sets variables.
+//! [`prepared`] keeps prepared statements; [`set`] sets variables, [`state`]
+//! holds what they mean; [`track`] tells clients of changes.
 //!
 //! Invariants:
 //! 1. Order of a statement: names are resolved on the newest catalog, the
@@ -34,16 +35,17 @@ pub(crate) mod results;
 pub(crate) mod run;
 pub mod server;
 mod set;
+mod state;
 mod system;
 mod temporary;
 mod timer;
+mod track;
 mod transaction;
 mod views;
 
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::expr::eval::Env;
-use crate::functions::locks::NamedLocks;
 use crate::parse::LexMode;
 use crate::plan::ResultColumn;
 use crate::privileges::Rights;
@@ -65,9 +67,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use temporary::Temporary;
+use track::Tracker;
 use transaction::{NextTxn, OpenTxn};
 
 pub use prepared::{Param, PreparedInfo};
+pub use track::SessionChange;
 
 /// Capability bit of the handshake: affected rows are those found, not those
 /// changed.
@@ -112,8 +116,6 @@ pub struct Outcome {
     pub rest: Option<usize>,
     /// The reply may leave when this is durable.
     pub ticket: Ticket,
-    /// The default database is this one now.
-    pub schema_changed: Option<String>,
     /// The connection ends after the reply (COMMIT RELEASE, KILL of itself).
     pub disconnect: bool,
 }
@@ -145,6 +147,8 @@ pub struct SqlSession {
     pub(crate) temporary: Temporary,
     /// LOCK TABLES.
     pub(crate) table_locks: Option<TableLocks>,
+    /// What the client is to be told of.
+    pub(crate) tracker: Tracker,
     pub(crate) last_insert_id: u64,
     /// The newest commit that a reply of this session told of, sent or not.
     pub(crate) told: Ticket,
@@ -181,7 +185,7 @@ impl SqlSession {
             mdl.progress().clone(),
         ));
         let mut session = SqlSession {
-            env: fresh_env(&client, &settings, &server.locks, cancel),
+            env: state::fresh_env(&client, &settings, &server.locks, cancel),
             mdl,
             values,
             settings,
@@ -199,27 +203,16 @@ impl SqlSession {
             notes: hint::Notes::default(),
             temporary: Temporary::default(),
             table_locks: None,
+            tracker: Tracker::new(client.capabilities),
             last_insert_id: 0,
             told: Ticket::NONE,
             server,
             client,
         };
         session.apply_handshake()?;
+        session.tracker = Tracker::new(session.client.capabilities);
         session.server.processes.add(session.process.clone());
         Ok(session)
-    }
-
-    /// Collation and default database of the handshake.
-    fn apply_handshake(&mut self) -> Result<()> {
-        let collation = Collation::from_id(self.client.collation);
-        let collation = collation.filter(|c| c.charset() != Charset::Binary);
-        if let Some(collation) = collation {
-            self.set_names(collation)?;
-        }
-        match self.client.database.clone() {
-            Some(name) => self.use_db(&name),
-            None => Ok(()),
-        }
     }
 
     /// The connection's number.
@@ -250,6 +243,12 @@ impl SqlSession {
     /// The collation of the connection.
     pub fn collation(&self) -> Collation {
         self.settings.collation
+    }
+
+    /// Whether results begin with the definitions of their columns
+    /// (`resultset_metadata`).
+    pub fn sends_metadata(&self) -> bool {
+        self.settings.metadata
     }
 
     /// Server status flags of the protocol: in transaction (1), autocommit
@@ -385,56 +384,6 @@ impl SqlSession {
         result
     }
 
-    /// Makes `name` the default database.
-    ///
-    /// # Errors
-    /// 1049 when there is none.
-    pub fn use_db(&mut self, name: &str) -> Result<()> {
-        let catalog = self.server.db.catalog();
-        let collation = match catalog.database(name) {
-            Some(database) => database.collation,
-            None if crate::virtual_tables::is_database(name) => Collation::UTF8MB3_GENERAL_CI,
-            None => return Err(SqlError::unknown_database(name)),
-        };
-        if !self.rights().sees_database(name) {
-            return Err(self.database_denied(name));
-        }
-        self.env.database = Some(name.to_owned());
-        self.process.set_database(Some(name));
-        self.set_quietly("character_set_database", collation.charset().name());
-        self.set_quietly("collation_database", collation.name());
-        Ok(())
-    }
-
-    /// COM_RESET_CONNECTION: everything but the account as after connecting.
-    ///
-    /// # Errors
-    /// None of its own; see [`SqlServer::connect`].
-    pub fn reset(&mut self) -> Result<()> {
-        self.roll_back();
-        self.end_temporary();
-        self.server.locks.release_all(self.client.connection_id);
-        self.table_locks = None;
-        self.statements.clear();
-        self.named.clear();
-        self.next = NextTxn::default();
-        self.diagnostics = Diagnostics::default();
-        self.last_insert_id = 0;
-        self.values = self.server.globals.read().clone();
-        self.settings = Settings::new(&self.values)?;
-        let database = self.env.database.take();
-        let cancel = self.env.cancel.clone();
-        self.env = fresh_env(&self.client, &self.settings, &self.server.locks, cancel);
-        let collation = Collation::from_id(self.client.collation);
-        if let Some(collation) = collation.filter(|c| c.charset() != Charset::Binary) {
-            self.set_names(collation)?;
-        }
-        match database {
-            Some(name) if self.use_db(&name).is_ok() => Ok(()),
-            _ => Ok(()),
-        }
-    }
-
     /// Columns of a table, for COM_FIELD_LIST.
     ///
     /// # Errors
@@ -448,25 +397,6 @@ impl SqlSession {
         let table = found.ok_or_else(|| SqlError::no_table(&database, table))?;
         Ok(results::columns_of(table))
     }
-
-    /// Values of user variables and the like, for the statement.
-    pub(crate) fn apply_settings(&mut self) -> Result<()> {
-        self.settings = Settings::new(&self.values)?;
-        let s = &self.settings;
-        self.env.mode = s.mode;
-        self.env.time_zone = s.time_zone.clone();
-        self.env.max_allowed_packet = s.max_allowed_packet;
-        self.env.div_precision = s.div_precision;
-        self.env.group_concat_max_len = s.group_concat_max_len;
-        self.env.collation = s.collation;
-        if let Some(open) = &mut self.open {
-            open.txn
-                .get_mut()
-                .set_foreign_key_checks(s.foreign_key_checks);
-            open.txn.get_mut().set_lock_wait(s.lock_wait);
-        }
-        Ok(())
-    }
 }
 
 /// The statement's text as the process list may show it.
@@ -474,38 +404,6 @@ fn shown(text: &[u8]) -> Cow<'_, [u8]> {
     match crate::users::mentions_password(text) {
         true => Cow::Borrowed(b"(a statement with a password)"),
         false => Cow::Borrowed(text),
-    }
-}
-
-fn fresh_env(
-    client: &ClientInfo,
-    settings: &Settings,
-    locks: &Arc<NamedLocks>,
-    cancel: Cancel,
-) -> Env {
-    Env {
-        mode: settings.mode,
-        strict: Cell::new(false),
-        time_zone: settings.time_zone.clone(),
-        now_utc: DateTime::from_unix_micros(0).unwrap_or_default(),
-        connection_id: client.connection_id,
-        user: format!("{}@{}", client.user, client.host),
-        account: client.account.clone(),
-        database: None,
-        last_insert_id: Cell::new(0),
-        row_count: -1,
-        found_rows: 0,
-        user_variables: RefCell::new(HashMap::new()),
-        warnings: RefCell::new(Vec::new()),
-        warnings_dropped: Cell::new(0),
-        seeded: RefCell::new(HashMap::new()),
-        random: Cell::new(client.connection_id.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
-        max_allowed_packet: settings.max_allowed_packet,
-        div_precision: settings.div_precision,
-        group_concat_max_len: settings.group_concat_max_len,
-        collation: settings.collation,
-        locks: locks.clone(),
-        cancel,
     }
 }
 

@@ -292,6 +292,7 @@ impl SqlSession {
         self.named.remove(&key);
         let (prepared, _) = self.prepare_text(&text)?;
         self.named.insert(key, prepared);
+        self.tracker.state();
         Ok(Outcome {
             info: "Statement prepared".to_owned(),
             ..Outcome::default()
@@ -330,7 +331,10 @@ impl SqlSession {
     /// DEALLOCATE PREPARE.
     pub(crate) fn deallocate(&mut self, name: &str) -> Result<Outcome> {
         match self.named.remove(&name.to_lowercase()) {
-            Some(_) => Ok(Outcome::default()),
+            Some(_) => {
+                self.tracker.state();
+                Ok(Outcome::default())
+            }
             None => Err(unknown_statement(name, "DEALLOCATE PREPARE")),
         }
     }

@@ -198,7 +198,11 @@ impl SqlSession {
         let ran =
             checked.and_then(|()| self.attempts(planned, params, &mut open, mark, keep, sink));
         match ran {
-            Ok(done) => self.succeed(plan, done, open, keep),
+            Ok(done) => {
+                open.marks.read |= tables.iter().any(|(_, writes)| !writes);
+                open.marks.written |= tables.iter().any(|(_, writes)| *writes);
+                self.succeed(plan, done, open, keep)
+            }
             Err(mut error) => {
                 // It may tell of a row that is not durable yet.
                 error.ticket = error.ticket.max(open.txn.get_mut().seen());
@@ -416,6 +420,7 @@ impl SqlSession {
             }
         }
         let ticket = if keep {
+            open.marks.sent |= matches!(done, Done::Rows(_));
             self.open = Some(open);
             seen
         } else if plan.writes() || seen != Ticket::NONE {

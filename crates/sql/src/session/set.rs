@@ -13,6 +13,10 @@ use crate::vars::{self, Scope, VarValue, Variable, check};
 use porpoise_types::{Charset, Collation, ColumnType, Value, ValueRef};
 use std::sync::Arc;
 
+/// Capability bit of the handshake: the client can do without definitions of
+/// columns.
+const OPTIONAL_METADATA: u64 = 1 << 25;
+
 /// An assignment whose value is known and checked.
 enum Change {
     User(Arc<str>, Value, ColumnType),
@@ -90,6 +94,11 @@ impl SqlSession {
         match (variable.name, value) {
             ("transaction_isolation", VarValue::Text(level)) => {
                 self.check_isolation(IsolationLevel::named(level))
+            }
+            ("resultset_metadata", VarValue::Text(text))
+                if &**text == "NONE" && self.client.capabilities & OPTIONAL_METADATA == 0 =>
+            {
+                Err(SqlError::wrong_variable_value(variable.name, text))
             }
             ("init_connect", VarValue::Text(text)) if !text.is_empty() => {
                 Err(SqlError::wrong_variable_value(variable.name, text))
@@ -184,9 +193,13 @@ impl SqlSession {
     fn apply(&mut self, change: Change) -> Result<()> {
         match change {
             Change::User(name, value, ty) => {
+                self.tracker.state();
                 self.env.user_variables.get_mut().insert(name, (value, ty));
             }
-            Change::Names(collation) => self.set_names(collation)?,
+            Change::Names(collation) => {
+                self.set_names(collation)?;
+                self.track_charsets();
+            }
             Change::Charset(charset) => {
                 let connection = self.values.text("collation_database").to_owned();
                 let connection = Collation::by_name(&connection).unwrap_or(Collation::BINARY);
@@ -194,6 +207,7 @@ impl SqlSession {
                 self.set_quietly("character_set_results", charset.name());
                 self.set_quietly("character_set_connection", connection.charset().name());
                 self.set_quietly("collation_connection", connection.name());
+                self.track_charsets();
             }
             Change::System(at, variable, true, value) => {
                 let partner = partner(variable.name, &value);
@@ -205,6 +219,7 @@ impl SqlSession {
             }
             Change::System(at, variable, false, value) => {
                 self.side_effect(variable.name, &value);
+                self.tracker.variable(at);
                 if let Some((at, value)) = partner(variable.name, &value) {
                     self.values.set(at, value);
                 }
@@ -214,12 +229,28 @@ impl SqlSession {
         Ok(())
     }
 
+    /// What SET NAMES sets, as far as clients are told of it.
+    fn track_charsets(&mut self) {
+        for name in [
+            "character_set_client",
+            "character_set_results",
+            "character_set_connection",
+        ] {
+            if let Some(at) = vars::find(name) {
+                self.tracker.variable(at);
+            }
+        }
+    }
+
     /// Variables that are kept elsewhere too.
     fn side_effect(&mut self, name: &str, value: &VarValue) {
         match (name, value) {
             ("last_insert_id", VarValue::Int(id)) => {
                 self.last_insert_id = *id;
                 self.env.last_insert_id.set(*id);
+            }
+            ("session_track_system_variables", VarValue::Text(list)) => {
+                self.warn_of_untracked(list);
             }
             ("rand_seed1", VarValue::Int(seed)) => {
                 let low = self.env.random.get() & 0xFFFF_FFFF;

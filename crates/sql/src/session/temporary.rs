@@ -139,6 +139,7 @@ impl SqlSession {
         let table = db.create_temporary(&self.ddl_cx(), spec)?;
         let key = (spec.database.clone(), spec.name.clone());
         self.temporary.tables.insert(key, table);
+        self.tracker.state();
         self.forget_plans();
         Ok(true)
     }
@@ -150,6 +151,7 @@ impl SqlSession {
             return false;
         };
         self.temporary.doomed.push(table);
+        self.tracker.state();
         self.forget_plans();
         self.sweep_temporary();
         true

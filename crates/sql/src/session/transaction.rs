@@ -1,6 +1,7 @@
 //! Transactions of a session: begin, commit, savepoints, isolation.
 
 use super::server::Counters;
+use super::track::TxnMarks;
 use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{
@@ -22,13 +23,26 @@ pub struct OpenTxn {
     /// The catalog's version when the snapshot was taken.
     pub snapshot_version: u64,
     savepoints: Vec<(String, Mark)>,
+    /// Begun by a statement; `None`: by whatever statement came first.
+    pub(super) begun: Option<Begun>,
+    /// What SET TRANSACTION and START TRANSACTION asked for.
+    pub(super) asked: NextTxn,
+    /// What happened in it.
+    pub(super) marks: TxnMarks,
+}
+
+/// How START TRANSACTION began a transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    /// WITH CONSISTENT SNAPSHOT.
+    pub(super) snapshot: bool,
 }
 
 /// What SET TRANSACTION without a scope asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NextTxn {
-    isolation: Option<IsolationLevel>,
-    read_only: Option<bool>,
+    pub(super) isolation: Option<IsolationLevel>,
+    pub(super) read_only: Option<bool>,
 }
 
 /// The name of a level as `transaction_isolation` has it.
@@ -80,6 +94,9 @@ impl SqlSession {
             read_only: next.read_only.unwrap_or(self.settings.read_only),
             snapshot_version: 0,
             savepoints: Vec::new(),
+            begun: None,
+            asked: next,
+            marks: TxnMarks::default(),
         })
     }
 
@@ -95,6 +112,9 @@ impl SqlSession {
             open.txn.get_mut().refresh()?;
             open.txn.get_mut().pin()?;
         }
+        open.begun = Some(Begun {
+            snapshot: start.snapshot,
+        });
         self.open = Some(open);
         Ok(Outcome {
             ticket,
@@ -155,7 +175,9 @@ impl SqlSession {
                     read_only: Some(read_only),
                 };
             }
-            self.open = Some(self.begin_txn()?);
+            let mut open = self.begin_txn()?;
+            open.begun = Some(Begun { snapshot: false });
+            self.open = Some(open);
         }
         Ok(Outcome {
             ticket,

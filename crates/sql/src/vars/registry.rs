@@ -326,7 +326,7 @@ pub const VARIABLES: &[Variable] = &[
     v("require_secure_transport", Global, Bool, "OFF",
         "Whether connections without TLS are refused."),
     v("resultset_metadata", Session, Enum(&["FULL", "NONE"]), "FULL",
-        "Accepted; metadata are always sent."),
+        "NONE leaves the definitions of columns out, for clients that can do without them."),
     v("secure_file_priv", Fixed, NullableText, "",
         "Files are neither read nor written by statements."),
     v("server_id", Global, Int(0, 4_294_967_295), "1",

@@ -89,6 +89,21 @@ pub struct Settings {
     pub wait_timeout: Duration,
     /// `interactive_timeout`.
     pub interactive_timeout: Duration,
+    /// `resultset_metadata`: columns are described.
+    pub metadata: bool,
+    /// `session_track_transaction_info`.
+    pub transaction_info: TransactionInfo,
+}
+
+/// `session_track_transaction_info`: what clients are told of transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionInfo {
+    /// Nothing.
+    Off,
+    /// Its state.
+    State,
+    /// Its state, and the statements that begin such a one.
+    Characteristics,
 }
 
 /// `completion_type`.
@@ -162,6 +177,12 @@ impl Settings {
             },
             wait_timeout: Duration::from_secs(values.int("wait_timeout")),
             interactive_timeout: Duration::from_secs(values.int("interactive_timeout")),
+            metadata: values.text("resultset_metadata") != "NONE",
+            transaction_info: match values.text("session_track_transaction_info") {
+                "STATE" => TransactionInfo::State,
+                "CHARACTERISTICS" => TransactionInfo::Characteristics,
+                _ => TransactionInfo::Off,
+            },
         })
     }
 }

@@ -77,6 +77,7 @@ impl Capabilities {
             | Self::CAN_HANDLE_EXPIRED_PASSWORDS.0
             | Self::SESSION_TRACK.0
             | Self::DEPRECATE_EOF.0
+            | Self::OPTIONAL_RESULTSET_METADATA.0
             | Self::QUERY_ATTRIBUTES.0,
     );
 

@@ -20,6 +20,9 @@ pub enum SessionChange<'a> {
     /// State of the transaction, eight letters, as
     /// `session_track_transaction_info = STATE` asks for it.
     TransactionState(&'a [u8]),
+    /// The statements that begin such a transaction, as
+    /// `session_track_transaction_info = CHARACTERISTICS` asks for them.
+    TransactionCharacteristics(&'a [u8]),
 }
 
 /// Contents of an OK packet.
@@ -123,6 +126,10 @@ fn put_changes(out: &mut Vec<u8>, changes: &[SessionChange<'_>]) {
                 put_bytes(&mut one, b"1");
                 2
             }
+            SessionChange::TransactionCharacteristics(text) => {
+                put_bytes(&mut one, text);
+                4
+            }
             SessionChange::TransactionState(letters) => {
                 put_bytes(&mut one, letters);
                 5
@@ -163,30 +170,53 @@ pub fn write_early_error(out: &mut Vec<u8>, sequence: &mut u8, code: u16, messag
     frame::finish(out, begun, sequence);
 }
 
-/// Appends the first packet of a result: its number of columns.
-pub fn write_column_count(out: &mut Vec<u8>, sequence: &mut u8, columns: usize) {
+/// Appends the first packet of a result: its number of columns, and, for a
+/// client that can do without them, whether their definitions follow.
+pub fn write_column_count(
+    out: &mut Vec<u8>,
+    sequence: &mut u8,
+    caps: Capabilities,
+    columns: usize,
+    definitions: bool,
+) {
     let begun = frame::begin(out);
     put_lenenc(out, columns as u64);
+    put_follows(out, caps, definitions);
     frame::finish(out, begun, sequence);
 }
 
-/// Appends the first packet of the answer to a prepare; definitions of
-/// parameters and of columns follow, each group with its end.
-pub fn write_prepare_ok(
-    out: &mut Vec<u8>,
-    sequence: &mut u8,
-    id: u32,
-    columns: u16,
-    params: u16,
-    warnings: u16,
-) {
+fn put_follows(out: &mut Vec<u8>, caps: Capabilities, definitions: bool) {
+    if caps.has(Capabilities::OPTIONAL_RESULTSET_METADATA) {
+        out.push(u8::from(definitions));
+    }
+}
+
+/// Contents of the first packet of the answer to a prepare.
+#[derive(Clone, Copy, Debug)]
+pub struct PrepareOk {
+    /// The statement.
+    pub id: u32,
+    /// Columns of its result.
+    pub columns: u16,
+    /// Its parameters.
+    pub params: u16,
+    /// Number of warnings.
+    pub warnings: u16,
+    /// Definitions of parameters and of columns follow, each group with its
+    /// end; they do unless the client can do without and asked for none.
+    pub definitions: bool,
+}
+
+/// Appends the first packet of the answer to a prepare.
+pub fn write_prepare_ok(out: &mut Vec<u8>, sequence: &mut u8, caps: Capabilities, ok: PrepareOk) {
     let begun = frame::begin(out);
     out.push(0x00);
-    out.extend_from_slice(&id.to_le_bytes());
-    out.extend_from_slice(&columns.to_le_bytes());
-    out.extend_from_slice(&params.to_le_bytes());
+    out.extend_from_slice(&ok.id.to_le_bytes());
+    out.extend_from_slice(&ok.columns.to_le_bytes());
+    out.extend_from_slice(&ok.params.to_le_bytes());
     out.push(0);
-    out.extend_from_slice(&warnings.to_le_bytes());
+    out.extend_from_slice(&ok.warnings.to_le_bytes());
+    put_follows(out, caps, ok.definitions);
     frame::finish(out, begun, sequence);
 }
 

@@ -264,9 +264,16 @@ impl ResultReader {
                 Some(Event::Ok(ok))
             }
             State::Start => {
-                let columns = usize::try_from(Cursor::new(payload).lenenc()?).ok()?;
+                let mut cursor = Cursor::new(payload);
+                let columns = usize::try_from(cursor.lenenc()?).ok()?;
+                let optional = self.caps.has(Capabilities::OPTIONAL_RESULTSET_METADATA);
+                let left_out = optional && cursor.u8()? == 0;
                 self.types.clear();
-                self.state = State::Columns(columns);
+                self.state = match left_out {
+                    false => State::Columns(columns),
+                    true if self.caps.has(Capabilities::DEPRECATE_EOF) => State::Rows,
+                    true => State::EndOfColumns,
+                };
                 Some(Event::Columns(columns))
             }
             State::Columns(left) => {

@@ -43,6 +43,12 @@ public final class FirstSteps {
                 check("metadata" + options, connection, FirstSteps::metadata);
             }
         }
+        String cursors = url + "&useCursorFetch=true&defaultFetchSize=7&allowMultiQueries=true";
+        try (Connection connection = DriverManager.getConnection(cursors, "root", "")) {
+            connection.setCatalog("jdbc");
+            check("cursors of the server", connection, FirstSteps::cursors);
+            check("several results", connection, FirstSteps::severalResults);
+        }
         System.out.println("1.." + number);
         System.exit(failed ? 1 : 0);
     }
@@ -99,6 +105,47 @@ public final class FirstSteps {
                 same(null, rows.getTimestamp("born"));
                 same(false, rows.next());
             }
+        }
+    }
+
+    /** Two cursors at a time, each fetched seven rows at a time; the rows are those of their execution. */
+    private static void cursors(Connection connection) throws SQLException {
+        String numbers = "WITH RECURSIVE n AS (SELECT ? AS a UNION ALL SELECT a + 1 FROM n WHERE a < 100) SELECT a FROM n";
+        try (PreparedStatement first = connection.prepareStatement(numbers);
+                PreparedStatement second = connection.prepareStatement(numbers)) {
+            first.setInt(1, 1);
+            second.setInt(1, 51);
+            try (ResultSet low = first.executeQuery(); ResultSet high = second.executeQuery()) {
+                for (int n = 51; n <= 100; n++) {
+                    same(true, low.next());
+                    same(n - 50, low.getInt(1));
+                    same(true, high.next());
+                    same(n, high.getInt(1));
+                }
+                same(false, high.next());
+                same(true, low.next());
+                same(51, low.getInt(1));
+            }
+            first.setInt(1, 98);
+            try (ResultSet again = first.executeQuery()) {
+                same(true, again.next());
+                same(98, again.getInt(1));
+            }
+        }
+    }
+
+    private static void severalResults(Connection connection) throws SQLException {
+        try (Statement statement = connection.createStatement()) {
+            same(true, statement.execute("SELECT 1; DO 1; SELECT 2, 3"));
+            try (ResultSet rows = statement.getResultSet()) {
+                same(true, rows.next());
+            }
+            same(false, statement.getMoreResults());
+            same(0, statement.getUpdateCount());
+            same(true, statement.getMoreResults());
+            same(2, statement.getResultSet().getMetaData().getColumnCount());
+            same(false, statement.getMoreResults());
+            same(-1, statement.getUpdateCount());
         }
     }
 

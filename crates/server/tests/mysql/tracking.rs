@@ -1,0 +1,230 @@
+//! What OK packets tell of the session's state, and results without the
+//! definitions of their columns.
+
+use crate::client::{Client, How};
+use porpoise_testkit::Porpoise;
+use porpoise_wire::mysql::{Capabilities, Status};
+
+type Changes = Vec<(u8, Vec<String>)>;
+
+const VARIABLE: u8 = 0;
+const SCHEMA: u8 = 1;
+const STATE: u8 = 2;
+const CHARACTERISTICS: u8 = 4;
+const TRANSACTION: u8 = 5;
+
+fn change(kind: u8, texts: &[&str]) -> (u8, Vec<String>) {
+    (kind, texts.iter().map(|t| (*t).to_owned()).collect())
+}
+
+fn told(c: &mut Client, statement: &str) -> Changes {
+    c.good(statement).changes
+}
+
+fn root(server: &Porpoise, with: Capabilities, without: Capabilities) -> Client {
+    let how = How {
+        with,
+        without,
+        ..How::default()
+    };
+    Client::connect(server.mysql_addr, &how).unwrap()
+}
+
+const NONE: Capabilities = Capabilities(0);
+
+#[test]
+fn variables_that_are_asked_for_are_told_when_they_are_set() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    assert_eq!(
+        told(&mut c, "SET NAMES latin1"),
+        [
+            change(VARIABLE, &["character_set_client", "latin1"]),
+            change(VARIABLE, &["character_set_results", "latin1"]),
+            change(VARIABLE, &["character_set_connection", "latin1"]),
+        ]
+    );
+    assert_eq!(
+        told(&mut c, "SET autocommit = 0, sql_mode = ''"),
+        [change(VARIABLE, &["autocommit", "OFF"])]
+    );
+    c.good("SET autocommit = 1");
+    let names = "'sql_mode, nothing,SQL_NOTES'";
+    let asked = c.good(&format!("SET session_track_system_variables = {names}"));
+    assert_eq!((asked.changes, asked.warnings), (Changes::new(), 1));
+    let shown = c.good("SHOW WARNINGS").texts();
+    let text = "nothing is not a valid system variable and will be ignored.";
+    assert_eq!(shown, [["Warning", "1231", text]]);
+    assert_eq!(
+        told(
+            &mut c,
+            "SET sql_notes = 0, sql_mode = 'ANSI_QUOTES', autocommit = 1"
+        ),
+        [
+            change(VARIABLE, &["sql_notes", "OFF"]),
+            change(VARIABLE, &["sql_mode", "ANSI_QUOTES"]),
+        ]
+    );
+    c.good("SET session_track_system_variables = '*'");
+    assert_eq!(
+        told(&mut c, "SET max_execution_time = 9"),
+        [change(VARIABLE, &["max_execution_time", "9"])]
+    );
+    // What concerns the server is none of the session's, and errors set nothing.
+    assert_eq!(told(&mut c, "SET GLOBAL max_execution_time = 9"), []);
+    assert_eq!(
+        c.query("SET max_execution_time = 8, sql_mode = 'x'").code(),
+        1231
+    );
+    assert_eq!(told(&mut c, "DO 1"), []);
+    c.good("SET session_track_system_variables = ''");
+    assert_eq!(told(&mut c, "SET autocommit = 1"), []);
+}
+
+#[test]
+fn the_default_database_is_told() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    c.good("CREATE DATABASE d");
+    assert_eq!(told(&mut c, "USE d"), [change(SCHEMA, &["d"])]);
+    assert_eq!(c.query("USE none").code(), 1049);
+    assert_eq!(told(&mut c, "DO 1"), []);
+    assert_eq!(told(&mut c, "DROP DATABASE d"), [change(SCHEMA, &[""])]);
+    c.good("CREATE DATABASE d");
+    c.good("SET session_track_schema = OFF");
+    assert_eq!(told(&mut c, "USE d"), []);
+}
+
+#[test]
+fn that_anything_changed_is_told() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    c.good("CREATE DATABASE d");
+    c.good("USE d");
+    c.good("CREATE TABLE t (id INT PRIMARY KEY)");
+    assert_eq!(told(&mut c, "SET @a = 1"), []);
+    c.good("SET session_track_state_change = ON");
+    for statement in [
+        "SET @a = 1",
+        "SET sql_notes = 1",
+        "PREPARE p FROM 'SELECT 1'",
+        "DEALLOCATE PREPARE p",
+        "CREATE TEMPORARY TABLE own (id INT)",
+        "DROP TEMPORARY TABLE own",
+    ] {
+        assert_eq!(
+            told(&mut c, statement),
+            [change(STATE, &["1"])],
+            "{statement}"
+        );
+    }
+    for statement in ["SELECT 1", "INSERT INTO t VALUES (1)", "DO 1"] {
+        assert_eq!(told(&mut c, statement), [], "{statement}");
+    }
+}
+
+#[test]
+fn transactions_are_told_by_their_letters() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    c.good("CREATE DATABASE d");
+    c.good("USE d");
+    c.good("CREATE TABLE t (id INT PRIMARY KEY)");
+    c.good("SET session_track_transaction_info = 'STATE'");
+    for (statement, letters) in [
+        ("START TRANSACTION", Some("T_______")),
+        ("DO 1", None),
+        ("SELECT 1", Some("T_____S_")),
+        ("SELECT * FROM t", Some("T_R___S_")),
+        ("INSERT INTO t VALUES (1)", Some("T_R_W_S_")),
+        ("INSERT INTO t VALUES (2)", None),
+        ("COMMIT", Some("________")),
+        ("INSERT INTO t VALUES (3)", None),
+        ("LOCK TABLES t READ", Some("_______L")),
+        ("UNLOCK TABLES", Some("________")),
+    ] {
+        let expected: Changes = letters
+            .map(|l| change(TRANSACTION, &[l]))
+            .into_iter()
+            .collect();
+        assert_eq!(told(&mut c, statement), expected, "{statement}");
+    }
+    c.good("SET session_track_system_variables = '', autocommit = 0");
+    let implicit = [change(TRANSACTION, &["I___W___"])];
+    assert_eq!(told(&mut c, "INSERT INTO t VALUES (4)"), implicit);
+    assert_eq!(
+        told(&mut c, "ROLLBACK"),
+        [change(TRANSACTION, &["________"])]
+    );
+}
+
+#[test]
+fn transactions_are_told_by_the_statements_that_begin_them() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    c.good("SET session_track_transaction_info = 'CHARACTERISTICS'");
+    let level = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;";
+    for (statement, text, letters) in [
+        (
+            "SET TRANSACTION READ ONLY",
+            "SET TRANSACTION READ ONLY;",
+            None,
+        ),
+        (
+            "START TRANSACTION WITH CONSISTENT SNAPSHOT",
+            "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY;",
+            Some("T_______"),
+        ),
+        ("ROLLBACK", "", Some("________")),
+        (
+            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            level,
+            None,
+        ),
+        (
+            "START TRANSACTION READ WRITE",
+            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION READ WRITE;",
+            Some("T_______"),
+        ),
+        ("COMMIT", "", Some("________")),
+        ("BEGIN", "START TRANSACTION;", Some("T_______")),
+    ] {
+        let mut expected = vec![change(CHARACTERISTICS, &[text])];
+        expected.extend(letters.map(|l| change(TRANSACTION, &[l])));
+        assert_eq!(told(&mut c, statement), expected, "{statement}");
+    }
+}
+
+#[test]
+fn what_an_eof_packet_cannot_tell_waits_for_an_ok() {
+    let server = Porpoise::builder().start();
+    let mut c = root(&server, NONE, Capabilities::DEPRECATE_EOF);
+    c.good("SET session_track_transaction_info = 'STATE'");
+    c.good("BEGIN");
+    assert_eq!(told(&mut c, "SELECT 1"), []);
+    assert_eq!(told(&mut c, "DO 1"), [change(TRANSACTION, &["T_____S_"])]);
+    let mut old = root(&server, NONE, Capabilities::SESSION_TRACK);
+    let answer = old.good("SET NAMES latin1");
+    assert!(!answer.changed && !answer.status.has(Status::SESSION_STATE_CHANGED));
+}
+
+#[test]
+fn columns_are_left_out_for_clients_that_can_do_without() {
+    let server = Porpoise::builder().start();
+    let mut plain = Client::root(server.mysql_addr);
+    assert_eq!(plain.query("SET resultset_metadata = NONE").code(), 1231);
+    for without in [NONE, Capabilities::DEPRECATE_EOF] {
+        let mut c = root(&server, Capabilities::OPTIONAL_RESULTSET_METADATA, without);
+        assert_eq!(c.good("SELECT 1 AS a, 2 AS b").columns, ["a", "b"]);
+        c.good("SET resultset_metadata = NONE");
+        let bare = c.good("SELECT 1 AS a, 2 AS b");
+        assert_eq!(
+            (bare.columns.len(), bare.texts()),
+            (0, vec![vec!["1".into(), "2".into()]])
+        );
+        let all = c.all("SELECT 1; SELECT 2");
+        assert_eq!((all.len(), all[1].one()), (2, "2".to_owned()));
+        c.good("SET resultset_metadata = FULL");
+        assert_eq!(c.good("SELECT 1 AS a").columns, ["a"]);
+    }
+}

@@ -1,0 +1,134 @@
+//! What a session holds between statements: the default database, the
+//! variables as statements use them, and how it all begins and begins anew.
+
+use super::track::Tracker;
+use super::transaction::NextTxn;
+use super::{ClientInfo, SqlSession};
+use crate::error::{Result, SqlError};
+use crate::expr::eval::Env;
+use crate::functions::locks::NamedLocks;
+use crate::session::diagnostics::Diagnostics;
+use crate::vars::Settings;
+use porpoise_base::cancel::Cancel;
+use porpoise_types::{Charset, Collation, DateTime};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+impl SqlSession {
+    /// Collation and default database of the handshake.
+    pub(super) fn apply_handshake(&mut self) -> Result<()> {
+        let collation = Collation::from_id(self.client.collation);
+        let collation = collation.filter(|c| c.charset() != Charset::Binary);
+        if let Some(collation) = collation {
+            self.set_names(collation)?;
+        }
+        match self.client.database.clone() {
+            Some(name) => self.use_db(&name),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes `name` the default database.
+    ///
+    /// # Errors
+    /// 1049 when there is none.
+    pub fn use_db(&mut self, name: &str) -> Result<()> {
+        let catalog = self.server.db.catalog();
+        let collation = match catalog.database(name) {
+            Some(database) => database.collation,
+            None if crate::virtual_tables::is_database(name) => Collation::UTF8MB3_GENERAL_CI,
+            None => return Err(SqlError::unknown_database(name)),
+        };
+        if !self.rights().sees_database(name) {
+            return Err(self.database_denied(name));
+        }
+        self.env.database = Some(name.to_owned());
+        self.tracker.schema();
+        self.process.set_database(Some(name));
+        self.set_quietly("character_set_database", collation.charset().name());
+        self.set_quietly("collation_database", collation.name());
+        Ok(())
+    }
+
+    /// COM_RESET_CONNECTION: everything but the account as after connecting.
+    ///
+    /// # Errors
+    /// None of its own; see [`SqlServer::connect`].
+    pub fn reset(&mut self) -> Result<()> {
+        self.roll_back();
+        self.end_temporary();
+        self.server.locks.release_all(self.client.connection_id);
+        self.table_locks = None;
+        self.statements.clear();
+        self.named.clear();
+        self.next = NextTxn::default();
+        self.diagnostics = Diagnostics::default();
+        self.last_insert_id = 0;
+        self.values = self.server.globals.read().clone();
+        self.settings = Settings::new(&self.values)?;
+        let database = self.env.database.take();
+        let cancel = self.env.cancel.clone();
+        self.env = fresh_env(&self.client, &self.settings, &self.server.locks, cancel);
+        let collation = Collation::from_id(self.client.collation);
+        if let Some(collation) = collation.filter(|c| c.charset() != Charset::Binary) {
+            self.set_names(collation)?;
+        }
+        // It may be gone by now.
+        let _ = database.map(|name| self.use_db(&name));
+        self.tracker = Tracker::new(self.client.capabilities);
+        Ok(())
+    }
+
+    /// Values of user variables and the like, for the statement.
+    pub(crate) fn apply_settings(&mut self) -> Result<()> {
+        self.settings = Settings::new(&self.values)?;
+        let s = &self.settings;
+        self.env.mode = s.mode;
+        self.env.time_zone = s.time_zone.clone();
+        self.env.max_allowed_packet = s.max_allowed_packet;
+        self.env.div_precision = s.div_precision;
+        self.env.group_concat_max_len = s.group_concat_max_len;
+        self.env.collation = s.collation;
+        if let Some(open) = &mut self.open {
+            open.txn
+                .get_mut()
+                .set_foreign_key_checks(s.foreign_key_checks);
+            open.txn.get_mut().set_lock_wait(s.lock_wait);
+        }
+        Ok(())
+    }
+}
+
+/// The environment of expressions at the beginning of a session.
+pub(super) fn fresh_env(
+    client: &ClientInfo,
+    settings: &Settings,
+    locks: &Arc<NamedLocks>,
+    cancel: Cancel,
+) -> Env {
+    Env {
+        mode: settings.mode,
+        strict: Cell::new(false),
+        time_zone: settings.time_zone.clone(),
+        now_utc: DateTime::from_unix_micros(0).unwrap_or_default(),
+        connection_id: client.connection_id,
+        user: format!("{}@{}", client.user, client.host),
+        account: client.account.clone(),
+        database: None,
+        last_insert_id: Cell::new(0),
+        row_count: -1,
+        found_rows: 0,
+        user_variables: RefCell::new(HashMap::new()),
+        warnings: RefCell::new(Vec::new()),
+        warnings_dropped: Cell::new(0),
+        seeded: RefCell::new(HashMap::new()),
+        random: Cell::new(client.connection_id.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+        max_allowed_packet: settings.max_allowed_packet,
+        div_precision: settings.div_precision,
+        group_concat_max_len: settings.group_concat_max_len,
+        collation: settings.collation,
+        locks: locks.clone(),
+        cancel,
+    }
+}

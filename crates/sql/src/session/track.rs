@@ -1,0 +1,229 @@
+//! What a client is told of its session's state beside the reply (manual,
+//! "Server Tracking of Client Session State"): variables, default database,
+//! that anything changed at all, and the transaction.
+//!
+//! A change is noted when it happens and told with the next OK of whatever
+//! statement: a statement that fails after it has changed something leaves
+//! the news to the one behind it.
+//!
+//! Invariants:
+//! 1. Nothing is noted for a client that does not track (its capability), nor
+//!    where the variable that asks for it is off.
+//! 2. At most one entry for each variable: memory is bounded by the registry.
+//! 3. Transactions are told of when their letters differ from those told last.
+
+use super::SqlSession;
+use super::transaction::{Begun, OpenTxn};
+use crate::vars::settings::{IsolationLevel, TransactionInfo};
+use crate::vars::{self, VARIABLES, VarValue};
+use porpoise_types::{Level, Warning};
+
+/// Capability bit of the handshake: OK packets may tell of changes.
+const CLIENT_SESSION_TRACK: u64 = 1 << 23;
+
+/// A change that the client asked to be told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionChange {
+    /// A system variable took this value.
+    Variable(&'static str, String),
+    /// The default database is this one; empty: none.
+    Schema(String),
+    /// Something that a new connection would not have.
+    State,
+    /// The letters of the transaction's state.
+    Transaction([u8; 8]),
+    /// Statements that begin such a transaction; empty without one.
+    Characteristics(String),
+}
+
+/// No transaction.
+const NO_TRANSACTION: [u8; 8] = *b"________";
+
+/// What there is to tell.
+#[derive(Debug)]
+pub(crate) struct Tracker {
+    on: bool,
+    variables: Vec<usize>,
+    schema: bool,
+    state: bool,
+    told: [u8; 8],
+    told_text: String,
+}
+
+/// What happened in a transaction so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TxnMarks {
+    /// Tables were read.
+    pub(crate) read: bool,
+    /// Tables were written to.
+    pub(crate) written: bool,
+    /// Rows were sent.
+    pub(crate) sent: bool,
+}
+
+impl Tracker {
+    /// For a client with these capabilities.
+    pub(crate) fn new(capabilities: u64) -> Tracker {
+        Tracker {
+            on: capabilities & CLIENT_SESSION_TRACK != 0,
+            variables: Vec::new(),
+            schema: false,
+            state: false,
+            told: NO_TRANSACTION,
+            told_text: String::new(),
+        }
+    }
+
+    /// A session variable was set.
+    pub(crate) fn variable(&mut self, at: usize) {
+        if self.on {
+            self.state = true;
+            if !self.variables.contains(&at) {
+                self.variables.push(at);
+            }
+        }
+    }
+
+    /// The default database was chosen.
+    pub(crate) fn schema(&mut self) {
+        self.schema = self.on;
+        self.state |= self.on;
+    }
+
+    /// A user variable, a prepared statement, a temporary table.
+    pub(crate) fn state(&mut self) {
+        self.state |= self.on;
+    }
+}
+
+impl SqlSession {
+    /// What changed since this was asked last, for the next OK packet.
+    pub fn take_changes(&mut self) -> Vec<SessionChange> {
+        if !self.tracker.on {
+            return Vec::new();
+        }
+        let mut changes = Vec::new();
+        for at in std::mem::take(&mut self.tracker.variables) {
+            if let Some(variable) = VARIABLES.get(at)
+                && self.tracks(variable.name)
+            {
+                let value = self.values.at(at).text();
+                changes.push(SessionChange::Variable(variable.name, value));
+            }
+        }
+        if std::mem::take(&mut self.tracker.schema) && self.is_on("session_track_schema") {
+            let name = self.env.database.clone();
+            changes.push(SessionChange::Schema(name.unwrap_or_default()));
+        }
+        if std::mem::take(&mut self.tracker.state) && self.is_on("session_track_state_change") {
+            changes.push(SessionChange::State);
+        }
+        self.transaction_changes(&mut changes);
+        changes
+    }
+
+    fn transaction_changes(&mut self, changes: &mut Vec<SessionChange>) {
+        let text = match self.settings.transaction_info {
+            TransactionInfo::Off => return,
+            TransactionInfo::State => String::new(),
+            TransactionInfo::Characteristics => self.characteristics(),
+        };
+        let letters = self.letters();
+        if text != self.tracker.told_text {
+            changes.push(SessionChange::Characteristics(text.clone()));
+            self.tracker.told_text = text;
+        }
+        if letters != self.tracker.told {
+            changes.push(SessionChange::Transaction(letters));
+            self.tracker.told = letters;
+        }
+    }
+
+    /// Whether `session_track_system_variables` has this name.
+    fn tracks(&self, name: &str) -> bool {
+        let list = self.values.text("session_track_system_variables");
+        let mut names = list.split(',').map(str::trim);
+        names.any(|n| n == "*" || n.eq_ignore_ascii_case(name))
+    }
+
+    fn is_on(&self, name: &str) -> bool {
+        let value = vars::find(name).map(|at| self.values.at(at));
+        value == Some(&VarValue::Bool(true))
+    }
+
+    fn letters(&self) -> [u8; 8] {
+        let mut letters = NO_TRANSACTION;
+        let mut set = |place: usize, letter: u8, on: bool| {
+            if let (true, Some(l)) = (on, letters.get_mut(place)) {
+                *l = letter;
+            }
+        };
+        if let Some(open) = &self.open {
+            let explicit = open.begun.is_some();
+            set(0, if explicit { b'T' } else { b'I' }, true);
+            set(2, b'R', open.marks.read);
+            set(4, b'W', open.marks.written);
+            set(6, b'S', open.marks.sent);
+        }
+        set(7, b'L', self.table_locks.is_some());
+        letters
+    }
+
+    /// The statements that begin the open transaction, or what SET TRANSACTION
+    /// asked for.
+    fn characteristics(&self) -> String {
+        let (isolation, read_only, begun) = match &self.open {
+            Some(OpenTxn { begun, asked, .. }) => (asked.isolation, asked.read_only, *begun),
+            None => (self.next.isolation, self.next.read_only, None),
+        };
+        let mut text = String::new();
+        if let Some(level) = isolation {
+            text.push_str("SET TRANSACTION ISOLATION LEVEL ");
+            text.push_str(level_words(level));
+            text.push_str("; ");
+        }
+        let access = read_only.map(|only| if only { "READ ONLY" } else { "READ WRITE" });
+        match (begun, access) {
+            (Some(Begun { snapshot }), access) => {
+                text.push_str("START TRANSACTION");
+                if snapshot {
+                    text.push_str(" WITH CONSISTENT SNAPSHOT");
+                }
+                if let Some(access) = access {
+                    text.push_str(if snapshot { ", " } else { " " });
+                    text.push_str(access);
+                }
+                text.push(';');
+            }
+            (None, Some(access)) => {
+                text.push_str("SET TRANSACTION ");
+                text.push_str(access);
+                text.push(';');
+            }
+            (None, None) => {}
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+
+    /// Names that `session_track_system_variables` gives and nobody has are
+    /// passed over, with a warning.
+    pub(super) fn warn_of_untracked(&self, list: &str) {
+        let names = list.split(',').map(str::trim);
+        for name in names.filter(|n| !n.is_empty() && *n != "*" && vars::find(n).is_none()) {
+            self.env.warn(Warning {
+                level: Level::Warning,
+                code: 1231,
+                message: format!("{name} is not a valid system variable and will be ignored."),
+            });
+        }
+    }
+}
+
+fn level_words(level: IsolationLevel) -> &'static str {
+    match level {
+        IsolationLevel::ReadCommitted => "READ COMMITTED",
+        IsolationLevel::RepeatableRead => "REPEATABLE READ",
+        IsolationLevel::Serializable => "SERIALIZABLE",
+    }
+}
