@@ -250,7 +250,7 @@ impl Open {
             if outcome.had_rows {
                 statement.columns = kept.columns;
             }
-            statement.cursor = opens.then(|| Cursor {
+            statement.cursor = opens.then_some(Cursor {
                 rows: kept.rows,
                 next: 0,
                 warnings: outcome.warnings,
