@@ -173,8 +173,8 @@ impl Reads {
     /// Whether everything kept is the same at a later view.
     pub(crate) fn same_at(&self, view: u64, spaces: &Spaces, guard: &Guard) -> bool {
         let same = |one: &Tracked| {
-            let space = spaces.find(one.space);
-            space.is_some_and(|space| one.unchanged(space, view, guard))
+            let space = spaces.get(one.space);
+            space.is_ok_and(|space| one.unchanged(space, view, guard))
         };
         self.keeps && self.all.iter().all(same)
     }
