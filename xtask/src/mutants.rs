@@ -10,6 +10,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use serde::Deserialize;
 
@@ -68,14 +69,16 @@ pub fn run(only: &[&str]) -> Result<(), String> {
         if !only.is_empty() && !only.iter().any(is_meant) {
             continue;
         }
+        let began = Instant::now();
         let outcome = plant(&copy, &place.join("target"), mutant)?;
+        let seconds = began.elapsed().as_secs();
         match outcome {
             Outcome::Caught(test) => {
-                println!("caught    {}: by {test}", mutant.name);
+                println!("caught    {}: by {test} ({seconds} s)", mutant.name);
                 caught += 1;
             }
             Outcome::Survived => {
-                println!("SURVIVED  {}", mutant.name);
+                println!("SURVIVED  {} ({seconds} s)", mutant.name);
                 missed.push(mutant.name.clone());
             }
             Outcome::Broken(why) => {

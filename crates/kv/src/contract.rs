@@ -24,6 +24,7 @@
     reason = "a suite of tests that several crates run, therefore not cfg(test): it fails by panicking"
 )]
 
+pub mod advance;
 pub mod commits;
 pub mod ids;
 pub mod locks;
@@ -146,6 +147,11 @@ macro_rules! contract_list {
                 guarantee_11_a_dropped_space_is_gone_for_good,
                 guarantee_11_the_catalogs_spaces_always_exist,
                 guarantee_11_spaces_do_not_mix,
+            }
+            advance {
+                guarantee_14_an_advanced_view_is_a_later_state,
+                guarantee_14_a_view_stays_where_what_was_read_has_changed,
+                guarantee_14_a_view_stays_where_not_all_is_known,
             }
             validation {
                 capability_validated_ranges_refuse_phantoms,

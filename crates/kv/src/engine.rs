@@ -400,6 +400,18 @@ pub trait Txn: Send {
     /// Whether the view is pinned.
     fn pinned(&self) -> bool;
 
+    /// From now on keeps what is read from the view, for [`Txn::advance`]. To
+    /// be called before the view's first read; afterwards it is in vain.
+    fn keep_reads(&mut self) {}
+
+    /// Moves a pinned view to now if everything that was read from it (keys,
+    /// absent keys, ranges) is the same there: had the transaction begun now,
+    /// it would have read what it read. False when something changed, or when
+    /// the engine does not know, and the view stays where it is.
+    fn advance(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Shows for each key its value or `None`, once each, in any order; the
     /// first argument is the key's index.
     fn get(
@@ -436,13 +448,14 @@ pub trait Txn: Send {
     /// may ignore it.
     fn unlock(&mut self, keys: &[Key<'_>], since: Mark);
 
-    /// How many reads the commit is to validate so far: a position for
-    /// [`Txn::forget_reads`]. Always 0 on engines that validate nothing.
-    fn validated_reads(&self) -> usize {
+    /// How many reads are kept so far, to be validated by the commit or for
+    /// [`Txn::advance`]: a position for [`Txn::forget_reads`]. Always 0 on
+    /// engines that keep nothing.
+    fn kept_reads(&self) -> usize {
         0
     }
 
-    /// Forgets the reads marked for validation from there on: those of a run
+    /// Forgets the reads that are kept from there on: those of a run
     /// of a statement that is run again at a newer view, which nobody saw.
     fn forget_reads(&mut self, from: usize) {
         let _ = from;

@@ -47,6 +47,9 @@
 //! 12. **Waits end** at their deadline, on cancellation, and never hold a
 //!     latch that another session needs.
 //! 13. A dropped [`Txn`] is rolled back and releases everything.
+//! 14. **An advanced view** ([`Txn::advance`]) is a later committed state in
+//!     which all kept reads have the answers that they had. An engine may
+//!     refuse to advance at any time.
 //!
 //! # Capabilities
 //!

@@ -267,7 +267,7 @@ fn attempt(
     };
     let (kept, checkpoint) = (plan.kept.len(), manifest.checkpoint);
     let outcome = write_units(shared, log, checkpoint, plan, ts);
-    shared.snapshots.end(slot);
+    shared.snapshots.end_kept(slot);
     let prepared = outcome.and_then(|units| {
         manifest.units = units;
         let appended = shared.seq.lock().log.appended;
@@ -309,7 +309,7 @@ fn attempt(
 fn moment(shared: &Shared, log: &Log, counters: &Counters, exact: bool) -> (Manifest, u64, Slot) {
     let table = counters.lock();
     let mut seq = crate::commit::quiet(shared, shared.seq.lock());
-    let (ts, slot) = shared.snapshots.take(&shared.mark);
+    let (ts, slot) = shared.snapshots.take_kept(&shared.mark);
     let reached = match log.immediate() {
         true => seq.log.appended,
         false => log.synced_to(),

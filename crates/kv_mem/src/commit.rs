@@ -21,12 +21,11 @@ use crate::record::{NewVersion, RecordRef};
 use crate::shared::{Sequencer, Shared};
 use crate::space::Space;
 use crate::txn::MemTxn;
-use crate::validate::validate;
 use crate::writes::Write;
 use crossbeam_epoch::Guard;
 use parking_lot::MutexGuard;
 use porpoise_base::blocking::blocking;
-use porpoise_kv::{Check, Commit, Error, Full, Key, LockMode, Result, Ticket, Wait};
+use porpoise_kv::{Check, Commit, Error, Key, LockMode, Result, Ticket, Wait};
 use std::sync::atomic::Ordering;
 
 /// Up to so many versions are installed under the sequencer.
@@ -54,8 +53,8 @@ impl MemTxn {
             return Ok(self.only_read());
         }
         shared.writable()?;
-        if writes.iter().any(|w| w.value.is_some()) && !shared.room_for(grows) {
-            return Err(Error::Full(Full::Memory));
+        if writes.iter().any(|w| w.value.is_some()) {
+            self.make_room(grows)?;
         }
         let mut installs = Vec::with_capacity(writes.len());
         let sequenced = self.resolve_and_sequence(&shared, writes, &mut installs);
@@ -122,6 +121,7 @@ impl MemTxn {
                         if record.newest(&guard).is_some_and(|v| v.ts() > view) {
                             return Err(Error::Conflict);
                         }
+                        self.views_stand()?;
                     }
                     record
                 }
@@ -149,11 +149,13 @@ impl MemTxn {
     /// Validates what was read when nothing is left to write: deletions of
     /// what is gone by now may have been told of as deletions.
     fn validate_alone(&self, shared: &Shared) -> Result<()> {
-        if self.tracked.is_empty() {
+        if !self.reads.validates() {
             return Ok(());
         }
         let _seq = quiet(shared, shared.seq.lock());
-        validate(&shared.spaces, &self.tracked, &crossbeam_epoch::pin())
+        let guard = crossbeam_epoch::pin();
+        self.reads.validate(&shared.spaces, &guard)?;
+        self.views_stand()
     }
 
     /// The record of a key that is locked.
@@ -181,14 +183,16 @@ impl MemTxn {
             if let Some(log) = &shared.log {
                 seq = log.reserve(shared, seq, logged.record.len())?;
             }
-            if self.tracked.is_empty() || seq.inflight.is_empty() {
+            if !self.reads.validates() || seq.inflight.is_empty() {
                 break;
             }
             seq = quiet(shared, seq);
         }
         let guard = crossbeam_epoch::pin();
-        if !self.tracked.is_empty() {
-            validate(&shared.spaces, &self.tracked, &guard)?;
+        if self.reads.validates() {
+            self.reads.validate(&shared.spaces, &guard)?;
+            // Deletions that must be found were there.
+            self.views_stand()?;
         }
         for install in installs.iter() {
             if install.space.dropped() {

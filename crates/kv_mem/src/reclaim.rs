@@ -2,7 +2,9 @@
 //!
 //! Commits queue the records whose older versions they superseded. A
 //! background thread asks for the horizon and prunes them by intervals; what a
-//! snapshot still needs waits under that snapshot until it ends.
+//! snapshot still needs waits under that snapshot until it ends. At the memory
+//! limit, writers that grow end the oldest of the snapshots that have been
+//! holding something back for [`LONG`] (transactions.md, 30).
 //!
 //! Invariants:
 //! 1. A record with a superseded version or a deletion as its newest is
@@ -10,6 +12,12 @@
 //! 2. A key is unlinked when its newest version is a deletion that every
 //!    snapshot, present and future, sees, nobody locks it, and nothing else is
 //!    in its chain; it is declared dead under the latch first.
+//! 3. A snapshot is ended only when something waits for its end, so that its
+//!    end frees memory.
+//!
+//! Rejected: ending whichever snapshot is oldest as soon as there is no room
+//! (most have ended by themselves a moment later); leaving it to the background
+//! thread (a writer would be refused although there is something to free).
 
 use crate::record::RecordRef;
 use crate::shared::{Count, Shared};
@@ -18,6 +26,13 @@ use crossbeam_epoch::Guard;
 use parking_lot::Mutex;
 use porpoise_kv::SpaceId;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// A snapshot that is so old is a long one.
+const LONG: Duration = Duration::from_secs(1);
+
+/// How often the ages of snapshots are looked at.
+const AGES: Duration = Duration::from_millis(100);
 
 /// A record that may have something to reclaim.
 pub(crate) struct Item {
@@ -31,6 +46,30 @@ struct Waiting {
     pending: Vec<Item>,
     /// By the snapshot that needs a version of them.
     held: BTreeMap<u64, Vec<Item>>,
+    /// When snapshots were first met, and when that was looked at last.
+    since: BTreeMap<u64, Instant>,
+    looked: Option<Instant>,
+}
+
+impl Waiting {
+    /// Notes which snapshots there are.
+    fn note_ages(&mut self, active: &[u64], now: Instant) {
+        if self.looked.is_some_and(|at| now < at + AGES) {
+            return;
+        }
+        self.looked = Some(now);
+        self.since.retain(|ts, _| active.binary_search(ts).is_ok());
+        for ts in active {
+            self.since.entry(*ts).or_insert(now);
+        }
+    }
+
+    /// The oldest snapshot that holds something back, if it is a long one.
+    fn long_holder(&self, now: Instant) -> Option<u64> {
+        let (ts, _) = self.held.iter().find(|(_, items)| !items.is_empty())?;
+        let since = self.since.get(ts)?;
+        (now >= *since + LONG).then_some(*ts)
+    }
 }
 
 /// The queue and what the last passes left.
@@ -66,6 +105,7 @@ impl Reclaimer {
         let fresh = std::mem::take(&mut *self.queue.lock());
         let pending = std::mem::take(&mut waiting.pending);
         let horizon = shared.snapshots.horizon(&shared.mark);
+        waiting.note_ages(&horizon.active, shared.clock.now());
         let ended: Vec<u64> = waiting
             .held
             .keys()
@@ -147,6 +187,28 @@ impl Reclaimer {
             Verdict::Held(_) => latch.held_back = true,
         }
         verdict
+    }
+
+    /// Makes room for so many bytes more, if need be by ending long snapshots
+    /// of others than `own`; whether there is room.
+    pub(crate) fn make_room(&self, shared: &Shared, bytes: usize, own: Option<u64>) -> bool {
+        while !shared.room_for(bytes) {
+            let holder = self.waiting.lock().long_holder(shared.clock.now());
+            let Some(holder) = holder.filter(|ts| own.is_none_or(|own| own > *ts)) else {
+                return false;
+            };
+            if !shared.snapshots.end_from_outside(holder, &shared.mark) {
+                return false;
+            }
+            shared.counts.snapshots_ended.add(1);
+            tracing::warn!(
+                live_bytes = shared.live_bytes() as u64,
+                "the memory limit is reached: the oldest snapshot was ended, for it held back \
+                 versions that nobody else needs"
+            );
+            self.pass(shared);
+        }
+        true
     }
 
     /// What waits: pending records, and records held back by snapshots.

@@ -26,154 +26,30 @@
 //! in the record's own allocation (16 bytes less, until the first update makes
 //! it a hundred more); a mutex around an unpacked lock (32 bytes a row more).
 
-use crate::lock::{Holder, LockCell, Queue};
-use crossbeam_epoch::{Atomic, Guard, Owned, Pointable, Pointer, Shared};
+mod counted;
+mod version;
+mod word;
+
+use crate::lock::LockCell;
+pub(crate) use counted::{Pinned, RecordAddress, RecordRef};
+use crossbeam_epoch::{Atomic, Guard, Pointer, Shared};
 use parking_lot::RawMutex;
 use parking_lot::lock_api::RawMutex as _;
-use porpoise_kv::LockMode;
 use smallvec::SmallVec;
-use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
-use std::marker::PhantomData;
-use std::mem::{ManuallyDrop, offset_of};
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+pub(crate) use version::{NewVersion, VERSION_BYTES, Version};
+use word::{pack, unpack};
 
 /// A key whose bytes lie in the node when it is short.
 pub(crate) type InlineKey = SmallVec<[u8; 24]>;
 
-/// What a version weighs beside its value, in bytes: head and allocation.
-pub(crate) const VERSION_BYTES: usize = 32;
 /// What a record weighs beside its key and versions, with its place in the
 /// index, by order and by hash.
 pub(crate) const RECORD_BYTES: usize = 64;
 
 /// The longest key that a record can have, in bytes; engines allow less.
 pub(crate) const LONGEST_KEY: usize = u16::MAX as usize;
-
-/// `len` of a deletion.
-const DELETED: u32 = u32::MAX;
-
-/// One committed state of a key; the value's bytes stand in the same
-/// allocation, so that a reader meets them in the lines that it loads anyway.
-#[repr(C)]
-pub(crate) struct Version {
-    /// The commit that wrote it.
-    ts: u64,
-    next: Atomic<Version>,
-    /// Bytes of the value, or `DELETED`.
-    len: u32,
-    value: [u8],
-}
-
-impl Version {
-    pub(crate) fn ts(&self) -> u64 {
-        self.ts
-    }
-
-    pub(crate) fn value(&self) -> Option<&[u8]> {
-        (self.len != DELETED).then_some(&self.value)
-    }
-
-    fn bytes(&self) -> usize {
-        VERSION_BYTES + self.value.len()
-    }
-
-    /// What a version with a value of so many bytes takes.
-    fn layout(len: usize) -> Layout {
-        let head = Layout::new::<VersionHead>();
-        let whole = Layout::from_size_align(offset_of!(VersionHead, value) + len, head.align());
-        match whole {
-            Ok(layout) => layout.pad_to_align(),
-            Err(_) => unreachable!("values are shorter than 4 GiB"),
-        }
-    }
-
-    /// From the address of a version to a pointer with its length.
-    ///
-    /// # Safety
-    /// The address is one that `init` made and `drop` has not seen.
-    unsafe fn fat(address: usize) -> *mut Version {
-        let head = address as *const VersionHead;
-        // SAFETY: the caller vouches for the address; `VersionHead` is laid out
-        // as the beginning of `Version` (both C).
-        let len = unsafe { (*head).len };
-        let len = if len == DELETED { 0 } else { len as usize };
-        std::ptr::slice_from_raw_parts_mut(address as *mut u8, len) as *mut Version
-    }
-}
-
-/// The sized beginning of a [`Version`].
-#[repr(C)]
-struct VersionHead {
-    ts: u64,
-    next: Atomic<Version>,
-    len: u32,
-    value: [u8; 0],
-}
-
-/// A version that is in no chain yet, made before the commit point.
-pub(crate) struct NewVersion(Owned<Version>);
-
-impl NewVersion {
-    pub(crate) fn new(value: Option<&[u8]>) -> NewVersion {
-        let mut version = Owned::<Version>::init(value.map(<[u8]>::len));
-        version.value.copy_from_slice(value.unwrap_or_default());
-        NewVersion(version)
-    }
-
-    pub(crate) fn value(&self) -> Option<&[u8]> {
-        self.0.value()
-    }
-}
-
-/// Addresses are those that `init` made: memory that it allocated and filled.
-/// References are made with the length noted there, and memory is freed with
-/// the layout it was allocated with.
-impl Pointable for Version {
-    const ALIGN: usize = align_of::<VersionHead>();
-
-    /// Bytes of the value, `None` for a deletion. The value begins as zeroes.
-    type Init = Option<usize>;
-
-    unsafe fn init(len: Option<usize>) -> usize {
-        let layout = Version::layout(len.unwrap_or(0));
-        // SAFETY: the layout is not empty, and the head lies at its beginning.
-        unsafe {
-            let address = alloc_zeroed(layout);
-            if address.is_null() {
-                handle_alloc_error(layout);
-            }
-            let head = VersionHead {
-                ts: 0,
-                next: Atomic::null(),
-                len: len.map_or(DELETED, |len| len as u32),
-                value: [],
-            };
-            address.cast::<VersionHead>().write(head);
-            address as usize
-        }
-    }
-
-    unsafe fn deref<'a>(ptr: usize) -> &'a Self {
-        // SAFETY: the caller vouches for the address, as `Pointable` demands.
-        unsafe { &*Version::fat(ptr) }
-    }
-
-    unsafe fn deref_mut<'a>(ptr: usize) -> &'a mut Self {
-        // SAFETY: as in `deref`.
-        unsafe { &mut *Version::fat(ptr) }
-    }
-
-    unsafe fn drop(ptr: usize) {
-        // SAFETY: as in `deref`; nothing in a version needs dropping, for its
-        // link does not own what it leads to.
-        unsafe {
-            let len = Self::deref(ptr).value.len();
-            dealloc(ptr as *mut u8, Version::layout(len));
-        }
-    }
-}
 
 /// What the latch guards beside the chain.
 #[derive(Default)]
@@ -191,64 +67,6 @@ pub(crate) struct Latched {
 const DEAD: u8 = 1;
 const QUEUED: u8 = 2;
 const HELD_BACK: u8 = 4;
-
-/// Tags of a packed lock word, in its two lowest bits; 0 is a free lock.
-const ONE: u64 = 1;
-const MANY: u64 = 2;
-const BOXED: u64 = 3;
-const TAG: u64 = 3;
-
-/// Modes by their two bits in a packed lock word.
-const MODES: [LockMode; 4] = [
-    LockMode::KeyShare,
-    LockMode::Share,
-    LockMode::Update,
-    LockMode::Exclusive,
-];
-
-/// Packs a lock into a word: a lone holder as 48 bits of its number, 12 bits
-/// of its count, 2 of its mode; a queue as its address; a holder that does not
-/// fit as the address of the cell.
-fn pack(cell: LockCell) -> u64 {
-    match cell {
-        LockCell::Free => 0,
-        LockCell::One(Holder { txn, mode, count }) if txn < 1 << 48 && count < 1 << 12 => {
-            let mode = MODES.iter().position(|m| *m == mode).unwrap_or(3) as u64;
-            (txn << 16) | (u64::from(count) << 4) | (mode << 2) | ONE
-        }
-        LockCell::Many(queue) => Box::into_raw(queue).expose_provenance() as u64 | MANY,
-        one => Box::into_raw(Box::new(one)).expose_provenance() as u64 | BOXED,
-    }
-}
-
-/// Where a packed word leads.
-fn at<T>(word: u64) -> *mut T {
-    std::ptr::with_exposed_provenance_mut((word & !TAG) as usize)
-}
-
-/// Unpacks what `pack` made.
-///
-/// # Safety
-/// A word is unpacked once: it owns what its address leads to.
-unsafe fn unpack(word: u64) -> LockCell {
-    match word & TAG {
-        ONE => LockCell::One(Holder {
-            txn: word >> 16,
-            mode: *MODES
-                .get((word >> 2 & 3) as usize)
-                .unwrap_or(&LockMode::Exclusive),
-            count: (word >> 4 & 0xfff) as u32,
-        }),
-        // SAFETY: `pack` gave the box away; the caller takes it back once.
-        MANY => LockCell::Many(unsafe { Box::from_raw(at::<Queue>(word)) }),
-        BOXED => {
-            // SAFETY: as above.
-            let one = unsafe { Box::from_raw(at::<LockCell>(word)) };
-            *one
-        }
-        _ => LockCell::Free,
-    }
-}
 
 /// A key of a space with all that belongs to it. Lives behind a [`RecordRef`];
 /// the key's bytes stand in the same allocation.
@@ -275,175 +93,6 @@ pub(crate) struct RecordHead {
     latch: RawMutex,
     marks: AtomicU8,
     key: [u8; 0],
-}
-
-/// The address of a record, as the index keeps it.
-pub(crate) type RecordAddress = NonNull<RecordHead>;
-
-/// A counted reference to a record; the last one frees it.
-pub(crate) struct RecordRef(RecordAddress);
-
-// SAFETY: all of a record that changes is atomic, guarded by its latch, or a
-// chain of versions that `Atomic` makes shareable.
-unsafe impl Send for RecordRef {}
-// SAFETY: as above.
-unsafe impl Sync for RecordRef {}
-
-/// From an address to a reference with the key's length.
-///
-/// # Safety
-/// The record lives for `'r`.
-unsafe fn fat<'r>(address: RecordAddress) -> &'r Record {
-    // SAFETY: the caller vouches for the address; `RecordHead` is laid out as
-    // the beginning of `Record` (both C), and as many bytes of key follow.
-    unsafe {
-        let len = (*address.as_ptr()).key_len as usize;
-        let slice = std::ptr::slice_from_raw_parts(address.as_ptr().cast::<u8>(), len);
-        &*(slice as *const Record)
-    }
-}
-
-impl RecordRef {
-    /// A record without versions, for a key of at most [`LONGEST_KEY`].
-    pub(crate) fn new(key: &[u8]) -> RecordRef {
-        let Ok(key_len) = u16::try_from(key.len()) else {
-            unreachable!("keys are shorter than 64 KiB");
-        };
-        let layout = RecordRef::layout(key.len());
-        let head = RecordHead {
-            head: Atomic::null(),
-            lock: AtomicU64::new(0),
-            refs: AtomicU32::new(1),
-            key_len,
-            latch: RawMutex::INIT,
-            marks: AtomicU8::new(0),
-            key: [],
-        };
-        // SAFETY: the layout is not empty; the head lies at its beginning, and
-        // behind it there is room for the key.
-        unsafe {
-            let address = alloc(layout);
-            let Some(found) = NonNull::new(address.cast::<RecordHead>()) else {
-                handle_alloc_error(layout);
-            };
-            found.as_ptr().write(head);
-            let to = address.add(offset_of!(RecordHead, key));
-            std::ptr::copy_nonoverlapping(key.as_ptr(), to, key.len());
-            RecordRef(found)
-        }
-    }
-
-    fn layout(key: usize) -> Layout {
-        let head = Layout::new::<RecordHead>();
-        match Layout::from_size_align(offset_of!(RecordHead, key) + key, head.align()) {
-            Ok(layout) => layout.pad_to_align(),
-            Err(_) => unreachable!("keys are shorter than 64 KiB"),
-        }
-    }
-
-    pub(crate) fn address(&self) -> RecordAddress {
-        self.0
-    }
-
-    /// Gives the count away; [`RecordRef::from_address`] takes it back.
-    pub(crate) fn into_address(self) -> RecordAddress {
-        ManuallyDrop::new(self).0
-    }
-
-    /// Takes back a count.
-    ///
-    /// # Safety
-    /// The address is one whose count was given away by `into_address`, and
-    /// that was not taken back.
-    pub(crate) unsafe fn from_address(address: RecordAddress) -> RecordRef {
-        RecordRef(address)
-    }
-}
-
-impl Deref for RecordRef {
-    type Target = Record;
-    fn deref(&self) -> &Record {
-        // SAFETY: a counted record lives.
-        unsafe { fat(self.0) }
-    }
-}
-
-impl Clone for RecordRef {
-    fn clone(&self) -> RecordRef {
-        if self.refs.fetch_add(1, Ordering::Relaxed) > u32::MAX / 2 {
-            // Two thousand million holders of one row: no count could be right.
-            std::process::abort();
-        }
-        RecordRef(self.0)
-    }
-}
-
-impl Drop for RecordRef {
-    fn drop(&mut self) {
-        if self.refs.fetch_sub(1, Ordering::Release) > 1 {
-            return;
-        }
-        fence(Ordering::Acquire);
-        let key = self.key.len();
-        // SAFETY: this was the last count: nobody else can reach the record
-        // any more, and references to its versions borrow a count or a pin
-        // that there is none of. The layout is that of `new`.
-        unsafe {
-            drop(unpack(self.lock.load(Ordering::Relaxed)));
-            let guard = crossbeam_epoch::unprotected();
-            let mut next = self.head.load(Ordering::Relaxed, guard);
-            while !next.is_null() {
-                let version = next.into_owned();
-                next = version.next.load(Ordering::Relaxed, guard);
-            }
-            dealloc(self.0.as_ptr().cast::<u8>(), RecordRef::layout(key));
-        }
-    }
-}
-
-/// A record met in the index: it lives as long as the pin.
-#[derive(Clone, Copy)]
-pub(crate) struct Pinned<'g> {
-    address: RecordAddress,
-    pin: PhantomData<&'g Guard>,
-}
-
-impl<'g> Pinned<'g> {
-    /// What was met under a pin.
-    ///
-    /// # Safety
-    /// The index held a count of the record after the pin began.
-    pub(crate) unsafe fn new(address: RecordAddress, _: &'g Guard) -> Pinned<'g> {
-        Pinned {
-            address,
-            pin: PhantomData,
-        }
-    }
-
-    /// The record.
-    pub(crate) fn record(self) -> &'g Record {
-        // SAFETY: the index's count is given up through the epoch, so that it
-        // lasts as long as the pin.
-        unsafe { fat(self.address) }
-    }
-
-    pub(crate) fn address(self) -> RecordAddress {
-        self.address
-    }
-
-    /// A count of its own.
-    pub(crate) fn counted(self) -> RecordRef {
-        let borrowed = ManuallyDrop::new(RecordRef(self.address));
-        // There is a count to copy, that of the index.
-        RecordRef::clone(&borrowed)
-    }
-}
-
-impl Deref for Pinned<'_> {
-    type Target = Record;
-    fn deref(&self) -> &Record {
-        self.record()
-    }
 }
 
 /// What pruning did and left.
@@ -624,7 +273,10 @@ impl Latch<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::word::MODES;
     use super::*;
+    use crate::lock::Holder;
+    use porpoise_kv::LockMode;
 
     fn chain(record: &Record) -> Vec<u64> {
         let guard = crossbeam_epoch::pin();

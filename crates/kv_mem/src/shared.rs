@@ -53,6 +53,8 @@ pub(crate) struct Counts {
     pub(crate) syncs: Count,
     pub(crate) sync_micros: Count,
     pub(crate) checkpoints: Count,
+    pub(crate) snapshots_ended: Count,
+    pub(crate) views_advanced: Count,
 }
 
 /// Where commits get their order.

@@ -11,9 +11,16 @@
 //!    tentative one), or the view is at or above the mark that it read.
 //! 2. What [`Horizon`] names is safe for ever: snapshots only end, and new ones
 //!    begin at or above `mark`.
+//! 3. At the memory limit the oldest snapshots are ended from outside, always
+//!    all up to one. Their owners ask after each read whether theirs is among
+//!    them: versions are pruned only after `ended` was raised, so whoever met
+//!    a chain or an index without them finds it raised, too. A checkpoint's
+//!    snapshot is never ended so.
 //!
 //! Rejected: one mutex around a list (every transaction would take it twice);
-//! a low-water mark alone (a dump of five minutes would keep gigabytes, rule 27).
+//! a low-water mark alone (a dump of five minutes would keep gigabytes, rule 27); a
+//! mark in the slot of the snapshot that is to end (its owner would have to ask
+//! a line that others write, and those of the overflow have none).
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -52,7 +59,19 @@ impl Horizon {
 
 pub(crate) struct Snapshots {
     lines: Box<[Line]>,
-    overflow: Mutex<BTreeMap<u64, usize>>,
+    others: Mutex<Others>,
+    /// Snapshots up to here were ended from outside; changes with `others`
+    /// locked.
+    ended: AtomicU64,
+}
+
+/// What is not in the lines.
+#[derive(Default)]
+struct Others {
+    /// Snapshots beyond the slots, with how many there are of each.
+    overflow: BTreeMap<u64, usize>,
+    /// The snapshot that nobody may end from outside.
+    kept: Option<u64>,
 }
 
 static NEXT_LINE: AtomicUsize = AtomicUsize::new(0);
@@ -65,7 +84,8 @@ impl Snapshots {
     pub(crate) fn new() -> Snapshots {
         Snapshots {
             lines: (0..LINES).map(|_| Line::default()).collect(),
-            overflow: Mutex::default(),
+            others: Mutex::default(),
+            ended: AtomicU64::new(0),
         }
     }
 
@@ -90,9 +110,9 @@ impl Snapshots {
                 }
             }
         }
-        let mut overflow = self.overflow.lock();
+        let mut others = self.others.lock();
         let ts = mark.load(Ordering::SeqCst);
-        *overflow.entry(ts).or_insert(0) += 1;
+        *others.overflow.entry(ts).or_insert(0) += 1;
         (ts, Slot::Overflow(ts))
     }
 
@@ -105,7 +125,7 @@ impl Snapshots {
                 }
             }
             Slot::Overflow(ts) => {
-                let mut overflow = self.overflow.lock();
+                let overflow = &mut self.others.lock().overflow;
                 if let Some(count) = overflow.get_mut(&ts) {
                     *count -= 1;
                     if *count == 0 {
@@ -116,13 +136,52 @@ impl Snapshots {
         }
     }
 
+    /// Takes a snapshot that is not ended from outside, until it is let go by
+    /// [`Snapshots::end_kept`]. There is one at a time, a checkpoint's.
+    pub(crate) fn take_kept(&self, mark: &AtomicU64) -> (u64, Slot) {
+        // Whoever ends snapshots finds this one kept, or was before its mark.
+        let (ts, slot) = self.take(mark);
+        let mut others = self.others.lock();
+        if !self.is_ended(ts) {
+            others.kept = Some(ts);
+            return (ts, slot);
+        }
+        drop(others);
+        self.end(slot);
+        self.take_kept(mark)
+    }
+
+    /// Ends the one snapshot that was kept.
+    pub(crate) fn end_kept(&self, slot: Slot) {
+        self.others.lock().kept = None;
+        self.end(slot);
+    }
+
+    /// Ends all snapshots up to a timestamp below the mark, whoever has them;
+    /// false when one of them is kept.
+    pub(crate) fn end_from_outside(&self, upto: u64, mark: &AtomicU64) -> bool {
+        let others = self.others.lock();
+        if others.kept.is_some_and(|kept| kept <= upto) || mark.load(Ordering::SeqCst) <= upto {
+            return false;
+        }
+        self.ended.fetch_max(upto, Ordering::SeqCst);
+        true
+    }
+
+    /// Whether a snapshot was ended from outside. Asked after a read from it:
+    /// if not, what was read was all there.
+    #[inline]
+    pub(crate) fn is_ended(&self, ts: u64) -> bool {
+        ts <= self.ended.load(Ordering::Acquire)
+    }
+
     /// What is needed now.
     pub(crate) fn horizon(&self, mark: &AtomicU64) -> Horizon {
-        // The overflow is locked throughout: its takers read the mark inside.
-        let overflow = self.overflow.lock();
+        // The others are locked throughout: their takers read the mark inside.
+        let others = self.others.lock();
         let mut horizon = Horizon {
             mark: mark.load(Ordering::SeqCst),
-            active: overflow.keys().copied().collect(),
+            active: others.overflow.keys().copied().collect(),
         };
         for slot in self.lines.iter().flat_map(|line| &line.0) {
             let raw = slot.load(Ordering::SeqCst);
@@ -132,6 +191,7 @@ impl Snapshots {
                 horizon.active.push(raw >> 1);
             }
         }
+        horizon.active.retain(|ts| !self.is_ended(*ts));
         horizon.active.sort_unstable();
         horizon.active.dedup();
         horizon
@@ -160,5 +220,30 @@ mod tests {
         let horizon = snapshots.horizon(&mark);
         assert!(horizon.active.is_empty());
         assert_eq!(horizon.oldest(), horizon.mark);
+    }
+
+    #[test]
+    fn the_oldest_are_ended_from_outside_but_for_the_one_that_is_kept() {
+        let snapshots = Snapshots::new();
+        let mark = AtomicU64::new(3);
+        let (old, slot) = snapshots.take(&mark);
+        assert!(
+            !snapshots.end_from_outside(3, &mark),
+            "the mark is there still"
+        );
+        mark.store(5, Ordering::SeqCst);
+        let (kept, kept_slot) = snapshots.take_kept(&mark);
+        mark.store(7, Ordering::SeqCst);
+        assert!(!snapshots.end_from_outside(6, &mark) && !snapshots.is_ended(old));
+        assert!(snapshots.end_from_outside(4, &mark) && snapshots.is_ended(old));
+        assert!(!snapshots.is_ended(kept));
+        assert_eq!(snapshots.horizon(&mark).active, [5]);
+        snapshots.end_kept(kept_slot);
+        assert!(snapshots.end_from_outside(6, &mark));
+        snapshots.end(slot);
+        let (young, slot) = snapshots.take(&mark);
+        assert!(!snapshots.is_ended(young));
+        assert_eq!(snapshots.horizon(&mark).active, [7]);
+        snapshots.end(slot);
     }
 }

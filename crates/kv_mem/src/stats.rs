@@ -21,6 +21,8 @@ const COUNTERS: &[Figure] = &[
     ("log_grouped_commits_total", "Commits in those groups.", |s| s.counts.grouped_commits.get()),
     ("log_syncs_total", "Syncs of the log.", |s| s.counts.syncs.get()),
     ("log_sync_micros_total", "Microseconds spent in them.", |s| s.counts.sync_micros.get()),
+    ("snapshots_ended_total", "Snapshots ended because they held back memory at its limit.", |s| s.counts.snapshots_ended.get()),
+    ("views_advanced_total", "Snapshots of transactions moved forward in place of a conflict.", |s| s.counts.views_advanced.get()),
     ("checkpoints_total", "Checkpoints written.", |s| s.counts.checkpoints.get()),
 ];
 

@@ -5,17 +5,18 @@
 //!    until the end; dropping the transaction releases them all.
 //! 2. No epoch is pinned across a lock wait.
 //! 3. A snapshot slot is claimed as long as `view` is set. As long as anything
-//!    is tracked, some slot (the view's or `anchor`) is at or below all that is
-//!    tracked, so that no deletion that validation must find is unlinked.
+//!    is kept of what was read, some slot (the view's or `anchor`) is at or below all that is
+//!    kept, so that no deletion that validation must find is unlinked; or it
+//!    was ended from outside, and the transaction fails.
 
 mod locks;
+mod views;
 
 use crate::index::TOGETHER;
 use crate::lock::TxnId;
 use crate::record::{InlineKey, RecordRef};
 use crate::shared::Shared;
-use crate::snapshots::Slot;
-use crate::validate::{Extent, Tracked};
+use crate::validate::{Extent, Reads, Tracked};
 use crate::writes::WriteSet;
 use porpoise_kv::{
     Check, Commit, Error, Full, Isolation, Key, LockRequest, Locked, Mark, Read, Result, ScanEnd,
@@ -24,6 +25,7 @@ use porpoise_kv::{
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use views::TakenView;
 
 /// Keys read before an epoch is pinned anew.
 const REPIN: usize = 1024;
@@ -56,23 +58,17 @@ pub(crate) struct Held {
     since: u64,
 }
 
-/// A view and its place among the snapshots.
-struct TakenView {
-    ts: u64,
-    slot: Slot,
-}
-
 pub(crate) struct MemTxn {
     pub(crate) shared: Arc<Shared>,
     pub(crate) options: TxnOptions,
     id: TxnId,
     view: Option<TakenView>,
     /// Keeps deletions findable when there is no view as old.
-    anchor: Option<Slot>,
+    anchor: Option<TakenView>,
     pinned: bool,
     pub(crate) writes: WriteSet,
     pub(crate) held: Vec<Held>,
-    pub(crate) tracked: Vec<Tracked>,
+    pub(crate) reads: Reads,
     pub(crate) seen: u64,
     ended: bool,
 }
@@ -88,7 +84,7 @@ impl MemTxn {
             pinned: false,
             writes: WriteSet::default(),
             held: Vec::new(),
-            tracked: Vec::new(),
+            reads: Reads::default(),
             seen: 0,
             ended: false,
         }
@@ -103,51 +99,6 @@ impl MemTxn {
 
     fn serializable(&self) -> bool {
         self.options.isolation == Isolation::Serializable
-    }
-
-    /// The view's timestamp, if one was taken.
-    pub(crate) fn view_ts(&self) -> Option<u64> {
-        self.view.as_ref().map(|view| view.ts)
-    }
-
-    fn take_view(&mut self) -> u64 {
-        if let Some(view) = &self.view {
-            return view.ts;
-        }
-        let (ts, slot) = self.shared.snapshots.take(&self.shared.mark);
-        self.view = Some(TakenView { ts, slot });
-        self.pinned |= self.serializable();
-        ts
-    }
-
-    fn end_view(&mut self) {
-        if let Some(view) = self.view.take() {
-            self.shared.snapshots.end(view.slot);
-        }
-    }
-
-    fn end_anchor(&mut self) {
-        if let Some(slot) = self.anchor.take() {
-            self.shared.snapshots.end(slot);
-        }
-    }
-
-    /// Up to where a read sees, and since when what it read must not change.
-    fn bounds(&mut self, read: Read) -> (u64, Option<u64>) {
-        let validate = read.validate || self.serializable();
-        match read.view {
-            View::Snapshot => {
-                let ts = self.take_view();
-                (ts, validate.then_some(ts))
-            }
-            View::Current => {
-                if validate && self.view.is_none() && self.anchor.is_none() {
-                    self.anchor = Some(self.shared.snapshots.take(&self.shared.mark).1);
-                }
-                let installed = || self.shared.installed.load(Ordering::Acquire);
-                (u64::MAX, validate.then(installed))
-            }
-        }
     }
 
     /// Ends the transaction early: locks and view go, later calls fail.
@@ -175,20 +126,21 @@ impl MemTxn {
             return Err(Error::Full(Full::Transaction));
         }
         self.shared.writable()?;
-        if value.is_some() && !self.shared.room_for(self.writes.bytes() + size) {
-            return Err(Error::Full(Full::Memory));
+        if value.is_some() {
+            self.make_room(self.writes.bytes() + size)?;
         }
         self.writes.push(key, value, check);
         Ok(())
     }
 
-    fn track_key(&mut self, key: Key<'_>, since: Option<u64>) {
-        if let Some(since) = since {
-            self.tracked.push(Tracked {
+    fn track_key(&mut self, key: Key<'_>, since: Option<(u64, bool)>) {
+        if let Some((since, validate)) = since {
+            self.reads.push(Tracked {
                 space: key.space,
                 start: InlineKey::from_slice(key.bytes),
                 extent: Extent::Key,
                 since,
+                validate,
             });
         }
     }
@@ -200,12 +152,7 @@ impl Txn for MemTxn {
         if self.pinned {
             return Ok(());
         }
-        if self.tracked.is_empty() || self.anchor.is_some() {
-            self.end_view();
-        } else {
-            self.anchor = self.view.take().map(|view| view.slot);
-        }
-        self.take_view();
+        self.renew_view();
         Ok(())
     }
 
@@ -218,6 +165,15 @@ impl Txn for MemTxn {
 
     fn pinned(&self) -> bool {
         self.pinned
+    }
+
+    fn keep_reads(&mut self) {
+        self.reads.keep(self.view.is_some());
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        self.alive()?;
+        self.advance_view()
     }
 
     fn get(
@@ -263,7 +219,7 @@ impl Txn for MemTxn {
                 }
             }
         }
-        Ok(())
+        self.views_stand()
     }
 
     fn scan(
@@ -293,14 +249,16 @@ impl Txn for MemTxn {
             });
             (self.seen, left) = (scan.seen, scan.left);
             if let Some(since) = since {
-                self.tracked
+                self.reads
                     .push(Tracked::range(range, stopped.as_deref(), since));
             }
             if let Some(key) = stopped {
                 let key = key.to_vec();
+                self.views_stand()?;
                 return Ok(ScanEnd::Stopped { range: index, key });
             }
         }
+        self.views_stand()?;
         Ok(ScanEnd::Done)
     }
 
@@ -357,7 +315,7 @@ impl Txn for MemTxn {
             };
             visit(index, locked);
         }
-        Ok(())
+        self.views_stand()
     }
 
     fn unlock(&mut self, keys: &[Key<'_>], since: Mark) {
@@ -366,12 +324,12 @@ impl Txn for MemTxn {
         }
     }
 
-    fn validated_reads(&self) -> usize {
-        self.tracked.len()
+    fn kept_reads(&self) -> usize {
+        self.reads.len()
     }
 
     fn forget_reads(&mut self, from: usize) {
-        self.tracked.truncate(from);
+        self.reads.truncate(from);
     }
 
     fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()> {

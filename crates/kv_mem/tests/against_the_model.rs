@@ -35,6 +35,7 @@ enum Step {
     LockedPut(SpaceId, Vec<u8>, Vec<u8>),
     Refresh,
     Pin,
+    Advance,
     RollbackTo(u64),
     Commit,
     Rollback,
@@ -56,7 +57,7 @@ fn random(rng: &mut fastrand::Rng, mark: u64) -> Step {
         },
         validate: rng.u8(0..10) == 0,
     };
-    match rng.u8(0..20) {
+    match rng.u8(0..22) {
         0..=3 => Step::Get(read, space, (0..3).map(|_| key(rng)).collect()),
         4..=6 => {
             let end = rng.bool().then(|| key(rng));
@@ -78,6 +79,7 @@ fn random(rng: &mut fastrand::Rng, mark: u64) -> Step {
         16 => Step::Pin,
         17 => Step::RollbackTo(rng.u64(0..=mark)),
         18 => Step::Rollback,
+        19 | 20 => Step::Advance,
         _ => Step::Commit,
     }
 }
@@ -132,6 +134,7 @@ fn perform(txn: &mut dyn Txn, step: &Step) -> Result<String, Error> {
         }
         Step::Refresh => txn.refresh()?,
         Step::Pin => txn.pin()?,
+        Step::Advance => out = txn.advance()?.to_string(),
         Step::RollbackTo(mark) => txn.rollback_to(Mark(*mark)),
         Step::Commit | Step::Rollback => unreachable!("ends the transaction"),
     }
@@ -152,10 +155,15 @@ fn begin(engine: &KvMem, model: &Model, rng: &mut fastrand::Rng) -> Pair {
         },
         ..TxnOptions::default()
     };
-    Pair {
+    let mut pair = Pair {
         engine: engine.begin(options.clone()).unwrap(),
         model: model.begin(options).unwrap(),
+    };
+    if rng.bool() {
+        pair.engine.keep_reads();
+        pair.model.keep_reads();
     }
+    pair
 }
 
 fn run(seed: u64) {

@@ -9,8 +9,10 @@
 mod common;
 
 use common::verify::verify;
-use common::{begin, database, delete, engines, get, insert, int, ints, row, table, update};
-use porpoise_kv::Engine;
+use common::{
+    begin, database, delete, delete_locked, engines, get, insert, int, ints, row, table, update,
+};
+use porpoise_kv::{Engine, LockMode};
 use porpoise_rows::catalog::FkAction;
 use porpoise_rows::{BeginOptions, Db, InsertMode};
 use std::sync::Arc;
@@ -266,5 +268,32 @@ fn a_childs_entry_stays_in_its_place_while_its_parent_is_being_deleted() {
         assert_eq!(change(2), Err(1205), "x is in the index");
         assert_eq!(change(0), Err(1205), "and so is the primary key");
         assert_eq!(change(3), Ok(1), "v is not");
+    }
+}
+
+/// Rows may be locked for any change: the deletion itself asks for what holds off a child's check.
+#[test]
+fn a_deletion_waits_for_childrens_checks_whatever_lock_its_row_has() {
+    for engine in engines() {
+        let db = family(engine, FkAction::Restrict);
+        let mut setup = begin(&db);
+        insert(&mut setup, &get(&db, "p"), &[&[1, 0]]).unwrap();
+        setup.commit().unwrap();
+        let mut child = begin(&db);
+        insert(&mut child, &get(&db, "c"), &[&[1, 1]]).unwrap();
+        let deletion = |mode: LockMode| {
+            let options = BeginOptions {
+                lock_wait: Duration::from_millis(20),
+                ..BeginOptions::default()
+            };
+            let mut txn = db.begin(options).unwrap();
+            let done = delete_locked(&mut txn, &get(&db, "p"), &[1], mode);
+            done.map_err(|e| e.code())
+        };
+        assert_eq!(deletion(LockMode::Update), Err(1205));
+        assert_eq!(deletion(LockMode::Exclusive), Err(1205));
+        child.commit().unwrap();
+        assert_eq!(deletion(LockMode::Update), Err(1451));
+        verify(&db);
     }
 }

@@ -278,6 +278,7 @@ impl Program {
             warnings_dropped: Cell::new(0),
             random: Cell::new(cx.seed.get()),
             seeded: RefCell::new(HashMap::new()),
+            lasting: Cell::new(false),
             max_allowed_packet: 1 << 30,
             div_precision: 4,
             group_concat_max_len: 1024,

@@ -64,13 +64,13 @@ pub fn capability_forgotten_reads_refuse_nothing(new: New<'_>) {
     if !bed.engine.capabilities().range_validation {
         let mut txn = bed.begin();
         txn.forget_reads(0);
-        assert_eq!(txn.validated_reads(), 0);
+        assert_eq!(txn.kept_reads(), 0);
         return;
     }
     for (forgets, key) in [(true, "b"), (false, "c")] {
         let mut txn = bed.begin();
         super::read(&mut *txn, validated(View::Snapshot), bed.key("a"));
-        let kept = txn.validated_reads();
+        let kept = txn.kept_reads();
         super::read(&mut *txn, validated(View::Snapshot), bed.key(key));
         bed.set(key, "1");
         if forgets {
@@ -84,7 +84,7 @@ pub fn capability_forgotten_reads_refuse_nothing(new: New<'_>) {
     // What was read before stays.
     let mut txn = bed.begin();
     super::read(&mut *txn, validated(View::Snapshot), bed.key("a"));
-    txn.forget_reads(txn.validated_reads());
+    txn.forget_reads(txn.kept_reads());
     bed.set("a", "1");
     txn.put(bed.key("result"), b"2", Check::Blind).unwrap();
     let outcome = txn.commit();

@@ -24,6 +24,20 @@ struct Tracked {
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     since: u64,
+    /// At commit; else only when the view advances.
+    validate: bool,
+}
+
+impl Tracked {
+    /// Whether anything in it has a commit in (`since`, `upto`].
+    fn changed(&self, state: &State, upto: u64) -> bool {
+        state.data.iter().any(|(key, versions)| {
+            key.0 == self.space
+                && key.1 >= self.start
+                && self.end.as_ref().is_none_or(|end| key.1 < *end)
+                && versions.iter().any(|(c, _)| *c > self.since && *c <= upto)
+        })
+    }
 }
 
 pub(super) struct ModelTxn {
@@ -33,6 +47,8 @@ pub(super) struct ModelTxn {
     cancel: Cancel,
     view: Option<u64>,
     pinned: bool,
+    /// Reads from the view are kept; `None` when some were not.
+    keeps: Option<bool>,
     writes: Vec<Write>,
     tracked: Vec<Tracked>,
     seen: u64,
@@ -55,6 +71,7 @@ impl ModelTxn {
             cancel,
             view: None,
             pinned: false,
+            keeps: Some(false),
             writes: Vec::new(),
             tracked: Vec::new(),
             seen: 0,
@@ -82,6 +99,11 @@ impl ModelTxn {
         }
     }
 
+    /// Whether the view stays where it is.
+    fn fixed(&self) -> bool {
+        self.pinned || (self.serializable && self.view.is_some())
+    }
+
     /// The newest own write to a key below a mark.
     fn own(&self, key: &FullKey, mark: Mark) -> Option<&Option<Vec<u8>>> {
         let below = usize::try_from(mark.0).unwrap_or(usize::MAX);
@@ -93,8 +115,10 @@ impl ModelTxn {
             .map(|w| &w.value)
     }
 
-    fn track(&mut self, read: Read, tracked: Tracked) {
-        if read.validate || self.serializable {
+    fn track(&mut self, read: Read, mut tracked: Tracked) {
+        tracked.validate = read.validate || self.serializable;
+        let kept = read.view == View::Snapshot && self.keeps == Some(true);
+        if tracked.validate || kept {
             self.tracked.push(tracked);
         }
     }
@@ -232,17 +256,9 @@ impl ModelTxn {
         last.retain(|key, (value, _)| {
             value.is_some() || state.newest(key).is_some_and(|(_, value)| value.is_some())
         });
-        let changed = |t: &Tracked| {
-            state.data.iter().any(|(key, versions)| {
-                key.0 == t.space
-                    && key.1 >= t.start
-                    && t.end.as_ref().is_none_or(|end| key.1 < *end)
-                    && versions.last().is_some_and(|(c, _)| *c > t.since)
-            })
-        };
-        for tracked in &self.tracked {
+        for tracked in self.tracked.iter().filter(|t| t.validate) {
             state.check_space(tracked.space)?;
-            if changed(tracked) {
+            if tracked.changed(&state, u64::MAX) {
                 return Err(Error::Conflict);
             }
         }
@@ -286,9 +302,12 @@ impl ModelTxn {
 impl Txn for ModelTxn {
     fn refresh(&mut self) -> Result<()> {
         self.alive()?;
-        let fixed = self.pinned || (self.serializable && self.view.is_some());
-        if !fixed {
+        if !self.fixed() {
             self.view = Some(self.shared.state().snapshot());
+            // What was kept for the view before says nothing about this one.
+            for one in self.tracked.iter_mut().filter(|t| !t.validate) {
+                one.since = u64::MAX;
+            }
         }
         Ok(())
     }
@@ -303,6 +322,35 @@ impl Txn for ModelTxn {
 
     fn pinned(&self) -> bool {
         self.pinned
+    }
+
+    fn keep_reads(&mut self) {
+        if self.keeps == Some(false) {
+            self.keeps = self.view.is_none().then_some(true);
+        }
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        self.alive()?;
+        if !self.fixed() || self.keeps != Some(true) {
+            return Ok(false);
+        }
+        let shared = self.shared.clone();
+        let state = shared.state();
+        let now = state.snapshot();
+        let gone = |t: &Tracked| state.check_space(t.space).is_err();
+        if self
+            .tracked
+            .iter()
+            .any(|t| gone(t) || t.changed(&state, now))
+        {
+            return Ok(false);
+        }
+        for tracked in &mut self.tracked {
+            tracked.since = tracked.since.max(now);
+        }
+        self.view = Some(now);
+        Ok(true)
     }
 
     fn get(
@@ -327,6 +375,7 @@ impl Txn for ModelTxn {
                     start: key.bytes.to_vec(),
                     end: Some(end),
                     since: upto,
+                    validate: false,
                 },
             );
             if let Some(own) = self.own(&full, read.mark) {
@@ -385,6 +434,7 @@ impl Txn for ModelTxn {
                     start,
                     end,
                     since,
+                    validate: false,
                 },
             );
             if let Some(key) = stopped {
@@ -446,7 +496,7 @@ impl Txn for ModelTxn {
 
     fn unlock(&mut self, _keys: &[Key<'_>], _since: Mark) {}
 
-    fn validated_reads(&self) -> usize {
+    fn kept_reads(&self) -> usize {
         self.tracked.len()
     }
 

@@ -126,6 +126,12 @@ impl MemTxn {
         };
         if held.since >= since.0 && held.record.latch().lock.release_one(self.id) {
             let held = self.held.swap_remove(at);
+            // What it looked at may change from now on.
+            if self.reads.keeps()
+                && let Some(view) = self.view_ts()
+            {
+                self.track_key(key, Some((view, false)));
+            }
             let guard = crossbeam_epoch::pin();
             self.shared.tidy(held.space, &held.record, &guard);
         }

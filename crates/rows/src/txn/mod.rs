@@ -196,13 +196,28 @@ impl Txn {
         Ok(self.kv.pin()?)
     }
 
-    /// How many reads the commit is to validate so far: a position for
-    /// [`Txn::forget_reads`].
-    pub fn validated_reads(&self) -> usize {
-        self.kv.validated_reads()
+    /// From now on keeps what is read from the view, for [`Txn::advance`]; to
+    /// be called before its first read.
+    pub fn keep_reads(&mut self) {
+        self.kv.keep_reads();
     }
 
-    /// Forgets the reads to be validated from there on: those of a run of a
+    /// Moves a pinned view to now, if everything that was read from it is the
+    /// same there; else it stays.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn advance(&mut self) -> Result<bool> {
+        Ok(self.kv.advance()?)
+    }
+
+    /// How many reads are kept so far, for the commit or for
+    /// [`Txn::advance`]: a position for [`Txn::forget_reads`].
+    pub fn kept_reads(&self) -> usize {
+        self.kv.kept_reads()
+    }
+
+    /// Forgets the reads that are kept from there on: those of a run of a
     /// statement that is run again at a newer view.
     pub fn forget_reads(&mut self, from: usize) {
         self.kv.forget_reads(from);

@@ -131,6 +131,12 @@ impl Txn for CountingTxn {
     fn pinned(&self) -> bool {
         self.inner.pinned()
     }
+    fn keep_reads(&mut self) {
+        self.inner.keep_reads();
+    }
+    fn advance(&mut self) -> Result<bool> {
+        self.inner.advance()
+    }
     fn get(
         &mut self,
         read: Read,

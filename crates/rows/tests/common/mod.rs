@@ -376,12 +376,21 @@ fn primary_keys(table: &Table, ids: &[i64]) -> Vec<Vec<u8>> {
 
 /// Locks and deletes rows by integer primary key, in the order given.
 pub fn delete(txn: &mut Txn, table: &Arc<Table>, ids: &[i64]) -> Result<u64, Error> {
-    use porpoise_kv::LockMode;
+    delete_locked(txn, table, ids, porpoise_kv::LockMode::Exclusive)
+}
+
+/// The same, with rows locked in another mode.
+pub fn delete_locked(
+    txn: &mut Txn,
+    table: &Arc<Table>,
+    ids: &[i64],
+    mode: porpoise_kv::LockMode,
+) -> Result<u64, Error> {
     let keys = primary_keys(table, ids);
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut rows: Vec<Option<(Vec<u8>, porpoise_rows::RowBuf)>> = vec![None; ids.len()];
     let wait = txn.wait();
-    txn.lock_rows(table, &refs, LockMode::Exclusive, wait, &mut |n, found| {
+    txn.lock_rows(table, &refs, mode, wait, &mut |n, found| {
         rows[n] = found.row.map(|r| (keys[n].clone(), r.to_buf()));
     })?;
     txn.delete(table, rows.into_iter().flatten().collect())

@@ -3,7 +3,7 @@
 
 use crate::client::Client;
 use crate::talk::{Ending, exchange};
-use crate::transcript::{Part, Step, all, parts, steps};
+use crate::transcript::{self, Part, Step, parts, steps};
 use crate::watch::Watched;
 use crate::{LONG, SHORT};
 use porpoise_testkit::{Porpoise, Random};
@@ -50,7 +50,7 @@ fn corpus() -> &'static [Vec<u8>] {
     static CORPUS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     CORPUS.get_or_init(|| {
         let mut all: Vec<Vec<u8>> = LINES.iter().map(|line| line.to_vec()).collect();
-        for path in all() {
+        for path in transcript::all() {
             let text = std::fs::read_to_string(path).expect("a transcript");
             all.extend(steps(&text).iter().map(sent));
         }

@@ -76,6 +76,61 @@ fn a_full_memory_refuses_growth_and_nothing_else() {
     assert!(fill(&mut sql) > rows / 2);
 }
 
+/// A snapshot that holds back old versions at the limit is ended, so that writers are not refused
+/// for ever; its transaction is told, those of others go on.
+#[test]
+fn at_the_limit_the_oldest_snapshot_makes_room() {
+    let (server, mut sql) = start();
+    let rows: Vec<String> = (1..=5_000)
+        .map(|id| format!("({id}, REPEAT('a', 1000))"))
+        .collect();
+    for some in rows.chunks(500) {
+        sql.run(&format!("INSERT INTO d.t VALUES {}", some.join(",")));
+    }
+    let mut old = Sql::connect(server.mysql_addr);
+    old.run("START TRANSACTION WITH CONSISTENT SNAPSHOT");
+    old.run("UPDATE d.t SET v = 'own' WHERE id = 5000");
+    let letters = "SELECT COUNT(*) FROM d.t WHERE v LIKE 'a%'";
+    assert_eq!(old.number(letters), 4_999);
+    // Each update leaves a version that the snapshot needs, until nothing more fits.
+    for first in (1..4_750).step_by(250) {
+        let range = format!("id BETWEEN {first} AND {}", first + 249);
+        sql.run(&format!(
+            "UPDATE d.t SET v = REPEAT('b', 1000) WHERE {range}"
+        ));
+    }
+    let value = "f".repeat(1_000);
+    let mut next = 100_000;
+    let done = wait_until(Duration::from_secs(60), || {
+        let rows: Vec<String> = (next..next + 50)
+            .map(|id| format!("({id}, '{value}')"))
+            .collect();
+        match sql.attempt(&format!("INSERT INTO d.t VALUES {}", rows.join(","))) {
+            Ok(_) => next += 50,
+            Err(Failure::Refused(error)) => assert_eq!(error.code, 1114, "{}", error.message),
+            Err(gone) => panic!("{gone}"),
+        }
+        let ended = metric(&server, "porpoise_engine_snapshots_ended_total");
+        (ended > 0).then_some(())
+    });
+    assert!(done.is_some(), "no snapshot was ended");
+    let again = wait_until(Duration::from_secs(30), || {
+        let inserted = sql.attempt("INSERT INTO d.t VALUES (2000000, REPEAT('z', 1000))");
+        inserted.is_ok().then_some(())
+    });
+    assert!(again.is_some(), "no room after a snapshot was ended");
+    let told = old.refused(letters);
+    assert_eq!(told.code, 1213, "{}", told.message);
+    assert!(
+        told.message.contains("(snapshot no longer available)"),
+        "{}",
+        told.message
+    );
+    // The transaction is over, its change taken back, its lock free; the session goes on.
+    assert_eq!(old.number("SELECT COUNT(*) FROM d.t WHERE v = 'own'"), 0);
+    sql.run("DELETE FROM d.t WHERE id = 5000");
+}
+
 #[test]
 fn a_start_with_more_than_the_limit_reads_and_deletes() {
     let (mut server, mut sql) = start();

@@ -19,6 +19,7 @@ pub(super) enum Step {
     LockedPut(usize, Vec<u8>, Vec<u8>),
     Refresh,
     Pin,
+    Advance,
     RollbackTo(u64),
     Commit,
     Rollback,
@@ -70,7 +71,7 @@ fn read(rng: &mut fastrand::Rng, mark: u64) -> Read {
 /// A step at random of a transaction with so many writes.
 pub(super) fn random(rng: &mut fastrand::Rng, mark: u64, spaces: usize) -> Step {
     let space = rng.usize(0..spaces);
-    match rng.u8(0..22) {
+    match rng.u8(0..23) {
         0..=3 => Step::Get(read(rng, mark), space, (0..3).map(|_| key(rng)).collect()),
         4..=6 => {
             let end = rng.bool().then(|| key(rng));
@@ -91,6 +92,7 @@ pub(super) fn random(rng: &mut fastrand::Rng, mark: u64, spaces: usize) -> Step 
         13 | 14 => Step::LockedPut(space, key(rng), value(rng)),
         15 => Step::Refresh,
         16 => Step::Pin,
+        22 => Step::Advance,
         17 => Step::RollbackTo(rng.u64(0..=mark)),
         18 => Step::Rollback,
         19 if rng.u8(0..16) == 0 => Step::PutMany(space, rng.u32(3..40), rng.usize(1..60_000)),
@@ -170,6 +172,7 @@ pub(super) fn perform(
         }
         Step::Refresh => txn.refresh()?,
         Step::Pin => txn.pin()?,
+        Step::Advance => out = txn.advance()?.to_string(),
         Step::RollbackTo(mark) => txn.rollback_to(Mark(*mark)),
         Step::Commit | Step::Rollback => {}
     }

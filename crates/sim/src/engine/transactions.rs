@@ -68,10 +68,15 @@ impl World {
             ..TxnOptions::default()
         };
         let failed = |error: Error| format!("no transaction begins: {error}");
-        Ok(Pair {
+        let mut pair = Pair {
             engine: self.engine.begin(options.clone()).map_err(failed)?,
             model: model.begin(options).map_err(failed)?,
-        })
+        };
+        if self.rng.bool() {
+            pair.engine.keep_reads();
+            pair.model.keep_reads();
+        }
+        Ok(pair)
     }
 
     /// One step of one transaction. `amid`: an operation of the disk is on its
@@ -96,7 +101,8 @@ impl World {
             return Err(format!("mark {:?}, not {mark:?}", pair.engine.mark()));
         }
         let step = random(&mut self.rng, mark.0, spaces.len());
-        let avoided = dropping.is_some() && step.space() == dropping;
+        let concerned = step.space() == dropping || matches!(step, Step::Advance);
+        let avoided = dropping.is_some() && concerned;
         if avoided || amid == Some(false) && matches!(step, Step::Commit) {
             return Ok(());
         }

@@ -232,8 +232,8 @@ fn insert_or_update(
             newer,
             ..
         } => {
-            if newer && exec.newer == Newer::Conflict {
-                return Err(Stop::from(porpoise_rows::Error::SnapshotConflict));
+            if newer && exec.newer == Newer::Advance {
+                return Err(Stop::Restart);
             }
             (primary, row)
         }

@@ -9,7 +9,6 @@
 use super::fetch::{Cursor, Fetched, copied};
 use super::reach::Reach;
 use super::{Exec, Newer, Run, Stop};
-use crate::error::SqlError;
 use crate::plan::{Busy, LockSpec};
 use bumpalo::Bump;
 use porpoise_kv::{Mark, Read, Wait};
@@ -76,9 +75,7 @@ fn judge(newer: bool, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> Run<()> {
         // Who would have skipped the row a moment ago takes it as it is now, if it still
         // matches: workers at one queue would begin anew for each other's rows for ever.
         Newer::Restart if busy == Busy::Skip => Ok(()),
-        Newer::Conflict => Err(Stop::Error(SqlError::from(
-            porpoise_rows::Error::SnapshotConflict,
-        ))),
+        Newer::Advance => Err(Stop::Restart),
         // A whole key was asked for: its newest version is the answer.
         Newer::Restart if !by_scan => Ok(()),
         Newer::Restart => Err(Stop::Restart),

@@ -81,8 +81,9 @@ pub trait ResultSink {
 /// What is done about rows newer than the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Newer {
-    /// Snapshot isolation with a pinned view: a conflict.
-    Conflict,
+    /// Snapshot isolation with a pinned view: the statement is run again if the
+    /// view can be moved forward, else it is a conflict.
+    Advance,
     /// No view is pinned: the statement is run again at a new view.
     Restart,
     /// READ COMMITTED, or `innodb_snapshot_isolation = OFF`: go on with the

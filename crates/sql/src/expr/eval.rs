@@ -54,6 +54,9 @@ pub struct Env {
     pub random: Cell<u64>,
     /// State of each RAND(n) of this statement, by where it stands.
     pub seeded: RefCell<HashMap<usize, functions::numbers::Seeded>>,
+    /// Something was done that a second run of the statement would do again:
+    /// a sleep, a lock by name.
+    pub lasting: Cell<bool>,
     /// `max_allowed_packet`: longer strings become NULL with 1301.
     pub max_allowed_packet: u64,
     /// `div_precision_increment`.
@@ -84,6 +87,7 @@ impl Env {
 
     /// Waits; true when the wait was ended from outside.
     pub fn sleep(&self, time: Duration) -> bool {
+        self.lasting.set(true);
         let state = Arc::new((Mutex::new(()), Condvar::new()));
         let other = state.clone();
         let _registration = self.cancel.register(Arc::new(move || {

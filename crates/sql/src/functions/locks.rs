@@ -55,6 +55,7 @@ impl NamedLocks {
     /// Takes a name for a session; false when the time is over, None when
     /// the wait was ended from outside. No limit: waits for ever.
     fn take(&self, env: &Env, name: &str, limit: Option<Duration>) -> Result<Option<bool>> {
+        env.lasting.set(true);
         let session = env.connection_id;
         let mut state = self.state.lock();
         match state.held.get_mut(name) {

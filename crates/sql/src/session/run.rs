@@ -5,7 +5,10 @@
 //!    A statement that locks or changes runs at *now* while nothing is
 //!    pinned; it is run again at a newer view when it meets a row newer than
 //!    its own, at most [`RESTARTS`] times, and pins its view afterwards when
-//!    it scanned a range (transactions.md, rules 1 and 2).
+//!    it scanned a range (transactions.md, rules 1 and 2). With a view pinned
+//!    it is run again only if the view can be moved forward, because what the
+//!    transaction has read so far is the same there (rule 3). A statement that
+//!    has slept or taken a lock by name is not run again.
 //! 2. READ COMMITTED takes a new view for each statement and goes on with
 //!    newer rows.
 //! 3. In a transaction of REPEATABLE READ the ranges that are scanned for rows
@@ -253,9 +256,12 @@ impl SqlSession {
         let committed = open.isolation == IsolationLevel::ReadCommitted;
         let newer = match (self.settings.snapshot_isolation && !committed, pinned) {
             (false, _) => Newer::Take,
-            (true, true) => Newer::Conflict,
+            (true, true) => Newer::Advance,
             (true, false) => Newer::Restart,
         };
+        if keep && newer != Newer::Take && !open.read_only {
+            open.txn.get_mut().keep_reads();
+        }
         if !pinned && !planned.tables.is_empty() {
             open.snapshot_version = self.server.db.catalog_version();
             open.txn.get_mut().refresh()?;
@@ -264,7 +270,7 @@ impl SqlSession {
             }
         }
         let newer = match newer {
-            Newer::Restart if open.txn.get_mut().pinned() => Newer::Conflict,
+            Newer::Restart if open.txn.get_mut().pinned() => Newer::Advance,
             other => other,
         };
         if matches!(&planned.plan, Plan::Select(p) if p.locks()) {
@@ -272,11 +278,12 @@ impl SqlSession {
         }
         let _deadline = self.arm_deadline(&planned.plan)?;
         self.env.seeded.get_mut().clear();
+        self.env.lasting.set(false);
         if planned.expressions {
             open.txn.get_mut().set_row_cx(self.row_cx());
         }
         let random = self.env.random.get();
-        let reads = open.txn.get_mut().validated_reads();
+        let reads = open.txn.get_mut().kept_reads();
         let run = RunCx {
             mark,
             newer,
@@ -294,9 +301,12 @@ impl SqlSession {
                     return Ok(done);
                 }
                 Err(Stop::Error(error)) => return Err(error),
+                Err(Stop::Restart) if self.env.lasting.get() => break,
                 Err(Stop::Restart) => {
                     open.txn.get_mut().forget_reads(reads);
-                    self.take_back(open, mark)?;
+                    if !self.take_back(open, mark)? {
+                        break;
+                    }
                     self.env.random.set(random);
                 }
             }
@@ -304,20 +314,28 @@ impl SqlSession {
         Err(SqlError::from(porpoise_rows::Error::SnapshotConflict))
     }
 
-    /// Takes a run of a statement back and moves the view to now.
-    fn take_back(&mut self, open: &mut OpenTxn, mark: Mark) -> Result<()> {
+    /// Takes a run of a statement back and moves the view to now; false when a
+    /// pinned one cannot be moved.
+    fn take_back(&mut self, open: &mut OpenTxn, mark: Mark) -> Result<bool> {
         Counters::add(&self.server.counters.restarts);
         let txn = open.txn.get_mut();
         txn.rollback_to(mark);
         // A view shows what is durable: at once it would lack the row again.
         let (engine, seen) = (self.server.db.engine(), txn.seen());
         blocking(|| engine.wait_durable(seen))?;
-        open.snapshot_version = self.server.db.catalog_version();
-        txn.refresh()?;
+        if txn.pinned() {
+            // Definitions are still held against the older snapshot.
+            if !txn.advance()? {
+                return Ok(false);
+            }
+        } else {
+            open.snapshot_version = self.server.db.catalog_version();
+            txn.refresh()?;
+        }
         self.env.warnings.get_mut().clear();
         self.env.seeded.get_mut().clear();
         self.env.last_insert_id.set(self.last_insert_id);
-        Ok(())
+        Ok(true)
     }
 
     /// Whether the engine can hold ranges against commits of others.

@@ -123,6 +123,7 @@ pub(super) fn fresh_env(
         warnings: RefCell::new(Vec::new()),
         warnings_dropped: Cell::new(0),
         seeded: RefCell::new(HashMap::new()),
+        lasting: Cell::new(false),
         random: Cell::new(client.connection_id.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
         max_allowed_packet: settings.max_allowed_packet,
         div_precision: settings.div_precision,

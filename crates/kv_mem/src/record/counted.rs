@@ -1,0 +1,182 @@
+//! Ways to hold a record: counted, or met in the index under a pin.
+
+use super::word::unpack;
+use super::{Record, RecordHead};
+use crossbeam_epoch::{Atomic, Guard};
+use parking_lot::RawMutex;
+use parking_lot::lock_api::RawMutex as _;
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, offset_of};
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+
+/// The address of a record, as the index keeps it.
+pub(crate) type RecordAddress = NonNull<RecordHead>;
+
+/// A counted reference to a record; the last one frees it.
+pub(crate) struct RecordRef(RecordAddress);
+
+// SAFETY: all of a record that changes is atomic, guarded by its latch, or a
+// chain of versions that `Atomic` makes shareable.
+unsafe impl Send for RecordRef {}
+// SAFETY: as above.
+unsafe impl Sync for RecordRef {}
+
+/// From an address to a reference with the key's length.
+///
+/// # Safety
+/// The record lives for `'r`.
+unsafe fn fat<'r>(address: RecordAddress) -> &'r Record {
+    // SAFETY: the caller vouches for the address; `RecordHead` is laid out as
+    // the beginning of `Record` (both C), and as many bytes of key follow.
+    unsafe {
+        let len = (*address.as_ptr()).key_len as usize;
+        let slice = std::ptr::slice_from_raw_parts(address.as_ptr().cast::<u8>(), len);
+        &*(slice as *const Record)
+    }
+}
+
+impl RecordRef {
+    /// A record without versions, for a key of at most [`LONGEST_KEY`].
+    pub(crate) fn new(key: &[u8]) -> RecordRef {
+        let Ok(key_len) = u16::try_from(key.len()) else {
+            unreachable!("keys are shorter than 64 KiB");
+        };
+        let layout = RecordRef::layout(key.len());
+        let head = RecordHead {
+            head: Atomic::null(),
+            lock: AtomicU64::new(0),
+            refs: AtomicU32::new(1),
+            key_len,
+            latch: RawMutex::INIT,
+            marks: AtomicU8::new(0),
+            key: [],
+        };
+        // SAFETY: the layout is not empty; the head lies at its beginning, and
+        // behind it there is room for the key.
+        unsafe {
+            let address = alloc(layout);
+            let Some(found) = NonNull::new(address.cast::<RecordHead>()) else {
+                handle_alloc_error(layout);
+            };
+            found.as_ptr().write(head);
+            let to = address.add(offset_of!(RecordHead, key));
+            std::ptr::copy_nonoverlapping(key.as_ptr(), to, key.len());
+            RecordRef(found)
+        }
+    }
+
+    fn layout(key: usize) -> Layout {
+        let head = Layout::new::<RecordHead>();
+        match Layout::from_size_align(offset_of!(RecordHead, key) + key, head.align()) {
+            Ok(layout) => layout.pad_to_align(),
+            Err(_) => unreachable!("keys are shorter than 64 KiB"),
+        }
+    }
+
+    pub(crate) fn address(&self) -> RecordAddress {
+        self.0
+    }
+
+    /// Gives the count away; [`RecordRef::from_address`] takes it back.
+    pub(crate) fn into_address(self) -> RecordAddress {
+        ManuallyDrop::new(self).0
+    }
+
+    /// Takes back a count.
+    ///
+    /// # Safety
+    /// The address is one whose count was given away by `into_address`, and
+    /// that was not taken back.
+    pub(crate) unsafe fn from_address(address: RecordAddress) -> RecordRef {
+        RecordRef(address)
+    }
+}
+
+impl Deref for RecordRef {
+    type Target = Record;
+    fn deref(&self) -> &Record {
+        // SAFETY: a counted record lives.
+        unsafe { fat(self.0) }
+    }
+}
+
+impl Clone for RecordRef {
+    fn clone(&self) -> RecordRef {
+        if self.refs.fetch_add(1, Ordering::Relaxed) > u32::MAX / 2 {
+            // Two thousand million holders of one row: no count could be right.
+            std::process::abort();
+        }
+        RecordRef(self.0)
+    }
+}
+
+impl Drop for RecordRef {
+    fn drop(&mut self) {
+        if self.refs.fetch_sub(1, Ordering::Release) > 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        let key = self.key.len();
+        // SAFETY: this was the last count: nobody else can reach the record
+        // any more, and references to its versions borrow a count or a pin
+        // that there is none of. The layout is that of `new`.
+        unsafe {
+            drop(unpack(self.lock.load(Ordering::Relaxed)));
+            let guard = crossbeam_epoch::unprotected();
+            let mut next = self.head.load(Ordering::Relaxed, guard);
+            while !next.is_null() {
+                let version = next.into_owned();
+                next = version.next.load(Ordering::Relaxed, guard);
+            }
+            dealloc(self.0.as_ptr().cast::<u8>(), RecordRef::layout(key));
+        }
+    }
+}
+
+/// A record met in the index: it lives as long as the pin.
+#[derive(Clone, Copy)]
+pub(crate) struct Pinned<'g> {
+    address: RecordAddress,
+    pin: PhantomData<&'g Guard>,
+}
+
+impl<'g> Pinned<'g> {
+    /// What was met under a pin.
+    ///
+    /// # Safety
+    /// The index held a count of the record after the pin began.
+    pub(crate) unsafe fn new(address: RecordAddress, _: &'g Guard) -> Pinned<'g> {
+        Pinned {
+            address,
+            pin: PhantomData,
+        }
+    }
+
+    /// The record.
+    pub(crate) fn record(self) -> &'g Record {
+        // SAFETY: the index's count is given up through the epoch, so that it
+        // lasts as long as the pin.
+        unsafe { fat(self.address) }
+    }
+
+    pub(crate) fn address(self) -> RecordAddress {
+        self.address
+    }
+
+    /// A count of its own.
+    pub(crate) fn counted(self) -> RecordRef {
+        let borrowed = ManuallyDrop::new(RecordRef(self.address));
+        // There is a count to copy, that of the index.
+        RecordRef::clone(&borrowed)
+    }
+}
+
+impl Deref for Pinned<'_> {
+    type Target = Record;
+    fn deref(&self) -> &Record {
+        self.record()
+    }
+}

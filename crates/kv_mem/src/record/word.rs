@@ -1,0 +1,65 @@
+//! The lock of a record as one word, which is 0 nearly always.
+//!
+//! Whoever holds the record's latch unpacks the word, and packs it again; so a
+//! word is unpacked once, and owns what it leads to.
+
+use crate::lock::{Holder, LockCell, Queue};
+use porpoise_kv::LockMode;
+
+/// Tags of a packed lock word, in its two lowest bits; 0 is a free lock.
+const ONE: u64 = 1;
+const MANY: u64 = 2;
+const BOXED: u64 = 3;
+const TAG: u64 = 3;
+
+/// Modes by their two bits in a packed lock word.
+pub(super) const MODES: [LockMode; 4] = [
+    LockMode::KeyShare,
+    LockMode::Share,
+    LockMode::Update,
+    LockMode::Exclusive,
+];
+
+/// Packs a lock into a word: a lone holder as 48 bits of its number, 12 bits
+/// of its count, 2 of its mode; a queue as its address; a holder that does not
+/// fit as the address of the cell.
+pub(super) fn pack(cell: LockCell) -> u64 {
+    match cell {
+        LockCell::Free => 0,
+        LockCell::One(Holder { txn, mode, count }) if txn < 1 << 48 && count < 1 << 12 => {
+            let mode = MODES.iter().position(|m| *m == mode).unwrap_or(3) as u64;
+            (txn << 16) | (u64::from(count) << 4) | (mode << 2) | ONE
+        }
+        LockCell::Many(queue) => Box::into_raw(queue).expose_provenance() as u64 | MANY,
+        one => Box::into_raw(Box::new(one)).expose_provenance() as u64 | BOXED,
+    }
+}
+
+/// Where a packed word leads.
+fn at<T>(word: u64) -> *mut T {
+    std::ptr::with_exposed_provenance_mut((word & !TAG) as usize)
+}
+
+/// Unpacks what `pack` made.
+///
+/// # Safety
+/// A word is unpacked once: it owns what its address leads to.
+pub(super) unsafe fn unpack(word: u64) -> LockCell {
+    match word & TAG {
+        ONE => LockCell::One(Holder {
+            txn: word >> 16,
+            mode: *MODES
+                .get((word >> 2 & 3) as usize)
+                .unwrap_or(&LockMode::Exclusive),
+            count: (word >> 4 & 0xfff) as u32,
+        }),
+        // SAFETY: `pack` gave the box away; the caller takes it back once.
+        MANY => LockCell::Many(unsafe { Box::from_raw(at::<Queue>(word)) }),
+        BOXED => {
+            // SAFETY: as above.
+            let one = unsafe { Box::from_raw(at::<LockCell>(word)) };
+            *one
+        }
+        _ => LockCell::Free,
+    }
+}

@@ -1,0 +1,250 @@
+//! At the memory limit the oldest long snapshot is ended, when that makes room: its transaction is
+//! told, never shown a state that was not.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use common::{get, key, set, stat};
+use porpoise_base::clock::ManualClock;
+use porpoise_kv::{
+    Check, Engine, Error, Full, Key, LockMode, LockRequest, Read, ScanRange, Txn, Wait,
+};
+use porpoise_kv_mem::{Background, KvMem, KvMemOptions};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+const KEYS: usize = 400;
+
+fn names() -> Vec<String> {
+    (0..KEYS).map(|n| format!("k{n:03}")).collect()
+}
+
+/// A store whose time is the test's, with a limit of a megabyte.
+fn store(background: Background) -> (Arc<KvMem>, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::default());
+    let engine = KvMem::open(KvMemOptions {
+        memory_limit: Some(1 << 20),
+        clock: clock.clone(),
+        background,
+        ..KvMemOptions::default()
+    });
+    (engine.unwrap(), clock)
+}
+
+/// Writes all keys in one transaction, 1,000 bytes each.
+fn write_all(engine: &KvMem, letter: &str) -> Result<(), Error> {
+    write_some(engine, &names(), letter)
+}
+
+fn write_some(engine: &KvMem, names: &[String], letter: &str) -> Result<(), Error> {
+    let mut txn = engine.begin(Default::default())?;
+    let value = letter.repeat(1_000);
+    for name in names {
+        txn.put(key(name), value.as_bytes(), Check::FirstCommitter)?;
+    }
+    txn.commit().map(|_| ())
+}
+
+/// Inserts until there is no room.
+fn fill(engine: &KvMem) -> usize {
+    let value = "n".repeat(1_000);
+    let full = (0..2_000).find(|n| match set(engine, &format!("new{n}"), &value) {
+        Ok(()) => false,
+        Err(error) => {
+            assert!(matches!(error, Error::Full(Full::Memory)), "{error:?}");
+            true
+        }
+    });
+    full.unwrap()
+}
+
+/// A store that is full, half of it of old versions that `holder` holds back.
+fn full_store() -> (Arc<KvMem>, Arc<ManualClock>, Box<dyn Txn>) {
+    let (engine, clock) = store(Background::Callers);
+    write_all(&engine, "a").unwrap();
+    let mut holder = engine.begin(Default::default()).unwrap();
+    holder.pin().unwrap();
+    write_all(&engine, "b").unwrap();
+    engine.reclaim();
+    fill(&engine);
+    (engine, clock, holder)
+}
+
+fn letter(txn: &mut dyn Txn, name: &str) -> Result<Option<u8>, Error> {
+    let mut found = None;
+    txn.get(Read::SNAPSHOT, &[key(name)], &mut |_, value| {
+        found = value.and_then(|v| v.first().copied());
+    })?;
+    Ok(found)
+}
+
+#[test]
+fn the_oldest_makes_room_once_it_is_long() {
+    let (engine, clock, mut holder) = full_store();
+    assert_eq!(letter(&mut *holder, "k007").unwrap(), Some(b'a'));
+    // It may end by itself at any moment.
+    assert!(set(&engine, "more", &"m".repeat(1_000)).is_err());
+    assert_eq!(stat(&engine, "snapshots_ended_total"), 0);
+    clock.advance(Duration::from_millis(1_100));
+    let mut young = engine.begin(Default::default()).unwrap();
+    young.pin().unwrap();
+    set(&engine, "more", &"m".repeat(1_000)).unwrap();
+    assert_eq!(stat(&engine, "snapshots_ended_total"), 1);
+    let gone = letter(&mut *holder, "k007").unwrap_err();
+    assert!(matches!(gone, Error::SnapshotGone) && gone.ends_transaction());
+    assert_eq!(letter(&mut *young, "k007").unwrap(), Some(b'b'));
+    assert_eq!(letter(&mut *young, "more").unwrap(), None);
+    // There is room for much more now.
+    assert!(fill(&engine) > 200);
+    drop((holder, young));
+    engine.reclaim();
+    engine.verify().unwrap();
+}
+
+#[test]
+fn whatever_rests_on_an_ended_snapshot_is_refused() {
+    let validated = Read {
+        validate: true,
+        ..Read::SNAPSHOT
+    };
+    let all = ScanRange {
+        space: common::SPACE,
+        start: b"",
+        end: None,
+        reverse: false,
+    };
+    let kinds: [fn(&mut dyn Txn, &ScanRange<'_>) -> Result<(), Error>; 3] = [
+        |txn, _| letter(txn, "k001").map(|_| ()),
+        |txn, all| {
+            let visit = &mut |_: usize, _: &[u8], _: &[u8]| ControlFlow::Continue(());
+            txn.scan(Read::SNAPSHOT, &[*all], 10, visit).map(|_| ())
+        },
+        |txn, _| {
+            let request = LockRequest {
+                key: key("k001"),
+                mode: LockMode::Update,
+            };
+            txn.lock(&[request], Wait::NoWait, &mut |_, _| ())
+        },
+    ];
+    for kind in kinds {
+        let (engine, clock, mut holder) = full_store();
+        clock.advance(Duration::from_secs(2));
+        set(&engine, "more", "m").unwrap();
+        set(&engine, "more2", &"m".repeat(1_000)).unwrap();
+        let refused = kind(&mut *holder, &all);
+        assert!(matches!(refused, Err(Error::SnapshotGone)), "{refused:?}");
+    }
+    // A deletion that validation had to find may be unlinked by now.
+    let (engine, clock) = store(Background::Callers);
+    write_all(&engine, "a").unwrap();
+    let mut reader = engine.begin(Default::default()).unwrap();
+    reader
+        .get(validated, &[key("k000")], &mut |_, _| ())
+        .unwrap();
+    reader.put(key("own"), b"1", Check::Blind).unwrap();
+    let mut other = engine.begin(Default::default()).unwrap();
+    other.delete(key("k000"), Check::FirstCommitter).unwrap();
+    other.commit().unwrap();
+    write_some(&engine, &names()[1..], "b").unwrap();
+    engine.reclaim();
+    fill(&engine);
+    clock.advance(Duration::from_secs(2));
+    let mut grow = engine.begin(Default::default()).unwrap();
+    let value = "g".repeat(1_000);
+    grow.put(key("grow"), value.as_bytes(), Check::Blind)
+        .unwrap();
+    let refused = reader.commit();
+    assert!(matches!(refused, Err(Error::SnapshotGone)), "{refused:?}");
+}
+
+#[test]
+fn nobody_ends_his_own_snapshot() {
+    let (engine, clock, mut holder) = full_store();
+    clock.advance(Duration::from_secs(2));
+    let refused = holder.put(key("more"), &[b'm'; 1_000], Check::Blind);
+    assert!(matches!(refused, Err(Error::Full(Full::Memory))));
+    assert_eq!(letter(&mut *holder, "k007").unwrap(), Some(b'a'));
+    assert_eq!(stat(&engine, "snapshots_ended_total"), 0);
+}
+
+/// Snapshots that hold nothing back stay, however old.
+#[test]
+fn a_snapshot_whose_end_frees_nothing_stays() {
+    let (engine, clock) = store(Background::Callers);
+    write_all(&engine, "a").unwrap();
+    let mut old = engine.begin(Default::default()).unwrap();
+    old.pin().unwrap();
+    engine.reclaim();
+    fill(&engine);
+    clock.advance(Duration::from_secs(10));
+    assert!(set(&engine, "more", &"m".repeat(1_000)).is_err());
+    assert_eq!(letter(&mut *old, "k007").unwrap(), Some(b'a'));
+    assert_eq!(get(&engine, "k007").map(|v| v.len()), Some(1_000));
+}
+
+/// Readers see one letter in all keys, or are told that their snapshot is gone.
+#[test]
+fn readers_see_whole_states_while_snapshots_are_ended() {
+    let (engine, clock) = store(Background::Threads);
+    write_all(&engine, "a").unwrap();
+    let (over, gone) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..400_u32 {
+                let letter = char::from(b'a' + (round % 26) as u8).to_string();
+                match write_all(&engine, &letter) {
+                    Ok(()) | Err(Error::Full(Full::Memory)) => {}
+                    Err(error) => panic!("{error}"),
+                }
+                clock.advance(Duration::from_millis(300));
+                if round > 100 && gone.load(Ordering::Relaxed) > 20 {
+                    break;
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let names = names();
+                while !over.load(Ordering::Relaxed) {
+                    match read_slowly(&engine, &names) {
+                        Ok(()) => {}
+                        Err(Error::SnapshotGone) => {
+                            gone.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+    assert!(gone.load(Ordering::Relaxed) > 0, "none was ended");
+    engine.reclaim();
+    engine.verify().unwrap();
+}
+
+fn read_slowly(engine: &KvMem, names: &[String]) -> Result<(), Error> {
+    let mut txn = engine.begin(Default::default())?;
+    txn.pin()?;
+    let mut first = None;
+    for some in names.chunks(20) {
+        let keys: Vec<Key<'_>> = some.iter().map(|name| key(name)).collect();
+        let mut seen = Vec::new();
+        txn.get(Read::SNAPSHOT, &keys, &mut |_, value| {
+            seen.push(value.and_then(|v| v.first().copied()));
+        })?;
+        for letter in seen {
+            assert!(letter.is_some(), "a key is missing");
+            assert_eq!(*first.get_or_insert(letter), letter, "two states in one");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
