@@ -13,7 +13,7 @@ use super::derived::Collect;
 use super::fetch::Cursor;
 use super::join::fetch_step;
 use super::select::{all_true, cx_of};
-use super::{Changes, Exec, Newer, Run, Stop};
+use super::{Changes, Exec, Run, Stop, upsert};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, convert};
@@ -22,7 +22,7 @@ use crate::plan::dml::{DeletePlan, InsertPlan, NewValue, Target, UpdatePlan, Vie
 use bumpalo::Bump;
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
 use porpoise_rows::{
-    AutoIncOptions, GeneratedIds, InsertMode, Inserted, RowBuf, RowChange, UpdateMode,
+    AutoIncOptions, GeneratedIds, InsertMode, RowBuf, RowChange, UpdateMode,
 };
 use porpoise_types::{
     CastCx, ColumnType, Kind, Level, SqlMode, Value, ValueRef, Warning, compare, store,
@@ -135,8 +135,9 @@ pub use porpoise_rows::ddl::implicit_default;
 
 /// INSERT and REPLACE.
 pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Run<Changes> {
+    let mut beside = Vec::new();
     let mut rows = match &plan.source {
-        Some(source) => selected_rows(plan, source, exec)?,
+        Some(source) => selected_rows(plan, source, exec, &mut beside)?,
         None => value_rows(plan, exec)?,
     };
     let records = rows.len() as u64;
@@ -149,7 +150,9 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
         ..Changes::default()
     };
     if let Some(chosen) = &plan.partitions {
-        rows = keep_chosen(plan, chosen, rows, exec, &mut changes, &mut ids)?;
+        let keeps;
+        (rows, keeps) = keep_chosen(plan, chosen, rows, exec, &mut changes)?;
+        keep(&keeps, &mut ids, &mut beside);
     }
     if let Some(check) = &plan.check {
         let ignore = plan.mode == InsertMode::Ignore;
@@ -163,7 +166,7 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
             }
         }
         rows = kept;
-        ids.keep_rows(|row| keeps.get(row).copied().unwrap_or(true));
+        keep(&keeps, &mut ids, &mut beside);
     }
     if plan.on_duplicate.is_empty() {
         let mut txn = exec.txn();
@@ -178,16 +181,7 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
             });
         }
     } else {
-        for (at, mut row) in rows.into_iter().enumerate() {
-            if let Some((position, id)) = ids.left_over(&plan.table, at, &row)
-                && let Some(value) = row.get_mut(position)
-            {
-                *value = id;
-            }
-            if insert_or_update(plan, &mut row, at as u64 + 1, exec, &mut changes)? {
-                ids.used(at, &row);
-            }
-        }
+        upsert::all(plan, rows, &beside, exec, &mut ids, &mut changes)?;
     }
     changes.insert_id = ids.first_generated();
     changes.row_id = ids.last_of_row();
@@ -197,7 +191,7 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
 
 /// WITH CHECK OPTION: 1369 for a row that the view would not show, a warning
 /// with IGNORE.
-fn fulfils(
+pub(super) fn fulfils(
     check: &ViewCheck,
     table: &Table,
     row: &[Value],
@@ -325,16 +319,23 @@ fn blank(plan: &InsertPlan, storer: &Storer<'_>) -> Run<Vec<Value>> {
     Ok(row)
 }
 
+/// The rows of INSERT ... SELECT, and beside each what ON DUPLICATE KEY UPDATE names of the
+/// SELECT's tables.
 fn selected_rows(
     plan: &InsertPlan,
     source: &crate::plan::SelectPlan,
     exec: &mut Exec<'_>,
+    beside: &mut Vec<Vec<Value>>,
 ) -> Run<Vec<Vec<Value>>> {
     let mut collect = Collect::new(exec.shared.states);
     super::select::run(source, exec, &mut collect)?;
     let ignore = plan.mode == InsertMode::Ignore;
     let storer = Storer::new(exec, ignore, collect.rows.len());
     let mut rows = Vec::with_capacity(collect.rows.len());
+    let given = plan.columns.len();
+    if source.items.len() > given {
+        beside.extend(collect.rows.iter_mut().map(|row| row.split_off(given)));
+    }
     for (number, given) in (1u64..).zip(&collect.rows) {
         let mut row = blank(plan, &storer)?;
         for ((position, value), item) in plan.columns.iter().zip(given).zip(&source.items) {
@@ -352,16 +353,15 @@ fn selected_rows(
     Ok(rows)
 }
 
-/// The rows that belong into the partitions that the statement names; 1748
-/// for others, a warning with IGNORE.
+/// The rows that belong into the partitions that the statement names, and which these are;
+/// 1748 for others, a warning with IGNORE.
 fn keep_chosen(
     plan: &InsertPlan,
     chosen: &[usize],
     rows: Vec<Vec<Value>>,
     exec: &Exec<'_>,
     changes: &mut Changes,
-    ids: &mut GeneratedIds,
-) -> Run<Vec<Vec<Value>>> {
+) -> Run<(Vec<Vec<Value>>, Vec<bool>)> {
     let mut kept = Vec::with_capacity(rows.len());
     let mut keeps = Vec::with_capacity(rows.len());
     for (number, mut row) in (1u64..).zip(rows) {
@@ -389,73 +389,19 @@ fn keep_chosen(
             message: error.to_string(),
         });
     }
-    ids.keep_rows(|row| keeps.get(row).copied().unwrap_or(true));
-    Ok(kept)
+    Ok((kept, keeps))
 }
 
-/// One row of INSERT ... ON DUPLICATE KEY UPDATE; whether it was inserted.
-fn insert_or_update(
-    plan: &InsertPlan,
-    row: &mut [Value],
-    number: u64,
-    exec: &mut Exec<'_>,
-    changes: &mut Changes,
-) -> Run<bool> {
-    // VALUES() may name a generated column.
-    exec.txn().generate(&plan.table, row, number)?;
-    let (key, old) = match exec.txn().insert_or_find(&plan.table, row)? {
-        Inserted::New => {
-            changes.affected += 1;
-            return Ok(true);
-        }
-        Inserted::Duplicate {
-            primary,
-            row,
-            newer,
-            ..
-        } => {
-            if newer && exec.newer == Newer::Conflict {
-                return Err(Stop::from(porpoise_rows::Error::SnapshotConflict));
-            }
-            (primary, row)
-        }
-    };
-    changes.duplicates += 1;
-    let arena = Bump::new();
-    let refs: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
-    let cx = EvalCx {
-        new_row: &refs,
-        ..cx_of(exec, &arena)
-    };
-    let before = old.row(&plan.table)?.values();
-    let storer = Storer::new(exec, plan.mode == InsertMode::Ignore, 1);
-    let new = assign(
-        &plan.table,
-        &plan.on_duplicate,
-        before,
-        &storer,
-        number,
-        &cx,
-    )?;
-    if let Some(check) = &plan.check {
-        let ignore = plan.mode == InsertMode::Ignore;
-        if !fulfils(check, &plan.table, &new, ignore, exec)? {
-            return Ok(false);
-        }
-    }
-    let change = RowChange { key, old, new };
-    let mode = match plan.mode {
-        InsertMode::Ignore => UpdateMode::Ignore,
-        _ => UpdateMode::Plain,
-    };
-    let done = exec.txn().update(&plan.table, vec![change], mode)?;
-    changes.affected += 2 * done.changed;
-    Ok(false)
+/// Leaves out what belongs to rows that are left out.
+fn keep(keeps: &[bool], ids: &mut GeneratedIds, beside: &mut Vec<Vec<Value>>) {
+    ids.keep_rows(|row| keeps.get(row).copied().unwrap_or(true));
+    let mut kept = keeps.iter();
+    beside.retain(|_| kept.next().copied().unwrap_or(true));
 }
 
 /// Applies assignments from left to right; later ones see earlier ones
 /// (manual, "UPDATE Statement").
-fn assign(
+pub(super) fn assign(
     table: &Table,
     set: &[(usize, NewValue)],
     before: Vec<Value>,

@@ -26,6 +26,7 @@ pub mod select;
 pub mod sort;
 pub mod state;
 pub mod subquery;
+mod upsert;
 
 use crate::error::SqlError;
 use crate::expr::eval::Env;

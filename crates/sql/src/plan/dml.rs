@@ -3,12 +3,13 @@
 use super::access::Asked;
 use super::hints::Hints;
 use super::placement::{chosen, settle_target};
-use super::select::{PlanCx, limits, plan_query, split};
+use super::select::{PlanCx, limits, split};
+use super::upsert;
 use super::{Access, Busy, LockSpec, OrderKey, SelectPlan, Step};
 use crate::bind::nodes::numeric_operand;
 use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
-use crate::expr::{Expr, ExprKind};
+use crate::expr::Expr;
 use crate::parse::ast::{
     self, Assignment, Delete, DeleteTarget, Insert, InsertSource, Limit, OrderItem, TableFactor,
     TableRef, Update,
@@ -36,7 +37,8 @@ pub struct InsertPlan {
     pub columns: Vec<usize>,
     /// The rows of VALUES.
     pub rows: Vec<Vec<NewValue>>,
-    /// The query that gives the rows instead.
+    /// The query that gives the rows instead. Values behind those of `columns` are what
+    /// `on_duplicate` names of its tables, as values of the new row behind the table's own.
     pub source: Option<Box<SelectPlan>>,
     /// What happens to rows whose key exists.
     pub mode: InsertMode,
@@ -113,6 +115,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
     let partitions = chosen(&table, insert.partitions)?;
     let mut scope = Scope::default();
     scope.add(named.clone())?;
+    let mut known = None;
     let (columns, rows, source) = match &insert.source {
         InsertSource::Values(rows) => {
             let columns = given_columns(insert, &named)?;
@@ -130,10 +133,11 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
         }
         InsertSource::Query(query) => {
             let columns = given_columns(insert, &named)?;
-            let plan = plan_query(query, cx)?;
-            if plan.items.len() != columns.len() {
+            let (plan, set) = upsert::with_query(insert, query, &table, &scope, cx)?;
+            if plan.items.len() != columns.len() + set.as_ref().map_or(0, |(_, more)| *more) {
                 return Err(wrong_count(1));
             }
+            known = set.map(|(set, _)| set);
             let mut given = columns.iter().filter_map(|c| table.columns.get(*c));
             if let Some(generated) = given.find(|c| c.generated.is_some()) {
                 return Err(generated_value(&table, &generated.name));
@@ -147,7 +151,10 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
         _ => InsertMode::Plain,
     };
     Ok(InsertPlan {
-        on_duplicate: on_duplicate(insert, &table, &scope, cx)?,
+        on_duplicate: match known {
+            Some(set) => set,
+            None => upsert::assignments(insert, &table, &scope, cx)?,
+        },
         check: check_of(&named),
         named,
         partitions,
@@ -178,7 +185,7 @@ fn generated_value(table: &Table, column: &str) -> SqlError {
     SqlError::new(3105, "HY000", text)
 }
 
-fn wrong_count(row: usize) -> SqlError {
+pub(super) fn wrong_count(row: usize) -> SqlError {
     let text = format!("Column count doesn't match value count at row {row}");
     SqlError::new(1136, "21S01", text)
 }
@@ -215,7 +222,7 @@ fn refuse_repeated(columns: &[usize], table: &Table) -> Result<()> {
     Ok(())
 }
 
-fn given_columns(insert: &Insert<'_>, table: &Source) -> Result<Vec<usize>> {
+pub(super) fn given_columns(insert: &Insert<'_>, table: &Source) -> Result<Vec<usize>> {
     let none_needed = matches!(&insert.source, InsertSource::Values([[]]));
     if insert.columns.is_empty() && insert.columns_given {
         return Ok(Vec::new());
@@ -270,7 +277,7 @@ pub(super) fn new_value(
     }
 }
 
-fn assigned(
+pub(super) fn assigned(
     assignments: &[Assignment<'_>],
     table: &Table,
     scope: &Scope,
@@ -296,79 +303,6 @@ fn assigned(
         set.push((column, settable(table, column, value)?));
     }
     Ok(set)
-}
-
-fn on_duplicate(
-    insert: &Insert<'_>,
-    table: &Arc<Table>,
-    scope: &Scope,
-    cx: &PlanCx<'_>,
-) -> Result<Vec<(usize, NewValue)>> {
-    if insert.on_duplicate.is_empty() {
-        return Ok(Vec::new());
-    }
-    let Some(alias) = insert.row_alias else {
-        return assigned(insert.on_duplicate, table, scope, cx, true);
-    };
-    let mut new = Source {
-        alias: alias.name.to_owned(),
-        ..scope
-            .sources
-            .first()
-            .cloned()
-            .unwrap_or_else(|| Source::stored(table.clone(), None))
-    };
-    new.database = String::new();
-    if !insert.column_aliases.is_empty() {
-        let columns = given_columns(insert, &new)?;
-        if columns.len() != insert.column_aliases.len() {
-            return Err(wrong_count(1));
-        }
-        for column in &mut new.columns {
-            column.name = String::new();
-        }
-        for (position, name) in columns.iter().zip(insert.column_aliases) {
-            if let Some(column) = new.columns.get_mut(*position) {
-                name.name.clone_into(&mut column.name);
-            }
-        }
-    }
-    let mut both = scope.clone();
-    both.add(new)?;
-    let mut set = assigned(insert.on_duplicate, table, &both, cx, true)?;
-    for (_, value) in &mut set {
-        if let NewValue::Expr(e) = value {
-            new_row_of(e)?;
-        }
-    }
-    Ok(set)
-}
-
-/// Columns of the row alias, which stands in slot 1, are those of the row to
-/// be inserted.
-fn new_row_of(e: &mut Expr) -> Result<()> {
-    let mut inside = false;
-    e.rewrite(&mut |e| match &e.kind {
-        ExprKind::Column {
-            slot: 1,
-            column,
-            load,
-        } => {
-            e.kind = ExprKind::NewValue {
-                column: *column,
-                load: *load,
-            };
-        }
-        ExprKind::Query(test) => {
-            let mut free = test.query.free.iter();
-            inside |= free.any(|f| f.level == 1 && f.slot == 1);
-        }
-        _ => {}
-    });
-    match inside {
-        true => Err(SqlError::not_supported("a row alias inside a subquery")),
-        false => Ok(()),
-    }
 }
 
 /// Whether it is about one table without a join.

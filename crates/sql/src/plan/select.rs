@@ -256,6 +256,17 @@ pub(super) fn plan_select(
     query: &Query<'_>,
     cx: &PlanCx<'_>,
 ) -> Result<SelectPlan> {
+    plan_select_with(select, query, cx, &mut |_| Ok(Vec::new()))
+}
+
+/// [`plan_select`], with further items: columns by slot and position, which `more` names given
+/// the query's tables. A query with aggregates gets none.
+pub(super) fn plan_select_with(
+    select: &Select<'_>,
+    query: &Query<'_>,
+    cx: &PlanCx<'_>,
+    more: &mut dyn FnMut(&Scope) -> Result<Vec<(usize, usize)>>,
+) -> Result<SelectPlan> {
     if !select.windows.is_empty() {
         return Err(SqlError::not_supported("window functions"));
     }
@@ -284,6 +295,15 @@ pub(super) fn plan_select(
                 };
                 items.push(Item { expr: bound, name });
             }
+        }
+    }
+    if aggregates.list.is_empty() {
+        let binder = cx.binder(&from.scope, "field list");
+        for (slot, column) in more(&from.scope)? {
+            items.push(Item {
+                expr: binder.column_at(slot, column),
+                name: String::new(),
+            });
         }
     }
     let clauses = Clauses {

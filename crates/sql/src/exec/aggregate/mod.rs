@@ -6,6 +6,7 @@
 //! ONLY_FULL_GROUP_BY is off, and an accumulator an aggregate.
 
 mod accumulate;
+mod documents;
 
 use super::select::{SortRow, cx_of};
 use super::state::{States, size_of_row};

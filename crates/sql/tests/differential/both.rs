@@ -1,21 +1,4 @@
-//! The same statements on MariaDB and here: rows, affected rows and error
-//! numbers must agree.
-//!
-//! Every file of `tests/differential/` holds one statement a line. Both
-//! servers start with an empty database `test`, collation
-//! `utf8mb4_general_ci`, UTC and MySQL's default SQL mode. Rows are compared
-//! in order where the statement says ORDER BY, else as sets.
-//!
-//! A line `-- differs: REASON` lets the next statement answer otherwise than
-//! MariaDB does: an intended difference, or one of MariaDB from MySQL. A line
-//! `-- only here: REASON` runs the next one here only; it must succeed.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test that fails may panic"
-)]
+//! The two servers: MariaDB through its client, Porpoise in this process.
 
 use porpoise_base::cancel::Cancel;
 use porpoise_base::clock;
@@ -31,9 +14,8 @@ use porpoise_types::{ValueRef, write_text};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What both begin with.
 const PREAMBLE: &[&str] = &[
@@ -50,49 +32,48 @@ const ROUNDS: &str = "SET sql_mode = CONCAT(@@sql_mode, ',TIME_ROUND_FRACTIONAL'
 
 /// What one statement did.
 #[derive(Debug, PartialEq, Eq, Default)]
-struct Answer {
-    rows: Vec<String>,
-    error: Option<u16>,
-    affected: i64,
+pub struct Answer {
+    /// Rows as text, columns parted by tabs.
+    pub rows: Vec<String>,
+    /// Number of the error.
+    pub error: Option<u16>,
+    /// ROW_COUNT().
+    pub affected: i64,
 }
 
-struct Line {
-    number: usize,
-    sql: String,
-    differs: bool,
-    only_here: bool,
-}
+/// The MariaDB of all tests of this program, which take turns.
+pub struct Shared(Arc<Mariadb>);
 
-fn lines(text: &str) -> Vec<Line> {
-    let mut out = Vec::new();
-    let (mut differs, mut only_here) = (false, false);
-    for (at, line) in text.lines().enumerate() {
-        if line.starts_with("-- differs:") {
-            differs = true;
-        } else if line.starts_with("-- only here:") {
-            only_here = true;
-        } else if !line.is_empty() && !line.starts_with("--") {
-            out.push(Line {
-                number: at + 1,
-                sql: line.trim_end_matches(';').to_owned(),
-                differs,
-                only_here,
-            });
-            (differs, only_here) = (false, false);
+static RUNNING: Mutex<Weak<Mariadb>> = Mutex::new(Weak::new());
+static TURN: Mutex<()> = Mutex::new(());
+
+impl Shared {
+    /// The running one, or a new one.
+    pub fn start() -> Shared {
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(server) = running.upgrade() {
+            return Shared(server);
         }
+        let server = Arc::new(Mariadb::builder().start());
+        *running = Arc::downgrade(&server);
+        Shared(server)
     }
-    out
+
+    /// All statements on an empty database.
+    pub fn run(&self, statements: &[&str]) -> Vec<Answer> {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        on_mariadb(&self.0, statements)
+    }
 }
 
-/// All statements through one run of MariaDB's client.
-fn on_mariadb(server: &Mariadb, lines: &[Line]) -> Vec<Answer> {
+/// All statements, none of which has a line break, through one run of MariaDB's client.
+fn on_mariadb(server: &Mariadb, statements: &[&str]) -> Vec<Answer> {
     let mut script = String::from("DROP DATABASE IF EXISTS test;\n");
     for statement in PREAMBLE.iter().chain([&ROUNDS]) {
         writeln!(script, "{statement};").unwrap();
     }
     let first = PREAMBLE.len() + 3;
-    for line in lines {
-        let sql = if line.only_here { "DO 0" } else { &line.sql };
+    for sql in statements {
         writeln!(script, "{sql};\nSELECT '@@@', ROW_COUNT();").unwrap();
     }
     let mut client = Command::new("mariadb")
@@ -137,7 +118,7 @@ fn on_mariadb(server: &Mariadb, lines: &[Line]) -> Vec<Answer> {
             None => rows.push(line.to_owned()),
         }
     }
-    assert_eq!(answers.len(), lines.len(), "answers of MariaDB");
+    assert_eq!(answers.len(), statements.len(), "answers of MariaDB");
     answers
 }
 
@@ -171,7 +152,8 @@ impl ResultSink for Collected {
     }
 }
 
-fn session() -> SqlSession {
+/// A session of an empty server.
+pub fn session() -> SqlSession {
     let engine = Arc::new(Model::new());
     let db = Db::open(engine, clock::system(), DbOptions::default()).unwrap();
     let server = SqlServer::new(db, SqlConfig::default()).unwrap();
@@ -194,7 +176,8 @@ fn session() -> SqlSession {
     session
 }
 
-fn here(session: &mut SqlSession, sql: &str) -> (Answer, String) {
+/// One statement in this process, and the text of its error.
+pub fn here(session: &mut SqlSession, sql: &str) -> (Answer, String) {
     let mut sink = Collected::default();
     let result = session.query(sql.as_bytes(), true, &mut sink);
     match result {
@@ -219,71 +202,4 @@ fn here(session: &mut SqlSession, sql: &str) -> (Answer, String) {
             (answer, error.message)
         }
     }
-}
-
-/// Whether ROW_COUNT() means the same on both.
-fn counts(sql: &str) -> bool {
-    let first = sql.trim_start_matches('(').split(' ').next().unwrap_or("");
-    let known = ["INSERT", "REPLACE", "UPDATE", "DELETE"];
-    known.iter().any(|k| first.eq_ignore_ascii_case(k))
-}
-
-fn compare(file: &str, line: &Line, theirs: &Answer, ours: (Answer, String)) -> Option<String> {
-    let (ours, message) = ours;
-    if line.only_here {
-        let text = || format!("{file}:{}: {}\n  failed: {message}", line.number, line.sql);
-        return ours.error.map(|_| text());
-    }
-    let (mut a, mut b) = (theirs.rows.clone(), ours.rows.clone());
-    if !line.sql.to_ascii_uppercase().contains("ORDER BY") {
-        a.sort();
-        b.sort();
-    }
-    let affected = !counts(&line.sql) || theirs.affected == ours.affected;
-    let same = a == b && theirs.error == ours.error && affected;
-    if same != line.differs {
-        return None;
-    }
-    if line.differs {
-        return Some(format!(
-            "{file}:{}: {}\n  does not differ any more",
-            line.number, line.sql
-        ));
-    }
-    Some(format!(
-        "{file}:{}: {}\n  MariaDB: {:?} {} {:?}\n  here:    {:?} {} {:?} {message}",
-        line.number, line.sql, theirs.error, theirs.affected, a, ours.error, ours.affected, b
-    ))
-}
-
-#[test]
-fn the_same_answers_as_mariadb() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential");
-    let entries = std::fs::read_dir(folder).unwrap();
-    let mut files: Vec<_> = entries.map(|e| e.unwrap().path()).collect();
-    files.retain(|f| f.extension().is_some_and(|e| e == "sql"));
-    if let Ok(only) = std::env::var("DIFFERENTIAL") {
-        files.retain(|f| f.to_string_lossy().contains(&only));
-    }
-    files.sort();
-    let server = Mariadb::builder().start();
-    let mut failures = Vec::new();
-    let mut statements = 0;
-    for file in files {
-        let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        let lines = lines(&std::fs::read_to_string(&file).unwrap());
-        statements += lines.len();
-        let theirs = on_mariadb(&server, &lines);
-        let mut session = session();
-        for (line, theirs) in lines.iter().zip(&theirs) {
-            let ours = here(&mut session, &line.sql);
-            failures.extend(compare(&name, line, theirs, ours));
-        }
-    }
-    assert!(
-        failures.is_empty(),
-        "\n{}\n{} of {statements} statements",
-        failures.join("\n"),
-        failures.len()
-    );
 }
