@@ -30,6 +30,9 @@ const PREAMBLE: &[&str] = &[
 /// MariaDB cuts fractions of seconds unless told to round them as MySQL does.
 const ROUNDS: &str = "SET sql_mode = CONCAT(@@sql_mode, ',TIME_ROUND_FRACTIONAL')";
 
+/// MySQL's default.
+const LENGTH: &str = "SET group_concat_max_len = 1024";
+
 /// What one statement did.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub struct Answer {
@@ -61,18 +64,23 @@ impl Shared {
 
     /// All statements on an empty database.
     pub fn run(&self, statements: &[&str]) -> Vec<Answer> {
+        self.run_with("DO 0", statements)
+    }
+
+    /// All statements on an empty database, after a SET.
+    pub fn run_with(&self, set: &str, statements: &[&str]) -> Vec<Answer> {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        on_mariadb(&self.0, statements)
+        on_mariadb(&self.0, set, statements)
     }
 }
 
 /// All statements, none of which has a line break, through one run of MariaDB's client.
-fn on_mariadb(server: &Mariadb, statements: &[&str]) -> Vec<Answer> {
+fn on_mariadb(server: &Mariadb, set: &str, statements: &[&str]) -> Vec<Answer> {
     let mut script = String::from("DROP DATABASE IF EXISTS test;\n");
-    for statement in PREAMBLE.iter().chain([&ROUNDS]) {
+    for statement in PREAMBLE.iter().chain([&ROUNDS, &LENGTH, &set]) {
         writeln!(script, "{statement};").unwrap();
     }
-    let first = PREAMBLE.len() + 3;
+    let first = PREAMBLE.len() + 5;
     for sql in statements {
         writeln!(script, "{sql};\nSELECT '@@@', ROW_COUNT();").unwrap();
     }

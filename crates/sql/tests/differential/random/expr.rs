@@ -290,8 +290,8 @@ impl Gen {
             6 => {
                 let (b, c) = (self.leaf(scope, Ty::Int), self.leaf(scope, Ty::Int));
                 let e = self.leaf(scope, ty);
-                // MariaDB takes others for refusing NULLs of each operand.
-                let op = self.pick(&["=", "<=>"]);
+                // MariaDB takes the others for refusing NULLs of each operand.
+                let op = "<=>";
                 format!("(({a}, {b}) {op} ({e}, {c}))")
             }
             7 if ty == Ty::Int => {

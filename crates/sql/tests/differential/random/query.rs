@@ -282,7 +282,11 @@ impl Gen {
 
     /// IN, EXISTS and quantified comparisons.
     pub fn subquery_condition(&mut self, scope: &Scope<'_>, depth: usize) -> String {
-        let ty = self.ty();
+        // MariaDB's HAVING errs about dates in subqueries.
+        let ty = match scope.grouped {
+            Some(_) => *self.pick(&[Ty::Int, Ty::Str]),
+            None => self.ty(),
+        };
         match self.rng.u8(0..7) {
             0..2 => {
                 let not = self.pick(&["", "NOT "]);

@@ -28,7 +28,12 @@ impl Gen {
     /// A literal of a type, NULL now and then.
     pub fn literal(&mut self, ty: Ty) -> String {
         if self.one_in(14) {
-            return "NULL".to_owned();
+            // NULL itself is a text for some functions, and then a double.
+            return match ty {
+                Ty::Int => "CAST(NULL AS SIGNED)".to_owned(),
+                Ty::Dec => "CAST(NULL AS DECIMAL(8,2))".to_owned(),
+                Ty::Str | Ty::Date => "NULL".to_owned(),
+            };
         }
         self.value(ty)
     }
@@ -123,9 +128,14 @@ impl Gen {
             key,
             nullable,
         };
-        for id in 0..rows {
-            let row = self.row(&table, Some(id));
-            out.push(format!("INSERT IGNORE INTO {name} VALUES ({row})"));
+        let rows: Vec<String> = (0..rows)
+            .map(|id| format!("({})", self.row(&table, Some(id))))
+            .collect();
+        if !rows.is_empty() {
+            out.push(format!(
+                "INSERT IGNORE INTO {name} VALUES {}",
+                rows.join(", ")
+            ));
         }
         table
     }
