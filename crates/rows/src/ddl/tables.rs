@@ -60,7 +60,12 @@ impl Db {
         Ok(view || catalog.table(&spec.database, &spec.name).is_some())
     }
 
-    pub(super) fn commit_new_table(&self, cx: &DdlCx<'_>, spec: &TableSpec, table: Table) -> Result<Ticket> {
+    pub(super) fn commit_new_table(
+        &self,
+        cx: &DdlCx<'_>,
+        spec: &TableSpec,
+        table: Table,
+    ) -> Result<Ticket> {
         if let Some(first) = spec.auto_increment {
             self.engine().set_next_id(table.counter, first.max(1))?;
         }

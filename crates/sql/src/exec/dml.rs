@@ -21,9 +21,7 @@ use crate::plan::OrderKey;
 use crate::plan::dml::{DeletePlan, InsertPlan, NewValue, Target, UpdatePlan, ViewCheck};
 use bumpalo::Bump;
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
-use porpoise_rows::{
-    AutoIncOptions, GeneratedIds, InsertMode, RowBuf, RowChange, UpdateMode,
-};
+use porpoise_rows::{AutoIncOptions, GeneratedIds, InsertMode, RowBuf, RowChange, UpdateMode};
 use porpoise_types::{
     CastCx, ColumnType, Kind, Level, SqlMode, Value, ValueRef, Warning, compare, store,
 };

@@ -98,7 +98,7 @@ impl FirstRows {
         let table = match &source.origin {
             Origin::Stored(table) => table,
             Origin::Virtual(table) => {
-                let rows = exec.server.rows(table.database, table.name);
+                let rows = exec.server.rows(table.database, table.name)?;
                 return Ok(FirstRows::Virtual { rows, done: false });
             }
             Origin::Derived(rows) => {
@@ -498,7 +498,7 @@ impl<'h> Inner<'h> {
         let before = arena.allocated_bytes();
         let rows: Vec<Slot<'h>> = match origin {
             Origin::Virtual(table) => {
-                let rows = exec.server.rows(table.database, table.name);
+                let rows = exec.server.rows(table.database, table.name)?;
                 let cx = cx_of(exec, arena);
                 rows.iter().map(|r| slot_of(r, &cx)).collect()
             }

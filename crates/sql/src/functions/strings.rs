@@ -3,7 +3,8 @@
 //! bytes.
 
 use super::{
-    Call, Function, Nullable, bigint, common_collation, joined, like_both, like_first, text_of, width,
+    Call, Function, Nullable, bigint, common_collation, joined, like_both, like_first, text_of,
+    width,
 };
 use crate::error::Result;
 use crate::expr::Expr;

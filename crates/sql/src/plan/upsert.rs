@@ -6,10 +6,10 @@
 //! is a set operation. The latter become further items of the SELECT; their values stand
 //! behind those of the new row.
 
+use super::SelectPlan;
 use super::dml::{NewValue, assigned, given_columns, wrong_count};
 use super::query::entries;
 use super::select::{PlanCx, plan_query, plan_select_with};
-use super::SelectPlan;
 use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, ExprKind, Load};
