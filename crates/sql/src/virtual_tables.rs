@@ -2,19 +2,22 @@
 //! about itself. An entry names its columns and its rows; nothing is stored.
 
 use crate::bind::ScopeColumn;
+use crate::error::Result;
 use crate::information_schema;
-use crate::session::server::SqlServer;
+use crate::session::SqlSession;
 use porpoise_types::{Collation, ColumnType, Value};
 
-/// What virtual tables can ask of the server.
+/// What reading virtual tables takes.
 pub trait Facts {
-    /// Rows of a virtual table that another room provides (the memcached
-    /// door's configuration state, for one), by qualified name.
-    fn rows(&self, database: &str, table: &str) -> Vec<Vec<Value>>;
+    /// Rows of a virtual table by qualified name, as far as the session may see them.
+    ///
+    /// # Errors
+    /// 1227 for a table that needs a privilege.
+    fn rows(&self, database: &str, table: &str) -> Result<Vec<Vec<Value>>>;
 }
 
 /// Makes the rows of a virtual table.
-pub type RowsOf = fn(&SqlServer) -> Vec<Vec<Value>>;
+pub type RowsOf = fn(&SqlSession) -> Vec<Vec<Value>>;
 
 /// A virtual table.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub struct VirtualTable {
     pub name: &'static str,
     /// Names and types of the columns.
     pub columns: fn() -> Vec<ScopeColumn>,
+    /// Reading it needs PROCESS.
+    pub needs_process: bool,
     /// Makes the rows; none where another room provides them.
     pub rows: Option<RowsOf>,
 }
@@ -61,6 +66,7 @@ const TABLES: &[VirtualTable] = &[VirtualTable {
             text("reason", 1024),
         ]
     },
+    needs_process: false,
     rows: None,
 }];
 

@@ -15,16 +15,20 @@ use porpoise_kv::model::Model;
 use porpoise_sql::session::server::SqlServer;
 use porpoise_sql::session::{ClientInfo, SqlSession};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 fn start(model: Model) -> Arc<SqlServer> {
     common::server(Arc::new(model))
 }
 
+/// The next connection's number.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
 fn open(server: &Arc<SqlServer>, user: &str, host: &str) -> SqlSession {
     let info = ClientInfo {
         user: user.to_owned(),
         account: format!("{user}@{host}"),
-        ..common::root(7)
+        ..common::root(NEXT.fetch_add(1, Ordering::Relaxed))
     };
     server.connect(info, Cancel::new()).unwrap()
 }
@@ -254,4 +258,82 @@ fn grants_are_kept_and_go_with_the_account() {
         good(&mut root, "SHOW GRANTS FOR ann"),
         ["GRANT USAGE ON *.* TO `ann`@`%`"]
     );
+}
+
+#[test]
+fn information_schema_shows_what_one_may_use() {
+    let (_server, mut root, mut ann) = house();
+    for text in [
+        "ALTER TABLE shop.goods ADD CHECK (n > 0)",
+        "CREATE DATABASE other",
+        "CREATE TABLE other.t (id INT PRIMARY KEY)",
+        "CREATE VIEW shop.v AS SELECT id FROM shop.orders",
+    ] {
+        good(&mut root, text);
+    }
+    let questions = [
+        "SELECT schema_name FROM information_schema.schemata WHERE schema_name <> 'ndbmemcache' ORDER BY 1",
+        "SELECT table_name FROM information_schema.tables WHERE table_schema IN ('shop', 'other') ORDER BY 1",
+        "SELECT table_name, column_name, privileges FROM information_schema.columns \
+         WHERE table_schema IN ('shop', 'other') ORDER BY 1, 2",
+        "SELECT table_name, index_name FROM information_schema.statistics \
+         WHERE table_schema IN ('shop', 'other') ORDER BY 1, 2",
+        "SELECT constraint_name FROM information_schema.check_constraints WHERE constraint_schema = 'shop'",
+        "SELECT table_name, view_definition FROM information_schema.views",
+        "SELECT table_name FROM information_schema.table_constraints WHERE table_schema IN ('shop', 'other')",
+    ];
+    let answers = |session: &mut SqlSession| questions.map(|q| good(session, q).join(" "));
+    let nothing = answers(&mut ann);
+    assert_eq!(nothing, ["information_schema", "", "", "", "", "", ""]);
+    good(&mut root, "GRANT SELECT, INSERT ON shop.goods TO ann");
+    let some = [
+        "information_schema shop",
+        "goods",
+        "goods|id|select,insert goods|n|select,insert",
+        "goods|PRIMARY",
+        "goods_chk_1",
+        "",
+        "goods goods",
+    ];
+    assert_eq!(answers(&mut ann), some);
+    // DELETE alone shows a table, and none of its columns.
+    good(&mut root, "GRANT DELETE ON other.t TO ann");
+    let more = answers(&mut ann);
+    assert_eq!(
+        more[..3],
+        ["information_schema other shop", "goods t", some[2]]
+    );
+    // The view itself is seen, its text only with SHOW VIEW.
+    good(&mut root, "GRANT SELECT ON shop.v TO ann");
+    assert_eq!(answers(&mut ann)[5], "v|");
+    good(&mut root, "GRANT SHOW VIEW ON shop.v TO ann");
+    assert!(answers(&mut ann)[5].contains("orders"));
+    // What the server may do tells nothing of tables.
+    good(&mut root, "CREATE USER ben IDENTIFIED BY 'x'");
+    good(&mut root, "GRANT PROCESS ON *.* TO ben");
+    let mut ben = open(&_server, "ben", "%");
+    assert_eq!(answers(&mut ben), nothing);
+    good(&mut root, "GRANT SHOW DATABASES ON *.* TO ben");
+    assert!(answers(&mut ben)[0].contains("shop"));
+    assert_eq!(answers(&mut ben)[1..], nothing[1..]);
+    assert!(answers(&mut root)[1].contains("orders"));
+}
+
+#[test]
+fn what_others_do_is_shown_with_process_only() {
+    let (_server, mut root, mut ann) = house();
+    let own = "SELECT DISTINCT user FROM information_schema.processlist ORDER BY 1";
+    assert_eq!(good(&mut ann, own), ["ann"]);
+    assert_eq!(good(&mut root, own), ["ann", "root"]);
+    for table in ["lock_waits", "deadlocks"] {
+        let text = format!("SELECT COUNT(*) FROM information_schema.{table}");
+        let (code, message) = ask(&mut ann, &text).unwrap_err();
+        let wanted =
+            "Access denied; you need (at least one of) the PROCESS privilege(s) for this operation";
+        assert_eq!((code, message.as_str()), (1227, wanted));
+        assert_eq!(good(&mut root, &text), ["0"]);
+    }
+    good(&mut root, "GRANT PROCESS ON *.* TO ann");
+    assert_eq!(good(&mut ann, own), ["ann", "root"]);
+    good(&mut ann, "SELECT * FROM information_schema.lock_waits");
 }

@@ -238,6 +238,44 @@ def unicode_order():
     write("collate_0900.tsv", "collation, a, b, strcmp", rows)
 
 
+def unicode_old():
+    """utf8mb4_unicode_ci and utf8mb4_unicode_520_ci: order, and LIKE of single characters."""
+    source = random.Random(4000520)
+    pool = ["a", "A", "á", "e\u0301", "é", "ß", "ss", "æ", "ae", "z", "я", "Я", "й", "Ω", "ω", "日", "⽇", "㌔", "キロ", "\ufdfb",
+            " ", "  ", "\u00a0", "\u3000", "\t", "\n", "\0", "\x7f", "\u0301", "\u2028", "\u200b", "-", "_", "!", "0", "①", "1",
+            "😀", "😁", "𝐀", "\ufffd", "각", "가", "\u1100\u1161", "ﬁ", "fi", "ı", "İ", "ſ", "s", "Ⅳ", "iv"]
+
+    def char():
+        if source.random() < 0.75:
+            return source.choice(pool)
+        while True:
+            code = source.randrange(0x20000 if source.random() < 0.2 else 0x10000)
+            if not 0xD800 <= code <= 0xDFFF:
+                return chr(code)
+
+    def text(longest):
+        return "".join(char() for _ in range(source.randint(0, longest)))
+
+    rows, sql, likes, like_sql = [], [], [], []
+    for collation in ["utf8mb4_unicode_ci", "utf8mb4_unicode_520_ci"]:
+        for _ in range(600):
+            a = text(4)
+            b = text(4) if source.random() < 0.5 else a + text(2)
+            a, b = a.encode().hex(), b.encode().hex()
+            rows.append([collation, a, b])
+            sql.append(f"select strcmp(_utf8mb4 x'{a}' collate {collation}, _utf8mb4 x'{b}')")
+        for _ in range(200):
+            a = text(3)
+            b = "".join(source.choice([c.upper(), c.lower(), c, "_", "%", char()]) for c in a)
+            a, b = a.encode().hex(), b.encode().hex()
+            likes.append([collation, a, b])
+            like_sql.append(f"select _utf8mb4 x'{a}' like _utf8mb4 x'{b}' collate {collation}")
+    for row, reply in zip(rows + likes, run(sql + like_sql)):
+        row.append(reply)
+    write("collate_unicode.tsv", "collation, a, b, strcmp", rows)
+    write("like_unicode.tsv", "collation, text, pattern, result", likes)
+
+
 def differs(column, value, code, stored):
     """Assignments in which MySQL 8 is documented or known to differ from MariaDB."""
     number = "int" in column or column in ["decimal(10,0) unsigned"]
@@ -310,3 +348,4 @@ calendar()
 strings()
 unicode_order()
 stores()
+unicode_old()

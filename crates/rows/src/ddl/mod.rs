@@ -26,6 +26,7 @@ mod checks;
 mod columns;
 mod databases;
 mod errors;
+mod filled;
 mod foreign;
 mod indexes;
 pub mod partition;

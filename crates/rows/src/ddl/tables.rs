@@ -51,7 +51,7 @@ impl Db {
         })
     }
 
-    fn taken(&self, spec: &TableSpec) -> Result<bool> {
+    pub(super) fn taken(&self, spec: &TableSpec) -> Result<bool> {
         let catalog = self.catalog();
         if catalog.database(&spec.database).is_none() {
             return Err(errors::no_database(&spec.database));
@@ -60,7 +60,12 @@ impl Db {
         Ok(view || catalog.table(&spec.database, &spec.name).is_some())
     }
 
-    fn commit_new_table(&self, cx: &DdlCx<'_>, spec: &TableSpec, table: Table) -> Result<Ticket> {
+    pub(super) fn commit_new_table(
+        &self,
+        cx: &DdlCx<'_>,
+        spec: &TableSpec,
+        table: Table,
+    ) -> Result<Ticket> {
         if let Some(first) = spec.auto_increment {
             self.engine().set_next_id(table.counter, first.max(1))?;
         }
@@ -206,7 +211,7 @@ impl Db {
 
 /// The tables that gain or lose a foreign key with the new table: the parents
 /// it names, and children that waited for a table of this name.
-fn future_neighbours(catalog: &Catalog, spec: &TableSpec) -> Vec<TableId> {
+pub(super) fn future_neighbours(catalog: &Catalog, spec: &TableSpec) -> Vec<TableId> {
     let parents = spec.foreign_keys.iter().filter_map(|k| {
         let database = k.parent_database.as_ref().unwrap_or(&spec.database);
         catalog.table(database, &k.parent_table)

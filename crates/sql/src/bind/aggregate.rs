@@ -41,6 +41,10 @@ pub enum AggregateKind {
     },
     /// GROUP_CONCAT(e, ...).
     Concat,
+    /// JSON_ARRAYAGG(e).
+    JsonArray,
+    /// JSON_OBJECTAGG(name, e).
+    JsonObject,
 }
 
 /// One aggregate of a query.
@@ -78,6 +82,8 @@ fn kind_named(name: &str, star: bool) -> Option<AggregateKind> {
         "VARIANCE" | "VAR_POP" => deviation(false, false),
         "VAR_SAMP" => deviation(true, false),
         "GROUP_CONCAT" => AggregateKind::Concat,
+        "JSON_ARRAYAGG" => AggregateKind::JsonArray,
+        "JSON_OBJECTAGG" => AggregateKind::JsonObject,
         _ => return None,
     })
 }
@@ -99,9 +105,14 @@ impl Binder<'_> {
         let bound = self.aggregate_parts(kind, f);
         let aggregates: &mut Aggregates = self.aggregates.insert(found);
         let (args, order) = bound?;
+        if of_outer_rows(&args) {
+            let what = "an aggregate function of columns of an outer query alone";
+            return Err(SqlError::not_supported(what));
+        }
         let several = kind == AggregateKind::Concat || (kind == AggregateKind::Count && f.distinct);
         match (kind, args.len()) {
-            (AggregateKind::CountRows, 0) | (_, 1) => {}
+            (AggregateKind::JsonObject, 2) | (AggregateKind::CountRows, 0) => {}
+            (kind, 1) if kind != AggregateKind::JsonObject => {}
             (_, n) if n > 1 && several => {}
             _ => return Err(SqlError::argument_count(f.name.name)),
         }
@@ -170,6 +181,20 @@ impl Binder<'_> {
     }
 }
 
+/// Whether arguments name columns of queries around this one and none of its own: such a
+/// function aggregates the rows of that query.
+fn of_outer_rows(args: &[Expr]) -> bool {
+    let (mut own, mut outer) = (false, false);
+    for arg in args {
+        arg.walk(&mut |e| match e.kind {
+            ExprKind::Column { .. } => own = true,
+            ExprKind::Outer { .. } => outer = true,
+            _ => {}
+        });
+    }
+    outer && !own
+}
+
 fn type_of(kind: AggregateKind, args: &[Expr], connection: Collation) -> ColumnType {
     let arg = args
         .first()
@@ -182,6 +207,7 @@ fn type_of(kind: AggregateKind, args: &[Expr], connection: Collation) -> ColumnT
             ColumnType::bigint_unsigned()
         }
         AggregateKind::Deviation { .. } => ColumnType::double(),
+        AggregateKind::JsonArray | AggregateKind::JsonObject => ColumnType::json(),
         AggregateKind::Concat => {
             let binary = args
                 .iter()

@@ -24,7 +24,7 @@ pub fn operations(
     name: &str,
     alter: &AlterTable<'_>,
 ) -> Result<Vec<AlterOp>> {
-    let catalog = session.server.db.catalog();
+    let catalog = session.catalog();
     let table = catalog.table(database, name);
     let table = table.ok_or_else(|| SqlError::no_table(database, name))?;
     let mut clauses = Clauses {

@@ -74,7 +74,7 @@ impl<'h> HeldTables<'h> {
         let before = arena.allocated_bytes();
         let rows: Vec<Slot<'h>> = match origin {
             Origin::Virtual(table) => {
-                let rows = exec.server.rows(table.database, table.name);
+                let rows = exec.server.rows(table.database, table.name)?;
                 let cx = cx_of(exec, arena);
                 rows.iter().map(|r| slot_of(r, &cx)).collect()
             }

@@ -4,20 +4,20 @@
 //! call, which gives them ids, checks and writes them as a whole. ON DUPLICATE
 //! KEY UPDATE goes row by row: what one row changes the next one may meet.
 
-use super::assign::{Storer, assign, evaluate, fulfils, note_skipped};
+use super::assign::{Storer, evaluate, fulfils, note_skipped};
 use super::derived::Collect;
 use super::select::cx_of;
-use super::{Changes, Exec, Newer, Run, Stop};
-use crate::expr::eval::EvalCx;
+use super::{Changes, Exec, Run, upsert};
 use crate::plan::dml::{InsertPlan, NewValue};
 use bumpalo::Bump;
-use porpoise_rows::{AutoIncOptions, GeneratedIds, InsertMode, Inserted, RowChange, UpdateMode};
-use porpoise_types::{Level, Value, ValueRef, Warning};
+use porpoise_rows::{AutoIncOptions, GeneratedIds, InsertMode};
+use porpoise_types::{Level, Value, Warning};
 
 /// INSERT and REPLACE.
 pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Run<Changes> {
+    let mut beside = Vec::new();
     let mut rows = match &plan.source {
-        Some(source) => selected_rows(plan, source, exec)?,
+        Some(source) => selected_rows(plan, source, exec, &mut beside)?,
         None => value_rows(plan, exec)?,
     };
     let records = rows.len() as u64;
@@ -30,7 +30,9 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
         ..Changes::default()
     };
     if let Some(chosen) = &plan.partitions {
-        rows = keep_chosen(plan, chosen, rows, exec, &mut changes, &mut ids)?;
+        let keeps;
+        (rows, keeps) = keep_chosen(plan, chosen, rows, exec, &mut changes)?;
+        keep(&keeps, &mut ids, &mut beside);
     }
     if let Some(check) = &plan.check {
         let ignore = plan.mode == InsertMode::Ignore;
@@ -44,7 +46,7 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
             }
         }
         rows = kept;
-        ids.keep_rows(|row| keeps.get(row).copied().unwrap_or(true));
+        keep(&keeps, &mut ids, &mut beside);
     }
     if plan.on_duplicate.is_empty() {
         let mut txn = exec.txn();
@@ -53,16 +55,7 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
         changes.duplicates = done.replaced + done.skipped.len() as u64;
         note_skipped(&done.skipped, exec);
     } else {
-        for (at, mut row) in rows.into_iter().enumerate() {
-            if let Some((position, id)) = ids.left_over(&plan.table, at, &row)
-                && let Some(value) = row.get_mut(position)
-            {
-                *value = id;
-            }
-            if insert_or_update(plan, &mut row, at as u64 + 1, exec, &mut changes)? {
-                ids.used(at, &row);
-            }
-        }
+        upsert::all(plan, rows, &beside, exec, &mut ids, &mut changes)?;
     }
     changes.insert_id = ids.first_generated();
     changes.row_id = ids.last_of_row();
@@ -143,16 +136,23 @@ fn blank(plan: &InsertPlan, storer: &Storer<'_>) -> Run<Vec<Value>> {
     Ok(row)
 }
 
+/// The rows of INSERT ... SELECT, and beside each what ON DUPLICATE KEY UPDATE names of the
+/// SELECT's tables.
 fn selected_rows(
     plan: &InsertPlan,
     source: &crate::plan::SelectPlan,
     exec: &mut Exec<'_>,
+    beside: &mut Vec<Vec<Value>>,
 ) -> Run<Vec<Vec<Value>>> {
     let mut collect = Collect::new(exec.shared.states);
     super::select::run(source, exec, &mut collect)?;
     let ignore = plan.mode == InsertMode::Ignore;
     let storer = Storer::new(exec, ignore, collect.rows.len());
     let mut rows = Vec::with_capacity(collect.rows.len());
+    let given = plan.columns.len();
+    if source.items.len() > given {
+        beside.extend(collect.rows.iter_mut().map(|row| row.split_off(given)));
+    }
     for (number, given) in (1u64..).zip(&collect.rows) {
         let mut row = blank(plan, &storer)?;
         for ((position, value), item) in plan.columns.iter().zip(given).zip(&source.items) {
@@ -170,16 +170,15 @@ fn selected_rows(
     Ok(rows)
 }
 
-/// The rows that belong into the partitions that the statement names; 1748
-/// for others, a warning with IGNORE.
+/// The rows that belong into the partitions that the statement names, and which these are;
+/// 1748 for others, a warning with IGNORE.
 fn keep_chosen(
     plan: &InsertPlan,
     chosen: &[usize],
     rows: Vec<Vec<Value>>,
     exec: &Exec<'_>,
     changes: &mut Changes,
-    ids: &mut GeneratedIds,
-) -> Run<Vec<Vec<Value>>> {
+) -> Run<(Vec<Vec<Value>>, Vec<bool>)> {
     let mut kept = Vec::with_capacity(rows.len());
     let mut keeps = Vec::with_capacity(rows.len());
     for (number, mut row) in (1u64..).zip(rows) {
@@ -207,66 +206,12 @@ fn keep_chosen(
             message: error.to_string(),
         });
     }
-    ids.keep_rows(|row| keeps.get(row).copied().unwrap_or(true));
-    Ok(kept)
+    Ok((kept, keeps))
 }
 
-/// One row of INSERT ... ON DUPLICATE KEY UPDATE; whether it was inserted.
-fn insert_or_update(
-    plan: &InsertPlan,
-    row: &mut [Value],
-    number: u64,
-    exec: &mut Exec<'_>,
-    changes: &mut Changes,
-) -> Run<bool> {
-    // VALUES() may name a generated column.
-    exec.txn().generate(&plan.table, row, number)?;
-    let (key, old) = match exec.txn().insert_or_find(&plan.table, row)? {
-        Inserted::New => {
-            changes.affected += 1;
-            return Ok(true);
-        }
-        Inserted::Duplicate {
-            primary,
-            row,
-            newer,
-            ..
-        } => {
-            if newer && exec.newer == Newer::Advance {
-                return Err(Stop::Restart);
-            }
-            (primary, row)
-        }
-    };
-    changes.duplicates += 1;
-    let arena = Bump::new();
-    let refs: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
-    let cx = EvalCx {
-        new_row: &refs,
-        ..cx_of(exec, &arena)
-    };
-    let before = old.row(&plan.table)?.values();
-    let storer = Storer::new(exec, plan.mode == InsertMode::Ignore, 1);
-    let new = assign(
-        &plan.table,
-        &plan.on_duplicate,
-        before,
-        &storer,
-        number,
-        &cx,
-    )?;
-    if let Some(check) = &plan.check {
-        let ignore = plan.mode == InsertMode::Ignore;
-        if !fulfils(check, &plan.table, &new, ignore, exec)? {
-            return Ok(false);
-        }
-    }
-    let change = RowChange { key, old, new };
-    let mode = match plan.mode {
-        InsertMode::Ignore => UpdateMode::Ignore,
-        _ => UpdateMode::Plain,
-    };
-    let done = exec.txn().update(&plan.table, vec![change], mode)?;
-    changes.affected += 2 * done.changed;
-    Ok(false)
+/// Leaves out what belongs to rows that are left out.
+fn keep(keeps: &[bool], ids: &mut GeneratedIds, beside: &mut Vec<Vec<Value>>) {
+    ids.keep_rows(|row| keeps.get(row).copied().unwrap_or(true));
+    let mut kept = keeps.iter();
+    beside.retain(|_| kept.next().copied().unwrap_or(true));
 }

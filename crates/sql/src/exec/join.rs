@@ -90,7 +90,7 @@ impl FirstRows {
         let table = match &source.origin {
             Origin::Stored(table) => table,
             Origin::Virtual(table) => {
-                let rows = exec.server.rows(table.database, table.name);
+                let rows = exec.server.rows(table.database, table.name)?;
                 return Ok(FirstRows::Virtual { rows, done: false });
             }
             Origin::Derived(rows) => {

@@ -33,6 +33,7 @@ pub mod sort;
 pub mod state;
 mod step;
 pub mod subquery;
+mod upsert;
 
 use crate::error::SqlError;
 use crate::expr::eval::Env;

@@ -247,7 +247,13 @@ pub fn cast<'a>(
         return Ok(v);
     }
     match to.kind {
-        Kind::BigInt | Kind::Int | Kind::Year | Kind::Bit => cast_int(v, from, to, cx),
+        Kind::TinyInt
+        | Kind::SmallInt
+        | Kind::MediumInt
+        | Kind::Int
+        | Kind::BigInt
+        | Kind::Year
+        | Kind::Bit => cast_int(v, from, to, cx),
         Kind::Double => Ok(ValueRef::Double(double(v, from, cx)?)),
         Kind::Float => Ok(ValueRef::Double(f64::from(double(v, from, cx)? as f32))),
         Kind::Decimal => cast_decimal(v, from, to, cx),

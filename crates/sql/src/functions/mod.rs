@@ -268,6 +268,14 @@ pub fn like_first(args: &[Expr], collation: Collation) -> ColumnType {
     joined(first, collation)
 }
 
+/// Result type: text of the kind of the first argument, in the collation on which it agrees
+/// with the second, which is looked for in it.
+pub fn like_both(args: &[Expr], collation: Collation) -> ColumnType {
+    let mut ty = like_first(args, collation);
+    ty.collation = common_collation(args.get(..2).unwrap_or(args), collation);
+    ty
+}
+
 /// The collation of the argument that insists most; binary wins over text.
 pub fn common_collation(args: &[Expr], otherwise: Collation) -> Collation {
     let textual = |e: &&Expr| e.ty.is_string() || e.ty.is_binary() || e.ty.is_blob();

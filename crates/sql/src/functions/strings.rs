@@ -3,7 +3,8 @@
 //! bytes.
 
 use super::{
-    Call, Function, Nullable, bigint, common_collation, joined, like_first, text_of, width,
+    Call, Function, Nullable, bigint, common_collation, joined, like_both, like_first, text_of,
+    width,
 };
 use crate::error::Result;
 use crate::expr::Expr;
@@ -455,7 +456,7 @@ const MANY: usize = 65_535;
 /// The entries.
 pub const FUNCTIONS: &[Function] = &[
     f!("CONCAT", (1, MANY), joined, concat, "Joins its arguments; NULL when one is.", "CONCAT('a', 1)" => "a1"),
-    f!("CONCAT_WS", (2, MANY), |_, c| ColumnType::text(Kind::LongText, c), concat_ws, "Joins with a separator, leaving NULLs out.", "CONCAT_WS('-', 'a', NULL, 'b')" => "a-b"),
+    f!("CONCAT_WS", (2, MANY), |args, c| ColumnType::text(Kind::LongText, common_collation(args, c)), concat_ws, "Joins with a separator, leaving NULLs out.", "CONCAT_WS('-', 'a', NULL, 'b')" => "a-b"),
     f!("REPEAT", (2, 2), repeat_type, repeat, "The text so many times.", "REPEAT('ab', 3)" => "ababab"),
     f!("LENGTH", (1, 1), bigint, length, "Length in bytes.", "LENGTH('äb')" => "3"),
     f!("OCTET_LENGTH", (1, 1), bigint, length, "Length in bytes.", "OCTET_LENGTH('ab')" => "2"),
@@ -473,9 +474,9 @@ pub const FUNCTIONS: &[Function] = &[
     f!("RIGHT", (2, 2), like_first, right, "The last characters.", "RIGHT('abcd', 2)" => "cd"),
     f!("LTRIM", (1, 1), like_first, |c| trim_with(c, true, false), "Without leading spaces.", "LTRIM(' a ')" => "a "),
     f!("RTRIM", (1, 1), like_first, |c| trim_with(c, false, true), "Without trailing spaces.", "RTRIM(' a ')" => " a"),
-    f!("TRIM", (1, 2), like_first, |c| trim_with(c, true, true), "Without spaces, or another text, on both sides.", "TRIM(' a ')" => "a"),
-    f!("TRIM_LEADING", (1, 2), like_first, |c| trim_with(c, true, false), "TRIM(LEADING x FROM text).", "TRIM(LEADING 'x' FROM 'xax')" => "ax"),
-    f!("TRIM_TRAILING", (1, 2), like_first, |c| trim_with(c, false, true), "TRIM(TRAILING x FROM text).", "TRIM(TRAILING 'x' FROM 'xax')" => "xa"),
+    f!("TRIM", (1, 2), like_both, |c| trim_with(c, true, true), "Without spaces, or another text, on both sides.", "TRIM(' a ')" => "a"),
+    f!("TRIM_LEADING", (1, 2), like_both, |c| trim_with(c, true, false), "TRIM(LEADING x FROM text).", "TRIM(LEADING 'x' FROM 'xax')" => "ax"),
+    f!("TRIM_TRAILING", (1, 2), like_both, |c| trim_with(c, false, true), "TRIM(TRAILING x FROM text).", "TRIM(TRAILING 'x' FROM 'xax')" => "xa"),
     f!("REPLACE", (3, 3), long_text, replace, "With every occurrence replaced.", "REPLACE('abab', 'b', 'x')" => "axax"),
     f!("LPAD", (3, 3), long_text, |c| pad(c, true), "Filled up on the left.", "LPAD('5', 3, '0')" => "005"),
     f!("RPAD", (3, 3), long_text, |c| pad(c, false), "Filled up on the right.", "RPAD('a', 3, 'xy')" => "axy"),

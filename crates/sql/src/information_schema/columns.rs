@@ -1,12 +1,13 @@
 //! COLUMNS and STATISTICS.
 
 use super::T;
-use crate::session::server::SqlServer;
+use crate::session::SqlSession;
 use crate::show::schema::{default_of, extra_of, has_collation, key_of};
 use crate::show::table::{maybe, text};
 use crate::virtual_tables;
-use porpoise_rows::catalog::IndexKind;
+use porpoise_rows::catalog::{IndexKind, Table, View};
 use porpoise_types::{ColumnType, Kind, TimeZone, Value};
+use std::sync::Arc;
 
 /// Columns of COLUMNS.
 pub(super) const COLUMNS: &[(&str, T)] = &[
@@ -159,11 +160,15 @@ fn row(at: u64, c: Described<'_>) -> Vec<Value> {
 }
 
 /// Rows of COLUMNS.
-pub(super) fn rows(server: &SqlServer) -> Vec<Vec<Value>> {
-    let catalog = server.db().catalog();
+pub(super) fn rows(session: &SqlSession) -> Vec<Vec<Value>> {
+    let catalog = session.visible_catalog();
+    let everything = session.server.db().catalog();
+    let rights = session.rights();
     let utc = TimeZone::Fixed(0);
     let mut rows = Vec::new();
-    for table in super::tables(&catalog) {
+    let seen = |t: &&Arc<Table>| rights.sees_columns(&t.database, &t.name);
+    for table in super::tables(&catalog).filter(seen) {
+        let privileges = rights.column_privileges(&table.database, &table.name);
         for (at, column) in table.columns.iter().enumerate() {
             let described = Described {
                 database: &table.database,
@@ -174,17 +179,19 @@ pub(super) fn rows(server: &SqlServer) -> Vec<Vec<Value>> {
                 nullable: column.nullable,
                 key: key_of(table, at),
                 extra: extra_of(column),
-                privileges: "select,insert,update,references",
+                privileges: &privileges,
                 comment: &column.comment,
                 generation: column.generated.as_ref().map_or("", |g| &g.expression.text),
             };
             rows.push(row(at as u64 + 1, described));
         }
     }
-    for view in catalog.views.values() {
-        let Ok(described) = crate::plan::views::describe(&catalog, view) else {
+    let seen = |v: &&Arc<View>| rights.sees_columns(&v.database, &v.name);
+    for view in catalog.views.values().filter(seen) {
+        let Ok(described) = crate::plan::views::describe(&everything, view) else {
             continue;
         };
+        let privileges = rights.column_privileges(&view.database, &view.name);
         for (at, column) in (1u64..).zip(described.columns) {
             let described = Described {
                 database: &view.database,
@@ -195,7 +202,7 @@ pub(super) fn rows(server: &SqlServer) -> Vec<Vec<Value>> {
                 nullable: column.nullable,
                 key: "",
                 extra: String::new(),
-                privileges: "select,insert,update,references",
+                privileges: &privileges,
                 comment: "",
                 generation: "",
             };
@@ -224,8 +231,9 @@ pub(super) fn rows(server: &SqlServer) -> Vec<Vec<Value>> {
 }
 
 /// Rows of STATISTICS.
-pub(super) fn statistics(server: &SqlServer) -> Vec<Vec<Value>> {
-    let catalog = server.db().catalog();
+pub(super) fn statistics(session: &SqlSession) -> Vec<Vec<Value>> {
+    let server = &session.server;
+    let catalog = session.visible_catalog();
     let mut rows = Vec::new();
     for table in super::tables(&catalog) {
         let figures = server.statistics.of(server.db(), table);

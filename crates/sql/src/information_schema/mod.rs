@@ -3,8 +3,8 @@
 //!
 //! A table is an entry: its columns as a list of names and types, and the
 //! function that makes its rows from the catalog and the server. Rows are made
-//! anew for each statement that reads them, and are queried like those of any
-//! other table. Constraints stand in [`crate::show::constraints`].
+//! anew for each statement that reads them, from what its session may know of, and are
+//! queried like those of any other table. Constraints stand in [`crate::show::constraints`].
 //!
 //! What this server does not keep (numbers of rows, sizes) is NULL; tables of
 //! things that it does not have (routines, triggers, events) are empty.
@@ -16,9 +16,9 @@ mod server;
 
 use crate::bind::ScopeColumn;
 use crate::deadlocks;
-use crate::session::server::SqlServer;
+use crate::session::SqlSession;
 use crate::show::constraints;
-use crate::virtual_tables::VirtualTable;
+use crate::virtual_tables::{RowsOf, VirtualTable};
 use porpoise_rows::catalog::{Catalog, Table};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::sync::Arc;
@@ -70,20 +70,33 @@ fn columns_of(list: &[(&str, T)]) -> Vec<ScopeColumn> {
     list.iter().map(|(name, ty)| column(name, *ty)).collect()
 }
 
-fn none(_: &SqlServer) -> Vec<Vec<Value>> {
+fn none(_: &SqlSession) -> Vec<Vec<Value>> {
     Vec::new()
 }
 
 const fn entry(
     name: &'static str,
     columns: fn() -> Vec<ScopeColumn>,
-    rows: fn(&SqlServer) -> Vec<Vec<Value>>,
+    rows: RowsOf,
 ) -> VirtualTable {
     VirtualTable {
         database: "information_schema",
         name,
         columns,
+        needs_process: false,
         rows: Some(rows),
+    }
+}
+
+/// An entry of a table that tells what others do.
+const fn of_others(
+    name: &'static str,
+    columns: fn() -> Vec<ScopeColumn>,
+    rows: RowsOf,
+) -> VirtualTable {
+    VirtualTable {
+        needs_process: true,
+        ..entry(name, columns, rows)
     }
 }
 
@@ -103,7 +116,7 @@ pub const TABLES: &[VirtualTable] = &[
     entry(
         "CHECK_CONSTRAINTS",
         || columns_of(objects::CHECK_CONSTRAINTS),
-        |s| constraints::check_constraints(&s.db().catalog()),
+        |s| constraints::check_constraints(&s.visible_catalog()),
     ),
     entry(
         "COLLATIONS",
@@ -116,10 +129,10 @@ pub const TABLES: &[VirtualTable] = &[
         |_| server::applicability(),
     ),
     entry("COLUMNS", || columns_of(columns::COLUMNS), columns::rows),
-    entry(
+    of_others(
         "DEADLOCKS",
-        || columns_of(locks::DEADLOCKS),
-        deadlocks::rows,
+        || columns_of(&locks::DEADLOCKS.concat()),
+        |s| deadlocks::rows(&s.server),
     ),
     entry(
         "ENGINES",
@@ -130,12 +143,12 @@ pub const TABLES: &[VirtualTable] = &[
     entry(
         "KEY_COLUMN_USAGE",
         || columns_of(objects::KEY_COLUMN_USAGE),
-        |s| constraints::key_column_usage(&s.db().catalog()),
+        |s| constraints::key_column_usage(&s.visible_catalog()),
     ),
-    entry(
+    of_others(
         "LOCK_WAITS",
-        || columns_of(locks::LOCK_WAITS),
-        deadlocks::wait_rows,
+        || columns_of(&locks::LOCK_WAITS.concat()),
+        |s| deadlocks::wait_rows(&s.server),
     ),
     entry(
         "PARTITIONS",
@@ -150,7 +163,7 @@ pub const TABLES: &[VirtualTable] = &[
     entry(
         "REFERENTIAL_CONSTRAINTS",
         || columns_of(objects::REFERENTIAL_CONSTRAINTS),
-        |s| constraints::referential_constraints(&s.db().catalog()),
+        |s| constraints::referential_constraints(&s.visible_catalog()),
     ),
     entry("ROUTINES", || columns_of(objects::ROUTINES), none),
     entry(
@@ -167,7 +180,7 @@ pub const TABLES: &[VirtualTable] = &[
     entry(
         "TABLE_CONSTRAINTS",
         || columns_of(objects::TABLE_CONSTRAINTS),
-        |s| constraints::table_constraints(&s.db().catalog()),
+        |s| constraints::table_constraints(&s.visible_catalog()),
     ),
     entry("TRIGGERS", || columns_of(objects::TRIGGERS), none),
     entry("VIEWS", || columns_of(objects::VIEWS), objects::views),

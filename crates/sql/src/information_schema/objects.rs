@@ -3,7 +3,8 @@
 
 use super::T;
 use crate::plan::views::describe;
-use crate::session::server::SqlServer;
+use crate::privileges::Privileges;
+use crate::session::SqlSession;
 use crate::show::schema::{database_names, virtual_type};
 use crate::show::table::text;
 use crate::virtual_tables;
@@ -230,8 +231,10 @@ pub(super) const EVENTS: &[(&str, T)] = &[
 ];
 
 /// Rows of SCHEMATA.
-pub(super) fn schemata(server: &SqlServer) -> Vec<Vec<Value>> {
-    let catalog = server.db().catalog();
+pub(super) fn schemata(session: &SqlSession) -> Vec<Vec<Value>> {
+    let catalog = session.visible_catalog();
+    let rights = session.rights();
+    let all = rights.global().has(Privileges::SHOW_DATABASES);
     let row = |name: String| {
         let collation = catalog.database(&name).map(|d| d.collation);
         let collation = collation.unwrap_or(Collation::UTF8MB3_GENERAL_CI);
@@ -244,7 +247,9 @@ pub(super) fn schemata(server: &SqlServer) -> Vec<Vec<Value>> {
             text("NO"),
         ]
     };
-    database_names(&catalog).into_iter().map(row).collect()
+    let names = database_names(&catalog).into_iter();
+    let seen = names.filter(|name| all || rights.sees_database(name));
+    seen.map(row).collect()
 }
 
 fn nulls(n: usize) -> impl Iterator<Item = Value> {
@@ -258,8 +263,9 @@ fn created(table: &Table) -> Value {
 }
 
 /// Rows of TABLES.
-pub(super) fn tables(server: &SqlServer) -> Vec<Vec<Value>> {
-    let catalog = server.db().catalog();
+pub(super) fn tables(session: &SqlSession) -> Vec<Vec<Value>> {
+    let server = &session.server;
+    let catalog = session.visible_catalog();
     let mut rows = Vec::with_capacity(catalog.tables.len());
     for table in super::tables(&catalog) {
         let next = table
@@ -318,15 +324,23 @@ pub(super) fn tables(server: &SqlServer) -> Vec<Vec<Value>> {
 }
 
 /// Rows of VIEWS.
-pub(super) fn views(server: &SqlServer) -> Vec<Vec<Value>> {
-    let catalog = server.db().catalog();
+pub(super) fn views(session: &SqlSession) -> Vec<Vec<Value>> {
+    let catalog = session.visible_catalog();
+    let everything = session.server.db().catalog();
+    let rights = session.rights();
     let row = |view: &Arc<View>| {
-        let updatable = describe(&catalog, view).is_ok_and(|d| d.updatable);
+        let may = rights.on_table(&view.database, &view.name);
+        let own = view.definer == session.client.account;
+        let query = match own || may.has(Privileges::SHOW_VIEW) {
+            true => view.query.as_str(),
+            false => "",
+        };
+        let updatable = describe(&everything, view).is_ok_and(|d| d.updatable);
         vec![
             text("def"),
             text(&view.database),
             text(&view.name),
-            text(&view.query),
+            text(query),
             text(match view.check {
                 CheckOption::None => "NONE",
                 CheckOption::Local => "LOCAL",
@@ -343,8 +357,9 @@ pub(super) fn views(server: &SqlServer) -> Vec<Vec<Value>> {
 }
 
 /// Rows of PARTITIONS: one for a table that is not partitioned.
-pub(super) fn partitions(server: &SqlServer) -> Vec<Vec<Value>> {
-    let catalog = server.db().catalog();
+pub(super) fn partitions(session: &SqlSession) -> Vec<Vec<Value>> {
+    let server = &session.server;
+    let catalog = session.visible_catalog();
     let mut rows = Vec::new();
     for table in super::tables(&catalog) {
         let head = || vec![text("def"), text(&table.database), text(&table.name)];

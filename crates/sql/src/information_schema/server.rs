@@ -1,7 +1,8 @@
 //! CHARACTER_SETS, COLLATIONS, ENGINES, PROCESSLIST: what SHOW tells, too.
 
 use super::T;
-use crate::session::server::SqlServer;
+use crate::privileges::Privileges;
+use crate::session::SqlSession;
 use crate::show::server as shown;
 use crate::show::table::{maybe, text};
 use porpoise_types::{Collation, Value};
@@ -80,9 +81,11 @@ pub(super) fn engines() -> Vec<Vec<Value>> {
     shown::engines().into_rows()
 }
 
-/// Rows of PROCESSLIST.
-pub(super) fn processes(server: &SqlServer) -> Vec<Vec<Value>> {
+/// Rows of PROCESSLIST: without PROCESS those of the same user.
+pub(super) fn processes(session: &SqlSession) -> Vec<Vec<Value>> {
+    let server = &session.server;
     let now = server.db().clock().now();
+    let all = session.rights().global().has(Privileges::PROCESS);
     let row = |process: &std::sync::Arc<crate::session::processes::Process>| {
         let (command, seconds, info) = process.state(now);
         let state = if command == "Sleep" { "" } else { "executing" };
@@ -97,5 +100,7 @@ pub(super) fn processes(server: &SqlServer) -> Vec<Vec<Value>> {
             maybe(info),
         ]
     };
-    server.sessions().iter().map(row).collect()
+    let list = server.sessions();
+    let seen = list.iter().filter(|p| all || p.user == session.client.user);
+    seen.map(row).collect()
 }

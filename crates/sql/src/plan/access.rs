@@ -19,7 +19,6 @@ use super::{Access, Bound, Estimate, OrderKey, Pattern, cost};
 use crate::expr::Expr;
 use crate::statistics::{Figures, TableStatistics};
 use porpoise_rows::catalog::{Index, IndexKind, IndexPart, IndexState, Table};
-use porpoise_types::Collation;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -481,5 +480,5 @@ fn equal_keys(table: &Table, index: &Index, facts: &[Facts<'_>]) -> (Vec<Vec<Exp
 /// collation takes one character for several.
 fn finds_equal(table: &Table, part: &IndexPart) -> bool {
     let ty = table.columns.get(part.column).map(|c| &c.ty);
-    part.prefix.is_none() || ty.is_some_and(|ty| ty.collation != Collation::UTF8MB4_0900_AI_CI)
+    part.prefix.is_none() || ty.is_some_and(|ty| ty.collation.weighs_by_character())
 }

@@ -36,7 +36,8 @@ pub struct InsertPlan {
     pub columns: Vec<usize>,
     /// The rows of VALUES.
     pub rows: Vec<Vec<NewValue>>,
-    /// The query that gives the rows instead.
+    /// The query that gives the rows instead. Values behind those of `columns` are what
+    /// `on_duplicate` names of its tables, as values of the new row behind the table's own.
     pub source: Option<Box<SelectPlan>>,
     /// What happens to rows whose key exists.
     pub mode: InsertMode,

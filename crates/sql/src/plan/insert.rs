@@ -4,14 +4,13 @@ use super::dml::{
     InsertPlan, NewValue, assigned, check_of, generated_value, new_value, settable, stored,
 };
 use super::placement::chosen;
-use super::select::{PlanCx, plan_query};
+use super::select::PlanCx;
+use super::upsert;
 use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
-use crate::expr::{Expr, ExprKind};
 use crate::parse::ast::{self, Insert, InsertSource};
 use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::Table;
-use std::sync::Arc;
 
 /// Plans INSERT and REPLACE.
 pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
@@ -20,6 +19,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
     let partitions = chosen(&table, insert.partitions)?;
     let mut scope = Scope::default();
     scope.add(named.clone())?;
+    let mut known = None;
     let (columns, rows, source) = match &insert.source {
         InsertSource::Values(rows) => {
             let columns = given_columns(insert, &named)?;
@@ -37,10 +37,11 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
         }
         InsertSource::Query(query) => {
             let columns = given_columns(insert, &named)?;
-            let plan = plan_query(query, cx)?;
-            if plan.items.len() != columns.len() {
+            let (plan, set) = upsert::with_query(insert, query, &table, &scope, cx)?;
+            if plan.items.len() != columns.len() + set.as_ref().map_or(0, |(_, more)| *more) {
                 return Err(wrong_count(1));
             }
+            known = set.map(|(set, _)| set);
             let mut given = columns.iter().filter_map(|c| table.columns.get(*c));
             if let Some(generated) = given.find(|c| c.generated.is_some()) {
                 return Err(generated_value(&table, &generated.name));
@@ -54,7 +55,10 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
         _ => InsertMode::Plain,
     };
     Ok(InsertPlan {
-        on_duplicate: on_duplicate(insert, &table, &scope, cx)?,
+        on_duplicate: match known {
+            Some(set) => set,
+            None => upsert::assignments(insert, &table, &scope, cx)?,
+        },
         check: check_of(&named),
         named,
         partitions,
@@ -68,7 +72,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
     })
 }
 
-fn wrong_count(row: usize) -> SqlError {
+pub(super) fn wrong_count(row: usize) -> SqlError {
     let text = format!("Column count doesn't match value count at row {row}");
     SqlError::new(1136, "21S01", text)
 }
@@ -90,7 +94,7 @@ fn refuse_repeated(columns: &[usize], table: &Table) -> Result<()> {
     Ok(())
 }
 
-fn given_columns(insert: &Insert<'_>, table: &Source) -> Result<Vec<usize>> {
+pub(super) fn given_columns(insert: &Insert<'_>, table: &Source) -> Result<Vec<usize>> {
     let none_needed = matches!(&insert.source, InsertSource::Values([[]]));
     if insert.columns.is_empty() && insert.columns_given {
         return Ok(Vec::new());
@@ -132,77 +136,4 @@ fn value_rows(
         out.push(values);
     }
     Ok(out)
-}
-
-fn on_duplicate(
-    insert: &Insert<'_>,
-    table: &Arc<Table>,
-    scope: &Scope,
-    cx: &PlanCx<'_>,
-) -> Result<Vec<(usize, NewValue)>> {
-    if insert.on_duplicate.is_empty() {
-        return Ok(Vec::new());
-    }
-    let Some(alias) = insert.row_alias else {
-        return assigned(insert.on_duplicate, table, scope, cx, true);
-    };
-    let mut new = Source {
-        alias: alias.name.to_owned(),
-        ..scope
-            .sources
-            .first()
-            .cloned()
-            .unwrap_or_else(|| Source::stored(table.clone(), None))
-    };
-    new.database = String::new();
-    if !insert.column_aliases.is_empty() {
-        let columns = given_columns(insert, &new)?;
-        if columns.len() != insert.column_aliases.len() {
-            return Err(wrong_count(1));
-        }
-        for column in &mut new.columns {
-            column.name = String::new();
-        }
-        for (position, name) in columns.iter().zip(insert.column_aliases) {
-            if let Some(column) = new.columns.get_mut(*position) {
-                name.name.clone_into(&mut column.name);
-            }
-        }
-    }
-    let mut both = scope.clone();
-    both.add(new)?;
-    let mut set = assigned(insert.on_duplicate, table, &both, cx, true)?;
-    for (_, value) in &mut set {
-        if let NewValue::Expr(e) = value {
-            new_row_of(e)?;
-        }
-    }
-    Ok(set)
-}
-
-/// Columns of the row alias, which stands in slot 1, are those of the row to
-/// be inserted.
-fn new_row_of(e: &mut Expr) -> Result<()> {
-    let mut inside = false;
-    e.rewrite(&mut |e| match &e.kind {
-        ExprKind::Column {
-            slot: 1,
-            column,
-            load,
-        } => {
-            e.kind = ExprKind::NewValue {
-                column: *column,
-                load: *load,
-            };
-        }
-        ExprKind::Query(test) => {
-            let mut free = test.query.free.iter();
-            inside |= free.any(|f| f.level == 1 && f.slot == 1);
-        }
-        _ => {}
-    });
-    match inside {
-        true => Err(SqlError::not_supported("a row alias inside a subquery")),
-        false => Ok(()),
-    }
 }

@@ -34,6 +34,7 @@ pub mod placement;
 mod query;
 pub mod select;
 mod semi;
+mod upsert;
 pub mod views;
 
 use crate::bind::{Aggregate, Source};

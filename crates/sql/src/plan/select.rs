@@ -61,6 +61,19 @@ pub(super) fn plan_select(
     query: &Query<'_>,
     cx: &PlanCx<'_>,
 ) -> Result<SelectPlan> {
+    plan_select_with(select, query, cx, &mut |_| Ok(Vec::new()))
+}
+
+/// Names further items, columns by slot and position, given the query's tables.
+pub(super) type More<'m> = dyn FnMut(&Scope) -> Result<Vec<(usize, usize)>> + 'm;
+
+/// [`plan_select`], with the items that `more` names. A query with aggregates gets none.
+pub(super) fn plan_select_with(
+    select: &Select<'_>,
+    query: &Query<'_>,
+    cx: &PlanCx<'_>,
+    more: &mut More<'_>,
+) -> Result<SelectPlan> {
     if !select.windows.is_empty() {
         return Err(SqlError::not_supported("window functions"));
     }
@@ -89,6 +102,15 @@ pub(super) fn plan_select(
                 };
                 items.push(Item { expr: bound, name });
             }
+        }
+    }
+    if aggregates.list.is_empty() {
+        let binder = cx.binder(&from.scope, "field list");
+        for (slot, column) in more(&from.scope)? {
+            items.push(Item {
+                expr: binder.column_at(slot, column),
+                name: String::new(),
+            });
         }
     }
     let clauses = Clauses {

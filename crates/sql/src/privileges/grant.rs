@@ -135,7 +135,9 @@ pub fn grant(session: &mut SqlSession, statement: &ast::Grant<'_>) -> Result<Out
             let (database, table) = place(session, on)?;
             let set = named(statement, &database, &table)?;
             may_grant(session, set, &database, &table)?;
-            let exists = server.db().catalog().table(&database, &table).is_some();
+            let catalog = server.db().catalog();
+            let exists = catalog.table(&database, &table).is_some()
+                || catalog.view(&database, &table).is_some();
             if !table.is_empty() && !statement.revoke && !exists && !set.has(Privileges::CREATE) {
                 return Err(SqlError::no_table(&database, &table));
             }

@@ -13,13 +13,13 @@
 //! 2. An account without grants may connect, and nothing else.
 //! 3. Who may do everything everywhere costs one comparison a statement.
 //!
-//! Differs: information_schema shows everybody everything; there are no
-//! privileges on columns, no roles, and no dynamic privileges: SUPER stands
-//! for these.
+//! Differs: there are no privileges on columns, no roles, and no dynamic privileges: SUPER
+//! stands for these. What a session may know of is [`visible`]'s.
 
 pub mod grant;
 pub mod needs;
 pub mod store;
+mod visible;
 
 use crate::error::{Result, SqlError};
 use crate::session::SqlSession;
@@ -81,7 +81,7 @@ macro_rules! privileges {
 privileges! {
     SELECT = 0, INSERT = 1, UPDATE = 2, DELETE = 3, CREATE = 4, DROP = 5, RELOAD = 6,
     SHUTDOWN = 7, PROCESS = 8, REFERENCES = 10, INDEX = 11, ALTER = 12, SHOW_DATABASES = 13,
-    SUPER = 14, CREATE_TEMPORARY_TABLES = 15, LOCK_TABLES = 16, CREATE_VIEW = 20, CREATE_USER = 24, GRANT_OPTION = 30,
+    SUPER = 14, CREATE_TEMPORARY_TABLES = 15, LOCK_TABLES = 16, CREATE_VIEW = 20, SHOW_VIEW = 21, CREATE_USER = 24, GRANT_OPTION = 30,
 }
 
 impl Privileges {
@@ -104,6 +104,14 @@ impl Privileges {
     /// All that can be granted on a table, without GRANT OPTION.
     pub const TABLE: Privileges =
         Privileges(0b1111 | 1 << 4 | 1 << 5 | 1 << 10 | 1 << 11 | 1 << 12 | 0b11 << 20 | 1 << 26);
+
+    /// Those that make a table's columns visible.
+    pub const COLUMN: Privileges = Privileges(0b111 | 1 << 10);
+
+    /// Whether any of `other` is in it.
+    pub fn meets(self, other: Privileges) -> bool {
+        self.0 & other.0 != 0
+    }
 
     /// Whether all of `other` is in it.
     pub fn has(self, other: Privileges) -> bool {
@@ -210,13 +218,6 @@ impl Rights {
             .iter()
             .filter(|(d, t, _)| d == database && t == table);
         found.fold(self.on_database(database), |all, (.., p)| all.with(*p))
-    }
-
-    /// Whether anything may be done in a database.
-    pub fn sees_database(&self, database: &str) -> bool {
-        crate::virtual_tables::is_database(database)
-            || self.on_database(database) != Privileges::NONE
-            || self.tables.iter().any(|(d, ..)| d == database)
     }
 }
 

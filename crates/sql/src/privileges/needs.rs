@@ -115,7 +115,7 @@ impl SqlSession {
     fn need_any(&self, name: &TableName<'_>) -> Result<()> {
         let (database, table) = qualified(self, name)?;
         let known = crate::virtual_tables::find(&database, &table).is_some();
-        match known || self.rights().on_table(&database, &table) != Privileges::NONE {
+        match known || self.rights().sees_table(&database, &table) {
             true => Ok(()),
             false => self.need_table(Privileges::SELECT, &database, &table),
         }

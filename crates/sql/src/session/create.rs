@@ -12,7 +12,7 @@ use crate::plan::dml::InsertPlan;
 use crate::plan::select::{PlanCx, Reads, plan_query};
 use crate::plan::{ResultColumn, SelectPlan};
 use porpoise_rows::InsertMode;
-use porpoise_rows::catalog::Catalog;
+use porpoise_rows::catalog::{Catalog, Table};
 use porpoise_types::ValueRef;
 use std::sync::Arc;
 
@@ -56,8 +56,8 @@ impl SqlSession {
         })
     }
 
-    /// CREATE TABLE ... SELECT: the table is made, then filled like by INSERT
-    /// ... SELECT; it goes again when that fails.
+    /// CREATE TABLE ... SELECT: the table is filled like by INSERT ... SELECT, and gets its
+    /// name when its rows are committed.
     pub(super) fn create_select(
         &mut self,
         create: &CreateTable<'_>,
@@ -91,36 +91,35 @@ impl SqlSession {
             if !self.make_temporary(&spec)? {
                 return Ok(Outcome::default());
             }
-            let filled = self.fill((&database, &name), &names, mode, query, text);
+            let Some(table) = self.temporary.table(&database, &name).cloned() else {
+                return Err(SqlError::internal("no temporary table"));
+            };
+            let filled = self.fill(&table, &names, mode, query, text);
             if filled.is_err() {
                 self.unmake_temporary(&database, &name);
             }
             return filled;
         }
         let db = self.server.db.clone();
-        let done = db.create_table(&self.ddl_cx(), &spec)?;
-        if done.note {
+        let Some(table) = db.begin_table(&self.ddl_cx(), &spec)? else {
             self.note(1050, format!("Table '{name}' already exists"));
-            return Ok(Outcome {
-                ticket: done.ticket,
-                ..Outcome::default()
-            });
-        }
+            return Ok(Outcome::default());
+        };
         let filled = self
-            .fill((&database, &name), &names, mode, query, text)
+            .fill(&table, &names, mode, query, text)
             .and_then(|mut outcome| {
                 outcome.ticket = outcome.ticket.max(self.commit()?);
                 Ok(outcome)
             });
         match filled {
             Ok(mut outcome) => {
+                let done = db.name_table(&self.ddl_cx(), &spec, &table)?;
                 outcome.ticket = outcome.ticket.max(done.ticket);
                 Ok(outcome)
             }
             Err(error) => {
                 self.roll_back();
-                let names = [(database, name)];
-                db.drop_tables(&self.ddl_cx(), &names, true)?;
+                db.abandon_table(&table);
                 Err(error)
             }
         }
@@ -141,15 +140,13 @@ impl SqlSession {
 
     fn fill(
         &mut self,
-        (database, name): (&str, &str),
+        table: &Arc<Table>,
         names: &[String],
         mode: InsertMode,
         query: &Query<'_>,
         text: &[u8],
     ) -> Result<Outcome> {
         let planned = self.secure(|session, catalog| {
-            let table = catalog.table(database, name);
-            let table = table.ok_or_else(|| SqlError::no_table(database, name))?;
             let (source, reads) = session.plan_inner(query, text, catalog)?;
             let columns = names.iter().map(|n| {
                 let at = table.column(n);

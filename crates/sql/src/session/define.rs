@@ -142,7 +142,23 @@ impl SqlSession {
             }
             Statement::AlterTable(alter) => {
                 let (database, name) = self.definable(&alter.name)?;
+                let is_temporary = self.temporary.table(&database, &name).is_some();
                 match alter.actions {
+                    [AlterAction::AddMemcached(_) | AlterAction::DropMemcached(_)]
+                        if is_temporary =>
+                    {
+                        let what = "a memcached prefix of a temporary table";
+                        return Err(SqlError::not_supported(what));
+                    }
+                    actions
+                        if is_temporary
+                            && actions
+                                .iter()
+                                .any(definition::partition::is_partition_clause) =>
+                    {
+                        let text = "Cannot create temporary table with partitions";
+                        return Err(SqlError::new(1562, "HY000", text));
+                    }
                     [AlterAction::AddMemcached(def)] => {
                         return self.add_memcached(&database, &name, def);
                     }
@@ -201,19 +217,36 @@ impl SqlSession {
     fn alter(&mut self, database: &str, name: &str, ops: &[AlterOp]) -> Result<Outcome> {
         let db = self.server.db.clone();
         let mut ops = ops.to_vec();
-        if let Some(table) = db.catalog().table(database, name) {
+        if let Some(table) = self.catalog().table(database, name) {
             definition::shorten_added(self, table, &mut ops);
         }
         let mode = self.settings.mode;
-        let mut warnings = |w| self.env.warn(w);
+        let tz = self.settings.time_zone.clone();
+        let mut warnings = Vec::new();
+        let mut warn = |w| warnings.push(w);
         let mut cast = CastCx {
             mode,
             strict: mode.is_strict(),
-            warnings: &mut warnings,
-            tz: &self.settings.time_zone,
+            warnings: &mut warn,
+            tz: &tz,
             now: self.env.now(),
         };
-        let done = db.alter_table_as(&self.ddl_cx(), database, name, &ops, &mut cast)?;
+        let altered = match self.temporary.table(database, name).cloned() {
+            Some(table) => {
+                let rows = self.alter_temporary(&table, &ops, &mut cast);
+                rows.map(|rows| DdlDone {
+                    rows,
+                    ..DdlDone::default()
+                })
+            }
+            None => db
+                .alter_table_as(&self.ddl_cx(), database, name, &ops, &mut cast)
+                .map_err(SqlError::from),
+        };
+        for warning in warnings {
+            self.env.warn(warning);
+        }
+        let done = altered?;
         let mut outcome = plain(done);
         outcome.affected_rows = done.rows;
         let warnings = self.env.warnings.get_mut().len();

@@ -391,7 +391,7 @@ impl SqlSession {
             newer: run.newer,
             validate: run.validate,
             lock_wait: self.settings.lock_wait,
-            server: self.server.as_ref(),
+            server: self,
             batches: Cell::new(0),
             states: &states,
             recursion: self.settings.recursion,

@@ -2,7 +2,6 @@
 //! queries.
 
 use super::SqlSession;
-use super::server::SqlServer;
 use crate::bind::{Binder, Scope, SystemVariables};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
@@ -10,7 +9,6 @@ use crate::expr::eval::{EvalCx, eval};
 use crate::parse::ast;
 use crate::statistics::{Figures, TableStatistics};
 use crate::vars::{self, VarValue};
-use crate::virtual_tables::Facts;
 use bumpalo::Bump;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{ColumnType, Value, ValueRef};
@@ -101,15 +99,5 @@ impl SqlSession {
         };
         let value = eval(&bound, &[], &cx)?.to_owned();
         Ok((value, bound.ty))
-    }
-}
-
-impl Facts for SqlServer {
-    fn rows(&self, database: &str, table: &str) -> Vec<Vec<Value>> {
-        let own = crate::virtual_tables::find(database, table).and_then(|t| t.rows);
-        match own {
-            Some(rows) => rows(self),
-            None => self.provided_rows(database, table),
-        }
     }
 }

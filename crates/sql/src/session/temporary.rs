@@ -7,7 +7,8 @@
 //! Invariants:
 //! 1. The overlay has the version of the catalog it was made from; plans made
 //!    before a temporary table came or went are forgotten.
-//! 2. Creating and dropping commits nothing. What a transaction may still use
+//! 2. Creating and dropping commits nothing; ALTER TABLE, CREATE and DROP INDEX do (manual,
+//!    "Statements That Cause an Implicit Commit"). What a transaction may still use
 //!    is dropped when no transaction is open any more.
 
 use super::plan_cache::PlanCache;
@@ -17,7 +18,8 @@ use crate::error::{Result, SqlError};
 use crate::parse::ast::{DropTables, Statement, TableName};
 use crate::session::dispatch::qualified;
 use porpoise_rows::catalog::{Catalog, Table, TableId};
-use porpoise_rows::ddl::TableSpec;
+use porpoise_rows::ddl::{AlterOp, TableSpec};
+use porpoise_types::CastCx;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,17 +111,6 @@ impl SqlSession {
                 self.truncate_temporary(&database, &name)?;
                 Ok(Some(Outcome::default()))
             }
-            Statement::AlterTable(alter) if named(self, &alter.name).is_some() => {
-                Err(SqlError::not_supported("ALTER TABLE of a temporary table"))
-            }
-            Statement::CreateIndex(create) if named(self, &create.table).is_some() => {
-                let what = "CREATE INDEX on a temporary table";
-                Err(SqlError::not_supported(what))
-            }
-            Statement::DropIndex(drop) if named(self, &drop.table).is_some() => {
-                let what = "DROP INDEX on a temporary table";
-                Err(SqlError::not_supported(what))
-            }
             _ => Ok(None),
         }
     }
@@ -142,6 +133,31 @@ impl SqlSession {
         self.tracker.state();
         self.forget_plans();
         Ok(true)
+    }
+
+    /// ALTER TABLE of a temporary table; how many rows were copied. Nothing may be open.
+    pub(super) fn alter_temporary(
+        &mut self,
+        table: &Arc<Table>,
+        ops: &[AlterOp],
+        cast: &mut CastCx<'_>,
+    ) -> Result<u64> {
+        for op in ops {
+            if let AlterOp::RenameTo(database, name) = op
+                && self.temporary.table(database, name).is_some()
+            {
+                let text = format!("Table '{name}' already exists");
+                return Err(SqlError::new(1050, "42S01", text));
+            }
+        }
+        let db = self.server.db.clone();
+        let (altered, rows) = db.alter_temporary(&self.ddl_cx(), table, ops, cast)?;
+        let old = (table.database.clone(), table.name.clone());
+        self.temporary.tables.remove(&old);
+        let key = (altered.database.clone(), altered.name.clone());
+        self.temporary.tables.insert(key, altered);
+        self.forget_plans();
+        Ok(rows)
     }
 
     /// Takes the temporary table of that name away; false without one.

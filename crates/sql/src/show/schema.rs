@@ -94,10 +94,8 @@ pub fn table_names(
     names.extend(virtual_of(&database).map(|t| (t.name.to_owned(), virtual_type(t))));
     names.sort();
     let rights = session.rights();
-    let seen = |n: &str| {
-        virtual_tables::find(&database, n).is_some()
-            || rights.on_table(&database, n) != Privileges::NONE
-    };
+    let seen =
+        |n: &str| virtual_tables::find(&database, n).is_some() || rights.sees_table(&database, n);
     names.retain(|(name, _)| seen(name));
     let mut rows = Rows::new(columns);
     for (name, kind) in names {
@@ -140,7 +138,7 @@ pub fn table_status(session: &SqlSession, database: Option<&str>) -> Result<Rows
         text_column("Comment", 2048),
     ]);
     let db = &session.server.db;
-    for table in stored_tables(&db.catalog(), &database) {
+    for table in stored_tables(&session.visible_catalog(), &database) {
         let next = match table.auto_increment() {
             Some(_) => Value::UInt(db.next_auto_increment(&table)?),
             None => Value::Null,

@@ -252,6 +252,15 @@ pub fn charsets() -> Rows {
     rows
 }
 
+/// MySQL's Sortlen: how much memory sorting takes.
+fn sort_length(collation: Collation) -> u64 {
+    match (collation.weighs_by_character(), collation.pad_space()) {
+        (true, _) => 1,
+        (false, true) => 8,
+        (false, false) => 0,
+    }
+}
+
 /// SHOW COLLATION.
 pub fn collations() -> Rows {
     let mut rows = Rows::new(vec![
@@ -273,7 +282,7 @@ pub fn collations() -> Rows {
             Value::UInt(u64::from(collation.0)),
             text(if default { "Yes" } else { "" }),
             text("Yes"),
-            Value::UInt(1),
+            Value::UInt(sort_length(collation)),
             text(if collation.pad_space() {
                 "PAD SPACE"
             } else {

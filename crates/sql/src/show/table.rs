@@ -18,6 +18,7 @@ static SHOWN: VirtualTable = VirtualTable {
     database: "",
     name: "",
     columns: Vec::new,
+    needs_process: false,
     rows: None,
 };
 

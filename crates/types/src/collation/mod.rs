@@ -18,20 +18,23 @@
 //!
 //! Known limits of `utf8mb4_0900_ai_ci`: weights are those of DUCET 13 (order
 //! within 9.0's characters is the same but for a handful), and contractions
-//! are not formed. `utf8mb4_unicode_ci` needs UCA 4.0.0 and is not known,
-//! rather than wrong.
+//! are not formed. The weights of `utf8mb4_unicode_ci` (4.0.0) and
+//! `utf8mb4_unicode_520_ci` are those of their tables; MySQL forms no contractions there.
 
 mod charset;
 mod like;
 mod order;
 mod tables;
 mod uca;
+mod uca_pad;
 
 pub use charset::Charset;
 pub(crate) use order::{BINARY_END, escape_binary};
 
 use std::cmp::Ordering;
 use std::hash::Hasher;
+
+use uca::Uca;
 
 /// A collation, by MySQL's number. Numbers that are not known here behave as `binary`;
 /// [`Collation::from_id`] and [`Collation::by_name`] give known ones only.
@@ -48,16 +51,22 @@ enum Scheme {
     /// utf8mb4_general_ci, PAD SPACE.
     General,
     /// Primary weights of the Unicode collation algorithm, NO PAD.
-    Uca,
+    Uca(&'static Uca),
+    /// The same, PAD SPACE.
+    UcaPad(&'static Uca),
 }
 
-const NAMES: [(&str, Collation); 13] = [
+const NAMES: [(&str, Collation); 17] = [
     ("binary", Collation::BINARY),
     ("utf8mb4_0900_ai_ci", Collation::UTF8MB4_0900_AI_CI),
     ("utf8mb4_general_ci", Collation::UTF8MB4_GENERAL_CI),
     ("utf8mb4_bin", Collation::UTF8MB4_BIN),
     ("utf8mb4_0900_bin", Collation::UTF8MB4_0900_BIN),
+    ("utf8mb4_unicode_ci", Collation::UTF8MB4_UNICODE_CI),
+    ("utf8mb4_unicode_520_ci", Collation::UTF8MB4_UNICODE_520_CI),
     ("utf8mb3_general_ci", Collation::UTF8MB3_GENERAL_CI),
+    ("utf8mb3_unicode_ci", Collation::UTF8MB3_UNICODE_CI),
+    ("utf8mb3_unicode_520_ci", Collation::UTF8MB3_UNICODE_520_CI),
     ("utf8mb3_bin", Collation::UTF8MB3_BIN),
     ("latin1_swedish_ci", Collation::LATIN1_SWEDISH_CI),
     ("latin1_general_ci", Collation::LATIN1_GENERAL_CI),
@@ -79,6 +88,14 @@ impl Collation {
     pub const UTF8MB4_0900_AI_CI: Collation = Collation(255);
     /// utf8mb4 by code point, NO PAD.
     pub const UTF8MB4_0900_BIN: Collation = Collation(309);
+    /// utf8mb4 by the Unicode collation algorithm 4.0.0, PAD SPACE.
+    pub const UTF8MB4_UNICODE_CI: Collation = Collation(224);
+    /// utf8mb4 by the Unicode collation algorithm 5.2.0, PAD SPACE.
+    pub const UTF8MB4_UNICODE_520_CI: Collation = Collation(246);
+    /// As utf8mb4_unicode_ci.
+    pub const UTF8MB3_UNICODE_CI: Collation = Collation(192);
+    /// As utf8mb4_unicode_520_ci.
+    pub const UTF8MB3_UNICODE_520_CI: Collation = Collation(214);
     /// As utf8mb4_general_ci.
     pub const UTF8MB3_GENERAL_CI: Collation = Collation(33);
     /// As utf8mb4_bin.
@@ -110,8 +127,13 @@ impl Collation {
                 .map(|(_, c)| *c)
         };
         found(name).or_else(|| {
-            name.eq_ignore_ascii_case("utf8_bin")
-                .then_some(Self::UTF8MB3_BIN)
+            // Old names of the other utf8mb3 collations.
+            match name.to_ascii_lowercase().as_str() {
+                "utf8_bin" => Some(Self::UTF8MB3_BIN),
+                "utf8_unicode_ci" => Some(Self::UTF8MB3_UNICODE_CI),
+                "utf8_unicode_520_ci" => Some(Self::UTF8MB3_UNICODE_520_CI),
+                _ => None,
+            }
         })
     }
 
@@ -136,8 +158,13 @@ impl Collation {
             Self::UTF8MB4_GENERAL_CI
             | Self::UTF8MB4_BIN
             | Self::UTF8MB4_0900_AI_CI
-            | Self::UTF8MB4_0900_BIN => Charset::Utf8mb4,
-            Self::UTF8MB3_GENERAL_CI | Self::UTF8MB3_BIN => Charset::Utf8mb3,
+            | Self::UTF8MB4_0900_BIN
+            | Self::UTF8MB4_UNICODE_CI
+            | Self::UTF8MB4_UNICODE_520_CI => Charset::Utf8mb4,
+            Self::UTF8MB3_GENERAL_CI
+            | Self::UTF8MB3_BIN
+            | Self::UTF8MB3_UNICODE_CI
+            | Self::UTF8MB3_UNICODE_520_CI => Charset::Utf8mb3,
             Self::LATIN1_SWEDISH_CI | Self::LATIN1_BIN | Self::LATIN1_GENERAL_CI => Charset::Latin1,
             Self::ASCII_GENERAL_CI | Self::ASCII_BIN => Charset::Ascii,
             _ => Charset::Binary,
@@ -177,7 +204,17 @@ impl Collation {
     /// Whether trailing spaces do not count.
     #[must_use]
     pub fn pad_space(self) -> bool {
-        matches!(self.scheme(), Scheme::Table(_) | Scheme::General)
+        matches!(
+            self.scheme(),
+            Scheme::Table(_) | Scheme::General | Scheme::UcaPad(_)
+        )
+    }
+
+    /// Whether every character has one weight, so that equal texts have equally many characters
+    /// (but for spaces at the end), and their first characters are equal, too.
+    #[must_use]
+    pub fn weighs_by_character(self) -> bool {
+        !matches!(self.scheme(), Scheme::Uca(_) | Scheme::UcaPad(_))
     }
 
     /// Version of the weights that sort keys hold.
@@ -188,7 +225,11 @@ impl Collation {
 
     fn scheme(self) -> Scheme {
         match self {
-            Self::UTF8MB4_0900_AI_CI => Scheme::Uca,
+            Self::UTF8MB4_0900_AI_CI => Scheme::Uca(&uca::V13),
+            Self::UTF8MB4_UNICODE_CI | Self::UTF8MB3_UNICODE_CI => Scheme::UcaPad(&uca::V400),
+            Self::UTF8MB4_UNICODE_520_CI | Self::UTF8MB3_UNICODE_520_CI => {
+                Scheme::UcaPad(&uca::V520)
+            }
             Self::UTF8MB4_GENERAL_CI | Self::UTF8MB3_GENERAL_CI => Scheme::General,
             Self::UTF8MB4_BIN | Self::UTF8MB3_BIN | Self::LATIN1_BIN | Self::ASCII_BIN => {
                 Scheme::Table(&tables::IDENTITY)
@@ -207,7 +248,8 @@ impl Collation {
             Scheme::Bytes => a.cmp(b),
             Scheme::Table(table) => order::compare_table(table, a, b),
             Scheme::General => order::compare_general(a, b),
-            Scheme::Uca => uca::compare(a, b),
+            Scheme::Uca(uca) => uca::compare(uca, a, b),
+            Scheme::UcaPad(uca) => uca_pad::compare(uca, a, b),
         }
     }
 
@@ -223,7 +265,8 @@ impl Collation {
             Scheme::Bytes => out.extend_from_slice(text),
             Scheme::Table(table) => order::key_table(table, text, out),
             Scheme::General => order::key_general(text, out),
-            Scheme::Uca => uca::sort_key(text, out),
+            Scheme::Uca(uca) => uca::sort_key(uca, text, out),
+            Scheme::UcaPad(uca) => uca_pad::sort_key(uca, text, out),
         }
     }
 
@@ -232,9 +275,9 @@ impl Collation {
     pub fn self_delimiting_key(self, text: &[u8], out: &mut Vec<u8>) {
         match self.scheme() {
             Scheme::Bytes => escape_binary(text, out),
-            Scheme::Table(_) | Scheme::General => self.sort_key(text, out),
-            Scheme::Uca => {
-                uca::sort_key(text, out);
+            Scheme::Table(_) | Scheme::General | Scheme::UcaPad(_) => self.sort_key(text, out),
+            Scheme::Uca(uca) => {
+                uca::sort_key(uca, text, out);
                 // Below the first byte of every weight.
                 out.push(0);
             }
@@ -256,7 +299,8 @@ impl Collation {
                 }
             }
             Scheme::Table(_) | Scheme::General => memchr::memchr(order::END, key).map(|at| at + 1),
-            Scheme::Uca => {
+            Scheme::UcaPad(uca) => uca_pad::key_len(uca, key),
+            Scheme::Uca(_) => {
                 let end = key
                     .chunks(2)
                     .position(|weight| weight.first() == Some(&0))?;
@@ -271,7 +315,8 @@ impl Collation {
             Scheme::Bytes => hasher.write(text),
             Scheme::Table(table) => order::hash_table(table, text, hasher),
             Scheme::General => order::hash_general(text, hasher),
-            Scheme::Uca => uca::hash(text, hasher),
+            Scheme::Uca(uca) => uca::hash(uca, text, hasher),
+            Scheme::UcaPad(uca) => uca_pad::hash(uca, text, hasher),
         }
         hasher.write_u8(0xFF);
     }
@@ -314,7 +359,7 @@ impl Collation {
                 _ => false,
             },
             Scheme::General => tables::general_weight(a) == tables::general_weight(b),
-            Scheme::Uca => uca::same_char(a, b),
+            Scheme::Uca(uca) | Scheme::UcaPad(uca) => uca.same_char(a, b),
         }
     }
 

@@ -1,9 +1,16 @@
-//! utf8mb4_0900_ai_ci: primary weights of the Unicode collation algorithm.
+//! Primary weights of the Unicode collation algorithm: utf8mb4_0900_ai_ci,
+//! utf8mb4_unicode_ci and utf8mb4_unicode_520_ci.
 //!
 //! A character has none, one or several weights; those without an entry in
-//! the table get two that are computed from the code point, Hangul
-//! syllables those of their letters. The table is data/uca_primary.bin, written
-//! by scripts/uca_weights.py, which tells its layout.
+//! the table get two that are computed from the code point, and with
+//! version 13 Hangul syllables those of their letters. The tables are
+//! data/uca_*.bin, all of one layout, which scripts/uca_weights.py tells.
+//!
+//! Invariants:
+//! 1. No weight is 0, and the first byte of none is 0.
+//! 2. Bytes that are no character weigh other than every character.
+//!
+//! This file has the NO PAD order of version 13; `uca_pad` has the other.
 
 use std::cmp::Ordering;
 use std::hash::Hasher;
@@ -11,59 +18,153 @@ use std::hash::Hasher;
 use super::charset::decode_utf8;
 use super::order::Chunk;
 
-static TABLE: &[u8] = include_bytes!("../../data/uca_primary.bin");
-
 /// 16-bit numbers of the page index.
 const INDEX: usize = 0x1100;
 const NO_ENTRY: u16 = 0xFFFF;
 const EXPANSION: u16 = 0x8000;
 
-/// Where the expansions begin, in 16-bit numbers.
-const EXPANSIONS: usize = {
-    let mut pages = 0;
-    let mut i = 0;
-    while i < INDEX {
-        let page = number_const(i);
-        if page > pages {
-            pages = page;
-        }
-        i += 1;
-    }
-    INDEX + 256 * pages
+/// A version of the weights.
+pub(super) struct Uca {
+    table: &'static [u8],
+    /// Where the expansions begin, in 16-bit numbers.
+    expansions: usize,
+    /// Weights of ASCII, each of which has one or none.
+    ascii: [u16; 128],
+    /// Code points from here on weigh 0xFFFD.
+    end: u32,
+    /// Weights of characters without an entry.
+    implicit: fn(u32) -> [u16; 2],
+    /// Whether Hangul syllables weigh what their letters do.
+    hangul: bool,
+    /// What is added to a byte that is no character.
+    invalid: u16,
+}
+
+/// Version 13, in place of 9: utf8mb4_0900_ai_ci.
+pub(super) static V13: Uca = Uca {
+    hangul: true,
+    invalid: 0xFF00,
+    ..Uca::new(include_bytes!("../../data/uca_primary.bin"), implicit_13)
 };
+
+/// Version 4.0.0: utf8mb4_unicode_ci. It knows the basic plane only.
+pub(super) static V400: Uca = Uca {
+    end: 0x1_0000,
+    ..Uca::new(include_bytes!("../../data/uca_400.bin"), implicit_old)
+};
+
+/// Version 5.2.0: utf8mb4_unicode_520_ci.
+pub(super) static V520: Uca = Uca::new(include_bytes!("../../data/uca_520.bin"), implicit_old);
 
 #[expect(clippy::indexing_slicing, reason = "evaluated at compile time only")]
-const fn number_const(at: usize) -> usize {
-    (TABLE_CONST[2 * at] as usize) << 8 | TABLE_CONST[2 * at + 1] as usize
+const fn number_const(table: &[u8], at: usize) -> u16 {
+    (table[2 * at] as u16) << 8 | table[2 * at + 1] as u16
 }
 
-const TABLE_CONST: &[u8] = include_bytes!("../../data/uca_primary.bin");
-
-/// Weights of ASCII, each of which has one or none.
-static ASCII: [u16; 128] = {
-    let mut table = [0; 128];
-    let mut i = 0;
-    while i < 128 {
-        // ASCII is in the first page.
-        #[expect(clippy::indexing_slicing, reason = "evaluated at compile time only")]
-        {
-            table[i] = number_const(INDEX + i) as u16;
+impl Uca {
+    const fn new(table: &'static [u8], implicit: fn(u32) -> [u16; 2]) -> Uca {
+        let mut pages = 0;
+        let mut i = 0;
+        while i < INDEX {
+            let page = number_const(table, i);
+            if page > pages {
+                pages = page;
+            }
+            i += 1;
         }
-        i += 1;
+        let mut ascii = [0; 128];
+        i = 0;
+        while i < 128 {
+            // ASCII is in the first page.
+            #[expect(clippy::indexing_slicing, reason = "evaluated at compile time only")]
+            {
+                ascii[i] = number_const(table, INDEX + i);
+            }
+            i += 1;
+        }
+        Uca {
+            table,
+            expansions: INDEX + 256 * pages as usize,
+            ascii,
+            end: u32::MAX,
+            implicit,
+            hangul: false,
+            invalid: 0xFE00,
+        }
     }
-    table
-};
 
-fn number(at: usize) -> u16 {
-    match TABLE.get(2 * at..2 * at + 2) {
-        Some([high, low]) => u16::from_be_bytes([*high, *low]),
-        _ => 0,
+    fn number(&self, at: usize) -> u16 {
+        match self.table.get(2 * at..2 * at + 2) {
+            Some([high, low]) => u16::from_be_bytes([*high, *low]),
+            _ => 0,
+        }
+    }
+
+    fn entry(&self, code: u32) -> u16 {
+        let page = usize::try_from(code >> 8).map_or(0, |p| match p {
+            0..INDEX => self.number(p),
+            _ => 0,
+        });
+        match page {
+            0 => NO_ENTRY,
+            _ => self.number(INDEX + 256 * (usize::from(page) - 1) + (code & 0xFF) as usize),
+        }
+    }
+
+    /// The weight of an ASCII character: 0 for none, and for other bytes.
+    #[inline]
+    pub(super) fn ascii(&self, byte: u8) -> u16 {
+        self.ascii.get(usize::from(byte)).copied().unwrap_or(0)
+    }
+
+    fn weights(&'static self, code: u32) -> Weights {
+        if self.hangul && (0xAC00..0xD7A4).contains(&code) {
+            return self.syllable(code - 0xAC00);
+        }
+        if code >= self.end {
+            return Weights::one(self, 0xFFFD);
+        }
+        match self.entry(code) {
+            0 => Weights::none(self),
+            NO_ENTRY => {
+                let [a, b] = (self.implicit)(code);
+                Weights::computed(self, [0, a, b], 1)
+            }
+            n if n < EXPANSION => Weights::one(self, n),
+            n => {
+                let place = self.expansions + usize::from(n - EXPANSION);
+                Weights {
+                    left: self.number(place),
+                    place: place + 1,
+                    ..Weights::none(self)
+                }
+            }
+        }
+    }
+
+    /// Weights of a Hangul syllable: those of its two or three letters.
+    fn syllable(&'static self, index: u32) -> Weights {
+        let lead = self.entry(0x1100 + index / 588);
+        let vowel = self.entry(0x1161 + index % 588 / 28);
+        match index % 28 {
+            0 => Weights::computed(self, [0, lead, vowel], 1),
+            t => Weights::computed(self, [lead, vowel, self.entry(0x11A7 + t)], 0),
+        }
+    }
+
+    /// Whether two characters are equal one by one, as LIKE asks. Codes from
+    /// 0x11_0000 up are bytes that are no character, those beyond the table equal
+    /// themselves only.
+    pub(super) fn same_char(&'static self, a: u32, b: u32) -> bool {
+        let end = self.end.min(0x11_0000);
+        a == b || (a.max(b) < end && self.weights(a).eq(self.weights(b)))
     }
 }
 
-/// Weights of one character: at most these many are computed, more come from the table.
+/// Weights of one character: at most three are computed, more come from the table.
 #[derive(Clone, Copy)]
 struct Weights {
+    uca: &'static Uca,
     /// Computed weights still to be given, from `at` on.
     computed: [u16; 3],
     at: u8,
@@ -73,45 +174,22 @@ struct Weights {
 }
 
 impl Weights {
-    const NONE: Weights = Weights {
-        computed: [0; 3],
-        at: 3,
-        left: 0,
-        place: 0,
-    };
-
-    fn one(weight: u16) -> Weights {
+    fn computed(uca: &'static Uca, computed: [u16; 3], at: u8) -> Weights {
         Weights {
-            computed: [0, 0, weight],
-            at: 2,
-            ..Weights::NONE
+            uca,
+            computed,
+            at,
+            left: 0,
+            place: 0,
         }
     }
 
-    fn of(code: u32) -> Weights {
-        if (0xAC00..0xD7A4).contains(&code) {
-            return hangul(code - 0xAC00);
-        }
-        match entry(code) {
-            0 => Weights::NONE,
-            NO_ENTRY => {
-                let [a, b] = implicit(code);
-                Weights {
-                    computed: [0, a, b],
-                    at: 1,
-                    ..Weights::NONE
-                }
-            }
-            n if n < EXPANSION => Weights::one(n),
-            n => {
-                let place = EXPANSIONS + usize::from(n - EXPANSION);
-                Weights {
-                    left: number(place),
-                    place: place + 1,
-                    ..Weights::NONE
-                }
-            }
-        }
+    fn none(uca: &'static Uca) -> Weights {
+        Weights::computed(uca, [0; 3], 3)
+    }
+
+    fn one(uca: &'static Uca, weight: u16) -> Weights {
+        Weights::computed(uca, [0, 0, weight], 2)
     }
 }
 
@@ -128,38 +206,12 @@ impl Iterator for Weights {
         }
         self.left -= 1;
         self.place += 1;
-        Some(number(self.place - 1))
-    }
-}
-
-fn entry(code: u32) -> u16 {
-    let page = usize::try_from(code >> 8).map_or(0, |p| if p < INDEX { number(p) } else { 0 });
-    match page {
-        0 => NO_ENTRY,
-        _ => number(INDEX + 256 * (usize::from(page) - 1) + (code & 0xFF) as usize),
-    }
-}
-
-/// Weights of a Hangul syllable: those of its two or three letters.
-fn hangul(index: u32) -> Weights {
-    let lead = entry(0x1100 + index / 588);
-    let vowel = entry(0x1161 + index % 588 / 28);
-    match index % 28 {
-        0 => Weights {
-            computed: [0, lead, vowel],
-            at: 1,
-            ..Weights::NONE
-        },
-        t => Weights {
-            computed: [lead, vowel, entry(0x11A7 + t)],
-            at: 0,
-            ..Weights::NONE
-        },
+        Some(self.uca.number(self.place - 1))
     }
 }
 
 /// Weights of a character without an entry (UTS #10, "Computing Implicit Weights").
-fn implicit(code: u32) -> [u16; 2] {
+fn implicit_13(code: u32) -> [u16; 2] {
     let tangut = matches!(code, 0x1_7000..=0x1_8AFF);
     if tangut {
         return [0xFB00, ((code - 0x1_7000) & 0x7FFF) as u16 | 0x8000];
@@ -184,6 +236,31 @@ fn implicit(code: u32) -> [u16; 2] {
         | 0x2_CEB0..=0x2_EBE0 => 0xFB80,
         _ => 0xFBC0,
     };
+    two_weights(base, code)
+}
+
+/// The same of versions 4.0.0 and 5.2.0 as MySQL has them: only the basic plane's ideographs
+/// are told from other characters.
+fn implicit_old(code: u32) -> [u16; 2] {
+    let base: u32 = match code {
+        0x4E00..=0x9FA5
+        | 0xFA0E
+        | 0xFA0F
+        | 0xFA11
+        | 0xFA13
+        | 0xFA14
+        | 0xFA1F
+        | 0xFA21
+        | 0xFA23
+        | 0xFA24
+        | 0xFA27..=0xFA29 => 0xFB40,
+        0x3400..=0x4DB5 => 0xFB80,
+        _ => 0xFBC0,
+    };
+    two_weights(base, code)
+}
+
+fn two_weights(base: u32, code: u32) -> [u16; 2] {
     [
         ((base + (code >> 15)) & 0xFFFF) as u16,
         (code & 0x7FFF) as u16 | 0x8000,
@@ -191,16 +268,18 @@ fn implicit(code: u32) -> [u16; 2] {
 }
 
 /// The weights of a whole text.
-struct Scanner<'a> {
+pub(super) struct Scanner<'a> {
+    uca: &'static Uca,
     rest: &'a [u8],
     current: Weights,
 }
 
 impl<'a> Scanner<'a> {
-    fn new(text: &'a [u8]) -> Scanner<'a> {
+    pub(super) fn new(uca: &'static Uca, text: &'a [u8]) -> Scanner<'a> {
         Scanner {
+            uca,
             rest: text,
-            current: Weights::NONE,
+            current: Weights::none(uca),
         }
     }
 }
@@ -215,66 +294,70 @@ impl Iterator for Scanner<'_> {
                 return Some(weight);
             }
             let (first, rest) = self.rest.split_first()?;
-            if let Some(weight) = ASCII.get(usize::from(*first)) {
+            if first.is_ascii() {
                 self.rest = rest;
-                if *weight != 0 {
-                    return Some(*weight);
+                match self.uca.ascii(*first) {
+                    0 => continue,
+                    weight => return Some(weight),
                 }
-                continue;
             }
             match decode_utf8(self.rest) {
                 Some((code, len)) => {
                     self.rest = self.rest.get(len..).unwrap_or_default();
-                    self.current = Weights::of(code);
+                    self.current = self.uca.weights(code);
                 }
                 None => {
-                    // Bytes that are no character weigh more than all characters.
                     self.rest = rest;
-                    return Some(0xFF00 | u16::from(*first));
+                    return Some(self.uca.invalid | u16::from(*first));
                 }
             }
         }
     }
 }
 
-pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
-    // While both are ASCII with a weight, weights stand side by side.
+/// The first difference within the ASCII characters that both begin with, or how many bytes
+/// they have: while both are ASCII with a weight, weights stand side by side.
+pub(super) fn ascii_prefix(uca: &Uca, a: &[u8], b: &[u8]) -> Result<usize, Ordering> {
     let mut same = 0;
     for (x, y) in a.iter().zip(b) {
         if x != y || !x.is_ascii() {
-            let weights = (ASCII.get(usize::from(*x)), ASCII.get(usize::from(*y)));
-            let (Some(x @ 1..), Some(y @ 1..)) = weights else {
+            let (x, y) = (uca.ascii(*x), uca.ascii(*y));
+            if x == 0 || y == 0 {
                 break;
-            };
+            }
             if x != y {
-                return x.cmp(y);
+                return Err(x.cmp(&y));
             }
         }
         same += 1;
     }
-    let a = a.get(same..).unwrap_or_default();
-    let b = b.get(same..).unwrap_or_default();
-    Scanner::new(a).cmp(Scanner::new(b))
+    Ok(same)
 }
 
-pub(super) fn sort_key(text: &[u8], out: &mut Vec<u8>) {
+pub(super) fn compare(uca: &'static Uca, a: &[u8], b: &[u8]) -> Ordering {
+    match ascii_prefix(uca, a, b) {
+        Err(order) => order,
+        Ok(same) => {
+            let a = a.get(same..).unwrap_or_default();
+            let b = b.get(same..).unwrap_or_default();
+            Scanner::new(uca, a).cmp(Scanner::new(uca, b))
+        }
+    }
+}
+
+pub(super) fn sort_key(uca: &'static Uca, text: &[u8], out: &mut Vec<u8>) {
     out.reserve(2 * text.len() + 1);
-    for weight in Scanner::new(text) {
+    for weight in Scanner::new(uca, text) {
         out.extend_from_slice(&weight.to_be_bytes());
     }
 }
 
-pub(super) fn hash<H: Hasher>(text: &[u8], hasher: &mut H) {
+pub(super) fn hash<H: Hasher>(uca: &'static Uca, text: &[u8], hasher: &mut H) {
     let mut chunk = Chunk::new(hasher);
-    for weight in Scanner::new(text) {
+    for weight in Scanner::new(uca, text) {
         let [high, low] = weight.to_be_bytes();
         chunk.push(high);
         chunk.push(low);
     }
     chunk.finish();
-}
-
-pub(super) fn same_char(a: u32, b: u32) -> bool {
-    // Codes from 0x11_0000 up are bytes that are no character.
-    a == b || (a.max(b) < 0x11_0000 && Weights::of(a).eq(Weights::of(b)))
 }

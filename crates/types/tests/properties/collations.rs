@@ -109,6 +109,34 @@ fn equalities_of_0900() {
 }
 
 #[test]
+fn equalities_of_the_older_unicode_collations() {
+    for c in [
+        Collation::UTF8MB4_UNICODE_CI,
+        Collation::UTF8MB4_UNICODE_520_CI,
+    ] {
+        for (a, b) in [
+            ("a", "Á"),
+            ("ß", "SS"),
+            ("a\u{a0}", "a  \0"),
+            ("ﬁ", "FI"),
+            ("a \0", "a"),
+        ] {
+            assert!(c.equal(a.as_bytes(), b.as_bytes()), "{a} {b}");
+        }
+        for (a, b) in [("a\t", "a"), ("a", "a!"), ("日", "가"), ("z", "я")] {
+            let order = c.compare(a.as_bytes(), b.as_bytes());
+            assert_eq!(order, Ordering::Less, "{a} {b}");
+        }
+        assert!(!c.weighs_by_character());
+    }
+    // All characters beyond the basic plane are equal, but not for LIKE.
+    let (a, b) = ("😀".as_bytes(), "😁".as_bytes());
+    assert!(Collation::UTF8MB4_UNICODE_CI.equal(a, b));
+    assert!(!Collation::UTF8MB4_UNICODE_CI.like(a, b, None));
+    assert!(!Collation::UTF8MB4_UNICODE_520_CI.equal(a, b));
+}
+
+#[test]
 fn names_and_numbers() {
     for c in Collation::all() {
         assert_eq!(Collation::by_name(c.name()), Some(c));
@@ -116,5 +144,7 @@ fn names_and_numbers() {
         assert_eq!(c.is_ci(), c.equal(b"a", b"A"));
         assert_eq!(c.pad_space(), c.equal(b"a", b"a "));
     }
-    assert_eq!(Collation::by_name("UTF8MB4_unicode_ci"), None);
+    let old = Collation::by_name("UTF8_unicode_ci");
+    assert_eq!(old, Some(Collation::UTF8MB3_UNICODE_CI));
+    assert_eq!(Collation::by_name("utf8mb4_unicode_nopad_ci"), None);
 }

@@ -20,7 +20,8 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => Just(" "), 2 => Just("a"), 2 => Just("A"), 1 => Just("b"), 1 => Just("\t"), 1 => Just("\0"),
         1 => Just("é"), 1 => Just("e"), 1 => Just("É"), 1 => Just("ß"), 1 => Just("日"), 1 => Just("😀"), 1 => Just("!"),
-        1 => Just("\u{301}"), 1 => Just("가"), 1 => Just("~"), 1 => Just("\u{7f}"), 1 => Just("ÿ")
+        1 => Just("\u{301}"), 1 => Just("가"), 1 => Just("~"), 1 => Just("\u{7f}"), 1 => Just("ÿ"),
+        1 => Just("\u{a0}"), 1 => Just("\n")
     ];
     prop::collection::vec(piece, 0..6).prop_map(|v| v.concat().into_bytes())
 }

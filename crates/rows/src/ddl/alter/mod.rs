@@ -23,6 +23,7 @@ mod columns;
 mod copy;
 mod fill;
 mod keys;
+mod temporary;
 
 use super::{
     AlterOp, DdlCx, DdlDone, checks, columns as specs, errors, indexes, partition, rename, spaces,
@@ -217,6 +218,24 @@ impl Db {
         plan: &Plan,
         cast: &mut CastCx<'_>,
     ) -> Result<DdlDone> {
+        let rows = self.work_on_rows(cx, before, plan, cast)?;
+        cx.mdl.progress().begin(Stage::Committing, "");
+        let ticket = self.commit_definition(cx, before, plan)?;
+        Ok(DdlDone {
+            ticket,
+            note: false,
+            rows,
+        })
+    }
+
+    /// Looks at the rows, builds, copies; how many rows were copied.
+    fn work_on_rows(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        plan: &Plan,
+        cast: &mut CastCx<'_>,
+    ) -> Result<u64> {
         self.check_no_rows(cx, before, plan, cast)?;
         let mut rows = 0;
         let progress = cx.mdl.progress();
@@ -247,13 +266,7 @@ impl Db {
         if let Some(next) = plan.auto_increment.filter(|_| plan.generate.is_none()) {
             self.raise_auto_increment(cx, &plan.table, next)?;
         }
-        progress.begin(Stage::Committing, "");
-        let ticket = self.commit_definition(cx, before, plan)?;
-        Ok(DdlDone {
-            ticket,
-            note: false,
-            rows,
-        })
+        Ok(rows)
     }
 
     fn commit_definition(&self, cx: &DdlCx<'_>, before: &Table, plan: &Plan) -> Result<Ticket> {

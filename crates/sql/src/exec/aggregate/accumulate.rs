@@ -5,6 +5,7 @@
 //! it, which does not lose digits where values are large and close together.
 
 use super::append_key;
+use super::documents::Document;
 use crate::bind::{Aggregate, AggregateKind};
 use crate::error::SqlError;
 use crate::exec::sort::order_keys;
@@ -43,6 +44,7 @@ enum State {
         squares: f64,
     },
     Texts(Vec<Piece>),
+    Document(Document),
 }
 
 /// One row's part of GROUP_CONCAT.
@@ -79,6 +81,8 @@ impl Accumulator {
                 squares: 0.0,
             },
             AggregateKind::Concat => State::Texts(Vec::new()),
+            AggregateKind::JsonArray => State::Document(Document::Array(Vec::new())),
+            AggregateKind::JsonObject => State::Document(Document::Object(Vec::new())),
             _ if aggregate.ty.kind == Kind::Double => State::Double { sum: 0.0, count: 0 },
             _ if whole(aggregate) => State::Whole { sum: 0, count: 0 },
             _ => State::Exact {
@@ -128,8 +132,8 @@ impl Accumulator {
         let mut values: smallvec::SmallVec<[ValueRef<'_>; 4]> = smallvec::SmallVec::new();
         for arg in &aggregate.args {
             let value = eval(arg, row, cx)?;
-            // NULL counts for none of them.
-            if value.is_null() {
+            // NULL counts for none of them but documents.
+            if value.is_null() && !matches!(self.state, State::Document(_)) {
                 return Ok(());
             }
             values.push(value);
@@ -150,6 +154,9 @@ impl Accumulator {
             states.hold(piece.text.len() as u64 + 48 + size_of_row(&piece.keys))?;
             pieces.push(piece);
             return Ok(());
+        }
+        if let State::Document(document) = &mut self.state {
+            return document.add(aggregate, &values, states);
         }
         match (values.first(), aggregate.args.first()) {
             (Some(value), Some(arg)) => self.take(aggregate, *value, arg, cx),
@@ -227,7 +234,7 @@ impl Accumulator {
                     *best = value.to_owned();
                 }
             }
-            State::Texts(_) => {}
+            State::Texts(_) | State::Document(_) => {}
         }
         Ok(())
     }
@@ -252,6 +259,7 @@ impl Accumulator {
             (State::Best(value), _) => value,
             (State::Bits(bits), _) => Value::UInt(bits),
             (State::Texts(pieces), _) => concatenated(aggregate, pieces, exec),
+            (State::Document(document), _) => document.finish(),
             (State::Spread { count, squares, .. }, kind) => spread(kind, count, squares),
             (State::Double { count: 0, .. }, _) | (State::Exact { sum: None, .. }, _) => {
                 Value::Null

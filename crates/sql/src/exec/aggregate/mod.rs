@@ -8,6 +8,7 @@
 //! aggregate.
 
 mod accumulate;
+mod documents;
 
 use super::kept::Kept;
 use super::select::cx_of;

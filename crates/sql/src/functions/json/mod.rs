@@ -45,7 +45,8 @@ fn invalid(error: json::ParseError, argument: usize, name: &str) -> SqlError {
     SqlError::new(3141, "22032", text)
 }
 
-fn too_deep() -> SqlError {
+/// 3157.
+pub fn too_deep() -> SqlError {
     SqlError::new(
         3157,
         "22032",

@@ -21,6 +21,8 @@ pub(super) fn grammar_arguments(func: &Func<'_>) -> Option<(usize, usize)> {
         ("HOUR", 1, 1),
         ("IF", 3, 3),
         ("INSERT", 4, 4),
+        ("JSON_ARRAYAGG", 1, 1),
+        ("JSON_OBJECTAGG", 2, 2),
         ("LEFT", 2, 2),
         ("MAX", 1, 1),
         ("MICROSECOND", 1, 1),

@@ -46,7 +46,8 @@ impl<'a> Parser<'a> {
     fn joins(&mut self, first: TableFactor<'a>) -> PResult<TableRef<'a>> {
         let mut joins: BumpVec<'a, Join<'a>> = self.list();
         loop {
-            if self.is_kw(Kw::ON) || self.is_kw(Kw::USING) {
+            // Without an open join it is the ON of ON DUPLICATE KEY UPDATE.
+            if (self.is_kw(Kw::ON) || self.is_kw(Kw::USING)) && joins.iter().any(lacks_condition) {
                 self.join_condition(&mut joins)?;
                 continue;
             }
@@ -78,9 +79,8 @@ impl<'a> Parser<'a> {
 
     /// ON or USING, for the latest join that lacks it.
     fn join_condition(&mut self, joins: &mut BumpVec<'a, Join<'a>>) -> PResult<()> {
-        let open = |join: &Join<'_>| !join.natural && matches!(join.condition, JoinCondition::None);
         // Looking back over settled joins only: those in between move out of the list below.
-        let Some(index) = joins.iter().rposition(open) else {
+        let Some(index) = joins.iter().rposition(lacks_condition) else {
             return self.error();
         };
         let condition = if self.eat_kw(Kw::ON) {
@@ -370,4 +370,9 @@ impl<'a> Parser<'a> {
         }
         Ok(name)
     }
+}
+
+/// Whether ON or USING may still follow.
+fn lacks_condition(join: &Join<'_>) -> bool {
+    !join.natural && matches!(join.condition, JoinCondition::None)
 }

@@ -214,6 +214,8 @@ impl<'a> Parser<'a> {
             func.distinct = self.eat_any_kw(&[Kw::DISTINCT, Kw::DISTINCTROW]).is_some();
             if !func.distinct {
                 self.eat_kw(Kw::ALL);
+            } else if is("JSON_ARRAYAGG") || is("JSON_OBJECTAGG") {
+                return self.error();
             }
             func.args = self.comma_list(Self::expr)?;
             if is("GROUP_CONCAT") {
@@ -469,6 +471,8 @@ fn needs_adjacent_paren(keyword: Kw) -> bool {
             | Kw::DATE_SUB
             | Kw::EXTRACT
             | Kw::GROUP_CONCAT
+            | Kw::JSON_ARRAYAGG
+            | Kw::JSON_OBJECTAGG
             | Kw::MAX
             | Kw::MID
             | Kw::MIN

@@ -1,0 +1,101 @@
+//! CREATE TABLE ... SELECT: a table that has its rows before anybody can name it.
+//!
+//! Rows go into spaces that no catalog names, by way of a definition that only their writer
+//! has, and the catalog takes up the definition when they are committed. So a query that
+//! fails leaves no table, and neither does a crash: spaces that nothing names go at the
+//! next start.
+//!
+//! Foreign keys are not looked at while rows are written; all rows are held against them
+//! under the barrier that keeps parents still while the table gets its name.
+//!
+//! Rejected: naming the table first and dropping it when the query fails, for others see
+//! it without rows, and a crash leaves it so.
+
+use super::tables::{draft_table, future_neighbours};
+use super::{DdlCx, DdlDone, TableSpec, check_name, errors, spaces};
+use crate::catalog::{Table, TableId, persist};
+use crate::db::Db;
+use crate::error::Result;
+use std::sync::Arc;
+
+impl Db {
+    /// The table as specified, to be filled, and named by [`Db::name_table`]; None where one
+    /// of that name is there (IF NOT EXISTS).
+    ///
+    /// # Errors
+    /// As CREATE TABLE.
+    pub fn begin_table(&self, cx: &DdlCx<'_>, spec: &TableSpec) -> Result<Option<Arc<Table>>> {
+        check_name(&spec.name)?;
+        if spec.name.is_empty() || spec.name.ends_with(' ') {
+            return Err(errors::bad_table_name(&spec.name));
+        }
+        if self.taken(spec)? {
+            return match spec.if_not_exists {
+                true => Ok(None),
+                false => Err(errors::table_exists(&spec.name)),
+            };
+        }
+        let id = TableId(self.engine().reserve_ids(persist::TABLE_IDS, 1, 1)?.start);
+        let mut table = draft_table(&self.catalog(), cx, spec, id)?;
+        self.check_expressions(&table)?;
+        table.foreign_keys.clear();
+        self.give_spaces(&mut table)?;
+        if let Some(first) = spec.auto_increment {
+            self.engine().set_next_id(table.counter, first.max(1))?;
+        }
+        Ok(Some(Arc::new(table)))
+    }
+
+    /// Gives a table of [`Db::begin_table`], whose rows are committed, its name. After an
+    /// error the table is gone.
+    ///
+    /// # Errors
+    /// As CREATE TABLE, for what happened since; 1452 for a row without parent.
+    pub fn name_table(&self, cx: &DdlCx<'_>, spec: &TableSpec, table: &Table) -> Result<DdlDone> {
+        let made: Vec<_> = table.all_spaces().collect();
+        let named = self.name_filled(cx, spec, table);
+        if let Err(error) = &named {
+            self.abandon_spaces(&made, error);
+        }
+        named
+    }
+
+    fn name_filled(&self, cx: &DdlCx<'_>, spec: &TableSpec, filled: &Table) -> Result<DdlDone> {
+        let _barrier = self.barrier(cx, |catalog| Ok(future_neighbours(catalog, spec)))?;
+        // Parents may have changed since; the rows' own definition has not.
+        let mut table = draft_table(&self.catalog(), cx, spec, filled.id)?;
+        if spaces::of_table(&table).len() != filled.all_spaces().count() {
+            return Err(crate::Error::DefinitionChanged);
+        }
+        let made: Vec<_> = filled
+            .indexes
+            .iter()
+            .flat_map(|i| i.spaces.iter().copied())
+            .chain(filled.parts.iter().copied())
+            .collect();
+        spaces::assign(&mut table, &made);
+        table.counter = filled.counter;
+        if cx.foreign_key_checks {
+            for key in &table.foreign_keys {
+                self.validate_foreign_key(cx, &table, key)?;
+            }
+        }
+        // The counter has moved on with the rows.
+        let spec = TableSpec {
+            auto_increment: None,
+            ..spec.clone()
+        };
+        Ok(DdlDone {
+            ticket: self.commit_new_table(cx, &spec, table)?,
+            ..DdlDone::default()
+        })
+    }
+
+    /// Drops a table of [`Db::begin_table`] that is not to get a name; no transaction may use
+    /// it any more.
+    pub fn abandon_table(&self, table: &Table) {
+        let spaces: Vec<_> = table.all_spaces().collect();
+        self.retire_spaces(&spaces);
+        self.forget_counters(table);
+    }
+}

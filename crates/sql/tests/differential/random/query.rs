@@ -1,0 +1,358 @@
+//! Queries: joins, groups, subqueries, unions.
+
+use super::tables::{Column, Table};
+use super::{Gen, Ty};
+
+/// What can be named at a place of a query.
+#[derive(Default)]
+pub struct Scope<'a> {
+    /// Sources by alias.
+    pub sources: Vec<(String, Vec<Column>)>,
+    /// The query around.
+    pub outer: Option<&'a Scope<'a>>,
+    /// Where aggregates are allowed: the rows that are grouped.
+    pub grouped: Option<&'a Scope<'a>>,
+}
+
+impl Scope<'_> {
+    /// Qualified names and types of the columns.
+    pub fn columns(&self) -> impl Iterator<Item = (String, Ty)> {
+        self.sources.iter().flat_map(|(alias, columns)| {
+            columns
+                .iter()
+                .map(move |c| (format!("{alias}.{}", c.name), c.ty))
+        })
+    }
+}
+
+/// A query's text and whether it may begin a set operation without parentheses.
+pub struct Select {
+    pub from: String,
+    pub condition: Option<String>,
+    pub items: Vec<String>,
+    pub distinct: bool,
+    /// GROUP BY and HAVING.
+    pub groups: String,
+    /// It has groups, or aggregates over all rows.
+    pub grouped: bool,
+}
+
+impl Select {
+    /// The query, its columns called c0, c1 and so on.
+    pub fn text(&self) -> String {
+        let condition = self.condition.as_ref();
+        self.with_condition(condition.map(String::as_str))
+    }
+
+    /// The query with another WHERE.
+    pub fn with_condition(&self, condition: Option<&str>) -> String {
+        let items: Vec<String> = self
+            .items
+            .iter()
+            .enumerate()
+            .map(|(at, item)| format!("{item} AS c{at}"))
+            .collect();
+        let distinct = if self.distinct { "DISTINCT " } else { "" };
+        let condition = condition.map_or(String::new(), |c| format!(" WHERE {c}"));
+        format!(
+            "SELECT {distinct}{} FROM {}{condition}{}",
+            items.join(", "),
+            self.from,
+            self.groups
+        )
+    }
+}
+
+impl Gen {
+    fn alias(&mut self) -> String {
+        self.aliases += 1;
+        format!("q{}", self.aliases)
+    }
+
+    /// Some types of columns.
+    pub fn types(&mut self, most: usize) -> Vec<Ty> {
+        (0..self.rng.usize(1..=most)).map(|_| self.ty()).collect()
+    }
+
+    /// A table, a derived table or a common table expression, with its columns.
+    fn source(&mut self, depth: usize) -> (String, (String, Vec<Column>)) {
+        let alias = self.alias();
+        if depth > 0 && self.one_in(6) {
+            let types = self.types(3);
+            let query = self.query(&Scope::default(), &types, depth - 1);
+            let columns = columns_of(&types);
+            return (format!("({query}) AS {alias}"), (alias, columns));
+        }
+        if !self.named.is_empty() && self.one_in(3) {
+            let named = self.named.clone();
+            let (name, types) = self.pick(&named).clone();
+            return (format!("{name} AS {alias}"), (alias, columns_of(&types)));
+        }
+        let tables = self.tables.clone();
+        let table: &Table = self.pick(&tables);
+        let columns = table.columns.clone();
+        (format!("{} AS {alias}", table.name), (alias, columns))
+    }
+
+    /// A tree of joins, whose sources are added to the scope.
+    fn join<'a>(&mut self, scope: &mut Scope<'a>, outer: &'a Scope<'a>, depth: usize) -> String {
+        let (mut text, first) = self.source(depth);
+        let mut tree = Scope {
+            sources: vec![first],
+            outer: Some(outer),
+            grouped: None,
+        };
+        let mut more = *self.pick(&[0, 0, 0, 1, 1, 1, 2]);
+        while more > 0 {
+            more -= 1;
+            let (right, source) = self.source(depth);
+            let right = match self.one_in(6) && more > 0 {
+                true => {
+                    // A nested tree on the right.
+                    more -= 1;
+                    let (third, other) = self.source(depth);
+                    let mut nested = Scope {
+                        sources: vec![source, other],
+                        outer: Some(outer),
+                        grouped: None,
+                    };
+                    let on = self.on(&nested, depth);
+                    let kind = *self.pick(&["JOIN", "LEFT JOIN", "RIGHT JOIN"]);
+                    tree.sources.append(&mut nested.sources);
+                    format!("({right} {kind} {third} ON {on})")
+                }
+                false => {
+                    tree.sources.push(source);
+                    right
+                }
+            };
+            let kind = *self.pick(&["JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "CROSS JOIN"]);
+            text = match kind {
+                "CROSS JOIN" => format!("{text} {kind} {right}"),
+                _ if self.one_in(12) => format!("{text} {kind} {right} USING (id)"),
+                _ => format!("{text} {kind} {right} ON {}", self.on(&tree, depth)),
+            };
+            if text.contains("USING") && tree.sources.iter().any(|(_, c)| c[0].name != "id") {
+                text = text.replace(" USING (id)", " ON TRUE");
+            }
+        }
+        scope.sources.append(&mut tree.sources);
+        text
+    }
+
+    /// The condition of a join: mostly an equality of its last source with another.
+    fn on(&mut self, scope: &Scope<'_>, depth: usize) -> String {
+        if self.one_in(5) {
+            return self.condition(scope, depth.min(1));
+        }
+        let ty = *self.pick(&[Ty::Int, Ty::Int, Ty::Int, Ty::Str, Ty::Dec, Ty::Date]);
+        let names = |source: &(String, Vec<Column>)| -> Vec<String> {
+            let same = source.1.iter().filter(|c| c.ty == ty);
+            same.map(|c| format!("{}.{}", source.0, c.name)).collect()
+        };
+        let (last, others) = scope.sources.split_last().unwrap();
+        let right = names(last);
+        let left: Vec<String> = others.iter().flat_map(names).collect();
+        if left.is_empty() || right.is_empty() {
+            return self.condition(scope, 1);
+        }
+        let op = *self.pick(&["=", "=", "=", "=", "<=>", "<", ">="]);
+        let equal = format!("{} {op} {}", self.pick(&left).clone(), self.pick(&right));
+        match self.rng.u8(0..6) {
+            0 => format!("{equal} AND {}", self.condition(scope, 1)),
+            1 => format!("({equal} OR {})", self.condition(scope, 0)),
+            _ => equal,
+        }
+    }
+
+    /// One SELECT with columns of these types.
+    pub fn select(&mut self, outer: &Scope<'_>, types: &[Ty], depth: usize) -> Select {
+        let mut scope = Scope {
+            outer: Some(outer),
+            ..Scope::default()
+        };
+        let mut from = self.join(&mut scope, outer, depth);
+        if self.one_in(8) {
+            let second = self.join(&mut scope, outer, depth);
+            from = format!("{from}, {second}");
+        }
+        let condition = (!self.one_in(3)).then(|| self.condition(&scope, 2));
+        if self.one_in(3) {
+            return self.grouped(&scope, types, from, condition);
+        }
+        let distinct = self.one_in(5);
+        let items = types.iter().map(|ty| self.expr(&scope, *ty, 2)).collect();
+        Select {
+            from,
+            condition,
+            items,
+            distinct,
+            groups: String::new(),
+            grouped: false,
+        }
+    }
+
+    fn grouped(
+        &mut self,
+        scope: &Scope<'_>,
+        types: &[Ty],
+        from: String,
+        condition: Option<String>,
+    ) -> Select {
+        // Columns to group by, as a source of their own names.
+        let mut keys: Vec<(String, Vec<Column>)> = Vec::new();
+        let mut names = Vec::new();
+        for _ in 0..*self.pick(&[0, 1, 1, 1, 2, 2]) {
+            let (alias, columns) = self.pick(&scope.sources).clone();
+            let column = self.pick(&columns).clone();
+            let name = format!("{alias}.{}", column.name);
+            if !names.contains(&name) {
+                names.push(name);
+                keys.push((alias, vec![column]));
+            }
+        }
+        let after = Scope {
+            sources: keys,
+            outer: scope.outer,
+            grouped: Some(scope),
+        };
+        let mut groups = match names.is_empty() {
+            true => String::new(),
+            false => format!(" GROUP BY {}", names.join(", ")),
+        };
+        let items: Vec<String> = types
+            .iter()
+            .map(|ty| match self.rng.bool() {
+                true => self.aggregate(scope, *ty),
+                false => self.expr(&after, *ty, 1),
+            })
+            .collect();
+        if self.one_in(3) {
+            groups += &format!(" HAVING {}", self.condition(&after, 1));
+        }
+        Select {
+            from,
+            condition,
+            items,
+            distinct: self.one_in(8),
+            groups,
+            grouped: true,
+        }
+    }
+
+    /// A SELECT, or several joined by set operations.
+    pub fn query(&mut self, outer: &Scope<'_>, types: &[Ty], depth: usize) -> String {
+        let first = self.select(outer, types, depth).text();
+        if !self.one_in(7) {
+            return first;
+        }
+        let mut text = first;
+        let ops = ["UNION", "UNION ALL", "UNION", "EXCEPT", "INTERSECT"];
+        let first = *self.pick(&ops);
+        for _ in 0..self.rng.usize(1..3) {
+            // MariaDB finds no outer columns where INTERSECT stands beside others.
+            let op = match outer.sources.is_empty() {
+                true => *self.pick(&ops),
+                false => first,
+            };
+            let next = self.select(outer, types, 0).text();
+            text = format!("{text} {op} {next}");
+        }
+        text
+    }
+
+    /// A subquery of one row at most.
+    pub fn scalar(&mut self, scope: &Scope<'_>, ty: Ty) -> String {
+        let mut select = self.select(scope, &[ty], 0);
+        if self.one_in(3) {
+            return format!("({} ORDER BY 1 LIMIT 1)", select.text());
+        }
+        let (text, source) = self.source(0);
+        select.from = text;
+        let inner = Scope {
+            sources: vec![source],
+            outer: Some(scope),
+            grouped: None,
+        };
+        select.items = vec![self.aggregate(&inner, ty)];
+        select.condition = Some(self.condition(&inner, 1));
+        select.groups = String::new();
+        format!("({})", select.text())
+    }
+
+    /// IN, EXISTS and quantified comparisons.
+    pub fn subquery_condition(&mut self, scope: &Scope<'_>, depth: usize) -> String {
+        // MariaDB's HAVING errs about dates in subqueries.
+        let ty = match scope.grouped {
+            Some(_) => *self.pick(&[Ty::Int, Ty::Str]),
+            None => self.ty(),
+        };
+        match self.rng.u8(0..7) {
+            0..2 => {
+                let not = self.pick(&["", "NOT "]);
+                let query = self.query(scope, &[ty], 0);
+                format!("({not}EXISTS ({query}))")
+            }
+            2..5 => {
+                let a = self.expr(scope, ty, depth);
+                let not = self.pick(&["", "NOT "]);
+                format!("({a} {not}IN ({}))", self.query(scope, &[ty], 0))
+            }
+            5 => {
+                let other = self.ty();
+                let (a, b) = (self.expr(scope, ty, 1), self.expr(scope, other, 0));
+                let not = self.pick(&["", "NOT "]);
+                let query = self.select(scope, &[ty, other], 0).text();
+                format!("(({a}, {b}) {not}IN ({query}))")
+            }
+            _ => {
+                let a = self.expr(scope, ty, depth);
+                let op = self.pick(&["=", "<>", "<", "<=", ">", ">="]);
+                let quantifier = *self.pick(&["ANY", "ALL", "SOME"]);
+                let query = self.select(scope, &[ty], 0).text();
+                format!("({a} {op} {quantifier} ({query}))")
+            }
+        }
+    }
+
+    /// A statement that reads.
+    pub fn statement(&mut self) -> String {
+        self.subqueries = 3;
+        self.named.clear();
+        let mut with = String::new();
+        if self.one_in(8) {
+            let types = self.types(3);
+            let query = self.query(&Scope::default(), &types, 1);
+            let names: Vec<String> = (0..types.len()).map(|at| format!("c{at}")).collect();
+            with = format!("WITH w ({}) AS ({query}) ", names.join(", "));
+            self.named.push(("w".to_owned(), types));
+        }
+        let types = self.types(4);
+        let query = self.query(&Scope::default(), &types, 2);
+        let mut text = format!("{with}{query}");
+        if self.one_in(3) {
+            // All columns, so that rows which tie are alike.
+            let orders = ["", "", " DESC"];
+            let mut keys = Vec::new();
+            for at in 1..=types.len() {
+                keys.push(format!("{at}{}", self.pick(&orders)));
+            }
+            text += &format!(" ORDER BY {}", keys.join(", "));
+            if self.rng.bool() {
+                text += &format!(" LIMIT {}", self.rng.u8(0..9));
+                if self.one_in(3) {
+                    text += &format!(" OFFSET {}", self.rng.u8(0..5));
+                }
+            }
+        }
+        text
+    }
+}
+
+fn columns_of(types: &[Ty]) -> Vec<Column> {
+    let column = |(at, ty): (usize, &Ty)| Column {
+        name: format!("c{at}"),
+        ty: *ty,
+    };
+    types.iter().enumerate().map(column).collect()
+}
