@@ -101,6 +101,10 @@ async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Resu
                 ([(header::CONTENT_TYPE, kind)], pages.metrics()).into_response()
             }),
         );
+    let router = router.fallback(|| async {
+        let text = "Here are /health and /metrics.\n";
+        (StatusCode::NOT_FOUND, text)
+    });
     axum::serve(listener, router).await
 }
 

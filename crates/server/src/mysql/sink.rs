@@ -14,6 +14,7 @@ use super::answer::{Answer, client_gone};
 use porpoise_sql::{ResultColumn, ResultSink, SqlError};
 use porpoise_types::ValueRef;
 use porpoise_wire::mysql::column::{self, ColumnDefinition};
+use porpoise_wire::mysql::frame::{HEADER, MAX_PIECE};
 use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::row::RowEncoder;
 use porpoise_wire::mysql::{Capabilities, Status};
@@ -108,24 +109,25 @@ impl<'a, 'o> WireSink<'a, 'o> {
         self
     }
 
-    /// A packet of a row that is kept: its payload without the header.
+    /// A packet of a row that is kept: its payload without headers.
     fn keep(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
         let start = self.kept.bytes.len();
         self.encoder
             .write_binary(&mut self.kept.bytes, &mut 0, values);
-        // Rows over one piece would carry headers inside.
-        let length = self.kept.bytes.len() - start - HEADER;
-        if length >= MAX_PIECE || self.kept.size() > self.limit {
+        if self.kept.size() > self.limit {
             let text = "Out of memory; the rows of this cursor are too large";
             return Err(SqlError::new(1041, "HY000", text));
         }
-        self.kept.bytes.drain(start..start + HEADER);
+        // Before each piece of the packet there is a header.
+        let mut at = start;
+        while at < self.kept.bytes.len() {
+            self.kept.bytes.drain(at..at + HEADER);
+            at += MAX_PIECE;
+        }
         self.kept.ends.push(self.kept.bytes.len());
         Ok(())
     }
 }
-
-use porpoise_wire::mysql::frame::{HEADER, MAX_PIECE};
 
 /// Writes the definition of a result's column.
 pub(super) fn definition(column: &ResultColumn) -> ColumnDefinition<'_> {

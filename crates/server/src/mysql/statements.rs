@@ -47,8 +47,33 @@ struct Statement {
     columns: usize,
     types: ParamTypes,
     long: HashMap<u16, Vec<u8>>,
-    long_error: bool,
+    long_error: Option<LongError>,
     cursor: Option<Cursor>,
+}
+
+/// Why a piece of long data was dropped; the next execution tells.
+#[derive(Clone, Copy, Debug)]
+enum LongError {
+    /// There is no parameter of that number.
+    NoParameter,
+    /// It would be too long.
+    TooLong,
+}
+
+impl From<LongError> for SqlError {
+    fn from(error: LongError) -> SqlError {
+        match error {
+            LongError::NoParameter => {
+                let text = "Incorrect arguments to mysqld_stmt_send_long_data";
+                SqlError::new(1210, "HY000", text)
+            }
+            LongError::TooLong => {
+                let text = "Parameter of prepared statement which is set through \
+                            mysql_send_long_data() is longer than 'max_allowed_packet' bytes";
+                SqlError::new(1105, "HY000", text)
+            }
+        }
+    }
 }
 
 /// What an execution left behind beside its reply.
@@ -85,14 +110,14 @@ impl Statements {
             return;
         };
         if usize::from(param) >= statement.params {
-            statement.long_error = true;
+            statement.long_error = Some(LongError::NoParameter);
             return;
         }
         let value = statement.long.entry(param).or_default();
         let length = value.len().saturating_add(data.len());
         let total = self.long_bytes.saturating_add(data.len());
         if length > limit || total > LONG_DATA_LIMIT {
-            statement.long_error = true;
+            statement.long_error = Some(LongError::TooLong);
             return;
         }
         value.extend_from_slice(data);
@@ -108,12 +133,12 @@ impl Statements {
 
     fn drop_long_data(&mut self, id: u32) {
         if let Some(statement) = self.all.get_mut(&id)
-            && (statement.long_error || !statement.long.is_empty())
+            && (statement.long_error.is_some() || !statement.long.is_empty())
         {
             let bytes: usize = statement.long.values().map(Vec::len).sum();
             self.long_bytes = self.long_bytes.saturating_sub(bytes);
             statement.long = HashMap::new();
-            statement.long_error = false;
+            statement.long_error = None;
         }
     }
 }
@@ -182,11 +207,9 @@ impl Open {
         let Some(statement) = self.statements.all.get_mut(&id) else {
             return self.refuse(unknown(id, "mysqld_stmt_execute"), answer);
         };
-        if statement.long_error {
+        if let Some(error) = statement.long_error {
             self.statements.drop_long_data(id);
-            let text = "Parameter of prepared statement which is set through \
-                        mysql_send_long_data() is longer than 'max_allowed_packet' bytes";
-            return self.refuse(SqlError::new(1105, "HY000", text), answer);
+            return self.refuse(error.into(), answer);
         }
         let mut sent = Vec::new();
         let long = &statement.long;

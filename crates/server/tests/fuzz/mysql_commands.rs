@@ -65,7 +65,8 @@ fn case(random: &mut Random, server: &Porpoise) {
     let closed = told.last().is_none_or(|last| error(last.1).is_some());
     assert!(
         *found.end() > least || closed,
-        "{found:?} answers to {kinds:?}, at least {least}"
+        "{found:?} answers to {kinds:?}, at least {least}: {}",
+        sent.escape_ascii()
     );
     assert!(*found.start() <= most + 1, "{found:?} answers to {kinds:?}");
 }

@@ -79,9 +79,16 @@ pub fn command(random: &mut Random, caps: Capabilities) -> (Reply, Vec<u8>) {
     let reply = match payload.first() {
         Some(&(code::QUIT | code::CHANGE_USER)) => Reply::Last,
         Some(&(code::STMT_CLOSE | code::STMT_SEND_LONG_DATA)) => Reply::Perhaps,
+        // COMMIT RELEASE, and completion_type, close with an OK.
+        _ if mentions(&payload, b"release") || mentions(&payload, b"completion") => Reply::Last,
         _ => reply,
     };
     (reply, payload)
+}
+
+fn mentions(payload: &[u8], word: &[u8]) -> bool {
+    let found = |w: &[u8]| w.eq_ignore_ascii_case(word);
+    payload.len() < 10_000 && payload.windows(word.len()).any(found)
 }
 
 fn intended(random: &mut Random, caps: Capabilities) -> (Reply, Vec<u8>) {

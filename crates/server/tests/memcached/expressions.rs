@@ -83,7 +83,7 @@ fn generated_columns_follow_what_is_stored() {
     assert_eq!(
         server.memcached("set s:1 0 0 1\r\na\r\nincr n:1 4\r\nget a:1 o:1 u:1\r\n"),
         "STORED\r\n7\r\nVALUE a:1 0 8\r\na\tA-7\t14\r\n\
-         VALUE o:1 0 45\r\n{\"id\":1,\"s\":\"a\",\"n\":7,\"up\":\"A-7\",\"twice\":14}\r\n\
+         VALUE o:1 0 44\r\n{\"id\":1,\"s\":\"a\",\"n\":7,\"up\":\"A-7\",\"twice\":14}\r\n\
          VALUE u:1 0 3\r\nA-7\r\nEND\r\n"
     );
     // What was read can be stored again, with another value for what counts.
@@ -197,7 +197,7 @@ fn columns_that_the_door_fills_itself_are_not_generated() {
         ("increment_column", "increment_column 'g'"),
     ] {
         let setting = format!(
-            "UPDATE ndbmemcache.containers SET flags = NULL, cas_column = NULL, \
+            "UPDATE ndbmemcache.containers SET flags = '0', cas_column = NULL, \
              expire_time_column = NULL, increment_column = NULL WHERE name = 'm'; \
              UPDATE ndbmemcache.containers SET {column} = 'g' WHERE name = 'm'"
         );

@@ -177,8 +177,29 @@ fn long_data_comes_in_pieces() {
     client::long_data(&mut out, insert.id, 7, b"lost");
     c.send(&out);
     let third = [Param::from(ValueRef::Int(3)), Param::from(ValueRef::Null)];
-    assert_eq!(c.execute(insert.id, &third, &[]).code(), 1105);
+    assert_eq!(c.execute(insert.id, &third, &[]).code(), 1210);
     assert_eq!(c.execute(insert.id, &third, &[]).code(), 0);
+}
+
+#[test]
+fn long_data_longer_than_a_packet_is_told_of_at_the_execution() {
+    let server = Porpoise::builder().start();
+    Client::root(server.mysql_addr).good("SET GLOBAL max_allowed_packet = 100000");
+    let mut c = Client::root(server.mysql_addr);
+    let select = c.prepare("SELECT LENGTH(?)").unwrap();
+    let param = [Param {
+        value: ValueRef::Bytes(b""),
+        type_code: type_code::BLOB,
+        unsigned: false,
+    }];
+    for (pieces, code) in [(2, 1105), (1, 0)] {
+        let mut out = Vec::new();
+        for _ in 0..pieces {
+            client::long_data(&mut out, select.id, 0, &[b'x'; 60_000]);
+        }
+        c.send(&out);
+        assert_eq!(c.execute(select.id, &param, &[0]).code(), code);
+    }
 }
 
 #[test]
@@ -305,6 +326,33 @@ fn cursors_end_with_their_statement_and_with_a_reset() {
         assert_eq!(answer.code(), code);
         assert!(!answer.status.has(Status::CURSOR_EXISTS));
     }
+}
+
+#[test]
+fn a_cursor_gives_rows_of_several_pieces() {
+    let (_server, mut c) = ready();
+    let select = c
+        .prepare("SELECT REPEAT('x', 17000000), ? UNION ALL SELECT 'y', 2")
+        .unwrap();
+    let mut out = Vec::new();
+    let param = [Param::from(ValueRef::Int(1))];
+    client::execute(&mut out, c.caps, select.id, &param, true, |_| false);
+    out[9] |= 1;
+    c.send(&out);
+    c.expect(1);
+    let caps = c.caps;
+    for _ in 0..3 {
+        c.packet().unwrap();
+    }
+    assert!(end_of_rows(&c.packet().unwrap(), caps).has(Status::CURSOR_EXISTS));
+    out.clear();
+    fetch_bytes(&mut out, select.id, 5);
+    c.send(&out);
+    c.expect(1);
+    let first = c.packet().unwrap();
+    assert!(first.len() > 17_000_000 && first[100..17_000_000].iter().all(|b| *b == b'x'));
+    assert!(c.packet().unwrap().len() < 20);
+    assert!(end_of_rows(&c.packet().unwrap(), caps).has(Status::LAST_ROW_SENT));
 }
 
 /// Executes a statement with one parameter, and reads up to its columns.
