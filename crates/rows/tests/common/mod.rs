@@ -49,6 +49,11 @@ pub fn table(name: &str) -> Def {
     }
 }
 
+/// A table whose first column is its primary key, `id INT`.
+pub fn ids(name: &str) -> Def {
+    table(name).int("id").primary(&["id"])
+}
+
 fn strings(names: &[&str]) -> Vec<String> {
     names.iter().map(|n| (*n).to_string()).collect()
 }
@@ -376,16 +381,8 @@ fn primary_keys(table: &Table, ids: &[i64]) -> Vec<Vec<u8>> {
 
 /// Locks and deletes rows by integer primary key, in the order given.
 pub fn delete(txn: &mut Txn, table: &Arc<Table>, ids: &[i64]) -> Result<u64, Error> {
-    use porpoise_kv::LockMode;
-    let keys = primary_keys(table, ids);
-    let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    let mut rows: Vec<Option<(Vec<u8>, porpoise_rows::RowBuf)>> = vec![None; ids.len()];
-    let wait = txn.wait();
-    txn.lock_rows(table, &refs, LockMode::Exclusive, wait, &mut |n, found| {
-        rows[n] = found.row.map(|r| (keys[n].clone(), r.to_buf()));
-    })?;
-    txn.delete(table, rows.into_iter().flatten().collect())
-        .map(|d| d.deleted)
+    let rows = txn.lock_present(table, &primary_keys(table, ids), |_| true)?;
+    txn.delete(table, rows).map(|d| d.deleted)
 }
 
 /// Locks rows by integer primary key, in the order given, and changes them.
