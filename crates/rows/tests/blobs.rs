@@ -10,7 +10,7 @@
 mod common;
 
 use common::counting::Counting;
-use common::{Def, all, begin, by_key, database, engines, get, int, table};
+use common::{Def, all, begin, by_key, database, engines, get, ids, int};
 use porpoise_kv::model::Model;
 use porpoise_kv::{LockMode, Read, ScanRange, TxnOptions};
 use porpoise_rows::blob::{IN_ROW, PART_BYTES, PREFIX};
@@ -28,9 +28,7 @@ fn blob_type() -> ColumnType {
 }
 
 fn papers() -> Def {
-    table("t")
-        .int("id")
-        .primary(&["id"])
+    ids("t")
         .int("n")
         .column("a", blob_type())
         .null()

@@ -10,7 +10,7 @@
 mod common;
 
 use common::counting::{Counting, Taken};
-use common::{N, begin, database, delete, get, insert, table, update};
+use common::{N, begin, database, delete, get, ids, insert, update};
 use porpoise_kv::model::Model;
 use porpoise_rows::catalog::FkAction;
 use std::sync::Arc;
@@ -22,19 +22,15 @@ fn an_insert_is_one_lock_call_with_no_one_or_two_foreign_keys_and_any_number_of_
     let db = database(
         Arc::new(counting),
         &[
-            table("p").int("id").primary(&["id"]),
-            table("q").int("id").primary(&["id"]),
-            table("none").int("id").primary(&["id"]).int("a").null(),
-            table("one")
-                .int("id")
-                .primary(&["id"])
+            ids("p"),
+            ids("q"),
+            ids("none").int("a").null(),
+            ids("one")
                 .int("a")
                 .null()
                 .key("a", &["a"])
                 .fk("one_p", &["a"], "p", &["id"]),
-            table("two")
-                .int("id")
-                .primary(&["id"])
+            ids("two")
                 .int("a")
                 .null()
                 .int("b")
@@ -116,27 +112,18 @@ fn a_cascade_costs_three_calls_a_level_whatever_its_width() {
     let counting = Counting::new(Arc::new(Model::new()));
     let calls = counting.calls.clone();
     let level = |name: &str, parent: &str| {
-        table(name)
-            .int("id")
-            .primary(&["id"])
-            .int("p")
-            .unique("u", &["p", "id"])
-            .fk_with(
-                &format!("{name}_fk"),
-                &["p"],
-                parent,
-                &["id"],
-                FkAction::Cascade,
-                FkAction::NoAction,
-            )
+        ids(name).int("p").unique("u", &["p", "id"]).fk_with(
+            &format!("{name}_fk"),
+            &["p"],
+            parent,
+            &["id"],
+            FkAction::Cascade,
+            FkAction::NoAction,
+        )
     };
     let db = database(
         Arc::new(counting),
-        &[
-            table("a").int("id").primary(&["id"]),
-            level("b", "a"),
-            level("c", "b"),
-        ],
+        &[ids("a"), level("b", "a"), level("c", "b")],
     );
     let mut counts = Vec::new();
     for width in [1i64, 40] {

@@ -9,7 +9,7 @@
 
 mod common;
 
-use common::{begin, delete, get, insert, ints, table, update};
+use common::{begin, delete, get, ids, insert, ints, update};
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::FkAction::Cascade;
@@ -27,21 +27,16 @@ fn rows() -> i64 {
 fn family(count: i64) -> Arc<Db> {
     let engine = KvMem::open(KvMemOptions::default()).unwrap();
     let child = |name: &str, parent: &str| {
-        table(name)
-            .int("id")
-            .primary(&["id"])
-            .int("p")
-            .key("p", &["p"])
-            .fk_with(
-                &format!("{name}_p"),
-                &["p"],
-                parent,
-                &["id"],
-                Cascade,
-                Cascade,
-            )
+        ids(name).int("p").key("p", &["p"]).fk_with(
+            &format!("{name}_p"),
+            &["p"],
+            parent,
+            &["id"],
+            Cascade,
+            Cascade,
+        )
     };
-    let root = table("a").int("id").primary(&["id"]);
+    let root = ids("a");
     let db = common::database(engine, &[root, child("b", "a"), child("c", "b")]);
     let mut txn = begin(&db);
     insert(&mut txn, &get(&db, "a"), &[&[1]]).unwrap();

@@ -9,7 +9,7 @@
 
 mod common;
 
-use common::{begin, get, insert, model_database, table};
+use common::{begin, get, ids, insert, model_database};
 use porpoise_kv::{Check, Key, TxnOptions};
 use porpoise_rows::Db;
 use porpoise_types::ValueRef;
@@ -17,10 +17,8 @@ use std::sync::Arc;
 
 fn family() -> Arc<Db> {
     let db = model_database(&[
-        table("p").int("id").primary(&["id"]),
-        table("c")
-            .int("id")
-            .primary(&["id"])
+        ids("p"),
+        ids("c")
             .int("p")
             .null()
             .key("p", &["p"])

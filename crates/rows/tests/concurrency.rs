@@ -10,7 +10,8 @@ mod common;
 
 use common::verify::verify;
 use common::{
-    begin, database, delete, delete_locked, engines, get, insert, int, ints, row, table, update,
+    begin, database, delete, delete_locked, engines, get, ids, insert, int, ints, row, table,
+    update,
 };
 use porpoise_kv::{Engine, LockMode};
 use porpoise_rows::catalog::FkAction;
@@ -23,14 +24,15 @@ fn family(engine: Arc<dyn Engine>, on_delete: FkAction) -> Arc<Db> {
     database(
         engine,
         &[
-            table("p").int("id").primary(&["id"]).int("v"),
-            table("c")
-                .int("id")
-                .primary(&["id"])
-                .int("p")
-                .null()
-                .key("p", &["p"])
-                .fk_with("c_p", &["p"], "p", &["id"], on_delete, FkAction::Cascade),
+            ids("p").int("v"),
+            ids("c").int("p").null().key("p", &["p"]).fk_with(
+                "c_p",
+                &["p"],
+                "p",
+                &["id"],
+                on_delete,
+                FkAction::Cascade,
+            ),
         ],
     )
 }
@@ -147,14 +149,7 @@ fn child_inserts_neither_wait_for_nor_deadlock_with_other_updates_of_the_parent(
 #[test]
 fn a_unique_value_is_given_to_one_of_many() {
     for engine in engines() {
-        let db = database(
-            engine,
-            &[table("t")
-                .int("id")
-                .primary(&["id"])
-                .int("u")
-                .unique("u", &["u"])],
-        );
+        let db = database(engine, &[ids("t").int("u").unique("u", &["u"])]);
         let wins = AtomicU64::new(0);
         std::thread::scope(|s| {
             for thread in 0..4i64 {
@@ -240,15 +235,9 @@ fn a_child_that_moves_is_not_missed_by_the_delete_of_its_parent() {
 #[test]
 fn a_childs_entry_stays_in_its_place_while_its_parent_is_being_deleted() {
     for engine in engines() {
-        let child = table("c").int("id").primary(&["id"]).int("p").int("x");
+        let child = ids("c").int("p").int("x");
         let child = child.int("v").key("p", &["p", "x"]);
-        let db = database(
-            engine,
-            &[
-                table("p").int("id").primary(&["id"]),
-                child.fk("c_p", &["p"], "p", &["id"]),
-            ],
-        );
+        let db = database(engine, &[ids("p"), child.fk("c_p", &["p"], "p", &["id"])]);
         let mut setup = begin(&db);
         insert(&mut setup, &get(&db, "p"), &[&[1]]).unwrap();
         insert(&mut setup, &get(&db, "c"), &[&[5, 1, 9, 0]]).unwrap();

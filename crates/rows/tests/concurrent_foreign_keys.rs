@@ -12,7 +12,7 @@
 mod common;
 
 use common::verify::verify;
-use common::{Def, N, all, database, delete, get, insert, table, update};
+use common::{Def, N, all, database, delete, get, ids, insert, table, update};
 use porpoise_base::clock;
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::Engine;
@@ -48,7 +48,7 @@ fn open(disk: &MemDisk) -> Option<Arc<dyn Engine>> {
 /// Two to four tables `t0`, ..., and one of acknowledged transactions.
 fn graph(rng: &mut fastrand::Rng) -> Vec<Def> {
     let tables = rng.usize(2..5);
-    let mut defs = vec![table("done").int("id").primary(&["id"])];
+    let mut defs = vec![ids("done")];
     for child in 0..tables {
         let mut def = table(&format!("t{child}"))
             .int("id")

@@ -10,7 +10,7 @@
 mod common;
 
 use common::verify::verify;
-use common::{NULL, all_in, begin, database, engines, get, int, table, text};
+use common::{NULL, all_in, begin, database, engines, get, ids, int, table, text};
 use porpoise_kv::{LockMode, Read};
 use porpoise_rows::catalog::{FkAction, Table};
 use porpoise_rows::partition::expr::{PartitionExpr, PartitionOp};
@@ -352,17 +352,10 @@ fn a_row_that_belongs_nowhere_is_refused_and_skipped_by_ignore() {
 #[test]
 fn foreign_keys_hold_from_and_to_partitioned_tables() {
     for engine in engines() {
-        let parent = table("parent").int("id").primary(&["id"]).by(scheme(
-            Method::Key { linear: false },
-            &[0],
-            None,
-            none(4),
-        ));
+        let parent = ids("parent").by(scheme(Method::Key { linear: false }, &[0], None, none(4)));
         // The partitioning column is not the referring one: children of one
         // parent lie in several partitions.
-        let child = table("child")
-            .int("id")
-            .primary(&["id"])
+        let child = ids("child")
             .int("parent_id")
             .null()
             .key("parent_id", &["parent_id"])

@@ -9,7 +9,7 @@
 
 mod common;
 
-use common::{get, model_database, table};
+use common::{get, ids, model_database};
 use porpoise_rows::catalog::{Column, ColumnId, LayoutDef, Table};
 use porpoise_rows::row::encode;
 use porpoise_rows::{Error, RowBuf, RowRef, RowStamp};
@@ -94,7 +94,7 @@ fn value_of(ty: &ColumnType) -> BoxedStrategy<Value> {
 }
 
 fn wide_table() -> Table {
-    let mut def = table("t").int("id").primary(&["id"]);
+    let mut def = ids("t");
     for (n, ty) in column_types().into_iter().enumerate() {
         def = def.column(&format!("c{n}"), ty).null();
     }
@@ -155,9 +155,7 @@ proptest! {
 #[test]
 fn a_row_is_read_by_later_definitions() {
     let first = (*get(
-        &model_database(&[table("t")
-            .int("id")
-            .primary(&["id"])
+        &model_database(&[ids("t")
             .text("a", 20, Collation::UTF8MB4_BIN)
             .int("b")
             .text("c", 20, Collation::UTF8MB4_BIN)]),
@@ -219,9 +217,7 @@ fn a_row_is_read_by_later_definitions() {
 #[test]
 fn the_bytes_of_a_row_are_as_documented() {
     let t = (*get(
-        &model_database(&[table("t")
-            .int("id")
-            .primary(&["id"])
+        &model_database(&[ids("t")
             .text("a", 20, Collation::UTF8MB4_BIN)
             .int("b")
             .null()
@@ -256,10 +252,7 @@ fn the_bytes_of_a_row_are_as_documented() {
 
 #[test]
 fn a_value_of_the_wrong_kind_is_named() {
-    let t = get(
-        &model_database(&[table("t").int("id").primary(&["id"])]),
-        "t",
-    );
+    let t = get(&model_database(&[ids("t")]), "t");
     let stamp = RowStamp {
         version: 1,
         expiry: 0,

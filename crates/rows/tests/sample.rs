@@ -8,16 +8,14 @@
 
 mod common;
 
-use common::{N, begin, get, insert, model_database, table};
+use common::{N, begin, get, ids, insert, model_database};
 use porpoise_kv::Read;
 use porpoise_rows::sample::Effort;
 use porpoise_rows::{KeyRange, ScanPosition, ScanSpec};
 use porpoise_types::Value;
 
 fn things() -> common::Def {
-    table("t")
-        .int("id")
-        .primary(&["id"])
+    ids("t")
         .int("a")
         .null()
         .int("b")

@@ -10,19 +10,20 @@
 mod common;
 
 use common::verify::verify;
-use common::{N, begin, delete, get, insert, int, ints, model_database, row, table, update};
+use common::{N, begin, delete, get, ids, insert, int, ints, model_database, row, table, update};
 use porpoise_rows::catalog::FkAction::{Cascade, NoAction, Restrict, SetNull};
 use porpoise_rows::{Db, Error, InsertMode, Inserted};
 use std::sync::Arc;
 
 fn self_referencing(on_delete: porpoise_rows::catalog::FkAction) -> Arc<Db> {
-    model_database(&[table("s")
-        .int("id")
-        .primary(&["id"])
-        .int("p")
-        .null()
-        .key("p", &["p"])
-        .fk_with("f", &["p"], "s", &["id"], on_delete, NoAction)])
+    model_database(&[ids("s").int("p").null().key("p", &["p"]).fk_with(
+        "f",
+        &["p"],
+        "s",
+        &["id"],
+        on_delete,
+        NoAction,
+    )])
 }
 
 #[test]
@@ -88,12 +89,7 @@ fn a_null_in_a_not_null_column_is_reported_after_the_rows_before_it() {
 
 #[test]
 fn shifting_keys_upwards_collides_unless_done_downwards() {
-    let db = model_database(&[table("t")
-        .int("id")
-        .primary(&["id"])
-        .int("u")
-        .null()
-        .unique("u", &["u"])]);
+    let db = model_database(&[ids("t").int("u").null().unique("u", &["u"])]);
     let t = get(&db, "t");
     let mut txn = begin(&db);
     insert(&mut txn, &t, &[&[1, 1], &[2, 2], &[3, N]]).unwrap();
@@ -152,13 +148,14 @@ fn a_cycle_of_cascades_ends_and_counts_only_what_the_statement_found() {
 #[test]
 fn a_chain_of_updates_may_come_back_to_its_table() {
     // InnoDB refuses it with 1451 when a child exists.
-    let db = model_database(&[table("u")
-        .int("id")
-        .primary(&["id"])
-        .int("p")
-        .null()
-        .key("p", &["p"])
-        .fk_with("fu", &["p"], "u", &["id"], NoAction, Cascade)]);
+    let db = model_database(&[ids("u").int("p").null().key("p", &["p"]).fk_with(
+        "fu",
+        &["p"],
+        "u",
+        &["id"],
+        NoAction,
+        Cascade,
+    )]);
     let u = get(&db, "u");
     let mut txn = begin(&db);
     insert(&mut txn, &u, &[&[1, N], &[2, 1]]).unwrap();
@@ -188,16 +185,16 @@ fn a_restricted_grandchild_stops_a_cascade_that_reaches_its_parent_first() {
     // before `ca`, so the row of c is still there when b's row goes.
     let defs = |first: &str| {
         [
-            table("a").int("id").primary(&["id"]),
-            table("b")
-                .int("id")
-                .primary(&["id"])
-                .int("a")
-                .key("a", &["a"])
-                .fk_with("ba", &["a"], "a", &["id"], Cascade, NoAction),
-            table("c")
-                .int("id")
-                .primary(&["id"])
+            ids("a"),
+            ids("b").int("a").key("a", &["a"]).fk_with(
+                "ba",
+                &["a"],
+                "a",
+                &["id"],
+                Cascade,
+                NoAction,
+            ),
+            ids("c")
                 .int("a")
                 .int("b")
                 .key("a", &["a"])
@@ -225,16 +222,12 @@ fn a_restricted_grandchild_stops_a_cascade_that_reaches_its_parent_first() {
 #[test]
 fn set_null_and_cascade_meeting_in_one_row_delete_it_once() {
     let db = model_database(&[
-        table("a").int("id").primary(&["id"]),
-        table("b")
-            .int("id")
-            .primary(&["id"])
+        ids("a"),
+        ids("b")
             .int("a")
             .key("a", &["a"])
             .fk_with("b_a", &["a"], "a", &["id"], Cascade, NoAction),
-        table("c")
-            .int("id")
-            .primary(&["id"])
+        ids("c")
             .int("a")
             .null()
             .int("b")
@@ -264,9 +257,7 @@ fn set_null_and_cascade_meeting_in_one_row_delete_it_once() {
 fn composite_keys_follow_updates_and_shared_columns_are_checked() {
     let db = model_database(&[
         table("p").int("a").int("b").primary(&["a", "b"]),
-        table("c")
-            .int("id")
-            .primary(&["id"])
+        ids("c")
             .int("x")
             .null()
             .int("y")
@@ -308,19 +299,8 @@ fn composite_keys_follow_updates_and_shared_columns_are_checked() {
     assert_eq!(ints(&db, "c"), [[1, 1, 7], [2, N, 99], [3, 3, 4]]);
     let mut txn = begin(&db);
     let key = p.primary_key(&row(&[1, 7]));
-    let mut gone = None;
-    let wait = txn.wait();
-    txn.lock_rows(
-        &p,
-        &[&key],
-        porpoise_kv::LockMode::Exclusive,
-        wait,
-        &mut |_, r| {
-            gone = r.row.map(|r| r.to_buf());
-        },
-    )
-    .unwrap();
-    txn.delete(&p, vec![(key, gone.unwrap())]).unwrap();
+    let gone = txn.lock_present(&p, &[&key], |_| true).unwrap();
+    txn.delete(&p, gone).unwrap();
     txn.commit().unwrap();
     assert_eq!(ints(&db, "c"), [[1, N, N], [2, N, 99], [3, 3, 4]]);
     verify(&db);
@@ -343,10 +323,8 @@ fn without_checks_nothing_is_asked_and_nothing_follows() {
 #[test]
 fn own_deleted_parents_are_missing_and_own_new_ones_are_there() {
     let db = model_database(&[
-        table("p").int("id").primary(&["id"]),
-        table("c")
-            .int("id")
-            .primary(&["id"])
+        ids("p"),
+        ids("c")
             .int("p")
             .key("p", &["p"])
             .fk("c_p", &["p"], "p", &["id"]),
@@ -372,15 +350,8 @@ fn own_deleted_parents_are_missing_and_own_new_ones_are_there() {
 #[test]
 fn replace_deletes_what_is_in_the_way_with_its_children() {
     let db = model_database(&[
-        table("p")
-            .int("id")
-            .primary(&["id"])
-            .int("u")
-            .null()
-            .unique("u", &["u"]),
-        table("c")
-            .int("id")
-            .primary(&["id"])
+        ids("p").int("u").null().unique("u", &["u"]),
+        ids("c")
             .int("p")
             .key("p", &["p"])
             .fk_with("c_p", &["p"], "p", &["id"], Cascade, NoAction),
@@ -400,12 +371,7 @@ fn replace_deletes_what_is_in_the_way_with_its_children() {
 
 #[test]
 fn insert_or_find_shows_the_row_in_the_way() {
-    let db = model_database(&[table("p")
-        .int("id")
-        .primary(&["id"])
-        .int("u")
-        .null()
-        .unique("u", &["u"])]);
+    let db = model_database(&[ids("p").int("u").null().unique("u", &["u"])]);
     let p = get(&db, "p");
     let mut txn = begin(&db);
     assert!(matches!(

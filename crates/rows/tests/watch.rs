@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{get, model_database, table};
+use common::{get, ids, model_database};
 use porpoise_kv::{LockMode, Read};
 use porpoise_rows::catalog::Table;
 use porpoise_rows::{BeginOptions, Db, InsertMode, RowBuf, RowChange, UpdateMode};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Tables `a` and `b` of (id, v).
 fn open() -> (Arc<Db>, Arc<Table>, Arc<Table>) {
-    let of = |name| table(name).int("id").primary(&["id"]).int("v").null();
+    let of = |name| ids(name).int("v").null();
     let db = model_database(&[of("a"), of("b")]);
     let (a, b) = (get(&db, "a"), get(&db, "b"));
     (db, a, b)

@@ -70,11 +70,6 @@ impl SqlError {
         SqlError::new(1146, "42S02", text)
     }
 
-    /// 1109: a qualifier that names no table of the statement.
-    pub fn unknown_table(name: &str, place: &str) -> SqlError {
-        SqlError::new(1109, "42S02", format!("Unknown table '{name}' in {place}"))
-    }
-
     /// 1046: no default database.
     pub fn no_database_selected() -> SqlError {
         SqlError::new(1046, "3D000", "No database selected")

@@ -2,11 +2,9 @@
 //! through `rows` like every other, read as a whole.
 
 use crate::error::{Result, SqlError};
-use porpoise_kv::{LockMode, Read, Ticket};
+use porpoise_kv::{Read, Ticket};
 use porpoise_rows::catalog::Table;
-use porpoise_rows::{
-    BeginOptions, Db, InsertMode, KeyRange, RowBuf, RowRef, ScanPosition, ScanSpec,
-};
+use porpoise_rows::{BeginOptions, Db, InsertMode, KeyRange, RowRef, ScanPosition, ScanSpec};
 use porpoise_types::Value;
 use std::sync::Arc;
 
@@ -83,20 +81,7 @@ impl OwnTable {
             let mut keys: Vec<Vec<u8>> = remove.iter().map(|r| table.primary_key(r)).collect();
             keys.sort_unstable();
             keys.dedup();
-            let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-            let mut gone: Vec<(Vec<u8>, RowBuf)> = Vec::new();
-            let wait = txn.wait();
-            txn.lock_rows(
-                &table,
-                &wanted,
-                LockMode::Exclusive,
-                wait,
-                &mut |n, found| {
-                    if let (Some(key), Some(row)) = (keys.get(n), found.row) {
-                        gone.push((key.clone(), row.to_buf()));
-                    }
-                },
-            )?;
+            let gone = txn.lock_present(&table, &keys, |_| true)?;
             txn.delete(&table, gone)?;
         }
         if !put.is_empty() {

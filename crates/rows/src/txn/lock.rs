@@ -11,7 +11,7 @@ use super::arena::Arena;
 use super::parts::{Blobs, Waiting};
 use crate::Result;
 use crate::catalog::Table;
-use crate::row::RowRef;
+use crate::row::{RowBuf, RowRef};
 use porpoise_kv::{Key, LockMode, LockRequest, Mark, Read, Wait};
 use smallvec::SmallVec;
 
@@ -121,6 +121,32 @@ impl Txn {
             visit(done.number, locked);
             Ok(())
         })
+    }
+
+    /// Locks rows exclusively, in one call, and gives those that are there and
+    /// that `which` takes, as [`Txn::delete`] wants them: in the order of
+    /// `keys`, of large values the start.
+    ///
+    /// # Errors
+    /// As [`Txn::lock_rows`].
+    pub fn lock_present(
+        &mut self,
+        table: &Table,
+        keys: &[impl AsRef<[u8]>],
+        mut which: impl FnMut(&RowRef<'_>) -> bool,
+    ) -> Result<Vec<(Vec<u8>, RowBuf)>> {
+        let keys: SmallVec<[&[u8]; 16]> = keys.iter().map(AsRef::as_ref).collect();
+        let mut found: Vec<Option<RowBuf>> = vec![None; keys.len()];
+        let how = (LockMode::Exclusive, self.wait());
+        self.lock_rows_with(table, &keys, how, Blobs::Prefixes, &mut |n, locked| {
+            if let (Some(place), Some(row)) = (found.get_mut(n), locked.row.filter(&mut which)) {
+                *place = Some(row.to_buf());
+            }
+        })?;
+        let rows = keys.iter().zip(found);
+        Ok(rows
+            .filter_map(|(key, row)| Some((key.to_vec(), row?)))
+            .collect())
     }
 
     /// Locks rows by whole keys of a unique index: the entries in one call,

@@ -273,14 +273,6 @@ impl Txn {
         )
     }
 
-    /// The deadline of a wait that begins now.
-    pub fn lock_deadline(&self) -> Instant {
-        match self.wait() {
-            Wait::Until(at) => at,
-            Wait::NoWait | Wait::Skip => self.db.clock().now(),
-        }
-    }
-
     /// The version that rows written by this transaction carry; reserved at
     /// first use.
     ///

@@ -49,6 +49,11 @@ pub fn table(name: &str) -> Def {
     }
 }
 
+/// A table whose first column is its primary key, `id INT`.
+pub fn ids(name: &str) -> Def {
+    table(name).int("id").primary(&["id"])
+}
+
 fn strings(names: &[&str]) -> Vec<String> {
     names.iter().map(|n| (*n).to_string()).collect()
 }
@@ -376,7 +381,8 @@ fn primary_keys(table: &Table, ids: &[i64]) -> Vec<Vec<u8>> {
 
 /// Locks and deletes rows by integer primary key, in the order given.
 pub fn delete(txn: &mut Txn, table: &Arc<Table>, ids: &[i64]) -> Result<u64, Error> {
-    delete_locked(txn, table, ids, porpoise_kv::LockMode::Exclusive)
+    let rows = txn.lock_present(table, &primary_keys(table, ids), |_| true)?;
+    txn.delete(table, rows).map(|d| d.deleted)
 }
 
 /// The same, with rows locked in another mode.

@@ -99,11 +99,6 @@ impl Container {
         Ok(())
     }
 
-    /// Whether rows hold their own version in a column.
-    pub fn wants_version(&self) -> bool {
-        self.cas.is_some()
-    }
-
     /// Puts a row's version into its column, where the container has one.
     pub(super) fn apply_version(&self, row: &mut [Value], version: u64) {
         let Some(position) = self.cas else {

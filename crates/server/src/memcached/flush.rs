@@ -14,8 +14,8 @@ use super::mapping::Mapping;
 use super::work::{Desk, Done, Failure, repeatable};
 use crate::metrics::{self, Counter};
 use porpoise_base::blocking::blocking;
-use porpoise_kv::{LockMode, Read, Ticket};
-use porpoise_rows::{Blobs, Error, Fetch, KeyRange, RowBuf, ScanPosition, ScanSpec};
+use porpoise_kv::{Read, Ticket};
+use porpoise_rows::{Error, Fetch, KeyRange, ScanPosition, ScanSpec};
 use std::sync::Arc;
 
 /// Rows of one transaction.
@@ -148,25 +148,7 @@ fn one_batch(desk: &Desk, container: &Container, start: &[u8]) -> Result<Batch, 
             keys.push(key.to_vec());
         },
     )?;
-    let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    let wait = txn.wait();
-    let mut found: Vec<(usize, RowBuf)> = Vec::new();
-    txn.lock_rows_with(
-        table,
-        &borrowed,
-        (LockMode::Exclusive, wait),
-        Blobs::Prefixes,
-        &mut |n, locked| {
-            if let Some(row) = locked.row {
-                found.push((n, RowBuf::from(row.bytes().to_vec())));
-            }
-        },
-    )?;
-    found.sort_unstable_by_key(|(n, _)| *n);
-    let gone = found
-        .into_iter()
-        .filter_map(|(n, row)| Some((keys.get(n)?.clone(), row)))
-        .collect();
+    let gone = txn.lock_present(table, &keys, |_| true)?;
     let done = large::delete(container, &mut txn, gone)?;
     let ticket = txn.commit()?.ticket;
     Ok(Batch {

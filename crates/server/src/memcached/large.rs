@@ -105,16 +105,8 @@ impl Large {
             return Ok(());
         }
         let keys: Vec<&[u8]> = parts.iter().map(|(key, _)| key.as_slice()).collect();
-        let wait = txn.wait();
-        let mut gone: Vec<(usize, RowBuf)> = Vec::new();
         let table = &self.table;
-        txn.lock_rows(table, &keys, LockMode::Exclusive, wait, &mut |n, locked| {
-            gone.extend(locked.row.map(|row| (n, row.to_buf())));
-        })?;
-        let gone = gone
-            .into_iter()
-            .filter_map(|(n, row)| Some((keys.get(n)?.to_vec(), row)))
-            .collect();
+        let gone = txn.lock_present(table, &keys, |_| true)?;
         txn.delete(table, gone)?;
         Ok(())
     }

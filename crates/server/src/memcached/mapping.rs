@@ -423,11 +423,6 @@ impl Rule {
     }
 }
 
-/// The name of the table behind keys of no configured prefix.
-pub fn default_table_name() -> String {
-    format!("{DATABASE}.{DEFAULT_TABLE}")
-}
-
 /// All rows of a table as texts by column.
 fn read_table(txn: &mut porpoise_rows::Txn, table: &Arc<Table>) -> Result<Vec<Row>> {
     let spec = ScanSpec {

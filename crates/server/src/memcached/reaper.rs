@@ -24,8 +24,8 @@ use super::container::Container;
 use super::large;
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::Cancel;
-use porpoise_kv::{LockMode, Read, Wait};
-use porpoise_rows::{BeginOptions, Error, Fetch, KeyRange, Result, RowBuf, ScanPosition, ScanSpec};
+use porpoise_kv::Read;
+use porpoise_rows::{BeginOptions, Error, Fetch, KeyRange, Result, ScanPosition, ScanSpec};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -225,29 +225,12 @@ fn delete(
 fn delete_locked(door: &Shared, container: &Container, keys: &[Vec<u8>]) -> Result<u64> {
     let mut txn = door.db.begin(BeginOptions::default())?;
     txn.set_lock_wait(Duration::from_millis(50));
-    let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let now = door.db.clock().unix_micros();
-    let mut found: Vec<(usize, RowBuf)> = Vec::new();
-    let (table, wait) = (&container.table, txn.wait());
-    let wait: Wait = wait;
-    txn.lock_rows(
-        table,
-        &borrowed,
-        LockMode::Exclusive,
-        wait,
-        &mut |n, locked| {
-            let row = locked.row.filter(|row| container.expired(row, || now));
-            found.extend(row.map(|row| (n, row.to_buf())));
-        },
-    )?;
-    if found.is_empty() {
+    let table = &container.table;
+    let gone = txn.lock_present(table, keys, |row| container.expired(row, || now))?;
+    if gone.is_empty() {
         return Ok(0);
     }
-    found.sort_unstable_by_key(|(n, _)| *n);
-    let gone = found
-        .into_iter()
-        .filter_map(|(n, row)| Some((keys.get(n)?.clone(), row)))
-        .collect();
     let done = large::delete(container, &mut txn, gone)?;
     txn.commit()?;
     Ok(done.deleted)

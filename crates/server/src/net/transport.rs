@@ -22,6 +22,21 @@ pub(crate) struct Got {
     pub(crate) eof: bool,
 }
 
+impl Got {
+    /// The client has ended its side.
+    const END: Got = Got {
+        bytes: 0,
+        drained: true,
+        eof: true,
+    };
+    /// There is nothing for now.
+    const NOTHING: Got = Got {
+        bytes: 0,
+        drained: true,
+        eof: false,
+    };
+}
+
 /// See the module.
 pub(crate) struct Transport {
     socket: Socket,
@@ -119,13 +134,7 @@ impl Transport {
         }
         loop {
             match (&self.socket).read(buf) {
-                Ok(0) => {
-                    return Ok(Got {
-                        bytes: 0,
-                        drained: true,
-                        eof: true,
-                    });
-                }
+                Ok(0) => return Ok(Got::END),
                 // A short read has emptied the socket, unless its end follows.
                 Ok(n) => {
                     let drained = n < buf.len() && !ended;
@@ -135,13 +144,7 @@ impl Transport {
                         eof: false,
                     });
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Got {
-                        bytes: 0,
-                        drained: true,
-                        eof: false,
-                    });
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Got::NOTHING),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -156,13 +159,7 @@ impl Transport {
         loop {
             // Plain bytes first: TLS takes no more while these are waiting.
             match tls.reader().read(buf) {
-                Ok(0) => {
-                    return Ok(Got {
-                        bytes: 0,
-                        drained: true,
-                        eof: true,
-                    });
-                }
+                Ok(0) => return Ok(Got::END),
                 Ok(n) => {
                     return Ok(Got {
                         bytes: n,
@@ -171,21 +168,11 @@ impl Transport {
                     });
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    return Ok(Got {
-                        bytes: 0,
-                        drained: true,
-                        eof: true,
-                    });
-                }
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Got::END),
                 Err(error) => return Err(error),
             }
             if ended {
-                return Ok(Got {
-                    bytes: 0,
-                    drained: true,
-                    eof: true,
-                });
+                return Ok(Got::END);
             }
             let mut tap = Tap {
                 socket: &self.socket,
@@ -193,13 +180,7 @@ impl Transport {
             };
             match tls.read_tls(&mut tap) {
                 Ok(n) => ended = n == 0,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Got {
-                        bytes: 0,
-                        drained: true,
-                        eof: false,
-                    });
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Got::NOTHING),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }

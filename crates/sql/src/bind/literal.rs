@@ -148,30 +148,3 @@ fn temporal(value: Value, ty: ColumnType) -> Expr {
         coercibility: Coercibility::Numeric,
     }
 }
-
-/// The type that a parameter of a value's kind has, before a statement says
-/// what it wants.
-pub fn natural_type(value: &Value, collation: Collation) -> ColumnType {
-    match value {
-        Value::Null => ColumnType::null(),
-        Value::Int(_) => ColumnType::bigint(),
-        Value::UInt(_) => ColumnType::bigint_unsigned(),
-        Value::Double(_) => ColumnType::double(),
-        Value::Decimal(d) => ColumnType::decimal(d.precision().max(d.scale()).max(1), d.scale()),
-        Value::Bytes(b) => {
-            let length = u32::try_from(b.len()).unwrap_or(u32::MAX);
-            match collation == Collation::BINARY {
-                true => ColumnType::varbinary(length),
-                false => ColumnType::varchar(length, collation),
-            }
-        }
-        Value::Date(_) => ColumnType::date(),
-        Value::DateTime(d) => ColumnType::datetime(if d.micros() == 0 { 0 } else { 6 }),
-        Value::Time(t) => ColumnType::time(if t.micros() == 0 { 0 } else { 6 }),
-    }
-}
-
-/// Whether a type is a fixed kind of text that a literal may stand in for.
-pub fn is_character(ty: &ColumnType) -> bool {
-    matches!(ty.kind, Kind::Char | Kind::VarChar) && ty.collation != Collation::BINARY
-}

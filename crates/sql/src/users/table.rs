@@ -4,20 +4,21 @@
 //! is told of, whatever the server's durability.
 
 use super::{Account, DEFAULT_PLUGIN, hashed};
-use crate::error::{Result, SqlError};
-use porpoise_base::cancel::Cancel;
-use porpoise_kv::{Read, Ticket};
-use porpoise_rows::catalog::{ColumnDefault, IndexKind, Table, TableOptions};
-use porpoise_rows::ddl::{ColumnSpec, DdlCx, IndexSpec, TableSpec};
-use porpoise_rows::{BeginOptions, Db, InsertMode, KeyRange, RowBuf, ScanPosition, ScanSpec};
+use crate::error::Result;
+use crate::own_table::OwnTable;
+use porpoise_kv::Ticket;
+use porpoise_rows::catalog::{ColumnDefault, TableOptions};
+use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
+use porpoise_rows::{Db, RowRef};
 use porpoise_types::{Collation, ColumnType, DateTime, Kind, Value, ValueRef};
 use std::sync::Arc;
-use std::time::Duration;
 
-/// The database of system tables.
-const DATABASE: &str = "mysql";
-/// The table of accounts.
-const TABLE: &str = "user";
+const USERS: OwnTable = OwnTable {
+    database: "mysql",
+    name: "user",
+    columns: 6,
+};
+
 impl Account {
     fn row(&self, now: Option<DateTime>) -> Vec<Value> {
         let text = |t: &str| Value::Bytes(t.as_bytes().to_vec());
@@ -31,7 +32,7 @@ impl Account {
         ]
     }
 
-    fn of(row: &porpoise_rows::RowRef<'_>) -> Account {
+    fn of(row: &RowRef<'_>) -> Account {
         let bytes = |at| match row.get(at) {
             ValueRef::Bytes(b) => b.to_vec(),
             _ => Vec::new(),
@@ -47,71 +48,35 @@ impl Account {
     }
 }
 
-fn column(name: &str, ty: ColumnType, default: Option<Value>, nullable: bool) -> ColumnSpec {
-    ColumnSpec {
-        name: name.to_owned(),
-        ty,
+fn table_spec() -> TableSpec {
+    let column = |name: &str, ty: ColumnType, default: Option<Value>, nullable: bool| ColumnSpec {
         nullable: Some(nullable),
         default: default.map(ColumnDefault::Literal),
-        on_update_now: false,
-        auto_increment: false,
-        comment: String::new(),
-        explicit_collation: false,
-        generated: None,
-    }
-}
-
-fn table_spec() -> TableSpec {
+        ..ColumnSpec::new(name, ty)
+    };
     let text = |n| ColumnType::varchar(n, Collation::UTF8MB4_BIN);
+    let secret = ColumnType::text(Kind::Text, Collation::UTF8MB4_BIN);
     let words = vec![Box::from(&b"N"[..]), Box::from(&b"Y"[..])];
     let locked = ColumnType::enumeration(words, Collation::UTF8MB4_GENERAL_CI);
+    let changed = ColumnType::timestamp(0);
     let empty = || Some(Value::Bytes(Vec::new()));
     let plugin = Some(Value::Bytes(DEFAULT_PLUGIN.as_bytes().to_vec()));
+    let columns = vec![
+        column("Host", text(255), empty(), false),
+        column("User", text(32), empty(), false),
+        column("plugin", text(64), plugin, false),
+        column("authentication_string", secret, None, true),
+        column("account_locked", locked, Some(Value::UInt(1)), false),
+        column("password_last_changed", changed, None, true),
+    ];
+    let key = IndexSpec::primary(&["Host", "User"]);
+    let options = TableOptions {
+        comment: "Users and what they prove themselves with".to_owned(),
+        ..TableOptions::new(Collation::UTF8MB4_BIN)
+    };
     TableSpec {
-        database: DATABASE.to_owned(),
-        name: TABLE.to_owned(),
         if_not_exists: true,
-        columns: vec![
-            column("Host", text(255), empty(), false),
-            column("User", text(32), empty(), false),
-            column("plugin", text(64), plugin, false),
-            column(
-                "authentication_string",
-                ColumnType::text(Kind::Text, Collation::UTF8MB4_BIN),
-                None,
-                true,
-            ),
-            column("account_locked", locked, Some(Value::UInt(1)), false),
-            column(
-                "password_last_changed",
-                ColumnType::timestamp(0),
-                None,
-                true,
-            ),
-        ],
-        indexes: vec![IndexSpec {
-            name: None,
-            kind: IndexKind::Primary,
-            parts: vec![
-                ("Host".to_owned(), None, false),
-                ("User".to_owned(), None, false),
-            ],
-            using_hash: false,
-            comment: String::new(),
-            invisible: false,
-        }],
-        foreign_keys: Vec::new(),
-        checks: Vec::new(),
-        options: TableOptions {
-            engine: "InnoDB".to_owned(),
-            collation: Collation::UTF8MB4_BIN,
-            comment: "Users and what they prove themselves with".to_owned(),
-            memory: false,
-            other: Vec::new(),
-            created: 0,
-        },
-        auto_increment: None,
-        placement: Default::default(),
+        ..TableSpec::new(USERS.database, USERS.name, columns, vec![key], options)
     }
 }
 
@@ -120,20 +85,14 @@ fn table_spec() -> TableSpec {
 /// # Errors
 /// What definitions and writes fail with.
 pub fn create_at_first_start(db: &Arc<Db>, root_password: Option<&str>) -> Result<()> {
-    if db.catalog().table(DATABASE, TABLE).is_some() {
+    if USERS.exists(db) {
         return Ok(());
     }
-    let mdl = db.mdl().session();
-    let cancel = Cancel::new();
-    let cx = DdlCx {
-        mdl: &mdl,
-        deadline: db.clock().now() + Duration::from_secs(60),
-        cancel: &cancel,
-        foreign_key_checks: true,
-        now: db.clock().unix_micros(),
-    };
-    db.create_database(&cx, DATABASE, Collation::UTF8MB4_0900_AI_CI, true)?;
-    let done = db.create_table(&cx, &table_spec())?;
+    let done = db.define(|cx| {
+        let collation = Collation::UTF8MB4_0900_AI_CI;
+        db.create_database(cx, USERS.database, collation, true)?;
+        db.create_table(cx, &table_spec())
+    })?;
     let secret = match root_password.filter(|p| !p.is_empty()) {
         Some(password) => hashed(DEFAULT_PLUGIN, password.as_bytes())?,
         None => Vec::new(),
@@ -150,17 +109,6 @@ pub fn create_at_first_start(db: &Arc<Db>, root_password: Option<&str>) -> Resul
     Ok(())
 }
 
-fn table(db: &Arc<Db>) -> Result<Arc<Table>> {
-    let found = db.catalog().table(DATABASE, TABLE).cloned();
-    let found = found.ok_or_else(|| SqlError::no_table(DATABASE, TABLE))?;
-    match found.columns.len() {
-        6 => Ok(found),
-        _ => Err(SqlError::internal(
-            "table mysql.user is not laid out as expected",
-        )),
-    }
-}
-
 /// User and host of every account.
 ///
 /// # Errors
@@ -172,67 +120,13 @@ pub fn names(db: &Arc<Db>) -> Result<Vec<(String, String)>> {
 
 /// All accounts.
 pub(super) fn all(db: &Arc<Db>) -> Result<Vec<Account>> {
-    Ok(rows(db)?
-        .into_iter()
-        .map(|(_, _, account)| account)
-        .collect())
-}
-
-type StoredAccount = (Vec<u8>, RowBuf, Account);
-
-fn rows(db: &Arc<Db>) -> Result<Vec<StoredAccount>> {
-    let table = table(db)?;
-    let mut txn = db.begin(BeginOptions::default())?;
-    let spec = ScanSpec {
-        index: 0,
-        ranges: vec![KeyRange::ALL],
-        reverse: false,
-        entries_only: false,
-    };
-    let mut position = ScanPosition::default();
-    let mut list = Vec::new();
-    while txn.scan(
-        &table,
-        &spec,
-        Read::SNAPSHOT,
-        &mut position,
-        1000,
-        &mut |key, row| {
-            list.push((key.to_vec(), row.to_buf(), Account::of(&row)));
-        },
-    )? {}
-    txn.rollback();
-    Ok(list)
+    USERS.rows(db, Account::of)
 }
 
 /// Puts accounts in place of those of the same name, and takes others away.
 pub(super) fn write(db: &Arc<Db>, put: &[Account], remove: &[Account]) -> Result<Ticket> {
-    let table = table(db)?;
     let now = DateTime::from_unix_micros(db.clock().unix_micros());
     let now = now.and_then(|n| n.round(0, true));
-    let old = match remove.is_empty() {
-        true => Vec::new(),
-        false => rows(db)?,
-    };
-    let mut txn = db.begin(BeginOptions {
-        sync: true,
-        ..BeginOptions::default()
-    })?;
-    let gone: Vec<(Vec<u8>, RowBuf)> = old
-        .into_iter()
-        .filter(|(_, _, a)| remove.iter().any(|r| r.user == a.user && r.host == a.host))
-        .map(|(key, row, _)| (key, row))
-        .collect();
-    if !gone.is_empty() {
-        let keys: Vec<&[u8]> = gone.iter().map(|(k, _)| k.as_slice()).collect();
-        let wait = txn.wait();
-        let mode = porpoise_kv::LockMode::Exclusive;
-        txn.lock_rows(&table, &keys, mode, wait, &mut |_, _| ())?;
-        txn.delete(&table, gone)?;
-    }
-    if !put.is_empty() {
-        let rows = put.iter().map(|a| a.row(now)).collect();
-        txn.insert(&table, rows, InsertMode::Replace)?;
-    }
-    Ok(txn.commit()?.ticket)
+    let rows = |accounts: &[Account]| accounts.iter().map(|a| a.row(now)).collect();
+    USERS.write(db, rows(put), rows(remove))
 }

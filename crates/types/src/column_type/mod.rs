@@ -165,15 +165,6 @@ impl ColumnType {
         self.is_integer() || matches!(self.kind, Kind::Float | Kind::Double | Kind::Decimal)
     }
 
-    /// Whether values are dates or times; YEAR is a number.
-    #[must_use]
-    pub fn is_temporal(&self) -> bool {
-        matches!(
-            self.kind,
-            Kind::Date | Kind::DateTime | Kind::Timestamp | Kind::Time
-        )
-    }
-
     /// Whether this is a TEXT or BLOB kind, or JSON.
     #[must_use]
     pub fn is_blob(&self) -> bool {

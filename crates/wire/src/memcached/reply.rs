@@ -91,11 +91,6 @@ pub fn stat(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     line(out, b" ", value);
 }
 
-/// Appends `STAT name number`.
-pub fn stat_number(out: &mut Vec<u8>, name: &str, value: u64) {
-    stat(out, name, itoa::Buffer::new().format(value).as_bytes());
-}
-
 /// Appends `SERVER_ERROR text`: the server could not do it.
 pub fn server_error(out: &mut Vec<u8>, text: &str) {
     line(out, b"SERVER_ERROR ", text.as_bytes());

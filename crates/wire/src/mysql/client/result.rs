@@ -389,17 +389,3 @@ pub fn parse_prepared(payload: &[u8]) -> Option<Prepared> {
         warnings: cursor.u16()?,
     })
 }
-
-/// Whether texts of a column of this code are numbers, for callers that show
-/// results.
-pub fn is_numeric_code(code: u8) -> bool {
-    matches!(
-        code,
-        type_code::DECIMAL
-            ..=type_code::DOUBLE
-                | type_code::LONGLONG
-                | type_code::INT24
-                | type_code::YEAR
-                | type_code::NEWDECIMAL
-    )
-}
