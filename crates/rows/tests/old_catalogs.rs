@@ -1,0 +1,262 @@
+//! Catalogs of older format versions are read, changed, and survive power going off amid the change
+//! that brings them to the present version; later versions are refused.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+use porpoise_base::cancel::Cancel;
+use porpoise_base::disk::MemDisk;
+use porpoise_kv::{
+    Check, CounterId, Durability, Engine, Key, Read, ScanRange, SpaceId, SpaceSpec, Ticket,
+};
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+use porpoise_rows::catalog::{ColumnDefault, Table};
+use porpoise_rows::ddl::{AlterOp, ColumnSpec, DdlCx, Position};
+use porpoise_rows::{BeginOptions, Db, DbOptions, Error, InsertMode, show};
+use porpoise_types::{ColumnType, Kind, Value};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+mod common;
+
+const CATALOG: SpaceId = SpaceId(1);
+/// The present version, and the only one that is written.
+const PRESENT: u8 = 3;
+
+fn engine(disk: &MemDisk) -> Option<Arc<KvMem>> {
+    KvMem::open(KvMemOptions {
+        dir: Some(PathBuf::from("/store")),
+        disk: Arc::new(disk.clone()),
+        durability: Durability::Sync,
+        segment_bytes: 1 << 16,
+        ..KvMemOptions::default()
+    })
+    .ok()
+}
+
+fn try_open(engine: Arc<KvMem>) -> porpoise_rows::Result<Arc<Db>> {
+    Db::open(engine, porpoise_base::clock::system(), DbOptions::default())
+}
+
+fn run<T>(db: &Arc<Db>, f: impl FnOnce(&DdlCx<'_>) -> T) -> T {
+    let (mdl, cancel) = (db.mdl().session(), Cancel::new());
+    f(&DdlCx {
+        mdl: &mdl,
+        deadline: Instant::now() + Duration::from_secs(5),
+        cancel: &cancel,
+        foreign_key_checks: true,
+        now: 0,
+    })
+}
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    let digit = |c: u8| (c as char).to_digit(16).unwrap() as u8;
+    let pairs = hex.as_bytes().chunks(2);
+    pairs.map(|p| digit(p[0]) << 4 | digit(p[1])).collect()
+}
+
+/// The rows of a store of that version: space, key and value of each. A line is a row, in
+/// hexadecimal; `-` is an empty key or value.
+fn fixture(version: u8) -> Vec<(SpaceId, Vec<u8>, Vec<u8>)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(format!("catalog-{version}"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let parts: Vec<&str> = line.split(' ').collect();
+            let bytes = |at: usize| bytes_of(parts[at].trim_start_matches('-'));
+            (SpaceId(parts[0].parse().unwrap()), bytes(1), bytes(2))
+        })
+        .collect()
+}
+
+/// A store with these rows, synced.
+fn store(disk: &MemDisk, rows: &[(SpaceId, Vec<u8>, Vec<u8>)]) -> Arc<KvMem> {
+    let engine = engine(disk).unwrap();
+    let last = rows.iter().map(|(space, _, _)| *space).max().unwrap();
+    let count = (last.0 + 1 - SpaceId::FIRST_FREE.0) as usize;
+    let made = engine.create_spaces(&vec![SpaceSpec::default(); count]);
+    assert_eq!(made.unwrap().last(), Some(&last));
+    // Row versions and table numbers: those in the rows were given out.
+    for counter in [CounterId(1), CounterId(2)] {
+        engine.set_next_id(counter, 10_000).unwrap();
+    }
+    let mut txn = engine.begin(Default::default()).unwrap();
+    for (space, key, value) in rows {
+        txn.put(Key::new(*space, key), value, Check::Blind).unwrap();
+    }
+    let done = txn.commit().unwrap();
+    engine.wait_durable(done.ticket).unwrap();
+    engine
+}
+
+/// The versions that rows of the catalog carry, by key.
+fn versions(engine: &KvMem) -> Vec<(Vec<u8>, u8)> {
+    let mut found = Vec::new();
+    let range = ScanRange {
+        space: CATALOG,
+        start: b"",
+        end: None,
+        reverse: false,
+    };
+    let mut txn = engine.begin(Default::default()).unwrap();
+    txn.scan(Read::CURRENT, &[range], usize::MAX, &mut |_, key, value| {
+        found.push((key.to_vec(), value[0]));
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    found
+}
+
+fn get(db: &Db, name: &str) -> Arc<Table> {
+    db.catalog().table("d", name).cloned().unwrap()
+}
+
+/// Definitions and rows of all tables, as text.
+fn picture(db: &Arc<Db>) -> String {
+    let mut text = String::new();
+    for table in db.catalog().tables.values() {
+        let mut txn = db.begin(BeginOptions::default()).unwrap();
+        let rows = common::all_in(&mut txn, table);
+        txn.rollback();
+        text += &format!("{} {rows:?}\n", show::create_table(table, None));
+    }
+    text
+}
+
+/// Everything fits together, and only what is named is there.
+fn sound(db: &Arc<Db>, what: &str) {
+    let mut named = 0;
+    for table in db.catalog().tables.values() {
+        let (_, problems) = run(db, |cx| db.check_table(cx, table)).unwrap();
+        assert_eq!(problems, Vec::new(), "{what}");
+        named += table.all_spaces().count();
+    }
+    assert_eq!(db.engine().spaces().unwrap().len(), named, "{what}");
+}
+
+fn insert(db: &Arc<Db>, name: &str, row: [i64; 2]) -> porpoise_rows::Result<()> {
+    let table = get(db, name);
+    let mut txn = db.begin(BeginOptions::default())?;
+    let row = row.map(Value::Int).to_vec();
+    txn.insert(&table, vec![row], InsertMode::Plain)?;
+    let done = txn.commit()?;
+    Ok(db.engine().wait_durable(done.ticket)?)
+}
+
+/// Adds a column, which writes the table's row anew, in the present version.
+fn change(db: &Arc<Db>) -> porpoise_rows::Result<Ticket> {
+    let added = ColumnSpec {
+        name: "b".to_owned(),
+        ty: ColumnType::int(Kind::Int),
+        nullable: None,
+        default: Some(ColumnDefault::Literal(Value::Int(3))),
+        on_update_now: false,
+        auto_increment: false,
+        comment: String::new(),
+        explicit_collation: false,
+        generated: None,
+    };
+    let ops = [AlterOp::AddColumn(added, Position::Default)];
+    run(db, |cx| db.alter_table(cx, "d", "t", &ops)).map(|done| done.ticket)
+}
+
+#[test]
+fn every_older_catalog_is_read_and_its_constraints_hold() {
+    for version in 1..=PRESENT {
+        let rows = fixture(version);
+        let engine = store(&MemDisk::new(), &rows);
+        let catalog: Vec<_> = versions(&engine).into_iter().map(|(_, v)| v).collect();
+        assert!(catalog.iter().all(|v| *v == version) && catalog.len() >= 4);
+        let db = try_open(engine).unwrap();
+        let shown = picture(&db);
+        assert!(shown.contains("CREATE TABLE `t`") && shown.contains("CONSTRAINT `f` FOREIGN KEY"));
+        assert_eq!(shown.contains("PARTITION BY"), version > 1, "{shown}");
+        assert_eq!(
+            shown.contains("CONSTRAINT `few` CHECK"),
+            version > 2,
+            "{shown}"
+        );
+        insert(&db, "parent", [50, 1]).unwrap();
+        insert(&db, "t", [50, 50]).unwrap();
+        let orphan = insert(&db, "t", [51, 51]).unwrap_err();
+        assert_eq!(orphan.code(), 1452, "{orphan}");
+        sound(&db, &format!("version {version}"));
+    }
+}
+
+#[test]
+fn what_changes_an_old_catalog_cut_off_anywhere_is_as_before_or_as_after() {
+    for version in 1..PRESENT {
+        let rows = fixture(version);
+        let disk = MemDisk::new();
+        let whole = store(&disk, &rows);
+        let start = disk.operations();
+        let db = try_open(whole.clone()).unwrap();
+        let before = picture(&db);
+        let ticket = change(&db).unwrap();
+        whole.wait_durable(ticket).unwrap();
+        let after = picture(&db);
+        let table = get(&db, "t").id.0.to_be_bytes();
+        // Only what was changed is of the present version now.
+        for (key, found) in versions(&whole) {
+            let changed = key == [0] || key[1..] == table;
+            let expected = if changed { PRESENT } else { version };
+            assert_eq!(found, expected, "{key:?}");
+        }
+        whole.shutdown().unwrap();
+        let operations = disk.operations() - start;
+        drop((db, whole));
+        assert_ne!(before, after);
+        let (mut old, mut new) = (0, 0);
+        for cut in 0..=operations {
+            let disk = MemDisk::new();
+            let engine = store(&disk, &rows);
+            disk.stop_after(Some(disk.operations() + cut));
+            let told = try_open(engine).and_then(|db| {
+                let ticket = change(&db)?;
+                Ok(db.engine().wait_durable(ticket)?)
+            });
+            let found = disk.after_power_cut(cut * 31);
+            let what = format!("version {version}, cut at {cut} of {operations}");
+            let engine = self::engine(&found).expect(&what);
+            let db = try_open(engine).expect(&what);
+            let now = picture(&db);
+            assert!(now == before || now == after, "{what}: {now}");
+            assert!(now == after || told.is_err(), "{what} was lost");
+            sound(&db, &what);
+            if now == before {
+                old += 1;
+                let ticket = change(&db).expect(&what);
+                db.engine().wait_durable(ticket).unwrap();
+                assert_eq!(picture(&db), after, "{what}");
+            } else {
+                new += 1;
+            }
+        }
+        assert!(old > 0 && new > 0, "version {version}: {old} and {new}");
+    }
+}
+
+#[test]
+fn a_later_version_is_refused_by_its_number() {
+    for at in 0..4 {
+        let mut rows = fixture(PRESENT);
+        let catalog = rows.iter_mut().filter(|(space, _, _)| *space == CATALOG);
+        let (_, _, value) = catalog.into_iter().nth(at).unwrap();
+        value[0] = PRESENT + 1;
+        let Err(refused) = try_open(store(&MemDisk::new(), &rows)) else {
+            panic!("row {at} was read");
+        };
+        let text = refused.to_string();
+        assert!(text.contains("catalog format version 4"), "{text}");
+        assert!(!matches!(refused, Error::DefinitionChanged));
+    }
+}
