@@ -17,4 +17,5 @@ mod mariadb;
 mod memcached;
 mod plugin;
 mod postgres;
+mod questions;
 mod refusals;

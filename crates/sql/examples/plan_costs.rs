@@ -1,0 +1,169 @@
+//! Measures the weights of the planner's costs on the embedded engine:
+//! `cargo run --release -p porpoise-sql --example plan_costs [ROWS]`. Each line
+//! is a step of a plan, in nanoseconds and in rows read in the order of the
+//! primary key, which is the unit of `plan/cost.rs`. Not a test.
+//!
+//! Every weight comes of statements whose plans are forced and which differ in
+//! that step alone: the medians of several runs are subtracted.
+
+use porpoise_base::cancel::Cancel;
+use porpoise_base::clock;
+use porpoise_kv::Durability;
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+use porpoise_rows::{Db, DbOptions};
+use porpoise_sql::error::SqlError;
+use porpoise_sql::exec::ResultSink;
+use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::session::server::{SqlConfig, SqlServer};
+use porpoise_sql::session::{ClientInfo, SqlSession};
+use porpoise_types::ValueRef;
+use std::io::Write;
+use std::time::Instant;
+
+type Failure = Box<dyn std::error::Error>;
+
+struct Nobody;
+
+impl ResultSink for Nobody {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        Ok(())
+    }
+}
+
+/// Runs of a statement, of which the median counts.
+const RUNS: usize = 7;
+
+/// Rows of the small table.
+const FEW: u64 = 1000;
+
+struct Bench {
+    session: SqlSession,
+    rows: u64,
+}
+
+impl Bench {
+    fn run(&mut self, text: &str) -> Result<(), SqlError> {
+        let outcome = self.session.query(text.as_bytes(), false, &mut Nobody);
+        outcome.map(|_| ())
+    }
+
+    /// Nanoseconds of a statement.
+    fn time(&mut self, text: &str) -> Result<f64, SqlError> {
+        let mut times = Vec::with_capacity(RUNS);
+        self.run(text)?;
+        for _ in 0..RUNS {
+            let begun = Instant::now();
+            self.run(text)?;
+            times.push(begun.elapsed().as_nanos() as f64);
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(times.get(RUNS / 2).copied().unwrap_or_default())
+    }
+
+    /// Nanoseconds for each row of the large table.
+    fn each(&mut self, text: &str) -> Result<f64, SqlError> {
+        Ok(self.time(text)? / self.rows as f64)
+    }
+
+    fn fill(&mut self) -> Result<(), SqlError> {
+        self.run("CREATE DATABASE d")?;
+        self.run("USE d")?;
+        self.run(
+            "CREATE TABLE t (id INT PRIMARY KEY, a INT NOT NULL, p INT NOT NULL, s INT NOT NULL, \
+             c INT NOT NULL, d INT NOT NULL, filler VARCHAR(60) NOT NULL, KEY a (a))",
+        )?;
+        self.run("CREATE TABLE u LIKE t")?;
+        self.run("CREATE TABLE few (id INT PRIMARY KEY, c INT NOT NULL)")?;
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut order: Vec<u64> = (0..self.rows).collect();
+        random.shuffle(&mut order);
+        for chunk in order.chunks(500) {
+            for table in ["t", "u"] {
+                let mut text = format!("INSERT INTO {table} VALUES ");
+                for (at, n) in chunk.iter().enumerate() {
+                    let other = random.u64(0..self.rows);
+                    let comma = if at > 0 { "," } else { "" };
+                    text.push_str(&format!(
+                        "{comma}({n},{other},{},{other},{n},{other},'some text of fifty bytes, as \
+                         rows of tables have {n}')",
+                        random.u64(0..self.rows)
+                    ));
+                }
+                self.run(&text)?;
+            }
+        }
+        for n in 0..FEW {
+            self.run(&format!("INSERT INTO few VALUES ({n}, {n})"))?;
+        }
+        self.run("ANALYZE TABLE t, u, few")
+    }
+}
+
+fn open(rows: u64) -> Result<Bench, Failure> {
+    let engine = KvMem::open(KvMemOptions {
+        durability: Durability::Memory,
+        ..KvMemOptions::default()
+    })?;
+    let db = Db::open(engine, clock::system(), DbOptions::default()).map_err(|e| e.to_string())?;
+    let server = SqlServer::new(db, SqlConfig::default())?;
+    let client = ClientInfo {
+        connection_id: 1,
+        user: "root".to_owned(),
+        host: "localhost".to_owned(),
+        account: "root@localhost".to_owned(),
+        capabilities: 0,
+        collation: 255,
+        database: None,
+    };
+    let session = server.connect(client, Cancel::new())?;
+    Ok(Bench { session, rows })
+}
+
+fn main() -> Result<(), Failure> {
+    let rows = std::env::args().nth(1).map_or(Ok(200_000), |n| n.parse())?;
+    let mut bench = open(rows)?;
+    bench.fill()?;
+    // A condition that nothing fulfils: the rows are read and no more.
+    let row = bench.each("SELECT COUNT(*) FROM t IGNORE INDEX (a) WHERE c < 0")?;
+    let mut out = std::io::stdout();
+    let mut show =
+        |what: &str, nanos: f64| writeln!(out, "{what:<44} {nanos:>8.1} ns  {:>6.2}", nanos / row);
+    show("ROW, the next row in key order", row)?;
+    let entry = bench.each("SELECT COUNT(*) FROM t FORCE INDEX (a) WHERE a >= 0 AND a <> -1")?;
+    show("ENTRY, the next entry of an index", entry)?;
+    let by_entry = bench.each("SELECT COUNT(*) FROM t FORCE INDEX (a) WHERE a >= 0 AND c < 0")?;
+    show("LOOKUP, the row of an entry", by_entry - entry)?;
+    let joined =
+        bench.each("SELECT STRAIGHT_JOIN COUNT(*) FROM t JOIN u ON u.id = t.p WHERE u.c < 0")?;
+    show("LOOKUP, a row joined by its key", joined - row)?;
+    let sought = bench.each(
+        "SELECT STRAIGHT_JOIN COUNT(*) FROM t JOIN u FORCE INDEX (a) ON u.a = t.p WHERE u.d = -1",
+    )?;
+    show(
+        "SEEK, the start of a scan",
+        sought - row - by_entry.max(entry),
+    )?;
+    let built = bench.each(
+        "SELECT STRAIGHT_JOIN COUNT(*) FROM few JOIN t IGNORE INDEX (a) ON t.c = few.c + 9e9",
+    )?;
+    show("BUILD, a row put into a hash table", built - row)?;
+    let probed =
+        bench.each("SELECT STRAIGHT_JOIN COUNT(*) FROM t JOIN few ON few.c + 0 = t.c + 9e9")?;
+    show("PROBE, a hash table asked", probed - row)?;
+    let pairs = bench.time("SELECT COUNT(*) FROM few a JOIN few b ON a.c < b.c - 100000")?;
+    show("LOOK, a pair of rows compared", pairs / (FEW * FEW) as f64)?;
+    let sorted = bench.each("SELECT d FROM t IGNORE INDEX (a) ORDER BY d")?;
+    let plain = bench.each("SELECT d FROM t IGNORE INDEX (a)")?;
+    let levels = (rows as f64).log2();
+    show(
+        "SORT, a row and a level of the sort",
+        (sorted - plain) / levels,
+    )?;
+    let grouped = bench.each("SELECT c, COUNT(*) FROM t IGNORE INDEX (a) GROUP BY c")?;
+    show("a row put into a group of its own", grouped - row)?;
+    Ok(())
+}
