@@ -10,8 +10,7 @@ mod common;
 
 use common::verify::verify;
 use common::{
-    begin, database, delete, delete_locked, engines, get, ids, insert, int, ints, row, table,
-    update,
+    begin, database, delete, delete_locked, engines, get, ids, insert, int, ints, row, update,
 };
 use porpoise_kv::{Engine, LockMode};
 use porpoise_rows::catalog::FkAction;

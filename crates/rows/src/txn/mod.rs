@@ -45,7 +45,7 @@ use porpoise_types::Value;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How a transaction begins.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@
 
 use super::container::{Container, Stored, refused};
 use super::convert::Conversion;
-use porpoise_kv::{LockMode, Read};
+use porpoise_kv::Read;
 use porpoise_rows::catalog::Table;
 use porpoise_rows::{
     AutoIncOptions, DeleteDone, Error, InsertMode, KeyRange, Result, RowBuf, RowRef, ScanPosition,

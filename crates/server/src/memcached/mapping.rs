@@ -13,7 +13,7 @@
 
 use super::container::Container;
 use super::resolve::{self, Row};
-use super::schema::{CONFIGURATION, DATABASE, DEFAULT_TABLE};
+use super::schema::{CONFIGURATION, DATABASE};
 use porpoise_kv::Read;
 use porpoise_rows::catalog::{Catalog, Table, TableId};
 use porpoise_rows::{BeginOptions, Db, KeyRange, Result, ScanPosition, ScanSpec};

@@ -5,7 +5,7 @@ use crate::expr::{Coercibility, Expr};
 use crate::parse::ast::Literal;
 use porpoise_types::temporal::DateRules;
 use porpoise_types::{
-    Charset, Collation, ColumnType, Date, DateTime, Decimal, Kind, SqlMode, Time, Value,
+    Charset, Collation, ColumnType, Date, DateTime, Decimal, SqlMode, Time, Value,
 };
 
 /// The value of a literal with its type.

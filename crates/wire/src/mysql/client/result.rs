@@ -6,7 +6,7 @@
 
 use porpoise_types::ValueRef;
 
-use super::super::capability::{Capabilities, Status, type_code};
+use super::super::capability::{Capabilities, Status};
 use super::super::cursor::Cursor;
 use super::super::params::read_value;
 
