@@ -1,5 +1,7 @@
 //! The model's transaction.
 
+mod commit;
+
 use super::{FullKey, Shared, State};
 use crate::{
     Check, Commit, Error, Key, LockMode, LockRequest, Locked, Mark, Read, Result, ScanEnd,
@@ -218,69 +220,6 @@ impl ModelTxn {
             wake.changed.notify_all();
         }));
         blocking(|| work(self, &shared))
-    }
-
-    fn check_and_install(&mut self, shared: &Shared) -> Result<Commit> {
-        let mut last: BTreeMap<FullKey, (Option<Vec<u8>>, Check)> = BTreeMap::new();
-        for write in self.writes.drain(..) {
-            let check = match last.get(&write.key) {
-                Some((_, Check::FirstCommitter)) => Check::FirstCommitter,
-                _ => write.check,
-            };
-            last.insert(write.key, (write.value, check));
-        }
-        if last.is_empty() {
-            return Ok(Commit {
-                ticket: Ticket(self.seen),
-            });
-        }
-        let mut state = shared.state();
-        for (key, (_, check)) in &last {
-            state.check_space(key.0)?;
-            if *check != Check::FirstCommitter {
-                continue;
-            }
-            let wait = Wait::Until(Instant::now() + self.commit_wait);
-            let (after, granted) = self.acquire(shared, state, key, LockMode::Exclusive, wait);
-            state = after;
-            granted?;
-            if self
-                .view
-                .is_some_and(|view| state.newest_commit(key) > view)
-            {
-                return Err(Error::Conflict);
-            }
-        }
-        // Deleting what is not there changes nothing, but whoever read it with
-        // validation may have told of a deletion.
-        last.retain(|key, (value, _)| {
-            value.is_some() || state.newest(key).is_some_and(|(_, value)| value.is_some())
-        });
-        for tracked in self.tracked.iter().filter(|t| t.validate) {
-            state.check_space(tracked.space)?;
-            if tracked.changed(&state, u64::MAX) {
-                return Err(Error::Conflict);
-            }
-        }
-        if last.is_empty() {
-            return Ok(Commit {
-                ticket: Ticket(self.seen),
-            });
-        }
-        for key in last.keys() {
-            state.check_space(key.0)?;
-        }
-        state.last_commit += 1;
-        let commit = state.last_commit;
-        for (key, (value, _)) in last {
-            state.data.entry(key).or_default().push((commit, value));
-        }
-        for listener in &state.listeners {
-            listener.durable(Ticket(commit));
-        }
-        Ok(Commit {
-            ticket: Ticket(commit.max(self.seen)),
-        })
     }
 
     fn write(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) -> Result<()> {

@@ -288,7 +288,7 @@ impl<'a> Asked<'a> {
         }
         let one = keys.len() == 1;
         let (skip, entries) = (if one { equal } else { 0 }, self.covers(position));
-        let order = match self.order {
+        let mut order = match self.order {
             [] => Some(false),
             _ => self.order_of(position, index, skip, facts),
         };
@@ -298,14 +298,10 @@ impl<'a> Asked<'a> {
             .and_then(|p| facts.get(p.column));
         let (mut low, high) = bounds(fact, next.is_some_and(|p| p.desc));
         let mut bounded = usize::from(low.is_some()) + usize::from(high.is_some());
-        let mut order = order;
         if bounded == 0 {
             low = like_bound(fact, equal == 0 && !entries);
-            if low
-                .as_ref()
-                .and_then(|b| b.pattern)
-                .is_some_and(|p| p.or_table)
-            {
+            let pattern = low.as_ref().and_then(|b| b.pattern);
+            if pattern.is_some_and(|p| p.or_table) {
                 order = order.filter(|_| self.order.is_empty());
             }
             // As narrow as both ends are.

@@ -4,7 +4,7 @@
 //! Only comparisons of a bare column count, with a value that is known before
 //! the table is read, and in a way in which the column's indexes order, too.
 
-use crate::expr::query::TestKind;
+use crate::expr::query::{QueryTest, TestKind};
 use crate::expr::{CmpOp, Expr, ExprKind, Truth};
 use porpoise_rows::catalog::Table;
 use porpoise_types::{CompareAs, Kind};
@@ -114,24 +114,29 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'
         }
         ExprKind::Or(arms) => learn_either(arms, slot, joined, facts),
         ExprKind::Query(test) if test.kind == TestKind::Any(CmpOp::Eq) => {
-            let ([column], [how], [item]) = (
-                test.left.as_slice(),
-                test.how.as_slice(),
-                test.query.plan.items.as_slice(),
-            ) else {
-                return;
-            };
-            let depends = test.query.free.iter().any(|f| f.level == 1);
-            if let Some(at) = bare_column(column, slot)
-                && !depends
-                && test.query.fixed
-                && fits(column, *how, item)
-                && let Some(fact) = facts.get_mut(at)
-            {
-                fact.set = Some(condition);
-            }
+            learn_set(condition, test, slot, facts);
         }
         _ => {}
+    }
+}
+
+/// Notes that a column's value is among a query's, which says the same for all rows.
+fn learn_set<'e>(condition: &'e Expr, test: &'e QueryTest, slot: usize, facts: &mut [Facts<'e>]) {
+    let ([column], [how], [item]) = (
+        test.left.as_slice(),
+        test.how.as_slice(),
+        test.query.plan.items.as_slice(),
+    ) else {
+        return;
+    };
+    let depends = test.query.free.iter().any(|f| f.level == 1);
+    if let Some(at) = bare_column(column, slot)
+        && !depends
+        && test.query.fixed
+        && fits(column, *how, item)
+        && let Some(fact) = facts.get_mut(at)
+    {
+        fact.set = Some(condition);
     }
 }
 

@@ -9,41 +9,12 @@ use crate::definition::{self, Naming};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::parse::ast::{
-    AlterAction, CreateIndex, DatabaseOption, DropTables, LockTable, Maintain, MaintainKind,
-    Statement, TableLock, TableName,
+    AlterAction, CreateIndex, DatabaseOption, DropTables, Maintain, MaintainKind, Statement,
+    TableName,
 };
 use crate::show::table::{Rows, text_column};
-use porpoise_rows::catalog::{Table, TableId};
 use porpoise_rows::ddl::{AlterOp, DdlCx, DdlDone};
-use porpoise_rows::mdl::MdlBarrier;
 use porpoise_types::{CastCx, Collation, Value};
-
-/// LOCK TABLES: the tables, whether they may be written, and the barrier
-/// that keeps others away.
-pub struct TableLocks {
-    tables: Vec<(TableId, bool)>,
-    _barrier: MdlBarrier,
-}
-
-impl TableLocks {
-    /// Whether a statement may use a table.
-    ///
-    /// # Errors
-    /// 1100 and 1099: only locked tables can be used, and as they are locked.
-    pub fn check(&self, table: &Table, writes: bool) -> Result<()> {
-        let found = self.tables.iter().find(|(t, _)| *t == table.id);
-        let text = match found {
-            None => format!("Table '{}' was not locked with LOCK TABLES", table.name),
-            Some((_, false)) if writes => format!(
-                "Table '{}' was locked with a READ lock and can't be updated",
-                table.name
-            ),
-            Some(_) => return Ok(()),
-        };
-        let code = if found.is_some() { 1099 } else { 1100 };
-        Err(SqlError::new(code, "HY000", text))
-    }
-}
 
 impl SqlSession {
     /// CREATE, ALTER, DROP, TRUNCATE.
@@ -142,41 +113,8 @@ impl SqlSession {
             }
             Statement::AlterTable(alter) => {
                 let (database, name) = self.definable(&alter.name)?;
-                let is_temporary = self.temporary.table(&database, &name).is_some();
-                match alter.actions {
-                    [AlterAction::AddMemcached(_) | AlterAction::DropMemcached(_)]
-                        if is_temporary =>
-                    {
-                        let what = "a memcached prefix of a temporary table";
-                        return Err(SqlError::not_supported(what));
-                    }
-                    actions
-                        if is_temporary
-                            && actions
-                                .iter()
-                                .any(definition::partition::is_partition_clause) =>
-                    {
-                        let text = "Cannot create temporary table with partitions";
-                        return Err(SqlError::new(1562, "HY000", text));
-                    }
-                    [AlterAction::AddMemcached(def)] => {
-                        return self.add_memcached(&database, &name, def);
-                    }
-                    [AlterAction::DropMemcached(def)] => {
-                        return self.drop_memcached(&database, &name, def);
-                    }
-                    [action] if definition::partition::is_partition_clause(action) => {
-                        return self.alter_partitions(&database, &name, action);
-                    }
-                    actions
-                        if actions
-                            .iter()
-                            .any(definition::partition::is_partition_clause) =>
-                    {
-                        let what = "partitioning clauses beside others";
-                        return Err(SqlError::not_supported(what));
-                    }
-                    _ => {}
+                if let Some(done) = self.alter_alone(&database, &name, alter.actions)? {
+                    return Ok(done);
                 }
                 let ops = definition::alter::operations(self, &database, &name, alter)?;
                 self.alter(&database, &name, &ops)
@@ -189,6 +127,40 @@ impl SqlSession {
                 self.alter(&database, &name, &[op])
             }
             _ => Err(SqlError::internal("no definition")),
+        }
+    }
+
+    /// ALTER TABLE whose only action is none of the table's definition, or is refused beside
+    /// others; `None` for all else.
+    fn alter_alone(
+        &mut self,
+        database: &str,
+        name: &str,
+        actions: &[AlterAction<'_>],
+    ) -> Result<Option<Outcome>> {
+        let temporary = self.temporary.table(database, name).is_some();
+        let mut clauses = actions
+            .iter()
+            .map(definition::partition::is_partition_clause);
+        match actions {
+            [AlterAction::AddMemcached(_) | AlterAction::DropMemcached(_)] if temporary => {
+                let what = "a memcached prefix of a temporary table";
+                Err(SqlError::not_supported(what))
+            }
+            _ if temporary && clauses.any(|clause| clause) => {
+                let text = "Cannot create temporary table with partitions";
+                Err(SqlError::new(1562, "HY000", text))
+            }
+            [AlterAction::AddMemcached(def)] => self.add_memcached(database, name, def).map(Some),
+            [AlterAction::DropMemcached(def)] => self.drop_memcached(database, name, def).map(Some),
+            [action] if clauses.any(|clause| clause) => {
+                self.alter_partitions(database, name, action).map(Some)
+            }
+            _ if clauses.any(|clause| clause) => {
+                let what = "partitioning clauses beside others";
+                Err(SqlError::not_supported(what))
+            }
+            _ => Ok(None),
         }
     }
 
@@ -457,47 +429,6 @@ impl SqlSession {
             }
             _ => Ok(vec![ok]),
         }
-    }
-
-    /// LOCK TABLES: a barrier keeps all other sessions away from the tables
-    /// and from those that their foreign keys reach. READ is granted as the
-    /// stronger WRITE, but does not allow writing.
-    pub(super) fn lock_tables(&mut self, tables: &[LockTable<'_>]) -> Result<Outcome> {
-        self.unlock_tables()?;
-        let ticket = self.commit()?;
-        let catalog = self.server.db.catalog();
-        let mut locked = Vec::new();
-        let mut reach: Vec<TableId> = Vec::new();
-        for lock in tables {
-            let (database, name) = qualified(self, &lock.table)?;
-            let table = catalog.table(&database, &name);
-            let table = table.ok_or_else(|| SqlError::no_table(&database, &name))?;
-            locked.push((table.id, lock.mode == TableLock::Write));
-            reach.extend(table.write_set.iter().copied());
-        }
-        reach.sort_unstable();
-        reach.dedup();
-        let deadline = self.definition_deadline();
-        let barrier = self.mdl.exclude(&reach, deadline, &self.env.cancel);
-        let barrier = barrier.map_err(|e| SqlError::from(porpoise_rows::ddl::mdl_error(e)))?;
-        self.table_locks = Some(TableLocks {
-            tables: locked,
-            _barrier: barrier,
-        });
-        Ok(Outcome {
-            ticket,
-            ..Outcome::default()
-        })
-    }
-
-    /// UNLOCK TABLES; commits when there were locks.
-    pub(super) fn unlock_tables(&mut self) -> Result<Outcome> {
-        let mut outcome = Outcome::default();
-        if self.table_locks.is_some() {
-            outcome.ticket = self.commit()?;
-            self.table_locks = None;
-        }
-        Ok(outcome)
     }
 }
 

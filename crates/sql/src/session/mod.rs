@@ -37,6 +37,7 @@ pub mod server;
 mod set;
 mod state;
 mod system;
+mod table_locks;
 mod temporary;
 mod timer;
 mod track;
@@ -51,7 +52,6 @@ use crate::plan::ResultColumn;
 use crate::privileges::Rights;
 use crate::vars::{Settings, Values};
 use bumpalo::Bump;
-use define::TableLocks;
 use diagnostics::Diagnostics;
 use plan_cache::PlanCache;
 use porpoise_base::cancel::Cancel;
@@ -146,7 +146,7 @@ pub struct SqlSession {
     /// Tables of this session only.
     pub(crate) temporary: Temporary,
     /// LOCK TABLES.
-    pub(crate) table_locks: Option<TableLocks>,
+    pub(crate) table_locks: Option<table_locks::TableLocks>,
     /// What the client is to be told of.
     pub(crate) tracker: Tracker,
     pub(crate) last_insert_id: u64,

@@ -1,0 +1,78 @@
+//! LOCK TABLES and UNLOCK TABLES (manual, "LOCK TABLES and UNLOCK TABLES Statements").
+
+use super::dispatch::qualified;
+use super::{Outcome, SqlSession};
+use crate::error::{Result, SqlError};
+use crate::parse::ast::{LockTable, TableLock};
+use porpoise_rows::catalog::{Table, TableId};
+use porpoise_rows::mdl::MdlBarrier;
+
+/// LOCK TABLES: the tables, whether they may be written, and the barrier
+/// that keeps others away.
+pub struct TableLocks {
+    tables: Vec<(TableId, bool)>,
+    _barrier: MdlBarrier,
+}
+
+impl TableLocks {
+    /// Whether a statement may use a table.
+    ///
+    /// # Errors
+    /// 1100 and 1099: only locked tables can be used, and as they are locked.
+    pub fn check(&self, table: &Table, writes: bool) -> Result<()> {
+        let found = self.tables.iter().find(|(t, _)| *t == table.id);
+        let text = match found {
+            None => format!("Table '{}' was not locked with LOCK TABLES", table.name),
+            Some((_, false)) if writes => format!(
+                "Table '{}' was locked with a READ lock and can't be updated",
+                table.name
+            ),
+            Some(_) => return Ok(()),
+        };
+        let code = if found.is_some() { 1099 } else { 1100 };
+        Err(SqlError::new(code, "HY000", text))
+    }
+}
+
+impl SqlSession {
+    /// LOCK TABLES: a barrier keeps all other sessions away from the tables
+    /// and from those that their foreign keys reach. READ is granted as the
+    /// stronger WRITE, but does not allow writing.
+    pub(super) fn lock_tables(&mut self, tables: &[LockTable<'_>]) -> Result<Outcome> {
+        self.unlock_tables()?;
+        let ticket = self.commit()?;
+        let catalog = self.server.db.catalog();
+        let mut locked = Vec::new();
+        let mut reach: Vec<TableId> = Vec::new();
+        for lock in tables {
+            let (database, name) = qualified(self, &lock.table)?;
+            let table = catalog.table(&database, &name);
+            let table = table.ok_or_else(|| SqlError::no_table(&database, &name))?;
+            locked.push((table.id, lock.mode == TableLock::Write));
+            reach.extend(table.write_set.iter().copied());
+        }
+        reach.sort_unstable();
+        reach.dedup();
+        let deadline = self.definition_deadline();
+        let barrier = self.mdl.exclude(&reach, deadline, &self.env.cancel);
+        let barrier = barrier.map_err(|e| SqlError::from(porpoise_rows::ddl::mdl_error(e)))?;
+        self.table_locks = Some(TableLocks {
+            tables: locked,
+            _barrier: barrier,
+        });
+        Ok(Outcome {
+            ticket,
+            ..Outcome::default()
+        })
+    }
+
+    /// UNLOCK TABLES; commits when there were locks.
+    pub(super) fn unlock_tables(&mut self) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        if self.table_locks.is_some() {
+            outcome.ticket = self.commit()?;
+            self.table_locks = None;
+        }
+        Ok(outcome)
+    }
+}
