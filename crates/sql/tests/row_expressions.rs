@@ -9,30 +9,18 @@
     reason = "a test that fails may panic"
 )]
 
-use porpoise_base::cancel::Cancel;
+mod common;
+
+use common::Nothing;
 use porpoise_base::clock;
 use porpoise_kv::{Engine, LockMode, model::Model};
 use porpoise_rows::catalog::Table;
-use porpoise_rows::ddl::DdlCx;
 use porpoise_rows::{
     BeginOptions, Db, DbOptions, Error, InsertMode, RowBuf, RowChange, Txn, UpdateMode,
 };
-use porpoise_sql::{ClientInfo, ResultColumn, ResultSink, SqlConfig, SqlError, SqlServer};
+use porpoise_sql::{SqlConfig, SqlServer};
 use porpoise_types::{Value, ValueRef};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-struct Nothing;
-
-impl ResultSink for Nothing {
-    fn columns(&mut self, _: &[ResultColumn]) -> Result<(), SqlError> {
-        Ok(())
-    }
-
-    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<(), SqlError> {
-        Ok(())
-    }
-}
 
 const TABLE: &str = "CREATE TABLE d.t (id INT PRIMARY KEY, n INT, s VARCHAR(20) DEFAULT (CONCAT('d', id)), \
      g INT AS (n * 2) STORED, v VARCHAR(30) AS (CONCAT(s, n)) VIRTUAL, UNIQUE (g), \
@@ -42,16 +30,7 @@ fn database() -> (Arc<Db>, Arc<dyn Engine>) {
     let engine: Arc<dyn Engine> = Arc::new(Model::new());
     let db = Db::open(engine.clone(), clock::system(), DbOptions::default()).unwrap();
     let server = SqlServer::new(db.clone(), SqlConfig::default()).unwrap();
-    let info = ClientInfo {
-        connection_id: 1,
-        user: "root".to_owned(),
-        host: "localhost".to_owned(),
-        account: "root@localhost".to_owned(),
-        capabilities: 0,
-        collation: 255,
-        database: None,
-    };
-    let mut session = server.connect(info, Cancel::new()).unwrap();
+    let mut session = common::connect(&server, 1);
     for text in ["CREATE DATABASE d", TABLE] {
         session.query(text.as_bytes(), false, &mut Nothing).unwrap();
     }
@@ -176,15 +155,8 @@ fn without_a_compiler_rows_are_read_and_not_written() {
     }
     assert_eq!(values(&plain, 2), None);
     // A check says that the expressions cannot be asked.
-    let (mdl, cancel) = (plain.mdl().session(), Cancel::new());
-    let cx = DdlCx {
-        mdl: &mdl,
-        deadline: Instant::now() + Duration::from_secs(60),
-        cancel: &cancel,
-        foreign_key_checks: true,
-        now: 0,
-    };
-    let (rows, problems) = plain.check_table(&cx, &table(&plain)).unwrap();
+    let checked = plain.define(|cx| plain.check_table(cx, &table(&plain)));
+    let (rows, problems) = checked.unwrap();
     assert_eq!((rows, problems.len()), (1, 1));
     assert!(problems[0].what.contains("No compiler"), "{problems:?}");
 }

@@ -30,7 +30,7 @@ mod expand;
 mod judge;
 
 use super::Txn;
-use super::gather::Constraint;
+use super::gather::{Constraint, NO_KEY, check_not_null};
 use super::key_changes::{KeyChanges, referenced_change};
 use super::keyset::{KeyId, KeySet};
 use super::moved::Moved;
@@ -39,8 +39,7 @@ use crate::catalog::{Catalog, FkAction, FkParent, ForeignKey, Table, TableId};
 use crate::fk::{self, Referrer};
 use crate::row::{RowBuf, RowRef};
 use crate::{Error, Result};
-use foldhash::fast::FixedState;
-use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt, fast::FixedState};
 use hashbrown::HashTable;
 use porpoise_kv::{SpaceId, prefix_end};
 use porpoise_types::Value;
@@ -184,7 +183,7 @@ impl Change {
         let own = self.keys.as_ref()?;
         let missing = |(fk, id): &&(usize, KeyId)| {
             !self.via.contains(fk)
-                && *id != super::gather::NO_KEY
+                && *id != NO_KEY
                 && !keys.present(*id)
                 && !own.created.iter().any(|(_, c)| c == id)
         };
@@ -475,7 +474,7 @@ impl Txn {
                 });
             }
             if table.has_program() {
-                super::gather::check_not_null(table, new)?;
+                check_not_null(table, new)?;
                 self.check_row(table, new)?;
             }
             self.write_changed(table, &change.primary, old, change.new_primary(), new, keys)?;
