@@ -25,6 +25,16 @@ pub enum Ending {
 
 /// Sends the bytes, ends the sending half and reads to the end.
 pub fn exchange(at: SocketAddr, random: &mut Random, bytes: &[u8]) -> (Vec<u8>, Ending) {
+    talk(at, random, bytes, true)
+}
+
+/// Sends bytes that end with a goodbye, and reads until the server has closed. It may take the end
+/// of a sending half for a client that went away, and leave commands without an answer.
+pub fn exchange_politely(at: SocketAddr, random: &mut Random, bytes: &[u8]) -> (Vec<u8>, Ending) {
+    talk(at, random, bytes, false)
+}
+
+fn talk(at: SocketAddr, random: &mut Random, bytes: &[u8], ends: bool) -> (Vec<u8>, Ending) {
     let mut stream = TcpStream::connect(at).expect("connect");
     stream.set_nodelay(true).expect("nodelay");
     stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
@@ -49,10 +59,11 @@ pub fn exchange(at: SocketAddr, random: &mut Random, bytes: &[u8]) -> (Vec<u8>, 
         }
         // Some clients go without reading what is left for them.
         let leaves = random.once_in(16);
-        let _ = stream.shutdown(match leaves {
-            true => Shutdown::Both,
-            false => Shutdown::Write,
-        });
+        if leaves {
+            let _ = stream.shutdown(Shutdown::Both);
+        } else if ends {
+            let _ = stream.shutdown(Shutdown::Write);
+        }
         let (kept, ending) = answer.join().expect("reader");
         (kept, if leaves { Ending::Reset } else { ending })
     })

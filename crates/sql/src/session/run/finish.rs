@@ -1,0 +1,100 @@
+//! The end of a statement that succeeded: its transaction, and what its reply
+//! tells of it.
+
+use super::{Done, Plan};
+use crate::error::Result;
+use crate::exec::Changes;
+use crate::plan::multi::MultiPlan;
+use crate::session::server::Counters;
+use crate::session::transaction::OpenTxn;
+use crate::session::{CLIENT_FOUND_ROWS, Outcome, SqlSession};
+use crate::vars::VarValue;
+use porpoise_kv::Ticket;
+
+impl SqlSession {
+    /// Commits a statement of its own, or keeps the transaction.
+    pub(super) fn succeed(
+        &mut self,
+        plan: &Plan,
+        done: Done,
+        mut open: OpenTxn,
+        keep: bool,
+    ) -> Result<Outcome> {
+        let seen = open.txn.get_mut().seen();
+        if self.settings.auto_increment.first != 0 && matches!(plan, Plan::Insert(_)) {
+            // `insert_id` holds for one statement.
+            self.settings.auto_increment.first = 0;
+            if let Some(at) = crate::vars::find("insert_id") {
+                self.values.set(at, VarValue::Int(0));
+            }
+        }
+        let ticket = if keep {
+            open.marks.sent |= matches!(done, Done::Rows(_));
+            self.open = Some(open);
+            seen
+        } else if plan.writes() || seen != Ticket::NONE {
+            self.open = Some(open);
+            self.commit()?
+        } else {
+            open.txn.into_inner().rollback();
+            self.mdl.release();
+            Ticket::NONE
+        };
+        let mut outcome = match done {
+            Done::Rows(rows) => {
+                self.env.found_rows = rows;
+                Counters::add(&self.server.counters.selects);
+                Outcome {
+                    had_rows: true,
+                    ..Outcome::default()
+                }
+            }
+            Done::Changes(changes) => self.report(plan, changes),
+        };
+        outcome.ticket = outcome.ticket.max(ticket);
+        Ok(outcome)
+    }
+
+    fn report(&mut self, plan: &Plan, changes: Changes) -> Outcome {
+        let mut outcome = Outcome {
+            affected_rows: changes.affected,
+            ticket: changes.seen,
+            ..Outcome::default()
+        };
+        let warnings = self.env.warnings.get_mut().len();
+        let found_rows = self.client.capabilities & CLIENT_FOUND_ROWS != 0;
+        match plan {
+            Plan::Insert(p) => {
+                Counters::add(&self.server.counters.inserts);
+                if p.rows.len() > 1 || p.source.is_some() {
+                    outcome.info = format!(
+                        "Records: {}  Duplicates: {}  Warnings: {warnings}",
+                        changes.records, changes.duplicates
+                    );
+                }
+            }
+            Plan::Update(_) | Plan::Multi(MultiPlan { delete: false, .. }) => {
+                Counters::add(&self.server.counters.updates);
+                outcome.info = format!(
+                    "Rows matched: {}  Changed: {}  Warnings: {warnings}",
+                    changes.matched, changes.affected
+                );
+                if found_rows {
+                    outcome.affected_rows = changes.matched;
+                }
+            }
+            Plan::Delete(_) | Plan::Multi(_) => Counters::add(&self.server.counters.deletes),
+            Plan::Select(_) => {}
+        }
+        if let Some(id) = changes.insert_id {
+            self.env.last_insert_id.set(id);
+            outcome.last_insert_id = id;
+        } else if self.env.last_insert_id.get() != self.last_insert_id {
+            // LAST_INSERT_ID(n) was called.
+            outcome.last_insert_id = self.env.last_insert_id.get();
+        } else if let Some(id) = changes.row_id {
+            outcome.last_insert_id = id;
+        }
+        outcome
+    }
+}
