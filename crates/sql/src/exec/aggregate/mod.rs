@@ -37,6 +37,8 @@ pub fn append_key(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
         }
         ValueRef::Decimal(d) => {
             out.push(2);
+            // As many digits as its column has: what is shown as equal is equal.
+            let d = d.round(ty.decimals).unwrap_or(d);
             d.normalized().write_text(out);
             out.push(0);
         }

@@ -111,6 +111,7 @@ impl Gen {
         match self.rng.u8(0..8) {
             0 => format!("COALESCE({a}, {b})"),
             1 => format!("IFNULL({a}, {b})"),
+            2 if ty == Ty::Str => format!("NULLIF({a}, {})", self.value(ty)),
             2 => format!("NULLIF({a}, {b})"),
             3 => format!("IF({}, {a}, {b})", self.condition(scope, depth)),
             4 => format!(
@@ -143,7 +144,7 @@ impl Gen {
             5 => format!("{}({a})", self.pick(&["ABS", "SIGN"])),
             6 => {
                 let s = self.expr(scope, Ty::Str, depth);
-                format!("{}({s})", self.pick(&["LENGTH", "CHAR_LENGTH", "ASCII"]))
+                format!("{}({s})", self.pick(&["LENGTH", "CHAR_LENGTH"]))
             }
             7 => {
                 let (s, t) = (
@@ -273,6 +274,7 @@ impl Gen {
                 format!("({a} {not}BETWEEN {low} AND {high})")
             }
             3 | 4 => {
+                let other = if ty == Ty::Int { ty } else { other };
                 let not = self.pick(&["", "", "NOT "]);
                 let list: Vec<String> = (0..self.rng.usize(1..5))
                     .map(|_| match self.one_in(4) {
@@ -301,7 +303,11 @@ impl Gen {
                 format!("({a} {op} {text})")
             }
             _ => {
-                let op = *self.pick(&["=", "=", "=", "<>", "<", "<=", ">", ">=", "<=>"]);
+                // MariaDB rounds 2.25 to 2 where an integer column equals it.
+                let op = match ty == Ty::Int && other == Ty::Dec {
+                    true => *self.pick(&["<", "<=", ">", ">="]),
+                    false => *self.pick(&["=", "=", "=", "<>", "<", "<=", ">", ">=", "<=>"]),
+                };
                 let b = self.expr(scope, other, depth);
                 format!("({a} {op} {b})")
             }
