@@ -134,8 +134,16 @@ impl Cursor {
         }
     }
 
-    /// The next rows, at most `limit`, at the statement's view. `None` at the
-    /// end. Rows come in index order; those of whole keys in key order.
+    /// The index that it walks.
+    pub(super) fn index(&self) -> usize {
+        match self {
+            Cursor::Keys { index, .. } => *index,
+            Cursor::Scan { spec, .. } => spec.index,
+        }
+    }
+
+    /// The next rows, at most `limit`, at the statement's view, without their
+    /// keys. `None` at the end. Rows come in index order; those of whole keys in key order.
     pub fn next<'a>(
         &mut self,
         table: &'a Table,
@@ -145,12 +153,12 @@ impl Cursor {
         arena: &'a Bump,
     ) -> Run<Option<Vec<Fetched<'a>>>> {
         let read = exec.read();
-        self.next_as(read, table, reach, exec, limit, arena)
+        self.next_as((read, false), table, reach, exec, limit, arena)
     }
 
     pub(super) fn next_as<'a>(
         &mut self,
-        read: Read,
+        (read, keyed): (Read, bool),
         table: &'a Table,
         reach: &Reach,
         exec: &mut Exec<'_>,
@@ -159,10 +167,11 @@ impl Cursor {
     ) -> Run<Option<Vec<Fetched<'a>>>> {
         let mut out: Vec<Fetched<'a>> = Vec::new();
         let mut bad = None;
-        let mut keep = |key: &[u8], row: RowRef<'_>| match copied(table, key, row, arena) {
-            Ok(row) => out.push(row),
-            Err(error) => bad = Some(error),
-        };
+        let mut keep =
+            |key: &[u8], row: RowRef<'_>| match copied(table, kept(key, keyed), row, arena) {
+                Ok(row) => out.push(row),
+                Err(error) => bad = Some(error),
+            };
         match self {
             Cursor::Keys { done: true, .. } => return Ok(None),
             Cursor::Keys { index, keys, done } => {
@@ -174,7 +183,10 @@ impl Cursor {
                     let Some((key, row)) = row else {
                         return;
                     };
-                    match (copied(table, key, row, arena), found.get_mut(at)) {
+                    match (
+                        copied(table, kept(key, keyed), row, arena),
+                        found.get_mut(at),
+                    ) {
                         (Ok(row), Some(place)) => *place = Some(row),
                         (Err(error), _) => bad = Some(error),
                         _ => {}
@@ -338,6 +350,11 @@ pub(super) fn encode_all<'a>(
         encoded.dedup();
     }
     Ok(encoded)
+}
+
+/// The key of a row, where it is asked for.
+fn kept(key: &[u8], keyed: bool) -> &[u8] {
+    if keyed { key } else { &[] }
 }
 
 /// A copy of a row in the arena.

@@ -41,7 +41,7 @@ impl Cursor {
             validate: exec.shared.validate && lock.busy != Busy::Skip,
             ..exec.read()
         };
-        let Some(candidates) = self.next_as(read, table, reach, exec, limit, arena)? else {
+        let Some(candidates) = self.next_as((read, true), table, reach, exec, limit, arena)? else {
             return Ok(None);
         };
         let mut wanted: Vec<&[u8]> = Vec::with_capacity(candidates.len());

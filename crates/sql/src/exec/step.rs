@@ -112,6 +112,13 @@ pub(super) fn fetch_entries<'a, 'x: 'a>(
 ) -> Run<Option<Vec<Entry<'a>>>> {
     let cx = cx_of(exec, arena);
     let reach = Reach::of(step, table, &cx)?;
-    let width = if step.bare { 0 } else { table.columns.len() };
+    // Columns behind the last one that entries hold read as NULL.
+    let width = match (step.bare, cursor.index()) {
+        (true, _) => 0,
+        (false, index) => {
+            let held = table.columns_in_entries(index);
+            held.last().map_or(0, |last| last + 1)
+        }
+    };
     cursor.next_entries(table, (&reach, width), exec, limit, arena)
 }

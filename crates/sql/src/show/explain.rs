@@ -122,7 +122,7 @@ fn one(shown: String) -> Rows {
 }
 
 /// What MySQL tells of UPDATE and DELETE of one table, which it does not run.
-const NOT_RUN: &str = "-> <not executable by iterator executor>\n";
+const NOT_RUN: &str = "-> <not executable by iterator executor>";
 
 /// Runs a SELECT, or the join of an UPDATE or DELETE of several tables, and
 /// notes what its parts do. No row changes.
