@@ -15,8 +15,8 @@ use crate::sys;
 use crate::url::{Target, masked};
 use clap::{Arg, ArgMatches, Command};
 use options::{
-    choice, common, duration, of_memcached, option, published, published_options, refuse_unused,
-    text,
+    choice, common, duration, of_memcached, of_native, option, published, published_options,
+    refuse_unused, text,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -86,6 +86,7 @@ pub fn command() -> Command {
         let command = common(command);
         bench = bench.subcommand(match *name {
             "memcached" => of_memcached(command),
+            "native" => of_native(command),
             _ => command,
         });
     }
@@ -173,10 +174,7 @@ fn experiment(name: &str, given: &ArgMatches, open: &native::Open) -> Result<()>
         .collect();
     let mut bench = Bench::new(targets, &settings, choice, progress, machine);
     bench.report.notes = left_out;
-    let within = |bench: &mut Bench| {
-        let durability = Durability::parse(text(given, "durability").unwrap_or("sync"))?;
-        native::native(bench, open, home.path(), durability)
-    };
+    let within = |bench: &mut Bench| native::native(bench, open, home.path());
     let done = match name {
         "native" => within(&mut bench),
         "all" => all_of_them(&mut bench, &within),

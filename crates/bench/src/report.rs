@@ -114,6 +114,9 @@ pub struct Run {
     pub outside: Option<f64>,
     /// Calls of futex by the server for a thousand requests, where counted.
     pub futex_per_thousand: Option<f64>,
+    /// Instructions of the calling threads for a request, where counted.
+    #[serde(default)]
+    pub instructions: Option<f64>,
     /// Why it failed.
     pub failure: Option<String>,
 }
@@ -174,6 +177,7 @@ impl Run {
             generator_micros: each(outcome.spent.generator),
             outside: outside.filter(|_| capacity > 0.0).map(|o| o / capacity),
             futex_per_thousand: None,
+            instructions: None,
             failure: outcome.failure.as_ref().map(|e| e.message.clone()),
         }
     }

@@ -15,17 +15,20 @@
 //! 3. Locks are released after the versions are installed.
 
 use crate::log::Log;
-use crate::log::format::{Record as LogRecord, put_write, stamp, write_size};
+use crate::log::format::{
+    COMMIT_HEAD, Record as LogRecord, begin_commit, end_commit, put_write, stamp, write_size,
+};
 use crate::reclaim::Item;
 use crate::record::{NewVersion, RecordRef};
 use crate::shared::{Sequencer, Shared};
 use crate::space::Space;
 use crate::txn::MemTxn;
-use crate::writes::Write;
+use crate::writes::Writes;
 use crossbeam_epoch::Guard;
 use parking_lot::MutexGuard;
 use porpoise_base::blocking::blocking;
 use porpoise_kv::{Check, Commit, Error, Key, LockMode, Result, Ticket, Wait};
+use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 
 /// Up to so many versions are installed under the sequencer.
@@ -33,6 +36,9 @@ const SMALL: usize = 64;
 
 /// A write set goes to the log in pieces of about so many bytes.
 const CHUNK: usize = 1 << 20;
+
+/// Versions to be installed, of which a few need no allocation.
+type Installs<'s> = SmallVec<[Install<'s>; 2]>;
 
 /// A version to be installed.
 struct Install<'s> {
@@ -53,10 +59,10 @@ impl MemTxn {
             return Ok(self.only_read());
         }
         shared.writable()?;
-        if writes.iter().any(|w| w.value.is_some()) {
+        if writes.iter().any(|w| w.value().is_some()) {
             self.make_room(grows)?;
         }
-        let mut installs = Vec::with_capacity(writes.len());
+        let mut installs = Installs::with_capacity(writes.len());
         let sequenced = self.resolve_and_sequence(&shared, writes, &mut installs);
         if sequenced.is_err() {
             // Keys that were made for nothing; those locked go with their locks.
@@ -91,8 +97,8 @@ impl MemTxn {
     fn resolve_and_sequence<'s>(
         &mut self,
         shared: &'s Shared,
-        writes: Vec<Write>,
-        installs: &mut Vec<Install<'s>>,
+        writes: Writes,
+        installs: &mut Installs<'s>,
     ) -> Result<Option<(u64, u64)>> {
         self.resolve(shared, writes, installs)?;
         if installs.is_empty() {
@@ -107,15 +113,15 @@ impl MemTxn {
     fn resolve<'s>(
         &mut self,
         shared: &'s Shared,
-        writes: Vec<Write>,
-        installs: &mut Vec<Install<'s>>,
+        writes: Writes,
+        installs: &mut Installs<'s>,
     ) -> Result<()> {
         let wait = Wait::Until(shared.clock.now() + shared.lock_wait);
         for write in writes {
             let space = shared.spaces.get(write.space)?;
             let record = match write.check {
                 Check::FirstCommitter => {
-                    let record = self.lock_key(space, &write.key, LockMode::Exclusive, wait)?;
+                    let record = self.lock_key(space.id, &write.key, LockMode::Exclusive, wait)?;
                     if let (Some(record), Some(view)) = (&record, self.view_ts()) {
                         let guard = crossbeam_epoch::pin();
                         if record.newest(&guard).is_some_and(|v| v.ts() > view) {
@@ -128,7 +134,7 @@ impl MemTxn {
                 Check::Locked => self.find_held(write.key()),
                 Check::Blind => space.index.get(&write.key),
             };
-            if write.value.is_none() {
+            if write.value().is_none() {
                 let guard = crossbeam_epoch::pin();
                 let newest = record.as_ref().and_then(|record| record.newest(&guard));
                 if newest.is_none_or(|version| version.value().is_none()) {
@@ -139,8 +145,8 @@ impl MemTxn {
             installs.push(Install {
                 space,
                 record,
-                deletion: write.value.is_none(),
-                version: Some(NewVersion::new(write.value.as_deref())),
+                deletion: write.value().is_none(),
+                version: Some(write.version),
             });
         }
         Ok(())
@@ -259,31 +265,32 @@ impl<'s> Logged<'s> {
                 })
         };
         let size = due().map(|(install, value)| write_size(install.record.key(), value));
-        let mut writes = Vec::with_capacity(size.sum::<usize>().min(CHUNK));
+        // Writes are put where they are to stand in the record.
+        let size = COMMIT_HEAD + size.sum::<usize>();
+        let mut record = Vec::with_capacity(size.min(CHUNK * 2));
+        begin_commit(&mut record);
         for (install, value) in due() {
-            put_write(&mut writes, install.space.id, install.record.key(), value);
-            if writes.len() >= CHUNK {
-                logged.tag = log.append_chunk(shared, logged.tag, &writes)?;
+            put_write(&mut record, install.space.id, install.record.key(), value);
+            if record.len() >= CHUNK {
+                let writes = record.get(COMMIT_HEAD..).unwrap_or_default();
+                logged.tag = log.append_chunk(shared, logged.tag, writes)?;
                 logged.chunks += 1;
-                writes.clear();
+                record.truncate(COMMIT_HEAD);
             }
         }
-        let tag = logged.tag;
-        let record = match tag {
-            0 if writes.is_empty() => return Ok(logged),
-            0 => LogRecord::Commit {
+        let writes = record.get(COMMIT_HEAD..).unwrap_or_default();
+        if logged.tag > 0 {
+            let chunked = LogRecord::ChunkedCommit {
                 ts: 0,
-                writes: &writes,
-            },
-            _ => LogRecord::ChunkedCommit {
-                ts: 0,
-                tag,
+                tag: logged.tag,
                 chunks: logged.chunks,
-                writes: &writes,
-            },
-        };
-        logged.record.reserve(writes.len() + 32);
-        record.encode(&mut logged.record);
+                writes,
+            };
+            chunked.encode(&mut logged.record);
+        } else if !writes.is_empty() {
+            end_commit(&mut record);
+            logged.record = record;
+        }
         Ok(logged)
     }
 
@@ -349,7 +356,7 @@ fn settle(shared: &Shared, seq: &mut Sequencer, ts: u64) {
 /// reclaimer's queue.
 fn install_all(shared: &Shared, installs: &mut [Install<'_>], ts: u64, guard: &Guard) {
     let mut weight = 0;
-    let mut superseded: smallvec::SmallVec<[Item; 4]> = smallvec::SmallVec::new();
+    let mut superseded: SmallVec<[Item; 4]> = SmallVec::new();
     for install in installs {
         let Some(version) = install.version.take() else {
             continue;

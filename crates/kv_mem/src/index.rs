@@ -12,6 +12,7 @@
 //! 2. A record leaves the index only after it was declared dead under its own
 //!    latch; whoever meets a dead one removes it and looks again.
 //! 3. One mutex, the tree's, makes the writer; no record latch is taken inside.
+//!    While no transaction runs (recovery), the hash path may lag behind it.
 //! 4. The index has one count of each record in it, and gives it up through
 //!    the epoch.
 //!
@@ -111,34 +112,49 @@ impl Index {
     pub(crate) fn get_or_create(&self, key: &[u8]) -> (RecordRef, bool) {
         let guard = crossbeam_epoch::pin();
         if let Some(record) = self.find(key, &guard) {
+            // Whoever asks is going to write, and looks at what is there.
+            record.expect_head(&guard);
             return (record.counted(), false);
         }
         let writing = self.tree.write();
         let (record, made) = self.tree.get_or_insert(&writing, key, &guard);
         if let (true, Some(path)) = (made, &self.hash) {
-            path.insert(key, record.address(), &guard);
+            path.insert(path.hash(key), record.address(), &guard);
         }
         (record, made)
     }
 
+    /// Makes room for so many keys that are to come.
+    pub(crate) fn reserve(&self, keys: usize) {
+        if let Some(path) = &self.hash {
+            path.reserve(keys, &crossbeam_epoch::pin());
+        }
+    }
+
     /// Puts records in whose keys are not there, best in order; false when the
-    /// key of one was there.
+    /// key of one was there. For recovery: the hash path has them a moment
+    /// after the mutex was let go, and nobody may take them out meanwhile.
     pub(crate) fn insert_new(&self, records: &[RecordRef]) -> bool {
         let guard = crossbeam_epoch::pin();
         let writing = self.tree.write();
         let mut near = None;
-        for some in records.chunks(TOGETHER) {
-            if let Some(path) = &self.hash {
-                some.iter()
-                    .for_each(|record| path.expect(path.hash(record.key()), &guard));
+        for record in records {
+            if !self.tree.insert(&writing, record, &mut near, &guard) {
+                return false;
             }
-            for record in some {
-                if !self.tree.insert(&writing, record, &mut near, &guard) {
-                    return false;
-                }
-                if let Some(path) = &self.hash {
-                    path.insert(record.key(), record.address(), &guard);
-                }
+        }
+        drop(writing);
+        let Some(path) = &self.hash else {
+            return true;
+        };
+        for some in records.chunks(TOGETHER) {
+            let mut hashes = [0; TOGETHER];
+            for (hash, record) in hashes.iter_mut().zip(some) {
+                *hash = path.hash(record.key());
+                path.expect(*hash, &guard);
+            }
+            for (hash, record) in hashes.iter().zip(some) {
+                path.insert(*hash, record.address(), &guard);
             }
         }
         true
@@ -174,6 +190,14 @@ impl Index {
     /// How many keys there are, dead ones included.
     pub(crate) fn len(&self) -> usize {
         self.tree.len()
+    }
+
+    /// Bytes of the tree's nodes and of the hash path. Walks the tree's nodes.
+    pub(crate) fn bytes(&self) -> usize {
+        let guard = crossbeam_epoch::pin();
+        let hashed = self.hash.as_ref().map_or(0, |path| path.bytes(&guard));
+        let writing = self.tree.write();
+        self.tree.bytes(&writing, &guard) + hashed
     }
 
     /// Forgets everything; the space was dropped.

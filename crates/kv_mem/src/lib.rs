@@ -18,6 +18,7 @@ mod index;
 mod lock;
 mod log;
 mod manifest;
+mod memory;
 mod reclaim;
 mod record;
 mod recovery;
@@ -33,3 +34,4 @@ mod wait_graph;
 mod writes;
 
 pub use engine::{Background, KvMem, KvMemOptions};
+pub use memory::MemoryUse;

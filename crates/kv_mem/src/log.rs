@@ -50,6 +50,8 @@ const BUFFER: usize = 64 << 20;
 #[derive(Default)]
 pub(crate) struct LogBuffer {
     pub(crate) bytes: Vec<u8>,
+    /// The buffer of the group before, to be filled again.
+    pub(crate) emptied: Vec<u8>,
     pub(crate) commits: u64,
     /// Position behind the last record appended.
     pub(crate) appended: u64,

@@ -19,6 +19,7 @@
 //! (most have ended by themselves a moment later); leaving it to the background
 //! thread (a writer would be refused although there is something to free).
 
+use crate::index::prefetch;
 use crate::record::RecordRef;
 use crate::shared::{Count, Shared};
 use crate::snapshots::Horizon;
@@ -88,6 +89,21 @@ enum Verdict {
     Held(u64),
 }
 
+/// Asks for what is needed of the items to come, link by link: several misses
+/// of the cache are waited for together.
+fn expect_ahead(items: &[Item], guard: &Guard) {
+    const STEP: usize = 4;
+    if let Some(item) = items.get(STEP * 3) {
+        prefetch(item.record.address().as_ptr().addr());
+    }
+    if let Some(item) = items.get(STEP * 2) {
+        item.record.expect_head(guard);
+    }
+    if let Some(item) = items.get(STEP) {
+        item.record.expect_older(guard);
+    }
+}
+
 impl Reclaimer {
     /// Queues records; their `queued` flags are set already.
     pub(crate) fn add(&self, items: impl IntoIterator<Item = Item>) {
@@ -116,16 +132,26 @@ impl Reclaimer {
         for ts in ended {
             freed.extend(waiting.held.remove(&ts).unwrap_or_default());
         }
+        for (items, was_held) in [(fresh, false), (pending, false), (freed, true)] {
+            self.look_at_all(shared, items, was_held, &horizon, &mut waiting);
+        }
+        crossbeam_epoch::pin().flush();
+    }
+
+    fn look_at_all(
+        &self,
+        shared: &Shared,
+        items: Vec<Item>,
+        was_held: bool,
+        horizon: &Horizon,
+        waiting: &mut Waiting,
+    ) {
         let mut guard = crossbeam_epoch::pin();
-        let queued = fresh.into_iter().chain(pending).map(|item| (item, false));
-        for (n, (item, was_held)) in queued
-            .chain(freed.into_iter().map(|i| (i, true)))
-            .enumerate()
-        {
-            if n % 256 == 255 {
-                guard.repin();
-            }
-            match self.look(shared, &item, was_held, &horizon, &guard) {
+        let mut items = items.into_iter();
+        let mut n = 0;
+        while let Some(item) = items.next() {
+            expect_ahead(items.as_slice(), &guard);
+            match self.look(shared, &item, was_held, horizon, &guard) {
                 Verdict::Nothing => {}
                 Verdict::Pending => waiting.pending.push(item),
                 Verdict::Held(ts) => waiting.held.entry(ts).or_default().push(item),
@@ -135,9 +161,11 @@ impl Reclaimer {
                     }
                 }
             }
+            n += 1;
+            if n % 256 == 0 {
+                guard.repin();
+            }
         }
-        drop(guard);
-        crossbeam_epoch::pin().flush();
     }
 
     fn look(

@@ -113,6 +113,11 @@ impl Record {
         &self.key
     }
 
+    /// What it takes without its versions, as it was asked of the allocator.
+    pub(crate) fn bytes(&self) -> usize {
+        RecordRef::layout(self.key.len()).size()
+    }
+
     /// The newest version at or below `upto`.
     pub(crate) fn visible<'g>(&'g self, upto: u64, guard: &'g Guard) -> Option<&'g Version> {
         let mut link = &self.head;
@@ -145,6 +150,23 @@ impl Record {
         }
     }
 
+    /// Asks for the head of the newest version ahead of need.
+    #[inline]
+    pub(crate) fn expect_head(&self, guard: &Guard) {
+        let newest = self.head.load(Ordering::Relaxed, guard);
+        crate::index::prefetch(newest.into_usize());
+    }
+
+    /// Asks for the head of the version beneath the newest, which should be at
+    /// hand by now.
+    #[inline]
+    pub(crate) fn expect_older(&self, guard: &Guard) {
+        if let Some(newest) = self.newest(guard) {
+            let older = newest.next.load(Ordering::Relaxed, guard);
+            crate::index::prefetch(older.into_usize());
+        }
+    }
+
     /// Whether the chain is in order; for `verify`. Returns its length and weight.
     pub(crate) fn check(&self, guard: &Guard) -> Result<(usize, usize), String> {
         let mut link: Shared<'_, Version> = self.head.load(Ordering::Acquire, guard);
@@ -160,6 +182,21 @@ impl Record {
             link = version.next.load(Ordering::Acquire, guard);
         }
         Ok((count, bytes))
+    }
+
+    /// What the versions take, as it was asked of the allocator, and how much
+    /// of that is values.
+    pub(crate) fn version_bytes(&self, guard: &Guard) -> (usize, usize) {
+        let (mut asked, mut values) = (0, 0);
+        let mut link = &self.head;
+        // SAFETY: as in `Record::visible`.
+        while let Some(version) = unsafe { link.load(Ordering::Acquire, guard).as_ref() } {
+            let sizes = version.sizes();
+            asked += sizes.0;
+            values += sizes.1;
+            link = &version.next;
+        }
+        (asked, values)
     }
 
     /// Takes the latch.

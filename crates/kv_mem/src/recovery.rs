@@ -129,6 +129,16 @@ fn load_checkpoint(
 ) -> Result<()> {
     let next = AtomicUsize::new(0);
     let files: Vec<(&Unit, &CheckpointFile)> = manifest.files().collect();
+    for unit in &manifest.units {
+        // Several spaces in one unit are small ones.
+        if let [space] = unit.spaces.as_slice()
+            && let Some(space) = shared.spaces.find(*space)
+        {
+            let rows = unit.files.iter();
+            let rows: u64 = rows.map(|file| rows_at_most(disk, dir, unit, file)).sum();
+            space.index.reserve(usize::try_from(rows).unwrap_or(0));
+        }
+    }
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let work = || -> Result<()> {
         loop {
@@ -159,6 +169,17 @@ fn load_checkpoint(
         }
         outcome
     })
+}
+
+/// The rows of a file by the manifest, but no more than its length has room
+/// for: memory is taken on this word.
+fn rows_at_most(disk: &dyn Disk, dir: &Path, unit: &Unit, file: &CheckpointFile) -> u64 {
+    /// The lengths of key and value.
+    const LEAST: u64 = 2;
+    let path = dir.join(file_name(unit.checkpoint, file.number));
+    let bytes = disk.open(&path).and_then(|file| file.len());
+    // What cannot be read is told of when it is loaded.
+    file.rows.min(bytes.unwrap_or(0) / LEAST)
 }
 
 fn load_file(
@@ -212,7 +233,6 @@ fn load_block(
         return Err(Malformed);
     };
     let mut body = Reader(body);
-    let guard = crossbeam_epoch::pin();
     let mut weight = 0;
     let mut records = Vec::new();
     for _ in 0..rows {
@@ -220,9 +240,8 @@ fn load_block(
         if key.len() > LONGEST_KEY {
             return Err(Malformed);
         }
-        let record = RecordRef::new(key);
         let version = NewVersion::new(Some(value));
-        let (bytes, _) = record.latch().push(unit.ts, version, &guard);
+        let (record, bytes) = RecordRef::with_version(key, unit.ts, version);
         weight += bytes + RECORD_BYTES + key.len();
         records.push(record);
     }

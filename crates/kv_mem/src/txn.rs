@@ -14,14 +14,15 @@ mod views;
 
 use crate::index::TOGETHER;
 use crate::lock::TxnId;
-use crate::record::{InlineKey, RecordRef};
+use crate::record::RecordRef;
 use crate::shared::Shared;
-use crate::validate::{Extent, Reads, Tracked};
+use crate::validate::{Reads, Tracked};
 use crate::writes::WriteSet;
 use porpoise_kv::{
     Check, Commit, Error, Full, Isolation, Key, LockRequest, Locked, Mark, Read, Result, ScanEnd,
     ScanRange, ScanVisitor, SpaceId, Ticket, Txn, TxnOptions, View, Wait,
 };
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,7 +68,7 @@ pub(crate) struct MemTxn {
     anchor: Option<TakenView>,
     pinned: bool,
     pub(crate) writes: WriteSet,
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: SmallVec<[Held; 1]>,
     pub(crate) reads: Reads,
     pub(crate) seen: u64,
     ended: bool,
@@ -83,7 +84,7 @@ impl MemTxn {
             anchor: None,
             pinned: false,
             writes: WriteSet::default(),
-            held: Vec::new(),
+            held: SmallVec::new(),
             reads: Reads::default(),
             seen: 0,
             ended: false,
@@ -132,18 +133,6 @@ impl MemTxn {
         self.writes.push(key, value, check);
         Ok(())
     }
-
-    fn track_key(&mut self, key: Key<'_>, since: Option<(u64, bool)>) {
-        if let Some((since, validate)) = since {
-            self.reads.push(Tracked {
-                space: key.space,
-                start: InlineKey::from_slice(key.bytes),
-                extent: Extent::Key,
-                since,
-                validate,
-            });
-        }
-    }
 }
 
 impl Txn for MemTxn {
@@ -185,7 +174,8 @@ impl Txn for MemTxn {
         self.alive()?;
         let (upto, since) = self.bounds(read);
         let current = read.view == View::Current;
-        let shared = self.shared.clone();
+        // Not counted anew: that would write a cache line that all share.
+        let shared = &*self.shared;
         let mut guard = crossbeam_epoch::pin();
         let mut at = 0;
         // Keys of one space that follow each other are looked for together.
@@ -204,7 +194,9 @@ impl Txn for MemTxn {
                 for (key, record) in some.iter().zip(found) {
                     let index = at;
                     at += 1;
-                    self.track_key(*key, since);
+                    if let Some(since) = since {
+                        self.reads.push(Tracked::key(*key, since));
+                    }
                     if !self.writes.is_empty()
                         && let Some(own) = self.writes.find(*key, read.mark)
                     {
@@ -269,15 +261,15 @@ impl Txn for MemTxn {
         visit: &mut dyn FnMut(usize, Locked<'_>),
     ) -> Result<()> {
         self.alive()?;
-        let mut order: smallvec::SmallVec<[usize; 16]> = (0..requests.len()).collect();
+        let mut order: SmallVec<[usize; 16]> = (0..requests.len()).collect();
         order.sort_unstable_by_key(|n| requests.get(*n).map(|request| request.key));
-        let shared = self.shared.clone();
         for index in order {
             let Some(request) = requests.get(index) else {
                 continue;
             };
-            let space = shared.spaces.get(request.key.space)?;
-            if request.key.bytes.len() > shared.limits.key {
+            let Key { space, bytes } = request.key;
+            self.shared.spaces.get(space)?;
+            if bytes.len() > self.shared.limits.key {
                 // Nobody can ever write it: there is nothing to hold off.
                 let absent = Locked {
                     granted: true,
@@ -288,7 +280,7 @@ impl Txn for MemTxn {
                 visit(index, absent);
                 continue;
             }
-            let Some(record) = self.lock_key(space, request.key.bytes, request.mode, wait)? else {
+            let Some(record) = self.lock_key(space, bytes, request.mode, wait)? else {
                 let nothing = Locked {
                     granted: false,
                     value: None,

@@ -17,7 +17,7 @@
 use crate::record::{InlineKey, Record};
 use crate::space::{Space, Spaces};
 use crossbeam_epoch::Guard;
-use porpoise_kv::{Error, Result, ScanRange, SpaceId};
+use porpoise_kv::{Error, Key, Result, ScanRange, SpaceId};
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::Ordering;
 
@@ -47,6 +47,17 @@ pub(crate) struct Tracked {
 }
 
 impl Tracked {
+    /// A key that was read, present or absent.
+    pub(crate) fn key(key: Key<'_>, (since, validate): (u64, bool)) -> Tracked {
+        Tracked {
+            space: key.space,
+            start: InlineKey::from_slice(key.bytes),
+            extent: Extent::Key,
+            since,
+            validate,
+        }
+    }
+
     /// What a scan read that stopped at a key, or went through.
     pub(crate) fn range(
         range: &ScanRange<'_>,

@@ -5,8 +5,14 @@
 //! 2. `prev` of a write leads to the write to the same key before it; each
 //!    key's newest write is not `superseded`, all others are.
 //! 3. Above [`SMALL`] writes, `sorted` holds each key's newest write.
+//!
+//! A write holds the version that a commit puts into the chain, so that the
+//! value's bytes are copied once, and a lone write with a short key allocates
+//! nothing else.
 
+use crate::record::{InlineKey, NewVersion};
 use porpoise_kv::{Check, Key, Mark, SpaceId};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -17,10 +23,13 @@ const SMALL: usize = 12;
 /// become.
 const WRITE_BYTES: usize = crate::record::RECORD_BYTES + crate::record::VERSION_BYTES;
 
+/// Writes of which one needs no allocation.
+pub(crate) type Writes = SmallVec<[Write; 1]>;
+
 pub(crate) struct Write {
     pub(crate) space: SpaceId,
-    pub(crate) key: Box<[u8]>,
-    pub(crate) value: Option<Box<[u8]>>,
+    pub(crate) key: InlineKey,
+    pub(crate) version: NewVersion,
     pub(crate) check: Check,
     pub(crate) superseded: bool,
     prev: Option<usize>,
@@ -28,22 +37,27 @@ pub(crate) struct Write {
 
 impl Write {
     fn is(&self, key: Key<'_>) -> bool {
-        self.space == key.space && *self.key == *key.bytes
+        self.space == key.space && self.key.as_slice() == key.bytes
     }
 
     pub(crate) fn key(&self) -> Key<'_> {
         Key::new(self.space, &self.key)
     }
 
+    /// What it writes; `None` is a deletion.
+    pub(crate) fn value(&self) -> Option<&[u8]> {
+        self.version.value()
+    }
+
     fn bytes(&self) -> usize {
-        WRITE_BYTES + self.key.len() + self.value.as_ref().map_or(0, |v| v.len())
+        WRITE_BYTES + self.key.len() + self.value().map_or(0, <[u8]>::len)
     }
 }
 
 /// Writes of a transaction.
 #[derive(Default)]
 pub(crate) struct WriteSet {
-    log: Vec<Write>,
+    log: Writes,
     sorted: BTreeMap<SpaceId, BTreeMap<Box<[u8]>, usize>>,
     indexed: bool,
     bytes: usize,
@@ -83,8 +97,8 @@ impl WriteSet {
         let at = self.log.len();
         let write = Write {
             space: key.space,
-            key: key.bytes.into(),
-            value: value.map(Into::into),
+            key: InlineKey::from_slice(key.bytes),
+            version: NewVersion::new(value),
             check,
             superseded: false,
             prev,
@@ -95,14 +109,9 @@ impl WriteSet {
             self.enter(key, at);
         } else if self.log.len() > SMALL {
             self.indexed = true;
-            let all: Vec<(SpaceId, Box<[u8]>, usize)> = self
-                .log
-                .iter()
-                .enumerate()
-                .map(|(n, w)| (w.space, w.key.clone(), n))
-                .collect();
-            for (space, key, n) in all {
-                self.sorted.entry(space).or_default().insert(key, n);
+            for (n, write) in self.log.iter().enumerate() {
+                let space = self.sorted.entry(write.space).or_default();
+                space.insert(write.key.as_slice().into(), n);
             }
         }
     }
@@ -120,7 +129,7 @@ impl WriteSet {
     /// The newest write to a key below a mark: `Some(None)` is a deletion.
     pub(crate) fn find(&self, key: Key<'_>, mark: Mark) -> Option<Option<&[u8]>> {
         let write = self.below(self.newest(key)?, mark)?;
-        Some(write.value.as_deref())
+        Some(write.value())
     }
 
     /// From a key's newest write back to the one below a mark.
@@ -149,7 +158,7 @@ impl WriteSet {
         }
         let mut take = |newest: usize| {
             if let Some(write) = self.below(newest, mark) {
-                out.push((&*write.key, write.value.as_deref()));
+                out.push((&*write.key, write.value()));
             }
         };
         if self.indexed {
@@ -188,10 +197,10 @@ impl WriteSet {
             {
                 match gone.prev {
                     Some(prev) => {
-                        space.insert(gone.key, prev);
+                        space.insert(gone.key.as_slice().into(), prev);
                     }
                     None => {
-                        space.remove(&gone.key);
+                        space.remove(gone.key.as_slice());
                     }
                 }
             }
@@ -199,10 +208,10 @@ impl WriteSet {
     }
 
     /// Each key's newest write, in the order of keys.
-    pub(crate) fn into_final(self) -> Vec<Write> {
-        let mut last: Vec<Write> = self.log.into_iter().filter(|w| !w.superseded).collect();
-        last.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
-        last
+    pub(crate) fn into_final(mut self) -> Writes {
+        self.log.retain(|write| !write.superseded);
+        self.log.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
+        self.log
     }
 
     /// Whether a key was written.
@@ -248,11 +257,11 @@ mod tests {
             for (key, value) in list {
                 last.insert(key, value);
             }
-            let done: Vec<_> = set.into_final();
+            let done = set.into_final();
             assert!(done.windows(2).all(|w| w[0].key < w[1].key));
             let done: BTreeMap<_, _> = done
                 .into_iter()
-                .map(|w| (w.key.into_vec(), w.value.map(|v| v.into_vec())))
+                .map(|w| (w.key.to_vec(), w.value().map(<[u8]>::to_vec)))
                 .collect();
             assert_eq!(done, last);
         }

@@ -3,7 +3,7 @@
 use crate::config::{Config, DurabilityChoice, EngineChoice, StartError};
 use porpoise_base::disk::{self, Disk, Faults, FaultyDisk};
 use porpoise_kv::{Durability, Engine};
-use porpoise_kv_mem::{KvMem, KvMemOptions};
+use porpoise_kv_mem::{KvMem, KvMemOptions, MemoryUse};
 use std::sync::Arc;
 
 /// Where the embedded engine keeps its files, within the data directory.
@@ -17,12 +17,24 @@ pub const STORE: &str = "store";
 /// reached, data that contradicts its checksums.
 pub fn open(config: &Config) -> Result<Arc<dyn Engine>, StartError> {
     match &config.engine {
-        EngineChoice::Embedded => open_embedded(config),
+        EngineChoice::Embedded => Ok(open_embedded(config)?),
         EngineChoice::Tikv(addresses) => open_cluster(config, addresses),
     }
 }
 
-fn open_embedded(config: &Config) -> Result<Arc<dyn Engine>, StartError> {
+/// Opens the embedded engine, with what tells its use of memory. That looks at
+/// every row, and is for measurements.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_measured(
+    config: &Config,
+) -> Result<(Arc<dyn Engine>, impl Fn() -> MemoryUse + use<>), StartError> {
+    let engine = open_embedded(config)?;
+    Ok((engine.clone(), move || engine.memory()))
+}
+
+fn open_embedded(config: &Config) -> Result<Arc<KvMem>, StartError> {
     let disk = match &config.test_fault {
         Some(spec) => {
             let faults =
@@ -49,9 +61,8 @@ fn open_embedded(config: &Config) -> Result<Arc<dyn Engine>, StartError> {
             .map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
         ..KvMemOptions::default()
     };
-    let engine = KvMem::open(options)
-        .map_err(|e| StartError::failure(format!("the embedded engine does not open: {e}")))?;
-    Ok(engine)
+    KvMem::open(options)
+        .map_err(|e| StartError::failure(format!("the embedded engine does not open: {e}")))
 }
 
 #[cfg(feature = "tikv")]

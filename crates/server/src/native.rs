@@ -3,33 +3,36 @@
 //!
 //! Both hold the same rows in an engine of their own, opened as the server
 //! opens its. A call that tells of a commit waits for its ticket, as a reply
-//! would. Beside them, tables into which posts are inserted with and without
-//! foreign keys.
+//! would. The engine alone ([`keys`]) also tells what its memory goes to, and
+//! how long it takes to start. Beside them, tables into which posts are
+//! inserted with and without foreign keys.
 
+mod keys;
 mod posts;
 
 use crate::config::{Config, DurabilityChoice, table};
 use crate::{engine, rows};
 use porpoise_base::cancel::Cancel;
-use porpoise_bench::experiments::native::{Setup, Store, Visitor, Worker};
+use porpoise_bench::experiments::native::{ScanVisitor, Setup, Store, Visitor, Work, Worker};
 use porpoise_bench::peers::Durability;
-use porpoise_kv::{
-    Check, Engine, Key, LockMode, LockRequest, Read, SpaceDurability, SpaceId, SpaceSpec,
-    TxnOptions, Wait,
-};
+use porpoise_kv::{Engine, LockMode, Read};
 use porpoise_rows::catalog::{IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, DdlCx, IndexSpec, TableSpec};
-use porpoise_rows::{BeginOptions, Db, InsertMode, RowBuf, RowChange, Txn, UpdateMode};
+use porpoise_rows::{
+    BeginOptions, Db, InsertMode, KeyRange, RowChange, ScanPosition, ScanSpec, Txn, UpdateMode,
+};
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const DATABASE: &str = "bench";
 const TABLE: &str = "kv";
 /// Rows of one transaction when filling.
 const FILL: u64 = 1000;
+/// Position of the key's column.
+const ID: usize = 0;
 /// Position of the value's column.
 const VALUE: usize = 1;
 const LOCK_WAIT: Duration = Duration::from_secs(50);
@@ -38,24 +41,40 @@ fn words(error: impl Display) -> String {
     error.to_string()
 }
 
-/// Opens and fills both.
+/// Words by which stores are chosen.
+const STORES: [&str; 3] = ["rows", "engine", "posts"];
+
+/// Opens and fills those that are wanted.
 ///
 /// # Errors
 /// In words.
 pub fn open(setup: &Setup<'_>) -> Result<Vec<Box<dyn Store>>, String> {
-    Ok(vec![
-        Box::new(Rows::open(setup)?),
-        Box::new(Keys::open(setup)?),
-        Box::new(posts::Posts::open(setup, 0)?),
-        Box::new(posts::Posts::open(setup, 1)?),
-        Box::new(posts::Posts::open(setup, 2)?),
-    ])
+    let chosen = setup.chosen;
+    if let Some(word) = chosen.stores.iter().find(|s| !STORES.contains(&s.as_str())) {
+        let known = STORES.join(", ");
+        return Err(format!("--stores {word:?}: there are {known}"));
+    }
+    let mut stores: Vec<Box<dyn Store>> = Vec::new();
+    let reads = Work::ALL.into_iter().filter(|work| *work != Work::Insert);
+    if chosen.has_store("rows") && reads.into_iter().any(|work| chosen.has(work)) {
+        stores.push(Box::new(Rows::open(setup)?));
+    }
+    if chosen.has_store("engine") {
+        stores.push(Box::new(keys::Keys::open(setup)?));
+    }
+    if chosen.has_store("posts") && chosen.has(Work::Insert) {
+        for keys in 0..=2 {
+            stores.push(Box::new(posts::Posts::open(setup, keys)?));
+        }
+    }
+    Ok(stores)
 }
 
-fn open_engine(setup: &Setup<'_>, name: &str) -> Result<Arc<dyn Engine>, String> {
+/// How an engine of these is configured.
+fn config(setup: &Setup<'_>, name: &str) -> Result<Config, String> {
     let place: &Path = &setup.directory.join(name);
     std::fs::create_dir_all(place).map_err(words)?;
-    let config = Config {
+    Ok(Config {
         data_dir: place.to_owned(),
         durability: match setup.durability {
             Durability::Sync => DurabilityChoice::Sync,
@@ -64,8 +83,11 @@ fn open_engine(setup: &Setup<'_>, name: &str) -> Result<Arc<dyn Engine>, String>
         },
         durability_interval: Duration::from_secs(1),
         ..table::defaults()
-    };
-    engine::open(&config).map_err(words)
+    })
+}
+
+fn open_engine(setup: &Setup<'_>, name: &str) -> Result<Arc<dyn Engine>, String> {
+    engine::open(&config(setup, name)?).map_err(words)
 }
 
 /// A table `kv (id INT PRIMARY KEY, value VARCHAR(1024))`.
@@ -232,8 +254,47 @@ impl RowWorker<'_> {
         Ok(self.of.db.engine().wait_durable(self.reader.seen())?)
     }
 
-    /// False if there is no such row.
-    fn try_update(&mut self, key: u64, value: &[u8]) -> Result<bool, porpoise_rows::Error> {
+    fn try_scan(
+        &mut self,
+        from: u64,
+        count: usize,
+        visit: &mut ScanVisitor<'_>,
+    ) -> Result<(), porpoise_rows::Error> {
+        let range = KeyRange {
+            start: self.key(from),
+            end: None,
+        };
+        let spec = ScanSpec {
+            index: 0,
+            ranges: vec![range],
+            reverse: false,
+            entries_only: false,
+        };
+        self.reader.refresh()?;
+        let (read, mut position) = (Read::SNAPSHOT, ScanPosition::default());
+        self.reader.scan(
+            &self.of.table,
+            &spec,
+            read,
+            &mut position,
+            count,
+            &mut |_, row| {
+                if let (ValueRef::Int(key), ValueRef::Bytes(value)) = (row.get(ID), row.get(VALUE))
+                {
+                    visit(key.cast_unsigned(), value);
+                }
+            },
+        )?;
+        Ok(self.of.db.engine().wait_durable(self.reader.seen())?)
+    }
+
+    /// Locks a row and puts another value into it; false if there is no such
+    /// row.
+    fn try_change(
+        &mut self,
+        key: u64,
+        change: impl FnOnce(&[u8]) -> Vec<u8>,
+    ) -> Result<bool, porpoise_rows::Error> {
         let primary = self.key(key);
         let table = &self.of.table;
         let mut txn = self.of.db.begin(BeginOptions::default())?;
@@ -243,15 +304,21 @@ impl RowWorker<'_> {
             &[&primary],
             LockMode::Update,
             wait,
-            &mut |_, locked| old = locked.row.map(|row| row.to_buf()),
+            &mut |_, locked| {
+                let value = |row: &porpoise_rows::RowRef<'_>| match row.get(VALUE) {
+                    ValueRef::Bytes(bytes) => bytes.to_vec(),
+                    _ => Vec::new(),
+                };
+                old = locked.row.map(|row| (row.to_buf(), value(&row)));
+            },
         )?;
-        let Some(old) = old else {
+        let Some((old, value)) = old else {
             return Ok(false);
         };
-        let new = vec![Value::Int(key.cast_signed()), Value::Bytes(value.to_vec())];
+        let new = vec![Value::Int(key.cast_signed()), Value::Bytes(change(&value))];
         let change = RowChange {
             key: primary,
-            old: RowBuf::from(old.bytes().to_vec()),
+            old,
             new,
         };
         txn.update(table, vec![change], UpdateMode::Plain)?;
@@ -261,142 +328,41 @@ impl RowWorker<'_> {
     }
 }
 
+fn no_row(key: u64) -> String {
+    format!("there is no row {key} to be updated")
+}
+
 impl Worker for RowWorker<'_> {
     fn read(&mut self, keys: &[u64], visit: &mut Visitor<'_>) -> Result<(), String> {
         self.try_read(keys, visit).map_err(words)
     }
 
     fn update(&mut self, key: u64, value: &[u8]) -> Result<(), String> {
-        if self.try_update(key, value).map_err(words)? {
-            return Ok(());
-        }
-        Err(format!("there is no row {key} to be updated"))
-    }
-}
-
-/// A space of the engine alone: eight bytes of key, the value's bytes.
-struct Keys {
-    engine: Arc<dyn Engine>,
-    space: SpaceId,
-}
-
-impl Keys {
-    fn open(setup: &Setup<'_>) -> Result<Keys, String> {
-        let engine = open_engine(setup, "engine")?;
-        let spec = SpaceSpec {
-            group: 1,
-            partition: 0,
-            durability: SpaceDurability::Server,
-            point_lookups: true,
-        };
-        let spaces = engine.create_spaces(&[spec]).map_err(words)?;
-        let space = *spaces.first().ok_or("no space was made")?;
-        let keys = Keys { engine, space };
-        let mut from = 0;
-        while from < setup.rows {
-            let to = setup.rows.min(from + FILL);
-            keys.fill(from..to, setup.value).map_err(words)?;
-            from = to;
-        }
-        Ok(keys)
+        let done = self.try_change(key, |_| value.to_vec()).map_err(words)?;
+        done.then_some(()).ok_or_else(|| no_row(key))
     }
 
-    fn fill(
-        &self,
-        keys: std::ops::Range<u64>,
-        value: &dyn Fn(u64) -> Vec<u8>,
-    ) -> Result<(), porpoise_kv::Error> {
-        let mut txn = self.engine.begin(TxnOptions::default())?;
-        for n in keys {
-            let key = n.to_be_bytes();
-            txn.put(Key::new(self.space, &key), &value(n), Check::FirstCommitter)?;
-        }
-        txn.commit()?;
-        Ok(())
-    }
-}
-
-impl Drop for Keys {
-    fn drop(&mut self) {
-        // The directory goes with it: nothing is left to be lost.
-        let _ = self.engine.shutdown();
-    }
-}
-
-impl Store for Keys {
-    fn name(&self) -> &str {
-        "the engine alone"
+    fn scan(&mut self, from: u64, count: usize, visit: &mut ScanVisitor<'_>) -> Result<(), String> {
+        self.try_scan(from, count, visit).map_err(words)
     }
 
-    fn worker(&self) -> Result<Box<dyn Worker + '_>, String> {
-        Ok(Box::new(KeyWorker {
-            of: self,
-            reader: self.engine.begin(TxnOptions::default()).map_err(words)?,
-        }))
-    }
-}
-
-struct KeyWorker<'a> {
-    of: &'a Keys,
-    reader: Box<dyn porpoise_kv::Txn>,
-}
-
-impl KeyWorker<'_> {
-    fn try_read(
-        &mut self,
-        keys: &[u64],
-        visit: &mut Visitor<'_>,
-    ) -> Result<(), porpoise_kv::Error> {
-        let encoded: Vec<[u8; 8]> = keys.iter().map(|key| key.to_be_bytes()).collect();
-        let encoded: Vec<Key<'_>> = encoded
-            .iter()
-            .map(|key| Key::new(self.of.space, key))
-            .collect();
-        self.reader.refresh()?;
-        self.reader.get(Read::SNAPSHOT, &encoded, visit)?;
-        self.of.engine.wait_durable(self.reader.seen())
-    }
-
-    /// False if there is no such row.
-    fn try_update(&mut self, key: u64, value: &[u8]) -> Result<bool, porpoise_kv::Error> {
-        let bytes = key.to_be_bytes();
-        let key = Key::new(self.of.space, &bytes);
-        let mut txn = self.of.engine.begin(TxnOptions::default())?;
-        let request = LockRequest {
-            key,
-            mode: LockMode::Update,
-        };
-        let wait = Wait::Until(Instant::now() + LOCK_WAIT);
-        let mut is_there = false;
-        txn.lock(&[request], wait, &mut |_, found| {
-            is_there = found.value.is_some();
-        })?;
-        if !is_there {
-            return Ok(false);
-        }
-        txn.put(key, value, Check::Locked)?;
-        let commit = txn.commit()?;
-        self.of.engine.wait_durable(commit.ticket)?;
-        Ok(true)
-    }
-}
-
-impl Worker for KeyWorker<'_> {
-    fn read(&mut self, keys: &[u64], visit: &mut Visitor<'_>) -> Result<(), String> {
-        self.try_read(keys, visit).map_err(words)
-    }
-
-    fn update(&mut self, key: u64, value: &[u8]) -> Result<(), String> {
-        if self.try_update(key, value).map_err(words)? {
-            return Ok(());
-        }
-        Err(format!("there is no row {key} to be updated"))
+    fn modify(&mut self, key: u64, change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<(), String> {
+        let changed = self.try_change(key, |old| {
+            let mut value = old.to_vec();
+            change(&mut value);
+            value
+        });
+        changed
+            .map_err(words)?
+            .then_some(())
+            .ok_or_else(|| no_row(key))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use porpoise_bench::experiments::native::Chosen;
 
     #[test]
     fn what_is_updated_is_read_in_both() {
@@ -406,14 +372,19 @@ mod tests {
             durability: Durability::Sync,
             directory: home.path(),
             value: &|key| format!("row {key}").into_bytes(),
+            chosen: &Chosen::default(),
         };
-        for store in open(&setup).unwrap() {
-            if store.takes_inserts() {
+        let stores = open(&setup).unwrap();
+        assert_eq!(stores.len(), 5);
+        for store in stores {
+            if !store.offers(Work::Update) {
                 continue;
             }
             let mut worker = store.worker().unwrap();
             worker.update(7, b"another").unwrap();
             assert!(worker.update(2345, b"of no row").is_err());
+            let changed = worker.modify(7, &mut |value| value.extend_from_slice(b" row"));
+            changed.unwrap();
             let mut found = Vec::new();
             worker
                 .read(&[7, 2344, 2345], &mut |n, value| {
@@ -422,11 +393,44 @@ mod tests {
                 .unwrap();
             found.sort();
             let expected = [
-                (0, Some(b"another".to_vec())),
+                (0, Some(b"another row".to_vec())),
                 (1, Some(b"row 2344".to_vec())),
                 (2, None),
             ];
             assert_eq!(found, expected, "{}", store.name());
+            let mut scanned = Vec::new();
+            worker
+                .scan(6, 3, &mut |key, value| {
+                    scanned.push((key, String::from_utf8_lossy(value).into_owned()));
+                })
+                .unwrap();
+            let expected = [(6, "row 6"), (7, "another row"), (8, "row 8")];
+            let expected = expected.map(|(key, value)| (key, value.to_owned()));
+            assert_eq!(scanned, expected, "{}", store.name());
         }
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_opened() {
+        let home = tempfile::tempdir().unwrap();
+        let opened = |works: &[Work], stores: &[&str]| {
+            let chosen = Chosen {
+                works: works.to_vec(),
+                stores: stores.iter().map(|&s| s.to_owned()).collect(),
+                ..Chosen::default()
+            };
+            open(&Setup {
+                rows: 10,
+                durability: Durability::Memory,
+                directory: home.path(),
+                value: &|_| Vec::new(),
+                chosen: &chosen,
+            })
+            .map(|stores| stores.len())
+        };
+        assert_eq!(opened(&[Work::ReadOne], &[]), Ok(2));
+        assert_eq!(opened(&[Work::Insert], &[]), Ok(4));
+        assert_eq!(opened(&[], &["engine"]), Ok(1));
+        assert!(opened(&[], &["shop"]).unwrap_err().contains("shop"));
     }
 }

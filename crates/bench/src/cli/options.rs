@@ -6,8 +6,10 @@ use crate::experiments::Choice;
 use crate::experiments::kv::Operation;
 use crate::experiments::memcached;
 use crate::experiments::memcached_runs::Chosen;
+use crate::experiments::native;
 use crate::load::Shape;
 use crate::matrix::Effort;
+use crate::peers::Durability;
 use crate::proto::dialects::Dialect;
 use crate::url::Target;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -87,6 +89,56 @@ pub(super) fn memcached_choice(given: &ArgMatches) -> Result<Chosen> {
     Ok(chosen)
 }
 
+/// Options that `bench native` has besides.
+pub(super) fn of_native(command: Command) -> Command {
+    command
+        .mut_arg("ops", |arg| {
+            arg.help("mget, get, hot, scan, update, modify, insert")
+        })
+        .mut_arg("durability", |arg| {
+            arg.help("One after the other, like memory,interval,sync")
+        })
+        .arg(option("stores", "LIST", "rows, engine, posts"))
+        .arg(option(
+            "calls",
+            "N",
+            "Calls of each thread, instead of a time",
+        ))
+        .arg(
+            Arg::new("starts")
+                .long("starts")
+                .action(ArgAction::SetTrue)
+                .help("Also how long a start takes, from a checkpoint and from the log"),
+        )
+}
+
+/// What `bench native` alone takes from the options; of `bench all`, only the
+/// durability is its.
+///
+/// # Errors
+/// A usage error.
+fn native_choice(name: &str, given: &ArgMatches) -> Result<native::Chosen> {
+    let durabilities = text(given, "durability").unwrap_or("sync").split(',');
+    let mut chosen = native::Chosen {
+        durabilities: durabilities.map(Durability::parse).collect::<Result<_>>()?,
+        ..native::Chosen::default()
+    };
+    if name != "native" {
+        return Ok(chosen);
+    }
+    if let Some(list) = text(given, "ops") {
+        chosen.works = native::Chosen::parse_works(list)?;
+    }
+    if let Some(list) = text(given, "stores") {
+        chosen.stores = list.split(',').map(|word| word.trim().to_owned()).collect();
+    }
+    let calls = text(given, "calls");
+    let calls = calls.map(|calls| number("calls", calls, 1, 1_000_000_000_000));
+    chosen.calls = calls.transpose()?;
+    chosen.times_starts = given.get_flag("starts");
+    Ok(chosen)
+}
+
 fn shape(given: &ArgMatches) -> Result<Shape> {
     Ok(match text(given, "shape") {
         None | Some("thread") => Shape::ThreadEach,
@@ -140,7 +192,7 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("autoinc", &["ops", "rows"]),
     ("blob", &["ops"]),
     ("connections", &["ops", "shape"]),
-    ("native", &["ops", "shape"]),
+    ("native", &["shape"]),
     ("sysbench", &["ops", "shape"]),
     ("analytics", &["ops", "shape", "clients", "time", "warm-up"]),
 ];
@@ -210,6 +262,7 @@ pub(super) fn choice(name: &str, given: &ArgMatches) -> Result<Choice> {
             memcached = memcached_choice(given)?;
             Vec::new()
         }
+        _ if name == "native" => Vec::new(),
         Some(list) => Operation::parse_list(list)?,
         None => Vec::new(),
     };
@@ -231,6 +284,7 @@ pub(super) fn choice(name: &str, given: &ArgMatches) -> Result<Choice> {
         shape: shape(given)?,
         operations,
         memcached,
+        native: native_choice(name, given)?,
         rows: number_or(given, "rows", 0, 100, 100_000_000)?,
         seed: number_or(given, "seed", 1, 0, u64::MAX)?,
         is_quick,
@@ -371,6 +425,23 @@ mod tests {
         assert!(chosen.is_timed);
         for (option, value) in [("--ops", "fly"), ("--protocol", "udp"), ("--pipeline", "0")] {
             let error = given(&["bench", "memcached", option, value]).unwrap_err();
+            assert_eq!(error.exit_status(), 2);
+            assert!(error.message.contains(value), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_native_experiment_has_options_of_its_own() {
+        let words = "bench native --ops update,modify --stores engine --durability memory,sync \
+                     --calls 500 --starts";
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let chosen = given(&words).unwrap().native;
+        assert_eq!(chosen.works, [native::Work::Update, native::Work::Modify]);
+        assert!(chosen.has_store("engine") && !chosen.has_store("rows"));
+        assert_eq!(chosen.durabilities, [Durability::Memory, Durability::Sync]);
+        assert_eq!((chosen.calls, chosen.times_starts), (Some(500), true));
+        for (option, value) in [("--ops", "fly"), ("--durability", "disk"), ("--calls", "0")] {
+            let error = given(&["bench", "native", option, value]).unwrap_err();
             assert_eq!(error.exit_status(), 2);
             assert!(error.message.contains(value), "{error}");
         }

@@ -51,6 +51,8 @@ pub struct Choice {
     pub rows: u64,
     /// What `bench memcached` alone has to choose from.
     pub memcached: memcached_runs::Chosen,
+    /// What `bench native` alone has to choose from.
+    pub native: native::Chosen,
     /// Seed of all keys.
     pub seed: u64,
     /// Whether less is enough.

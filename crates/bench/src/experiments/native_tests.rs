@@ -7,6 +7,7 @@ use crate::machine::Machine;
 use crate::matrix::Effort;
 use crate::progress::Progress;
 use std::sync::Mutex;
+use std::time::Duration;
 
 struct Map(Mutex<Vec<Vec<u8>>>);
 
@@ -33,6 +34,18 @@ impl Worker for &Mutex<Vec<Vec<u8>>> {
         self.lock().unwrap()[key as usize] = value.to_vec();
         Ok(())
     }
+
+    fn scan(&mut self, from: u64, count: usize, visit: &mut ScanVisitor<'_>) -> Result<(), String> {
+        let map = self.lock().unwrap();
+        let rows = (from..).zip(map.iter().skip(from as usize));
+        rows.take(count).for_each(|(key, value)| visit(key, value));
+        Ok(())
+    }
+
+    fn modify(&mut self, key: u64, change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<(), String> {
+        change(&mut self.lock().unwrap()[key as usize]);
+        Ok(())
+    }
 }
 
 fn bench() -> Bench {
@@ -48,6 +61,10 @@ fn bench() -> Bench {
         operations: Vec::new(),
         rows: 500,
         memcached: Default::default(),
+        native: Chosen {
+            durabilities: vec![Durability::Memory],
+            ..Chosen::default()
+        },
         seed: 1,
         is_quick: true,
     };
@@ -61,12 +78,17 @@ fn open(setup: &Setup<'_>) -> Result<Vec<Box<dyn Store>>, String> {
     Ok(vec![Box::new(Map(Mutex::new(rows)))])
 }
 
+fn run(bench: &mut Bench, open: &Open) -> Result<()> {
+    let home = tempfile::tempdir().unwrap();
+    native(bench, open, home.path())
+}
+
 #[test]
 fn every_operation_by_one_and_two_threads() {
     let mut bench = bench();
-    native(&mut bench, &open, "/".as_ref(), Durability::Memory).unwrap();
+    run(&mut bench, &open).unwrap();
     let cells = &bench.report.experiments[0].cells;
-    assert_eq!(cells.len(), 8);
+    assert_eq!(cells.len(), 12);
     for cell in cells {
         assert_eq!(cell.failure(), None);
         assert_eq!(cell.runs.len(), 2);
@@ -83,7 +105,7 @@ fn a_wrong_value_ends_it_and_is_kept() {
         Ok(vec![store])
     };
     let mut bench = bench();
-    let error = native(&mut bench, &swapped, "/".as_ref(), Durability::Memory).unwrap_err();
+    let error = run(&mut bench, &swapped).unwrap_err();
     assert_eq!(error.kind, Kind::Wrong);
     assert!(error.message.starts_with("map: "), "{error}");
     let cells = &bench.report.experiments[0].cells;
@@ -101,8 +123,8 @@ impl Store for Inserted {
         Ok(Box::new(&self.1))
     }
 
-    fn takes_inserts(&self) -> bool {
-        true
+    fn offers(&self, work: Work) -> bool {
+        work == Work::Insert
     }
 }
 
@@ -131,12 +153,112 @@ fn inserts_are_of_new_keys_and_compared_with_the_plain_table() {
         Ok(stores)
     };
     let mut bench = bench();
-    native(&mut bench, &open, "/".as_ref(), Durability::Memory).unwrap();
+    run(&mut bench, &open).unwrap();
     let experiment = &bench.report.experiments[0];
-    assert_eq!(experiment.cells.len(), 8 + 6);
+    assert_eq!(experiment.cells.len(), 12 + 6);
     for cell in &experiment.cells {
         assert_eq!(cell.failure(), None, "{cell:?}");
     }
     let of = |a: &str| (a.to_owned(), "plain".to_owned());
     assert_eq!(experiment.pairs, [of("one"), of("two")]);
+}
+
+/// A map that takes back the first change after a row was read.
+struct Forgetful(Mutex<Vec<Vec<u8>>>);
+
+impl Store for Forgetful {
+    fn name(&self) -> &str {
+        "forgetful"
+    }
+
+    fn offers(&self, work: Work) -> bool {
+        work == Work::Modify
+    }
+
+    fn worker(&self) -> Result<Box<dyn Worker + '_>, String> {
+        Ok(Box::new(OneLost(&self.0, false)))
+    }
+}
+
+struct OneLost<'a>(&'a Mutex<Vec<Vec<u8>>>, bool);
+
+impl Worker for OneLost<'_> {
+    fn read(&mut self, keys: &[u64], visit: &mut Visitor<'_>) -> Result<(), String> {
+        (&mut &*self.0).read(keys, visit)
+    }
+
+    fn update(&mut self, _: u64, _: &[u8]) -> Result<(), String> {
+        Err("not to be updated".to_owned())
+    }
+
+    fn modify(&mut self, key: u64, change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<(), String> {
+        if !std::mem::replace(&mut self.1, true) {
+            change(&mut self.0.lock().unwrap()[key as usize].clone());
+            return Ok(());
+        }
+        (&mut &*self.0).modify(key, change)
+    }
+}
+
+#[test]
+fn a_lost_change_is_noticed_and_calls_can_be_counted() {
+    let mut bench = bench();
+    bench.choice.native.calls = Some(50);
+    bench.choice.native.works = vec![Work::Modify];
+    run(&mut bench, &open).unwrap();
+    let cells = &bench.report.experiments[0].cells;
+    assert_eq!(cells.len(), 2);
+    let requests = cells.iter().map(|cell| cell.runs[0].requests);
+    assert_eq!(requests.collect::<Vec<_>>(), [50, 100]);
+    let forgetful = |setup: &Setup<'_>| {
+        let rows = (0..setup.rows).map(setup.value).collect();
+        let store: Box<dyn Store> = Box::new(Forgetful(Mutex::new(rows)));
+        Ok(vec![store])
+    };
+    let error = run(&mut bench, &forgetful).unwrap_err();
+    assert_eq!(error.kind, Kind::Wrong);
+    assert!(error.message.contains("50 times"), "{error}");
+    assert!(error.message.contains("counts 49"), "{error}");
+}
+
+#[test]
+fn memory_and_starts_are_told() {
+    let memory = Memory {
+        rows: 10,
+        grown: 2000,
+        parts: vec![("keys and values", 1100), ("index", 250)],
+    };
+    assert_eq!(
+        memory_note("map", &memory),
+        "map: 200.0 bytes a row in memory: keys and values 110.0, index 25.0, \
+         allocator and the rest 65.0"
+    );
+    struct Slow(Map);
+    impl Store for Slow {
+        fn name(&self) -> &str {
+            "slow"
+        }
+        fn worker(&self) -> Result<Box<dyn Worker + '_>, String> {
+            self.0.worker()
+        }
+        fn starts(&mut self) -> Result<Vec<Start>, String> {
+            Ok(vec![Start {
+                from: "a heap".to_owned(),
+                seconds: 1.5,
+            }])
+        }
+    }
+    let slow = |setup: &Setup<'_>| {
+        let rows = (0..setup.rows).map(setup.value).collect();
+        let store: Box<dyn Store> = Box::new(Slow(Map(Mutex::new(rows))));
+        Ok(vec![store])
+    };
+    let mut bench = bench();
+    bench.choice.native.calls = Some(1);
+    run(&mut bench, &slow).unwrap();
+    bench.choice.native.times_starts = true;
+    run(&mut bench, &slow).unwrap();
+    let notes = |n: usize| &bench.report.experiments[n].notes;
+    assert_eq!(notes(0), &[] as &[String]);
+    assert_eq!(notes(1), &["slow: start from a heap: 1.50 s"]);
 }

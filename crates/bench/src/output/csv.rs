@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 const HEAD: &str = "host,date,experiment,operation,size,system,client,round,requests,refused,\
                     seconds,throughput,mean_us,p50_us,p95_us,p99_us,max_us,server_us,generator_us,\
-                    outside,futex_per_thousand,disturbed,failure";
+                    outside,futex_per_thousand,instructions,disturbed,failure";
 
 /// The whole report.
 pub fn render(report: &Report) -> String {
@@ -19,7 +19,7 @@ pub fn render(report: &Report) -> String {
                 // Writing to a String cannot fail.
                 let _ = writeln!(
                     out,
-                    "{host},{date},{},{},{},{},{},{},{},{},{:.3},{:.1},{:.2},{:.2},{:.2},{:.2},{:.2},{},{},{},{},{},{}",
+                    "{host},{date},{},{},{},{},{},{},{},{},{:.3},{:.1},{:.2},{:.2},{:.2},{:.2},{:.2},{},{},{},{},{},{},{}",
                     quote(&experiment.name),
                     quote(&cell.operation),
                     cell.size,
@@ -39,6 +39,7 @@ pub fn render(report: &Report) -> String {
                     optional(run.generator_micros),
                     optional(run.outside),
                     optional(run.futex_per_thousand),
+                    optional(run.instructions),
                     run.is_disturbed(),
                     quote(run.failure.as_deref().unwrap_or_default()),
                 );

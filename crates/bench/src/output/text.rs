@@ -68,6 +68,12 @@ fn render_experiment(experiment: &Experiment, out: &mut String) {
             let words = "server's calls of futex for 1000 requests";
             table(experiment, operation, words, futexes, out);
         }
+        let instructions: fn(&Run) -> Option<f64> = |run| run.instructions;
+        let mut cells = experiment.cells.iter();
+        if cells.any(|c| c.figure(instructions).is_some()) {
+            let words = "instructions of the calling threads for a request";
+            table(experiment, operation, words, instructions, out);
+        }
         if experiment.is_about_latency {
             lines(experiment, operation, out);
         }

@@ -31,6 +31,7 @@ fn all_of_them_on_small_tables() {
         operations: Vec::new(),
         rows: 1000,
         memcached: Default::default(),
+        native: Default::default(),
         seed: 1,
         is_quick: true,
     };

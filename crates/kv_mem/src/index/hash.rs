@@ -2,8 +2,9 @@
 //!
 //! A table is an array of words: 16 bits of a key's hash above the 48 bits of
 //! a record's address; 0 was never used, 1 was used and is free. A search goes
-//! from the place that the hash names to the first word never used. Readers
-//! take nothing; the tree's writer is the only one who changes tables.
+//! from the place that the hash names to the first word never used. Tables are
+//! sharded by hash. Readers take nothing; who changes a shard holds its mutex,
+//! so that a checkpoint's files can be entered by several threads at a time.
 //!
 //! Invariants:
 //! 1. A word that leads to a record is in its table once, and stays where it
@@ -11,6 +12,8 @@
 //! 2. A table is never more than four fifths used: every search ends.
 //! 3. A table that was replaced is freed through the epoch. A reader that has
 //!    the old one misses only keys that came after it began.
+//! 4. Whether a key may be entered is for the tree to say: nobody enters one
+//!    that is there, nor one that another thread enters or takes out.
 
 use super::cell::{Link, at_address, prefetch};
 use crate::record::{Pinned, RecordAddress};
@@ -30,15 +33,12 @@ const ADDRESS: u64 = (1 << 48) - 1;
 
 struct Table {
     words: Box<[AtomicU64]>,
-    /// Words that are not 0; of these so many lead to records.
-    used: Mutex<(usize, usize)>,
 }
 
 impl Table {
     fn new(words: usize) -> Table {
         Table {
             words: (0..words).map(|_| AtomicU64::new(0)).collect(),
-            used: Mutex::new((0, 0)),
         }
     }
 
@@ -53,17 +53,45 @@ impl Table {
         from.iter().chain(before)
     }
 
-    /// Puts a word where there is room.
-    fn put(&self, hash: u64, word: u64) {
-        let mut used = self.used.lock();
+    /// Puts a word where there is room; whether the place was never used.
+    fn put(&self, hash: u64, word: u64) -> bool {
         for place in self.probe(hash) {
             let old = place.load(Ordering::Relaxed);
             if old <= FREED {
                 place.store(word, Ordering::Release);
-                used.0 += usize::from(old == 0);
-                used.1 += 1;
-                return;
+                return old == 0;
             }
+        }
+        false
+    }
+
+    /// Whether one more word may be used beside so many.
+    fn has_room(&self, used: usize) -> bool {
+        (used + 1) * 5 <= self.words.len() * 4
+    }
+}
+
+/// What is counted of a shard's table.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Used {
+    /// Words that are not 0.
+    words: usize,
+    /// Of these so many lead to records.
+    live: usize,
+}
+
+/// A part of the keys, with a table of its own.
+struct Shard {
+    table: Link<Table>,
+    /// Whoever changes the table holds this.
+    used: Mutex<Used>,
+}
+
+impl Shard {
+    fn new() -> Shard {
+        Shard {
+            table: Link::empty(),
+            used: Mutex::default(),
         }
     }
 }
@@ -80,7 +108,7 @@ fn tag_of(hash: u64) -> u64 {
 
 /// The hash path of one space.
 pub(super) struct HashPath {
-    shards: OnceLock<Box<[Link<Table>]>>,
+    shards: OnceLock<Box<[Shard]>>,
     seed: foldhash::fast::RandomState,
 }
 
@@ -97,9 +125,18 @@ impl HashPath {
         self.seed.hash_one(key)
     }
 
+    fn shard(&self, hash: u64) -> Option<&Shard> {
+        self.shards.get()?.get((hash >> 32) as usize % SHARDS)
+    }
+
+    /// The shards, made by the first who enters something.
+    fn shards(&self) -> &[Shard] {
+        let make = || (0..SHARDS).map(|_| Shard::new()).collect();
+        self.shards.get_or_init(make)
+    }
+
     fn table<'g>(&self, hash: u64, guard: &'g Guard) -> Option<&'g Table> {
-        let shard = self.shards.get()?.get((hash >> 32) as usize % SHARDS)?;
-        shard.load(guard)
+        self.shard(hash)?.table.load(guard)
     }
 
     /// Asks for the words where a search begins, ahead of need.
@@ -143,25 +180,42 @@ impl HashPath {
         None
     }
 
-    /// Adds a record that is not there. The writer's.
-    pub(super) fn insert(&self, key: &[u8], address: RecordAddress, guard: &Guard) {
-        let hash = self.hash(key);
-        let make = || (0..SHARDS).map(|_| Link::empty()).collect();
-        let shards = self.shards.get_or_init(make);
-        let Some(shard) = shards.get((hash >> 32) as usize % SHARDS) else {
+    /// Adds a record that is not there, by its key's hash.
+    pub(super) fn insert(&self, hash: u64, address: RecordAddress, guard: &Guard) {
+        let Some(shard) = self.shards().get((hash >> 32) as usize % SHARDS) else {
             return;
         };
-        let table = match shard.load(guard) {
-            Some(table) if (table.used.lock().0 + 1) * 5 <= table.words.len() * 4 => table,
-            old => self.grow(shard, old, guard),
+        let mut used = shard.used.lock();
+        let table = match shard.table.load(guard) {
+            Some(table) if table.has_room(used.words) => table,
+            old => self.grow(shard, &mut used, old, guard),
         };
-        table.put(hash, word_of(hash, address));
+        used.words += usize::from(table.put(hash, word_of(hash, address)));
+        used.live += 1;
     }
 
     /// A table with room in the place of one that has none.
-    fn grow<'g>(&self, shard: &Link<Table>, old: Option<&Table>, guard: &'g Guard) -> &'g Table {
-        let live = old.map_or(0, |old| old.used.lock().1);
-        let new = Table::new(SMALLEST.max((live + 1) * 15 / 8));
+    fn grow<'g>(
+        &self,
+        shard: &Shard,
+        used: &mut Used,
+        old: Option<&Table>,
+        guard: &'g Guard,
+    ) -> &'g Table {
+        let words = SMALLEST.max((used.live + 1) * 15 / 8);
+        self.renew(shard, used, old, words, guard)
+    }
+
+    /// A table with so many words, and all that was in the old one.
+    fn renew<'g>(
+        &self,
+        shard: &Shard,
+        used: &mut Used,
+        old: Option<&Table>,
+        words: usize,
+        guard: &'g Guard,
+    ) -> &'g Table {
+        let new = Table::new(words);
         let words = old.map_or(&[][..], |old| &old.words);
         let words = words.iter().map(|word| word.load(Ordering::Relaxed));
         for word in words.filter(|word| *word > FREED) {
@@ -169,14 +223,35 @@ impl HashPath {
                 new.put(self.hash(record.key()), word);
             }
         }
-        shard.replace(new, guard)
+        used.words = used.live;
+        shard.table.replace(new, guard)
     }
 
-    /// Takes a record out. The writer's.
+    /// Makes room for so many keys more, so that tables need not grow step by
+    /// step, each time looking at every key.
+    pub(super) fn reserve(&self, keys: usize, guard: &Guard) {
+        /// Keys are not spread quite evenly over the shards.
+        const SPARE: usize = 64;
+        for shard in self.shards() {
+            let mut used = shard.used.lock();
+            let wanted = used.live + keys / SHARDS;
+            let words = (wanted + wanted / 64 + SPARE) * 5 / 4 + 1;
+            let old = shard.table.load(guard);
+            if old.is_none_or(|old| old.words.len() < words) {
+                self.renew(shard, &mut used, old, words, guard);
+            }
+        }
+    }
+
+    /// Takes a record out.
     pub(super) fn remove(&self, key: &[u8], address: RecordAddress, guard: &Guard) {
         let hash = self.hash(key);
         let wanted = word_of(hash, address);
-        let Some(table) = self.table(hash, guard) else {
+        let Some(shard) = self.shard(hash) else {
+            return;
+        };
+        let mut used = shard.used.lock();
+        let Some(table) = shard.table.load(guard) else {
             return;
         };
         let found = table.probe(hash).find_map(|word| {
@@ -187,37 +262,48 @@ impl HashPath {
             && found == wanted
         {
             word.store(FREED, Ordering::Release);
-            table.used.lock().1 -= 1;
+            used.live -= 1;
         }
     }
 
-    /// Forgets everything. The writer's.
+    /// Forgets everything.
     pub(super) fn clear(&self, guard: &Guard) {
         for shard in self.shards.get().map_or(&[][..], |shards| shards) {
-            shard.retire(guard);
+            let mut used = shard.used.lock();
+            shard.table.retire(guard);
+            *used = Used::default();
         }
+    }
+
+    /// Bytes of all tables.
+    pub(super) fn bytes(&self, guard: &Guard) -> usize {
+        let shards = self.shards.get().map_or(&[][..], |shards| shards);
+        let tables = shards.iter().filter_map(|shard| shard.table.load(guard));
+        let words: usize = tables.map(|table| table.words.len()).sum();
+        words * size_of::<u64>() + size_of_val(shards)
     }
 
     /// How many records there are; checks that each is where a search finds it.
     pub(super) fn check(&self, guard: &Guard) -> Result<usize, String> {
         let mut all = 0;
         for shard in self.shards.get().map_or(&[][..], |shards| shards) {
-            let Some(table) = shard.load(guard) else {
+            let used = *shard.used.lock();
+            let Some(table) = shard.table.load(guard) else {
                 continue;
             };
-            let (used, live) = *table.used.lock();
             let words = || table.words.iter().map(|word| word.load(Ordering::Relaxed));
-            let found = (
-                words().filter(|word| *word != 0).count(),
-                words().filter(|word| *word > FREED).count(),
-            );
-            if found != (used, live) {
-                return Err(format!("words {found:?}, counted ({used}, {live})"));
+            let found = Used {
+                words: words().filter(|word| *word != 0).count(),
+                live: words().filter(|word| *word > FREED).count(),
+            };
+            if found != used {
+                return Err(format!("found {found:?}, counted {used:?}"));
             }
-            if used * 5 > table.words.len() * 4 {
-                return Err(format!("{used} of {} words are used", table.words.len()));
+            if used.words * 5 > table.words.len() * 4 {
+                let len = table.words.len();
+                return Err(format!("{} of {len} words are used", used.words));
             }
-            all += live;
+            all += used.live;
         }
         Ok(all)
     }

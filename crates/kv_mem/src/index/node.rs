@@ -90,6 +90,12 @@ impl Node {
         }
     }
 
+    /// What it takes, without its kids.
+    pub(super) fn bytes(&self) -> usize {
+        let kids = self.kids.as_ref().map_or(0, |kids| size_of_val(&**kids));
+        size_of::<Node>() + kids
+    }
+
     pub(super) fn is_leaf(&self) -> bool {
         self.kids.is_none()
     }

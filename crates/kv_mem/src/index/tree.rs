@@ -28,7 +28,7 @@
 mod change;
 
 use super::Walk;
-use super::cell::Link;
+use super::cell::{Link, prefetch};
 use super::node::{Node, Place};
 use crate::record::{InlineKey, Pinned};
 use change::retire_all;
@@ -236,7 +236,8 @@ impl Tree {
             if reverse {
                 run.reverse();
             }
-            for record in &run {
+            for (at, record) in run.iter().enumerate() {
+                expect_ahead(&run, at, guard);
                 if visit(*record).is_break() {
                     return Walk::Broken;
                 }
@@ -257,13 +258,30 @@ impl Tree {
     /// How many leaves there are.
     #[cfg(test)]
     pub(super) fn leaves(&self, guard: &Guard) -> usize {
-        let mut open: Vec<&Node> = self.root.load(guard).into_iter().collect();
         let mut leaves = 0;
+        self.each_node(guard, &mut |node| leaves += usize::from(node.is_leaf()));
+        leaves
+    }
+
+    /// Bytes of all nodes, and of the separators' records.
+    pub(super) fn bytes(&self, _: &Writing<'_>, guard: &Guard) -> usize {
+        let mut bytes = 0;
+        self.each_node(guard, &mut |node| {
+            bytes += node.bytes();
+            if !node.is_leaf() {
+                let keys = (0..node.count()).filter_map(|at| node.key(at, guard));
+                bytes += keys.map(|sep| sep.record().bytes()).sum::<usize>();
+            }
+        });
+        bytes
+    }
+
+    fn each_node(&self, guard: &Guard, visit: &mut dyn FnMut(&Node)) {
+        let mut open: Vec<&Node> = self.root.load(guard).into_iter().collect();
         while let Some(node) = open.pop() {
-            leaves += usize::from(node.is_leaf());
+            visit(node);
             open.extend((0..=node.count()).filter_map(|at| node.kid(at, guard)));
         }
-        leaves
     }
 
     /// Checks all invariants; for `verify`. Shows every record.
@@ -308,6 +326,23 @@ impl Drop for Tree {
     fn drop(&mut self) {
         let guard = crossbeam_epoch::pin();
         retire_all(&self.root, &guard);
+    }
+}
+
+/// Asks for records and versions ahead of a walk, so that several misses of
+/// the cache are waited for together.
+fn expect_ahead(run: &[Pinned<'_>], at: usize, guard: &Guard) {
+    /// So many records ahead; a version when half the way is gone.
+    const AHEAD: usize = 8;
+    let records = match at {
+        0 => run.get(..AHEAD).unwrap_or(run),
+        _ => run.get(at + AHEAD - 1..at + AHEAD).unwrap_or_default(),
+    };
+    for record in records {
+        prefetch(record.address().as_ptr().addr());
+    }
+    if let Some(soon) = run.get(at + AHEAD / 2) {
+        soon.expect_newest(guard);
     }
 }
 

@@ -202,6 +202,20 @@ fn finish(out: &mut [u8], from: usize) {
     }
 }
 
+/// Bytes of a commit's record before its writes.
+pub(crate) const COMMIT_HEAD: usize = 13;
+
+/// Begins a commit's record in an empty buffer: writes may be put behind.
+pub(crate) fn begin_commit(out: &mut Vec<u8>) {
+    open(out, COMMIT);
+    out.extend_from_slice(&[0; 8]);
+}
+
+/// Ends what `begin_commit` began; the timestamp is stamped later.
+pub(crate) fn end_commit(out: &mut [u8]) {
+    finish(out, 0);
+}
+
 /// Writes a commit's timestamp into its encoded record.
 pub(crate) fn stamp(record: &mut [u8], ts: u64) {
     if let Some(place) = record.get_mut(TS_AT) {

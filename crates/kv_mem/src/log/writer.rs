@@ -165,7 +165,7 @@ struct Taken {
 
 fn take_all(seq: &mut Sequencer) -> Taken {
     Taken {
-        records: std::mem::take(&mut seq.log.bytes),
+        records: std::mem::replace(&mut seq.log.bytes, std::mem::take(&mut seq.log.emptied)),
         commits: std::mem::take(&mut seq.log.commits),
         last_ts: seq.last_ts,
         appended: seq.log.appended,
@@ -281,7 +281,7 @@ impl LogTurns {
         self.ended
     }
 
-    fn write_and_publish(&mut self, shared: &Shared, log: &Log, taken: Taken) -> Result<bool> {
+    fn write_and_publish(&mut self, shared: &Shared, log: &Log, mut taken: Taken) -> Result<bool> {
         let (counts, writer) = (&shared.counts, &mut self.writer);
         let idle = taken.records.is_empty();
         if !idle {
@@ -319,6 +319,11 @@ impl LogTurns {
         if let Some((began, ended)) = synced {
             self.pace
                 .synced(began, ended, taken.commits, seq.log.commits);
+        }
+        if taken.records.capacity() <= GROUP {
+            // Commits append to it again, and need not make it grow.
+            taken.records.clear();
+            seq.log.emptied = taken.records;
         }
         seq.log.fits = self.writer.fits(log);
         shared.publish(&seq, log.immediate());

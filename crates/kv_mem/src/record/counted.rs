@@ -1,7 +1,7 @@
 //! Ways to hold a record: counted, or met in the index under a pin.
 
 use super::word::unpack;
-use super::{Record, RecordHead};
+use super::{NewVersion, Record, RecordHead};
 use crossbeam_epoch::{Atomic, Guard};
 use parking_lot::RawMutex;
 use parking_lot::lock_api::RawMutex as _;
@@ -68,7 +68,17 @@ impl RecordRef {
         }
     }
 
-    fn layout(key: usize) -> Layout {
+    /// A record whose key has one version; and what the version weighs.
+    pub(crate) fn with_version(key: &[u8], ts: u64, version: NewVersion) -> (RecordRef, usize) {
+        let record = RecordRef::new(key);
+        let NewVersion(mut version) = version;
+        version.ts = ts;
+        let bytes = version.bytes();
+        record.head.store(version, Ordering::Release);
+        (record, bytes)
+    }
+
+    pub(super) fn layout(key: usize) -> Layout {
         let head = Layout::new::<RecordHead>();
         match Layout::from_size_align(offset_of!(RecordHead, key) + key, head.align()) {
             Ok(layout) => layout.pad_to_align(),

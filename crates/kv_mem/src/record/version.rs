@@ -3,8 +3,8 @@
 //! Head and value are one allocation. `Atomic<Version>` knows only the address;
 //! the length that makes a reference of it stands in the head.
 
-use crossbeam_epoch::{Atomic, Owned, Pointable};
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use crossbeam_epoch::{Atomic, Owned, Pointable, Pointer};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::offset_of;
 
 /// What a version weighs beside its value, in bytes: head and allocation.
@@ -48,6 +48,32 @@ impl Version {
         }
     }
 
+    /// What it was asked of the allocator, and how much of that is the value.
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        let len = self.value.len();
+        (Version::layout(len).size(), len)
+    }
+
+    /// Memory for a version, its head filled in, its value not.
+    fn allocate(len: Option<usize>) -> usize {
+        let layout = Version::layout(len.unwrap_or(0));
+        // SAFETY: the layout is not empty, and the head lies at its beginning.
+        unsafe {
+            let address = alloc(layout);
+            if address.is_null() {
+                handle_alloc_error(layout);
+            }
+            let head = VersionHead {
+                ts: 0,
+                next: Atomic::null(),
+                len: len.map_or(DELETED, |len| len as u32),
+                value: [],
+            };
+            address.cast::<VersionHead>().write(head);
+            address as usize
+        }
+    }
+
     /// From the address of a version to a pointer with its length.
     ///
     /// # Safety
@@ -75,10 +101,18 @@ struct VersionHead {
 pub(crate) struct NewVersion(pub(super) Owned<Version>);
 
 impl NewVersion {
+    /// A version with a value's bytes; `None` is a deletion.
     pub(crate) fn new(value: Option<&[u8]>) -> NewVersion {
-        let mut version = Owned::<Version>::init(value.map(<[u8]>::len));
-        version.value.copy_from_slice(value.unwrap_or_default());
-        NewVersion(version)
+        let len = value.map(<[u8]>::len);
+        let bytes = value.unwrap_or_default();
+        // SAFETY: room for as many bytes lies behind the head, and they are
+        // filled before anybody sees them.
+        unsafe {
+            let address = Version::allocate(len);
+            let to = (address as *mut u8).add(offset_of!(VersionHead, value));
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+            NewVersion(Owned::from_usize(address))
+        }
     }
 
     pub(crate) fn value(&self) -> Option<&[u8]> {
@@ -96,22 +130,13 @@ impl Pointable for Version {
     type Init = Option<usize>;
 
     unsafe fn init(len: Option<usize>) -> usize {
-        let layout = Version::layout(len.unwrap_or(0));
-        // SAFETY: the layout is not empty, and the head lies at its beginning.
+        let address = Version::allocate(len);
+        // SAFETY: room for as many bytes lies behind the head.
         unsafe {
-            let address = alloc_zeroed(layout);
-            if address.is_null() {
-                handle_alloc_error(layout);
-            }
-            let head = VersionHead {
-                ts: 0,
-                next: Atomic::null(),
-                len: len.map_or(DELETED, |len| len as u32),
-                value: [],
-            };
-            address.cast::<VersionHead>().write(head);
-            address as usize
+            let to = (address as *mut u8).add(offset_of!(VersionHead, value));
+            std::ptr::write_bytes(to, 0, len.unwrap_or(0));
         }
+        address
     }
 
     unsafe fn deref<'a>(ptr: usize) -> &'a Self {

@@ -3,7 +3,6 @@
 use super::{Held, MemTxn, next_txn_id};
 use crate::lock::{Request, Waited, Waiter};
 use crate::record::RecordRef;
-use crate::space::Space;
 use crate::wait_graph::Waiting;
 use porpoise_kv::{Error, Key, LockMode, Mark, Result, SpaceId, Wait};
 use std::sync::Arc;
@@ -33,7 +32,7 @@ impl MemTxn {
     /// Locks one key; `None` when it was skipped.
     pub(crate) fn lock_key(
         &mut self,
-        space: &Space,
+        space: SpaceId,
         key: &[u8],
         mode: LockMode,
         wait: Wait,
@@ -43,11 +42,14 @@ impl MemTxn {
             self.options.cancel.set_txn(self.id);
         }
         loop {
-            let record = self.shared.record_of(space, key);
+            // Looked for here, so that callers need not count the engine's
+            // references up and down: all threads share that line.
+            let found = self.shared.spaces.get(space)?;
+            let record = self.shared.record_of(found, key);
             let mut latch = record.latch();
             if latch.dead {
                 drop(latch);
-                self.shared.unlink(space, &record);
+                self.shared.unlink(found, &record);
                 continue;
             }
             let fresh = match latch.lock.request(self.id, mode) {
@@ -63,7 +65,7 @@ impl MemTxn {
                     drop(latch);
                     self.shared.counts.lock_waits.add(1);
                     let wait = Waiting {
-                        space: space.id,
+                        space,
                         record: record.clone(),
                         mode,
                         since: self.shared.clock.now(),
@@ -72,7 +74,7 @@ impl MemTxn {
                     if let Some(error) = failed {
                         let left = record.latch().lock.give_up(&waiter);
                         if !left && fresh {
-                            self.hold(space.id, &record);
+                            self.hold(space, &record);
                         }
                         if left || matches!(error, Error::Cancelled(_)) {
                             self.shared.count_refusal(&error);
@@ -84,14 +86,14 @@ impl MemTxn {
                         return Ok(Some(record));
                     }
                     if fresh {
-                        self.hold(space.id, &record);
+                        self.hold(space, &record);
                     }
                     return Ok(Some(record));
                 }
             };
             drop(latch);
             if fresh {
-                self.hold(space.id, &record);
+                self.hold(space, &record);
             }
             return Ok(Some(record));
         }

@@ -7,7 +7,7 @@
 
 use super::{DATABASE, FILL, column, definition, open_engine, options, words};
 use crate::rows;
-use porpoise_bench::experiments::native::{Setup, Store, Visitor, Worker};
+use porpoise_bench::experiments::native::{Setup, Store, Visitor, Work, Worker};
 use porpoise_rows::catalog::{FkAction, IndexKind, Table};
 use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
 use porpoise_rows::{BeginOptions, Db, Error, InsertMode};
@@ -148,8 +148,8 @@ impl Store for Posts {
         Ok(Box::new(self))
     }
 
-    fn takes_inserts(&self) -> bool {
-        true
+    fn offers(&self, work: Work) -> bool {
+        work == Work::Insert
     }
 }
 
@@ -170,6 +170,7 @@ impl Worker for &Posts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use porpoise_bench::experiments::native::Chosen;
     use porpoise_bench::peers::Durability;
 
     #[test]
@@ -180,6 +181,7 @@ mod tests {
             durability: Durability::Memory,
             directory: home.path(),
             value: &|_| Vec::new(),
+            chosen: &Chosen::default(),
         };
         for keys in 0..=2 {
             let posts = Posts::open(&setup, keys).unwrap();

@@ -1,0 +1,123 @@
+//! What the threads of `bench native` can be told to do, and what is chosen of
+//! it on the command line.
+
+use crate::error::{Error, Result};
+use crate::peers::Durability;
+
+/// Keys of one read of many.
+pub(super) const BATCH: usize = 50;
+
+/// Rows of one scan.
+pub(super) const SCANNED: usize = 100;
+
+/// One kind of transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Reads [`BATCH`] rows by key, in one batch.
+    ReadMany,
+    /// Reads a row by key.
+    ReadOne,
+    /// Reads the same row as all others.
+    ReadHot,
+    /// Reads [`SCANNED`] rows in the order of their keys.
+    Scan,
+    /// Replaces the value of a row.
+    Update,
+    /// Reads the one row that all others change, and changes it.
+    Modify,
+    /// Inserts a row.
+    Insert,
+}
+
+impl Work {
+    /// All of it, in the order of reports.
+    pub const ALL: [Work; 7] = [
+        Work::ReadMany,
+        Work::ReadOne,
+        Work::ReadHot,
+        Work::Scan,
+        Work::Update,
+        Work::Modify,
+        Work::Insert,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Work::ReadMany => "reads of 50 rows",
+            Work::ReadOne => "reads of a row",
+            Work::ReadHot => "reads of the same row",
+            Work::Scan => "scans of 100 rows",
+            Work::Update => "updates of a row",
+            Work::Modify => "read-modify-writes of the same row",
+            Work::Insert => "inserts of a row",
+        }
+    }
+
+    /// Its word on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Work::ReadMany => "mget",
+            Work::ReadOne => "get",
+            Work::ReadHot => "hot",
+            Work::Scan => "scan",
+            Work::Update => "update",
+            Work::Modify => "modify",
+            Work::Insert => "insert",
+        }
+    }
+
+    /// Rows of one call.
+    pub(super) fn rows(self) -> usize {
+        match self {
+            Work::ReadMany => BATCH,
+            Work::Scan => SCANNED,
+            _ => 1,
+        }
+    }
+
+    fn parse(word: &str) -> Result<Work> {
+        let found = Work::ALL
+            .into_iter()
+            .find(|work| work.word() == word.trim());
+        found.ok_or_else(|| {
+            let words = Work::ALL.map(Work::word).join(", ");
+            Error::usage(format!("operation {word:?}: there are {words}"))
+        })
+    }
+}
+
+/// What the command line chose for this experiment alone; empty: all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// Operations.
+    pub works: Vec<Work>,
+    /// Words of stores, as the program that has them knows them.
+    pub stores: Vec<String>,
+    /// Durabilities, one after the other.
+    pub durabilities: Vec<Durability>,
+    /// So many calls of each thread instead of a time, and none before.
+    pub calls: Option<u64>,
+    /// How long stores take to start is measured too.
+    pub times_starts: bool,
+}
+
+impl Chosen {
+    /// Reads a list of operations.
+    ///
+    /// # Errors
+    /// A usage error that names the word.
+    pub fn parse_works(list: &str) -> Result<Vec<Work>> {
+        list.split(',').map(Work::parse).collect()
+    }
+
+    /// Whether an operation is wanted.
+    pub fn has(&self, work: Work) -> bool {
+        self.works.is_empty() || self.works.contains(&work)
+    }
+
+    /// Whether a store is wanted, by its word.
+    pub fn has_store(&self, word: &str) -> bool {
+        self.stores.is_empty() || self.stores.iter().any(|store| store == word)
+    }
+}

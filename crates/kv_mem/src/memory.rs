@@ -1,0 +1,66 @@
+//! What an engine's memory goes to, counted row by row.
+//!
+//! The limit of memory is kept by an estimate that costs nothing
+//! (`live_bytes` among the figures); this looks at everything, and is for
+//! measurements. Figures are of what was asked of the allocator; how much more
+//! it takes, its own figures tell.
+
+use crate::engine::KvMem;
+use crate::index::Walk;
+use crate::record::InlineKey;
+use crate::space::Space;
+use std::ops::{Bound, ControlFlow};
+
+/// Records looked at under one pin.
+const STEP: usize = 1024;
+
+/// Bytes by what they are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Bytes of keys.
+    pub keys: u64,
+    /// Bytes of values, old versions included.
+    pub values: u64,
+    /// What records take beside their keys: chain, lock, count, padding.
+    pub record_heads: u64,
+    /// What versions take beside their values: timestamp, link, padding.
+    pub version_heads: u64,
+    /// The nodes of the ordered index and its separators, and hash tables.
+    pub index: u64,
+}
+
+impl MemoryUse {
+    fn add(&mut self, space: &Space) {
+        let mut behind: Option<InlineKey> = None;
+        loop {
+            let guard = crossbeam_epoch::pin();
+            let lower = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let index = &space.index;
+            let walk = index.walk(lower, Bound::Unbounded, false, STEP, &guard, |record| {
+                let key = record.key().len();
+                let (versions, values) = record.version_bytes(&guard);
+                self.keys += key as u64;
+                self.values += values as u64;
+                self.record_heads += (record.bytes() - key) as u64;
+                self.version_heads += (versions - values) as u64;
+                ControlFlow::Continue(())
+            });
+            match walk {
+                Walk::Paused(key) => behind = Some(key),
+                Walk::Broken | Walk::Done => break,
+            }
+        }
+        self.index += space.index.bytes() as u64;
+    }
+}
+
+impl KvMem {
+    /// What all spaces take in memory. Looks at every row.
+    pub fn memory(&self) -> MemoryUse {
+        let mut found = MemoryUse::default();
+        for space in self.shared.spaces.iter() {
+            found.add(space);
+        }
+        found
+    }
+}
