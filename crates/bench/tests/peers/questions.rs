@@ -29,6 +29,7 @@ fn every_question_is_answered_alike() {
         operations: Vec::new(),
         rows: 2000,
         memcached: Default::default(),
+        native: Default::default(),
         seed: 1,
         is_quick: true,
     };

@@ -3,6 +3,7 @@
 use super::{Held, MemTxn, next_txn_id};
 use crate::lock::{Request, Waited, Waiter};
 use crate::record::RecordRef;
+use crate::validate::Tracked;
 use crate::wait_graph::Waiting;
 use porpoise_kv::{Error, Key, LockMode, Mark, Result, SpaceId, Wait};
 use std::sync::Arc;
@@ -132,7 +133,7 @@ impl MemTxn {
             if self.reads.keeps()
                 && let Some(view) = self.view_ts()
             {
-                self.track_key(key, Some((view, false)));
+                self.reads.push(Tracked::key(key, (view, false)));
             }
             let guard = crossbeam_epoch::pin();
             self.shared.tidy(held.space, &held.record, &guard);
