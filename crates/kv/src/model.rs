@@ -17,6 +17,7 @@
 //! a fault common to both.
 
 mod locks;
+mod reads;
 mod replay;
 mod txn;
 

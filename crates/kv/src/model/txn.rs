@@ -1,9 +1,10 @@
 //! The model's transaction.
 
+use super::reads::Tracked;
 use super::{FullKey, Shared, State};
 use crate::{
     Check, Commit, Error, Key, LockMode, LockRequest, Locked, Mark, Read, Result, ScanEnd,
-    ScanRange, ScanVisitor, SpaceId, Ticket, Txn, View, Wait,
+    ScanRange, ScanVisitor, Ticket, Txn, View, Wait,
 };
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
@@ -18,39 +19,17 @@ struct Write {
     check: Check,
 }
 
-/// Something read that must not have changed after commit `since`.
-struct Tracked {
-    space: SpaceId,
-    start: Vec<u8>,
-    end: Option<Vec<u8>>,
-    since: u64,
-    /// At commit; else only when the view advances.
-    validate: bool,
-}
-
-impl Tracked {
-    /// Whether anything in it has a commit in (`since`, `upto`].
-    fn changed(&self, state: &State, upto: u64) -> bool {
-        state.data.iter().any(|(key, versions)| {
-            key.0 == self.space
-                && key.1 >= self.start
-                && self.end.as_ref().is_none_or(|end| key.1 < *end)
-                && versions.iter().any(|(c, _)| *c > self.since && *c <= upto)
-        })
-    }
-}
-
 pub(super) struct ModelTxn {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     id: u64,
-    serializable: bool,
+    pub(super) serializable: bool,
     cancel: Cancel,
-    view: Option<u64>,
-    pinned: bool,
+    pub(super) view: Option<u64>,
+    pub(super) pinned: bool,
     /// Reads from the view are kept; `None` when some were not.
-    keeps: Option<bool>,
+    pub(super) keeps: Option<bool>,
     writes: Vec<Write>,
-    tracked: Vec<Tracked>,
+    pub(super) tracked: Vec<Tracked>,
     seen: u64,
     ended: bool,
     commit_wait: Duration,
@@ -99,11 +78,6 @@ impl ModelTxn {
         }
     }
 
-    /// Whether the view stays where it is.
-    fn fixed(&self) -> bool {
-        self.pinned || (self.serializable && self.view.is_some())
-    }
-
     /// The newest own write to a key below a mark.
     fn own(&self, key: &FullKey, mark: Mark) -> Option<&Option<Vec<u8>>> {
         let below = usize::try_from(mark.0).unwrap_or(usize::MAX);
@@ -113,14 +87,6 @@ impl ModelTxn {
             .rev()
             .find(|w| w.key == *key)
             .map(|w| &w.value)
-    }
-
-    fn track(&mut self, read: Read, mut tracked: Tracked) {
-        tracked.validate = read.validate || self.serializable;
-        let kept = read.view == View::Snapshot && self.keeps == Some(true);
-        if tracked.validate || kept {
-            self.tracked.push(tracked);
-        }
     }
 
     /// Everything a read sees in the bounds of a range.
@@ -304,10 +270,7 @@ impl Txn for ModelTxn {
         self.alive()?;
         if !self.fixed() {
             self.view = Some(self.shared.state().snapshot());
-            // What was kept for the view before says nothing about this one.
-            for one in self.tracked.iter_mut().filter(|t| !t.validate) {
-                one.since = u64::MAX;
-            }
+            self.leave_view();
         }
         Ok(())
     }
@@ -325,32 +288,12 @@ impl Txn for ModelTxn {
     }
 
     fn keep_reads(&mut self) {
-        if self.keeps == Some(false) {
-            self.keeps = self.view.is_none().then_some(true);
-        }
+        self.keep_from_here();
     }
 
     fn advance(&mut self) -> Result<bool> {
         self.alive()?;
-        if !self.fixed() || self.keeps != Some(true) {
-            return Ok(false);
-        }
-        let shared = self.shared.clone();
-        let state = shared.state();
-        let now = state.snapshot();
-        let gone = |t: &Tracked| state.check_space(t.space).is_err();
-        if self
-            .tracked
-            .iter()
-            .any(|t| gone(t) || t.changed(&state, now))
-        {
-            return Ok(false);
-        }
-        for tracked in &mut self.tracked {
-            tracked.since = tracked.since.max(now);
-        }
-        self.view = Some(now);
-        Ok(true)
+        self.advance_view()
     }
 
     fn get(

@@ -19,19 +19,20 @@
 //! 4. Outside a transaction each statement is one, committed at its end.
 
 mod planned;
+mod report;
 
 pub use planned::{Plan, Planned, Through};
 
 use super::server::Counters;
 use super::timer::Armed;
 use super::transaction::OpenTxn;
-use super::{CLIENT_FOUND_ROWS, Outcome, SqlSession, results};
+use super::{Outcome, SqlSession, results};
 use crate::bind::BindEnv;
 use crate::error::{Result, SqlError};
 use crate::exec::state::States;
 use crate::exec::{self, Changes, Exec, Newer, ResultSink, Shared, Stop};
 use crate::parse::ast::{DeleteTarget, Statement};
-use crate::plan::multi::{self, MultiPlan};
+use crate::plan::multi;
 use crate::plan::select::{self, PlanCx, Reads};
 use crate::plan::{dml, insert};
 use crate::vars::VarValue;
@@ -462,49 +463,6 @@ impl SqlSession {
         };
         outcome.ticket = outcome.ticket.max(ticket);
         Ok(outcome)
-    }
-
-    fn report(&mut self, plan: &Plan, changes: Changes) -> Outcome {
-        let mut outcome = Outcome {
-            affected_rows: changes.affected,
-            ticket: changes.seen,
-            ..Outcome::default()
-        };
-        let warnings = self.env.warnings.get_mut().len();
-        let found_rows = self.client.capabilities & CLIENT_FOUND_ROWS != 0;
-        match plan {
-            Plan::Insert(p) => {
-                Counters::add(&self.server.counters.inserts);
-                if p.rows.len() > 1 || p.source.is_some() {
-                    outcome.info = format!(
-                        "Records: {}  Duplicates: {}  Warnings: {warnings}",
-                        changes.records, changes.duplicates
-                    );
-                }
-            }
-            Plan::Update(_) | Plan::Multi(MultiPlan { delete: false, .. }) => {
-                Counters::add(&self.server.counters.updates);
-                outcome.info = format!(
-                    "Rows matched: {}  Changed: {}  Warnings: {warnings}",
-                    changes.matched, changes.affected
-                );
-                if found_rows {
-                    outcome.affected_rows = changes.matched;
-                }
-            }
-            Plan::Delete(_) | Plan::Multi(_) => Counters::add(&self.server.counters.deletes),
-            Plan::Select(_) => {}
-        }
-        if let Some(id) = changes.insert_id {
-            self.env.last_insert_id.set(id);
-            outcome.last_insert_id = id;
-        } else if self.env.last_insert_id.get() != self.last_insert_id {
-            // LAST_INSERT_ID(n) was called.
-            outcome.last_insert_id = self.env.last_insert_id.get();
-        } else if let Some(id) = changes.row_id {
-            outcome.last_insert_id = id;
-        }
-        outcome
     }
 }
 
