@@ -107,8 +107,8 @@ fn the_oldest_makes_room_once_it_is_long() {
     engine.verify().unwrap();
 }
 
-/// A use of a transaction.
-type Use = fn(&mut dyn Txn, &ScanRange<'_>) -> Result<(), Error>;
+/// A call that looks at versions.
+type Look = fn(&mut dyn Txn, &ScanRange<'_>) -> Result<(), Error>;
 
 #[test]
 fn whatever_rests_on_an_ended_snapshot_is_refused() {
@@ -122,7 +122,7 @@ fn whatever_rests_on_an_ended_snapshot_is_refused() {
         end: None,
         reverse: false,
     };
-    let kinds: [Use; 3] = [
+    let kinds: [Look; 3] = [
         |txn, _| letter(txn, "k001").map(|_| ()),
         |txn, all| {
             let visit = &mut |_: usize, _: &[u8], _: &[u8]| ControlFlow::Continue(());

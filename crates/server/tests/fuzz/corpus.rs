@@ -18,6 +18,7 @@ pub fn files() -> &'static [Vec<String>] {
         ] {
             let entries = std::fs::read_dir(sql.join(folder)).expect("a folder of statements");
             let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+            paths.retain(|p| p.extension().is_some_and(|e| e == "sql" || e == "slt"));
             paths.sort();
             for path in paths {
                 let text = std::fs::read(path).expect("a file of statements");

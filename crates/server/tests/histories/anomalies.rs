@@ -70,12 +70,14 @@ fn reorder(mut history: Vec<Transaction>, list: u64, _: u64) -> Vec<Transaction>
     history
 }
 
-/// Somebody who begins when all is done sees the list as it was before the last number.
+/// Somebody who begins when all is done sees the list as it was before the last number's writer.
 fn read_stale(mut history: Vec<Transaction>, list: u64, number: u64) -> Vec<Transaction> {
     let Some(Op::Read(_, mut numbers)) = longest_read(&history) else {
         return history;
     };
-    numbers.retain(|n| *n != number);
+    let wrote = |t: &&Transaction| t.ops.contains(&Op::Append(list, number));
+    let writer = history.iter().find(wrote).unwrap().ops.clone();
+    numbers.retain(|n| !writer.contains(&Op::Append(list, *n)));
     let end = history.iter().map(|t| t.ended).max().unwrap();
     history.push(Transaction {
         began: end + 1,
