@@ -10,11 +10,13 @@ mod common;
 mod seam;
 
 use common::{SPACE, all, get, options, set};
-use porpoise_base::disk::MemDisk;
+use porpoise_base::disk::{Disk, MemDisk};
 use porpoise_kv::{Check, Engine, Key, SpaceSpec};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use seam::Seam;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn on(seam: &Seam) -> KvMemOptions {
@@ -142,4 +144,41 @@ fn a_space_whose_drop_is_not_durable_is_whole_after_a_crash() {
         .unwrap();
         assert!(found, "a drop that nobody was told of has half happened");
     });
+}
+
+/// The simulated disk keeps the order of changed names; others need not.
+#[test]
+fn nothing_goes_before_the_name_of_the_manifest_is_synced() {
+    let disk = MemDisk::new();
+    let engine = KvMem::open(KvMemOptions {
+        checkpoint_bytes: u64::MAX,
+        ..options(&disk)
+    })
+    .unwrap();
+    for n in 0..200 {
+        set(&engine, &format!("k{n}"), &"some value".repeat(40)).unwrap();
+    }
+    let dir = Path::new("/data");
+    let files = || -> BTreeSet<PathBuf> {
+        let names = disk.list(dir).unwrap().into_iter();
+        names.map(|name| dir.join(name)).collect()
+    };
+    let (before, seen) = (files(), Arc::new(Mutex::new(Vec::new())));
+    let notes = seen.clone();
+    disk.watch(Some(Arc::new(move |_, path: &Path| {
+        notes.lock().unwrap().push(path.to_owned());
+    })));
+    engine.checkpoint().unwrap();
+    disk.watch(None);
+    let after = files();
+    let seen = seen.lock().unwrap();
+    let named = seen.iter().rposition(|path| path.ends_with("MANIFEST"));
+    let behind = &seen[named.unwrap() + 1..];
+    let synced = behind.iter().position(|path| path == dir).unwrap();
+    let gone: Vec<&PathBuf> = before.difference(&after).collect();
+    assert!(gone.len() > 1, "{gone:?}");
+    for path in gone {
+        let at = seen.iter().rposition(|p| p == path).unwrap();
+        assert!(at > named.unwrap() + synced, "{path:?} goes too early");
+    }
 }
