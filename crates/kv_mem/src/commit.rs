@@ -116,11 +116,13 @@ impl MemTxn {
         writes: Writes,
         installs: &mut Installs<'s>,
     ) -> Result<()> {
-        let wait = Wait::Until(shared.clock.now() + shared.lock_wait);
+        let mut wait = None;
         for write in writes {
             let space = shared.spaces.get(write.space)?;
             let record = match write.check {
                 Check::FirstCommitter => {
+                    let until = || Wait::Until(shared.clock.now() + shared.lock_wait);
+                    let wait = *wait.get_or_insert_with(until);
                     let record = self.lock_key(space.id, &write.key, LockMode::Exclusive, wait)?;
                     if let (Some(record), Some(view)) = (&record, self.view_ts()) {
                         let guard = crossbeam_epoch::pin();
