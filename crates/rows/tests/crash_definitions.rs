@@ -75,6 +75,23 @@ fn alter(db: &Arc<Db>, ops: &[AlterOp]) -> porpoise_rows::Result<Ticket> {
         .map(|done| done.ticket)
 }
 
+/// A table that gets its name when its rows are committed.
+fn filled(db: &Arc<Db>) -> porpoise_rows::Result<Ticket> {
+    let columns = vec![column("id"), column("a")];
+    let key = vec![IndexSpec::primary(&["id"])];
+    let options = TableOptions::new(Collation::UTF8MB4_GENERAL_CI);
+    let mut spec = TableSpec::new("d", "filled", columns, key, options);
+    spec.foreign_keys
+        .push(FkSpec::new(&["a"], "parent", &["id"]));
+    let table = db.define(|cx| db.begin_table(cx, &spec))?.unwrap();
+    let mut txn = db.begin(BeginOptions::default())?;
+    let rows = (1..=ROWS).map(|n| vec![Value::Int(n), Value::Int(n)]);
+    txn.insert(&table, rows.collect(), InsertMode::Plain)?;
+    txn.commit()?;
+    db.define(|cx| db.name_table(cx, &spec, &table))
+        .map(|done| done.ticket)
+}
+
 const CHANGES: &[(&str, Change)] = &[
     ("index", |db| {
         let plain = IndexSpec::new(IndexKind::Plain, Some("k"), &["a"]);
@@ -107,6 +124,7 @@ const CHANGES: &[(&str, Change)] = &[
         alter(db, &ops)
     }),
     ("primary key", |db| alter(db, &[AlterOp::DropPrimaryKey])),
+    ("table with rows", filled),
     ("rename", |db| {
         alter(db, &[AlterOp::RenameTo("d".to_owned(), "u".to_owned())])
     }),
@@ -129,7 +147,13 @@ fn picture(db: &Arc<Db>) -> String {
     let mut txn = db.begin(BeginOptions::default()).unwrap();
     let rows = common::all_in(&mut txn, &table);
     txn.rollback();
-    format!("{} {rows:?}", show::create_table(&table, None))
+    let more = get(db, "filled").map(|filled| {
+        let mut txn = db.begin(BeginOptions::default()).unwrap();
+        let rows = common::all_in(&mut txn, &filled);
+        txn.rollback();
+        format!("{} {rows:?}", show::create_table(&filled, None))
+    });
+    format!("{} {rows:?} {more:?}", show::create_table(&table, None))
 }
 
 /// Everything fits together, and only what is named is there.

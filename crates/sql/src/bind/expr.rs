@@ -5,13 +5,11 @@ use super::nodes::{
     beside, cast_to, cast_type, compare, fold_negation, node, numeric_operand, unit_of,
     variable_name,
 };
-use super::types::{
-    arithmetic, between_as, collation_of_two, comparison, is_text, merged, number_like,
-};
+use super::types::{arithmetic, between_as, is_text, number_like};
 use super::{Binder, literal};
 use crate::error::{Result, SqlError};
 use crate::expr::{
-    ArithOp, BitOp, CmpOp, Coercibility, Expr, ExprKind, Load, Truth, Unit, When, load_of,
+    ArithOp, BitOp, CmpOp, Coercibility, Expr, ExprKind, Load, Truth, Unit, load_of,
 };
 use crate::functions::{self, text_of};
 use crate::parse::ast::{
@@ -383,82 +381,6 @@ impl Binder<'_> {
                 left
             }
         })
-    }
-
-    fn like(&mut self, like: &ast::Like<'_>) -> Result<Expr> {
-        let (arg, pattern) = (self.expr(&like.expr)?, self.expr(&like.pattern)?);
-        let escape = match &like.escape {
-            None => Some(b'\\'),
-            Some(e) => match self.expr(e)?.as_const() {
-                Some(Value::Bytes(text)) if text.len() <= 1 => text.first().copied(),
-                _ => return Err(SqlError::wrong_arguments("ESCAPE")),
-            },
-        };
-        let (collation, _) = collation_of_two(&arg, &pattern, "like")?;
-        let nullable = arg.nullable || pattern.nullable;
-        let kind = ExprKind::Like {
-            args: Box::new([arg, pattern]),
-            escape,
-            collation,
-            negated: like.not,
-        };
-        Ok(Expr::boolean(kind, nullable))
-    }
-
-    fn in_list(
-        &mut self,
-        arg: &ast::Expr<'_>,
-        list: &[ast::Expr<'_>],
-        negated: bool,
-    ) -> Result<Expr> {
-        if let ast::ExprKind::Row(left) = &arg.kind {
-            return self.row_in_list(left, list, negated);
-        }
-        let arg = self.expr(arg)?;
-        let list = self.list(list)?;
-        let numbers = list.iter().all(|item| item.ty.is_numeric());
-        let numbered = list
-            .first()
-            .filter(|_| numbers)
-            .and_then(|i| beside(&arg, i));
-        let arg = numbered.unwrap_or(arg);
-        let mut items = Vec::with_capacity(list.len());
-        for item in list {
-            items.push((comparison(&arg, &item, "IN")?, item));
-        }
-        let nullable = arg.nullable || items.iter().any(|(_, e)| e.nullable);
-        let kind = ExprKind::In {
-            arg: Box::new(arg),
-            list: items,
-            negated,
-        };
-        Ok(Expr::boolean(kind, nullable))
-    }
-
-    fn case(&mut self, case: &ast::Case<'_>) -> Result<Expr> {
-        let mut whens = Vec::with_capacity(case.arms.len());
-        for (when, then) in case.arms {
-            let mut condition = self.expr(when)?;
-            if let Some(operand) = &case.operand {
-                condition = compare(CmpOp::Eq, self.expr(operand)?, condition)?;
-            }
-            let result = self.expr(then)?;
-            whens.push(When { condition, result });
-        }
-        let otherwise = case.otherwise.as_ref().map(|e| self.expr(e)).transpose()?;
-        Ok(self.cases(whens, otherwise))
-    }
-
-    pub(super) fn cases(&self, whens: Vec<When>, otherwise: Option<Expr>) -> Expr {
-        let mut branches: Vec<&Expr> = whens.iter().map(|w| &w.result).collect();
-        branches.extend(otherwise.as_ref());
-        let ty = merged(&branches, self.env.collation);
-        let nullable = otherwise.is_none() || branches.iter().any(|b| b.nullable);
-        let coercibility = branches.iter().map(|b| b.coercibility).min();
-        let otherwise = otherwise.map(Box::new);
-        let mut e = node(ExprKind::Case { whens, otherwise }, ty, nullable);
-        e.coercibility = coercibility.unwrap_or(Coercibility::Literal);
-        e
     }
 
     pub(super) fn interval(

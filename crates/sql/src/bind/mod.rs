@@ -11,6 +11,7 @@
 
 pub mod aggregate;
 mod calls;
+mod choices;
 pub mod expr;
 pub mod literal;
 pub mod nodes;

@@ -1,19 +1,19 @@
 //! PARTITION BY and the partitioning clauses of ALTER TABLE: from the text to
 //! what `rows` is asked for.
 //!
-//! Expressions become [`PartitionExpr`]s over column positions, bounds become
+//! Expressions become expressions over column positions (`partition_expr`), bounds become
 //! values of their columns; what MySQL does not allow there is refused by its
 //! numbers. Whether the whole fits the table (unique keys, rising bounds) is
 //! checked where tables are made.
 
+use super::partition_expr::expression;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{
-    AlterAction, BinaryOp, Expr, ExprKind, Ident, IntervalUnit, Literal, PartitionBy, PartitionDef,
-    PartitionMaintenance, PartitionScheme, PartitionValues, TableOption, UnaryOp,
+    AlterAction, Expr, ExprKind, Ident, PartitionBy, PartitionDef, PartitionMaintenance,
+    PartitionScheme, PartitionValues, TableOption,
 };
 use crate::session::SqlSession;
 use porpoise_rows::ddl::partition::PartitionChange;
-use porpoise_rows::partition::expr::{PartitionExpr, PartitionFunction, PartitionOp};
 use porpoise_rows::partition::{MAX_PARTITIONS, Method, Partition, PartitionBound, Partitioning};
 use porpoise_types::{CastCx, ColumnType, Level, Value, store};
 
@@ -26,12 +26,12 @@ pub struct Columns<'a> {
     pub key: Vec<usize>,
 }
 
-fn refuse(code: u16, text: impl Into<String>) -> SqlError {
+pub(super) fn refuse(code: u16, text: impl Into<String>) -> SqlError {
     SqlError::new(code, "HY000", text)
 }
 
 impl Columns<'_> {
-    fn position(&self, name: &str) -> Option<usize> {
+    pub(super) fn position(&self, name: &str) -> Option<usize> {
         self.all
             .iter()
             .position(|(n, _)| n.eq_ignore_ascii_case(name))
@@ -167,89 +167,6 @@ fn number_partitions(by: &PartitionBy<'_>, out: &mut Partitioning) -> Result<()>
         })
         .collect();
     Ok(())
-}
-
-fn not_allowed() -> SqlError {
-    refuse(1564, "This partition function is not allowed")
-}
-
-fn expression(columns: &Columns<'_>, e: &Expr<'_>, depth: usize) -> Result<PartitionExpr> {
-    if depth > porpoise_rows::partition::expr::MAX_DEPTH {
-        return Err(not_allowed());
-    }
-    let inner = |e: &Expr<'_>| expression(columns, e, depth + 1);
-    let op = |op: BinaryOp| -> Result<PartitionOp> {
-        Ok(match op {
-            BinaryOp::Add => PartitionOp::Add,
-            BinaryOp::Sub => PartitionOp::Sub,
-            BinaryOp::Mul => PartitionOp::Mul,
-            BinaryOp::IntDiv => PartitionOp::Div,
-            BinaryOp::Mod => PartitionOp::Mod,
-            _ => return Err(not_allowed()),
-        })
-    };
-    match &e.kind {
-        ExprKind::Column(name) => match columns.position(name.name.name) {
-            Some(at) => Ok(PartitionExpr::Column(at)),
-            None => Err(SqlError::unknown_column(
-                name.name.name,
-                "partition function",
-            )),
-        },
-        ExprKind::Literal(Literal::Int(n)) => {
-            let n = i64::try_from(*n).map_err(|_| not_allowed())?;
-            Ok(PartitionExpr::Int(n))
-        }
-        ExprKind::Unary(UnaryOp::Plus, e) => inner(e),
-        ExprKind::Unary(UnaryOp::Neg, e) => Ok(PartitionExpr::Op(
-            PartitionOp::Sub,
-            Box::new(PartitionExpr::Int(0)),
-            Box::new(inner(e)?),
-        )),
-        ExprKind::Binary(b) => Ok(PartitionExpr::Op(
-            op(b.op)?,
-            Box::new(inner(&b.left)?),
-            Box::new(inner(&b.right)?),
-        )),
-        ExprKind::Chain(chain) => {
-            let mut out = inner(&chain.first)?;
-            for (o, right) in chain.rest {
-                out = PartitionExpr::Op(op(*o)?, Box::new(out), Box::new(inner(right)?));
-            }
-            Ok(out)
-        }
-        ExprKind::Func(call) => {
-            if call.name.name.eq_ignore_ascii_case("mod")
-                && let [a, b] = call.args
-            {
-                let (a, b) = (Box::new(inner(a)?), Box::new(inner(b)?));
-                return Ok(PartitionExpr::Op(PartitionOp::Mod, a, b));
-            }
-            let found = PartitionFunction::by_name(call.name.name);
-            let (function, args) = found.ok_or_else(not_allowed)?;
-            if call.args.len() != args || call.star || call.over.is_some() {
-                return Err(not_allowed());
-            }
-            let args = call.args.iter().map(inner).collect::<Result<_>>()?;
-            Ok(PartitionExpr::Call(function, args))
-        }
-        ExprKind::Extract(unit, e) => {
-            use PartitionFunction as F;
-            let function = match unit {
-                IntervalUnit::Microsecond => F::Microsecond,
-                IntervalUnit::Second => F::Second,
-                IntervalUnit::Minute => F::Minute,
-                IntervalUnit::Hour => F::Hour,
-                IntervalUnit::Day => F::DayOfMonth,
-                IntervalUnit::Month => F::Month,
-                IntervalUnit::Quarter => F::Quarter,
-                IntervalUnit::Year => F::Year,
-                _ => return Err(not_allowed()),
-            };
-            Ok(PartitionExpr::Call(function, vec![inner(e)?]))
-        }
-        _ => Err(not_allowed()),
-    }
 }
 
 /// The partitions of a list of definitions.

@@ -134,7 +134,18 @@ mod tests {
     #[test]
     fn keys_of_matching_texts_begin_alike() {
         let texts = [
-            "ab", "AB", "abc", "ab c", "ab\t", "ab\u{1}", "äb é", "abß", "ab ", "a b",
+            "ab",
+            "AB",
+            "abc",
+            "ab c",
+            "ab\t",
+            "ab\u{1}",
+            "äb é",
+            "abß",
+            "ab ",
+            "a b",
+            "ab\u{a0}c",
+            "ab\u{a0}\0",
         ];
         for collation in [
             Collation::BINARY,
@@ -142,8 +153,20 @@ mod tests {
             Collation::UTF8MB4_GENERAL_CI,
             Collation::UTF8MB4_0900_AI_CI,
             Collation::UTF8MB4_0900_BIN,
+            Collation::UTF8MB4_UNICODE_CI,
+            Collation::UTF8MB4_UNICODE_520_CI,
         ] {
-            for pattern in ["ab%", "AB%", "ab %", "a%", "äb%", "abs%", "abß%", "a_%"] {
+            for pattern in [
+                "ab%",
+                "AB%",
+                "ab %",
+                "a%",
+                "äb%",
+                "abs%",
+                "abß%",
+                "a_%",
+                "ab\u{a0}%",
+            ] {
                 let ty = crate::ColumnType::varchar(20, collation);
                 let mut head = Vec::new();
                 let start = start(collation, pattern.as_bytes(), Some('\\'));

@@ -341,7 +341,8 @@ impl Collation {
     pub(crate) fn end_len(self) -> usize {
         match self.scheme() {
             Scheme::Bytes => BINARY_END.len(),
-            _ => 1,
+            Scheme::UcaPad(_) => uca_pad::END_LEN,
+            Scheme::Table(_) | Scheme::General | Scheme::Uca(_) => 1,
         }
     }
 

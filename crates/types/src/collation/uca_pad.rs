@@ -67,15 +67,18 @@ pub(super) fn sort_key(uca: &'static Uca, text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&end(uca));
 }
 
+/// Bytes of the symbol that ends a sort key.
+pub(super) const END_LEN: usize = 2;
+
 /// The symbol that ends a sort key.
-fn end(uca: &Uca) -> [u8; 2] {
+fn end(uca: &Uca) -> [u8; END_LEN] {
     (uca.ascii(b' ') + 1).to_be_bytes()
 }
 
 /// Bytes of the sort key at the start of `key`, its end included.
 pub(super) fn key_len(uca: &Uca, key: &[u8]) -> Option<usize> {
     let end = end(uca);
-    Some(2 * key.chunks(2).position(|symbol| symbol == end)? + 2)
+    Some(2 * key.chunks(2).position(|symbol| symbol == end)? + END_LEN)
 }
 
 pub(super) fn hash<H: Hasher>(uca: &'static Uca, text: &[u8], hasher: &mut H) {

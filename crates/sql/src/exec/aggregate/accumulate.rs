@@ -121,7 +121,7 @@ impl Accumulator {
         if let ([arg], None, false) = (
             aggregate.args.as_slice(),
             &self.distinct,
-            matches!(self.state, State::Texts(_)),
+            matches!(self.state, State::Texts(_) | State::Document(_)),
         ) {
             let value = eval(arg, row, cx)?;
             return match value.is_null() {

@@ -1,8 +1,8 @@
 //! Operands: literals, names, variables, calls, and the window clause behind a call.
 
 use super::super::ast::{
-    AssignUserVar, Case, Expr, ExprKind, Frame, FrameBound, Func, Ident, IntervalArith,
-    IntervalUnit, JsonPath, Literal, OrderItem, SystemVar, VarScope, Window, WindowSpec,
+    AssignUserVar, Case, Expr, ExprKind, Func, Ident, IntervalArith, IntervalUnit, JsonPath,
+    Literal, SystemVar, VarScope, Window,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
@@ -262,84 +262,6 @@ impl<'a> Parser<'a> {
             func.over = Some(self.alloc(window));
         }
         Ok(())
-    }
-
-    /// `([base] [PARTITION BY ...] [ORDER BY ...] [frame])`
-    pub(super) fn window_spec(&mut self) -> PResult<WindowSpec<'a>> {
-        self.expect(K::LeftParen)?;
-        let base = if self.is_ident() {
-            Some(self.ident()?)
-        } else {
-            None
-        };
-        let partition_by: &[Expr<'a>] = if self.eat_kw2(Kw::PARTITION, Kw::BY) {
-            self.comma_list(Self::expr)?
-        } else {
-            &[]
-        };
-        let order_by: &[OrderItem<'a>] = if self.eat_kw2(Kw::ORDER, Kw::BY) {
-            self.order_items()?
-        } else {
-            &[]
-        };
-        let frame = match self.eat_any_kw(&[Kw::ROWS, Kw::RANGE]) {
-            Some(word) => Some(self.frame(word == Kw::RANGE)?),
-            None => None,
-        };
-        self.expect(K::RightParen)?;
-        Ok(WindowSpec {
-            base,
-            partition_by,
-            order_by,
-            frame,
-        })
-    }
-
-    fn frame(&mut self, range: bool) -> PResult<Frame<'a>> {
-        if self.eat_kw(Kw::BETWEEN) {
-            let start = self.frame_bound()?;
-            self.expect_kw(Kw::AND)?;
-            return Ok(Frame {
-                range,
-                start,
-                end: Some(self.frame_bound()?),
-            });
-        }
-        Ok(Frame {
-            range,
-            start: self.frame_bound()?,
-            end: None,
-        })
-    }
-
-    fn frame_bound(&mut self) -> PResult<FrameBound<'a>> {
-        if self.eat_kw(Kw::CURRENT) {
-            self.expect_kw(Kw::ROW)?;
-            return Ok(FrameBound::CurrentRow);
-        }
-        if self.eat_kw(Kw::UNBOUNDED) {
-            return match self.eat_any_kw(&[Kw::PRECEDING, Kw::FOLLOWING]) {
-                Some(Kw::PRECEDING) => Ok(FrameBound::UnboundedPreceding),
-                Some(_) => Ok(FrameBound::UnboundedFollowing),
-                None => self.error(),
-            };
-        }
-        let interval = self.eat_kw(Kw::INTERVAL);
-        let amount = if interval {
-            self.expr()?
-        } else {
-            self.simple_expr()?
-        };
-        let unit = if interval {
-            Some(self.interval_unit()?)
-        } else {
-            None
-        };
-        match self.eat_any_kw(&[Kw::PRECEDING, Kw::FOLLOWING]) {
-            Some(Kw::PRECEDING) => Ok(FrameBound::Preceding(amount, unit)),
-            Some(_) => Ok(FrameBound::Following(amount, unit)),
-            None => self.error(),
-        }
     }
 
     /// CASE, at the word.

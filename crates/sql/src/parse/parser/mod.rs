@@ -38,6 +38,7 @@ mod table;
 mod transaction;
 mod types;
 mod user;
+mod window;
 
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;

@@ -1,0 +1,113 @@
+//! Indexes and foreign keys, from their definitions.
+
+use super::text;
+use crate::error::{Result, SqlError};
+use crate::parse::ast::{
+    ForeignKeyAction, ForeignKeyDef, IndexAlgorithm, IndexDef, IndexKind as AstIndexKind,
+    IndexOption, IndexPartKey,
+};
+use porpoise_rows::catalog::{FkAction, IndexKind};
+use porpoise_rows::ddl::{FkSpec, IndexSpec};
+
+/// An index.
+///
+/// # Errors
+/// 1235 for kinds and parts that are not there.
+pub fn index(def: &IndexDef<'_>) -> Result<IndexSpec> {
+    let kind = match def.kind {
+        AstIndexKind::Primary => IndexKind::Primary,
+        AstIndexKind::Unique => IndexKind::Unique,
+        AstIndexKind::Plain => IndexKind::Plain,
+        AstIndexKind::Fulltext => return Err(SqlError::not_supported("FULLTEXT indexes")),
+        AstIndexKind::Spatial => return Err(SqlError::not_supported("SPATIAL indexes")),
+    };
+    let name = def.name.or(def.constraint).map(|n| n.name.to_owned());
+    let mut spec = IndexSpec {
+        name: name.filter(|_| kind != IndexKind::Primary),
+        kind,
+        parts: Vec::with_capacity(def.parts.len()),
+        using_hash: false,
+        comment: String::new(),
+        invisible: false,
+    };
+    for part in def.parts {
+        match part.key {
+            IndexPartKey::Column(column, prefix) => {
+                let prefix = match prefix {
+                    Some(0) => {
+                        let text = format!("Key part '{}' length cannot be 0", column.name);
+                        return Err(SqlError::new(1391, "HY000", text));
+                    }
+                    other => other.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+                };
+                spec.parts.push((column.name.to_owned(), prefix, part.desc));
+            }
+            IndexPartKey::Expr(_) => {
+                return Err(SqlError::not_supported("functional key parts"));
+            }
+        }
+    }
+    for option in def.options {
+        match option {
+            IndexOption::Using(IndexAlgorithm::Hash) => spec.using_hash = true,
+            IndexOption::Using(IndexAlgorithm::Btree) => spec.using_hash = false,
+            IndexOption::Using(IndexAlgorithm::Rtree) => {
+                return Err(SqlError::not_supported("RTREE indexes"));
+            }
+            IndexOption::Comment(comment) => {
+                spec.comment = text(comment);
+                if spec.comment.chars().count() > 1024 {
+                    let text = "Comment for index is too long (max = 1024)";
+                    return Err(SqlError::new(1688, "HY000", text));
+                }
+            }
+            IndexOption::Visible(visible) => spec.invisible = !visible,
+            _ => {}
+        }
+    }
+    Ok(spec)
+}
+
+fn action(given: Option<ForeignKeyAction>) -> Result<FkAction> {
+    match given {
+        None | Some(ForeignKeyAction::NoAction) => Ok(FkAction::NoAction),
+        Some(ForeignKeyAction::Restrict) => Ok(FkAction::Restrict),
+        Some(ForeignKeyAction::Cascade) => Ok(FkAction::Cascade),
+        Some(ForeignKeyAction::SetNull) => Ok(FkAction::SetNull),
+        Some(ForeignKeyAction::SetDefault) => Err(SqlError::new(
+            1215,
+            "HY000",
+            "Cannot add foreign key constraint",
+        )),
+    }
+}
+
+/// A foreign key.
+///
+/// # Errors
+/// 1239 when the number of columns differs, 1215 for SET DEFAULT.
+pub fn foreign_key(def: &ForeignKeyDef<'_>) -> Result<FkSpec> {
+    let references = &def.references;
+    if references.columns.len() != def.columns.len() {
+        let name = def.constraint.or(def.index_name);
+        let name = name.map_or("foreign key without name", |n| n.name);
+        let text = format!(
+            "Incorrect foreign key definition for '{name}': Key reference and table reference \
+             don't match"
+        );
+        return Err(SqlError::new(1239, "42000", text));
+    }
+    let names = |list: &[crate::parse::ast::Ident<'_>]| -> Vec<String> {
+        list.iter().map(|i| i.name.to_owned()).collect()
+    };
+    Ok(FkSpec {
+        name: def.constraint.map(|n| n.name.to_owned()),
+        index_name: def.index_name.map(|n| n.name.to_owned()),
+        columns: names(def.columns),
+        parent_database: references.table.schema.map(|s| s.name.to_owned()),
+        parent_table: references.table.name.name.to_owned(),
+        parent_columns: names(references.columns),
+        on_delete: action(references.on_delete)?,
+        on_update: action(references.on_update)?,
+    })
+}
