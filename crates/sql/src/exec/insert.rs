@@ -145,8 +145,12 @@ fn selected_rows(
     beside: &mut Vec<Vec<Value>>,
 ) -> Run<Vec<Vec<Value>>> {
     let mut collect = Collect::new(exec.shared.states);
-    super::select::run(source, exec, &mut collect)?;
     let ignore = plan.mode == InsertMode::Ignore;
+    // Strictness is the statement's, its SELECT included (manual, "Strict SQL Mode").
+    exec.env.strict.set(exec.env.mode.is_strict() && !ignore);
+    let ran = super::select::run(source, exec, &mut collect);
+    exec.env.strict.set(false);
+    ran?;
     let storer = Storer::new(exec, ignore, collect.rows.len());
     let mut rows = Vec::with_capacity(collect.rows.len());
     let given = plan.columns.len();
