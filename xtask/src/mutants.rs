@@ -4,10 +4,12 @@
 //! tree under the target directory, and the narrowest test that is to catch it
 //! is run there, in one build directory for all, so that only what a fault
 //! touches is compiled anew. A fault that does not compile catches nothing: a
-//! fault counts as caught only if the test program ran and failed.
+//! fault counts as caught only if the test program ran and failed, and passes
+//! without the fault.
 //!
 //! The house rules check that each anchor still stands exactly once.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -64,13 +66,27 @@ pub fn run(only: &[&str]) -> Result<(), String> {
     let copy = place.join("tree");
     make_copy(&root, &copy)?;
     let (mut caught, mut missed) = (0, Vec::new());
+    let mut sound = BTreeMap::new();
     for mutant in &mutants {
         let is_meant = |part: &&str| mutant.name.contains(*part) || mutant.test.contains(*part);
         if !only.is_empty() && !only.iter().any(is_meant) {
             continue;
         }
         let began = Instant::now();
-        let outcome = plant(&copy, &place.join("target"), mutant)?;
+        let target = place.join("target");
+        let passes = match sound.get(&mutant.test) {
+            Some(passes) => *passes,
+            None => {
+                let outcome = run_test(&copy, &target, &mutant.test)?;
+                let passes = outcome == Outcome::Survived;
+                sound.insert(mutant.test.clone(), passes);
+                passes
+            }
+        };
+        let outcome = match passes {
+            true => plant(&copy, &target, mutant)?,
+            false => Outcome::Broken(format!("`{}` fails without it", mutant.test)),
+        };
         let seconds = began.elapsed().as_secs();
         match outcome {
             Outcome::Caught(test) => {
@@ -133,15 +149,21 @@ fn plant(copy: &Path, target: &Path, mutant: &Mutant) -> Result<Outcome, String>
     }
     let planted = sound.replacen(&mutant.find, &mutant.with, 1);
     std::fs::write(&path, planted).map_err(failed)?;
+    let outcome = run_test(copy, target, &mutant.test);
+    std::fs::write(&path, sound).map_err(failed)?;
+    outcome
+}
+
+/// Runs a test in the copy.
+fn run_test(copy: &Path, target: &Path, test: &str) -> Result<Outcome, String> {
     let done = Command::new("cargo")
         .args(["test", "--locked"])
-        .args(mutant.test.split_whitespace())
+        .args(test.split_whitespace())
         .current_dir(copy)
         .env("CARGO_TARGET_DIR", target)
         .env("RUST_BACKTRACE", "0")
-        .output();
-    std::fs::write(&path, sound).map_err(failed)?;
-    let done = done.map_err(failed)?;
+        .output()
+        .map_err(|e| format!("xtask: cargo test {test}: {e}"))?;
     let stdout = String::from_utf8_lossy(&done.stdout);
     Ok(judge(done.status.success(), &stdout))
 }
