@@ -35,8 +35,9 @@ fn child() {
     .unwrap();
     for n in 0..100_000 {
         set(&engine, &format!("k{n}"), &"v".repeat(n % 300)).unwrap();
-        // The reply to the client: a file that no power cut takes back.
-        std::fs::write(dir.join("told"), n.to_string()).unwrap();
+        // The reply to the client: a file that no power cut takes back, and that is whole.
+        std::fs::write(dir.join("telling"), n.to_string()).unwrap();
+        std::fs::rename(dir.join("telling"), dir.join("told")).unwrap();
     }
 }
 

@@ -3,11 +3,16 @@
 
 use super::process::{Server, directory};
 use super::{Settings, Started, TRIES, find_program, free_port, version};
-use crate::conn::open;
 use crate::error::{Error, Result};
 use crate::sys::{self, Signal};
 use crate::url::Target;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
+use std::time::Duration;
+
+/// How long it may take to tell its process.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 const OPTIONS: &[&str] = &["-l", "127.0.0.1", "-U", "0", "-m", "4096"];
 
@@ -15,6 +20,17 @@ const OPTIONS: &[&str] = &["-l", "127.0.0.1", "-U", "0", "-m", "4096"];
 /// beside memcached's own files.
 fn most_connections() -> u64 {
     sys::open_files().saturating_sub(200).clamp(64, 20_000)
+}
+
+/// Whether that process answers at the port: another one may have taken it first.
+fn is_answered_by(process: u32, port: u16) -> Option<()> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.write_all(b"stats\r\n").ok()?;
+    let mut first = [0; 64];
+    let n = stream.read(&mut first).ok()?;
+    let line = format!("STAT pid {process}\r\n");
+    first.get(..n)?.starts_with(line.as_bytes()).then_some(())
 }
 
 /// Starts one.
@@ -37,7 +53,8 @@ pub fn start(settings: &Settings) -> Result<Option<Started>> {
         }
         let home = directory(settings, "memcached")?;
         let mut server = Server::start("memcached", command, home, Signal::Terminate)?;
-        let ready = server.wait(|_| open("127.0.0.1", port).ok());
+        let id = server.id();
+        let ready = server.wait(|_| is_answered_by(id, port));
         if ready.is_err() && server.output().contains("in use") {
             continue;
         }
