@@ -5,16 +5,14 @@
     reason = "a test stops at what it does not expect"
 )]
 
-use porpoise_base::cancel::Cancel;
-use porpoise_base::clock;
+mod common;
+
 use porpoise_kv::Durability;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use porpoise_rows::{Db, DbOptions};
 use porpoise_sql::error::SqlError;
 use porpoise_sql::exec::ResultSink;
 use porpoise_sql::plan::ResultColumn;
-use porpoise_sql::session::server::{SqlConfig, SqlServer};
-use porpoise_sql::session::{ClientInfo, Param, SqlSession};
+use porpoise_sql::session::{Param, SqlSession};
 use porpoise_types::{ColumnType, ValueRef};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -78,18 +76,7 @@ fn session() -> SqlSession {
         ..KvMemOptions::default()
     })
     .unwrap();
-    let db = Db::open(engine, clock::system(), DbOptions::default()).unwrap();
-    let server = SqlServer::new(db, SqlConfig::default()).unwrap();
-    let client = ClientInfo {
-        connection_id: 1,
-        user: "root".to_owned(),
-        host: "localhost".to_owned(),
-        account: "root@localhost".to_owned(),
-        capabilities: 0,
-        collation: 255,
-        database: None,
-    };
-    let mut session = server.connect(client, Cancel::new()).unwrap();
+    let mut session = common::connect(&common::server(engine), 1);
     let mut sink = Count::default();
     for text in [
         "CREATE DATABASE d",

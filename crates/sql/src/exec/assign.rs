@@ -226,7 +226,6 @@ pub(super) fn fulfils(
     }
     let text = format!("CHECK OPTION failed '{}'", check.name);
     if !ignore {
-        exec.env.strict.set(false);
         return Err(SqlError::new(1369, "HY000", text).into());
     }
     exec.env.warn(Warning {
@@ -253,7 +252,6 @@ pub(super) fn stays_chosen(
         Ok(at) if !chosen.contains(&at) => {
             let error = porpoise_rows::Error::OtherPartition;
             if !ignore {
-                env.strict.set(false);
                 return Err(error.into());
             }
             env.warn(Warning {

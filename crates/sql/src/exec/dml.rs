@@ -87,31 +87,23 @@ pub fn update(plan: &UpdatePlan, exec: &mut Exec<'_>) -> Run<Changes> {
     let rows = targets(&plan.target, exec)?;
     let matched = rows.len() as u64;
     let storer = Storer::new(exec, plan.ignore, 2);
-    exec.env.strict.set(storer.strict);
+    let strictly = exec.env.strictly(storer.strict);
     let mut changes = Vec::with_capacity(rows.len());
     let mut arena = Bump::new();
     for (number, (key, old)) in (1u64..).zip(rows) {
         arena.reset();
         let cx = cx_of(exec, &arena);
         let before = old.row(table)?.values();
-        let new = assign(table, &plan.set, before, &storer, number, &cx);
-        match new {
-            Ok(new) => {
-                let fits = match &plan.check {
-                    Some(check) => fulfils(check, table, &new, plan.ignore, exec)?,
-                    None => true,
-                };
-                if fits && stays_chosen(table, chosen, &new, plan.ignore, exec.env)? {
-                    changes.push(RowChange { key, old, new });
-                }
-            }
-            Err(stop) => {
-                exec.env.strict.set(false);
-                return Err(stop);
-            }
+        let new = assign(table, &plan.set, before, &storer, number, &cx)?;
+        let fits = match &plan.check {
+            Some(check) => fulfils(check, table, &new, plan.ignore, exec)?,
+            None => true,
+        };
+        if fits && stays_chosen(table, chosen, &new, plan.ignore, exec.env)? {
+            changes.push(RowChange { key, old, new });
         }
     }
-    exec.env.strict.set(false);
+    drop(strictly);
     let mode = match plan.ignore {
         true => UpdateMode::Ignore,
         false => UpdateMode::Plain,

@@ -66,10 +66,8 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
 fn value_rows(plan: &InsertPlan, exec: &Exec<'_>) -> Run<Vec<Vec<Value>>> {
     let ignore = plan.mode == InsertMode::Ignore;
     let storer = Storer::new(exec, ignore, plan.rows.len());
-    exec.env.strict.set(storer.strict);
-    let result = value_rows_with(plan, exec, &storer);
-    exec.env.strict.set(false);
-    result
+    let _strictly = exec.env.strictly(storer.strict);
+    value_rows_with(plan, exec, &storer)
 }
 
 fn value_rows_with(
@@ -147,10 +145,9 @@ fn selected_rows(
     let mut collect = Collect::new(exec.shared.states);
     let ignore = plan.mode == InsertMode::Ignore;
     // Strictness is the statement's, its SELECT included (manual, "Strict SQL Mode").
-    exec.env.strict.set(exec.env.mode.is_strict() && !ignore);
-    let ran = super::select::run(source, exec, &mut collect);
-    exec.env.strict.set(false);
-    ran?;
+    let strictly = exec.env.strictly(exec.env.mode.is_strict() && !ignore);
+    super::select::run(source, exec, &mut collect)?;
+    drop(strictly);
     let storer = Storer::new(exec, ignore, collect.rows.len());
     let mut rows = Vec::with_capacity(collect.rows.len());
     let given = plan.columns.len();

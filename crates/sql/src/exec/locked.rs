@@ -9,11 +9,12 @@
 use super::fetch::{Cursor, Fetched, copied};
 use super::reach::Reach;
 use super::{Exec, Newer, Run, Stop};
+use crate::error::SqlError;
 use crate::plan::{Busy, LockSpec};
 use bumpalo::Bump;
 use porpoise_kv::{Mark, Read, Wait};
-use porpoise_rows::RowRef;
 use porpoise_rows::catalog::Table;
+use porpoise_rows::{LockedRow, RowRef};
 use std::time::Instant;
 
 impl Cursor {
@@ -82,6 +83,50 @@ fn judge(newer: bool, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> Run<()> {
     }
 }
 
+/// What a call that locks gives, in the order of what was asked for.
+struct Granted<'a> {
+    table: &'a Table,
+    arena: &'a Bump,
+    found: Vec<Option<Fetched<'a>>>,
+    newer: bool,
+    bad: Option<SqlError>,
+}
+
+impl<'a> Granted<'a> {
+    fn new(table: &'a Table, asked: usize, arena: &'a Bump) -> Granted<'a> {
+        Granted {
+            table,
+            arena,
+            found: vec![None; asked],
+            newer: false,
+            bad: None,
+        }
+    }
+
+    fn take(&mut self, at: usize, key: Option<&[u8]>, locked: LockedRow<'_>) {
+        self.newer |= locked.granted && locked.newer;
+        let Some((key, row)) = key.zip(locked.row) else {
+            return;
+        };
+        match (
+            copied(self.table, key, row, self.arena),
+            self.found.get_mut(at),
+        ) {
+            (Ok(row), Some(place)) => *place = Some(row),
+            (Err(error), _) => self.bad = Some(error),
+            _ => {}
+        }
+    }
+
+    fn rows(self, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> Run<Vec<Fetched<'a>>> {
+        if let Some(error) = self.bad {
+            return Err(Stop::Error(error));
+        }
+        judge(self.newer, by_scan, busy, exec)?;
+        Ok(self.found.into_iter().flatten().collect())
+    }
+}
+
 fn lock_keys<'a>(
     table: &'a Table,
     index: usize,
@@ -90,33 +135,12 @@ fn lock_keys<'a>(
     exec: &mut Exec<'_>,
     arena: &'a Bump,
 ) -> Run<Vec<Fetched<'a>>> {
-    let wait = wait_of(lock, exec);
-    let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
-    let mut newer = false;
-    let mut bad = None;
-    exec.txn().lock_unique_with(
-        table,
-        index,
-        wanted,
-        (lock.mode, wait),
-        reach.blobs(),
-        &mut |at, key, locked| {
-            newer |= locked.granted && locked.newer;
-            let Some((key, row)) = key.zip(locked.row) else {
-                return;
-            };
-            match (copied(table, key, row, arena), found.get_mut(at)) {
-                (Ok(row), Some(place)) => *place = Some(row),
-                (Err(error), _) => bad = Some(error),
-                _ => {}
-            }
-        },
-    )?;
-    if let Some(error) = bad {
-        return Err(Stop::Error(error));
-    }
-    judge(newer, false, lock.busy, exec)?;
-    Ok(found.into_iter().flatten().collect())
+    let how = (lock.mode, wait_of(lock, exec));
+    let mut granted = Granted::new(table, wanted.len(), arena);
+    let visit = &mut |at, key: Option<&[u8]>, row: LockedRow<'_>| granted.take(at, key, row);
+    exec.txn()
+        .lock_unique_with(table, index, wanted, how, reach.blobs(), visit)?;
+    granted.rows(false, lock.busy, exec)
 }
 
 fn lock_rows<'a>(
@@ -126,32 +150,12 @@ fn lock_rows<'a>(
     exec: &mut Exec<'_>,
     arena: &'a Bump,
 ) -> Run<Vec<Fetched<'a>>> {
-    let wait = wait_of(lock, exec);
-    let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
-    let mut newer = false;
-    let mut bad = None;
-    exec.txn().lock_rows_with(
-        table,
-        wanted,
-        (lock.mode, wait),
-        reach.blobs(),
-        &mut |at, locked| {
-            newer |= locked.granted && locked.newer;
-            let (Some(row), Some(key)) = (locked.row, wanted.get(at)) else {
-                return;
-            };
-            match (copied(table, key, row, arena), found.get_mut(at)) {
-                (Ok(row), Some(place)) => *place = Some(row),
-                (Err(error), _) => bad = Some(error),
-                _ => {}
-            }
-        },
-    )?;
-    if let Some(error) = bad {
-        return Err(Stop::Error(error));
-    }
-    judge(newer, true, lock.busy, exec)?;
-    Ok(found.into_iter().flatten().collect())
+    let how = (lock.mode, wait_of(lock, exec));
+    let mut granted = Granted::new(table, wanted.len(), arena);
+    let visit = &mut |at, row: LockedRow<'_>| granted.take(at, wanted.get(at).copied(), row);
+    exec.txn()
+        .lock_rows_with(table, wanted, how, reach.blobs(), visit)?;
+    granted.rows(true, lock.busy, exec)
 }
 
 /// Lets go of rows that were locked since `since` and did not match.

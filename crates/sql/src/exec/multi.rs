@@ -57,10 +57,9 @@ pub fn run(plan: &MultiPlan, exec: &mut Exec<'_>) -> Run<Changes> {
         }
         Ok(true)
     };
-    exec.env.strict.set(storer.strict && !plan.delete);
-    let joined = join(&plan.select, exec, u64::MAX, &mut consume);
-    exec.env.strict.set(false);
-    joined?;
+    let strictly = exec.env.strictly(storer.strict && !plan.delete);
+    join(&plan.select, exec, u64::MAX, &mut consume)?;
+    drop(strictly);
     let mut changes = Changes::default();
     for (id, gathered) in tables.iter().zip(gathered) {
         let target = plan.targets.iter().find(|t| t.table.id == *id);

@@ -74,7 +74,23 @@ pub struct Env {
 /// Conditions kept at most (`max_error_count`).
 const MAX_WARNINGS: usize = 1024;
 
+/// While it lives, warnings of the environment are errors where it was made strict.
+#[must_use = "strictness ends with it"]
+pub struct Strictly<'e>(&'e Cell<bool>);
+
+impl Drop for Strictly<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
 impl Env {
+    /// Evaluates strictly, or not, until what is returned is dropped, by an error too.
+    pub fn strictly(&self, strict: bool) -> Strictly<'_> {
+        self.strict.set(strict);
+        Strictly(&self.strict)
+    }
+
     /// Adds a condition to the statement's list.
     pub fn warn(&self, warning: Warning) {
         let mut list = self.warnings.borrow_mut();

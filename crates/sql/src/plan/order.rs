@@ -156,18 +156,23 @@ impl Planner<'_> {
         if self.from.straight || tables.len() < 2 {
             return tables.to_vec();
         }
+        self.steps(conditions)
+            .cheapest(tables, outside, self.so_far)
+    }
+
+    /// The steps that may come next.
+    fn steps<'s>(&'s self, conditions: &'s [&'s Expr]) -> Steps<'s> {
         let order = if self.started {
             &[][..]
         } else {
             self.wanted.order
         };
-        let steps = Steps {
+        Steps {
             from: self.from,
             wanted: self.wanted,
             conditions,
             order,
-        };
-        steps.cheapest(tables, outside, self.so_far)
+        }
     }
 
     /// In the order of the text where that is asked for.
@@ -177,18 +182,7 @@ impl Planner<'_> {
     }
 
     fn table(&mut self, slot: usize, conditions: &[&Expr], joined: u64, outer: bool) -> Step {
-        let order = if self.started {
-            &[][..]
-        } else {
-            self.wanted.order
-        };
-        let steps = Steps {
-            from: self.from,
-            wanted: self.wanted,
-            conditions,
-            order,
-        };
-        let mut choice = steps.best(slot, joined, self.so_far);
+        let mut choice = self.steps(conditions).best(slot, joined, self.so_far);
         self.implied = std::mem::take(&mut choice.implied);
         if !self.started {
             self.ordered = choice.ordered;

@@ -10,12 +10,11 @@
 
 use super::from::{From, bind_from};
 use super::{Access, SelectPlan};
-use crate::bind::{Aggregates, BindEnv, Scope, Source};
+use crate::bind::{Aggregates, Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use crate::parse::ast::{self, LockClause, OrderItem, Query, Select, SelectItem, TableName};
 use porpoise_rows::catalog::Table;
-use porpoise_types::Collation;
 use std::sync::Arc;
 
 pub use super::columns::{column_flags, type_flags};
@@ -212,16 +211,5 @@ impl SelectPlan {
         let stored = |slot: usize| self.sources.get(slot).is_some_and(|s| s.table().is_some());
         !self.inner_tables.is_empty()
             || self.all_steps().any(|s| s.lock.is_none() && stored(s.slot))
-    }
-}
-
-/// A binding environment for statements without parameters.
-pub fn plain_env(database: Option<String>, collation: Collation) -> BindEnv {
-    BindEnv {
-        mode: porpoise_types::SqlMode::default(),
-        collation,
-        params: Vec::new(),
-        database,
-        div_precision: 4,
     }
 }

@@ -262,12 +262,6 @@ impl SqlSession {
         }
     }
 
-    /// How many parameters a statement has; `None` when there is none of that
-    /// number.
-    pub fn parameter_count(&self, id: u32) -> Option<usize> {
-        self.statements.get(&id).map(|p| p.params)
-    }
-
     /// PREPARE.
     pub(crate) fn prepare_named(
         &mut self,

@@ -210,6 +210,15 @@ impl Iterator for Weights {
     }
 }
 
+/// Unified ideographs among the compatibility ideographs (UTS #10, table of implicit weights).
+fn is_unified_there(code: u32) -> bool {
+    matches!(
+        code,
+        0xFA0E | 0xFA0F | 0xFA11 | 0xFA13 | 0xFA14 | 0xFA1F | 0xFA21 | 0xFA23 | 0xFA24 | 0xFA27
+            ..=0xFA29
+    )
+}
+
 /// Weights of a character without an entry (UTS #10, "Computing Implicit Weights").
 fn implicit_13(code: u32) -> [u16; 2] {
     let tangut = matches!(code, 0x1_7000..=0x1_8AFF);
@@ -217,17 +226,8 @@ fn implicit_13(code: u32) -> [u16; 2] {
         return [0xFB00, ((code - 0x1_7000) & 0x7FFF) as u16 | 0x8000];
     }
     let base: u32 = match code {
-        0x4E00..=0x9FEF
-        | 0xFA0E
-        | 0xFA0F
-        | 0xFA11
-        | 0xFA13
-        | 0xFA14
-        | 0xFA1F
-        | 0xFA21
-        | 0xFA23
-        | 0xFA24
-        | 0xFA27..=0xFA29 => 0xFB40,
+        0x4E00..=0x9FEF => 0xFB40,
+        _ if is_unified_there(code) => 0xFB40,
         0x3400..=0x4DB5
         | 0x2_0000..=0x2_A6D6
         | 0x2_A700..=0x2_B734
@@ -243,17 +243,8 @@ fn implicit_13(code: u32) -> [u16; 2] {
 /// are told from other characters.
 fn implicit_old(code: u32) -> [u16; 2] {
     let base: u32 = match code {
-        0x4E00..=0x9FA5
-        | 0xFA0E
-        | 0xFA0F
-        | 0xFA11
-        | 0xFA13
-        | 0xFA14
-        | 0xFA1F
-        | 0xFA21
-        | 0xFA23
-        | 0xFA24
-        | 0xFA27..=0xFA29 => 0xFB40,
+        0x4E00..=0x9FA5 => 0xFB40,
+        _ if is_unified_there(code) => 0xFB40,
         0x3400..=0x4DB5 => 0xFB80,
         _ => 0xFBC0,
     };
