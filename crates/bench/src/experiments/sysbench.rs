@@ -10,7 +10,11 @@
 //!
 //! 1. A transaction is what the script calls one: oltp_read_write's has 20
 //!    statements, oltp_point_select's is one SELECT, bulk_insert's one row.
-//! 2. Whatever `sysbench` refuses to go on with (a wrong answer, an error that
+//! 2. `innodb_snapshot_isolation` decides whether a transaction waits for a row
+//!    that has changed or is begun anew, and its default is ON in Porpoise and
+//!    OFF in MariaDB 10.11: beside the defaults, oltp_read_write is run with
+//!    either on all.
+//! 3. Whatever `sysbench` refuses to go on with (a wrong answer, an error that
 //!    it does not repeat) fails the run; it is never left out of a mean.
 
 use super::Bench;
@@ -29,10 +33,14 @@ const ROWS: u64 = 100_000;
 /// The database of its tables.
 const DATABASE: &str = "sbtest";
 
-/// A script, and whether its tables are made anew before each run.
+/// A script, and what is done before each of its runs.
 struct Script {
     name: &'static str,
+    /// The tables are made anew.
     uses_up: bool,
+    /// `innodb_snapshot_isolation` is set to this instead of the system's
+    /// default.
+    isolation: Option<&'static str>,
 }
 
 /// The scripts, those that only read first.
@@ -44,13 +52,37 @@ const SCRIPTS: &[Script] = &[
     script("oltp_update_index", false),
     script("oltp_update_non_index", false),
     script("oltp_read_write", false),
+    isolated("oltp_read_write", "OFF"),
+    isolated("oltp_read_write", "ON"),
     script("oltp_insert", true),
     script("oltp_delete", true),
     script("bulk_insert", true),
 ];
 
 const fn script(name: &'static str, uses_up: bool) -> Script {
-    Script { name, uses_up }
+    Script {
+        name,
+        uses_up,
+        isolation: None,
+    }
+}
+
+const fn isolated(name: &'static str, isolation: &'static str) -> Script {
+    Script {
+        name,
+        uses_up: false,
+        isolation: Some(isolation),
+    }
+}
+
+impl Script {
+    /// What its runs are reported under.
+    fn title(&self) -> String {
+        match self.isolation {
+            None => self.name.to_owned(),
+            Some(set) => format!("{}, snapshot isolation {set}", self.name),
+        }
+    }
 }
 
 /// What one invocation is given.
@@ -172,12 +204,31 @@ fn measure(script: &Script, given: &Given<'_>, times: (u64, u64), cores: usize) 
     if script.uses_up {
         remake(script.name, given)?;
     }
+    if let Some(set) = script.isolation {
+        isolate(given.target, set)?;
+    }
+    let run = run_of_script(script.name, given, times, cores);
+    if script.isolation.is_some() {
+        isolate(given.target, "DEFAULT")?;
+    }
+    run
+}
+
+/// Sets `innodb_snapshot_isolation` for all connections that follow.
+fn isolate(target: &Target, set: &str) -> Result<()> {
+    let mut admin = Admin::connect(target)?;
+    let statement = format!("set global innodb_snapshot_isolation = {set}");
+    admin.run(&statement).map(|_| ())
+}
+
+/// Warms up and measures.
+fn run_of_script(script: &str, given: &Given<'_>, times: (u64, u64), cores: usize) -> Result<Run> {
     if times.0 > 0 {
-        invoke(script.name, "run", given, times.0)?;
+        invoke(script, "run", given, times.0)?;
     }
     let server = || given.target.pid.and_then(procfs::server_time);
     let before = (server(), procfs::ended_children(), procfs::machine_time());
-    let text = invoke(script.name, "run", given, times.1)?;
+    let text = invoke(script, "run", given, times.1)?;
     let after = (server(), procfs::ended_children(), procfs::machine_time());
     let between = |a: Option<f64>, b: Option<f64>| Some((b? - a?).max(0.0));
     let used = between(before.0, after.0);
@@ -231,7 +282,7 @@ fn cells(clients: &[usize], targets: &[Target]) -> Vec<Cell> {
         for threads in clients {
             for target in targets {
                 cells.push(Cell {
-                    operation: script.name.to_owned(),
+                    operation: script.title(),
                     size: *threads as u64,
                     system: target.name.clone(),
                     client: format!("sysbench, {threads} connections"),
@@ -337,7 +388,8 @@ fn rounds(
                         failure: Some(error.message),
                         ..Run::default()
                     });
-                    let what = (script.name, *threads as u64, target.name.as_str());
+                    let title = script.title();
+                    let what = (title.as_str(), *threads as u64, target.name.as_str());
                     bench.progress.one(what, round, effort.rounds, &run);
                     if let Some(cell) = cells.get_mut(first + place) {
                         cell.runs.push(run);
