@@ -337,10 +337,35 @@ pub(super) fn compare(uca: &'static Uca, a: &[u8], b: &[u8]) -> Ordering {
 }
 
 pub(super) fn sort_key(uca: &'static Uca, text: &[u8], out: &mut Vec<u8>) {
-    out.reserve(2 * text.len() + 1);
-    for weight in Scanner::new(uca, text) {
+    let read = ascii_weights(uca, text, out);
+    for weight in Scanner::new(uca, text.get(read..).unwrap_or_default()) {
         out.extend_from_slice(&weight.to_be_bytes());
     }
+}
+
+/// Appends the weights of the ASCII characters that `text` begins with; how many bytes
+/// these are. Room for all is made at once and each weight has its place in it, so
+/// that a byte costs a look-up and a store.
+fn ascii_weights(uca: &Uca, text: &[u8], out: &mut Vec<u8>) -> usize {
+    let start = out.len();
+    out.resize(start + 2 * text.len(), 0);
+    let room = out.get_mut(start..).unwrap_or_default();
+    let (places, _) = room.as_chunks_mut::<2>();
+    let mut places = places.iter_mut();
+    let mut read = 0;
+    for byte in text.iter().take_while(|b| b.is_ascii()) {
+        read += 1;
+        let weight = uca.ascii(*byte);
+        if weight == 0 {
+            continue;
+        }
+        if let Some(place) = places.next() {
+            *place = weight.to_be_bytes();
+        }
+    }
+    let unused = places.len();
+    out.truncate(out.len() - 2 * unused);
+    read
 }
 
 pub(super) fn hash<H: Hasher>(uca: &'static Uca, text: &[u8], hasher: &mut H) {
