@@ -9,7 +9,7 @@
 use super::Run;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, ExprKind, convert};
-use crate::plan::Bound;
+use crate::plan::{Bound, Span};
 use porpoise_rows::KeyRange;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{CastCx, Collation, ColumnType, Decimal, Kind, Value, ValueRef, store};
@@ -155,7 +155,7 @@ pub fn of_value(
 
 /// Whether a pattern of LIKE begins with a wildcard, so that its range is no
 /// better than the table.
-pub fn begins_anyhow<'a>(bound: &'a Bound, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Run<bool> {
+fn begins_anyhow<'a>(bound: &'a Bound, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Run<bool> {
     let Some(pattern) = bound.pattern.filter(|p| p.or_table) else {
         return Ok(false);
     };
@@ -168,9 +168,57 @@ pub fn begins_anyhow<'a>(bound: &'a Bound, row: &[Slot<'a>], cx: &EvalCx<'a>) ->
     })
 }
 
+/// The ranges of an index that spans of it hold, in ascending order; none of
+/// them is empty, and no two have a key in common. `None` where the whole table
+/// is as good.
+pub fn ranges<'a>(
+    table: &Table,
+    index: usize,
+    spans: &'a [Span],
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Run<Option<Vec<KeyRange>>> {
+    let mut ranges = Vec::with_capacity(spans.iter().map(|s| s.keys.len()).sum());
+    for span in spans {
+        let bounds = (span.low.as_ref(), span.high.as_ref());
+        if let Some(low) = bounds.0
+            && begins_anyhow(low, row, cx)?
+        {
+            return Ok(None);
+        }
+        for equal in &span.keys {
+            ranges.extend(range(table, index, equal, bounds, row, cx)?);
+        }
+    }
+    Ok(Some(apart(ranges)))
+}
+
+/// The same keys in ranges in ascending order, of which no two touch.
+fn apart(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
+    ranges.retain(|r| r.end.as_ref().is_none_or(|end| r.start < *end));
+    if ranges.len() < 2 {
+        return ranges;
+    }
+    ranges.sort_unstable_by(|a, b| a.start.cmp(&b.start));
+    ranges.dedup_by(|next, before| {
+        let Some(end) = &before.end else {
+            return true;
+        };
+        if next.start > *end {
+            return false;
+        }
+        let further = next.end.as_ref().is_none_or(|next| next > end);
+        if further {
+            before.end = next.end.take();
+        }
+        true
+    });
+    ranges
+}
+
 /// The range of an index with equal leading parts and bounds on the next;
 /// `None` when it is empty.
-pub fn range<'a>(
+fn range<'a>(
     table: &Table,
     index: usize,
     equal: &'a [Expr],

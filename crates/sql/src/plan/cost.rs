@@ -55,6 +55,13 @@ pub(super) fn of_bounds(bounds: usize) -> f64 {
     }
 }
 
+/// What several ranges with two ends hold of so many rows, given the sum of
+/// what is taken of each: none of them is taken to be large, and so all of them
+/// together not for more than a range with one end.
+pub(super) fn of_ranges(sum: f64, rows: f64) -> f64 {
+    sum.min(rows * COMPARED)
+}
+
 /// The part of the rows of the table in `slot` that a condition lets through,
 /// once the other tables that it names are joined.
 pub(super) fn selectivity(
@@ -88,7 +95,13 @@ pub(super) fn selectivity(
             negated,
         } if *truth == Truth::Null => negate(if arg.nullable { EQUAL } else { 0.0 }, *negated),
         ExprKind::And(args) => args.iter().map(of).product(),
-        ExprKind::Or(args) => args.iter().map(of).sum::<f64>().min(1.0),
+        ExprKind::Or(args) => {
+            let is_between = |e: &&Expr| matches!(e.kind, ExprKind::Between { negated: false, .. });
+            let (between, others): (Vec<&Expr>, Vec<&Expr>) = args.iter().partition(is_between);
+            let others: f64 = others.into_iter().map(of).sum();
+            let between: f64 = between.into_iter().map(of).sum();
+            (others + of_ranges(between, 1.0)).min(1.0)
+        }
         ExprKind::Not(arg) => 1.0 - of(arg).min(1.0),
         _ => UNKNOWN,
     }
