@@ -104,6 +104,9 @@ fn stored(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<'
     }
 }
 
+/// Values of the leading parts of an index.
+type Values = smallvec::SmallVec<[Value; 4]>;
+
 /// The encoded key prefix of these expressions over the leading parts of an
 /// index; `None` when no row can have it.
 pub fn prefix<'a>(
@@ -113,7 +116,25 @@ pub fn prefix<'a>(
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
 ) -> Run<Option<Vec<u8>>> {
-    let mut values: smallvec::SmallVec<[Value; 4]> = smallvec::SmallVec::new();
+    let values = values(table, index, parts, row, cx)?;
+    Ok(values.map(|values| encoded(table, index, &values)))
+}
+
+fn encoded(table: &Table, index: usize, values: &[Value]) -> Vec<u8> {
+    let refs: smallvec::SmallVec<[ValueRef<'_>; 4]> = values.iter().map(Value::as_ref).collect();
+    table.key_prefix(index, &refs)
+}
+
+/// The values of these expressions in terms of the leading parts of an index;
+/// `None` when no row can have them.
+fn values<'a>(
+    table: &Table,
+    index: usize,
+    parts: &'a [Expr],
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Run<Option<Values>> {
+    let mut values = Values::new();
     let Some(definition) = table.indexes.get(index) else {
         return Ok(None);
     };
@@ -132,8 +153,7 @@ pub fn prefix<'a>(
             KeyValue::Nothing => return Ok(None),
         }
     }
-    let refs: smallvec::SmallVec<[ValueRef<'_>; 4]> = values.iter().map(Value::as_ref).collect();
-    Ok(Some(table.key_prefix(index, &refs)))
+    Ok(Some(values))
 }
 
 /// The encoded key prefix of a value of the first part of an index; `None`
@@ -327,19 +347,9 @@ fn bounded<'a>(
     let KeyValue::Exact(value) = in_column(value, &bound.value.ty, &column.ty, cx) else {
         return Ok(Edge::Open);
     };
-    let mut values: smallvec::SmallVec<[Value; 4]> = smallvec::SmallVec::new();
-    if let Some(definition) = table.indexes.get(index) {
-        for (part, e) in definition.parts.iter().zip(equal) {
-            let Some(column) = table.columns.get(part.column) else {
-                return Ok(Edge::Open);
-            };
-            match in_column(eval(e, row, cx)?, &e.ty, &column.ty, cx) {
-                KeyValue::Exact(value) => values.push(value),
-                KeyValue::Nothing => return Ok(Edge::Never),
-            }
-        }
-    }
+    let Some(mut values) = values(table, index, equal, row, cx)? else {
+        return Ok(Edge::Never);
+    };
     values.push(value);
-    let refs: smallvec::SmallVec<[ValueRef<'_>; 4]> = values.iter().map(Value::as_ref).collect();
-    Ok(Edge::Key(table.key_prefix(index, &refs)))
+    Ok(Edge::Key(encoded(table, index, &values)))
 }
