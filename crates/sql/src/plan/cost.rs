@@ -55,11 +55,12 @@ pub(super) fn of_bounds(bounds: usize) -> f64 {
     }
 }
 
-/// What several ranges with two ends hold of so many rows, given the sum of
-/// what is taken of each: none of them is taken to be large, and so all of them
-/// together not for more than a range with one end.
-pub(super) fn of_ranges(sum: f64, rows: f64) -> f64 {
-    sum.min(rows * COMPARED)
+/// The part of the rows that several ranges of one condition hold together,
+/// given what is taken of those with one end, and of those with two. Of the
+/// latter none is taken to be large: they add to one with one end nothing, and
+/// are not more than such a one themselves.
+pub(super) fn of_ranges(one_end: f64, two_ends: f64) -> f64 {
+    (one_end + two_ends).min(one_end.max(COMPARED))
 }
 
 /// The part of the rows of the table in `slot` that a condition lets through,
@@ -96,11 +97,18 @@ pub(super) fn selectivity(
         } if *truth == Truth::Null => negate(if arg.nullable { EQUAL } else { 0.0 }, *negated),
         ExprKind::And(args) => args.iter().map(of).product(),
         ExprKind::Or(args) => {
-            let is_between = |e: &&Expr| matches!(e.kind, ExprKind::Between { negated: false, .. });
-            let (between, others): (Vec<&Expr>, Vec<&Expr>) = args.iter().partition(is_between);
-            let others: f64 = others.into_iter().map(of).sum();
-            let between: f64 = between.into_iter().map(of).sum();
-            (others + of_ranges(between, 1.0)).min(1.0)
+            let (mut equal, mut one_end, mut two_ends) = (0.0, 0.0, 0.0);
+            for arm in args {
+                let sum = match &arm.kind {
+                    ExprKind::Between { negated: false, .. } => &mut two_ends,
+                    ExprKind::Compare(CmpOp::Lt | CmpOp::Le | CmpOp::Gt | CmpOp::Ge, ..) => {
+                        &mut one_end
+                    }
+                    _ => &mut equal,
+                };
+                *sum += of(arm);
+            }
+            (equal + of_ranges(one_end, two_ends)).min(1.0)
         }
         ExprKind::Not(arg) => 1.0 - of(arg).min(1.0),
         _ => UNKNOWN,

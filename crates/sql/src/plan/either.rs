@@ -122,15 +122,17 @@ impl Asked<'_> {
 
     /// Rows of all pieces.
     fn rows_of_all<'p>(&self, pieces: impl Iterator<Item = (usize, &'p Piece)>) -> f64 {
-        let (mut rows, mut between) = (0.0, 0.0);
+        let (mut equal, mut one_end, mut two_ends) = (0.0, 0.0, 0.0);
         for (position, piece) in pieces {
-            let of = self.rows_of(position, piece);
-            match piece.bounded {
-                2 => between += of,
-                _ => rows += of,
-            }
+            let sum = match piece.bounded {
+                0 => &mut equal,
+                1 => &mut one_end,
+                _ => &mut two_ends,
+            };
+            *sum += self.rows_of(position, piece);
         }
-        rows + cost::of_ranges(between, self.rows())
+        let rows = self.rows();
+        equal + rows * cost::of_ranges(one_end / rows, two_ends / rows)
     }
 
     /// Each arm by the index that serves it best.
