@@ -1,6 +1,7 @@
 //! Cursors: the rows and entries that an access path names, a batch at a time,
 //! at the statement's view. For rows under locks see [`super::locked`].
 
+use super::gathered::Gathered;
 use super::keys;
 use super::reach::Reach;
 use super::{Exec, Run, Stop};
@@ -59,6 +60,8 @@ pub enum Cursor {
         /// Where it stands.
         position: ScanPosition,
     },
+    /// Rows of several indexes.
+    Gathered(Gathered),
 }
 
 impl Cursor {
@@ -91,30 +94,22 @@ impl Cursor {
             }
             Access::Range {
                 index,
-                keys: parts,
-                low,
-                high,
+                spans,
                 reverse,
-            } => {
-                let bounds = (low.as_ref(), high.as_ref());
-                if let Some(low) = low
-                    && keys::begins_anyhow(low, row, cx)?
-                {
-                    return Ok(Cursor::scan(0, vec![KeyRange::ALL], false));
-                }
-                let mut ranges = Vec::with_capacity(parts.len());
-                for equal in parts {
-                    ranges.extend(keys::range(table, *index, equal, bounds, row, cx)?);
-                }
-                // Of lists that say the same one is left.
-                ranges.sort_unstable_by(|a, b| a.start.cmp(&b.start));
-                ranges.dedup_by(|a, b| a.start == b.start);
-                Cursor::scan(*index, ranges, *reverse)
-            }
+            } => match keys::ranges(table, *index, spans, row, cx)? {
+                Some(ranges) => Cursor::scan(*index, ranges, *reverse),
+                None => Cursor::table(),
+            },
+            Access::Union(arms) => Gathered::cursor(table, arms, row, cx)?,
             Access::Full { index, reverse } => Cursor::scan(*index, vec![KeyRange::ALL], *reverse),
             Access::Set { index, test } => set_cursor(table, *index, test, row, cx)?,
             Access::Virtual => Cursor::scan(0, Vec::new(), false),
         })
+    }
+
+    /// A scan of the whole table.
+    pub(super) fn table() -> Cursor {
+        Cursor::scan(0, vec![KeyRange::ALL], false)
     }
 
     /// A scan of ranges in ascending order.
@@ -139,6 +134,7 @@ impl Cursor {
         match self {
             Cursor::Keys { index, .. } => *index,
             Cursor::Scan { spec, .. } => spec.index,
+            Cursor::Gathered(_) => 0,
         }
     }
 
@@ -165,6 +161,11 @@ impl Cursor {
         limit: usize,
         arena: &'a Bump,
     ) -> Run<Option<Vec<Fetched<'a>>>> {
+        if let Cursor::Gathered(gathered) = self
+            && !gathered.gather(table, reach, read, exec)?
+        {
+            *self = Cursor::table();
+        }
         let mut out: Vec<Fetched<'a>> = Vec::new();
         let mut bad = None;
         let mut keep =
@@ -173,6 +174,12 @@ impl Cursor {
                 Err(error) => bad = Some(error),
             };
         match self {
+            Cursor::Gathered(gathered) => {
+                let how = (read, reach, limit.max(1));
+                if !gathered.next(table, how, exec, &mut keep)? {
+                    return Ok(None);
+                }
+            }
             Cursor::Keys { done: true, .. } => return Ok(None),
             Cursor::Keys { index, keys, done } => {
                 *done = true;
@@ -220,7 +227,7 @@ impl Cursor {
         }
         match self {
             Cursor::Scan { spec, position } => Some((spec, position)),
-            Cursor::Keys { .. } => None,
+            Cursor::Keys { .. } | Cursor::Gathered(_) => None,
         }
     }
 
@@ -308,7 +315,7 @@ fn set_cursor<'a>(
     };
     let set = queries.set(test, row, cx)?;
     if set.rows.len() > MAX_SET {
-        return Ok(Cursor::scan(0, vec![KeyRange::ALL], false));
+        return Ok(Cursor::table());
     }
     let mut encoded = Vec::with_capacity(set.rows.len());
     for value in set.rows.iter().filter_map(|r| r.first()) {

@@ -9,7 +9,7 @@
 use super::Run;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, ExprKind, convert};
-use crate::plan::Bound;
+use crate::plan::{Bound, Span};
 use porpoise_rows::KeyRange;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{CastCx, Collation, ColumnType, Decimal, Kind, Value, ValueRef, store};
@@ -104,6 +104,9 @@ fn stored(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<'
     }
 }
 
+/// Values of the leading parts of an index.
+type Values = smallvec::SmallVec<[Value; 4]>;
+
 /// The encoded key prefix of these expressions over the leading parts of an
 /// index; `None` when no row can have it.
 pub fn prefix<'a>(
@@ -113,7 +116,25 @@ pub fn prefix<'a>(
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
 ) -> Run<Option<Vec<u8>>> {
-    let mut values: smallvec::SmallVec<[Value; 4]> = smallvec::SmallVec::new();
+    let values = values(table, index, parts, row, cx)?;
+    Ok(values.map(|values| encoded(table, index, &values)))
+}
+
+fn encoded(table: &Table, index: usize, values: &[Value]) -> Vec<u8> {
+    let refs: smallvec::SmallVec<[ValueRef<'_>; 4]> = values.iter().map(Value::as_ref).collect();
+    table.key_prefix(index, &refs)
+}
+
+/// The values of these expressions in terms of the leading parts of an index;
+/// `None` when no row can have them.
+fn values<'a>(
+    table: &Table,
+    index: usize,
+    parts: &'a [Expr],
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Run<Option<Values>> {
+    let mut values = Values::new();
     let Some(definition) = table.indexes.get(index) else {
         return Ok(None);
     };
@@ -132,8 +153,7 @@ pub fn prefix<'a>(
             KeyValue::Nothing => return Ok(None),
         }
     }
-    let refs: smallvec::SmallVec<[ValueRef<'_>; 4]> = values.iter().map(Value::as_ref).collect();
-    Ok(Some(table.key_prefix(index, &refs)))
+    Ok(Some(values))
 }
 
 /// The encoded key prefix of a value of the first part of an index; `None`
@@ -155,7 +175,7 @@ pub fn of_value(
 
 /// Whether a pattern of LIKE begins with a wildcard, so that its range is no
 /// better than the table.
-pub fn begins_anyhow<'a>(bound: &'a Bound, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Run<bool> {
+fn begins_anyhow<'a>(bound: &'a Bound, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Run<bool> {
     let Some(pattern) = bound.pattern.filter(|p| p.or_table) else {
         return Ok(false);
     };
@@ -168,9 +188,57 @@ pub fn begins_anyhow<'a>(bound: &'a Bound, row: &[Slot<'a>], cx: &EvalCx<'a>) ->
     })
 }
 
+/// The ranges of an index that spans of it hold, in ascending order; none of
+/// them is empty, and no two have a key in common. `None` where the whole table
+/// is as good.
+pub fn ranges<'a>(
+    table: &Table,
+    index: usize,
+    spans: &'a [Span],
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Run<Option<Vec<KeyRange>>> {
+    let mut ranges = Vec::with_capacity(spans.iter().map(|s| s.keys.len()).sum());
+    for span in spans {
+        let bounds = (span.low.as_ref(), span.high.as_ref());
+        if let Some(low) = bounds.0
+            && begins_anyhow(low, row, cx)?
+        {
+            return Ok(None);
+        }
+        for equal in &span.keys {
+            ranges.extend(range(table, index, equal, bounds, row, cx)?);
+        }
+    }
+    Ok(Some(apart(ranges)))
+}
+
+/// The same keys in ranges in ascending order, of which no two touch.
+fn apart(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
+    ranges.retain(|r| r.end.as_ref().is_none_or(|end| r.start < *end));
+    if ranges.len() < 2 {
+        return ranges;
+    }
+    ranges.sort_unstable_by(|a, b| a.start.cmp(&b.start));
+    ranges.dedup_by(|next, before| {
+        let Some(end) = &before.end else {
+            return true;
+        };
+        if next.start > *end {
+            return false;
+        }
+        let further = next.end.as_ref().is_none_or(|next| next > end);
+        if further {
+            before.end = next.end.take();
+        }
+        true
+    });
+    ranges
+}
+
 /// The range of an index with equal leading parts and bounds on the next;
 /// `None` when it is empty.
-pub fn range<'a>(
+fn range<'a>(
     table: &Table,
     index: usize,
     equal: &'a [Expr],
@@ -279,19 +347,9 @@ fn bounded<'a>(
     let KeyValue::Exact(value) = in_column(value, &bound.value.ty, &column.ty, cx) else {
         return Ok(Edge::Open);
     };
-    let mut values: smallvec::SmallVec<[Value; 4]> = smallvec::SmallVec::new();
-    if let Some(definition) = table.indexes.get(index) {
-        for (part, e) in definition.parts.iter().zip(equal) {
-            let Some(column) = table.columns.get(part.column) else {
-                return Ok(Edge::Open);
-            };
-            match in_column(eval(e, row, cx)?, &e.ty, &column.ty, cx) {
-                KeyValue::Exact(value) => values.push(value),
-                KeyValue::Nothing => return Ok(Edge::Never),
-            }
-        }
-    }
+    let Some(mut values) = values(table, index, equal, row, cx)? else {
+        return Ok(Edge::Never);
+    };
     values.push(value);
-    let refs: smallvec::SmallVec<[ValueRef<'_>; 4]> = values.iter().map(Value::as_ref).collect();
-    Ok(Edge::Key(table.key_prefix(index, &refs)))
+    Ok(Edge::Key(encoded(table, index, &values)))
 }

@@ -17,6 +17,7 @@ mod assign;
 pub mod derived;
 pub mod dml;
 pub mod fetch;
+mod gathered;
 mod held;
 pub mod insert;
 pub mod join;

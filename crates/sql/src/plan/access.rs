@@ -15,7 +15,7 @@
 
 use super::facts::{Facts, bare_column, facts};
 use super::hints::Hints;
-use super::{Access, Bound, Estimate, OrderKey, Pattern, cost};
+use super::{Access, Bound, Estimate, OrderKey, Pattern, Span, cost};
 use crate::expr::Expr;
 use crate::statistics::{Figures, TableStatistics};
 use porpoise_rows::catalog::{Index, IndexKind, IndexPart, IndexState, Table};
@@ -23,7 +23,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// Keys that one look-up may have at most; longer IN lists are scanned.
-const MAX_KEYS: usize = 10_000;
+pub(super) const MAX_KEYS: usize = 10_000;
 
 /// What FORCE INDEX multiplies a scan of the table by.
 const FORCED: f64 = 1e9;
@@ -43,6 +43,26 @@ pub(super) struct Path {
     pub(super) cost: f64,
     /// The addresses of conditions that hold for all that it finds.
     pub(super) implied: Vec<usize>,
+}
+
+/// A part of an index.
+pub(super) struct Piece {
+    pub(super) span: Span,
+    /// Leading parts that are equal to something.
+    pub(super) equal: usize,
+    /// Ends of a range on the next part; texts that begin as a pattern does
+    /// have both.
+    pub(super) bounded: usize,
+    /// Whole keys of a unique index, none with a NULL.
+    pub(super) whole: bool,
+}
+
+impl Piece {
+    /// It may turn out to be the whole table.
+    pub(super) fn or_table(&self) -> bool {
+        let pattern = self.span.low.as_ref().and_then(|b| b.pattern);
+        pattern.is_some_and(|p| p.or_table)
+    }
 }
 
 /// What a choice goes by.
@@ -103,7 +123,7 @@ impl<'a> Asked<'a> {
         self.needed.is_some_and(<[usize]>::is_empty)
     }
 
-    fn rows(&self) -> f64 {
+    pub(super) fn rows(&self) -> f64 {
         self.statistics().rows.max(1.0)
     }
 
@@ -140,6 +160,7 @@ impl<'a> Asked<'a> {
                 paths.push(path);
             }
         }
+        paths.extend(self.either(&facts));
         for (position, index) in self.table.indexes.iter().enumerate() {
             let table = position == 0;
             let order = match self.order {
@@ -192,7 +213,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn usable(&self, position: usize, index: &Index) -> bool {
+    pub(super) fn usable(&self, position: usize, index: &Index) -> bool {
         index.state == IndexState::Public
             && !index.invisible
             && !index.parts.is_empty()
@@ -200,7 +221,7 @@ impl<'a> Asked<'a> {
     }
 
     /// Whether the keys of the index hold all that is needed.
-    fn covers(&self, position: usize) -> bool {
+    pub(super) fn covers(&self, position: usize) -> bool {
         self.needed.is_some_and(|needed| {
             let held = self.table.columns_in_entries(position);
             needed.iter().all(|column| held.contains(column))
@@ -239,7 +260,7 @@ impl<'a> Asked<'a> {
     /// Whether index entries after `skip` equal parts come in the order asked
     /// for; `Some(true)` when backwards. What the conditions hold constant has
     /// any order.
-    fn order_of(
+    pub(super) fn order_of(
         &self,
         position: usize,
         index: &Index,
@@ -279,74 +300,113 @@ impl<'a> Asked<'a> {
 
     /// A part of an index, if the conditions say which.
     fn narrowed(&self, position: usize, index: &Index, facts: &[Facts<'_>]) -> Option<Path> {
-        let (keys, equal, null) = equal_keys(self.table, index, facts);
-        if equal == index.parts.len() && index.kind != IndexKind::Plain && !null {
-            return Some(self.by_whole_keys(position, index, keys, facts));
+        let entries = self.covers(position);
+        let Some(piece) = self.piece(index, facts, entries) else {
+            return self.of_set(position, index, facts);
+        };
+        if piece.whole {
+            return Some(self.by_whole_keys(position, index, piece.span.keys, facts));
         }
-        if index.using_hash {
-            return None;
-        }
-        let one = keys.len() == 1;
-        let (skip, entries) = (if one { equal } else { 0 }, self.covers(position));
+        let one = piece.span.keys.len() == 1;
+        let skip = if one { piece.equal } else { 0 };
         let mut order = match self.order {
             [] => Some(false),
             _ => self.order_of(position, index, skip, facts),
         };
+        if piece.or_table() {
+            order = order.filter(|_| self.order.is_empty());
+        }
+        let seeks = piece.span.keys.len() as f64;
+        let rows = self.rows_of(position, &piece);
+        let reverse = order == Some(true);
+        let access = match piece.bounded {
+            0 => Access::Lookup {
+                index: position,
+                keys: piece.span.keys,
+                whole: false,
+                reverse,
+            },
+            _ => Access::Range {
+                index: position,
+                spans: vec![piece.span],
+                reverse,
+            },
+        };
+        Some(self.of_spans(position, access, order.is_some(), (seeks, rows)))
+    }
+
+    /// A path over so many spans of an index with so many rows.
+    pub(super) fn of_spans(
+        &self,
+        position: usize,
+        access: Access,
+        ordered: bool,
+        (seeks, rows): (f64, f64),
+    ) -> Path {
+        let entries = self.covers(position);
+        let rows = rows.min(self.rows()).max(1.0);
+        Path {
+            access,
+            ordered,
+            entries,
+            rows,
+            cost: seeks * cost::SEEK + rows * self.row_cost(position, entries),
+            implied: Vec::new(),
+        }
+    }
+
+    /// What the facts leave of an index, if they narrow it.
+    pub(super) fn piece(&self, index: &Index, facts: &[Facts<'_>], entries: bool) -> Option<Piece> {
+        let (keys, equal, null) = equal_keys(self.table, index, facts);
+        let mut piece = Piece {
+            span: Span {
+                keys,
+                low: None,
+                high: None,
+            },
+            equal,
+            bounded: 0,
+            whole: equal == index.parts.len() && index.kind != IndexKind::Plain && !null,
+        };
+        if piece.whole {
+            return Some(piece);
+        }
+        if index.using_hash {
+            return None;
+        }
         let next = index.parts.get(equal);
         let fact = next
             .filter(|p| p.prefix.is_none())
             .and_then(|p| facts.get(p.column));
-        let (mut low, high) = bounds(fact, next.is_some_and(|p| p.desc));
-        let mut bounded = usize::from(low.is_some()) + usize::from(high.is_some());
-        if bounded == 0 {
-            low = like_bound(fact, equal == 0 && !entries);
-            let pattern = low.as_ref().and_then(|b| b.pattern);
-            if pattern.is_some_and(|p| p.or_table) {
-                order = order.filter(|_| self.order.is_empty());
-            }
+        let (low, high) = bounds(fact, next.is_some_and(|p| p.desc));
+        piece.bounded = usize::from(low.is_some()) + usize::from(high.is_some());
+        (piece.span.low, piece.span.high) = (low, high);
+        if piece.bounded == 0 {
+            piece.span.low = like_bound(fact, equal == 0 && !entries);
             // As narrow as both ends are.
-            bounded = 2 * usize::from(low.is_some());
+            piece.bounded = 2 * usize::from(piece.span.low.is_some());
         }
-        let ranges = keys.len() as f64;
-        let reverse = order == Some(true);
-        let (access, rows) = match (bounded, equal) {
-            (0, 0) => {
-                let first = index.parts.first().filter(|p| p.prefix.is_none())?;
-                let test = Box::new(facts.get(first.column)?.set?.clone());
-                let index = position;
-                let access = Access::Set { index, test };
-                return Some(self.of_set(position, access));
+        (piece.bounded > 0 || equal > 0).then_some(piece)
+    }
+
+    /// Rows of a piece, about.
+    pub(super) fn rows_of(&self, position: usize, piece: &Piece) -> f64 {
+        let keys = piece.span.keys.len() as f64;
+        match piece.whole {
+            true => keys,
+            false => {
+                let each = self.of_keys(position, piece.equal);
+                each * keys * cost::of_bounds(piece.bounded)
             }
-            (0, _) => {
-                let lookup = Access::Lookup {
-                    index: position,
-                    keys,
-                    whole: false,
-                    reverse,
-                };
-                (lookup, self.of_keys(position, equal) * ranges)
-            }
-            (_, _) => {
-                let range = Access::Range {
-                    index: position,
-                    keys,
-                    low,
-                    high,
-                    reverse,
-                };
-                let part = cost::of_bounds(bounded);
-                (range, self.of_keys(position, equal) * ranges * part)
-            }
-        };
-        let rows = rows.min(self.rows()).max(1.0);
-        Some(Path {
-            access,
-            ordered: order.is_some(),
-            entries,
-            rows,
-            cost: ranges * cost::SEEK + rows * self.row_cost(position, entries),
-            implied: Vec::new(),
-        })
+        }
+    }
+
+    /// What the row of a whole key costs.
+    pub(super) fn whole_key_cost(&self, position: usize) -> f64 {
+        match position {
+            0 => cost::LOOKUP,
+            _ => 2.0 * cost::LOOKUP,
+        }
     }
 
     /// One row a key at most.
@@ -357,17 +417,13 @@ impl<'a> Asked<'a> {
         keys: Vec<Vec<Expr>>,
         facts: &[Facts<'_>],
     ) -> Path {
-        let each = match position {
-            0 => cost::LOOKUP,
-            _ => 2.0 * cost::LOOKUP,
-        };
         let rows = keys.len() as f64;
         let forwards = || self.order_of(position, index, 0, facts) == Some(false);
         Path {
             ordered: self.order.is_empty() || keys.len() == 1 || forwards(),
             entries: false,
             rows,
-            cost: rows * each,
+            cost: rows * self.whole_key_cost(position),
             implied: implied(index, facts),
             access: Access::Lookup {
                 index: position,
@@ -388,17 +444,22 @@ impl<'a> Asked<'a> {
 
     /// The keys that a subquery yields; nobody knows how many. Rows are read,
     /// for many keys make it a scan of the table.
-    fn of_set(&self, position: usize, access: Access) -> Path {
+    fn of_set(&self, position: usize, index: &Index, facts: &[Facts<'_>]) -> Option<Path> {
+        let first = index.parts.first().filter(|p| p.prefix.is_none())?;
+        let test = facts.get(first.column)?.set.filter(|_| !index.using_hash)?;
         let keys = (self.rows() / 10.0).clamp(1.0, 100.0);
         let rows = (keys * self.of_keys(position, 1)).min(self.rows());
-        Path {
-            access,
+        Some(Path {
+            access: Access::Set {
+                index: position,
+                test: Box::new(test.clone()),
+            },
             ordered: self.order.is_empty(),
             entries: false,
             rows,
             cost: keys * cost::SEEK + rows * self.row_cost(position, false),
             implied: Vec::new(),
-        }
+        })
     }
 }
 

@@ -55,6 +55,14 @@ pub(super) fn of_bounds(bounds: usize) -> f64 {
     }
 }
 
+/// The part of the rows that several ranges of one condition hold together,
+/// given what is taken of those with one end, and of those with two. Of the
+/// latter none is taken to be large: they add to one with one end nothing, and
+/// are not more than such a one themselves.
+pub(super) fn of_ranges(one_end: f64, two_ends: f64) -> f64 {
+    (one_end + two_ends).min(one_end.max(COMPARED))
+}
+
 /// The part of the rows of the table in `slot` that a condition lets through,
 /// once the other tables that it names are joined.
 pub(super) fn selectivity(
@@ -88,7 +96,20 @@ pub(super) fn selectivity(
             negated,
         } if *truth == Truth::Null => negate(if arg.nullable { EQUAL } else { 0.0 }, *negated),
         ExprKind::And(args) => args.iter().map(of).product(),
-        ExprKind::Or(args) => args.iter().map(of).sum::<f64>().min(1.0),
+        ExprKind::Or(args) => {
+            let (mut equal, mut one_end, mut two_ends) = (0.0, 0.0, 0.0);
+            for arm in args {
+                let sum = match &arm.kind {
+                    ExprKind::Between { negated: false, .. } => &mut two_ends,
+                    ExprKind::Compare(CmpOp::Lt | CmpOp::Le | CmpOp::Gt | CmpOp::Ge, ..) => {
+                        &mut one_end
+                    }
+                    _ => &mut equal,
+                };
+                *sum += of(arm);
+            }
+            (equal + of_ranges(one_end, two_ends)).min(1.0)
+        }
         ExprKind::Not(arg) => 1.0 - of(arg).min(1.0),
         _ => UNKNOWN,
     }

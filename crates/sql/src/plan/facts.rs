@@ -49,6 +49,80 @@ pub(super) fn facts<'e>(
     facts
 }
 
+/// What one arm of an OR says.
+#[derive(Clone, Copy)]
+pub(super) enum Said<'e> {
+    /// A condition.
+    All(&'e Expr),
+    /// A comparison of two expressions.
+    Compared(CmpOp, CompareAs, &'e Expr, &'e Expr),
+}
+
+/// The arms of a condition of which any need be true; fewer than two where it
+/// is no such condition. What is unequal is below or above; so is what is not
+/// between.
+pub(super) fn arms(condition: &Expr) -> Vec<Said<'_>> {
+    match &condition.kind {
+        ExprKind::Or(of) => {
+            let mut all = Vec::with_capacity(of.len());
+            for arm in of {
+                match &arm.kind {
+                    ExprKind::Or(_) => all.extend(arms(arm)),
+                    _ => all.push(Said::All(arm)),
+                }
+            }
+            all
+        }
+        ExprKind::Compare(CmpOp::Ne, how, args) => {
+            let [a, b] = args.as_ref();
+            let side = |op| Said::Compared(op, *how, a, b);
+            vec![side(CmpOp::Lt), side(CmpOp::Gt)]
+        }
+        ExprKind::Between {
+            args,
+            how: [how_low, how_high],
+            negated: true,
+        } => {
+            let [arg, low, high] = args.as_ref();
+            vec![
+                Said::Compared(CmpOp::Lt, *how_low, arg, low),
+                Said::Compared(CmpOp::Gt, *how_high, arg, high),
+            ]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What is known where this arm of one of the conditions is true, given what
+/// the conditions say together. What the arm says counts before that, but for
+/// a single value that all arms share.
+pub(super) fn facts_of_arm<'e>(
+    arm: Said<'e>,
+    slot: usize,
+    together: &[Facts<'e>],
+    joined: u64,
+) -> Vec<Facts<'e>> {
+    let mut facts: Vec<Facts<'_>> = together.iter().map(|_| Facts::default()).collect();
+    match arm {
+        Said::All(condition) => learn(condition, slot, joined, &mut facts),
+        Said::Compared(op, how, a, b) => {
+            note(op, how, a, b, (slot, joined), &mut facts);
+            note(flipped(op), how, b, a, (slot, joined), &mut facts);
+        }
+    }
+    for (own, all) in facts.iter_mut().zip(together) {
+        let single = all.values().is_some_and(|values| values.len() == 1);
+        if single || own.equal.is_none() {
+            own.equal.clone_from(&all.equal);
+            own.null = all.null;
+        }
+        own.low = own.low.or(all.low);
+        own.high = own.high.or(all.high);
+        own.like = own.like.or(all.like);
+    }
+    facts
+}
+
 /// Notes what `condition` says about columns of `slot`.
 fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'e>]) {
     match &condition.kind {
@@ -110,6 +184,11 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'
             let at = bare_column(arg, slot).filter(|_| same && known(pattern, joined));
             if let Some(fact) = at.and_then(|at| facts.get_mut(at)) {
                 fact.like = Some((pattern, *escape));
+            }
+        }
+        ExprKind::And(args) => {
+            for arg in args {
+                learn(arg, slot, joined, facts);
             }
         }
         ExprKind::Or(arms) => learn_either(arms, slot, joined, facts),

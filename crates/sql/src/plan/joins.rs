@@ -15,7 +15,7 @@
 use super::access::{Asked, Path};
 use super::from::From;
 use super::order::Wanted;
-use super::{Access, Estimate, HashKey, OrderKey, Step, cost};
+use super::{Access, Estimate, HashKey, OrderKey, Span, Step, cost};
 use crate::bind::{Origin, Source};
 use crate::expr::{CmpOp, Expr, ExprKind};
 use porpoise_types::CompareAs;
@@ -347,14 +347,17 @@ impl Steps<'_> {
 fn independent(mut path: Path) -> Option<Path> {
     match path.access {
         Access::Lookup { .. } => Some(path),
-        Access::Range { index, keys, .. } if keys.first().is_some_and(|k| !k.is_empty()) => {
+        Access::Range { index, spans, .. } => {
+            // Spans of one condition with several arms are no look-up.
+            let [span] = <[Span; 1]>::try_from(spans).ok()?;
+            let equal = span.keys.first().is_some_and(|key| !key.is_empty());
             path.access = Access::Lookup {
                 index,
-                keys,
+                keys: span.keys,
                 whole: false,
                 reverse: false,
             };
-            Some(path)
+            equal.then_some(path)
         }
         _ => None,
     }

@@ -18,6 +18,7 @@ mod context;
 mod cost;
 pub mod derived;
 pub mod dml;
+mod either;
 mod extremes;
 mod facts;
 mod finish;
@@ -34,6 +35,7 @@ pub mod placement;
 mod query;
 pub mod select;
 mod semi;
+mod spans;
 mod upsert;
 pub mod views;
 
@@ -43,6 +45,8 @@ use porpoise_kv::LockMode;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{ColumnType, CompareAs};
 use std::sync::Arc;
+
+pub use spans::Span;
 
 /// A bound of a range on one index part.
 #[derive(Clone, Debug)]
@@ -81,19 +85,18 @@ pub enum Access {
         /// Entries from the end.
         reverse: bool,
     },
-    /// Leading parts equal to one of these lists, and a range on the next one.
+    /// Spans of an index, each entry once, in the order of the index.
     Range {
         /// Position of the index.
         index: usize,
-        /// Values of the parts before; one empty list where there are none.
-        keys: Vec<Vec<Expr>>,
-        /// From here.
-        low: Option<Bound>,
-        /// To here.
-        high: Option<Bound>,
+        /// One at least, in any order; they may overlap.
+        spans: Vec<Span>,
         /// From the end.
         reverse: bool,
     },
+    /// The rows that any of these paths finds, each once, in the order of the
+    /// primary key: look-ups and ranges of several indexes.
+    Union(Vec<Access>),
     /// All entries of an index in order.
     Full {
         /// Position of the index.
@@ -124,13 +127,14 @@ impl Access {
                 (false, ..) => "range",
             },
             Access::Range { .. } | Access::Set { .. } => "range",
+            Access::Union(_) => "index_merge",
             Access::Full { index: 0, .. } => "ALL",
             Access::Full { .. } => "index",
             Access::Virtual => "ALL",
         }
     }
 
-    /// The index used, if it narrows or orders anything.
+    /// The index used, if it is one, and narrows or orders anything.
     pub fn index(&self) -> Option<usize> {
         match self {
             Access::Lookup { index, .. }
@@ -138,6 +142,27 @@ impl Access {
             | Access::Set { index, .. } => Some(*index),
             Access::Full { index, .. } if *index != 0 => Some(*index),
             _ => None,
+        }
+    }
+
+    /// Whether entries come from the end of the index.
+    pub fn reverse(&self) -> bool {
+        match self {
+            Access::Lookup { reverse, .. }
+            | Access::Range { reverse, .. }
+            | Access::Full { reverse, .. } => *reverse,
+            Access::Union(_) | Access::Set { .. } | Access::Virtual => false,
+        }
+    }
+
+    /// Visits its expressions.
+    pub fn expressions(&self, visit: &mut dyn FnMut(&Expr)) {
+        match self {
+            Access::Lookup { keys, .. } => keys.iter().flatten().for_each(visit),
+            Access::Range { spans, .. } => spans.iter().for_each(|s| s.expressions(visit)),
+            Access::Union(arms) => arms.iter().for_each(|arm| arm.expressions(visit)),
+            Access::Set { test, .. } => visit(test),
+            Access::Full { .. } | Access::Virtual => {}
         }
     }
 }
@@ -407,17 +432,7 @@ impl SelectPlan {
     pub fn expressions(&self, visit: &mut impl FnMut(&Expr)) {
         fn of_step(step: &Step, visit: &mut impl FnMut(&Expr)) {
             step.on.iter().chain(&step.filter).for_each(&mut *visit);
-            match &step.access {
-                Access::Lookup { keys, .. } => keys.iter().flatten().for_each(&mut *visit),
-                Access::Range {
-                    keys, low, high, ..
-                } => {
-                    keys.iter().flatten().for_each(&mut *visit);
-                    low.iter().chain(high).for_each(|b| visit(&b.value));
-                }
-                Access::Set { test, .. } => visit(test),
-                Access::Full { .. } | Access::Virtual => {}
-            }
+            step.access.expressions(visit);
             step.group.iter().for_each(|s| of_step(s, visit));
         }
         self.steps.iter().for_each(|s| of_step(s, visit));

@@ -3,7 +3,7 @@
 //! `rows` and `filtered` are the planner's estimates ([`crate::statistics`]);
 //! rows of a virtual table are NULL, for nobody counts them.
 
-use super::explain_columns::{depends, key_length, parts_used, reference};
+use super::explain_columns::{depends, indexes_used, lengths, names, reference, union};
 use super::explain_keys;
 use super::plan_json::Document;
 use super::table::{Rows, number_column, text, text_column, typed_column};
@@ -422,39 +422,40 @@ fn extra(step: &Step, sorted: bool, grouped: bool) -> String {
     } else if step.held && step.semi.is_none() {
         parts.push("Using join buffer");
     }
-    match &step.access {
-        Access::Lookup { reverse: true, .. }
-        | Access::Range { reverse: true, .. }
-        | Access::Full { reverse: true, .. } => parts.push("Backward index scan"),
-        _ => {}
+    if step.access.reverse() {
+        parts.push("Backward index scan");
     }
     parts.join("; ")
 }
 
 fn step_line(kind: &str, source: &Source, step: &Step, extra: &str) -> Vec<Value> {
     let depends = depends(&step.access);
+    let union = source.table().and_then(|t| union(&step.access, t));
+    let union = union.map_or(String::new(), |union| match extra {
+        "" => format!("Using {union}"),
+        _ => format!("Using {union}; "),
+    });
     let mut row = line(
         kind,
         Some(&source.alias),
         Some(step.access.kind(depends)),
-        extra,
+        &format!("{union}{extra}"),
     );
     let Some(table) = source.table() else {
         return row;
     };
-    let used = step.access.index().and_then(|at| table.indexes.get(at));
+    let used = indexes_used(&step.access, table);
     let mut set = |at: usize, value: Value| {
         if let Some(cell) = row.get_mut(at) {
             *cell = value;
         }
     };
-    if let Some(index) = used {
-        let parts = parts_used(&step.access, index);
+    if !used.is_empty() {
         if !matches!(step.access, Access::Full { .. }) {
-            set(5, text(&index.name));
+            set(5, text(names(&used)));
         }
-        set(6, text(&index.name));
-        set(7, text(key_length(table, index, parts).to_string()));
+        set(6, text(names(&used)));
+        set(7, text(lengths(table, &used)));
     }
     if let Access::Lookup { keys, .. } = &step.access
         && let [key] = keys.as_slice()

@@ -1,7 +1,7 @@
 //! What EXPLAIN's columns say of an access path, in all its formats.
 
 use crate::expr::{Expr, ExprKind};
-use crate::plan::Access;
+use crate::plan::{Access, Span};
 use porpoise_rows::catalog::{Index, IndexKind, Table};
 use porpoise_types::Kind;
 
@@ -21,11 +21,62 @@ pub(super) fn reference(e: &Expr) -> &'static str {
     }
 }
 
+/// The indexes that a path reads, each with how many of its leading parts
+/// narrow what is looked at; of a union one for each arm.
+pub(super) fn indexes_used<'t>(access: &Access, table: &'t Table) -> Vec<(&'t Index, usize)> {
+    match access {
+        Access::Union(arms) => {
+            let all = arms.iter().flat_map(|arm| indexes_used(arm, table));
+            all.collect()
+        }
+        _ => {
+            let index = access.index().and_then(|at| table.indexes.get(at));
+            let used = index.map(|index| (index, parts_used(access, index)));
+            used.into_iter().collect()
+        }
+    }
+}
+
+/// The names of the indexes that a path reads, as in a column of EXPLAIN.
+pub(super) fn names(used: &[(&Index, usize)]) -> String {
+    let names: Vec<&str> = used.iter().map(|(index, _)| index.name.as_str()).collect();
+    names.join(",")
+}
+
+/// Their lengths; see [`key_length`].
+pub(super) fn lengths(table: &Table, used: &[(&Index, usize)]) -> String {
+    let each = used.iter().map(|(i, parts)| key_length(table, i, *parts));
+    let each: Vec<String> = each.map(|length| length.to_string()).collect();
+    each.join(",")
+}
+
+/// How a union is made: `union` where the entries of all arms come in the order
+/// of the primary key, `sort_union` where they do not (manual, "Index Merge
+/// Optimization").
+pub(super) fn union(access: &Access, table: &Table) -> Option<String> {
+    let Access::Union(arms) = access else {
+        return None;
+    };
+    let by_key = |arm: &Access| match arm {
+        Access::Lookup { index, keys, .. } => {
+            let parts = table.indexes.get(*index).map_or(0, |i| i.parts.len());
+            keys.len() == 1 && keys.iter().all(|k| k.len() == parts)
+        }
+        Access::Range { index, .. } => *index == 0,
+        _ => false,
+    };
+    let kind = match arms.iter().all(by_key) {
+        true => "union",
+        false => "sort_union",
+    };
+    Some(format!("{kind}({})", names(&indexes_used(access, table))))
+}
+
 /// Leading parts of the index that narrow what is looked at.
-pub(super) fn parts_used(access: &Access, index: &Index) -> usize {
+fn parts_used(access: &Access, index: &Index) -> usize {
     match access {
         Access::Lookup { keys, .. } => keys.first().map_or(0, Vec::len),
-        Access::Range { keys, .. } => keys.first().map_or(0, Vec::len) + 1,
+        Access::Range { spans, .. } => spans.iter().map(Span::parts).max().unwrap_or(0),
         Access::Set { .. } => 1,
         _ => index.parts.len(),
     }
@@ -33,7 +84,7 @@ pub(super) fn parts_used(access: &Access, index: &Index) -> usize {
 
 /// `key_len` as MySQL counts it: bytes of the parts, one more for NULL, two
 /// more for a length.
-pub(super) fn key_length(table: &Table, index: &Index, parts: usize) -> u64 {
+fn key_length(table: &Table, index: &Index, parts: usize) -> u64 {
     let mut length = 0;
     for part in index.parts.iter().take(parts) {
         let Some(column) = table.columns.get(part.column) else {

@@ -6,7 +6,7 @@
 use crate::bind::Source;
 use crate::expr::query::{QueryTest, TestKind};
 use crate::expr::{ArithOp, BitOp, CmpOp, Expr, ExprKind, Truth};
-use crate::plan::{Access, Bound, SelectPlan};
+use crate::plan::{Access, Bound, SelectPlan, Span};
 use porpoise_types::{ColumnType, Value, ValueRef, write_text};
 
 /// What expressions are printed with.
@@ -205,30 +205,41 @@ impl Printer<'_> {
 
     /// How an access narrows an index: `a=1, b=2`, or `a=1, (2 < b <= 9)`.
     pub fn narrowing(&self, access: &Access, parts: &[&str]) -> String {
-        let equal = |key: &[Expr]| -> Vec<String> {
-            let each = parts.iter().zip(key);
-            each.map(|(part, e)| format!("{part}={}", self.expr(e)))
-                .collect()
-        };
         match access {
             Access::Lookup { keys, .. } => {
-                let keys: Vec<String> = keys.iter().map(|k| equal(k).join(", ")).collect();
+                let keys: Vec<String> = keys
+                    .iter()
+                    .map(|k| self.equal(k, parts).join(", "))
+                    .collect();
                 keys.join(" or ")
             }
-            Access::Range {
-                keys, low, high, ..
-            } => {
-                let first = keys.first().map_or(&[][..], Vec::as_slice);
-                let part = parts.get(first.len()).copied().unwrap_or("?");
-                let mut out = match keys.len() {
-                    1 => equal(first),
-                    n => vec![format!("{n} keys")],
-                };
-                out.push(self.between(part, low.as_ref(), high.as_ref()));
-                out.join(", ")
+            Access::Range { spans, .. } => {
+                let spans: Vec<String> = spans.iter().map(|s| self.span(s, parts)).collect();
+                spans.join(" or ")
             }
             _ => String::new(),
         }
+    }
+
+    fn span(&self, span: &Span, parts: &[&str]) -> String {
+        let Span { keys, low, high } = span;
+        let first = keys.first().map_or(&[][..], Vec::as_slice);
+        let part = parts.get(first.len()).copied().unwrap_or("?");
+        let mut out = match keys.len() {
+            1 => self.equal(first, parts),
+            n => vec![format!("{n} keys")],
+        };
+        if low.is_some() || high.is_some() {
+            out.push(self.between(part, low.as_ref(), high.as_ref()));
+        }
+        out.join(", ")
+    }
+
+    /// `a=1`, `b=2`.
+    fn equal(&self, key: &[Expr], parts: &[&str]) -> Vec<String> {
+        let each = parts.iter().zip(key);
+        each.map(|(part, e)| format!("{part}={}", self.expr(e)))
+            .collect()
     }
 
     fn between(&self, part: &str, low: Option<&Bound>, high: Option<&Bound>) -> String {

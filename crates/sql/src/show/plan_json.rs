@@ -4,7 +4,7 @@
 //! Format", version 1); costs are in rows read in the order of the primary
 //! key. Members that mean nothing here are left out.
 
-use super::explain_columns::{depends, key_length, parts_used, reference};
+use super::explain_columns::{depends, indexes_used, lengths, names, reference, union};
 use super::expression::Printer;
 use crate::bind::{Origin, Source};
 use crate::expr::query::Subquery;
@@ -216,19 +216,21 @@ impl<'d> Document<'d> {
             ("access_type", text(kind)),
         ];
         if let Some(table) = source.table() {
-            let index = step.access.index().and_then(|at| table.indexes.get(at));
-            if let Some(index) = index {
-                let used = parts_used(&step.access, index);
-                let columns = index.parts.iter().take(used);
-                let names = columns.filter_map(|p| table.columns.get(p.column));
-                let names = names.map(|c| text(&c.name)).collect();
+            let used = indexes_used(&step.access, table);
+            if !used.is_empty() {
                 if !matches!(step.access, Access::Full { .. }) {
-                    out.push(("possible_keys", Json::List(vec![text(&index.name)])));
+                    let names = used.iter().map(|(index, _)| text(&index.name));
+                    out.push(("possible_keys", Json::List(names.collect())));
                 }
-                out.push(("key", text(&index.name)));
-                out.push(("used_key_parts", Json::List(names)));
-                let length = key_length(table, index, used).to_string();
-                out.push(("key_length", text(length)));
+                let union = union(&step.access, table);
+                out.push(("key", text(union.unwrap_or_else(|| names(&used)))));
+                if let [(index, parts)] = used.as_slice() {
+                    let columns = index.parts.iter().take(*parts);
+                    let names = columns.filter_map(|p| table.columns.get(p.column));
+                    let names = names.map(|c| text(&c.name)).collect();
+                    out.push(("used_key_parts", Json::List(names)));
+                }
+                out.push(("key_length", text(lengths(table, &used))));
             }
             if let Access::Lookup { keys, .. } = &step.access
                 && let [key] = keys.as_slice()

@@ -13,6 +13,7 @@ use crate::expr::{Expr, ExprKind};
 use crate::plan::derived::{Derived, RowsPlan};
 use crate::plan::{Access, SelectPlan, Step};
 use crate::session::run::Plan;
+use porpoise_rows::catalog::Table;
 use porpoise_types::ValueRef;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -283,47 +284,14 @@ impl<'t> Tree<'t> {
             };
             return Node::new(format!("Table scan on {alias}"), children);
         };
-        let index = step.access.index().and_then(|at| table.indexes.get(at));
-        let name = index.map_or("PRIMARY", |i| i.name.as_str());
-        let parts: Vec<&str> = index.map_or(Vec::new(), |index| {
-            let columns = index
-                .parts
-                .iter()
-                .filter_map(|p| table.columns.get(p.column));
-            columns.map(|c| c.name.as_str()).collect()
-        });
-        let by = printer.narrowing(&step.access, &parts);
         let covering = step.entries && !matches!(step.access, Access::Full { index: 0, .. });
-        let text = match &step.access {
-            Access::Lookup {
-                whole: true, keys, ..
-            } if keys.len() == 1 => {
-                format!("single-row index lookup on {alias} using {name} ({by})")
-            }
-            Access::Lookup { .. } => format!("index lookup on {alias} using {name} ({by})"),
-            Access::Range { .. } => format!("index range scan on {alias} using {name} over {by}"),
-            Access::Set { .. } => {
-                format!("index lookup on {alias} using {name} (values of a subquery)")
-            }
-            Access::Full { index: 0, .. } | Access::Virtual => format!("table scan on {alias}"),
-            Access::Full { .. } => format!("index scan on {alias} using {name}"),
+        let path = |access: &Access| path_text(access, table, (alias, covering), printer);
+        let arms = match &step.access {
+            Access::Union(arms) => arms.as_slice(),
+            _ => &[],
         };
-        let mut text = match covering {
-            true => format!("Covering {text}"),
-            false => {
-                let (first, rest) = text.split_at(1);
-                format!("{}{rest}", first.to_uppercase())
-            }
-        };
-        if matches!(
-            step.access,
-            Access::Lookup { reverse: true, .. }
-                | Access::Range { reverse: true, .. }
-                | Access::Full { reverse: true, .. }
-        ) {
-            text.push_str(" (reverse)");
-        }
-        let mut node = Node::new(text, Vec::new());
+        let arms = arms.iter().map(|arm| Node::new(path(arm), Vec::new()));
+        let mut node = Node::new(path(&step.access), arms.collect());
         node.expected = Some((step.estimate.cost, step.estimate.rows));
         node
     }
@@ -353,4 +321,43 @@ fn queries_of(e: &Expr, found: &mut Vec<Arc<Subquery>>) {
             found.push(test.query.clone());
         }
     });
+}
+
+/// What an access path does, in a line.
+fn path_text(
+    access: &Access,
+    table: &Table,
+    (alias, covering): (&str, bool),
+    printer: &Printer<'_>,
+) -> String {
+    let index = access.index().and_then(|at| table.indexes.get(at));
+    let name = index.map_or("PRIMARY", |i| i.name.as_str());
+    let parts = index.map_or(&[][..], |index| &index.parts);
+    let columns = parts.iter().filter_map(|p| table.columns.get(p.column));
+    let parts: Vec<&str> = columns.map(|c| c.name.as_str()).collect();
+    let by = printer.narrowing(access, &parts);
+    let mut text = match access {
+        Access::Lookup {
+            whole: true, keys, ..
+        } if keys.len() == 1 => {
+            format!("single-row index lookup on {alias} using {name} ({by})")
+        }
+        Access::Lookup { .. } => format!("index lookup on {alias} using {name} ({by})"),
+        Access::Range { .. } => format!("index range scan on {alias} using {name} over {by}"),
+        Access::Union(_) => "deduplicate rows sorted by row ID".to_owned(),
+        Access::Set { .. } => {
+            format!("index lookup on {alias} using {name} (values of a subquery)")
+        }
+        Access::Full { index: 0, .. } | Access::Virtual => format!("table scan on {alias}"),
+        Access::Full { .. } => format!("index scan on {alias} using {name}"),
+    };
+    if covering {
+        text = format!("Covering {text}");
+    } else if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    if access.reverse() {
+        text.push_str(" (reverse)");
+    }
+    text
 }

@@ -1,0 +1,140 @@
+//! Rows that any of several indexes leads to, each once.
+//!
+//! Entries of all indexes are read first; their primary keys, sorted and each
+//! once, are then the rows to read, a batch at a time. Where they turn out to
+//! be very many the table is read instead.
+//!
+//! Rejected: merging the indexes entry by entry (only entries with equal index
+//! keys come in the order of the primary key), and reading rows index by index
+//! while those shown are remembered (rows in no order, and as much to keep).
+
+use super::fetch::Cursor;
+use super::keys;
+use super::reach::Reach;
+use super::{Exec, Run};
+use crate::expr::eval::{EvalCx, Slot};
+use crate::plan::Access;
+use porpoise_kv::Read;
+use porpoise_rows::catalog::Table;
+use porpoise_rows::{Fetch, KeyRange, RowRef, ScanPosition, ScanSpec};
+
+/// Primary keys that are kept at most.
+const MOST: usize = 1 << 20;
+
+/// Entries read in one call.
+const FETCHED: usize = 4096;
+
+/// What is to be read of a table by way of several indexes.
+pub struct Gathered {
+    /// Entries to gather keys from; none once they are gathered.
+    scans: Vec<ScanSpec>,
+    /// Primary keys, ascending, each once.
+    keys: Vec<Box<[u8]>>,
+    /// How many of them were read.
+    at: usize,
+}
+
+impl Gathered {
+    /// A cursor over the rows that any of these paths finds.
+    pub(super) fn cursor<'a>(
+        table: &Table,
+        arms: &'a [Access],
+        row: &[Slot<'a>],
+        cx: &EvalCx<'a>,
+    ) -> Run<Cursor> {
+        let mut scans = Vec::with_capacity(arms.len());
+        for arm in arms {
+            let (index, ranges) = match arm {
+                Access::Lookup { index, keys, .. } => {
+                    let keys = super::fetch::encode_all(table, *index, keys, row, cx)?;
+                    let ranges = keys.into_iter().map(KeyRange::prefix);
+                    (*index, Some(ranges.collect()))
+                }
+                Access::Range { index, spans, .. } => {
+                    (*index, keys::ranges(table, *index, spans, row, cx)?)
+                }
+                _ => (0, None),
+            };
+            let Some(ranges) = ranges else {
+                return Ok(Cursor::table());
+            };
+            scans.push(ScanSpec {
+                index,
+                ranges,
+                reverse: false,
+                entries_only: true,
+            });
+        }
+        scans.retain(|spec| !spec.ranges.is_empty());
+        Ok(Cursor::Gathered(Gathered {
+            scans,
+            keys: Vec::new(),
+            at: 0,
+        }))
+    }
+
+    /// Gathers the keys, once; false where they are too many.
+    pub(super) fn gather(
+        &mut self,
+        table: &Table,
+        reach: &Reach,
+        read: Read,
+        exec: &mut Exec<'_>,
+    ) -> Run<bool> {
+        let fetch = Fetch {
+            partitions: reach.partitions(),
+            ..Fetch::STARTS
+        };
+        for spec in std::mem::take(&mut self.scans) {
+            let mut position = ScanPosition::default();
+            while !position.done() {
+                exec.check_cancelled()?;
+                let keep = &mut |key: &[u8], _: RowRef<'_>| self.keys.push(key.into());
+                let at = &mut position;
+                exec.txn()
+                    .scan_with(table, &spec, fetch, read, at, FETCHED, keep)?;
+                if self.keys.len() > MOST {
+                    self.sort();
+                }
+                if self.keys.len() > MOST {
+                    return Ok(false);
+                }
+            }
+        }
+        self.sort();
+        Ok(true)
+    }
+
+    fn sort(&mut self) {
+        self.keys.sort_unstable();
+        self.keys.dedup();
+    }
+
+    /// Shows the next rows, with their primary keys; false at the end.
+    pub(super) fn next(
+        &mut self,
+        table: &Table,
+        (read, reach, limit): (Read, &Reach, usize),
+        exec: &mut Exec<'_>,
+        visit: &mut dyn FnMut(&[u8], RowRef<'_>),
+    ) -> Run<bool> {
+        let left = self.keys.get(self.at..).unwrap_or_default();
+        let wanted: Vec<&[u8]> = left.iter().take(limit).map(AsRef::as_ref).collect();
+        if wanted.is_empty() {
+            return Ok(false);
+        }
+        self.at += wanted.len();
+        exec.txn().get_rows_in_order_with(
+            table,
+            &wanted,
+            reach.blobs(),
+            read,
+            &mut |at, row| {
+                if let (Some(row), Some(key)) = (row, wanted.get(at)) {
+                    visit(key, row);
+                }
+            },
+        )?;
+        Ok(true)
+    }
+}
