@@ -10,6 +10,8 @@
 //! * [`disk`]: files and their durability, replaceable by disks with faults.
 //! * [`password`]: the forms in which passwords are stored.
 //! * [`stack`]: how much stack is left, for whatever recurses on input.
+//! * [`sync`]: mutexes, atomics and threads, replaceable by ones that a test
+//!   schedules.
 
 pub mod base64;
 pub mod blocking;
@@ -18,3 +20,4 @@ pub mod clock;
 pub mod disk;
 pub mod password;
 pub mod stack;
+pub mod sync;

@@ -18,9 +18,9 @@
 //! Rejected: a sharded lock table beside the index (a second look-up for every
 //! key).
 
-use parking_lot::{Condvar, Mutex};
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::{Cancel, Reason};
+use porpoise_base::sync::{Condvar, Mutex};
 use porpoise_kv::LockMode;
 use std::sync::Arc;
 use std::time::Instant;
