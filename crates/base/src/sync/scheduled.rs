@@ -6,7 +6,9 @@
 
 pub mod atomic;
 
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync as inner;
+use shuttle::{Config, MaxSteps, Runner};
 use std::ops::{Deref, DerefMut};
 use std::sync::{OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -186,6 +188,33 @@ impl RawLatch for RawMutex {
         self.0.store(false, std::sync::atomic::Ordering::SeqCst);
         point();
     }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Runs a model under many schedules. Half of them change places at random;
+/// the others keep a thread running but for so many chosen moments, which
+/// finds what needs one thread to stand still for long. `usual` is how many of
+/// each kind, unless `SCHEDULES` says otherwise; `SCHEDULE_SEED` says where to
+/// begin. A thread that waits for ever, a panic and a run without end are
+/// panics, told with their schedule.
+pub fn explore(usual: usize, changes: usize, model: fn()) {
+    let asked = number("SCHEDULES").and_then(|n| usize::try_from(n).ok());
+    let times = asked.unwrap_or(usual);
+    let seed = number("SCHEDULE_SEED").unwrap_or(1);
+    let mut config = Config::new();
+    config.stack_size = 1 << 18;
+    config.max_steps = MaxSteps::FailAfter(3_000_000);
+    config.silence_warnings = true;
+    config
+        .ungraceful_shutdown_config
+        .immediately_return_on_panic = true;
+    let random = RandomScheduler::new_from_seed(seed, times);
+    assert_eq!(Runner::new(random, config.clone()).run(model), times);
+    let steady = PctScheduler::new_from_seed(seed, changes, times);
+    assert_eq!(Runner::new(steady, config).run(model), times);
 }
 
 /// Lets somebody else go on: what the caller waits for is another's to do.

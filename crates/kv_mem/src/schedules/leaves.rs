@@ -90,21 +90,30 @@ fn readers_miss_nothing_while_a_leaf_splits() {
 fn readers_miss_nothing_while_leaves_merge() {
     explore(500, || {
         let index = filled();
-        // The leaf is split by a key that goes; then most keys go, so that
-        // what is left of both halves is merged.
+        // The leaf is split by a key that goes; then so many keys go that one
+        // more lets what is left of both halves be merged.
         write(&index, &[STAY / 2]);
         let kept = [0, STAY / 2, STAY / 2 + 1, STAY - 1];
-        let reader = {
-            let index = index.clone();
-            thread::spawn(move || look_up(&index))
-        };
-        for n in (0..STAY).filter(|n| !kept.contains(n)) {
+        let mut going = (0..STAY).filter(|n| !kept.contains(n));
+        let remove = |n: u32| {
             let (record, new) = index.get_or_create(&name(n));
             assert!(!new);
             record.latch().dead = true;
             assert!(index.remove(&record));
+        };
+        going.by_ref().take(13).for_each(remove);
+        let readers = [(); 2].map(|()| {
+            let index = index.clone();
+            thread::spawn(move || {
+                look_up(&index);
+                look_up(&index);
+            })
+        });
+        going.by_ref().take(5).for_each(remove);
+        for reader in readers {
+            reader.join().unwrap();
         }
-        reader.join().unwrap();
+        going.for_each(remove);
         index.check().unwrap();
         assert_eq!(index.len(), kept.len());
     });
