@@ -27,6 +27,8 @@ run_one() {
     return "$status"
 }
 
+SCHEDULES="${SCHEDULES:-20000}" stage "schedules" scripts/schedules.sh
+
 count=0
 while read -r package test; do
     stage "$package $test" run_one "$package" "$test" </dev/null

@@ -13,6 +13,7 @@ stage "house rules" cargo xtask check
 stage "clippy" cargo clippy --locked --workspace --all-targets -- -D warnings
 stage "build" cargo build --locked --workspace --all-targets
 stage "tests" cargo test --locked --workspace
+stage "schedules" scripts/schedules.sh
 stage "clients" scripts/clients.sh
 
 print_stages

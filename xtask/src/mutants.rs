@@ -5,7 +5,8 @@
 //! is run there, in one build directory for all, so that only what a fault
 //! touches is compiled anew. A fault that does not compile catches nothing: a
 //! fault counts as caught only if the test program ran and failed, and passes
-//! without the fault.
+//! without the fault. Faults with `schedules = true` are built as
+//! `scripts/schedules.sh` builds, in a second build directory.
 //!
 //! The house rules check that each anchor still stands exactly once.
 
@@ -34,6 +35,9 @@ pub struct Mutant {
     pub with: String,
     /// Arguments of `cargo test`.
     pub test: String,
+    /// Whether the test runs under chosen schedules (`--cfg shuttle`).
+    #[serde(default)]
+    pub schedules: bool,
 }
 
 #[derive(Deserialize)]
@@ -73,11 +77,15 @@ pub fn run(only: &[&str]) -> Result<(), String> {
             continue;
         }
         let began = Instant::now();
-        let target = place.join("target");
+        let target = place.join(match mutant.schedules {
+            true => "schedules",
+            false => "target",
+        });
+        let flags = mutant.schedules.then_some("--cfg shuttle");
         let passes = match sound.get(&mutant.test) {
             Some(passes) => *passes,
             None => {
-                let outcome = run_test(&copy, &target, &mutant.test)?;
+                let outcome = run_test(&copy, &target, flags, &mutant.test)?;
                 let passes = outcome == Outcome::Survived;
                 sound.insert(mutant.test.clone(), passes);
                 passes
@@ -149,14 +157,24 @@ fn plant(copy: &Path, target: &Path, mutant: &Mutant) -> Result<Outcome, String>
     }
     let planted = sound.replacen(&mutant.find, &mutant.with, 1);
     std::fs::write(&path, planted).map_err(failed)?;
-    let outcome = run_test(copy, target, &mutant.test);
+    let flags = mutant.schedules.then_some("--cfg shuttle");
+    let outcome = run_test(copy, target, flags, &mutant.test);
     std::fs::write(&path, sound).map_err(failed)?;
     outcome
 }
 
-/// Runs a test in the copy.
-fn run_test(copy: &Path, target: &Path, test: &str) -> Result<Outcome, String> {
-    let done = Command::new("cargo")
+/// Runs a test in the copy, compiled with the flags if there are any.
+fn run_test(
+    copy: &Path,
+    target: &Path,
+    flags: Option<&str>,
+    test: &str,
+) -> Result<Outcome, String> {
+    let mut cargo = Command::new("cargo");
+    if let Some(flags) = flags {
+        cargo.env("RUSTFLAGS", flags);
+    }
+    let done = cargo
         .args(["test", "--locked"])
         .args(test.split_whitespace())
         .current_dir(copy)

@@ -17,8 +17,8 @@
 //!
 //! Rejected: polling in short sleeps (adds latency to every lock hand-over).
 
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Why a wait or a statement was ended.
@@ -156,7 +156,7 @@ impl Drop for Registration<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicUsize;
+    use crate::sync::atomic::AtomicUsize;
 
     #[test]
     fn a_stronger_reason_replaces_a_weaker_one_and_only_statement_reasons_clear() {

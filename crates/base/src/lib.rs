@@ -9,7 +9,10 @@
 //! * [`clock`]: wall and monotonic time, replaceable.
 //! * [`disk`]: files and their durability, replaceable by disks with faults.
 //! * [`password`]: the forms in which passwords are stored.
+//! * [`sleeper`]: falling asleep without missing what one is woken for.
 //! * [`stack`]: how much stack is left, for whatever recurses on input.
+//! * [`sync`]: mutexes, atomics and threads, replaceable by ones that a test
+//!   schedules.
 
 pub mod base64;
 pub mod blocking;
@@ -17,4 +20,6 @@ pub mod cancel;
 pub mod clock;
 pub mod disk;
 pub mod password;
+pub mod sleeper;
 pub mod stack;
+pub mod sync;

@@ -25,11 +25,11 @@ use crate::space::Space;
 use crate::txn::MemTxn;
 use crate::writes::Writes;
 use crossbeam_epoch::Guard;
-use parking_lot::MutexGuard;
 use porpoise_base::blocking::blocking;
+use porpoise_base::sync::MutexGuard;
+use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::{Check, Commit, Error, Key, LockMode, Result, Ticket, Wait};
 use smallvec::SmallVec;
-use std::sync::atomic::Ordering;
 
 /// Up to so many versions are installed under the sequencer.
 const SMALL: usize = 64;

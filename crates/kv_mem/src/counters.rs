@@ -17,7 +17,7 @@ use crate::log::Log;
 use crate::log::format::Record;
 use crate::shared::Shared;
 use crate::space::Spaces;
-use parking_lot::{Mutex, MutexGuard};
+use porpoise_base::sync::{Mutex, MutexGuard};
 use porpoise_kv::{CounterId, Error, Full, Result, SpaceId, SpaceSpec};
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -7,9 +7,11 @@ use crate::manifest::Manifest;
 use crate::recovery::recover;
 use crate::shared::Shared;
 use crate::txn::MemTxn;
-use parking_lot::{Condvar, Mutex};
 use porpoise_base::clock::{self, Clock};
 use porpoise_base::disk::{self, Disk, DiskLock};
+use porpoise_base::sync::atomic::Ordering;
+use porpoise_base::sync::thread::JoinHandle;
+use porpoise_base::sync::{Condvar, Mutex};
 use porpoise_kv::{
     Capabilities, CounterId, DeadlockListener, Durability, DurableListener, Engine, Error, Full,
     Limits, LockWait, Result, SpaceId, SpaceSpec, Stat, Ticket, Txn, TxnOptions,
@@ -17,8 +19,6 @@ use porpoise_kv::{
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How often the reclaimer looks, at least.
@@ -204,7 +204,7 @@ impl KvMem {
     }
 
     fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
-        let thread = std::thread::Builder::new()
+        let thread = porpoise_base::sync::thread::Builder::new()
             .name(name.to_owned())
             .spawn(work);
         let thread = thread.map_err(|e| Error::Io(format!("cannot start thread {name}: {e}")))?;
@@ -327,7 +327,7 @@ fn reclaim_until(shared: &Shared, stop: &Stop) {
     let mut stopped = stop.stopped.lock();
     while !*stopped {
         stop.wake.wait_for(&mut stopped, RECLAIM_TICK);
-        parking_lot::MutexGuard::unlocked(&mut stopped, || shared.reclaimer.pass(shared));
+        porpoise_base::sync::MutexGuard::unlocked(&mut stopped, || shared.reclaimer.pass(shared));
     }
 }
 
@@ -340,7 +340,7 @@ fn checkpoint_until(stop: &Stop, due: impl Fn() -> bool, write: impl Fn() -> Res
         if *stopped || !due() {
             continue;
         }
-        let outcome = parking_lot::MutexGuard::unlocked(&mut stopped, &write);
+        let outcome = porpoise_base::sync::MutexGuard::unlocked(&mut stopped, &write);
         if let Err(error) = outcome {
             tracing::error!(%error, "no checkpoint could be written");
             pause = CHECKPOINT_RETRY;

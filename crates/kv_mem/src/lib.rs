@@ -23,6 +23,8 @@ mod reclaim;
 mod record;
 mod recovery;
 mod scan;
+#[cfg(all(test, shuttle))]
+mod schedules;
 mod shared;
 mod snapshots;
 mod space;

@@ -28,14 +28,14 @@ pub(crate) use writer::{LogTurns, LogWriter, write_log};
 
 use crate::shared::{Sequencer, Shared};
 use format::{Record, SegmentHeader};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use porpoise_base::disk::{Disk, File};
+use porpoise_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use porpoise_base::sync::{Condvar, Mutex, MutexGuard};
 use porpoise_kv::{Durability, Error, Full, Result};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How many timestamps are reserved at once.
 const TIMESTAMPS: u64 = 1 << 24;

@@ -24,7 +24,7 @@ use crate::record::RecordRef;
 use crate::shared::{Count, Shared};
 use crate::snapshots::Horizon;
 use crossbeam_epoch::Guard;
-use parking_lot::Mutex;
+use porpoise_base::sync::Mutex;
 use porpoise_kv::SpaceId;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -33,11 +33,11 @@ mod word;
 use crate::lock::LockCell;
 pub(crate) use counted::{Pinned, RecordAddress, RecordRef};
 use crossbeam_epoch::{Atomic, Guard, Pointer, Shared};
-use parking_lot::RawMutex;
-use parking_lot::lock_api::RawMutex as _;
+use porpoise_base::sync::RawLatch as _;
+use porpoise_base::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use porpoise_base::sync::{RawMutex, point};
 use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 pub(crate) use version::{NewVersion, VERSION_BYTES, Version};
 use word::{pack, unpack};
 
@@ -122,6 +122,7 @@ impl Record {
     pub(crate) fn visible<'g>(&'g self, upto: u64, guard: &'g Guard) -> Option<&'g Version> {
         let mut link = &self.head;
         loop {
+            point();
             // SAFETY: versions are freed through the epoch after they were
             // unlinked, or with the record; `guard` is pinned and `self`
             // borrowed for 'g, so whatever is loaded here lives for 'g.
@@ -267,6 +268,7 @@ impl Latch<'_> {
         version.ts = ts;
         version.next.store(below, Ordering::Relaxed);
         let bytes = version.bytes();
+        point();
         link.store(version, Ordering::Release);
         (bytes, !below.is_null())
     }

@@ -20,12 +20,12 @@ use crate::manifest::{self, CheckpointFile, Manifest, Unit};
 use crate::record::{LONGEST_KEY, NewVersion, RECORD_BYTES, RecordRef};
 use crate::shared::Shared;
 use porpoise_base::disk::Disk;
+use porpoise_base::sync::atomic::{AtomicUsize, Ordering};
 use porpoise_kv::{CounterId, Error, Full, Result, SpaceId};
 use replay::Recovery;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// What was found.
@@ -155,7 +155,7 @@ fn load_checkpoint(
             );
         }
     };
-    std::thread::scope(|scope| {
+    porpoise_base::sync::thread::scope(|scope| {
         let helpers = threads.min(files.len()).saturating_sub(1);
         let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(work)).collect();
         let mut outcome = work();

@@ -15,12 +15,12 @@ use crate::snapshots::Snapshots;
 use crate::space::{Space, Spaces};
 use crate::wait_graph::WaitGraph;
 use crossbeam_epoch::Guard;
-use parking_lot::{Condvar, Mutex, RwLock};
 use porpoise_base::blocking::blocking;
 use porpoise_base::clock::Clock;
+use porpoise_base::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use porpoise_base::sync::{Condvar, Mutex, RwLock};
 use porpoise_kv::{DurableListener, Error, Full, Limits, Result, SpaceId, Ticket};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -311,7 +311,7 @@ impl Shared {
                 if let Some(found) = done() {
                     return found;
                 }
-                std::thread::yield_now();
+                porpoise_base::sync::thread::yield_now();
             }
         }
         self.waiters.fetch_add(1, Ordering::SeqCst);

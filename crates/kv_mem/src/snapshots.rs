@@ -22,9 +22,9 @@
 //! mark in the slot of the snapshot that is to end (its owner would have to ask
 //! a line that others write, and those of the overflow have none).
 
-use parking_lot::Mutex;
+use porpoise_base::sync::Mutex;
+use porpoise_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const LINES: usize = 128;
 const SLOTS: usize = 8;

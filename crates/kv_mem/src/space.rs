@@ -7,9 +7,9 @@
 //!    set under the sequencer, so that no commit passes it by.
 
 use crate::index::Index;
+use porpoise_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use porpoise_kv::{Error, Result, SpaceDurability, SpaceId, SpaceSpec};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const PAGE: usize = 4096;
 const PAGES: usize = 4096;

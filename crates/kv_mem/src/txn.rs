@@ -18,6 +18,7 @@ use crate::record::RecordRef;
 use crate::shared::Shared;
 use crate::validate::{Reads, Tracked};
 use crate::writes::WriteSet;
+use porpoise_base::sync::atomic::{AtomicU64, Ordering};
 use porpoise_kv::{
     Check, Commit, Error, Full, Isolation, Key, LockRequest, Locked, Mark, Read, Result, ScanEnd,
     ScanRange, ScanVisitor, SpaceId, Ticket, Txn, TxnOptions, View, Wait,
@@ -25,7 +26,6 @@ use porpoise_kv::{
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use views::TakenView;
 
 /// Keys read before an epoch is pinned anew.

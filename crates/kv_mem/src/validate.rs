@@ -17,9 +17,9 @@
 use crate::record::{InlineKey, Record};
 use crate::space::{Space, Spaces};
 use crossbeam_epoch::Guard;
+use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::{Error, Key, Result, ScanRange, SpaceId};
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::Ordering;
 
 /// Above so many reads that are kept for a later view alone, none is.
 const MOST_KEPT: usize = 1024;

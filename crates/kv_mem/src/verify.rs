@@ -4,8 +4,8 @@ use crate::engine::KvMem;
 use crate::record::{Pinned, RECORD_BYTES};
 use crate::space::Space;
 use crossbeam_epoch::Guard;
+use porpoise_base::sync::atomic::Ordering;
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::Ordering;
 
 /// What was counted on the way.
 #[derive(Default)]

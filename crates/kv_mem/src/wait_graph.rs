@@ -15,7 +15,7 @@
 
 use crate::lock::TxnId;
 use crate::record::RecordRef;
-use parking_lot::{Mutex, RwLock};
+use porpoise_base::sync::{Mutex, RwLock};
 use porpoise_kv::{DeadlockListener, LockMode, LockWait, SpaceId};
 use std::collections::HashMap;
 use std::sync::Arc;

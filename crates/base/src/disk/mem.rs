@@ -206,6 +206,24 @@ impl MemDisk {
         Ok(())
     }
 
+    /// What survives every power cut now: what was synced, and nothing else.
+    pub fn synced(&self) -> MemDisk {
+        let state = self.0.lock();
+        let inodes = state.inodes.iter().map(|inode| Inode {
+            now: inode.durable.clone(),
+            durable: inode.durable.clone(),
+            unsynced: Vec::new(),
+        });
+        let after = State {
+            inodes: inodes.collect(),
+            names: state.durable_names.clone(),
+            durable_names: state.durable_names.clone(),
+            capacity: state.capacity,
+            ..State::default()
+        };
+        MemDisk(Arc::new(Mutex::new(after)))
+    }
+
     /// What the machine finds after a power cut now.
     pub fn after_power_cut(&self, seed: u64) -> MemDisk {
         let state = self.0.lock();

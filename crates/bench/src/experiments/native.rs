@@ -21,7 +21,6 @@ use crate::peers::Durability;
 use crate::report::{Axis, Cell, Experiment, Run};
 use crate::{sys, value};
 use drive::Plan;
-use std::fmt::Write;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 pub use work::{Chosen, Work};
@@ -250,18 +249,22 @@ fn memory_notes(stores: &[Box<dyn Store>]) -> Vec<String> {
 fn memory_note(name: &str, memory: &Memory) -> String {
     let rows = memory.rows.max(1) as f64;
     let each = |bytes: u64| format!("{:.1}", bytes as f64 / rows);
-    let mut line = format!("{name}: {} bytes a row in memory", each(memory.grown));
-    let mut left = memory.grown;
-    for (n, (part, bytes)) in memory.parts.iter().enumerate() {
-        left = left.saturating_sub(*bytes);
-        let mark = if n == 0 { ":" } else { "," };
-        // Writing to a String cannot fail.
-        let _ = write!(line, "{mark} {part} {}", each(*bytes));
+    let known: u64 = memory.parts.iter().map(|(_, bytes)| bytes).sum();
+    let parts = memory.parts.iter();
+    let mut parts: Vec<String> = parts
+        .map(|(part, n)| format!("{part} {}", each(*n)))
+        .collect();
+    if memory.grown <= known {
+        // It took what another store had left: nothing can be said of the whole.
+        let parts = parts.join(", ");
+        return format!("{name}: bytes a row asked of the allocator: {parts}");
     }
-    if !memory.parts.is_empty() {
-        let _ = write!(line, ", allocator and the rest {}", each(left));
-    }
-    line
+    parts.push(format!(
+        "allocator and the rest {}",
+        each(memory.grown - known)
+    ));
+    let (whole, parts) = (each(memory.grown), parts.join(", "));
+    format!("{name}: {whole} bytes a row in memory: {parts}")
 }
 
 /// A line for each way in which each store starts.

@@ -233,6 +233,14 @@ fn memory_and_starts_are_told() {
         "map: 200.0 bytes a row in memory: keys and values 110.0, index 25.0, \
          allocator and the rest 65.0"
     );
+    let reused = Memory {
+        grown: 30,
+        ..memory
+    };
+    assert_eq!(
+        memory_note("map", &reused),
+        "map: bytes a row asked of the allocator: keys and values 110.0, index 25.0"
+    );
     struct Slow(Map);
     impl Store for Slow {
         fn name(&self) -> &str {

@@ -11,9 +11,9 @@
 
 use crate::manifest::{Manifest, Unit};
 use crate::space::Spaces;
+use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::SpaceId;
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 
 /// A space with more keys is a unit by itself; others share one until they
 /// have so many together.

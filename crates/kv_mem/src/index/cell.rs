@@ -13,7 +13,8 @@
 
 use crate::record::{Pinned, RecordAddress, RecordHead, RecordRef};
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use porpoise_base::sync::atomic::{AtomicPtr, Ordering};
+use porpoise_base::sync::point;
 
 /// A place for a record.
 #[derive(Default)]
@@ -98,6 +99,7 @@ impl<T> Link<T> {
     }
 
     pub(super) fn load<'g>(&self, guard: &'g Guard) -> Option<&'g T> {
+        point();
         // SAFETY: invariant 2: what a link led to after the pin began lives as
         // long as the pin.
         unsafe { self.0.load(Ordering::Acquire, guard).as_ref() }
@@ -110,6 +112,7 @@ impl<T> Link<T> {
 
     /// Lets it lead to something new; what it led to before is not freed.
     pub(super) fn set_new<'g>(&self, new: T, guard: &'g Guard) -> &'g T {
+        point();
         let shared = Owned::new(new).into_shared(guard);
         self.0.store(shared, Ordering::Release);
         // SAFETY: it was made just now, and is freed through the epoch only.
@@ -118,12 +121,14 @@ impl<T> Link<T> {
 
     /// Lets it lead where another does.
     pub(super) fn copy(&self, from: &Link<T>, guard: &Guard) {
+        point();
         let shared = from.0.load(Ordering::Relaxed, guard);
         self.0.store(shared, Ordering::Release);
     }
 
     /// Lets it lead nowhere.
     pub(super) fn clear(&self) {
+        point();
         self.0.store(Shared::null(), Ordering::Release);
     }
 

@@ -18,10 +18,10 @@
 use super::cell::{Link, at_address, prefetch};
 use crate::record::{Pinned, RecordAddress};
 use crossbeam_epoch::Guard;
-use parking_lot::Mutex;
+use porpoise_base::sync::Mutex;
+use porpoise_base::sync::atomic::{AtomicU64, Ordering};
 use std::hash::BuildHasher;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Shards of a path: tables grow one at a time, so that nobody waits long.
 const SHARDS: usize = 128;

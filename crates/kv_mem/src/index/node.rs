@@ -18,7 +18,7 @@
 use super::cell::{Cell, Link};
 use crate::record::{Pinned, RecordAddress, RecordHead, RecordRef};
 use crossbeam_epoch::Guard;
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use porpoise_base::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// How many keys a node has at most: a leaf is 768 bytes, a size that
 /// allocators have.

@@ -10,7 +10,7 @@
 
 use super::*;
 use crate::record::{NewVersion, RecordAddress};
-use parking_lot::Mutex;
+use porpoise_base::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

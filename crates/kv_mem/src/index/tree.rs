@@ -33,10 +33,10 @@ use super::node::{Node, Place};
 use crate::record::{InlineKey, Pinned};
 use change::retire_all;
 use crossbeam_epoch::Guard;
-use parking_lot::{Mutex, MutexGuard};
+use porpoise_base::sync::atomic::{AtomicUsize, Ordering};
+use porpoise_base::sync::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::ops::{Bound, ControlFlow, Range};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A reader that meets a change spins so often before it waits for its end.
 const SPINS: usize = 100;
@@ -138,7 +138,7 @@ impl Tree {
                 if let Some(version) = node.stable() {
                     return version;
                 }
-                std::hint::spin_loop();
+                porpoise_base::sync::spin_loop();
             }
             // The writer may have lost its core.
             drop(self.writer.lock());

@@ -3,10 +3,10 @@
 use super::{Log, Spare, io_error, spare_name};
 use crate::shared::Shared;
 use porpoise_base::disk::File;
+use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::{Error, Full};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How often a full disk is tried again.

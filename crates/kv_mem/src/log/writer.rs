@@ -16,11 +16,12 @@ use super::format::{Group, SEGMENT_HEADER, SegmentHeader, group_len, record_len}
 use super::pace::Pace;
 use super::{Log, io_error, segment_name};
 use crate::shared::{Sequencer, Shared};
-use parking_lot::MutexGuard;
 use porpoise_base::disk::File;
+use porpoise_base::sync::MutexGuard;
+use porpoise_base::sync::atomic::Ordering;
+use porpoise_base::sync::now;
 use porpoise_kv::{Durability, Error, Result};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// After so long without a record, the last group is vouched for.
@@ -176,7 +177,7 @@ fn take_all(seq: &mut Sequencer) -> Taken {
 
 /// Waits until the group is as large as it is expected to be.
 fn gather(log: &Log, pace: &mut Pace, seq: &mut MutexGuard<'_, Sequencer>) {
-    let Some(wait) = pace.wait(Instant::now()) else {
+    let Some(wait) = pace.wait(now()) else {
         return;
     };
     loop {
@@ -302,9 +303,9 @@ impl LogTurns {
             Durability::Memory => idle,
         };
         if self.unsynced && (due || taken.urgent || taken.stop) {
-            let began = Instant::now();
+            let began = now();
             writer.sync(log)?;
-            let ended = Instant::now();
+            let ended = now();
             synced = Some((began, ended));
             counts.syncs.add(1);
             counts.sync_micros.add((ended - began).as_micros() as u64);

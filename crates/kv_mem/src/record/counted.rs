@@ -3,14 +3,14 @@
 use super::word::unpack;
 use super::{NewVersion, Record, RecordHead};
 use crossbeam_epoch::{Atomic, Guard};
-use parking_lot::RawMutex;
-use parking_lot::lock_api::RawMutex as _;
+use porpoise_base::sync::RawLatch as _;
+use porpoise_base::sync::RawMutex;
+use porpoise_base::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, offset_of};
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 /// The address of a record, as the index keeps it.
 pub(crate) type RecordAddress = NonNull<RecordHead>;

@@ -14,11 +14,11 @@ use crate::manifest::Manifest;
 use crate::record::NewVersion;
 use crate::shared::Shared;
 use porpoise_base::disk::Disk;
+use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::{CounterId, Result, SpaceId};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 /// Less than so many bytes of writes are applied by one thread.
 const ALONE: usize = 256 << 10;
@@ -267,7 +267,7 @@ fn apply_parts(shared: &Shared, parts: &[Part<'_>]) -> std::result::Result<(), u
     if bytes < ALONE {
         return apply_half(shared, parts, None);
     }
-    std::thread::scope(|scope| {
+    porpoise_base::sync::thread::scope(|scope| {
         let helper = scope.spawn(|| apply_half(shared, parts, Some(1)));
         let mine = apply_half(shared, parts, Some(0));
         let theirs = helper.join().unwrap_or(Err(0));

@@ -10,8 +10,8 @@
 
 use super::MemTxn;
 use crate::snapshots::Slot;
+use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::{Error, Full, Read, Result, View};
-use std::sync::atomic::Ordering;
 
 /// A view and its place among the snapshots.
 pub(crate) struct TakenView {

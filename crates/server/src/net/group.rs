@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! 1. Whoever puts something into the inbox sets `dirty`, then rouses; the
-//!    worker sets `sleeping`, then looks at `dirty`. One sees the other.
+//!    worker falls asleep, then looks at `dirty`. One sees the other
+//!    ([`Sleeper`]).
 //! 2. The event descriptor is written only for a group that sleeps, so a busy
 //!    group is never disturbed by a system call.
 
@@ -10,11 +11,12 @@ use super::conn::{Conn, Verdict};
 use super::door::{Door, Peer};
 use crate::sys::{Epoll, EventFd, events};
 use parking_lot::Mutex;
+use porpoise_base::sleeper::Sleeper;
 use socket2::Socket;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The epoll data of the event descriptor.
 pub(super) const WAKE: u64 = u64::MAX;
@@ -74,9 +76,8 @@ pub(super) struct Inbox {
 pub(crate) struct Group {
     pub(super) index: usize,
     alarm: EventFd,
-    sleeping: AtomicBool,
+    sleeper: Sleeper,
     dirty: AtomicBool,
-    lowest_held: AtomicU64,
     inbox: Mutex<Inbox>,
     /// Connections that belong to this group, or are on their way to it.
     pub(super) connections: AtomicUsize,
@@ -93,9 +94,8 @@ impl Group {
         let group = Group {
             index,
             alarm,
-            sleeping: AtomicBool::new(false),
+            sleeper: Sleeper::default(),
             dirty: AtomicBool::new(false),
-            lowest_held: AtomicU64::new(u64::MAX),
             inbox: Mutex::new(Inbox::default()),
             connections: AtomicUsize::new(0),
             deferring: AtomicBool::new(false),
@@ -105,26 +105,34 @@ impl Group {
 
     /// Wakes the worker if it sleeps.
     pub(super) fn rouse(&self) {
-        if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
+        if self.sleeper.rouse() {
             self.alarm.signal();
         }
     }
 
-    /// The lowest ticket that a reply of this group waits for.
-    pub(super) fn lowest_held(&self) -> u64 {
-        self.lowest_held.load(Ordering::SeqCst)
+    /// Wakes the worker if it sleeps and holds a reply up to this mark.
+    pub(super) fn reached(&self, mark: u64) {
+        if self.sleeper.reached(mark) {
+            self.alarm.signal();
+        }
+    }
+
+    /// Wakes the worker if it sleeps and holds any reply.
+    pub(super) fn rouse_if_holding(&self) {
+        if self.sleeper.awaits_a_mark() {
+            self.rouse();
+        }
     }
 
     /// The worker is about to sleep, holding replies from `lowest` on. The
     /// caller looks at everything that may wake it after this.
     pub(super) fn fall_asleep(&self, lowest: u64) {
-        self.lowest_held.store(lowest, Ordering::SeqCst);
-        self.sleeping.store(true, Ordering::SeqCst);
+        self.sleeper.fall_asleep(lowest);
     }
 
     /// The worker is awake again.
     pub(super) fn wake_up(&self) {
-        self.sleeping.store(false, Ordering::Relaxed);
+        self.sleeper.wake_up();
     }
 
     /// Whether the inbox has something.

@@ -104,9 +104,7 @@ impl DurableListener for Marks {
     fn durable(&self, mark: Ticket) {
         self.mark.fetch_max(mark.0, Ordering::SeqCst);
         for group in self.groups.get().into_iter().flatten() {
-            if group.lowest_held() <= mark.0 {
-                group.rouse();
-            }
+            group.reached(mark.0);
         }
         self.notify_parked();
     }
@@ -115,9 +113,7 @@ impl DurableListener for Marks {
         self.failed.store(true, Ordering::SeqCst);
         tracing::error!("the log has failed, held replies have an unknown outcome: {error}");
         for group in self.groups.get().into_iter().flatten() {
-            if group.lowest_held() != u64::MAX {
-                group.rouse();
-            }
+            group.rouse_if_holding();
         }
         self.notify_parked();
     }

@@ -8,8 +8,8 @@ use crate::index::cell::{Link, release};
 use crate::index::node::{Node, Place, WIDTH, common};
 use crate::record::RecordRef;
 use crossbeam_epoch::Guard;
+use porpoise_base::sync::atomic::Ordering;
 use smallvec::SmallVec;
-use std::sync::atomic::Ordering;
 
 /// An inner node on the writer's way down, and the kid it went to.
 struct Step<'g> {

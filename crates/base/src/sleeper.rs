@@ -1,0 +1,174 @@
+//! Falling asleep without missing what one is to be woken for.
+//!
+//! A worker holds replies that wait for the log's mark, and sleeps when there
+//! is nothing else to do. Whoever moves the mark, or leaves the worker
+//! something else, wakes it where it sleeps, and disturbs it in no other case:
+//! waking costs a system call.
+//!
+//! Invariants:
+//! 1. The worker says that it sleeps and for which mark, then looks once more
+//!    at everything that may wake it; whoever brings such a thing stores it,
+//!    then looks whether the worker sleeps. All of it is sequentially
+//!    consistent: one of the two sees the other.
+//! 2. Of several who find it asleep, one wakes it.
+
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Whether a worker sleeps, and for which mark.
+#[derive(Debug)]
+pub struct Sleeper {
+    sleeping: AtomicBool,
+    lowest: AtomicU64,
+}
+
+impl Default for Sleeper {
+    fn default() -> Sleeper {
+        Sleeper {
+            sleeping: AtomicBool::new(false),
+            lowest: AtomicU64::new(u64::MAX),
+        }
+    }
+}
+
+impl Sleeper {
+    /// The worker is about to sleep until the mark has reached `lowest`, or
+    /// something else comes; [`u64::MAX`]: no mark wakes it. It looks at all
+    /// that may wake it after this, and before it sleeps.
+    pub fn fall_asleep(&self, lowest: u64) {
+        self.lowest.store(lowest, Ordering::SeqCst);
+        self.sleeping.store(true, Ordering::SeqCst);
+    }
+
+    /// The worker is awake again.
+    pub fn wake_up(&self) {
+        self.sleeping.store(false, Ordering::Relaxed);
+    }
+
+    /// Something came: whether the caller is to wake the worker.
+    pub fn rouse(&self) -> bool {
+        self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst)
+    }
+
+    /// The mark has come so far: whether the caller is to wake the worker.
+    pub fn reached(&self, mark: u64) -> bool {
+        self.lowest.load(Ordering::SeqCst) <= mark && self.rouse()
+    }
+
+    /// Whether the worker, when it last fell asleep, waited for a mark.
+    pub fn awaits_a_mark(&self) -> bool {
+        self.lowest.load(Ordering::SeqCst) != u64::MAX
+    }
+}
+
+#[cfg(all(test, shuttle))]
+mod schedules {
+    use super::*;
+    use crate::sync::{Condvar, Mutex, explore, thread};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    /// A worker and the log, with the event descriptor that wakes.
+    #[derive(Default)]
+    struct Group {
+        sleeper: Sleeper,
+        mark: AtomicU64,
+        dirty: AtomicBool,
+        /// Replies that came from elsewhere, by the ticket that each waits for.
+        inbox: Mutex<Vec<u64>>,
+        alarms: Mutex<u32>,
+        rung: Condvar,
+    }
+
+    impl Group {
+        fn ring(&self) {
+            *self.alarms.lock() += 1;
+            self.rung.notify_one();
+        }
+
+        /// Sleeps until rung, if it was not since.
+        fn sleep(&self) {
+            let mut alarms = self.alarms.lock();
+            while *alarms == 0 {
+                self.rung.wait(&mut alarms);
+            }
+            *alarms = 0;
+        }
+
+        /// The log's thread: one sync after the other.
+        fn sync_up_to(&self, last: u64) {
+            for mark in 1..=last {
+                self.mark.fetch_max(mark, Ordering::SeqCst);
+                if self.sleeper.reached(mark) {
+                    self.ring();
+                }
+            }
+        }
+
+        fn leave(&self, ticket: u64) {
+            self.inbox.lock().push(ticket);
+            self.dirty.store(true, Ordering::SeqCst);
+            if self.sleeper.rouse() {
+                self.ring();
+            }
+        }
+
+        /// The worker: sends `count` replies, each after its sync.
+        fn serve(&self, count: usize) -> Vec<u64> {
+            let mut held: BTreeMap<u64, ()> = BTreeMap::new();
+            let mut sent = Vec::new();
+            loop {
+                if self.dirty.load(Ordering::SeqCst) {
+                    self.dirty.store(false, Ordering::SeqCst);
+                    let came = std::mem::take(&mut *self.inbox.lock());
+                    held.extend(came.into_iter().map(|ticket| (ticket, ())));
+                }
+                let mark = self.mark.load(Ordering::SeqCst);
+                while let Some((ticket, ())) = held.first_key_value().map(|(t, u)| (*t, *u)) {
+                    if ticket > mark {
+                        break;
+                    }
+                    held.remove(&ticket);
+                    sent.push(ticket);
+                }
+                if sent.len() >= count {
+                    return sent;
+                }
+                let lowest = held.keys().next().copied().unwrap_or(u64::MAX);
+                self.sleeper.fall_asleep(lowest);
+                let stirred =
+                    self.dirty.load(Ordering::SeqCst) || self.mark.load(Ordering::SeqCst) >= lowest;
+                if !stirred {
+                    self.sleep();
+                }
+                self.sleeper.wake_up();
+            }
+        }
+    }
+
+    #[test]
+    fn no_held_reply_is_forgotten_and_none_goes_out_twice() {
+        explore(3000, 4, || {
+            let group = Arc::new(Group::default());
+            let worker = {
+                let group = group.clone();
+                thread::spawn(move || group.serve(4))
+            };
+            let log = {
+                let group = group.clone();
+                thread::spawn(move || group.sync_up_to(4))
+            };
+            for ticket in [1, 3] {
+                group.leave(ticket);
+            }
+            let other = {
+                let group = group.clone();
+                thread::spawn(move || [2, 4].map(|ticket| group.leave(ticket)))
+            };
+            let mut sent = worker.join().unwrap();
+            log.join().unwrap();
+            other.join().unwrap();
+            sent.sort_unstable();
+            assert_eq!(sent, [1, 2, 3, 4]);
+        });
+    }
+}

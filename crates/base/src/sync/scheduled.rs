@@ -1,0 +1,239 @@
+//! The primitives as a test's scheduler has them.
+//!
+//! Atomics are the standard library's with a [`point`] before each operation:
+//! they keep their size, and may be touched outside of a test's schedule, as
+//! destructors do that run late.
+
+pub mod atomic;
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::sync as inner;
+use shuttle::{Config, MaxSteps, Runner};
+use std::ops::{Deref, DerefMut};
+use std::sync::{OnceLock, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+pub use shuttle::thread;
+
+/// A mutex.
+#[derive(Default)]
+pub struct Mutex<T>(inner::Mutex<T>);
+
+/// What [`Mutex::lock`] gives.
+pub struct MutexGuard<'a, T> {
+    /// Empty only inside of [`Condvar::wait`].
+    held: Option<inner::MutexGuard<'a, T>>,
+    mutex: &'a Mutex<T>,
+}
+
+impl<T> Mutex<T> {
+    /// A mutex that is free.
+    pub const fn new(value: T) -> Mutex<T> {
+        Mutex(inner::Mutex::new(value))
+    }
+
+    /// Waits for the mutex and takes it.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        MutexGuard {
+            held: Some(held),
+            mutex: self,
+        }
+    }
+
+    /// Takes the mutex if it is free.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let held = match self.0.try_lock() {
+            Ok(held) => held,
+            Err(TryLockError::Poisoned(held)) => held.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(MutexGuard {
+            held: Some(held),
+            mutex: self,
+        })
+    }
+}
+
+impl<T> MutexGuard<'_, T> {
+    /// Lets the mutex go while `f` runs.
+    pub fn unlocked<U>(guard: &mut Self, f: impl FnOnce() -> U) -> U {
+        guard.held = None;
+        let done = f();
+        guard.held = guard.mutex.lock().held.take();
+        done
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        match &self.held {
+            Some(held) => held,
+            None => unreachable!("a guard is empty only while its thread waits"),
+        }
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        match &mut self.held {
+            Some(held) => held,
+            None => unreachable!("a guard is empty only while its thread waits"),
+        }
+    }
+}
+
+/// How a wait with a deadline ended: here always by a wake-up.
+pub struct WaitTimeoutResult;
+
+impl WaitTimeoutResult {
+    /// Whether the deadline came first.
+    pub fn timed_out(&self) -> bool {
+        false
+    }
+}
+
+/// A condition variable.
+#[derive(Default)]
+pub struct Condvar(inner::Condvar);
+
+impl Condvar {
+    /// One for which nobody waits.
+    pub const fn new() -> Condvar {
+        Condvar(inner::Condvar::new())
+    }
+
+    /// Sleeps until woken; the mutex is free meanwhile.
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        if let Some(held) = guard.held.take() {
+            let woken = self.0.wait(held);
+            guard.held = Some(woken.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Sleeps until woken: time stands still.
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) -> WaitTimeoutResult {
+        self.wait(guard);
+        WaitTimeoutResult
+    }
+
+    /// Sleeps until woken: time stands still.
+    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _: Instant) -> WaitTimeoutResult {
+        self.wait(guard);
+        WaitTimeoutResult
+    }
+
+    /// Wakes one.
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Wakes all.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+/// A lock with many readers or one writer.
+#[derive(Default)]
+pub struct RwLock<T>(inner::RwLock<T>);
+
+impl<T> RwLock<T> {
+    /// A lock that is free.
+    pub const fn new(value: T) -> RwLock<T> {
+        RwLock(inner::RwLock::new(value))
+    }
+
+    /// Becomes a reader.
+    pub fn read(&self) -> inner::RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Becomes the writer.
+    pub fn write(&self) -> inner::RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A mutex without anything inside.
+pub trait RawLatch {
+    /// One that is free.
+    const INIT: Self;
+
+    /// Waits for the mutex and takes it.
+    fn lock(&self);
+
+    /// Lets it go.
+    ///
+    /// # Safety
+    /// The caller has taken it.
+    unsafe fn unlock(&self);
+}
+
+/// The one [`RawLatch`].
+pub struct RawMutex(std::sync::atomic::AtomicBool);
+
+impl RawLatch for RawMutex {
+    const INIT: RawMutex = RawMutex(std::sync::atomic::AtomicBool::new(false));
+
+    fn lock(&self) {
+        point();
+        while self.0.swap(true, std::sync::atomic::Ordering::SeqCst) {
+            spin_loop();
+        }
+    }
+
+    unsafe fn unlock(&self) {
+        self.0.store(false, std::sync::atomic::Ordering::SeqCst);
+        point();
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Runs a model under many schedules. Half of them change places at random;
+/// the others keep a thread running but for so many chosen moments, which
+/// finds what needs one thread to stand still for long. `usual` is how many of
+/// each kind, unless `SCHEDULES` says otherwise; `SCHEDULE_SEED` says where to
+/// begin. A thread that waits for ever, a panic and a run without end are
+/// panics, told with their schedule.
+pub fn explore(usual: usize, changes: usize, model: fn()) {
+    let asked = number("SCHEDULES").and_then(|n| usize::try_from(n).ok());
+    let times = asked.unwrap_or(usual);
+    let seed = number("SCHEDULE_SEED").unwrap_or(1);
+    let mut config = Config::new();
+    config.stack_size = 1 << 18;
+    config.max_steps = MaxSteps::FailAfter(3_000_000);
+    config.silence_warnings = true;
+    config
+        .ungraceful_shutdown_config
+        .immediately_return_on_panic = true;
+    let random = RandomScheduler::new_from_seed(seed, times);
+    assert_eq!(Runner::new(random, config.clone()).run(model), times);
+    let steady = PctScheduler::new_from_seed(seed, changes, times);
+    assert_eq!(Runner::new(steady, config).run(model), times);
+}
+
+/// Lets somebody else go on: what the caller waits for is another's to do.
+pub fn spin_loop() {
+    if shuttle::current::try_get_current_task().is_some() {
+        thread::yield_now();
+    }
+}
+
+/// A place where threads may change places.
+pub fn point() {
+    if shuttle::current::try_get_current_task().is_some() {
+        let place = inner::atomic::AtomicBool::new(false);
+        place.load(std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// The time, which stands still.
+pub fn now() -> Instant {
+    static START: OnceLock<Instant> = OnceLock::new();
+    *START.get_or_init(Instant::now)
+}

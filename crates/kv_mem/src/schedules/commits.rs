@@ -1,0 +1,203 @@
+//! From the commit point to the reply that may tell of it.
+
+use super::{explore, in_memory, key, on_disk};
+use crate::KvMem;
+use porpoise_base::disk::{Disk, MemDisk};
+use porpoise_base::sync::{Condvar, Mutex, thread};
+use porpoise_kv::{
+    Check, DurableListener, Engine, Error, LockMode, LockRequest, Read, Ticket, TxnOptions, Wait,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Commits values of keys; the ticket of the commit, which nobody waited for.
+fn write(engine: &KvMem, names: &[&str], value: &str) -> Ticket {
+    let mut txn = engine.begin(TxnOptions::default()).unwrap();
+    for name in names {
+        txn.put(key(name), value.as_bytes(), Check::Blind).unwrap();
+    }
+    txn.commit().unwrap().ticket
+}
+
+/// A value and the ticket that a reply with it waits for.
+fn read(engine: &KvMem, how: Read, name: &str) -> (Option<String>, Ticket) {
+    let mut txn = engine.begin(TxnOptions::default()).unwrap();
+    let mut found = None;
+    txn.get(how, &[key(name)], &mut |_, value| {
+        found = value.map(|v| String::from_utf8_lossy(v).into_owned());
+    })
+    .unwrap();
+    (found, txn.commit().unwrap().ticket)
+}
+
+/// The same by a locking read.
+fn lock(engine: &KvMem, name: &str) -> (Option<String>, Ticket) {
+    let mut txn = engine.begin(TxnOptions::default()).unwrap();
+    let mut found = None;
+    let request = LockRequest {
+        key: key(name),
+        mode: LockMode::KeyShare,
+    };
+    txn.lock(&[request], Wait::Skip, &mut |_, locked| {
+        let text = |v: &[u8]| String::from_utf8_lossy(v).into_owned();
+        found = locked.value.map(text);
+    })
+    .unwrap();
+    (found, txn.commit().unwrap().ticket)
+}
+
+/// Whether what survives every power cut now has a value.
+fn survives(disk: &MemDisk, value: &str) -> bool {
+    let synced = disk.synced();
+    let names = synced.list(Path::new("/data")).unwrap();
+    names.iter().any(|name| {
+        let file = synced.open(&Path::new("/data").join(name)).unwrap();
+        let bytes = file.read_all().unwrap();
+        bytes.windows(value.len()).any(|w| w == value.as_bytes())
+    })
+}
+
+/// Replies that wait for the log, as a server holds them: in the order of
+/// their requests, each sent when the mark has reached its ticket.
+#[derive(Default)]
+struct Held {
+    state: Mutex<Replies>,
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct Replies {
+    told: u64,
+    failed: bool,
+}
+
+impl DurableListener for Held {
+    fn durable(&self, mark: Ticket) {
+        let mut state = self.state.lock();
+        state.told = state.told.max(mark.0);
+        self.moved.notify_all();
+    }
+
+    fn failed(&self, _: &Error) {
+        self.state.lock().failed = true;
+        self.moved.notify_all();
+    }
+}
+
+impl Held {
+    /// Sleeps until a ticket may be told of, as a worker does: the engine's
+    /// own mark is looked at before sleeping, what it tells is waited for.
+    fn wait(&self, engine: &KvMem, ticket: Ticket) {
+        let mut state = self.state.lock();
+        while state.told < ticket.0 && engine.durable_mark() < ticket {
+            assert!(!state.failed);
+            self.moved.wait(&mut state);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_told_before_it_is_on_the_disk() {
+    explore(400, || {
+        let disk = MemDisk::new();
+        let engine = on_disk(&disk);
+        let writers: Vec<_> = ["red", "green"]
+            .map(|colour| {
+                let (engine, disk) = (engine.clone(), disk.clone());
+                thread::spawn(move || {
+                    for n in 0..2 {
+                        let value = format!("{colour}-{n}");
+                        let ticket = write(&engine, &["row"], &value);
+                        engine.wait_durable(ticket).unwrap();
+                        assert!(survives(&disk, &value), "{value} was acknowledged");
+                    }
+                })
+            })
+            .into();
+        let readers: Vec<_> = [Some(Read::SNAPSHOT), Some(Read::CURRENT), None]
+            .map(|how| {
+                let (engine, disk) = (engine.clone(), disk.clone());
+                thread::spawn(move || {
+                    let (value, ticket) = match how {
+                        Some(how) => read(&engine, how, "row"),
+                        None => lock(&engine, "row"),
+                    };
+                    engine.wait_durable(ticket).unwrap();
+                    if let Some(value) = value {
+                        assert!(survives(&disk, &value), "{value} was shown");
+                    }
+                })
+            })
+            .into();
+        for thread in writers.into_iter().chain(readers) {
+            thread.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn every_held_reply_goes_out_after_its_sync_and_in_order() {
+    explore(400, || {
+        let disk = MemDisk::new();
+        let engine = on_disk(&disk);
+        let held = Arc::new(Held::default());
+        engine.subscribe(held.clone());
+        let connections: Vec<_> = ["red", "green"]
+            .map(|colour| {
+                let (engine, held, disk) = (engine.clone(), held.clone(), disk.clone());
+                thread::spawn(move || {
+                    // Both requests run before the first reply goes out.
+                    let values = [0, 1].map(|n| format!("{colour}-{n}"));
+                    let tickets = values.each_ref().map(|v| write(&engine, &[colour], v));
+                    assert!(tickets.is_sorted());
+                    for (value, ticket) in values.iter().zip(tickets) {
+                        held.wait(&engine, ticket);
+                        assert!(survives(&disk, value), "the reply of {value} went out");
+                    }
+                })
+            })
+            .into();
+        for connection in connections {
+            connection.join().unwrap();
+        }
+        engine.shutdown().unwrap();
+    });
+}
+
+/// A commit of many keys is installed outside of the sequencer; those behind
+/// it are told of when it is in its place, though nobody comes afterwards.
+#[test]
+fn a_commit_behind_a_large_one_is_told_of() {
+    explore(1000, || {
+        let engine = in_memory();
+        let held = Arc::new(Held::default());
+        engine.subscribe(held.clone());
+        let large = {
+            let (engine, held) = (engine.clone(), held.clone());
+            thread::spawn(move || {
+                let names: Vec<String> = (0..66).map(|n| format!("k{n:02}")).collect();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                let ticket = write(&engine, &names, "large");
+                held.wait(&engine, ticket);
+            })
+        };
+        let small = {
+            let (engine, held) = (engine.clone(), held.clone());
+            thread::spawn(move || {
+                let ticket = write(&engine, &["k65"], "small");
+                held.wait(&engine, ticket);
+                let keys = ["k00", "k64", "k65"].map(key);
+                let mut found = [false; 3];
+                let mut txn = engine.begin(TxnOptions::default()).unwrap();
+                txn.get(Read::SNAPSHOT, &keys, &mut |n, value| {
+                    found[n] = value.is_some();
+                })
+                .unwrap();
+                assert_eq!(found[0], found[1], "half of a commit is seen");
+                assert!(found[2], "what was told of is not seen");
+            })
+        };
+        large.join().unwrap();
+        small.join().unwrap();
+    });
+}

@@ -1,0 +1,137 @@
+//! A row lock that goes from hand to hand.
+
+use super::{explore, in_memory, key};
+use crate::KvMem;
+use porpoise_base::cancel::{Cancel, Reason};
+use porpoise_base::sync::thread;
+use porpoise_kv::{Check, Engine, Error, LockMode, LockRequest, Read, Txn, TxnOptions, Wait};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn lock(txn: &mut dyn Txn, mode: LockMode) -> Result<u64, Error> {
+    let until = porpoise_base::sync::now() + Duration::from_secs(3600);
+    let mut value = 0;
+    let request = LockRequest {
+        key: key("hot"),
+        mode,
+    };
+    txn.lock(&[request], Wait::Until(until), &mut |_, locked| {
+        let bytes = locked.value.and_then(|v| v.first_chunk::<8>());
+        value = bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    })?;
+    Ok(value)
+}
+
+/// Adds one to the hot row under its lock.
+fn increment(engine: &KvMem) {
+    let mut txn = engine.begin(TxnOptions::default()).unwrap();
+    let value = lock(&mut *txn, LockMode::Exclusive).unwrap() + 1;
+    txn.put(key("hot"), &value.to_be_bytes(), Check::Locked)
+        .unwrap();
+    txn.commit().unwrap();
+}
+
+fn value(engine: &KvMem) -> u64 {
+    let mut txn = engine.begin(TxnOptions::default()).unwrap();
+    let mut found = 0;
+    txn.get(Read::SNAPSHOT, &[key("hot")], &mut |_, value| {
+        let bytes = value.and_then(|v| v.first_chunk::<8>());
+        found = bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    })
+    .unwrap();
+    found
+}
+
+#[test]
+fn every_waiter_gets_the_lock_and_no_update_is_lost() {
+    explore(2000, || {
+        let engine = in_memory();
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let engine = engine.clone();
+                thread::spawn(move || {
+                    increment(&engine);
+                    increment(&engine);
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(value(&engine), 6);
+    });
+}
+
+/// One of those who wait gives up: the others get the lock all the same,
+/// whether it was granted at that moment or not.
+#[test]
+fn a_waiter_that_gives_up_keeps_nobody_waiting() {
+    explore(2000, || {
+        let engine = in_memory();
+        let cancel = Cancel::new();
+        let mut first = engine.begin(TxnOptions::default()).unwrap();
+        lock(&mut *first, LockMode::KeyShare).unwrap();
+        let gives_up = {
+            let (engine, cancel) = (engine.clone(), cancel.clone());
+            thread::spawn(move || {
+                let options = TxnOptions {
+                    cancel,
+                    ..TxnOptions::default()
+                };
+                let mut txn = engine.begin(options).unwrap();
+                match lock(&mut *txn, LockMode::Exclusive) {
+                    Ok(_) | Err(Error::Cancelled(Reason::Query)) => txn.rollback(),
+                    Err(error) => panic!("{error}"),
+                }
+            })
+        };
+        // Waits behind the exclusive one where that is queued, beside it else.
+        let behind = {
+            let engine = engine.clone();
+            thread::spawn(move || {
+                let mut txn = engine.begin(TxnOptions::default()).unwrap();
+                lock(&mut *txn, LockMode::KeyShare).unwrap();
+                txn.rollback();
+            })
+        };
+        cancel.cancel(Reason::Query);
+        behind.join().unwrap();
+        first.rollback();
+        gives_up.join().unwrap();
+        increment(&engine);
+        assert_eq!(value(&engine), 1);
+    });
+}
+
+/// Two transactions that each hold one key and want the other's: one of them
+/// is told, and the other goes on.
+#[test]
+fn a_circle_of_two_has_one_victim_and_one_winner() {
+    explore(2000, || {
+        let engine = in_memory();
+        let both = |engine: Arc<KvMem>, names: [&'static str; 2]| {
+            thread::spawn(move || {
+                let mut txn = engine.begin(TxnOptions::default()).unwrap();
+                for name in names {
+                    let until = porpoise_base::sync::now() + Duration::from_secs(3600);
+                    let request = LockRequest {
+                        key: key(name),
+                        mode: LockMode::Exclusive,
+                    };
+                    let wait = Wait::Until(until);
+                    match txn.lock(&[request], wait, &mut |_, _| ()) {
+                        Ok(()) => {}
+                        Err(Error::Deadlock) => return false,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                txn.rollback();
+                true
+            })
+        };
+        let one = both(engine.clone(), ["a", "b"]);
+        let two = both(engine.clone(), ["b", "a"]);
+        let ends = [one.join().unwrap(), two.join().unwrap()];
+        assert!(ends.contains(&true), "both were told");
+    });
+}

@@ -1,0 +1,49 @@
+//! The engine's own code under schedules that a seed chooses.
+//!
+//! Compiled with `--cfg shuttle` only, where `porpoise_base::sync` stands for
+//! the primitives of a scheduler; `scripts/schedules.sh` runs them, and
+//! `porpoise_base::sync::explore` says how they are chosen.
+
+mod commits;
+mod leaves;
+mod locks;
+
+use crate::{KvMem, KvMemOptions};
+use porpoise_base::disk::MemDisk;
+use porpoise_kv::{Durability, Key, SpaceId};
+use std::sync::Arc;
+
+/// The space that the models use.
+const SPACE: SpaceId = SpaceId(7);
+
+/// Moments at which the second half of the schedules changes places.
+const CHANGES: usize = 4;
+
+fn explore(usual: usize, model: fn()) {
+    porpoise_base::sync::explore(usual, CHANGES, model);
+}
+
+/// An engine that keeps nothing.
+fn in_memory() -> Arc<KvMem> {
+    KvMem::open(KvMemOptions {
+        durability: Durability::Memory,
+        ..KvMemOptions::default()
+    })
+    .unwrap()
+}
+
+/// An engine whose commits are to be on the disk.
+fn on_disk(disk: &MemDisk) -> Arc<KvMem> {
+    KvMem::open(KvMemOptions {
+        dir: Some("/data".into()),
+        disk: Arc::new(disk.clone()),
+        durability: Durability::Sync,
+        segment_bytes: 1 << 14,
+        ..KvMemOptions::default()
+    })
+    .unwrap()
+}
+
+fn key(name: &str) -> Key<'_> {
+    Key::new(SPACE, name.as_bytes())
+}
