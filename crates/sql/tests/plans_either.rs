@@ -1,5 +1,5 @@
-//! Conditions of OR, AND, NOT, BETWEEN and IN find the same rows with indexes
-//! and without, and change the same ones.
+//! Conditions of OR, AND, NOT, BETWEEN and IN find the same rows and groups with
+//! indexes and without, and change the same rows.
 //!
 //! The same rows lie in a table with many indexes and in one with none. Random
 //! trees of conditions are asked of both: as text and prepared, in order and
@@ -153,6 +153,16 @@ const SHAPES: &[(&str, &str)] = &[
     ("b", "ORDER BY b LIMIT 4 OFFSET 2"),
     ("m", "ORDER BY m DESC"),
     ("COUNT(b), MIN(a), MAX(b)", ""),
+    ("DISTINCT a, b", ""),
+    ("DISTINCT d", "ORDER BY d DESC LIMIT 3"),
+    ("b, COUNT(*), MIN(id)", "GROUP BY b"),
+    (
+        "a, COUNT(*), SUM(b)",
+        "GROUP BY a ORDER BY a LIMIT 3 OFFSET 1",
+    ),
+    ("m, a, COUNT(*)", "GROUP BY a, m ORDER BY m DESC, a DESC"),
+    ("a, b, COUNT(*) n", "GROUP BY b, a HAVING n > 1"),
+    ("LOWER(s), COUNT(*)", "GROUP BY s"),
 ];
 
 fn select(
@@ -165,7 +175,7 @@ fn select(
     let (items, tail) = SHAPES[shape];
     let sql = format!("SELECT {items} FROM {table} {hint} WHERE {tree} {tail}");
     let mut rows = run(session, &sql);
-    if tail.is_empty() {
+    if !tail.contains("ORDER BY") {
         rows.sort();
     }
     rows

@@ -41,6 +41,8 @@ pub(super) struct Kept<'p> {
     last: Option<Vec<u8>>,
     /// What DISTINCT has seen.
     seen: HashSet<Vec<u8>, RandomState>,
+    /// Its last row, where those that are the same follow each other.
+    shown: Option<Vec<u8>>,
     /// Bytes counted with the statement.
     counted: u64,
     key: Vec<u8>,
@@ -62,6 +64,7 @@ impl<'p> Kept<'p> {
             most,
             last: None,
             seen: HashSet::default(),
+            shown: None,
             counted: 0,
             key: Vec::new(),
         }
@@ -101,11 +104,18 @@ impl<'p> Kept<'p> {
         }
         if plan.distinct {
             let same = distinct_key(plan, &values);
-            let size = 48 + same.len() as u64;
-            if !self.seen.insert(same) {
-                return Ok(());
+            if plan.consecutive && !plan.grouped {
+                if self.shown.as_ref() == Some(&same) {
+                    return Ok(());
+                }
+                self.shown = Some(same);
+            } else {
+                let size = 48 + same.len() as u64;
+                if !self.seen.insert(same) {
+                    return Ok(());
+                }
+                states.hold(size)?;
             }
-            states.hold(size)?;
         }
         self.push(key, &values, states)?;
         Ok(())

@@ -297,10 +297,16 @@ fn grouped(
     window: Window,
 ) -> Run<u64> {
     let mut groups = Groups::new(plan);
+    // The first row of the group behind the last one wanted ends that one.
+    let all = plan.having.is_none() && plan.order_by.is_empty() && !plan.distinct;
+    let enough = match plan.consecutive && all {
+        true => window.offset.saturating_add(window.count),
+        false => u64::MAX,
+    };
     let states = exec.shared.states;
     let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> Run<bool> {
         groups.add(plan, row, cx, states)?;
-        Ok(true)
+        Ok(groups.count() <= enough)
     };
     let since = exec.begin_part();
     if !plan.extremes.is_empty() {

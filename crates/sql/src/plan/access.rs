@@ -13,7 +13,8 @@
 //!    that are not locked.
 //! 2. Hints choose among the paths, whatever they cost.
 
-use super::facts::{Facts, bare_column, facts};
+use super::consecutive::Purpose;
+use super::facts::{Facts, facts};
 use super::hints::Hints;
 use super::{Access, Bound, Estimate, OrderKey, Pattern, Span, cost};
 use crate::expr::Expr;
@@ -73,6 +74,7 @@ pub(super) struct Asked<'a> {
     /// The slots that are already joined.
     pub(super) joined: u64,
     pub(super) order: &'a [OrderKey],
+    pub(super) purpose: Purpose,
     pub(super) hints: &'a Hints,
     /// Columns that are read at all; `None`: all.
     pub(super) needed: Option<&'a [usize]>,
@@ -106,6 +108,7 @@ impl<'a> Asked<'a> {
             conditions,
             joined: 0,
             order: &[],
+            purpose: Purpose::Sort,
             hints,
             needed: None,
             figures,
@@ -195,7 +198,7 @@ impl<'a> Asked<'a> {
         match (path.ordered, limited) {
             (true, true) => path.cost * (cost::LIMIT / left.max(1.0)).min(1.0),
             (true, false) => path.cost,
-            (false, _) => path.cost + cost::SORT * left * left.max(2.0).log2(),
+            (false, _) => path.cost + cost::to_order(self.purpose, left),
         }
     }
 
@@ -255,47 +258,6 @@ impl<'a> Asked<'a> {
             cost,
             implied: Vec::new(),
         }
-    }
-
-    /// Whether index entries after `skip` equal parts come in the order asked
-    /// for; `Some(true)` when backwards. What the conditions hold constant has
-    /// any order.
-    pub(super) fn order_of(
-        &self,
-        position: usize,
-        index: &Index,
-        skip: usize,
-        facts: &[Facts<'_>],
-    ) -> Option<bool> {
-        let hidden = position == 0 && index.parts.is_empty();
-        if index.using_hash || hidden || !self.hints.order(position) || index.invisible {
-            return None;
-        }
-        let key = self
-            .table
-            .indexes
-            .first()
-            .filter(|_| index.kind == IndexKind::Plain);
-        let behind = key.map_or(&[][..], |key| &key.parts);
-        let mut parts = index.parts.iter().skip(skip).chain(behind);
-        let mut direction = None;
-        for key in self.order {
-            let column = bare_column(&key.expr, self.slot)?;
-            let equal = facts.get(column).and_then(Facts::values);
-            if equal.is_some_and(|values| values.len() == 1) {
-                continue;
-            }
-            // ENUM and SET sort by number in the index as in ORDER BY.
-            let part = parts.next()?;
-            if column != part.column || part.prefix.is_some() {
-                return None;
-            }
-            let reverse = key.desc != part.desc;
-            if *direction.get_or_insert(reverse) != reverse {
-                return None;
-            }
-        }
-        Some(direction.unwrap_or(false))
     }
 
     /// A part of an index, if the conditions say which.

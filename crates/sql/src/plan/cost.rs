@@ -10,6 +10,7 @@
 //! Literals are no part of the estimate: a plan serves other literals too
 //! (transactions.md, rule 42).
 
+use super::consecutive::Purpose;
 use crate::expr::{CmpOp, Expr, ExprKind, Truth};
 use crate::statistics::TableStatistics;
 use porpoise_rows::catalog::Table;
@@ -30,6 +31,9 @@ pub(super) const PROBE: f64 = 0.5;
 pub(super) const LOOK: f64 = 0.1;
 /// A row sorted, times the logarithm of their number.
 pub(super) const SORT: f64 = 0.15;
+
+/// A row found to belong to a group by a hash table.
+pub(super) const GROUP: f64 = 0.5;
 
 /// Tables of fewer rows are planned as if they had so many: they may grow
 /// before they are looked at again.
@@ -52,6 +56,15 @@ pub(super) fn of_bounds(bounds: usize) -> f64 {
         0 => 1.0,
         1 => COMPARED,
         _ => BETWEEN,
+    }
+}
+
+/// What it costs to give rows an order that their path does not have, or to
+/// group them all the same.
+pub(super) fn to_order(purpose: Purpose, rows: f64) -> f64 {
+    match purpose {
+        Purpose::Sort => SORT * rows * rows.max(2.0).log2(),
+        Purpose::Groups | Purpose::SortedGroups => GROUP * rows,
     }
 }
 

@@ -17,6 +17,7 @@
 
 use super::access::{Asked, MAX_KEYS, Path, Piece};
 use super::facts::{Facts, Said, arms, facts_of_arm};
+use super::index_order::constant_parts;
 use super::{Access, cost};
 use porpoise_rows::catalog::Index;
 use std::collections::BTreeMap;
@@ -194,16 +195,4 @@ fn access(index: usize, pieces: Vec<Piece>, whole: bool, reverse: bool) -> Acces
 fn alike(pieces: &[Piece]) -> bool {
     let equal = pieces.first().map_or(0, |p| p.equal);
     pieces.iter().all(|p| p.bounded == 0 && p.equal == equal)
-}
-
-/// Leading parts of which the conditions leave one value.
-fn constant_parts(index: &Index, facts: &[Facts<'_>]) -> usize {
-    let constant = |column: usize| {
-        let values = facts.get(column).and_then(Facts::values);
-        values.is_some_and(|values| values.len() == 1)
-    };
-    let parts = index.parts.iter();
-    parts
-        .take_while(|p| p.prefix.is_none() && constant(p.column))
-        .count()
 }

@@ -10,6 +10,7 @@
 //! Left out are columns whose index orders otherwise than MIN does (ENUM, SET,
 //! JSON), rows to lock, and queries that read columns outside of aggregates.
 
+use super::consecutive::Purpose;
 use super::from::From;
 use super::order::{Wanted, steps};
 use super::select::PlanCx;
@@ -78,6 +79,7 @@ fn one(from: &From, aggregate: &Aggregate, cx: &PlanCx<'_>) -> Option<SelectPlan
     let needed = super::needed::needed(&own, std::iter::once(column));
     let wanted = Wanted {
         order: &order,
+        purpose: Purpose::Sort,
         limited: true,
         needed: &needed,
         figures: cx.figures,

@@ -2,6 +2,7 @@
 //! or group, in which order tables are joined, and what is read of them.
 
 use super::columns::result_column;
+use super::consecutive::{Purpose, order_of_groups};
 use super::extremes::extremes;
 use super::from::{From, split};
 use super::keys::{group_keys, order_keys};
@@ -43,8 +44,15 @@ pub(super) fn finish_with(
     let read = result.expressions().chain(aggregates.expressions());
     let needed = super::needed::needed(&from, read);
     let each_row = !result.grouped && !clauses.distinct;
+    let groups = result.order_of_groups(&clauses);
+    let (order, purpose) = match (&groups, each_row) {
+        (_, true) => (result.order_by.as_slice(), Purpose::Sort),
+        (Some((order, purpose)), _) => (order.as_slice(), *purpose),
+        (None, _) => (&[][..], Purpose::Sort),
+    };
     let wanted = Wanted {
-        order: if each_row { &result.order_by } else { &[] },
+        order,
+        purpose,
         limited: limit.is_some() && each_row,
         needed: &needed,
         figures: cx.figures,
@@ -74,7 +82,8 @@ pub(super) fn finish_with(
         having: result.having,
         rollup: clauses.rollup,
         distinct: clauses.distinct,
-        order_by: match ordered && each_row {
+        consecutive: ordered && purpose != Purpose::Sort,
+        order_by: match ordered && (each_row || purpose == Purpose::SortedGroups) {
             true => Vec::new(),
             false => result.order_by,
         },
@@ -173,6 +182,20 @@ impl Outcome {
         let items = self.items.iter().map(|i| &i.expr);
         let order = self.order_by.iter().map(|k| &k.expr);
         items.chain(&self.group_by).chain(&self.having).chain(order)
+    }
+
+    /// The order in which rows would need no hash table to be grouped, or to be
+    /// told from those before; see [`order_of_groups`].
+    fn order_of_groups(&self, clauses: &Clauses<'_, '_>) -> Option<(Vec<OrderKey>, Purpose)> {
+        match (self.group_by.as_slice(), clauses.distinct) {
+            _ if clauses.rollup => None,
+            ([], true) if !self.grouped => {
+                order_of_groups(self.items.iter().map(|i| &i.expr), &self.order_by)
+            }
+            ([], _) => None,
+            // What DISTINCT leaves of the groups is in their order.
+            (keys, _) => order_of_groups(keys.iter(), &self.order_by),
+        }
     }
 
     /// WITH ROLLUP: keys of GROUP BY are NULL in rows that sum up over them.

@@ -4,8 +4,7 @@
 //! 1. Hints choose among indexes; the table itself can always be read.
 //! 2. Of USE and FORCE only the indexes named are left, of IGNORE the others;
 //!    FORCE takes the table's scan for very expensive.
-//! 3. No index is used to bring the rows of a group together, so that FOR
-//!    GROUP BY asks for nothing; its names are checked all the same.
+//! 3. FOR GROUP BY is about indexes in whose order groups need no hash table.
 
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{IndexHint, IndexHintFor, IndexHintKind};
@@ -32,6 +31,7 @@ impl Choice {
 pub struct Hints {
     join: Choice,
     order: Choice,
+    group: Choice,
     /// FORCE INDEX.
     pub(super) forced: bool,
 }
@@ -55,10 +55,10 @@ impl Hints {
                 named.push(position(table, alias, name.name)?);
             }
             let purposes: &mut [&mut Choice] = match hint.purpose {
-                IndexHintFor::All => &mut [&mut out.join, &mut out.order],
+                IndexHintFor::All => &mut [&mut out.join, &mut out.order, &mut out.group],
                 IndexHintFor::Join => &mut [&mut out.join],
                 IndexHintFor::OrderBy => &mut [&mut out.order],
-                IndexHintFor::GroupBy => &mut [],
+                IndexHintFor::GroupBy => &mut [&mut out.group],
             };
             for choice in purposes {
                 match hint.kind {
@@ -78,6 +78,11 @@ impl Hints {
     /// Whether an index may give the order of ORDER BY.
     pub(super) fn order(&self, index: usize) -> bool {
         self.order.allows(index)
+    }
+
+    /// Whether an index may bring the rows of a group together.
+    pub(super) fn group(&self, index: usize) -> bool {
+        self.group.allows(index)
     }
 }
 

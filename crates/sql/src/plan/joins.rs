@@ -169,7 +169,7 @@ impl Steps<'_> {
         match (ordered, self.wanted.limited) {
             (true, true) => after.cost * (cost::LIMIT / rows).min(1.0),
             (true, false) => after.cost,
-            (false, _) => after.cost + cost::SORT * rows * rows.max(2.0).log2(),
+            (false, _) => after.cost + cost::to_order(self.wanted.purpose, rows),
         }
     }
 
@@ -201,6 +201,7 @@ impl Steps<'_> {
         asked.needed = self.wanted.needed.get(slot).and_then(Option::as_deref);
         if joined == 0 {
             asked.order = self.order;
+            asked.purpose = self.wanted.purpose;
             return self.first(&asked, before);
         }
         let mut own = Asked::new(table, slot, self.conditions, &source.hints, figures);

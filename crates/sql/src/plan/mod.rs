@@ -14,6 +14,7 @@
 
 pub mod access;
 mod columns;
+mod consecutive;
 mod context;
 mod cost;
 pub mod derived;
@@ -25,6 +26,7 @@ mod finish;
 mod from;
 mod grouping;
 pub mod hints;
+mod index_order;
 pub mod insert;
 mod joins;
 mod keys;
@@ -378,6 +380,9 @@ pub struct SelectPlan {
     pub rollup: bool,
     /// DISTINCT.
     pub distinct: bool,
+    /// Rows of one group follow each other; without groups, rows that DISTINCT
+    /// takes for the same.
+    pub consecutive: bool,
     /// ORDER BY; empty when the access path gives the order.
     pub order_by: Vec<OrderKey>,
     /// LIMIT.
@@ -410,6 +415,7 @@ impl SelectPlan {
             having: None,
             rollup: false,
             distinct: false,
+            consecutive: false,
             order_by: Vec::new(),
             limit: None,
             offset: None,

@@ -6,6 +6,7 @@
 //! after them, as soon as what their ON names is there; semi-joins, which only
 //! remove, at the first opportunity. STRAIGHT_JOIN keeps the order of the text.
 
+use super::consecutive::Purpose;
 use super::from::{Block, From, OuterBlock};
 use super::joins::{SoFar, Steps};
 use super::{Access, Busy, LockSpec, OrderKey, Step};
@@ -60,8 +61,11 @@ pub(super) fn lock_specs(
 
 /// What placing the tables goes by, besides FROM.
 pub(super) struct Wanted<'f> {
-    /// ORDER BY, where rows reach it as they are joined.
+    /// ORDER BY, where rows reach it as they are joined, or the keys by which
+    /// they are grouped.
     pub(super) order: &'f [OrderKey],
+    /// What that order is for.
+    pub(super) purpose: Purpose,
     /// There is a LIMIT.
     pub(super) limited: bool,
     /// The columns that are read, by slot.

@@ -340,7 +340,9 @@ impl Lines<'_> {
             };
             let first = at == 0;
             let sorted = first && !plan.order_by.is_empty();
-            let grouped = first && (!plan.group_by.is_empty() || plan.distinct);
+            let groups = !plan.group_by.is_empty() && !plan.consecutive;
+            let distinct = plan.distinct && (plan.grouped || !plan.consecutive);
+            let grouped = first && (groups || distinct);
             let mut row = step_line(kind, source, step, &extra(step, sorted, grouped));
             self.set_partitions(source, step, &mut row);
             if let Origin::Derived(rows) = &source.origin

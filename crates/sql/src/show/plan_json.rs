@@ -148,14 +148,15 @@ impl<'d> Document<'d> {
         let mut inner = self.joins(plan);
         if plan.grouped && !plan.group_by.is_empty() {
             let mut grouping = vec![
-                ("using_temporary_table", Json::Bool(true)),
+                ("using_temporary_table", Json::Bool(!plan.consecutive)),
                 ("using_filesort", Json::Bool(false)),
             ];
             grouping.append(&mut inner);
             inner = vec![("grouping_operation", Json::Object(grouping))];
         }
         if plan.distinct {
-            let mut removal = vec![("using_temporary_table", Json::Bool(true))];
+            let hashes = plan.grouped || !plan.consecutive;
+            let mut removal = vec![("using_temporary_table", Json::Bool(hashes))];
             removal.append(&mut inner);
             inner = vec![("duplicates_removal", Json::Object(removal))];
         }

@@ -152,6 +152,9 @@ impl<'t> Tree<'t> {
         if plan.grouped {
             let text = match plan.group_by.as_slice() {
                 [] => "Aggregate".to_owned(),
+                keys if plan.consecutive => {
+                    format!("Group aggregate: {}", printer.list(keys))
+                }
                 keys => format!("Aggregate using hash table: {}", printer.list(keys)),
             };
             node = Node::new(text, vec![node]);

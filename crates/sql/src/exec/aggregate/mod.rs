@@ -6,6 +6,9 @@
 //! group keeps its first row's values for expressions outside aggregates, which
 //! the group determines unless ONLY_FULL_GROUP_BY is off, and an accumulator an
 //! aggregate.
+//!
+//! Where the rows of a group follow each other ([`SelectPlan::consecutive`]),
+//! only the key of the last one is remembered.
 
 mod accumulate;
 mod documents;
@@ -156,6 +159,8 @@ pub struct Groups {
     list: Vec<Group>,
     read: Read,
     key: Vec<u8>,
+    /// The key of the last row, of rows whose groups follow each other.
+    last: Vec<u8>,
     held: u64,
 }
 
@@ -172,13 +177,14 @@ impl Groups {
             Kind::Decimal => true,
             _ => e.ty.is_string() && !e.ty.is_binary(),
         };
-        let spelled = !plan.rollup && plan.group_by.iter().any(costly);
+        let spelled = !plan.rollup && !plan.consecutive && plan.group_by.iter().any(costly);
         let mut groups = Groups {
             by_key: HashMap::default(),
             by_values: spelled.then(HashMap::default),
             list: Vec::new(),
             read: Read::of(plan),
             key: Vec::new(),
+            last: Vec::new(),
             held: 0,
         };
         if plan.group_by.is_empty() {
@@ -290,14 +296,23 @@ impl Groups {
         keys: &[ValueRef<'_>],
         states: &States,
     ) -> Run<usize> {
-        if let Some(at) = self.by_key.get(key) {
+        if plan.consecutive {
+            if let Some(at) = self.list.len().checked_sub(1).filter(|_| self.last == key) {
+                return Ok(at);
+            }
+            self.last.clear();
+            self.last.extend_from_slice(key);
+        } else if let Some(at) = self.by_key.get(key) {
             return Ok(*at);
         }
         let keys = keys.iter().map(|v| ValueRef::to_owned(*v)).collect();
         self.list.push(Group::new(plan, keys));
         let at = self.list.len() - 1;
-        self.by_key.insert(key.to_vec(), at);
-        let size = key.len() as u64 + GROUP_SIZE;
+        let mut size = GROUP_SIZE;
+        if !plan.consecutive {
+            self.by_key.insert(key.to_vec(), at);
+            size += key.len() as u64;
+        }
         states.hold(size)?;
         self.held += size;
         Ok(at)

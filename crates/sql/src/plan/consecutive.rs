@@ -1,0 +1,73 @@
+//! Groups that need no hash table: an index gives rows in an order in which
+//! those of one group, or those that DISTINCT takes for the same, follow each
+//! other.
+//!
+//! That is so where all keys are plain columns, and the first table's path
+//! gives them as its leading parts. Any order of the keys serves the groups;
+//! where ORDER BY names some of them it comes first, and serves both.
+//!
+//! Invariants:
+//! 1. Rows are told apart by the same bytes as with a hash table: an index that
+//!    took more values for equal would give a group several times, so that
+//!    parts of prefixes never serve.
+
+use super::OrderKey;
+use crate::expr::{Expr, ExprKind};
+
+/// What an order of rows is wanted for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// ORDER BY of the rows.
+    #[default]
+    Sort,
+    /// Groups, in any order.
+    Groups,
+    /// Groups, in the order of ORDER BY.
+    SortedGroups,
+}
+
+/// The order wanted of rows to be grouped by these keys; `None` where no index
+/// could have it.
+pub(super) fn order_of_groups<'e>(
+    keys: impl Iterator<Item = &'e Expr>,
+    order_by: &[OrderKey],
+) -> Option<(Vec<OrderKey>, Purpose)> {
+    let mut columns = Vec::new();
+    let mut left: Vec<&Expr> = Vec::new();
+    for key in keys {
+        let column = column_of(key)?;
+        if !columns.contains(&column) {
+            columns.push(column);
+            left.push(key);
+        }
+    }
+    let sorts = |key: &OrderKey| column_of(&key.expr).is_some_and(|c| columns.contains(&c));
+    let last = order_by.last().filter(|_| order_by.iter().all(sorts));
+    let mut order: Vec<OrderKey> = Vec::with_capacity(left.len());
+    if last.is_some() {
+        order.extend_from_slice(order_by);
+    }
+    let desc = last.is_some_and(|key| key.desc);
+    for key in left {
+        let column = column_of(key);
+        if !order.iter().any(|k| column_of(&k.expr) == column) {
+            order.push(OrderKey {
+                expr: key.clone(),
+                desc,
+            });
+        }
+    }
+    let purpose = match last {
+        Some(_) => Purpose::SortedGroups,
+        None => Purpose::Groups,
+    };
+    (!order.is_empty()).then_some((order, purpose))
+}
+
+/// Slot and column.
+fn column_of(e: &Expr) -> Option<(usize, usize)> {
+    match &e.kind {
+        ExprKind::Column { slot, column, .. } => Some((*slot, *column)),
+        _ => None,
+    }
+}

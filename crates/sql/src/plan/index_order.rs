@@ -1,0 +1,103 @@
+//! Whether entries of an index come in the order that is asked for.
+
+use super::OrderKey;
+use super::access::Asked;
+use super::consecutive::Purpose;
+use super::facts::{Facts, bare_column};
+use porpoise_rows::catalog::{Index, IndexKind, IndexPart};
+
+impl Asked<'_> {
+    /// Whether index entries after `skip` equal parts come in the order asked
+    /// for; `Some(true)` when backwards. What the conditions hold constant has
+    /// any order.
+    pub(super) fn order_of(
+        &self,
+        position: usize,
+        index: &Index,
+        skip: usize,
+        facts: &[Facts<'_>],
+    ) -> Option<bool> {
+        let hidden = position == 0 && index.parts.is_empty();
+        let hinted = match self.purpose {
+            Purpose::Sort => self.hints.order(position),
+            Purpose::Groups => self.hints.group(position),
+            Purpose::SortedGroups => self.hints.order(position) && self.hints.group(position),
+        };
+        if index.using_hash || hidden || !hinted || index.invisible {
+            return None;
+        }
+        let key = self
+            .table
+            .indexes
+            .first()
+            .filter(|_| index.kind == IndexKind::Plain);
+        let behind = key.map_or(&[][..], |key| &key.parts);
+        let parts = index.parts.iter().skip(skip).chain(behind);
+        match self.purpose {
+            Purpose::Groups => self.any_order(parts, facts).then_some(false),
+            Purpose::Sort | Purpose::SortedGroups => self.this_order(parts, facts),
+        }
+    }
+
+    /// Whether these parts are the keys in their order.
+    fn this_order<'p>(
+        &self,
+        mut parts: impl Iterator<Item = &'p IndexPart>,
+        facts: &[Facts<'_>],
+    ) -> Option<bool> {
+        let mut direction = None;
+        for key in self.order {
+            let column = bare_column(&key.expr, self.slot)?;
+            if is_constant(column, facts) {
+                continue;
+            }
+            // ENUM and SET sort by number in the index as in ORDER BY.
+            let part = parts.next()?;
+            if column != part.column || part.prefix.is_some() {
+                return None;
+            }
+            let reverse = key.desc != part.desc;
+            if *direction.get_or_insert(reverse) != reverse {
+                return None;
+            }
+        }
+        Some(direction.unwrap_or(false))
+    }
+
+    /// Whether these parts begin with all the keys, in any order.
+    fn any_order<'p>(
+        &self,
+        parts: impl Iterator<Item = &'p IndexPart>,
+        facts: &[Facts<'_>],
+    ) -> bool {
+        let column = |key: &OrderKey| bare_column(&key.expr, self.slot);
+        let Some(mut left) = self.order.iter().map(column).collect::<Option<Vec<_>>>() else {
+            return false;
+        };
+        left.retain(|column| !is_constant(*column, facts));
+        for part in parts.filter(|p| !is_constant(p.column, facts)) {
+            let at = left.iter().position(|column| *column == part.column);
+            match at.filter(|_| part.prefix.is_none()) {
+                Some(at) => {
+                    left.swap_remove(at);
+                }
+                None => break,
+            }
+        }
+        left.is_empty()
+    }
+}
+
+/// Leading parts of which the conditions leave one value.
+pub(super) fn constant_parts(index: &Index, facts: &[Facts<'_>]) -> usize {
+    let parts = index.parts.iter();
+    parts
+        .take_while(|p| p.prefix.is_none() && is_constant(p.column, facts))
+        .count()
+}
+
+/// Whether the conditions leave one value of a column.
+fn is_constant(column: usize, facts: &[Facts<'_>]) -> bool {
+    let values = facts.get(column).and_then(Facts::values);
+    values.is_some_and(|values| values.len() == 1)
+}
