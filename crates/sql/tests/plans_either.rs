@@ -163,6 +163,8 @@ const SHAPES: &[(&str, &str)] = &[
     ("m, a, COUNT(*)", "GROUP BY a, m ORDER BY m DESC, a DESC"),
     ("a, b, COUNT(*) n", "GROUP BY b, a HAVING n > 1"),
     ("LOWER(s), COUNT(*)", "GROUP BY s"),
+    ("id, COUNT(*), SUM(b)", "GROUP BY id"),
+    ("u, COUNT(*), MIN(s)", "GROUP BY u ORDER BY u LIMIT 6"),
 ];
 
 fn select(

@@ -380,7 +380,8 @@ impl<'a> Asked<'a> {
         facts: &[Facts<'_>],
     ) -> Path {
         let rows = keys.len() as f64;
-        let forwards = || self.order_of(position, index, 0, facts) == Some(false);
+        let order = || self.order_of(position, index, 0, facts);
+        let forwards = || self.order_of_whole_keys(order()) == Some(false);
         Path {
             ordered: self.order.is_empty() || keys.len() == 1 || forwards(),
             entries: false,

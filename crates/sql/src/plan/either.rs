@@ -105,10 +105,11 @@ impl Asked<'_> {
             [] => Some(false),
             _ => self.order_of(position, index, constant_parts(index, together), together),
         };
-        let or_table = pieces.iter().any(Piece::or_table);
-        // Whole keys are fetched in the order of their values only.
-        if or_table || (whole && order == Some(true)) {
+        if pieces.iter().any(Piece::or_table) {
             order = order.filter(|_| self.order.is_empty());
+        }
+        if whole {
+            order = self.order_of_whole_keys(order);
         }
         let rows = self.rows_of_all(pieces.iter().map(|p| (position, p)));
         let ordered = order.is_some();

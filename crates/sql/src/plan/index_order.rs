@@ -39,6 +39,14 @@ impl Asked<'_> {
         }
     }
 
+    /// What is left of an order where rows of several whole keys are fetched:
+    /// they are shown in the order of their keys, and only where all of them
+    /// are kept.
+    pub(super) fn order_of_whole_keys(&self, order: Option<bool>) -> Option<bool> {
+        let kept = self.purpose == Purpose::Sort;
+        order.filter(|reverse| self.order.is_empty() || (kept && !reverse))
+    }
+
     /// Whether these parts are the keys in their order.
     fn this_order<'p>(
         &self,
