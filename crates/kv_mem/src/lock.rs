@@ -1,9 +1,10 @@
 //! Row locks: a word in each record, and queues where somebody waits.
 //!
 //! An uncontended lock is a change of [`LockCell`] under the record's latch.
-//! Who must wait joins the record's queue, looks for a circle of waits
-//! ([`crate::wait_graph`]), and sleeps on a condition variable of its own; whoever changes the holders
-//! hands the lock over under the latch.
+//! Who must wait looks for a moment whether a lone holder lets go; then joins
+//! the record's queue, looks for a moment whether it is granted; then looks for
+//! a circle of waits ([`crate::wait_graph`]), and sleeps on a condition variable
+//! of its own. Whoever changes the holders hands the lock over under the latch.
 //!
 //! Invariants:
 //! 1. Holders of a record are pairwise compatible.
@@ -12,22 +13,30 @@
 //!    holder and with everybody waiting ahead of it: a queued exclusive holds
 //!    off later key-shares (transactions.md, 8).
 //! 3. Latch order: graph of waits, then record. Nothing is held while sleeping.
-//! 4. A waiter is told of its grant under its own mutex, so that no wake-up is
-//!    lost; one that gives up looks under the latch whether it was granted.
+//! 4. A grant is stored, then the granter looks whether the waiter sleeps; a
+//!    waiter stores that it is about to sleep, then looks for the grant (both
+//!    sequentially consistent, and the wake-up is sent under the waiter's
+//!    mutex): no wake-up is lost. One that gives up looks under the latch
+//!    whether it was granted.
+//! 5. Nobody overtakes a queue. Before there is one, a newcomer may take a lock
+//!    that was let go while another looks, for some microseconds.
 //!
 //! Rejected: a sharded lock table beside the index (a second look-up for every
-//! key).
+//! key); joining the queue and sleeping at once (a row that two threads change
+//! all the time changes hands by sleep and wake-up each time).
 
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::{Cancel, Reason};
-use porpoise_base::sync::{Condvar, Mutex};
+use porpoise_base::sync::atomic::{AtomicBool, Ordering};
+use porpoise_base::sync::{Condvar, Mutex, spin_loop};
 use porpoise_kv::LockMode;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// So often a waiter looks before it sleeps: a hot row changes hands after a
-/// microsecond, and sleep and waking take ten times as long.
-const LOOKS: usize = 64;
+/// So often a waiter looks before it joins the queue, and again before it
+/// sleeps: a hot row changes hands after a microsecond, and sleep and waking
+/// take ten times as long. Under a test's scheduler it is to sleep, too.
+pub(crate) const LOOKS: usize = if cfg!(shuttle) { 2 } else { 100 };
 
 /// A transaction that locks.
 pub(crate) type TxnId = u64;
@@ -61,7 +70,10 @@ pub(crate) struct Waiter {
     txn: TxnId,
     mode: LockMode,
     upgrade: bool,
-    granted: Mutex<bool>,
+    granted: AtomicBool,
+    /// It sleeps, or is about to.
+    asleep: AtomicBool,
+    mutex: Mutex<()>,
     wake: Condvar,
 }
 
@@ -84,6 +96,11 @@ pub(crate) enum Waited {
 impl LockCell {
     pub(crate) fn is_free(&self) -> bool {
         matches!(self, LockCell::Free)
+    }
+
+    /// Whether one transaction holds it and nobody waits.
+    pub(crate) fn is_lone(&self) -> bool {
+        matches!(self, LockCell::One(_))
     }
 
     fn holders(&self) -> &[Holder] {
@@ -181,7 +198,9 @@ impl LockCell {
             txn,
             mode: self.target(txn, mode),
             upgrade: self.held(txn).is_some(),
-            granted: Mutex::new(false),
+            granted: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
+            mutex: Mutex::new(()),
             wake: Condvar::new(),
         });
         let queue = self.queue();
@@ -268,8 +287,7 @@ impl LockCell {
                     count: 1,
                 }),
             }
-            *waiter.granted.lock() = true;
-            waiter.wake.notify_one();
+            waiter.grant();
             false
         });
         if waiting.is_empty() {
@@ -325,29 +343,48 @@ impl LockCell {
 }
 
 impl Waiter {
+    fn is_granted(&self) -> bool {
+        self.granted.load(Ordering::SeqCst)
+    }
+
+    fn grant(&self) {
+        self.granted.store(true, Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) {
+            let _asleep = self.mutex.lock();
+            self.wake.notify_one();
+        }
+    }
+
+    /// Looks for a moment whether it is granted.
+    pub(crate) fn look(&self) -> bool {
+        (0..LOOKS).any(|_| {
+            let granted = self.granted.load(Ordering::Acquire);
+            if !granted {
+                spin_loop();
+            }
+            granted
+        })
+    }
+
     /// Sleeps until granted, cancelled, or out of time.
     pub(crate) fn wait(self: &Arc<Waiter>, deadline: Instant, cancel: &Cancel) -> Waited {
-        for _ in 0..LOOKS {
-            if self.granted.try_lock().is_some_and(|granted| *granted) {
-                return Waited::Granted;
-            }
-            std::hint::spin_loop();
-        }
         blocking(|| {
             let waiter = self.clone();
             let _registered = cancel.register(Arc::new(move || {
-                let _granted = waiter.granted.lock();
+                let _asleep = waiter.mutex.lock();
                 waiter.wake.notify_one();
             }));
-            let mut granted = self.granted.lock();
+            self.asleep.store(true, Ordering::SeqCst);
+            let mut asleep = self.mutex.lock();
             loop {
-                if *granted {
+                if self.is_granted() {
                     return Waited::Granted;
                 }
                 if let Some(reason) = cancel.reason() {
                     return Waited::Cancelled(reason);
                 }
-                if self.wake.wait_until(&mut granted, deadline).timed_out() && !*granted {
+                let timed_out = self.wake.wait_until(&mut asleep, deadline).timed_out();
+                if timed_out && !self.is_granted() {
                     return match cancel.reason() {
                         Some(reason) => Waited::Cancelled(reason),
                         None => Waited::TimedOut,
@@ -380,9 +417,9 @@ mod tests {
         let upgrade = cell.enqueue(1, Exclusive);
         cell.check().unwrap();
         cell.release(2);
-        assert!(*upgrade.granted.lock() && !*behind.granted.lock());
+        assert!(upgrade.is_granted() && !behind.is_granted());
         cell.release(1);
-        assert!(*behind.granted.lock());
+        assert!(behind.is_granted());
         cell.release(3);
         assert!(cell.is_free());
     }

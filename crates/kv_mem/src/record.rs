@@ -30,12 +30,12 @@ mod counted;
 mod version;
 mod word;
 
-use crate::lock::LockCell;
+use crate::lock::{LOOKS, LockCell};
 pub(crate) use counted::{Pinned, RecordAddress, RecordRef};
 use crossbeam_epoch::{Atomic, Guard, Pointer, Shared};
 use porpoise_base::sync::RawLatch as _;
 use porpoise_base::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use porpoise_base::sync::{RawMutex, point};
+use porpoise_base::sync::{RawMutex, point, spin_loop};
 use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut};
 pub(crate) use version::{NewVersion, VERSION_BYTES, Version};
@@ -198,6 +198,18 @@ impl Record {
             link = &version.next;
         }
         (asked, values)
+    }
+
+    /// Looks for a moment whether the lock changes; to be called when it was
+    /// met with a lone holder. Reads only: the holder's line stays its own.
+    pub(crate) fn look_for_change(&self) {
+        let met = self.lock.load(Ordering::Relaxed);
+        for _ in 0..LOOKS {
+            if met == 0 || self.lock.load(Ordering::Relaxed) != met {
+                return;
+            }
+            spin_loop();
+        }
     }
 
     /// Takes the latch.

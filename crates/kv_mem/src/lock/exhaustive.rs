@@ -31,7 +31,7 @@ impl Agent {
     }
 
     fn is_granted(&self) -> bool {
-        self.waits.as_ref().is_some_and(|w| *w.granted.lock())
+        self.waits.as_ref().is_some_and(|w| w.is_granted())
     }
 
     /// How many things it can do now.
@@ -49,7 +49,7 @@ impl Agent {
             Some(_) if choice == 1 => {}
             Some(waiter) => {
                 let left = cell.give_up(&waiter);
-                assert_eq!(left, !*waiter.granted.lock(), "granted or left, not both");
+                assert_eq!(left, !waiter.is_granted(), "granted or left, not both");
                 self.end(cell);
             }
             None => match self.wants.pop() {

@@ -48,14 +48,29 @@ impl MemTxn {
             let found = self.shared.spaces.get(space)?;
             let record = self.shared.record_of(found, key);
             let mut latch = record.latch();
-            if latch.dead {
-                drop(latch);
-                self.shared.unlink(found, &record);
-                continue;
-            }
-            let fresh = match latch.lock.request(self.id, mode) {
-                Request::Granted(fresh) => fresh,
-                Request::Blocked => {
+            let mut looked = !matches!(wait, Wait::Until(_));
+            let request = loop {
+                if latch.dead {
+                    break None;
+                }
+                match latch.lock.request(self.id, mode) {
+                    Request::Blocked if !looked && latch.lock.is_lone() => {
+                        drop(latch);
+                        record.look_for_change();
+                        looked = true;
+                        latch = record.latch();
+                    }
+                    request => break Some(request),
+                }
+            };
+            let fresh = match request {
+                None => {
+                    drop(latch);
+                    self.shared.unlink(found, &record);
+                    continue;
+                }
+                Some(Request::Granted(fresh)) => fresh,
+                Some(Request::Blocked) => {
                     let deadline = match wait {
                         Wait::Skip => return Ok(None),
                         Wait::NoWait => return Err(Error::LockBusy),
@@ -65,13 +80,7 @@ impl MemTxn {
                     let waiter = latch.lock.enqueue(self.id, mode);
                     drop(latch);
                     self.shared.counts.lock_waits.add(1);
-                    let wait = Waiting {
-                        space,
-                        record: record.clone(),
-                        mode,
-                        since: self.shared.clock.now(),
-                    };
-                    let failed = self.wait_for(wait, &waiter, deadline);
+                    let failed = self.wait_for((space, &record, mode), &waiter, deadline);
                     if let Some(error) = failed {
                         let left = record.latch().lock.give_up(&waiter);
                         if !left && fresh {
@@ -100,7 +109,22 @@ impl MemTxn {
         }
     }
 
-    fn wait_for(&self, wait: Waiting, waiter: &Arc<Waiter>, deadline: Instant) -> Option<Error> {
+    /// Waits for a lock whose queue was joined; why it was not granted.
+    fn wait_for(
+        &self,
+        (space, record, mode): (SpaceId, &RecordRef, LockMode),
+        waiter: &Arc<Waiter>,
+        deadline: Instant,
+    ) -> Option<Error> {
+        if waiter.look() {
+            return None;
+        }
+        let wait = Waiting {
+            space,
+            record: record.clone(),
+            mode,
+            since: self.shared.clock.now(),
+        };
         let graph = &self.shared.graph;
         let failed = if graph.begin_wait(self.id, wait) {
             Some(Error::Deadlock)
