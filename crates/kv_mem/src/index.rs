@@ -42,6 +42,9 @@ pub(crate) enum Walk {
     Broken,
 }
 
+/// Cache lines of a usual row's version.
+const ROW_LINES: usize = 3;
+
 /// The index of one space.
 pub(crate) struct Index {
     tree: Tree,
@@ -79,7 +82,7 @@ impl Index {
             for (place, key) in found.iter_mut().zip(keys) {
                 *place = self.tree.find(key, guard);
                 if let Some(record) = place {
-                    record.expect_newest(guard);
+                    record.expect_newest(ROW_LINES, guard);
                 }
             }
             return;
@@ -98,7 +101,7 @@ impl Index {
         for (place, (hash, key)) in found.iter_mut().zip(wanted) {
             *place = path.find(*hash, key, guard);
             if let Some(record) = place {
-                record.expect_newest(guard);
+                record.expect_newest(ROW_LINES, guard);
             }
         }
     }
@@ -178,13 +181,15 @@ impl Index {
         reverse: bool,
         step: usize,
         guard: &'g Guard,
-        mut visit: impl FnMut(Pinned<'g>) -> ControlFlow<()>,
+        visit: impl FnMut(Pinned<'g>) -> ControlFlow<()>,
     ) -> Walk {
         if empty(lower, upper) {
             return Walk::Done;
         }
         let bounds = (lower, upper);
-        self.tree.walk(bounds, reverse, step, guard, &mut visit)
+        // Rows have more bytes than entries, of which the next lines come along.
+        let lines = if self.hash.is_some() { ROW_LINES } else { 1 };
+        self.tree.walk(bounds, reverse, (step, lines), guard, visit)
     }
 
     /// How many keys there are, dead ones included.
@@ -207,7 +212,7 @@ impl Index {
         let mut gone = Vec::with_capacity(self.tree.len());
         let all = (Bound::Unbounded, Bound::Unbounded);
         self.tree
-            .walk(all, false, usize::MAX, &guard, &mut |record| {
+            .walk(all, false, (usize::MAX, 0), &guard, |record| {
                 gone.push(record.counted());
                 ControlFlow::Continue(())
             });

@@ -139,14 +139,12 @@ impl Record {
         self.visible(u64::MAX, guard)
     }
 
-    /// Asks for the newest version ahead of need.
+    /// Asks for the first cache lines of the newest version ahead of need.
     #[inline]
-    pub(crate) fn expect_newest(&self, guard: &Guard) {
-        /// Bytes of a usual row.
-        const USUAL: usize = 192;
+    pub(crate) fn expect_newest(&self, lines: usize, guard: &Guard) {
         let newest = self.head.load(Ordering::Relaxed, guard);
         let address = newest.into_usize();
-        for line in 0..USUAL / 64 {
+        for line in 0..lines {
             crate::index::prefetch(address.wrapping_add(line * 64));
         }
     }

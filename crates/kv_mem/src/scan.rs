@@ -9,15 +9,17 @@ use crate::record::{InlineKey, Record};
 use crate::space::Space;
 use crate::writes::WriteSet;
 use crossbeam_epoch::Guard;
-use porpoise_kv::{Mark, ScanRange};
+use porpoise_kv::{Mark, ScanRange, ScanVisitor};
 use std::cmp::Ordering;
 use std::iter::Peekable;
 use std::ops::{Bound, ControlFlow};
 
 /// Records looked at under one latch.
-const STEP: usize = 128;
+const STEP: usize = 1024;
 
 pub(crate) struct RangeScan {
+    /// Number of the range in the call.
+    pub(crate) number: usize,
     /// Versions up to here are seen.
     pub(crate) upto: u64,
     /// Whether what is shown counts towards `seen`.
@@ -30,24 +32,21 @@ pub(crate) struct RangeScan {
     pub(crate) left: usize,
 }
 
-/// A visitor of one range.
-type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
-
 /// Own writes of the range, in the order of the scan.
 type Own<'w> = Peekable<std::vec::IntoIter<(&'w [u8], Option<&'w [u8]>)>>;
 
 impl RangeScan {
     /// Shows an entry; breaks, with its key noted, when it was the last.
+    #[inline]
     fn show(
         &mut self,
         key: &[u8],
         value: &[u8],
-        visit: &mut Visit<'_>,
+        visit: &mut ScanVisitor<'_>,
         stopped: &mut Option<InlineKey>,
     ) -> ControlFlow<()> {
-        let flow = visit(key, value);
         self.left = self.left.saturating_sub(1);
-        if flow.is_break() || self.left == 0 {
+        if visit(self.number, key, value).is_break() || self.left == 0 {
             *stopped = Some(InlineKey::from_slice(key));
             return ControlFlow::Break(());
         }
@@ -62,7 +61,7 @@ impl RangeScan {
         own: &mut Own<'_>,
         reverse: bool,
         guard: &Guard,
-        visit: &mut Visit<'_>,
+        visit: &mut ScanVisitor<'_>,
         stopped: &mut Option<InlineKey>,
     ) -> ControlFlow<()> {
         let before = match reverse {
@@ -80,6 +79,18 @@ impl RangeScan {
                 None => ControlFlow::Continue(()),
             };
         }
+        self.meet_committed(record, guard, visit, stopped)
+    }
+
+    /// Shows the version of a record that is seen, where there is one.
+    #[inline]
+    fn meet_committed(
+        &mut self,
+        record: &Record,
+        guard: &Guard,
+        visit: &mut ScanVisitor<'_>,
+        stopped: &mut Option<InlineKey>,
+    ) -> ControlFlow<()> {
         let Some(version) = record.visible(self.upto, guard) else {
             return ControlFlow::Continue(());
         };
@@ -98,7 +109,7 @@ impl RangeScan {
         space: &Space,
         writes: &WriteSet,
         range: &ScanRange<'_>,
-        visit: &mut Visit<'_>,
+        visit: &mut ScanVisitor<'_>,
     ) -> Option<InlineKey> {
         let mut own = Vec::new();
         if !writes.is_empty() {
@@ -107,6 +118,7 @@ impl RangeScan {
                 own.reverse();
             }
         }
+        let alone = own.is_empty();
         let mut own = own.into_iter().peekable();
         let mut stopped = None;
         let mut behind: Option<InlineKey> = None;
@@ -121,17 +133,15 @@ impl RangeScan {
                     Bound::Excluded(key.as_slice()),
                 ),
             };
+            let reverse = range.reverse;
             let walk = space
                 .index
-                .walk(lower, upper, range.reverse, STEP, &guard, |record| {
-                    self.meet(
-                        record.record(),
-                        &mut own,
-                        range.reverse,
-                        &guard,
-                        visit,
-                        &mut stopped,
-                    )
+                .walk(lower, upper, reverse, STEP, &guard, |record| {
+                    let record = record.record();
+                    match alone {
+                        true => self.meet_committed(record, &guard, visit, &mut stopped),
+                        false => self.meet(record, &mut own, reverse, &guard, visit, &mut stopped),
+                    }
                 });
             match walk {
                 Walk::Done => break,

@@ -229,6 +229,7 @@ impl Txn for MemTxn {
                 break;
             }
             let mut scan = crate::scan::RangeScan {
+                number: index,
                 upto,
                 current: read.view == View::Current,
                 mark: read.mark,
@@ -236,9 +237,7 @@ impl Txn for MemTxn {
                 left,
             };
             let space = self.shared.spaces.get(range.space)?;
-            let stopped = scan.run(space, &self.writes, range, &mut |key, value| {
-                visit(index, key, value)
-            });
+            let stopped = scan.run(space, &self.writes, range, visit);
             (self.seen, left) = (scan.seen, scan.left);
             if let Some(since) = since {
                 self.reads

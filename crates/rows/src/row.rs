@@ -314,8 +314,27 @@ impl<'a> RowRef<'a> {
     }
 
     /// The bytes.
+    #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// Under which layout it was written.
+    #[inline]
+    pub(crate) fn layout(&self) -> &'a Layout {
+        self.layout
+    }
+
+    /// Where the null bitmap begins.
+    #[inline]
+    pub(crate) fn body_start(&self) -> usize {
+        self.body
+    }
+
+    /// The bytes from the null bitmap on.
+    #[inline]
+    pub(crate) fn body(&self) -> &'a [u8] {
+        self.bytes.get(self.body..).unwrap_or_default()
     }
 
     /// An owned copy.

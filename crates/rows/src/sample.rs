@@ -26,6 +26,7 @@ use crate::txn::{BeginOptions, Txn};
 use crate::{KeyRange, Result, ScanPosition, ScanSpec};
 use porpoise_kv::Read;
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// How much is read of an index.
@@ -193,7 +194,7 @@ fn run(
         let limit = usize::try_from(usual.clamp(1, 1024)).unwrap_or(1024);
         let mut got = 0;
         let at = (&mut position, limit);
-        more = txn.scan_entries(table, spec, None, Read::SNAPSHOT, at, &mut |key, _| {
+        more = txn.scan_entries(table, spec, None, Read::SNAPSHOT, at, &mut |_, key, _| {
             got += 1;
             ends.clear();
             if table.part_ends(spec.index, key, &mut ends) {
@@ -206,6 +207,7 @@ fn run(
                 }
                 None => last = Some(key.to_vec()),
             }
+            ControlFlow::Continue(())
         })?;
         read += got;
     }

@@ -12,7 +12,8 @@ use common::{N, begin, get, ids, insert, model_database};
 use porpoise_kv::Read;
 use porpoise_rows::sample::Effort;
 use porpoise_rows::{KeyRange, ScanPosition, ScanSpec};
-use porpoise_types::Value;
+use porpoise_types::ValueRef;
+use std::ops::ControlFlow;
 
 fn things() -> common::Def {
     ids("t")
@@ -84,18 +85,17 @@ fn entries_hold_their_parts_and_the_primary_key() {
         let mut position = ScanPosition::default();
         let mut found: Vec<[i64; 3]> = Vec::new();
         let at = (&mut position, 10);
-        txn.scan_entries(&t, &spec, None, Read::CURRENT, at, &mut |key, value| {
-            let mut row = [N; 3];
-            t.decode_entry(index, key, value, &mut |column, value| {
-                if let Value::Int(v) = value {
-                    row[column] = v;
-                }
-            })
-            .unwrap();
-            found.push(row);
+        txn.scan_entries(&t, &spec, None, Read::CURRENT, at, &mut |_, key, value| {
+            let reader = t.entry_reader(index, &t.columns_in_entries(index)).unwrap();
+            let mut values = [ValueRef::Null; 3];
+            reader.read(key, value, &mut values, &mut |_| &[]).unwrap();
+            found.push(values.map(|v| if let ValueRef::Int(v) = v { v } else { N }));
+            ControlFlow::Continue(())
         })
         .unwrap();
         assert_eq!(found, expected);
     }
-    assert!(t.decode_entry(1, b"x", b"y", &mut |_, _| ()).is_err());
+    let reader = t.entry_reader(1, &[0, 1, 2]).unwrap();
+    let bad = reader.read(b"x", b"y", &mut [ValueRef::Null; 3], &mut |_| &[]);
+    assert!(bad.is_err());
 }

@@ -236,21 +236,7 @@ fn clamp_int(v: ValueRef<'_>, ty: &ColumnType) -> u64 {
 /// advanced; None where the kind does not decode ([`is_decodable`]) or the bytes are no such key.
 #[must_use]
 pub fn decode_key(ty: &ColumnType, nullable: bool, key: &mut &[u8]) -> Option<Value> {
-    if nullable {
-        let (flag, rest) = key.split_first()?;
-        match *flag {
-            NULL_FLAG => {
-                *key = rest;
-                return Some(Value::Null);
-            }
-            VALUE_FLAG => *key = rest,
-            _ => return None,
-        }
-    }
-    if !is_decodable(ty) {
-        return None;
-    }
-    decode_value(ty, key)
+    decode_key_borrowed(ty, nullable, key).map(Decoded::into_owned)
 }
 
 /// As [`decode_key`], for a descending part as well.
@@ -317,10 +303,60 @@ fn part_len(ty: &ColumnType, nullable: bool, key: &[u8]) -> Option<usize> {
     Some(flag + rest.len() - after.len())
 }
 
+/// A value read from a key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decoded<'k> {
+    /// It lies in the key, or takes no memory.
+    Borrowed(ValueRef<'k>),
+    /// A binary string that stands in the key with escapes: its bytes.
+    Unescaped(Vec<u8>),
+}
+
+impl Decoded<'_> {
+    /// The value by itself.
+    fn into_owned(self) -> Value {
+        match self {
+            Decoded::Borrowed(value) => value.to_owned(),
+            Decoded::Unescaped(bytes) => Value::Bytes(bytes),
+        }
+    }
+}
+
+/// As [`decode_key`], without copying what can be read where it stands.
+#[must_use]
+pub fn decode_key_borrowed<'k>(
+    ty: &ColumnType,
+    nullable: bool,
+    key: &mut &'k [u8],
+) -> Option<Decoded<'k>> {
+    if nullable {
+        let (flag, rest) = key.split_first()?;
+        match *flag {
+            NULL_FLAG => {
+                *key = rest;
+                return Some(Decoded::Borrowed(ValueRef::Null));
+            }
+            VALUE_FLAG => *key = rest,
+            _ => return None,
+        }
+    }
+    if !is_decodable(ty) {
+        return None;
+    }
+    decode_value(ty, key)
+}
+
+#[inline]
 fn take_int(width: usize, signed: bool, key: &mut &[u8]) -> Option<u64> {
     let (head, rest) = key.split_at_checked(width)?;
     *key = rest;
-    let v = head.iter().fold(0u64, |v, b| v << 8 | u64::from(*b));
+    let v = match head {
+        [a, b, c, d] => u64::from(u32::from_be_bytes([*a, *b, *c, *d])),
+        _ => match head.first_chunk::<8>() {
+            Some(eight) if width == 8 => u64::from_be_bytes(*eight),
+            _ => head.iter().fold(0u64, |v, b| v << 8 | u64::from(*b)),
+        },
+    };
     if !signed || width == 0 {
         return Some(v);
     }
@@ -330,64 +366,68 @@ fn take_int(width: usize, signed: bool, key: &mut &[u8]) -> Option<u64> {
     Some((flipped as i64 >> shift) as u64)
 }
 
-fn decode_value(ty: &ColumnType, key: &mut &[u8]) -> Option<Value> {
+fn decode_value<'k>(ty: &ColumnType, key: &mut &'k [u8]) -> Option<Decoded<'k>> {
     let width = ty.fixed_width().unwrap_or(8);
-    Some(match ty.kind {
+    Some(Decoded::Borrowed(match ty.kind {
         Kind::TinyInt | Kind::SmallInt | Kind::MediumInt | Kind::Int | Kind::BigInt => {
             let v = take_int(width, !ty.unsigned, key)?;
             if ty.unsigned {
-                Value::UInt(v)
+                ValueRef::UInt(v)
             } else {
-                Value::Int(v as i64)
+                ValueRef::Int(v as i64)
             }
         }
         Kind::Bit | Kind::Year | Kind::Enum | Kind::Set => {
-            Value::UInt(take_int(width, false, key)?)
+            ValueRef::UInt(take_int(width, false, key)?)
         }
         Kind::Float => {
             let v = take_int(4, false, key)? as u32;
             let bits = if v >> 31 == 1 { v ^ 1 << 31 } else { !v };
-            Value::Double(f64::from(f32::from_bits(bits)))
+            ValueRef::Double(f64::from(f32::from_bits(bits)))
         }
         Kind::Double => {
             let v = take_int(8, false, key)?;
             let bits = if v >> 63 == 1 { v ^ 1 << 63 } else { !v };
-            Value::Double(f64::from_bits(bits))
+            ValueRef::Double(f64::from_bits(bits))
         }
-        Kind::Decimal => Value::Decimal(Decimal::decode(
+        Kind::Decimal => ValueRef::Decimal(Decimal::decode(
             u8::try_from(ty.length).ok()?,
             ty.decimals,
             key,
         )?),
-        Kind::Date => Value::Date(Date::from_packed(
+        Kind::Date => ValueRef::Date(Date::from_packed(
             u32::try_from(take_int(4, false, key)?).ok()?,
         )?),
         Kind::DateTime | Kind::Timestamp => {
-            Value::DateTime(DateTime::from_packed(take_int(8, false, key)?)?)
+            ValueRef::DateTime(DateTime::from_packed(take_int(8, false, key)?)?)
         }
-        Kind::Time => Value::Time(Time::from_micros(take_int(8, true, key)? as i64)?),
-        Kind::Null => Value::Null,
-        _ => Value::Bytes(take_binary(key)?),
-    })
+        Kind::Time => ValueRef::Time(Time::from_micros(take_int(8, true, key)? as i64)?),
+        Kind::Null => ValueRef::Null,
+        _ => return take_binary(key),
+    }))
 }
 
-/// Undoes the escaping of binary strings.
-fn take_binary(key: &mut &[u8]) -> Option<Vec<u8>> {
+/// Undoes the escaping of binary strings, where there is any.
+fn take_binary<'k>(key: &mut &'k [u8]) -> Option<Decoded<'k>> {
     let mut out = Vec::new();
     let mut rest = *key;
     loop {
         let at = memchr::memchr(0, rest)?;
         let (text, zero) = rest.split_at_checked(at)?;
-        out.extend_from_slice(text);
         let (mark, after) = zero.split_at_checked(2)?;
         rest = after;
         if mark == BINARY_END {
             *key = rest;
-            return Some(out);
+            if out.is_empty() {
+                return Some(Decoded::Borrowed(ValueRef::Bytes(text)));
+            }
+            out.extend_from_slice(text);
+            return Some(Decoded::Unescaped(out));
         }
         if mark != [0, 0xFF] {
             return None;
         }
+        out.extend_from_slice(text);
         out.push(0);
     }
 }

@@ -46,8 +46,8 @@ pub use compare::{CompareAs, compare, comparison_type};
 pub use decimal::{Decimal, DecimalError};
 pub use error::{Level, TypeError, Warning};
 pub use key::{
-    KEY_FORMAT_VERSION, decode_key, decode_key_part, encode_key, encode_key_prefix,
-    encode_text_start, is_decodable, take_key_part,
+    Decoded, KEY_FORMAT_VERSION, decode_key, decode_key_borrowed, decode_key_part, encode_key,
+    encode_key_prefix, encode_text_start, is_decodable, key_width, take_key_part,
 };
 pub use sql_mode::SqlMode;
 pub use temporal::{Date, DateTime, Time};

@@ -26,17 +26,16 @@
 //! (24 bytes a row more, for an entry that a hash path answers mostly).
 
 mod change;
+mod walk;
 
-use super::Walk;
-use super::cell::{Link, prefetch};
+use super::cell::Link;
 use super::node::{Node, Place};
-use crate::record::{InlineKey, Pinned};
+use crate::record::Pinned;
 use change::retire_all;
 use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::{AtomicUsize, Ordering};
 use porpoise_base::sync::{Mutex, MutexGuard};
-use smallvec::SmallVec;
-use std::ops::{Bound, ControlFlow, Range};
+use std::ops::{Bound, Range};
 
 /// A reader that meets a change spins so often before it waits for its end.
 const SPINS: usize = 100;
@@ -100,11 +99,16 @@ impl Met<'_> {
         let is_before = |key: &[u8]| low.is_some_and(|low| key < low);
         let is_behind = |key: &[u8]| high.is_some_and(|high| key >= high);
         let from = match lower {
+            // A walk that comes from the neighbour.
+            Bound::Included(key) if low.is_some_and(|low| std::ptr::eq(low, key)) => 0,
             Bound::Included(key) if !is_before(key) => self.leaf.search(key, guard).at,
             Bound::Excluded(key) if !is_before(key) => behind(self.leaf.search(key, guard)),
             _ => 0,
         };
         let to = match upper {
+            Bound::Excluded(key) if high.is_some_and(|high| std::ptr::eq(high, key)) => {
+                self.leaf.count()
+            }
             Bound::Excluded(key) if !is_behind(key) => self.leaf.search(key, guard).at,
             Bound::Included(key) if !is_behind(key) => behind(self.leaf.search(key, guard)),
             _ => self.leaf.count(),
@@ -205,56 +209,6 @@ impl Tree {
         self.read(Target::Of(key), guard, read)?.1
     }
 
-    /// Shows the records between two bounds in order, at most `step` of them.
-    pub(super) fn walk<'g>(
-        &self,
-        (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
-        reverse: bool,
-        step: usize,
-        guard: &'g Guard,
-        visit: &mut dyn FnMut(Pinned<'g>) -> ControlFlow<()>,
-    ) -> Walk {
-        let (mut lower, mut upper) = (lower, upper);
-        let mut left = step.max(1);
-        let mut run: SmallVec<[Pinned<'g>; 64]> = SmallVec::new();
-        loop {
-            let target = match (reverse, lower, upper) {
-                (false, Bound::Unbounded, _) => Target::Of(&[]),
-                (false, Bound::Included(key) | Bound::Excluded(key), _) => Target::Of(key),
-                (true, _, Bound::Unbounded) => Target::Last,
-                (true, _, Bound::Included(key)) => Target::Of(key),
-                (true, _, Bound::Excluded(key)) => Target::Below(key),
-            };
-            let read = self.read(target, guard, |met| {
-                let part = met.between(lower, upper, guard);
-                run.clear();
-                run.extend(part.filter_map(|at| met.leaf.key(at, guard)));
-            });
-            let Some((met, ())) = read else {
-                return Walk::Done;
-            };
-            if reverse {
-                run.reverse();
-            }
-            for (at, record) in run.iter().enumerate() {
-                expect_ahead(&run, at, guard);
-                if visit(*record).is_break() {
-                    return Walk::Broken;
-                }
-                left -= 1;
-                if left == 0 {
-                    return Walk::Paused(InlineKey::from_slice(record.key()));
-                }
-            }
-            // The bounds of the leaf say where its neighbour begins.
-            match (reverse, met.bounds) {
-                (false, (_, Some(high))) if !above(high, upper) => lower = Bound::Included(high),
-                (true, (Some(low), _)) if !below(low, lower) => upper = Bound::Excluded(low),
-                _ => return Walk::Done,
-            }
-        }
-    }
-
     /// How many leaves there are.
     #[cfg(test)]
     pub(super) fn leaves(&self, guard: &Guard) -> usize {
@@ -329,42 +283,8 @@ impl Drop for Tree {
     }
 }
 
-/// Asks for records and versions ahead of a walk, so that several misses of
-/// the cache are waited for together.
-fn expect_ahead(run: &[Pinned<'_>], at: usize, guard: &Guard) {
-    /// So many records ahead; a version when half the way is gone.
-    const AHEAD: usize = 8;
-    let records = match at {
-        0 => run.get(..AHEAD).unwrap_or(run),
-        _ => run.get(at + AHEAD - 1..at + AHEAD).unwrap_or_default(),
-    };
-    for record in records {
-        prefetch(record.address().as_ptr().addr());
-    }
-    if let Some(soon) = run.get(at + AHEAD / 2) {
-        soon.expect_newest(guard);
-    }
-}
-
 fn behind(place: Place) -> usize {
     place.at + usize::from(place.found)
-}
-
-/// Whether everything from a key on is above an upper bound.
-fn above(key: &[u8], upper: Bound<&[u8]>) -> bool {
-    match upper {
-        Bound::Unbounded => false,
-        Bound::Included(bound) => key > bound,
-        Bound::Excluded(bound) => key >= bound,
-    }
-}
-
-/// Whether everything before a key is below a lower bound.
-fn below(key: &[u8], lower: Bound<&[u8]>) -> bool {
-    match lower {
-        Bound::Unbounded => false,
-        Bound::Included(bound) | Bound::Excluded(bound) => key <= bound,
-    }
 }
 
 /// The bounds of a kid.

@@ -9,19 +9,20 @@
 //! 1. An entry is shown only while it is visible to the read, as in
 //!    [`Txn::scan`]: entries are versioned as rows are, so that no row need be
 //!    asked.
-//! 2. [`Table::columns_in_entries`] names exactly the columns that
-//!    [`Table::decode_entry`] shows.
+//! 2. [`Table::columns_in_entries`] names exactly the columns that an
+//!    [`crate::EntryReader`] of all columns reads.
 
 use super::Txn;
 use super::scan::{ScanPosition, ScanSpec, spaces_of};
-use crate::catalog::{Index, IndexPart, Table};
-use crate::{Error, Result};
-use porpoise_kv::Read;
-use porpoise_types::{Value, decode_key_part, is_decodable};
-use std::ops::ControlFlow;
+use crate::Result;
+use crate::catalog::{IndexPart, Table};
+use porpoise_kv::{Read, ScanVisitor};
+use porpoise_types::is_decodable;
 
-/// A visitor of entries: the key and the value as they are stored.
-pub type EntryVisitor<'v> = dyn FnMut(&[u8], &[u8]) + 'v;
+/// A visitor of entries: a number that says nothing, key and value as they are
+/// stored; a break ends the call. It is the engine's own, so that nothing
+/// stands between the two.
+pub type EntryVisitor<'v> = ScanVisitor<'v>;
 
 impl Txn {
     /// Walks the next at most `limit` entries (at least 1) of a scan, in index
@@ -43,11 +44,7 @@ impl Txn {
             return Ok(false);
         }
         let spaces = spaces_of(table, spec.index, partitions);
-        let show = &mut |key: &[u8], value: &[u8]| {
-            visit(key, value);
-            ControlFlow::Continue(())
-        };
-        self.walk(spec, &spaces, read, position, limit.max(1), show)?;
+        self.walk(spec, &spaces, read, position, limit.max(1), visit)?;
         Ok(!position.done())
     }
 }
@@ -55,29 +52,6 @@ impl Txn {
 fn readable(table: &Table, part: &IndexPart) -> bool {
     let column = table.columns.get(part.column);
     part.prefix.is_none() && column.is_some_and(|c| is_decodable(&c.ty))
-}
-
-/// Shows the readable parts at the front of `key`, which is advanced. Stops
-/// at the first that cannot be skipped.
-fn decode_parts(
-    table: &Table,
-    index: &Index,
-    mut key: &[u8],
-    show: &mut dyn FnMut(usize, Value),
-) -> Option<()> {
-    let mut skipped = Vec::new();
-    for part in &index.parts {
-        let column = table.columns.get(part.column)?;
-        if readable(table, part) {
-            let value = decode_key_part(&column.ty, column.nullable, part.desc, &mut key)?;
-            show(part.column, value);
-        } else {
-            let (ty, nullable) = (&column.ty, column.nullable);
-            skipped.clear();
-            porpoise_types::take_key_part(ty, nullable, part.desc, &mut key, &mut skipped)?;
-        }
-    }
-    Some(())
 }
 
 impl Table {
@@ -94,32 +68,6 @@ impl Table {
         columns.sort_unstable();
         columns.dedup();
         columns
-    }
-
-    /// Shows the columns that an entry holds, by position; a column may come
-    /// twice.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] for bytes that are no such entry.
-    pub fn decode_entry(
-        &self,
-        index: usize,
-        key: &[u8],
-        value: &[u8],
-        show: &mut dyn FnMut(usize, Value),
-    ) -> Result<()> {
-        let (Some(named), Some(primary)) = (self.indexes.get(index), self.indexes.first()) else {
-            return Err(Error::DefinitionChanged);
-        };
-        let decoded = match index {
-            0 => decode_parts(self, primary, key, show),
-            _ => {
-                let rest = named.primary_of(key, value)?;
-                decode_parts(self, named, key, show)
-                    .and_then(|()| decode_parts(self, primary, rest, show))
-            }
-        };
-        decoded.ok_or_else(|| Error::Corrupt(format!("an entry of index {}", named.name)))
     }
 
     /// The ends of the encoded parts in the key of an entry, appended to

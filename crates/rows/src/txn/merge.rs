@@ -17,9 +17,9 @@
 
 use super::Txn;
 use super::arena::Arena;
-use super::scan::{ScanPosition, ScanSpec, Walker};
+use super::scan::{ScanPosition, ScanSpec};
 use crate::Result;
-use porpoise_kv::{Read, ScanEnd, ScanRange, SpaceId};
+use porpoise_kv::{Read, ScanEnd, ScanRange, ScanVisitor, SpaceId};
 use std::ops::ControlFlow;
 
 /// Entries of a chunk at most.
@@ -74,7 +74,7 @@ impl Txn {
         read: Read,
         position: &mut ScanPosition,
         limit: usize,
-        visit: &mut Walker<'_>,
+        visit: &mut ScanVisitor<'_>,
     ) -> Result<()> {
         let chunk = (limit / spaces.len() + 1).clamp(LEAST, MOST);
         let mut merge = position.merge.take().unwrap_or_default();
@@ -103,7 +103,7 @@ impl Txn {
                 let at = stream.head;
                 stream.head += 1;
                 shown += 1;
-                if visit(stream.keys.get(at), stream.values.get(at)).is_break() {
+                if visit(0, stream.keys.get(at), stream.values.get(at)).is_break() {
                     shown = limit;
                 }
                 if stream.key().is_none() && !stream.ended {

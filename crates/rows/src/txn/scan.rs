@@ -16,7 +16,7 @@ use super::parts::{self, Blobs, Waiting};
 use crate::catalog::Table;
 use crate::row::RowRef;
 use crate::{Error, Result};
-use porpoise_kv::{self as kv, Read, ScanEnd, ScanRange, SpaceId};
+use porpoise_kv::{self as kv, Read, ScanEnd, ScanRange, ScanVisitor, SpaceId};
 use smallvec::SmallVec;
 use std::ops::ControlFlow;
 
@@ -93,8 +93,6 @@ impl ScanPosition {
     }
 }
 
-/// A visitor of entries: key and value.
-pub(super) type Walker<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 /// A visitor of a scan: primary key and row.
 pub type RowScanVisitor<'v> = dyn FnMut(&[u8], RowRef<'_>) + 'v;
 
@@ -146,13 +144,20 @@ impl Txn {
         };
         let mut primaries = Arena::default();
         let mut failure = None;
-        self.walk(spec, &spaces, read, position, limit, &mut |key, value| {
-            match index.primary_of(key, value) {
-                Ok(primary) => primaries.push(primary),
-                Err(e) => failure = Some(e),
-            }
-            ControlFlow::Continue(())
-        })?;
+        self.walk(
+            spec,
+            &spaces,
+            read,
+            position,
+            limit,
+            &mut |_, key, value| {
+                match index.primary_of(key, value) {
+                    Ok(primary) => primaries.push(primary),
+                    Err(e) => failure = Some(e),
+                }
+                ControlFlow::Continue(())
+            },
+        )?;
         if let Some(e) = failure {
             return Err(e);
         }
@@ -188,7 +193,7 @@ impl Txn {
         let mut failure = None;
         let mut waiting: Vec<Waiting> = Vec::new();
         let mut held = 0;
-        self.walk(spec, spaces, read, position, limit, &mut |key, value| {
+        self.walk(spec, spaces, read, position, limit, &mut |_, key, value| {
             let row = match RowRef::new(table, value) {
                 Ok(row) => row,
                 Err(e) => {
@@ -223,7 +228,8 @@ impl Txn {
         })
     }
 
-    /// The next entries from a position on, in order.
+    /// The next entries from a position on, in order. What the visitor is told
+    /// first is of no use: a number of a range, as the engine counted it.
     pub(super) fn walk(
         &mut self,
         spec: &ScanSpec,
@@ -231,7 +237,7 @@ impl Txn {
         read: Read,
         position: &mut ScanPosition,
         limit: usize,
-        visit: &mut Walker<'_>,
+        visit: &mut ScanVisitor<'_>,
     ) -> Result<()> {
         match spaces {
             [] => position.done = true,
@@ -249,7 +255,7 @@ impl Txn {
         read: Read,
         position: &mut ScanPosition,
         limit: usize,
-        visit: &mut Walker<'_>,
+        visit: &mut ScanVisitor<'_>,
     ) -> Result<()> {
         let mut resume = position.after.take();
         if let (Some(key), false) = (&mut resume, spec.reverse) {
@@ -273,9 +279,7 @@ impl Txn {
                 reverse: spec.reverse,
             });
         }
-        let end = self
-            .kv
-            .scan(read, &ranges, limit, &mut |_, key, value| visit(key, value))?;
+        let end = self.kv.scan(read, &ranges, limit, visit)?;
         match end {
             ScanEnd::Done => position.done = true,
             ScanEnd::Stopped { range, key } => {

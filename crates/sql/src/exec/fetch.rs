@@ -13,7 +13,8 @@ use bumpalo::Bump;
 use porpoise_kv::Read;
 use porpoise_rows::catalog::{IndexKind, Table};
 use porpoise_rows::{KeyRange, RowRef, ScanPosition, ScanSpec};
-use porpoise_types::{Value, ValueRef};
+use porpoise_types::ValueRef;
+use std::ops::ControlFlow;
 
 /// A row with its primary key, in the arena of its batch.
 pub use crate::expr::eval::KeyedRow as Fetched;
@@ -25,21 +26,6 @@ pub struct Entry<'a> {
     pub key: &'a [u8],
     /// The columns that it holds.
     pub slot: Slot<'a>,
-}
-
-/// A value whose bytes are in the arena.
-fn in_arena<'a>(value: &Value, arena: &'a Bump) -> ValueRef<'a> {
-    match value.as_ref() {
-        ValueRef::Bytes(bytes) => ValueRef::Bytes(arena.alloc_slice_copy(bytes)),
-        ValueRef::Null => ValueRef::Null,
-        ValueRef::Int(v) => ValueRef::Int(v),
-        ValueRef::UInt(v) => ValueRef::UInt(v),
-        ValueRef::Double(v) => ValueRef::Double(v),
-        ValueRef::Decimal(v) => ValueRef::Decimal(v),
-        ValueRef::Date(v) => ValueRef::Date(v),
-        ValueRef::DateTime(v) => ValueRef::DateTime(v),
-        ValueRef::Time(v) => ValueRef::Time(v),
-    }
 }
 
 /// What a scan of one table has still to do.
@@ -220,7 +206,7 @@ impl Cursor {
     }
 
     /// The scan that finds the entries; whole keys become ranges of one key.
-    fn entries(&mut self) -> Option<(&mut ScanSpec, &mut ScanPosition)> {
+    pub(super) fn entries(&mut self) -> Option<(&mut ScanSpec, &mut ScanPosition)> {
         if let Cursor::Keys { index, keys, .. } = self {
             let ranges = std::mem::take(keys).into_iter().map(KeyRange::prefix);
             *self = Cursor::scan(*index, ranges.collect(), false);
@@ -249,21 +235,28 @@ impl Cursor {
         }
         let mut out: Vec<Entry<'a>> = Vec::new();
         let mut bad = None;
-        let (read, index) = (exec.read(), spec.index);
-        let mut keep = |key: &[u8], value: &[u8]| {
+        let read = exec.read();
+        let reader = match width {
+            0 => None,
+            _ => {
+                let held = table.columns_in_entries(spec.index);
+                Some(table.entry_reader(spec.index, &held)?)
+            }
+        };
+        let mut keep = |_: usize, key: &[u8], value: &[u8]| {
+            let key: &'a [u8] = arena.alloc_slice_copy(key);
             let values = arena.alloc_slice_fill_copy(width, ValueRef::Null);
-            if width > 0 {
-                let decoded = table.decode_entry(index, key, value, &mut |column, value| {
-                    if let Some(place) = values.get_mut(column) {
-                        *place = in_arena(&value, arena);
-                    }
-                });
-                bad = bad.take().or(decoded.err());
+            if let Some(reader) = &reader {
+                let value: &'a [u8] = arena.alloc_slice_copy(value);
+                let mut own = |bytes: Vec<u8>| -> &'a [u8] { arena.alloc_slice_copy(&bytes) };
+                let done = reader.read(key, value, values, &mut own);
+                bad = bad.take().or(done.err());
             }
             out.push(Entry {
-                key: arena.alloc_slice_copy(key),
+                key,
                 slot: Slot::Values(values),
             });
+            ControlFlow::Continue(())
         };
         let at = (position, limit.max(1));
         let partitions = reach.partitions();
@@ -287,7 +280,10 @@ impl Cursor {
         let (read, partitions) = (exec.read(), reach.partitions());
         let at = (position, COUNTED);
         exec.txn()
-            .scan_entries(table, spec, partitions, read, at, &mut |_, _| rows += 1)?;
+            .scan_entries(table, spec, partitions, read, at, &mut |_, _, _| {
+                rows += 1;
+                ControlFlow::Continue(())
+            })?;
         Ok(Some(rows))
     }
 }

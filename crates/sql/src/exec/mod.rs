@@ -15,6 +15,7 @@
 pub mod aggregate;
 mod assign;
 pub mod derived;
+mod direct;
 pub mod dml;
 pub mod fetch;
 mod gathered;

@@ -7,6 +7,7 @@
 
 use super::aggregate::Groups;
 use super::derived::Collect;
+use super::direct;
 use super::fetch::{Cursor, encode_all};
 use super::join::join;
 use super::kept::Kept;
@@ -283,7 +284,10 @@ fn held(
         Ok(kept.len() < enough)
     };
     let since = exec.begin_part();
-    join(plan, exec, enough, &mut consume)?;
+    match direct::applies(plan).filter(|_| enough == u64::MAX) {
+        Some(only) => direct::run(plan, only, exec, &mut consume)?,
+        None => join(plan, exec, enough, &mut consume)?,
+    }
     let sent = kept.send(sink, window)?;
     exec.end_part(plan, Role::Sort, (1, sent), since);
     Ok(sent)
@@ -305,7 +309,7 @@ fn grouped(
     };
     let states = exec.shared.states;
     let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> Run<bool> {
-        groups.add(plan, row, cx, states)?;
+        groups.add(row, cx, states)?;
         Ok(groups.count() <= enough)
     };
     let since = exec.begin_part();
@@ -325,6 +329,8 @@ fn grouped(
     } else if only_counts(plan) {
         let rows = count_rows(plan, exec)?;
         groups.add_bare(rows);
+    } else if let Some(only) = direct::applies(plan) {
+        direct::run(plan, only, exec, &mut consume)?;
     } else {
         join(plan, exec, u64::MAX, &mut consume)?;
     }
@@ -366,12 +372,12 @@ fn count_rows(plan: &SelectPlan, exec: &mut Exec<'_>) -> Run<u64> {
 
 fn finish_groups(
     plan: &SelectPlan,
-    groups: Groups,
+    groups: Groups<'_>,
     exec: &mut Exec<'_>,
     sink: &mut dyn ResultSink,
     window: Window,
 ) -> Run<u64> {
     let mut kept = Kept::new(plan, window);
-    groups.finish(plan, exec, &mut kept)?;
+    groups.finish(exec, &mut kept)?;
     kept.send(sink, window)
 }

@@ -17,6 +17,7 @@ pub mod convert;
 pub mod eval;
 pub(crate) mod large;
 pub mod logic;
+pub(crate) mod number;
 pub mod query;
 mod rewrite;
 

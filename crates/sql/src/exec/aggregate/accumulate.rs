@@ -6,6 +6,7 @@
 
 use super::append_key;
 use super::documents::Document;
+use super::numbers::Taken;
 use crate::bind::{Aggregate, AggregateKind};
 use crate::error::SqlError;
 use crate::exec::sort::order_keys;
@@ -13,6 +14,7 @@ use crate::exec::state::{States, size_of_row};
 use crate::exec::{Exec, Run, Stop};
 use crate::expr::convert;
 use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::expr::number::{Found, Unit, of_value, to_value};
 use foldhash::fast::RandomState;
 use porpoise_types::{
     ColumnType, CompareAs, Decimal, Kind, Level, Value, ValueRef, Warning, cast, compare,
@@ -27,9 +29,10 @@ enum State {
         sum: Option<Decimal>,
         count: u64,
     },
-    /// A sum of integers, until it would leave the range.
+    /// A sum of integers or of decimals of one scale, times ten to it.
     Whole {
         sum: i128,
+        scale: u8,
         count: u64,
     },
     Double {
@@ -56,6 +59,8 @@ struct Piece {
 /// An aggregate at work.
 pub(super) struct Accumulator {
     state: State,
+    /// The least or greatest of the numbers that were taken.
+    best: Option<(i64, Unit)>,
     distinct: Option<Seen>,
 }
 
@@ -63,8 +68,39 @@ pub(super) struct Accumulator {
 #[derive(Default)]
 struct Seen {
     keys: HashSet<Vec<u8>, RandomState>,
+    /// Numbers that no key stands for.
+    numbers: HashSet<i64, RandomState>,
+    /// What they stand for, if there are any.
+    unit: Option<Unit>,
     /// The key at hand.
     key: Vec<u8>,
+}
+
+impl Seen {
+    /// Notes a number; whether it has not come before.
+    fn is_new(
+        &mut self,
+        (number, unit): (i64, Unit),
+        ty: &ColumnType,
+        states: &States,
+    ) -> Result<bool, SqlError> {
+        self.unit = Some(unit);
+        if self.numbers.contains(&number) {
+            return Ok(false);
+        }
+        // Values came before numbers were made of them.
+        if !self.keys.is_empty()
+            && let Some(value) = to_value(number, unit, ty)
+        {
+            self.key.clear();
+            append_key(value.as_ref(), ty, &mut self.key);
+            if self.keys.contains(&self.key) {
+                return Ok(false);
+            }
+        }
+        states.hold(16)?;
+        Ok(self.numbers.insert(number))
+    }
 }
 
 impl Accumulator {
@@ -84,14 +120,21 @@ impl Accumulator {
             AggregateKind::JsonArray => State::Document(Document::Array(Vec::new())),
             AggregateKind::JsonObject => State::Document(Document::Object(Vec::new())),
             _ if aggregate.ty.kind == Kind::Double => State::Double { sum: 0.0, count: 0 },
-            _ if whole(aggregate) => State::Whole { sum: 0, count: 0 },
-            _ => State::Exact {
-                sum: None,
-                count: 0,
+            _ => match whole(aggregate) {
+                Some(scale) => State::Whole {
+                    sum: 0,
+                    scale,
+                    count: 0,
+                },
+                None => State::Exact {
+                    sum: None,
+                    count: 0,
+                },
             },
         };
         Accumulator {
             state,
+            best: None,
             distinct: aggregate.distinct.then(Seen::default),
         }
     }
@@ -143,7 +186,12 @@ impl Accumulator {
             for (value, arg) in values.iter().zip(&aggregate.args) {
                 append_key(*value, &arg.ty, &mut seen.key);
             }
-            if seen.keys.contains(&seen.key) {
+            let number = match (seen.unit, values.first()) {
+                (Some(unit), Some(value)) => of_value(*value, unit),
+                _ => Found::Elsewhere,
+            };
+            let numbered = matches!(number, Found::Value(v) if seen.numbers.contains(&v));
+            if numbered || seen.keys.contains(&seen.key) {
                 return Ok(());
             }
             states.hold(48 + seen.key.len() as u64)?;
@@ -169,6 +217,66 @@ impl Accumulator {
         }
     }
 
+    /// Takes a row into account whose value is a number; false where it is
+    /// none, and nothing was done.
+    #[inline]
+    pub(super) fn take_number(
+        &mut self,
+        aggregate: &Aggregate,
+        taken: &Taken<'_>,
+        row: &[Slot<'_>],
+        states: &States,
+    ) -> Run<bool> {
+        let number = match taken {
+            Taken::Values => return Ok(false),
+            Taken::Row => {
+                self.count(1);
+                return Ok(true);
+            }
+            Taken::Present(e) | Taken::Number(e) | Taken::Distinct(e) => e,
+        };
+        let found = match number.eval(row) {
+            Found::Value(found) => found,
+            // NULL counts for none of them.
+            Found::Null => return Ok(true),
+            Found::Elsewhere => return Ok(false),
+        };
+        let fits = match &self.state {
+            State::Count(_) | State::Best(_) => true,
+            State::Whole { sum, scale, .. } => {
+                number.scale() == Some(*scale) && sum.checked_add(i128::from(found)).is_some()
+            }
+            _ => false,
+        };
+        if !fits {
+            return Ok(false);
+        }
+        if let (Taken::Distinct(_), Some(arg), Some(seen)) =
+            (taken, aggregate.args.first(), &mut self.distinct)
+            && !seen.is_new((found, number.unit()), &arg.ty, states)?
+        {
+            return Ok(true);
+        }
+        match &mut self.state {
+            State::Count(n) => *n += 1,
+            State::Whole { sum, count, .. } => {
+                *sum += i128::from(found);
+                *count += 1;
+            }
+            _ => {
+                let better = match (self.best, aggregate.kind) {
+                    (None, _) => true,
+                    (Some((best, _)), AggregateKind::Min) => found < best,
+                    (Some((best, _)), _) => found > best,
+                };
+                if better {
+                    self.best = Some((found, number.unit()));
+                }
+            }
+        }
+        Ok(true)
+    }
+
     fn take(
         &mut self,
         aggregate: &Aggregate,
@@ -178,10 +286,20 @@ impl Accumulator {
     ) -> Run<()> {
         match &mut self.state {
             State::Count(n) => *n += 1,
-            State::Whole { sum, count } => {
-                // 2^64 values of 64 bits fit.
-                *sum += integer(value, &arg.ty, cx)?;
-                *count += 1;
+            State::Whole { sum, scale, count } => {
+                let number = match value {
+                    ValueRef::Int(v) => Some((i128::from(v), 0)),
+                    ValueRef::UInt(v) => Some((i128::from(v), 0)),
+                    other => convert::decimal(other, &arg.ty, cx)?.unscaled(),
+                };
+                let number = number.filter(|(_, own)| own == scale);
+                if let Some(more) = number.and_then(|(number, _)| sum.checked_add(number)) {
+                    *sum = more;
+                    *count += 1;
+                    return Ok(());
+                }
+                self.state = exact(*sum, *scale, *count)?;
+                return self.take(aggregate, value, arg, cx);
             }
             State::Exact { sum, count } => {
                 let number = convert::decimal(value, &arg.ty, cx)?;
@@ -243,14 +361,8 @@ impl Accumulator {
     pub(super) fn finish(self, aggregate: &Aggregate, exec: &Exec<'_>) -> Run<Value> {
         let range = |_| Stop::Error(SqlError::out_of_range("DECIMAL", "avg"));
         let state = match self.state {
-            State::Whole { sum, count } => State::Exact {
-                sum: if count > 0 {
-                    Some(Decimal::from_i128(sum, 0).map_err(range)?)
-                } else {
-                    None
-                },
-                count,
-            },
+            State::Whole { sum, scale, count } => exact(sum, scale, count)?,
+            State::Best(value) => State::Best(better(value, self.best, aggregate)),
             state => state,
         };
         Ok(match (state, aggregate.kind) {
@@ -286,26 +398,47 @@ impl Accumulator {
     }
 }
 
-fn integer(value: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<i128, SqlError> {
-    Ok(match value {
-        ValueRef::Int(v) => i128::from(v),
-        ValueRef::UInt(v) => i128::from(v),
-        other => convert::decimal(other, ty, cx)?
-            .to_i64()
-            .map_or(0, i128::from),
-    })
+/// A sum as a decimal.
+fn exact(sum: i128, scale: u8, count: u64) -> Result<State, SqlError> {
+    let range = |_| SqlError::out_of_range("DECIMAL", "sum");
+    let sum = match count {
+        0 => None,
+        _ => Some(Decimal::from_i128(sum, scale).map_err(range)?),
+    };
+    Ok(State::Exact { sum, count })
 }
 
-/// Whether an aggregate sums up integers, so that the sum needs no decimals.
-fn whole(aggregate: &Aggregate) -> bool {
+/// The scale of what an aggregate sums up, if that is integers or decimals
+/// that may all have one scale.
+fn whole(aggregate: &Aggregate) -> Option<u8> {
     let sums = matches!(aggregate.kind, AggregateKind::Sum | AggregateKind::Avg);
-    let integer = |e: &crate::expr::Expr| {
-        matches!(
-            e.ty.kind,
-            Kind::TinyInt | Kind::SmallInt | Kind::MediumInt | Kind::Int | Kind::BigInt
-        )
+    let arg = aggregate.args.first().filter(|_| sums)?;
+    match arg.ty.kind {
+        Kind::TinyInt | Kind::SmallInt | Kind::MediumInt | Kind::Int | Kind::BigInt => Some(0),
+        Kind::Decimal => Some(arg.ty.decimals),
+        _ => None,
+    }
+}
+
+/// The least or greatest of a value and a number, as the aggregate wants it.
+fn better(value: Value, number: Option<(i64, Unit)>, aggregate: &Aggregate) -> Value {
+    let number = number.zip(aggregate.args.first());
+    let Some(number) = number.and_then(|((v, unit), arg)| to_value(v, unit, &arg.ty)) else {
+        return value;
     };
-    sums && aggregate.args.first().is_some_and(integer)
+    let wanted = match aggregate.kind {
+        AggregateKind::Min => Ordering::Less,
+        _ => Ordering::Greater,
+    };
+    let how = aggregate
+        .args
+        .first()
+        .map(|arg| compare::same_type(&arg.ty));
+    let order = how.and_then(|how| compare::compare_direct(number.as_ref(), value.as_ref(), how));
+    match value.is_null() || order == Some(wanted) {
+        true => number,
+        false => value,
+    }
 }
 
 fn spread(kind: AggregateKind, count: u64, squares: f64) -> Value {

@@ -12,6 +12,7 @@
 
 mod accumulate;
 mod documents;
+mod numbers;
 
 use super::kept::Kept;
 use super::select::cx_of;
@@ -23,6 +24,7 @@ use crate::plan::SelectPlan;
 use accumulate::Accumulator;
 use bumpalo::Bump;
 use foldhash::fast::RandomState;
+use numbers::{FIRST_ROWS, Numbers};
 use porpoise_types::{ColumnType, Kind, Value, ValueRef, encode_key};
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -151,7 +153,12 @@ struct Group {
 }
 
 /// The groups of a query.
-pub struct Groups {
+pub struct Groups<'p> {
+    plan: &'p SelectPlan,
+    /// Made once some rows have come.
+    numbers: Option<Numbers<'p>>,
+    /// Rows so far, up to [`FIRST_ROWS`].
+    rows: u32,
     by_key: HashMap<Vec<u8>, usize, RandomState>,
     /// Groups by values as they are, where to make a key of them costs more
     /// than to look them up: texts under a collation, and decimals.
@@ -170,15 +177,18 @@ const GROUP_SIZE: u64 = 128;
 /// Different spellings of keys that are remembered.
 const SPELLINGS: usize = 1 << 16;
 
-impl Groups {
+impl<'p> Groups<'p> {
     /// No groups; one without key when the query has no GROUP BY.
-    pub fn new(plan: &SelectPlan) -> Groups {
+    pub fn new(plan: &'p SelectPlan) -> Groups<'p> {
         let costly = |e: &Expr| match e.ty.kind {
             Kind::Decimal => true,
             _ => e.ty.is_string() && !e.ty.is_binary(),
         };
         let spelled = !plan.rollup && !plan.consecutive && plan.group_by.iter().any(costly);
         let mut groups = Groups {
+            plan,
+            numbers: None,
+            rows: 0,
             by_key: HashMap::default(),
             by_values: spelled.then(HashMap::default),
             list: Vec::new(),
@@ -217,13 +227,35 @@ impl Groups {
 
     /// Adds a joined row to its group, and with ROLLUP to those that sum up
     /// over it.
-    pub fn add(
-        &mut self,
-        plan: &SelectPlan,
-        row: &[Slot<'_>],
-        cx: &EvalCx<'_>,
-        states: &States,
-    ) -> Run<()> {
+    pub fn add(&mut self, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> Run<()> {
+        if self.rows < FIRST_ROWS {
+            self.rows += 1;
+            if self.rows == FIRST_ROWS {
+                self.numbers = Some(Numbers::of(self.plan, cx));
+            }
+        }
+        if self.plan.group_by.is_empty() {
+            return self.take(0, row, cx, states);
+        }
+        let key = self.numbers.as_ref().and_then(|n| n.key(row));
+        let Some((numbers, key)) = self.numbers.as_mut().zip(key) else {
+            return self.add_by_values(row, cx, states).map(|_| ());
+        };
+        if let Some(at) = numbers.group(key) {
+            return self.take(at, row, cx, states);
+        }
+        let at = self.add_by_values(row, cx, states)?;
+        if let Some(numbers) = &mut self.numbers {
+            let size = numbers.remember(key, at);
+            states.hold(size)?;
+            self.held += size;
+        }
+        Ok(())
+    }
+
+    /// As [`Groups::add`], by the values of the key; the group.
+    fn add_by_values(&mut self, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> Run<usize> {
+        let plan = self.plan;
         let mut key = std::mem::take(&mut self.key);
         key.clear();
         let mut values: smallvec::SmallVec<[ValueRef<'_>; 4]> = smallvec::SmallVec::new();
@@ -239,15 +271,16 @@ impl Groups {
                 None => self.of_new_spelling(plan, &values, &key, states)?,
             };
             self.key = key;
-            return self.take(plan, at, row, cx, states);
+            self.take(at, row, cx, states)?;
+            return Ok(at);
         }
         for (e, value) in plan.group_by.iter().zip(&values) {
             append_key(*value, &e.ty, &mut key);
         }
-        let at = self.of_key(plan, &key, &[], states)?;
-        self.take(plan, at, row, cx, states)?;
+        let whole = self.of_key(plan, &key, &[], states)?;
+        self.take(whole, row, cx, states)?;
         if plan.rollup {
-            if let Some(last) = self.list.get_mut(at).filter(|g| g.keys.is_empty()) {
+            if let Some(last) = self.list.get_mut(whole).filter(|g| g.keys.is_empty()) {
                 last.keys = values.iter().map(|v| ValueRef::to_owned(*v)).collect();
             }
             for kept in 0..values.len() {
@@ -259,11 +292,11 @@ impl Groups {
                 key.push(u8::MAX);
                 let leading = values.get(..kept).unwrap_or_default();
                 let at = self.of_key(plan, &key, leading, states)?;
-                self.take(plan, at, row, cx, states)?;
+                self.take(at, row, cx, states)?;
             }
         }
         self.key = key;
-        Ok(())
+        Ok(whole)
     }
 
     /// The group of values that have not come in this spelling before.
@@ -319,14 +352,8 @@ impl Groups {
     }
 
     /// Takes a row into account for a group.
-    fn take(
-        &mut self,
-        plan: &SelectPlan,
-        at: usize,
-        row: &[Slot<'_>],
-        cx: &EvalCx<'_>,
-        states: &States,
-    ) -> Run<()> {
+    fn take(&mut self, at: usize, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> Run<()> {
+        let plan = self.plan;
         let Some(group) = self.list.get_mut(at) else {
             return Ok(());
         };
@@ -336,20 +363,25 @@ impl Groups {
             states.hold(size)?;
             self.held += size;
         }
-        for (aggregate, accumulator) in plan.aggregates.iter().zip(&mut group.accumulators) {
-            accumulator.add(aggregate, row, cx, states)?;
+        let accumulators = plan.aggregates.iter().zip(&mut group.accumulators);
+        let Some(numbers) = &self.numbers else {
+            for (aggregate, accumulator) in accumulators {
+                accumulator.add(aggregate, row, cx, states)?;
+            }
+            return Ok(());
+        };
+        for ((aggregate, accumulator), taken) in accumulators.zip(&numbers.taken) {
+            if !accumulator.take_number(aggregate, taken, row, states)? {
+                accumulator.add(aggregate, row, cx, states)?;
+            }
         }
         Ok(())
     }
 
     /// Evaluates HAVING, select list and sort keys for every group, and offers
     /// the rows to what keeps them.
-    pub(super) fn finish(
-        mut self,
-        plan: &SelectPlan,
-        exec: &mut Exec<'_>,
-        kept: &mut Kept<'_>,
-    ) -> Run<()> {
+    pub(super) fn finish(mut self, exec: &mut Exec<'_>, kept: &mut Kept<'_>) -> Run<()> {
+        let plan = self.plan;
         if plan.rollup {
             self.list
                 .sort_by(|a, b| rollup_order(plan, &a.keys, &b.keys));
@@ -359,6 +391,7 @@ impl Groups {
         states.let_go(self.held);
         self.by_key = HashMap::default();
         self.by_values = None;
+        self.numbers = None;
         let mut arena = Bump::new();
         let mut results: Vec<Value> = Vec::with_capacity(plan.aggregates.len());
         for group in self.list {

@@ -1,0 +1,187 @@
+//! Walking the leaves between two bounds.
+//!
+//! A leaf is read as a whole, and its records are shown afterwards. From the
+//! second leaf on the next one is read before the records of the present one
+//! are shown, and what comes soon is asked for ahead of need, across leaves:
+//! records lie where they were made, so that nearly each is a miss of the
+//! cache, and several must be under way at a time.
+//!
+//! Invariants:
+//! 1. Records are shown in order, each once: the next leaf is the one that
+//!    begins where the range of the present one ends.
+//! 2. What was read stays readable until the guard goes, whatever happens to
+//!    the leaves meanwhile.
+//!
+//! Rejected: links from leaf to leaf (splits and merges would change a third
+//! node); reading ahead from the first leaf on (most walks end in it).
+
+use super::super::Walk;
+use super::super::cell::prefetch;
+use super::{Bounds, Target, Tree};
+use crate::record::{InlineKey, Pinned};
+use crossbeam_epoch::Guard;
+use smallvec::SmallVec;
+use std::ops::{Bound, ControlFlow};
+
+/// So many records ahead their beginnings are asked for.
+const RECORDS_AHEAD: usize = 20;
+
+/// So many records ahead their newest versions are asked for.
+const VERSIONS_AHEAD: usize = 10;
+
+/// The records of a leaf that lie between the bounds, in the walk's order.
+type Run<'g> = SmallVec<[Pinned<'g>; 64]>;
+
+/// What of a walk is still to come.
+#[derive(Clone, Copy)]
+struct Rest<'k> {
+    lower: Bound<&'k [u8]>,
+    upper: Bound<&'k [u8]>,
+    reverse: bool,
+}
+
+impl<'k> Rest<'k> {
+    fn target(self) -> Target<'k> {
+        match (self.reverse, self.lower, self.upper) {
+            (false, Bound::Unbounded, _) => Target::Of(&[]),
+            (false, Bound::Included(key) | Bound::Excluded(key), _) => Target::Of(key),
+            (true, _, Bound::Unbounded) => Target::Last,
+            (true, _, Bound::Included(key)) => Target::Of(key),
+            (true, _, Bound::Excluded(key)) => Target::Below(key),
+        }
+    }
+
+    /// What comes behind a leaf, whose bounds say where its neighbour begins.
+    fn behind(self, (low, high): Bounds<'k>) -> Option<Rest<'k>> {
+        match (self.reverse, low, high) {
+            (false, _, Some(high)) if !above(high, self.upper) => Some(Rest {
+                lower: Bound::Included(high),
+                ..self
+            }),
+            (true, Some(low), _) if !below(low, self.lower) => Some(Rest {
+                upper: Bound::Excluded(low),
+                ..self
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl Tree {
+    /// Shows the records between two bounds in order, at most `step` of them.
+    /// Of each newest version `lines` cache lines are asked for ahead.
+    pub(in super::super) fn walk<'g>(
+        &self,
+        (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        (step, lines): (usize, usize),
+        guard: &'g Guard,
+        mut visit: impl FnMut(Pinned<'g>) -> ControlFlow<()>,
+    ) -> Walk {
+        let first = Rest {
+            lower,
+            upper,
+            reverse,
+        };
+        let (mut run, mut next): (Run<'g>, Run<'g>) = (Run::new(), Run::new());
+        let Some(bounds) = self.read_run(first, guard, &mut run) else {
+            return Walk::Done;
+        };
+        let mut rest = first.behind(bounds);
+        let mut left = step.max(1);
+        expect_first(&run, lines, guard);
+        loop {
+            for (at, record) in run.iter().enumerate() {
+                expect(&run, &next, at, lines, guard);
+                if visit(*record).is_break() {
+                    return Walk::Broken;
+                }
+                left -= 1;
+                if left == 0 {
+                    return Walk::Paused(InlineKey::from_slice(record.record().key()));
+                }
+            }
+            if next.is_empty() {
+                // The first leaf is done, or one in which nothing was left.
+                let Some(now) = rest else {
+                    return Walk::Done;
+                };
+                let Some(bounds) = self.read_run(now, guard, &mut run) else {
+                    return Walk::Done;
+                };
+                rest = now.behind(bounds);
+                expect_first(&run, lines, guard);
+            } else {
+                std::mem::swap(&mut run, &mut next);
+            }
+            next.clear();
+            if let Some(then) = rest {
+                let Some(bounds) = self.read_run(then, guard, &mut next) else {
+                    rest = None;
+                    continue;
+                };
+                rest = then.behind(bounds);
+            }
+        }
+    }
+
+    /// Reads the next leaf; the bounds of its range.
+    fn read_run<'g>(
+        &self,
+        rest: Rest<'_>,
+        guard: &'g Guard,
+        run: &mut Run<'g>,
+    ) -> Option<Bounds<'g>> {
+        let (met, ()) = self.read(rest.target(), guard, |met| {
+            let part = met.between(rest.lower, rest.upper, guard);
+            run.clear();
+            run.extend(part.filter_map(|at| met.leaf.key(at, guard)));
+        })?;
+        if rest.reverse {
+            run.reverse();
+        }
+        Some(met.bounds)
+    }
+}
+
+/// Asks for the first records of a run, nothing of which was asked for yet.
+fn expect_first(run: &Run<'_>, lines: usize, guard: &Guard) {
+    for record in run.iter().take(RECORDS_AHEAD) {
+        prefetch(record.address().as_ptr().addr());
+    }
+    for record in run.iter().take(VERSIONS_AHEAD) {
+        record.expect_newest(lines, guard);
+    }
+}
+
+/// Asks for what comes some records behind `at`, in this run or the next.
+#[inline]
+fn expect(run: &Run<'_>, next: &Run<'_>, at: usize, lines: usize, guard: &Guard) {
+    let ahead = |by: usize| match (at + by).checked_sub(run.len()) {
+        None => run.get(at + by),
+        Some(behind) => next.get(behind),
+    };
+    if let Some(record) = ahead(RECORDS_AHEAD) {
+        prefetch(record.address().as_ptr().addr());
+    }
+    if let Some(soon) = ahead(VERSIONS_AHEAD) {
+        soon.expect_newest(lines, guard);
+    }
+}
+
+/// Whether everything from a key on is above an upper bound.
+fn above(key: &[u8], upper: Bound<&[u8]>) -> bool {
+    match upper {
+        Bound::Unbounded => false,
+        Bound::Included(bound) => key > bound,
+        Bound::Excluded(bound) => key >= bound,
+    }
+}
+
+/// Whether everything before a key is below a lower bound.
+fn below(key: &[u8], lower: Bound<&[u8]>) -> bool {
+    match lower {
+        Bound::Unbounded => false,
+        Bound::Included(bound) | Bound::Excluded(bound) => key <= bound,
+    }
+}

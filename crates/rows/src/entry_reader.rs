@@ -1,0 +1,183 @@
+//! Columns out of the entries of an index, without their rows.
+//!
+//! What is wanted of each part is worked out once a scan: parts of a fixed
+//! width that nobody asks for are stepped over, those behind the last one
+//! wanted are not looked at, and values are read where they lie in the key.
+//!
+//! Invariants:
+//! 1. What is read of an entry is what was written there for the column: only
+//!    parts that [`porpoise_types::is_decodable`] says give values back are read.
+//! 2. A column that no key holds is never written.
+//!
+//! Rejected: offsets of all parts by entry (most indexes have one part, or
+//! parts of fixed widths).
+
+use crate::catalog::{Index, IndexPart, Table};
+use crate::{Error, Result};
+use porpoise_types::{
+    ColumnType, Decoded, Value, ValueRef, decode_key_borrowed, decode_key_part, is_decodable,
+    key_width, take_key_part,
+};
+use smallvec::SmallVec;
+
+/// What is done about one part.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// So many bytes are stepped over.
+    Pass(usize),
+    /// A part of any length is stepped over.
+    Skip,
+    /// The column at this position is read.
+    Read(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Part<'t> {
+    ty: &'t ColumnType,
+    nullable: bool,
+    desc: bool,
+    step: Step,
+}
+
+type Parts<'t> = SmallVec<[Part<'t>; 4]>;
+
+/// Reads columns of the entries of one index.
+#[derive(Clone, Debug)]
+pub struct EntryReader<'t> {
+    index: &'t Index,
+    /// The index's own parts.
+    own: Parts<'t>,
+    /// Those of the primary key behind them; of the rows themselves none.
+    primary: Parts<'t>,
+}
+
+/// Where bytes go that do not stand in a key as they are.
+pub type KeepBytes<'k, 'a> = dyn FnMut(Vec<u8>) -> &'a [u8] + 'k;
+
+/// The parts up to the last one wanted; wanted columns are marked as found.
+fn parts<'t>(table: &'t Table, index: &'t Index, wanted: &mut Vec<usize>) -> Result<Parts<'t>> {
+    let mut parts = Parts::new();
+    let mut used = 0;
+    for (at, part) in index.parts.iter().enumerate() {
+        let column = table.columns.get(part.column);
+        let column = column.ok_or(Error::DefinitionChanged)?;
+        let (ty, nullable) = (&column.ty, column.nullable);
+        let step = if readable(part, ty) && wanted.contains(&part.column) {
+            wanted.retain(|c| *c != part.column);
+            used = at + 1;
+            Step::Read(part.column)
+        } else {
+            match key_width(ty, nullable) {
+                Some(width) => Step::Pass(width),
+                None => Step::Skip,
+            }
+        };
+        parts.push(Part {
+            ty,
+            nullable,
+            desc: part.desc,
+            step,
+        });
+    }
+    parts.truncate(used);
+    Ok(parts)
+}
+
+fn readable(part: &IndexPart, ty: &ColumnType) -> bool {
+    part.prefix.is_none() && is_decodable(ty)
+}
+
+fn read<'a>(
+    parts: &Parts<'_>,
+    mut key: &'a [u8],
+    out: &mut [ValueRef<'a>],
+    keep: &mut KeepBytes<'_, 'a>,
+) -> Option<()> {
+    for part in parts {
+        match part.step {
+            Step::Pass(width) => key = key.get(width..)?,
+            Step::Skip => {
+                let mut skipped = Vec::new();
+                take_key_part(part.ty, part.nullable, part.desc, &mut key, &mut skipped)?;
+            }
+            Step::Read(column) => {
+                let value = match part.desc {
+                    false => match decode_key_borrowed(part.ty, part.nullable, &mut key)? {
+                        Decoded::Borrowed(value) => value,
+                        Decoded::Unescaped(bytes) => ValueRef::Bytes(keep(bytes)),
+                    },
+                    true => match decode_key_part(part.ty, part.nullable, true, &mut key)? {
+                        Value::Bytes(bytes) => ValueRef::Bytes(keep(bytes)),
+                        value => unborrowed(&value)?,
+                    },
+                };
+                if let Some(place) = out.get_mut(column) {
+                    *place = value;
+                }
+            }
+        }
+    }
+    Some(())
+}
+
+/// A value that holds no bytes, for any lifetime.
+fn unborrowed<'a>(value: &Value) -> Option<ValueRef<'a>> {
+    Some(match value.as_ref() {
+        ValueRef::Null => ValueRef::Null,
+        ValueRef::Int(v) => ValueRef::Int(v),
+        ValueRef::UInt(v) => ValueRef::UInt(v),
+        ValueRef::Double(v) => ValueRef::Double(v),
+        ValueRef::Decimal(v) => ValueRef::Decimal(v),
+        ValueRef::Date(v) => ValueRef::Date(v),
+        ValueRef::DateTime(v) => ValueRef::DateTime(v),
+        ValueRef::Time(v) => ValueRef::Time(v),
+        ValueRef::Bytes(_) => return None,
+    })
+}
+
+impl Table {
+    /// What reads the columns `wanted`, as far as keys hold them, of entries
+    /// of the index at a position; of 0 the entries are the rows.
+    ///
+    /// # Errors
+    /// [`Error::DefinitionChanged`] where there is no such index.
+    pub fn entry_reader(&self, index: usize, wanted: &[usize]) -> Result<EntryReader<'_>> {
+        let (Some(named), Some(primary)) = (self.indexes.get(index), self.indexes.first()) else {
+            return Err(Error::DefinitionChanged);
+        };
+        let mut wanted = wanted.to_vec();
+        let own = parts(self, named, &mut wanted)?;
+        Ok(EntryReader {
+            index: named,
+            own,
+            primary: match index {
+                0 => Parts::new(),
+                _ => parts(self, primary, &mut wanted)?,
+            },
+        })
+    }
+}
+
+impl EntryReader<'_> {
+    /// Writes the columns wanted into their places in `out`; the other places
+    /// stay as they are. Values borrow from `key` and `value`, but for bytes
+    /// that have to be made, which `keep` takes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for bytes that are no such entry.
+    #[inline]
+    pub fn read<'a>(
+        &self,
+        key: &'a [u8],
+        value: &'a [u8],
+        out: &mut [ValueRef<'a>],
+        keep: &mut KeepBytes<'_, 'a>,
+    ) -> Result<()> {
+        let mut done = read(&self.own, key, out, keep);
+        if done.is_some() && !self.primary.is_empty() {
+            let rest = self.index.primary_of(key, value)?;
+            done = read(&self.primary, rest, out, keep);
+        }
+        done.ok_or_else(|| Error::Corrupt(format!("an entry of index {}", self.index.name)))
+    }
+}

@@ -1,0 +1,480 @@
+//! Expressions that are plain integers, evaluated on rows that are not decoded.
+//!
+//! What reads columns of fixed width, adds, subtracts, multiplies and compares
+//! them is made once for a scan of many rows into a small tree over `i64`: an
+//! integer stands for itself, a decimal for its value times ten to its scale, a
+//! date for its packed form. A row costs a load and an operation a node.
+//!
+//! Invariants:
+//! 1. Where the tree gives a value, [`eval`] gives the same one, without
+//!    warnings and errors. Everything else (a division by zero, a result out of
+//!    range, a row of an older layout) is [`Found::Elsewhere`]: the row is
+//!    evaluated by [`eval`] instead.
+//! 2. Nothing is made of expressions whose value can change from row to row for
+//!    another reason than the row: functions and variables are left alone.
+//!
+//! Rejected: whole columns at a time (rows lie apart in memory, and most
+//! queries that matter read few columns of each; one pass over the row's bytes
+//! has them in the cache once).
+
+use super::eval::{EvalCx, Slot, eval};
+use super::{ArithOp, CmpOp, Expr, ExprKind, Load, Truth};
+use porpoise_rows::catalog::Table;
+use porpoise_rows::number::{NUMBER_DIGITS, number_of};
+use porpoise_rows::{Number, NumberColumn};
+use porpoise_types::{ColumnType, CompareAs, Date, DateTime, Decimal, Kind, Time, Value, ValueRef};
+use std::cmp::Ordering;
+
+/// What numbers stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Integers.
+    Whole,
+    /// Decimals, times ten to this scale.
+    Scaled(u8),
+    /// Packed dates.
+    Date,
+    /// Packed dates with times.
+    DateTime,
+    /// Microseconds.
+    Time,
+}
+
+/// The value of an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// NULL.
+    Null,
+    /// This.
+    Value(i64),
+    /// It has to be evaluated in full.
+    Elsewhere,
+}
+
+/// How two numbers make one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Add,
+    Sub,
+    Mul,
+    Divide,
+    Remainder,
+}
+
+#[derive(Clone, Debug)]
+enum Node<'t> {
+    /// Of the table in this slot, in its own unit.
+    Column(usize, NumberColumn<'t>, Unit),
+    Const(i64),
+    Arith(Op, Box<[Node<'t>; 2]>),
+}
+
+/// An expression whose values are numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct NumberExpr<'t> {
+    node: Node<'t>,
+    unit: Unit,
+}
+
+/// What numbers of a type stand for, where it has them.
+fn unit_of(ty: &ColumnType) -> Option<Unit> {
+    Some(match ty.kind {
+        Kind::TinyInt | Kind::SmallInt | Kind::MediumInt | Kind::Int | Kind::BigInt => Unit::Whole,
+        Kind::Decimal if ty.length <= NUMBER_DIGITS => Unit::Scaled(ty.decimals),
+        Kind::Date => Unit::Date,
+        Kind::DateTime => Unit::DateTime,
+        Kind::Time => Unit::Time,
+        _ => return None,
+    })
+}
+
+/// The number of a value in this unit.
+pub(crate) fn of_value(value: ValueRef<'_>, unit: Unit) -> Found {
+    let number = match (unit, value) {
+        (_, ValueRef::Null) => return Found::Null,
+        (Unit::Whole, ValueRef::Int(v)) => Some(v),
+        (Unit::Whole, ValueRef::UInt(v)) => i64::try_from(v).ok(),
+        (Unit::Scaled(scale), ValueRef::Decimal(v)) => number_of(v, scale),
+        (Unit::Date, ValueRef::Date(v)) => Some(i64::from(v.packed())),
+        (Unit::DateTime, ValueRef::DateTime(v)) => i64::try_from(v.packed()).ok(),
+        (Unit::Time, ValueRef::Time(v)) => Some(v.as_micros()),
+        _ => None,
+    };
+    number.map_or(Found::Elsewhere, Found::Value)
+}
+
+/// The value of a type that a number stands for; [`of_value`] reversed.
+pub(crate) fn to_value(number: i64, unit: Unit, ty: &ColumnType) -> Option<Value> {
+    Some(match unit {
+        Unit::Whole if ty.unsigned => Value::UInt(u64::try_from(number).ok()?),
+        Unit::Whole => Value::Int(number),
+        Unit::Scaled(scale) => Value::Decimal(Decimal::from_i128(i128::from(number), scale).ok()?),
+        Unit::Date => Value::Date(Date::from_packed(u32::try_from(number).ok()?)?),
+        Unit::DateTime => Value::DateTime(DateTime::from_packed(u64::try_from(number).ok()?)?),
+        Unit::Time => Value::Time(Time::from_micros(number)?),
+    })
+}
+
+/// A constant as a number in its own unit.
+fn constant<'t>(e: &Expr, cx: &EvalCx<'_>) -> Option<NumberExpr<'t>> {
+    if !matches!(e.kind, ExprKind::Const(_) | ExprKind::Param(_)) {
+        return None;
+    }
+    let value = eval(e, &[], cx).ok()?;
+    let (number, unit) = match value {
+        ValueRef::Int(v) => (v, Unit::Whole),
+        ValueRef::UInt(v) => (i64::try_from(v).ok()?, Unit::Whole),
+        ValueRef::Decimal(v) => {
+            let (number, scale) = v.unscaled()?;
+            (i64::try_from(number).ok()?, Unit::Scaled(scale))
+        }
+        ValueRef::Date(v) => (i64::from(v.packed()), Unit::Date),
+        ValueRef::DateTime(v) => (i64::try_from(v.packed()).ok()?, Unit::DateTime),
+        ValueRef::Time(v) => (v.as_micros(), Unit::Time),
+        ValueRef::Null | ValueRef::Double(_) | ValueRef::Bytes(_) => return None,
+    };
+    let node = Node::Const(number);
+    Some(NumberExpr { node, unit })
+}
+
+impl<'t> Node<'t> {
+    fn times(self, factor: i64) -> Node<'t> {
+        match (self, factor) {
+            (node, 1) => node,
+            (Node::Const(v), factor) if v.checked_mul(factor).is_some() => {
+                Node::Const(v.wrapping_mul(factor))
+            }
+            (node, factor) => Node::Arith(Op::Mul, Box::new([node, Node::Const(factor)])),
+        }
+    }
+
+    #[inline]
+    fn eval(&self, row: &[Slot<'_>]) -> Found {
+        match self {
+            Node::Const(v) => Found::Value(*v),
+            Node::Column(at, column, unit) => match row.get(*at) {
+                Some(Slot::Row(row)) => of_row(row.number(column)),
+                Some(Slot::Keyed(keyed)) => of_row(keyed.row.number(column)),
+                Some(Slot::Values(values)) => match values.get(column.position()) {
+                    Some(value) => of_value(*value, *unit),
+                    None => Found::Null,
+                },
+                Some(Slot::Null) | None => Found::Null,
+            },
+            Node::Arith(op, args) => arith(*op, args, row),
+        }
+    }
+}
+
+#[inline]
+fn of_row(number: Number) -> Found {
+    match number {
+        Number::Value(v) => Found::Value(v),
+        Number::Null => Found::Null,
+        Number::Other => Found::Elsewhere,
+    }
+}
+
+fn arith(op: Op, [a, b]: &[Node<'_>; 2], row: &[Slot<'_>]) -> Found {
+    let (a, b) = match (a.eval(row), b.eval(row)) {
+        (Found::Value(a), Found::Value(b)) => (a, b),
+        (Found::Elsewhere, _) | (_, Found::Elsewhere) => return Found::Elsewhere,
+        _ => return Found::Null,
+    };
+    let result = match op {
+        Op::Add => a.checked_add(b),
+        Op::Sub => a.checked_sub(b),
+        Op::Mul => a.checked_mul(b),
+        Op::Divide => a.checked_div(b),
+        Op::Remainder => a.checked_rem(b),
+    };
+    result.map_or(Found::Elsewhere, Found::Value)
+}
+
+/// Ten to a difference of scales.
+fn ten_to(scale: u8) -> Option<i64> {
+    10i64.checked_pow(u32::from(scale))
+}
+
+/// Both in one unit, in which they compare as their values do.
+fn aligned<'t>(a: NumberExpr<'t>, b: NumberExpr<'t>) -> Option<(NumberExpr<'t>, NumberExpr<'t>)> {
+    let scale = |unit| match unit {
+        Unit::Whole => Some(0),
+        Unit::Scaled(scale) => Some(scale),
+        Unit::Date | Unit::DateTime | Unit::Time => None,
+    };
+    if a.unit == b.unit {
+        return Some((a, b));
+    }
+    let (x, y) = (scale(a.unit)?, scale(b.unit)?);
+    let most = x.max(y);
+    let raised = |e: NumberExpr<'t>, from: u8| -> Option<NumberExpr<'t>> {
+        Some(NumberExpr {
+            node: e.node.times(ten_to(most - from)?),
+            unit: Unit::Scaled(most),
+        })
+    };
+    Some((raised(a, x)?, raised(b, y)?))
+}
+
+impl<'t> NumberExpr<'t> {
+    /// The expression over rows of these tables, by slot, as a number; `None`
+    /// where it is not made of what numbers can do.
+    pub(crate) fn of(e: &Expr, tables: &[Option<&'t Table>], cx: &EvalCx<'_>) -> Option<Self> {
+        match &e.kind {
+            ExprKind::Column {
+                slot,
+                column,
+                load: Load::Plain,
+            } => {
+                let unit = unit_of(&e.ty)?;
+                let column = tables.get(*slot).copied()??.number_column(*column)?;
+                Some(NumberExpr {
+                    node: Node::Column(*slot, column, unit),
+                    unit,
+                })
+            }
+            ExprKind::Arith(op, args) => {
+                let [a, b] = args.as_ref();
+                let (x, y) = (Self::of(a, tables, cx)?, Self::of(b, tables, cx)?);
+                arithmetic(*op, (x, a), (y, b), e)
+            }
+            _ => constant(e, cx),
+        }
+    }
+
+    /// What its values stand for.
+    pub(crate) fn unit(&self) -> Unit {
+        self.unit
+    }
+
+    /// Its value for a row.
+    #[inline]
+    pub(crate) fn eval(&self, row: &[Slot<'_>]) -> Found {
+        self.node.eval(row)
+    }
+}
+
+/// An operation on two numbers, if its result is one of the type of `e`.
+fn arithmetic<'t>(
+    op: ArithOp,
+    (x, a): (NumberExpr<'t>, &Expr),
+    (y, b): (NumberExpr<'t>, &Expr),
+    e: &Expr,
+) -> Option<NumberExpr<'t>> {
+    let plain = |e: &Expr| e.ty.is_integer() || e.ty.kind == Kind::Decimal;
+    if [a, b, e].into_iter().any(|e| e.ty.unsigned || !plain(e)) {
+        return None;
+    }
+    let (Some(x_scale), Some(y_scale)) = (x.scale(), y.scale()) else {
+        return None;
+    };
+    let whole = e.ty.is_integer() && a.ty.is_integer() && b.ty.is_integer();
+    let (op, scale, nodes) = match op {
+        ArithOp::Add | ArithOp::Sub => {
+            let (x, y) = aligned(x, y)?;
+            let op = if op == ArithOp::Add { Op::Add } else { Op::Sub };
+            (op, x_scale.max(y_scale), [x.node, y.node])
+        }
+        ArithOp::Mul => (Op::Mul, x_scale.checked_add(y_scale)?, [x.node, y.node]),
+        ArithOp::Mod if whole => (Op::Remainder, 0, [x.node, y.node]),
+        ArithOp::IntDiv if whole => (Op::Divide, 0, [x.node, y.node]),
+        ArithOp::Div | ArithOp::IntDiv | ArithOp::Mod => return None,
+    };
+    let unit = match whole {
+        true => Unit::Whole,
+        false if e.ty.kind == Kind::Decimal && e.ty.decimals == scale => Unit::Scaled(scale),
+        false => return None,
+    };
+    let node = Node::Arith(op, Box::new(nodes));
+    Some(NumberExpr { node, unit })
+}
+
+impl NumberExpr<'_> {
+    /// The scale of a number; `None` of dates and times.
+    pub(crate) fn scale(&self) -> Option<u8> {
+        match self.unit {
+            Unit::Whole => Some(0),
+            Unit::Scaled(scale) => Some(scale),
+            Unit::Date | Unit::DateTime | Unit::Time => None,
+        }
+    }
+}
+
+/// A condition on numbers.
+#[derive(Clone, Debug)]
+pub(crate) enum Test<'t> {
+    /// A comparison.
+    Compare(CmpOp, NumberExpr<'t>, NumberExpr<'t>),
+    /// All true.
+    And(Vec<Test<'t>>),
+    /// One true.
+    Or(Vec<Test<'t>>),
+    /// Not.
+    Not(Box<Test<'t>>),
+    /// IS NULL.
+    Null(NumberExpr<'t>),
+    /// One of constants in the expression's unit, ascending.
+    In(NumberExpr<'t>, Vec<i64>),
+}
+
+/// Whether a condition holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// True.
+    Yes,
+    /// False.
+    No,
+    /// NULL.
+    Unknown,
+    /// It has to be evaluated in full.
+    Elsewhere,
+}
+
+impl From<bool> for Holds {
+    fn from(holds: bool) -> Holds {
+        if holds { Holds::Yes } else { Holds::No }
+    }
+}
+
+/// Whether two values that compare in this way may be compared as numbers.
+fn comparable(how: CompareAs, a: Unit, b: Unit) -> bool {
+    match how {
+        CompareAs::Int => a == Unit::Whole && b == Unit::Whole,
+        CompareAs::Decimal => {
+            let exact = |unit| matches!(unit, Unit::Whole | Unit::Scaled(_));
+            exact(a) && exact(b)
+        }
+        CompareAs::Date | CompareAs::DateTime => a == b && matches!(a, Unit::Date | Unit::DateTime),
+        CompareAs::Time => a == Unit::Time && b == Unit::Time,
+        _ => false,
+    }
+}
+
+impl<'t> Test<'t> {
+    /// The condition over rows of these tables, by slot; `None` where it is
+    /// not one on numbers.
+    pub(crate) fn of(e: &Expr, tables: &[Option<&'t Table>], cx: &EvalCx<'_>) -> Option<Self> {
+        let number = |e: &Expr| NumberExpr::of(e, tables, cx);
+        let compare = |op, how, a: &Expr, b: &Expr| {
+            let (a, b) = (number(a)?, number(b)?);
+            if !comparable(how, a.unit, b.unit) {
+                return None;
+            }
+            let (a, b) = aligned(a, b)?;
+            Some(Test::Compare(op, a, b))
+        };
+        let not = |test, negated| match negated {
+            true => Test::Not(Box::new(test)),
+            false => test,
+        };
+        Some(match &e.kind {
+            ExprKind::Compare(op, how, args) => {
+                let [a, b] = args.as_ref();
+                compare(*op, *how, a, b)?
+            }
+            ExprKind::Between { args, how, negated } => {
+                let ([arg, low, high], [above, below]) = (args.as_ref(), *how);
+                let both = vec![
+                    compare(CmpOp::Ge, above, arg, low)?,
+                    compare(CmpOp::Le, below, arg, high)?,
+                ];
+                not(Test::And(both), *negated)
+            }
+            ExprKind::And(args) | ExprKind::Or(args) => {
+                let tests: Option<Vec<Test<'t>>> =
+                    args.iter().map(|arg| Test::of(arg, tables, cx)).collect();
+                match &e.kind {
+                    ExprKind::And(_) => Test::And(tests?),
+                    _ => Test::Or(tests?),
+                }
+            }
+            ExprKind::Not(arg) => Test::Not(Box::new(Test::of(arg, tables, cx)?)),
+            ExprKind::Is {
+                arg,
+                truth: Truth::Null,
+                negated,
+            } => not(Test::Null(number(arg)?), *negated),
+            ExprKind::In { arg, list, negated } => {
+                let arg = number(arg)?;
+                let mut items = Vec::with_capacity(list.len());
+                for (how, item) in list {
+                    let item = constant(item, cx)?;
+                    if !comparable(*how, arg.unit, item.unit) || arg.unit != item.unit {
+                        return None;
+                    }
+                    let Node::Const(v) = item.node else {
+                        return None;
+                    };
+                    items.push(v);
+                }
+                items.sort_unstable();
+                not(Test::In(arg, items), *negated)
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether it holds for a row.
+    pub(crate) fn holds(&self, row: &[Slot<'_>]) -> Holds {
+        match self {
+            Test::Compare(op, a, b) => compared(*op, a.eval(row), b.eval(row)),
+            Test::And(tests) => {
+                let mut all = Holds::Yes;
+                for test in tests {
+                    match test.holds(row) {
+                        Holds::Yes => {}
+                        Holds::Unknown => all = Holds::Unknown,
+                        decided => return decided,
+                    }
+                }
+                all
+            }
+            Test::Or(tests) => {
+                let mut any = Holds::No;
+                for test in tests {
+                    match test.holds(row) {
+                        Holds::No => {}
+                        Holds::Unknown => any = Holds::Unknown,
+                        decided => return decided,
+                    }
+                }
+                any
+            }
+            Test::Not(test) => match test.holds(row) {
+                Holds::Yes => Holds::No,
+                Holds::No => Holds::Yes,
+                other => other,
+            },
+            Test::Null(number) => match number.eval(row) {
+                Found::Null => Holds::Yes,
+                Found::Value(_) => Holds::No,
+                Found::Elsewhere => Holds::Elsewhere,
+            },
+            Test::In(number, items) => match number.eval(row) {
+                Found::Value(v) => items.binary_search(&v).is_ok().into(),
+                Found::Null => Holds::Unknown,
+                Found::Elsewhere => Holds::Elsewhere,
+            },
+        }
+    }
+}
+
+#[inline]
+fn compared(op: CmpOp, a: Found, b: Found) -> Holds {
+    let order = match (a, b) {
+        (Found::Value(a), Found::Value(b)) => a.cmp(&b),
+        (Found::Elsewhere, _) | (_, Found::Elsewhere) => return Holds::Elsewhere,
+        (Found::Null, Found::Null) if op == CmpOp::NullSafe => return Holds::Yes,
+        _ if op == CmpOp::NullSafe => return Holds::No,
+        _ => return Holds::Unknown,
+    };
+    Holds::from(match op {
+        CmpOp::Eq | CmpOp::NullSafe => order == Ordering::Equal,
+        CmpOp::Ne => order != Ordering::Equal,
+        CmpOp::Lt => order == Ordering::Less,
+        CmpOp::Le => order != Ordering::Greater,
+        CmpOp::Gt => order == Ordering::Greater,
+        CmpOp::Ge => order != Ordering::Less,
+    })
+}
