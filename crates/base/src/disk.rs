@@ -19,6 +19,7 @@
 
 mod faulty;
 mod mem;
+mod names;
 mod overlay;
 
 pub use faulty::{Faults, FaultyDisk};

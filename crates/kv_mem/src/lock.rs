@@ -3,8 +3,13 @@
 //! An uncontended lock is a change of [`LockCell`] under the record's latch.
 //! Who must wait looks for a moment whether a lone holder lets go; then joins
 //! the record's queue, looks for a moment whether it is granted; then looks for
-//! a circle of waits ([`crate::wait_graph`]), and sleeps on a condition variable
-//! of its own. Whoever changes the holders hands the lock over under the latch.
+//! a circle of waits ([`crate::wait_graph`]), and sleeps. Whoever changes the
+//! holders hands the lock over under the latch: a waiter that looks is granted
+//! the lock, one that sleeps is *called*: it wakes up and claims the lock, and
+//! until it has come others may take it. Were it granted at once, a hot row
+//! would stand still while its holder wakes up, and those who meet it so would
+//! go to sleep, too: each change of hands would cost a sleep and a wake-up, for
+//! as long as the row is hot.
 //!
 //! Invariants:
 //! 1. Holders of a record are pairwise compatible.
@@ -12,26 +17,19 @@
 //!    nothing. A request is granted when it is compatible with every other
 //!    holder and with everybody waiting ahead of it: a queued exclusive holds
 //!    off later key-shares (transactions.md, 8).
-//! 3. Latch order: graph of waits, then record. Nothing is held while sleeping.
-//! 4. A grant is stored, then the granter looks whether the waiter sleeps; a
-//!    waiter stores that it is about to sleep, then looks for the grant (both
-//!    sequentially consistent, and the wake-up is sent under the waiter's
-//!    mutex): no wake-up is lost. One that gives up looks under the latch
-//!    whether it was granted.
-//! 5. Nobody overtakes a queue. Before there is one, a newcomer may take a lock
-//!    that was let go while another looks, for some microseconds.
+//! 3. Newcomers pass a queue only while its first is called and on its way, and
+//!    nobody who was passed that way before: who was is granted the lock next.
+//! 4. Latch order: graph of waits, then record. Nothing is held while sleeping.
+//! 5. A waiter that gives up looks under the latch whether it was granted.
 //!
 //! Rejected: a sharded lock table beside the index (a second look-up for every
-//! key); joining the queue and sleeping at once (a row that two threads change
-//! all the time changes hands by sleep and wake-up each time).
+//! key).
 
-use porpoise_base::blocking::blocking;
-use porpoise_base::cancel::{Cancel, Reason};
-use porpoise_base::sync::atomic::{AtomicBool, Ordering};
-use porpoise_base::sync::{Condvar, Mutex, spin_loop};
+mod waiter;
+
 use porpoise_kv::LockMode;
 use std::sync::Arc;
-use std::time::Instant;
+pub(crate) use waiter::{Waited, Waiter};
 
 /// So often a waiter looks before it joins the queue, and again before it
 /// sleeps: a hot row changes hands after a microsecond, and sleep and waking
@@ -65,32 +63,12 @@ pub(crate) struct Queue {
     waiting: Vec<Arc<Waiter>>,
 }
 
-/// A transaction that waits for a record.
-pub(crate) struct Waiter {
-    txn: TxnId,
-    mode: LockMode,
-    upgrade: bool,
-    granted: AtomicBool,
-    /// It sleeps, or is about to.
-    asleep: AtomicBool,
-    mutex: Mutex<()>,
-    wake: Condvar,
-}
-
 /// What became of a request.
 pub(crate) enum Request {
     /// Granted; true when the transaction held nothing on the record before.
     Granted(bool),
     /// Not now.
     Blocked,
-}
-
-/// How a wait ended.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Waited {
-    Granted,
-    TimedOut,
-    Cancelled(Reason),
 }
 
 impl LockCell {
@@ -166,11 +144,21 @@ impl LockCell {
             }
             return Request::Granted(false);
         }
-        if !beside || !self.waiting().iter().all(|w| w.mode.compatible(mode)) {
+        if !beside || !self.may_pass(mode) {
             return Request::Blocked;
         }
         self.queue().holders.push(fresh);
         Request::Granted(true)
+    }
+
+    /// Whether a newcomer need not join the queue.
+    fn may_pass(&self, mode: LockMode) -> bool {
+        let waiting = self.waiting();
+        let called = waiting.first().is_some_and(|w| w.is_called());
+        let lets_pass = |w: &Arc<Waiter>| called && !w.upgrade && !w.was_passed();
+        waiting
+            .iter()
+            .all(|w| w.mode.compatible(mode) || lets_pass(w))
     }
 
     /// The queue, made out of a lone holder when there was none.
@@ -194,15 +182,8 @@ impl LockCell {
 
     /// Joins the queue.
     pub(crate) fn enqueue(&mut self, txn: TxnId, mode: LockMode) -> Arc<Waiter> {
-        let waiter = Arc::new(Waiter {
-            txn,
-            mode: self.target(txn, mode),
-            upgrade: self.held(txn).is_some(),
-            granted: AtomicBool::new(false),
-            asleep: AtomicBool::new(false),
-            mutex: Mutex::new(()),
-            wake: Condvar::new(),
-        });
+        let (mode, upgrade) = (self.target(txn, mode), self.held(txn).is_some());
+        let waiter = Arc::new(Waiter::new(txn, mode, upgrade));
         let queue = self.queue();
         let place = if waiter.upgrade {
             queue.waiting.iter().take_while(|w| w.upgrade).count()
@@ -258,7 +239,7 @@ impl LockCell {
         }
     }
 
-    /// Grants to waiters what can be granted now.
+    /// Grants to waiters what can be granted now, or calls them.
     fn hand_over(&mut self) {
         let LockCell::Many(queue) = self else {
             return;
@@ -266,32 +247,50 @@ impl LockCell {
         let Queue { holders, waiting } = &mut **queue;
         let mut ahead: Vec<LockMode> = Vec::new();
         waiting.retain(|waiter| {
-            let others = holders.iter().filter(|h| h.txn != waiter.txn);
-            let free = !ahead.contains(&LockMode::Exclusive)
-                && others.clone().all(|h| h.mode.compatible(waiter.mode))
+            let free = beside(holders, waiter)
+                && !ahead.contains(&LockMode::Exclusive)
                 && ahead.iter().all(|mode| mode.compatible(waiter.mode));
-            if !free {
-                if !ahead.contains(&waiter.mode) {
-                    ahead.push(waiter.mode);
-                }
-                return true;
+            if free && !waiter.is_called() && !waiter.prefers_a_call() {
+                join(holders, waiter);
+                return false;
             }
-            match holders.iter_mut().find(|h| h.txn == waiter.txn) {
-                Some(holder) => {
-                    holder.mode = waiter.mode;
-                    holder.count = holder.count.saturating_add(1);
-                }
-                None => holders.push(Holder {
-                    txn: waiter.txn,
-                    mode: waiter.mode,
-                    count: 1,
-                }),
+            if free {
+                waiter.call();
             }
-            waiter.grant();
-            false
+            if !ahead.contains(&waiter.mode) {
+                ahead.push(waiter.mode);
+            }
+            true
         });
-        if waiting.is_empty() {
-            match holders.as_slice() {
+        self.shrink();
+    }
+
+    /// A waiter that was called has come; true when it has the lock now.
+    pub(crate) fn claim(&mut self, waiter: &Arc<Waiter>) -> bool {
+        let LockCell::Many(queue) = self else {
+            return waiter.is_granted();
+        };
+        let Queue { holders, waiting } = &mut **queue;
+        let Some(at) = waiting.iter().position(|w| Arc::ptr_eq(w, waiter)) else {
+            return waiter.is_granted();
+        };
+        let mut ahead = waiting.iter().take(at);
+        if !beside(holders, waiter) || !ahead.all(|w| w.mode.compatible(waiter.mode)) {
+            waiter.came_late();
+            return false;
+        }
+        waiting.remove(at);
+        join(holders, waiter);
+        self.shrink();
+        true
+    }
+
+    /// Without waiters, the queue goes if it is not needed.
+    fn shrink(&mut self) {
+        if let LockCell::Many(queue) = self
+            && queue.waiting.is_empty()
+        {
+            match queue.holders.as_slice() {
                 [] => *self = LockCell::Free,
                 [one] => *self = LockCell::One(*one),
                 _ => {}
@@ -326,7 +325,7 @@ impl LockCell {
             }
         }
         match self.waiting().first() {
-            Some(first) => {
+            Some(first) if !first.is_called() => {
                 let mut blockers = Vec::new();
                 self.blockers(first.txn, &mut blockers);
                 if blockers.is_empty() {
@@ -336,63 +335,32 @@ impl LockCell {
             None if matches!(self, LockCell::Many(_)) && holders.len() < 2 => {
                 return Err("a queue without need".to_owned());
             }
-            None => {}
+            _ => {}
         }
         Ok(())
     }
 }
 
-impl Waiter {
-    fn is_granted(&self) -> bool {
-        self.granted.load(Ordering::SeqCst)
-    }
+/// Whether nobody else holds the record in a way that stands against a waiter.
+fn beside(holders: &[Holder], waiter: &Waiter) -> bool {
+    let mut others = holders.iter().filter(|h| h.txn != waiter.txn);
+    others.all(|h| h.mode.compatible(waiter.mode))
+}
 
-    fn grant(&self) {
-        self.granted.store(true, Ordering::SeqCst);
-        if self.asleep.load(Ordering::SeqCst) {
-            let _asleep = self.mutex.lock();
-            self.wake.notify_one();
+/// Grants a waiter what it waits for.
+fn join(holders: &mut Vec<Holder>, waiter: &Waiter) {
+    match holders.iter_mut().find(|h| h.txn == waiter.txn) {
+        Some(holder) => {
+            holder.mode = waiter.mode;
+            holder.count = holder.count.saturating_add(1);
         }
+        None => holders.push(Holder {
+            txn: waiter.txn,
+            mode: waiter.mode,
+            count: 1,
+        }),
     }
-
-    /// Looks for a moment whether it is granted.
-    pub(crate) fn look(&self) -> bool {
-        (0..LOOKS).any(|_| {
-            let granted = self.granted.load(Ordering::Acquire);
-            if !granted {
-                spin_loop();
-            }
-            granted
-        })
-    }
-
-    /// Sleeps until granted, cancelled, or out of time.
-    pub(crate) fn wait(self: &Arc<Waiter>, deadline: Instant, cancel: &Cancel) -> Waited {
-        blocking(|| {
-            let waiter = self.clone();
-            let _registered = cancel.register(Arc::new(move || {
-                let _asleep = waiter.mutex.lock();
-                waiter.wake.notify_one();
-            }));
-            self.asleep.store(true, Ordering::SeqCst);
-            let mut asleep = self.mutex.lock();
-            loop {
-                if self.is_granted() {
-                    return Waited::Granted;
-                }
-                if let Some(reason) = cancel.reason() {
-                    return Waited::Cancelled(reason);
-                }
-                let timed_out = self.wake.wait_until(&mut asleep, deadline).timed_out();
-                if timed_out && !self.is_granted() {
-                    return match cancel.reason() {
-                        Some(reason) => Waited::Cancelled(reason),
-                        None => Waited::TimedOut,
-                    };
-                }
-            }
-        })
-    }
+    waiter.grant();
 }
 
 #[cfg(test)]
@@ -443,6 +411,42 @@ mod tests {
         assert!(!granted(&mut cell, 5, KeyShare));
         assert!(granted(&mut cell, 1, KeyShare), "held already");
         cell.check().unwrap();
+    }
+
+    #[test]
+    fn a_sleeper_is_called_and_passed_once_at_most() {
+        let mut cell = LockCell::default();
+        assert!(granted(&mut cell, 1, Exclusive));
+        let sleeper = cell.enqueue(2, Exclusive);
+        sleeper.doze();
+        assert!(!granted(&mut cell, 3, KeyShare), "the holder is there yet");
+        cell.release(1);
+        assert!(sleeper.is_called() && !sleeper.is_granted());
+        assert!(granted(&mut cell, 3, Exclusive), "while it wakes up");
+        cell.check().unwrap();
+        assert!(!cell.claim(&sleeper), "somebody was faster");
+        sleeper.doze();
+        assert!(!granted(&mut cell, 4, KeyShare));
+        cell.release(3);
+        assert!(sleeper.is_granted(), "not passed again, though asleep");
+        assert!(!granted(&mut cell, 4, KeyShare));
+        cell.release(2);
+        assert!(cell.is_free());
+    }
+
+    #[test]
+    fn a_call_that_is_given_up_goes_to_the_next() {
+        let mut cell = LockCell::default();
+        assert!(granted(&mut cell, 1, Exclusive));
+        let [first, second] = [2, 3].map(|txn| cell.enqueue(txn, Exclusive));
+        first.doze();
+        second.doze();
+        cell.release(1);
+        assert!(first.is_called() && !second.is_called());
+        assert!(cell.give_up(&first));
+        assert!(second.is_called() && cell.claim(&second));
+        cell.release(3);
+        assert!(cell.is_free());
     }
 
     #[test]

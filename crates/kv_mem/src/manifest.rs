@@ -211,7 +211,9 @@ impl Manifest {
             .collect()
     }
 
-    /// Writes the manifest beside the one before.
+    /// Writes the manifest beside the one before. The names of the files that
+    /// it names are on disk before it can be in place: what a power cut leaves
+    /// of names has no order.
     pub(crate) fn prepare(&self, disk: &dyn Disk, dir: &Path) -> Result<()> {
         let new = dir.join(NEW_NAME);
         let failed = |e: io::Error| io_error(&new, &e);
@@ -221,7 +223,8 @@ impl Manifest {
         }
         let file = disk.create(&new).map_err(failed)?;
         file.write_at(0, &self.encode()).map_err(failed)?;
-        file.sync_data().map_err(failed)
+        let synced = file.sync_data().and_then(|()| disk.sync_dir(dir));
+        synced.map_err(failed)
     }
 
     /// Puts what was prepared in the place of the one before. After an error

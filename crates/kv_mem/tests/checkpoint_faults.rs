@@ -75,7 +75,7 @@ fn a_manifest_that_may_be_in_place_keeps_its_files() {
     for n in 0..50 {
         set(&engine, &format!("k{n}"), "some value").unwrap();
     }
-    seam.fail_dir_syncs(true);
+    seam.fail_syncs_of_manifest(true);
     engine.checkpoint().unwrap_err();
     let first = seam.disk.after_power_cut(u64::MAX);
     engine.checkpoint().unwrap_err();
@@ -83,7 +83,7 @@ fn a_manifest_that_may_be_in_place_keeps_its_files() {
     for disk in disks.iter().chain([&first]) {
         assert_eq!(all(&KvMem::open(options(disk)).unwrap()).len(), 50);
     }
-    seam.fail_dir_syncs(false);
+    seam.fail_syncs_of_manifest(false);
     engine.checkpoint().unwrap();
     engine.checkpoint().unwrap();
     drop(engine);
@@ -129,7 +129,7 @@ fn a_space_whose_drop_is_not_durable_is_whole_after_a_crash() {
         seam.wait_blocked();
         let checkpoint = s.spawn(|| engine.checkpoint());
         std::thread::sleep(Duration::from_millis(300));
-        let after = seam.disk.after_power_cut(0);
+        let after = seam.disk.synced();
         seam.open_all();
         checkpoint.join().unwrap().unwrap();
         dropping.join().unwrap().unwrap();
@@ -146,7 +146,6 @@ fn a_space_whose_drop_is_not_durable_is_whole_after_a_crash() {
     });
 }
 
-/// The simulated disk keeps the order of changed names; others need not.
 #[test]
 fn nothing_goes_before_the_name_of_the_manifest_is_synced() {
     let disk = MemDisk::new();

@@ -4,8 +4,8 @@
 //! the names the operations since their directory was last synced.
 //! [`MemDisk::after_power_cut`] makes the disk that a machine finds when it
 //! comes up again: all that was synced, and, by a seed, some of the rest: any
-//! sectors of the unsynced writes, and the first few of the unsynced name
-//! operations (journals keep those in order).
+//! sectors of the unsynced writes, and any of the unsynced operations on names,
+//! in half of the cases the first few of them, as a journal has it.
 //!
 //! Invariants:
 //! 1. Everything that a sync reported done survives every power cut, save for
@@ -13,6 +13,7 @@
 //! 2. After [`MemDisk::stop_after`] so many operations, every operation fails
 //!    and changes nothing: the machine is off.
 
+use super::names::{NameOp, Names, after_power_cut};
 use super::{Disk, DiskLock, File};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,42 +50,11 @@ struct Inode {
     unsynced: Vec<(usize, Vec<u8>)>,
 }
 
-#[derive(Clone)]
-enum NameOp {
-    Link(PathBuf, usize),
-    Rename(PathBuf, PathBuf),
-    Unlink(PathBuf),
-}
-
-impl NameOp {
-    fn dir(&self) -> Option<&Path> {
-        match self {
-            NameOp::Link(path, _) | NameOp::Rename(_, path) | NameOp::Unlink(path) => path.parent(),
-        }
-    }
-
-    fn apply(&self, names: &mut BTreeMap<PathBuf, usize>) {
-        match self {
-            NameOp::Link(path, inode) => {
-                names.insert(path.clone(), *inode);
-            }
-            NameOp::Rename(from, to) => {
-                if let Some(inode) = names.remove(from) {
-                    names.insert(to.clone(), inode);
-                }
-            }
-            NameOp::Unlink(path) => {
-                names.remove(path);
-            }
-        }
-    }
-}
-
 #[derive(Default)]
 struct State {
     inodes: Vec<Inode>,
-    names: BTreeMap<PathBuf, usize>,
-    durable_names: BTreeMap<PathBuf, usize>,
+    names: Names,
+    durable_names: Names,
     unsynced_names: Vec<NameOp>,
     locks: BTreeSet<PathBuf>,
     operations: u64,
@@ -228,11 +198,7 @@ impl MemDisk {
     pub fn after_power_cut(&self, seed: u64) -> MemDisk {
         let state = self.0.lock();
         let mut rng = fastrand::Rng::with_seed(seed);
-        let mut names = state.durable_names.clone();
-        let survive = rng.usize(0..=state.unsynced_names.len());
-        for op in state.unsynced_names.iter().take(survive) {
-            op.apply(&mut names);
-        }
+        let names = after_power_cut(&state.durable_names, &state.unsynced_names, &mut rng);
         let mut inodes = Vec::new();
         for inode in &state.inodes {
             let mut bytes = inode.durable.clone();
@@ -268,8 +234,7 @@ impl MemDisk {
     }
 
     fn names(&self, op: NameOp) -> io::Result<()> {
-        let (NameOp::Link(path, _) | NameOp::Rename(_, path) | NameOp::Unlink(path)) = &op;
-        self.announce(path);
+        self.announce(op.path());
         let mut state = self.0.lock();
         refuse_short(state.step()?)?;
         op.apply(&mut state.names);
@@ -379,13 +344,13 @@ impl Disk for MemDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.find(from)?;
-        self.names(NameOp::Rename(from.to_owned(), to.to_owned()))
+        let inode = self.find(from)?;
+        self.names(NameOp::Rename(from.to_owned(), to.to_owned(), inode))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.find(path)?;
-        self.names(NameOp::Unlink(path.to_owned()))
+        let inode = self.find(path)?;
+        self.names(NameOp::Unlink(path.to_owned(), inode))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -406,7 +371,8 @@ impl Disk for MemDisk {
             return Ok(());
         }
         let all = std::mem::take(&mut state.unsynced_names);
-        let (done, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|op| op.dir() == Some(dir));
+        let inside = |op: &NameOp| op.path().parent() == Some(dir);
+        let (done, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(inside);
         for op in done {
             op.apply(&mut state.durable_names);
         }

@@ -39,6 +39,9 @@ pub(super) struct Node {
     count: AtomicU16,
     /// So many bytes all keys of the node's range have in common.
     prefix: AtomicU16,
+    /// Where the last key was put, in the low byte; and how many before it were
+    /// put one behind the other. The writer's alone.
+    run: AtomicU16,
     kids: Option<Box<Kids>>,
     heads: [AtomicU32; WIDTH],
     keys: [Cell; WIDTH],
@@ -68,6 +71,7 @@ impl Node {
             version: AtomicU64::new(0),
             count: AtomicU16::new(0),
             prefix: AtomicU16::new(0),
+            run: AtomicU16::new(0),
             kids,
             heads: [const { AtomicU32::new(0) }; WIDTH],
             keys: [const { Cell::empty() }; WIDTH],
@@ -133,6 +137,21 @@ impl Node {
         self.version.store((version | 1) + 1, Ordering::Release);
     }
 
+    /// Whether keys come in ascending order, the next one here.
+    pub(super) fn ascends(&self, at: usize) -> bool {
+        let run = self.run.load(Ordering::Relaxed);
+        usize::from(run & 0xff) + 1 == at && usize::from(run >> 8) >= WIDTH / 4
+    }
+
+    fn note_run(&self, at: usize) {
+        let before = self.run.load(Ordering::Relaxed);
+        let run = match usize::from(before & 0xff) + 1 == at {
+            true => (before >> 8).saturating_add(1).min(0xff),
+            false => 0,
+        };
+        self.run.store(run << 8 | at as u16, Ordering::Relaxed);
+    }
+
     pub(super) fn key<'g>(&self, at: usize, guard: &'g Guard) -> Option<Pinned<'g>> {
         self.keys.get(at)?.load(guard)
     }
@@ -196,6 +215,7 @@ impl Node {
             self.set(n + 1, address, head);
         }
         self.set(at, record.into_address().as_ptr(), head);
+        self.note_run(at);
         if let Some(kid) = kid {
             for n in (at + 1..=count).rev() {
                 if let (Some(to), Some(from)) = (self.link(n + 1), self.link(n)) {

@@ -205,6 +205,44 @@ fn keys_in_order_fill_their_nodes_and_removed_ones_leave_none_behind() {
     }
 }
 
+/// As several threads load files of a checkpoint, and as several sessions add
+/// rows to a table's end.
+#[test]
+fn runs_side_by_side_fill_their_nodes() {
+    let guard = crossbeam_epoch::pin();
+    let record = |n: u64| RecordRef::new(&n.to_be_bytes());
+    let index = Index::new(false);
+    const EACH: u64 = 20_000;
+    for from in (0..EACH).step_by(100) {
+        for run in [2, 0, 3, 1] {
+            let block: Vec<_> = (from..from + 100).map(|n| record(run * EACH + n)).collect();
+            assert!(index.insert_new(&block));
+        }
+    }
+    index.check().unwrap();
+    let full = index.tree.leaves(&guard);
+    let fewest = 4 * EACH as usize / node::WIDTH;
+    assert!(
+        full < fewest + fewest / 20,
+        "{full} leaves, {fewest} would do"
+    );
+    let index = Index::new(false);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let mut near: Vec<u64> = (0..40_000).collect();
+    for some in near.chunks_mut(8) {
+        rng.shuffle(some);
+    }
+    for n in near {
+        index.get_or_create(&n.to_be_bytes());
+    }
+    index.check().unwrap();
+    let (full, fewest) = (index.tree.leaves(&guard), 40_000 / node::WIDTH);
+    assert!(
+        full < fewest + fewest / 7,
+        "{full} leaves, {fewest} would do"
+    );
+}
+
 /// One thread keeps adding and removing odd keys; the even ones are there all
 /// the time, and readers must find each of them, in order, both ways.
 #[test]

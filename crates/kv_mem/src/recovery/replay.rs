@@ -47,6 +47,23 @@ pub(super) struct ReplayedLog {
     pub(super) last: Option<(PathBuf, Vec<u8>)>,
 }
 
+/// Where the segments begin, by their headers.
+fn segment_starts(disk: &dyn Disk, dir: &Path, numbers: &[u64]) -> Result<Vec<u64>> {
+    let mut starts = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        let path = dir.join(segment_name(*number));
+        let mut bytes = vec![0; SEGMENT_HEADER];
+        let read = disk
+            .open(&path)
+            .and_then(|file| file.read_at(0, &mut bytes))
+            .map_err(|e| io_error(&path, &e))?;
+        bytes.truncate(read);
+        let header = SegmentHeader::decode(&bytes).map_err(|e| corrupt(&path, 0, &e))?;
+        starts.push(header.start);
+    }
+    Ok(starts)
+}
+
 impl Recovery<'_> {
     /// Applies the log behind the checkpoint.
     pub(super) fn replay(
@@ -63,6 +80,14 @@ impl Recovery<'_> {
             next_group: 1,
             last: None,
         };
+        let starts = segment_starts(disk, dir, numbers)?;
+        // What is before the checkpoint's position was about to be removed,
+        // in whatever order, and some may be gone.
+        let needed = starts.partition_point(|start| *start <= manifest.position);
+        let (old, numbers) = numbers
+            .split_at_checked(needed.saturating_sub(1))
+            .unwrap_or((&[], numbers));
+        log.segments.extend(old.iter().copied().zip(starts));
         let mut first = true;
         for (n, number) in numbers.iter().enumerate() {
             let path = dir.join(segment_name(*number));

@@ -129,10 +129,17 @@ impl MemTxn {
         let failed = if graph.begin_wait(self.id, wait) {
             Some(Error::Deadlock)
         } else {
-            match waiter.wait(deadline, &self.options.cancel) {
-                Waited::Granted => None,
-                Waited::TimedOut => Some(Error::LockTimeout),
-                Waited::Cancelled(reason) => Some(Error::Cancelled(reason)),
+            loop {
+                match waiter.wait(deadline, &self.options.cancel) {
+                    Waited::Granted => break None,
+                    Waited::Called => {
+                        if record.latch().lock.claim(waiter) || waiter.look() {
+                            break None;
+                        }
+                    }
+                    Waited::TimedOut => break Some(Error::LockTimeout),
+                    Waited::Cancelled(reason) => break Some(Error::Cancelled(reason)),
+                }
             }
         };
         graph.end_wait(self.id);

@@ -11,7 +11,9 @@ struct State {
     /// Syncs of log files wait, save for so many.
     closed: Option<usize>,
     blocked: usize,
-    fail_dir_syncs: bool,
+    fail_syncs_of_manifest: bool,
+    /// The manifest was renamed, and its directory not synced since.
+    renamed: bool,
     fail_removals_of: Option<&'static str>,
 }
 
@@ -61,8 +63,9 @@ impl Seam {
         }
     }
 
-    pub fn fail_dir_syncs(&self, fail: bool) {
-        self.state.0.lock().fail_dir_syncs = fail;
+    /// The first sync of the directory after the manifest was renamed fails.
+    pub fn fail_syncs_of_manifest(&self, fail: bool) {
+        self.state.0.lock().fail_syncs_of_manifest = fail;
     }
 
     /// Removals of files whose names begin so fail.
@@ -116,6 +119,7 @@ impl Disk for Seam {
         Ok(self.wrap(path, self.disk.open(path)?))
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.state.0.lock().renamed |= to.ends_with("MANIFEST");
         self.disk.rename(from, to)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -133,9 +137,11 @@ impl Disk for Seam {
         self.disk.create_dir(path)
     }
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        if self.state.0.lock().fail_dir_syncs {
+        let mut state = self.state.0.lock();
+        if std::mem::take(&mut state.renamed) && state.fail_syncs_of_manifest {
             return Err(io::Error::other("sync of the directory failed"));
         }
+        drop(state);
         self.disk.sync_dir(dir)
     }
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
