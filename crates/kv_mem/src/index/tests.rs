@@ -238,7 +238,7 @@ fn runs_side_by_side_fill_their_nodes() {
     index.check().unwrap();
     let (full, fewest) = (index.tree.leaves(&guard), 40_000 / node::WIDTH);
     assert!(
-        full < fewest + fewest / 7,
+        full < fewest + fewest / 5,
         "{full} leaves, {fewest} would do"
     );
 }

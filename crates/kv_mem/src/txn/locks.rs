@@ -63,13 +63,18 @@ impl MemTxn {
                     request => break Some(request),
                 }
             };
-            let fresh = match request {
+            match request {
                 None => {
                     drop(latch);
                     self.shared.unlink(found, &record);
-                    continue;
                 }
-                Some(Request::Granted(fresh)) => fresh,
+                Some(Request::Granted(fresh)) => {
+                    drop(latch);
+                    if fresh {
+                        self.hold(space, &record);
+                    }
+                    return Ok(Some(record));
+                }
                 Some(Request::Blocked) => {
                     let deadline = match wait {
                         Wait::Skip => return Ok(None),
@@ -79,33 +84,37 @@ impl MemTxn {
                     let fresh = latch.lock.held(self.id).is_none();
                     let waiter = latch.lock.enqueue(self.id, mode);
                     drop(latch);
-                    self.shared.counts.lock_waits.add(1);
-                    let failed = self.wait_for((space, &record, mode), &waiter, deadline);
-                    if let Some(error) = failed {
-                        let left = record.latch().lock.give_up(&waiter);
-                        if !left && fresh {
-                            self.hold(space, &record);
-                        }
-                        if left || matches!(error, Error::Cancelled(_)) {
-                            self.shared.count_refusal(&error);
-                            if error.ends_transaction() {
-                                self.end();
-                            }
-                            return Err(error);
-                        }
-                        return Ok(Some(record));
-                    }
-                    if fresh {
-                        self.hold(space, &record);
-                    }
+                    self.queue_up((space, &record, mode), fresh, &waiter, deadline)?;
                     return Ok(Some(record));
                 }
-            };
-            drop(latch);
-            if fresh {
-                self.hold(space, &record);
             }
-            return Ok(Some(record));
+        }
+    }
+
+    /// Waits in the queue of a lock, of which nothing was held if `fresh`.
+    fn queue_up(
+        &mut self,
+        lock: (SpaceId, &RecordRef, LockMode),
+        fresh: bool,
+        waiter: &Arc<Waiter>,
+        deadline: Instant,
+    ) -> Result<()> {
+        self.shared.counts.lock_waits.add(1);
+        let (space, record, _) = lock;
+        let failed = self.wait_for(lock, waiter, deadline);
+        let left = failed.is_some() && record.latch().lock.give_up(waiter);
+        if !left && fresh {
+            self.hold(space, record);
+        }
+        match failed {
+            Some(error) if left || matches!(error, Error::Cancelled(_)) => {
+                self.shared.count_refusal(&error);
+                if error.ends_transaction() {
+                    self.end();
+                }
+                Err(error)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -224,15 +224,15 @@ fn split(parent: &Node, at: usize, kid: &Node, range: Bounds<'_>, key: &[u8], gu
     let count = kid.count();
     let whole = |at: usize| kid.key(at, guard).map(|record| record.record().key());
     let right = kid.alike();
-    // Keys that come in order leave full nodes behind: at the end of a leaf, or
-    // ahead of a few keys of its end (another run's first, or those of others
-    // that add to the table's end).
+    // Keys that come in order leave full nodes behind, at the end of a leaf or
+    // ahead of another run's first keys; those that come nearly in order, at
+    // the end of the tree, nodes with room for stragglers.
     let (ascends, at_end) = (kid.ascends(place), range.1.is_none());
     let (middle, separator) = if kid.is_leaf() {
         let middle = match place {
             0 if range.0.is_none() => 0,
-            n if n == count || ascends => n,
-            n if at_end && n > count * 3 / 4 => n,
+            n if ascends => n,
+            n if at_end && n > count * 7 / 8 => count * 7 / 8,
             _ => count / 2,
         };
         let last = middle.checked_sub(1).and_then(whole).unwrap_or(key);
