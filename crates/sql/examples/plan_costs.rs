@@ -181,8 +181,7 @@ fn main() -> Result<(), Failure> {
     )?;
     let grouped = bench.each("SELECT c, COUNT(*) FROM t IGNORE INDEX (a) GROUP BY c")?;
     show("GROUP, a row put into a group of its own", grouped - row)?;
-    let grouped =
-        bench.each("SELECT c % 100 g, COUNT(*) FROM t IGNORE INDEX (a) GROUP BY g")?;
+    let grouped = bench.each("SELECT c % 100 g, COUNT(*) FROM t IGNORE INDEX (a) GROUP BY g")?;
     let sum = bench.each("SELECT COUNT(*), SUM(c % 100) FROM t IGNORE INDEX (a)")?;
     show("GROUP, a row put into one of 100 groups", grouped - sum)?;
     let ordered = bench.each("SELECT id, COUNT(*) FROM t GROUP BY id")?;
