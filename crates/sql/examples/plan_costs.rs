@@ -69,6 +69,20 @@ impl Bench {
         Ok(self.time(text)? / self.rows as f64)
     }
 
+    /// Nanoseconds for each of many keys, by whole keys and by ranges of an
+    /// index; the texts differ in nothing else.
+    fn lists(&mut self) -> Result<(f64, f64), SqlError> {
+        let mut random = fastrand::Rng::with_seed(2);
+        let list: Vec<String> = (0..FEW)
+            .map(|_| random.u64(0..self.rows).to_string())
+            .collect();
+        let list = list.join(",");
+        let each = |nanos: f64| nanos / FEW as f64;
+        let keys = format!("SELECT COUNT(d) FROM t WHERE id IN ({list})");
+        let ranges = format!("SELECT COUNT(d) FROM t FORCE INDEX (a) WHERE a IN ({list})");
+        Ok((each(self.time(&keys)?), each(self.time(&ranges)?)))
+    }
+
     fn fill(&mut self) -> Result<(), SqlError> {
         self.run("CREATE DATABASE d")?;
         self.run("USE d")?;
@@ -147,6 +161,8 @@ fn main() -> Result<(), Failure> {
         "SEEK, the start of a scan",
         sought - row - by_entry.max(entry),
     )?;
+    let (keys, ranges) = bench.lists()?;
+    show("SEEK, one of many ranges", ranges - keys - entry)?;
     let built = bench.each(
         "SELECT STRAIGHT_JOIN COUNT(*) FROM few JOIN t IGNORE INDEX (a) ON t.c = few.c + 9e9",
     )?;
@@ -164,6 +180,11 @@ fn main() -> Result<(), Failure> {
         (sorted - plain) / levels,
     )?;
     let grouped = bench.each("SELECT c, COUNT(*) FROM t IGNORE INDEX (a) GROUP BY c")?;
-    show("a row put into a group of its own", grouped - row)?;
+    show("GROUP, a row put into a group of its own", grouped - row)?;
+    let grouped = bench.each("SELECT c % 100 g, COUNT(*) FROM t IGNORE INDEX (a) GROUP BY g")?;
+    let sum = bench.each("SELECT COUNT(*), SUM(c % 100) FROM t IGNORE INDEX (a)")?;
+    show("GROUP, a row put into one of 100 groups", grouped - sum)?;
+    let ordered = bench.each("SELECT id, COUNT(*) FROM t GROUP BY id")?;
+    show("a row that begins a group in order", ordered - row)?;
     Ok(())
 }

@@ -44,7 +44,7 @@ pub(super) fn applies(plan: &SelectPlan) -> Option<(&Step, &Table)> {
     let unlocked = step.lock.is_none() && !plan.locks() && !plan.has_queries;
     let read = !matches!(
         step.access,
-        Access::Virtual | Access::Set { .. } | Access::Union(_)
+        Access::Virtual | Access::Set { .. } | Access::Union { .. }
     );
     (plain && unlocked && read && plan.is_fixed()).then_some((step, table))
 }

@@ -86,7 +86,7 @@ impl Cursor {
                 Some(ranges) => Cursor::scan(*index, ranges, *reverse),
                 None => Cursor::table(),
             },
-            Access::Union(arms) => Gathered::cursor(table, arms, row, cx)?,
+            Access::Union { arms, most } => Gathered::cursor(table, (arms, *most), row, cx)?,
             Access::Full { index, reverse } => Cursor::scan(*index, vec![KeyRange::ALL], *reverse),
             Access::Set { index, test } => set_cursor(table, *index, test, row, cx)?,
             Access::Virtual => Cursor::scan(0, Vec::new(), false),

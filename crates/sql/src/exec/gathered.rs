@@ -28,6 +28,8 @@ const FETCHED: usize = 4096;
 pub struct Gathered {
     /// Entries to gather keys from; none once they are gathered.
     scans: Vec<ScanSpec>,
+    /// Keys that are gathered at most.
+    most: usize,
     /// Primary keys, ascending, each once.
     keys: Vec<Box<[u8]>>,
     /// How many of them were read.
@@ -38,7 +40,7 @@ impl Gathered {
     /// A cursor over the rows that any of these paths finds.
     pub(super) fn cursor<'a>(
         table: &Table,
-        arms: &'a [Access],
+        (arms, most): (&'a [Access], usize),
         row: &[Slot<'a>],
         cx: &EvalCx<'a>,
     ) -> Run<Cursor> {
@@ -68,6 +70,7 @@ impl Gathered {
         scans.retain(|spec| !spec.ranges.is_empty());
         Ok(Cursor::Gathered(Gathered {
             scans,
+            most: most.min(MOST),
             keys: Vec::new(),
             at: 0,
         }))
@@ -93,10 +96,10 @@ impl Gathered {
                 let at = &mut position;
                 exec.txn()
                     .scan_with(table, &spec, fetch, read, at, FETCHED, keep)?;
-                if self.keys.len() > MOST {
+                if self.keys.len() > self.most {
                     self.sort();
                 }
-                if self.keys.len() > MOST {
+                if self.keys.len() > self.most {
                     return Ok(false);
                 }
             }

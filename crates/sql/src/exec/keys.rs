@@ -246,11 +246,10 @@ fn range<'a>(
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
 ) -> Run<Option<KeyRange>> {
-    let Some(base) = prefix(table, index, equal, row, cx)? else {
+    let Some(values) = values(table, index, equal, row, cx)? else {
         return Ok(None);
     };
-    let whole = KeyRange::prefix(base.clone());
-    let mut out = whole;
+    let mut out = KeyRange::prefix(encoded(table, index, &values));
     if let Some(bound) = bounds.0.filter(|b| b.pattern.is_some()) {
         return match beginning(table, index, equal, bound, row, cx)? {
             Edge::Never => Ok(None),
@@ -258,24 +257,49 @@ fn range<'a>(
             Edge::Key(key) => Ok(Some(KeyRange::prefix(key))),
         };
     }
+    let definition = table.indexes.get(index);
+    let part = definition.and_then(|i| i.parts.get(equal.len()));
+    let column = part.and_then(|p| table.columns.get(p.column));
+    let (Some(part), Some(column)) = (part, column) else {
+        return Ok(Some(out));
+    };
+    let next = |value: Value| {
+        let mut values = values.clone();
+        values.push(value);
+        encoded(table, index, &values)
+    };
+    let (mut low, mut high) = (Edge::Open, Edge::Open);
     if let Some(bound) = bounds.0 {
-        match bounded(table, index, equal, bound, row, cx)? {
-            Edge::Never => return Ok(None),
-            Edge::Open => {}
-            Edge::Key(key) if bound.inclusive => out.start = key,
-            Edge::Key(key) => match porpoise_kv::prefix_end(&key) {
-                Some(start) => out.start = start,
-                None => return Ok(None),
-            },
-        }
+        low = bounded(&column.ty, bound, &next, row, cx)?;
     }
     if let Some(bound) = bounds.1 {
-        match bounded(table, index, equal, bound, row, cx)? {
-            Edge::Never => return Ok(None),
-            Edge::Open => {}
-            Edge::Key(key) if bound.inclusive => out.end = porpoise_kv::prefix_end(&key),
-            Edge::Key(key) => out.end = Some(key),
+        high = bounded(&column.ty, bound, &next, row, cx)?;
+    }
+    // NULL comes first, or last in an index the other way round; no bound
+    // holds for it.
+    let null = column.nullable && (bounds.0.is_some() || bounds.1.is_some());
+    match low {
+        Edge::Never => return Ok(None),
+        Edge::Key(key) if bounds.0.is_some_and(|b| b.inclusive) => out.start = key,
+        Edge::Key(key) => match porpoise_kv::prefix_end(&key) {
+            Some(start) => out.start = start,
+            None => return Ok(None),
+        },
+        Edge::Open if null && !part.desc => {
+            if let Some(start) = porpoise_kv::prefix_end(&next(Value::Null)) {
+                out.start = start;
+            }
         }
+        Edge::Open => {}
+    }
+    match high {
+        Edge::Never => return Ok(None),
+        Edge::Key(key) if bounds.1.is_some_and(|b| b.inclusive) => {
+            out.end = porpoise_kv::prefix_end(&key);
+        }
+        Edge::Key(key) => out.end = Some(key),
+        Edge::Open if null && part.desc => out.end = Some(next(Value::Null)),
+        Edge::Open => {}
     }
     Ok(Some(out))
 }
@@ -324,32 +348,20 @@ fn beginning<'a>(
     Ok(Edge::Key(key))
 }
 
+/// A bound of a column of this type; `next` makes the key of a value.
 fn bounded<'a>(
-    table: &Table,
-    index: usize,
-    equal: &'a [Expr],
+    ty: &ColumnType,
     bound: &'a Bound,
+    next: &impl Fn(Value) -> Vec<u8>,
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
 ) -> Run<Edge> {
-    let part = table
-        .indexes
-        .get(index)
-        .and_then(|i| i.parts.get(equal.len()));
-    let column = part.and_then(|p| table.columns.get(p.column));
-    let Some(column) = column else {
-        return Ok(Edge::Open);
-    };
     let value = eval(&bound.value, row, cx)?;
     if value.is_null() {
         return Ok(Edge::Never);
     }
-    let KeyValue::Exact(value) = in_column(value, &bound.value.ty, &column.ty, cx) else {
-        return Ok(Edge::Open);
-    };
-    let Some(mut values) = values(table, index, equal, row, cx)? else {
-        return Ok(Edge::Never);
-    };
-    values.push(value);
-    Ok(Edge::Key(encoded(table, index, &values)))
+    Ok(match in_column(value, &bound.value.ty, ty, cx) {
+        KeyValue::Exact(value) => Edge::Key(next(value)),
+        KeyValue::Nothing => Edge::Open,
+    })
 }

@@ -20,6 +20,7 @@ use super::{Access, Bound, Estimate, OrderKey, Pattern, Span, cost};
 use crate::expr::Expr;
 use crate::statistics::{Figures, TableStatistics};
 use porpoise_rows::catalog::{Index, IndexKind, IndexPart, IndexState, Table};
+use porpoise_types::Value;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -51,6 +52,8 @@ pub(super) struct Piece {
     pub(super) span: Span,
     /// Leading parts that are equal to something.
     pub(super) equal: usize,
+    /// A NULL is among what they may be.
+    pub(super) null: bool,
     /// Ends of a range on the next part; texts that begin as a pattern does
     /// have both.
     pub(super) bounded: usize,
@@ -236,12 +239,12 @@ impl<'a> Asked<'a> {
         match (position, entries) {
             (_, true) => cost::ENTRY,
             (0, false) => cost::ROW,
-            (_, false) => cost::ENTRY + cost::LOOKUP,
+            (_, false) => cost::ENTRY + cost::ROW_OF_ENTRY,
         }
     }
 
     /// A whole index.
-    fn whole(&self, position: usize, entries: bool, order: Option<bool>) -> Path {
+    pub(super) fn whole(&self, position: usize, entries: bool, order: Option<bool>) -> Path {
         let rows = self.rows();
         let mut cost = cost::SEEK + rows.max(cost::LEAST_ROWS) * self.row_cost(position, entries);
         if self.hints.forced && position == 0 {
@@ -294,7 +297,11 @@ impl<'a> Asked<'a> {
                 reverse,
             },
         };
-        Some(self.of_spans(position, access, order.is_some(), (seeks, rows)))
+        let mut path = self.of_spans(position, access, order.is_some(), (seeks, rows));
+        if !piece.null {
+            path.implied = implied(index, facts, piece.equal);
+        }
+        Some(path)
     }
 
     /// A path over so many spans of an index with so many rows.
@@ -327,6 +334,7 @@ impl<'a> Asked<'a> {
                 high: None,
             },
             equal,
+            null,
             bounded: 0,
             whole: equal == index.parts.len() && index.kind != IndexKind::Plain && !null,
         };
@@ -387,7 +395,7 @@ impl<'a> Asked<'a> {
             entries: false,
             rows,
             cost: rows * self.whole_key_cost(position),
-            implied: implied(index, facts),
+            implied: implied(index, facts, index.parts.len()),
             access: Access::Lookup {
                 index: position,
                 keys,
@@ -426,9 +434,16 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The conditions that hold for every row that whole keys find.
-fn implied(index: &Index, facts: &[Facts<'_>]) -> Vec<usize> {
-    let said = index.parts.iter().filter_map(|p| facts.get(p.column)?.by);
+/// The conditions that hold for every row that equal values of so many leading
+/// parts find. A NULL that is written finds NULLs, of which no equality holds.
+fn implied(index: &Index, facts: &[Facts<'_>], equal: usize) -> Vec<usize> {
+    let parts = index.parts.iter().take(equal);
+    let said = parts.filter_map(|part| {
+        let fact = facts.get(part.column)?;
+        let is_null = |e: &&Expr| matches!(e.as_const(), Some(Value::Null));
+        let null = fact.equal.iter().flatten().any(is_null);
+        fact.by.filter(|_| part.prefix.is_none() && !null)
+    });
     said.map(|condition| std::ptr::from_ref(condition).addr())
         .collect()
 }

@@ -19,6 +19,8 @@ use porpoise_rows::catalog::Table;
 pub(super) const ROW: f64 = 1.0;
 /// The next entry of an index.
 pub(super) const ENTRY: f64 = 0.7;
+/// The row that an entry leads to.
+pub(super) const ROW_OF_ENTRY: f64 = 2.0;
 /// A row found by its key.
 pub(super) const LOOKUP: f64 = 2.0;
 /// The start of a scan.

@@ -22,6 +22,9 @@ use super::{Access, cost};
 use porpoise_rows::catalog::Index;
 use std::collections::BTreeMap;
 
+/// Rows of a union that are gathered of any table, however small.
+const FEW: usize = 1_000;
+
 /// What the arms so far leave of one index, or of one for each arm.
 #[derive(Default)]
 struct Pieces {
@@ -145,6 +148,11 @@ impl Asked<'_> {
         let by_key = self.order_of(0, primary, 0, together) == Some(false);
         let found = keys as f64 * cost::SEEK + rows * cost::ENTRY;
         let sort = cost::SORT * rows * rows.max(2.0).log2();
+        let mut cost = found + sort + rows * cost::ROW_OF_ENTRY;
+        // Where ranges with two ends turn out to be large, the table is read after all.
+        if of_arms.iter().all(|(_, piece)| piece.bounded != 1) {
+            cost = cost.min(self.whole(0, false, None).cost * 0.9);
+        }
         let mut by_index: BTreeMap<usize, Vec<Piece>> = BTreeMap::new();
         for (position, piece) in of_arms {
             by_index.entry(position).or_default().push(piece);
@@ -152,11 +160,14 @@ impl Asked<'_> {
         let each = by_index.into_iter();
         let each = each.map(|(position, pieces)| access(position, pieces, false, false));
         Some(Path {
-            access: Access::Union(each.collect()),
+            access: Access::Union {
+                arms: each.collect(),
+                most: (self.rows() / 8.0) as usize + FEW,
+            },
             ordered: self.order.is_empty() || by_key,
             entries: false,
             rows,
-            cost: found + sort + rows * cost::LOOKUP,
+            cost,
             implied: Vec::new(),
         })
     }

@@ -97,8 +97,13 @@ pub enum Access {
         reverse: bool,
     },
     /// The rows that any of these paths finds, each once, in the order of the
-    /// primary key: look-ups and ranges of several indexes.
-    Union(Vec<Access>),
+    /// primary key; the whole table where they turn out to be many.
+    Union {
+        /// Look-ups and ranges of several indexes.
+        arms: Vec<Access>,
+        /// Rows gathered at most before the table is read instead.
+        most: usize,
+    },
     /// All entries of an index in order.
     Full {
         /// Position of the index.
@@ -129,7 +134,7 @@ impl Access {
                 (false, ..) => "range",
             },
             Access::Range { .. } | Access::Set { .. } => "range",
-            Access::Union(_) => "index_merge",
+            Access::Union { .. } => "index_merge",
             Access::Full { index: 0, .. } => "ALL",
             Access::Full { .. } => "index",
             Access::Virtual => "ALL",
@@ -153,7 +158,7 @@ impl Access {
             Access::Lookup { reverse, .. }
             | Access::Range { reverse, .. }
             | Access::Full { reverse, .. } => *reverse,
-            Access::Union(_) | Access::Set { .. } | Access::Virtual => false,
+            Access::Union { .. } | Access::Set { .. } | Access::Virtual => false,
         }
     }
 
@@ -162,7 +167,7 @@ impl Access {
         match self {
             Access::Lookup { keys, .. } => keys.iter().flatten().for_each(visit),
             Access::Range { spans, .. } => spans.iter().for_each(|s| s.expressions(visit)),
-            Access::Union(arms) => arms.iter().for_each(|arm| arm.expressions(visit)),
+            Access::Union { arms, .. } => arms.iter().for_each(|arm| arm.expressions(visit)),
             Access::Set { test, .. } => visit(test),
             Access::Full { .. } | Access::Virtual => {}
         }

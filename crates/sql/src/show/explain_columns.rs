@@ -25,7 +25,7 @@ pub(super) fn reference(e: &Expr) -> &'static str {
 /// narrow what is looked at; of a union one for each arm.
 pub(super) fn indexes_used<'t>(access: &Access, table: &'t Table) -> Vec<(&'t Index, usize)> {
     match access {
-        Access::Union(arms) => {
+        Access::Union { arms, .. } => {
             let all = arms.iter().flat_map(|arm| indexes_used(arm, table));
             all.collect()
         }
@@ -54,7 +54,7 @@ pub(super) fn lengths(table: &Table, used: &[(&Index, usize)]) -> String {
 /// of the primary key, `sort_union` where they do not (manual, "Index Merge
 /// Optimization").
 pub(super) fn union(access: &Access, table: &Table) -> Option<String> {
-    let Access::Union(arms) = access else {
+    let Access::Union { arms, .. } = access else {
         return None;
     };
     let by_key = |arm: &Access| match arm {

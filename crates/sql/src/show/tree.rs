@@ -290,7 +290,7 @@ impl<'t> Tree<'t> {
         let covering = step.entries && !matches!(step.access, Access::Full { index: 0, .. });
         let path = |access: &Access| path_text(access, table, (alias, covering), printer);
         let arms = match &step.access {
-            Access::Union(arms) => arms.as_slice(),
+            Access::Union { arms, .. } => arms.as_slice(),
             _ => &[],
         };
         let arms = arms.iter().map(|arm| Node::new(path(arm), Vec::new()));
@@ -347,7 +347,7 @@ fn path_text(
         }
         Access::Lookup { .. } => format!("index lookup on {alias} using {name} ({by})"),
         Access::Range { .. } => format!("index range scan on {alias} using {name} over {by}"),
-        Access::Union(_) => "deduplicate rows sorted by row ID".to_owned(),
+        Access::Union { .. } => "deduplicate rows sorted by row ID".to_owned(),
         Access::Set { .. } => {
             format!("index lookup on {alias} using {name} (values of a subquery)")
         }
