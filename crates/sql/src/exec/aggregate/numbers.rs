@@ -9,12 +9,12 @@
 //! first time it is found by that key, and remembered.
 
 use crate::bind::{Aggregate, AggregateKind};
+use crate::exec::join::tables_of;
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, Slot};
 use crate::expr::number::{Found, NumberExpr};
 use crate::plan::SelectPlan;
 use foldhash::fast::RandomState;
-use porpoise_rows::catalog::Table;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
@@ -57,11 +57,7 @@ pub(super) struct Numbers<'t> {
 impl<'t> Numbers<'t> {
     /// Of a query.
     pub(super) fn of(plan: &'t SelectPlan, cx: &EvalCx<'_>) -> Numbers<'t> {
-        let tables: Vec<Option<&'t Table>> = plan
-            .sources
-            .iter()
-            .map(|s| s.table().map(|t| -> &Table { t }))
-            .collect();
+        let tables = tables_of(plan);
         let number = |e: &Expr| NumberExpr::of(e, &tables, cx);
         let keys: Option<SmallVec<[NumberExpr<'t>; 2]>> = match plan.group_by.len() {
             1 | 2 if !plan.rollup => plan.group_by.iter().map(number).collect(),
