@@ -26,9 +26,14 @@ pub(super) struct Conditions<'e> {
 impl<'e> Conditions<'e> {
     /// As they stand.
     pub(super) fn new(all: &'e [Expr]) -> Conditions<'e> {
+        Conditions::of(all.iter().collect())
+    }
+
+    /// These, as they stand.
+    pub(super) fn of(all: Vec<&'e Expr>) -> Conditions<'e> {
         Conditions {
             tests: Vec::new(),
-            others: all.iter().collect(),
+            others: all,
         }
     }
 

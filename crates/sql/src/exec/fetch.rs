@@ -396,6 +396,6 @@ pub(super) fn copied<'a>(
     let bytes: &'a [u8] = arena.alloc_slice_copy(row.bytes());
     Ok(Fetched {
         key: arena.alloc_slice_copy(key),
-        row: RowRef::new(table, bytes)?,
+        row: row.copied_to(table, bytes)?,
     })
 }

@@ -48,6 +48,8 @@ pub(super) struct Numbers<'t> {
     /// What the group's key is made of; `None` where it takes values.
     keys: Option<SmallVec<[NumberExpr<'t>; 2]>>,
     known: HashMap<Key, usize, RandomState>,
+    /// The rows of a group follow each other: the last one is enough.
+    is_consecutive: bool,
     /// The last one found.
     last: Option<(Key, usize)>,
     /// Of each aggregate.
@@ -67,6 +69,7 @@ impl<'t> Numbers<'t> {
         Numbers {
             keys,
             known: HashMap::default(),
+            is_consecutive: plan.consecutive,
             last: None,
             taken: plan.aggregates.iter().map(taken).collect(),
         }
@@ -102,7 +105,7 @@ impl<'t> Numbers<'t> {
     /// Remembers where a key leads; the bytes that it takes.
     pub(super) fn remember(&mut self, key: Key, group: usize) -> u64 {
         self.last = Some((key, group));
-        if self.known.len() >= REMEMBERED {
+        if self.is_consecutive || self.known.len() >= REMEMBERED {
             return 0;
         }
         self.known.insert(key, group);
