@@ -176,12 +176,17 @@ impl Table {
     /// whole key.
     pub fn key_prefix(&self, index: usize, values: &[ValueRef<'_>]) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
+        self.append_key_prefix(index, values, &mut out);
+        out
+    }
+
+    /// As [`Table::key_prefix`], appending.
+    pub fn append_key_prefix(&self, index: usize, values: &[ValueRef<'_>], out: &mut Vec<u8>) {
         if let Some(index) = self.indexes.get(index) {
             for (part, value) in index.parts.iter().zip(values) {
-                append_part(self, part, *value, &mut out);
+                append_part(self, part, *value, out);
             }
         }
-        out
     }
 
     /// Appends what the keys of an index go on with, behind its parts before

@@ -155,6 +155,24 @@ impl<'a> RowRef<'a> {
         Ok(row)
     }
 
+    /// The same row, whose bytes were copied.
+    ///
+    /// # Errors
+    /// As [`RowRef::new`], where the definition is another one.
+    #[inline]
+    pub fn copied_to<'b>(&self, table: &'b Table, bytes: &'b [u8]) -> Result<RowRef<'b>> {
+        let layout = table.derived().current();
+        if !std::ptr::eq(layout, self.layout) || bytes.len() != self.bytes.len() {
+            return RowRef::new(table, bytes);
+        }
+        Ok(RowRef {
+            table,
+            layout,
+            bytes,
+            body: self.body,
+        })
+    }
+
     /// A row of which nothing is known: all columns read as NULL.
     pub(crate) fn without_columns(table: &'a Table) -> RowRef<'a> {
         RowRef {

@@ -1,6 +1,6 @@
 //! Porpoise: the server binary.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 use porpoise_server::check;
 use porpoise_server::cli::{self, Asked};
@@ -11,6 +11,17 @@ use tracing_subscriber::EnvFilter;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// The allocator's settings, a C string that it looks for under this name:
+/// huge pages where the system grants them to those who ask. Rows and entries
+/// lie all over the heap, and with small pages a walk in an index's order waits
+/// for page tables more than for rows.
+#[expect(
+    unsafe_code,
+    reason = "the name is the allocator's, and the type what it expects"
+)]
+#[unsafe(export_name = "_rjem_malloc_conf")]
+pub static MALLOC_CONF: &[u8; 11] = b"thp:always\0";
 
 fn main() -> ExitCode {
     match start() {

@@ -268,6 +268,32 @@ impl Cursor {
         }
     }
 
+    /// Passes over entries, at most so many; how many there were.
+    pub(super) fn skip(
+        &mut self,
+        table: &Table,
+        reach: &Reach,
+        exec: &Exec<'_>,
+        most: u64,
+    ) -> Run<u64> {
+        let Some((spec, position)) = self.entries() else {
+            return Err(Stop::Error(SqlError::internal("entries without a scan")));
+        };
+        let (read, partitions) = (exec.read(), reach.partitions());
+        let mut passed = 0;
+        while passed < most && !position.done() && !spec.ranges.is_empty() {
+            exec.check_cancelled()?;
+            let limit = usize::try_from(most - passed).map_or(COUNTED, |n| n.min(COUNTED));
+            let at = (&mut *position, limit);
+            exec.txn()
+                .scan_entries(table, spec, partitions, read, at, &mut |_, _, _| {
+                    passed += 1;
+                    ControlFlow::Continue(())
+                })?;
+        }
+        Ok(passed)
+    }
+
     /// How many more entries there are, some at a time; `None` at the end.
     pub fn count(&mut self, table: &Table, reach: &Reach, exec: &mut Exec<'_>) -> Run<Option<u64>> {
         let Some((spec, position)) = self.entries() else {
@@ -370,6 +396,6 @@ pub(super) fn copied<'a>(
     let bytes: &'a [u8] = arena.alloc_slice_copy(row.bytes());
     Ok(Fetched {
         key: arena.alloc_slice_copy(key),
-        row: RowRef::new(table, bytes)?,
+        row: row.copied_to(table, bytes)?,
     })
 }

@@ -10,21 +10,24 @@
 //! keys, and every condition is checked again; NULL, which equals nothing,
 //! stands under no key.
 
+use super::by_key::ByKey;
 use super::derived;
 use super::fetch::Cursor;
 use super::join::Tuple;
-use super::lookup::ByKey;
 use super::select::cx_of;
 use super::state::append_comparable;
 use super::step::{fetch_slots, slot_of};
 use super::{Exec, Run, Stop};
 use crate::bind::Origin;
 use crate::error::SqlError;
-use crate::expr::eval::{Slot, eval};
-use crate::expr::{Expr, logic};
+use crate::expr::Expr;
+use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::expr::logic;
+use crate::expr::number::NumberExpr;
 use crate::plan::Step;
 use bumpalo::Bump;
 use porpoise_rows::catalog::Table;
+use porpoise_types::CompareAs;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -42,20 +45,42 @@ pub(super) struct Held<'h> {
     pub(super) by_key: Option<ByKey<'h>>,
 }
 
+/// The two sides of a step's only equality, where both are columns that are
+/// integers of one unit: what is known, and the row's own.
+pub(super) fn number_key<'h>(
+    step: &Step,
+    tables: &[Option<&'h Table>],
+    cx: &EvalCx<'_>,
+) -> Option<(NumberExpr<'h>, NumberExpr<'h>)> {
+    let [part] = step.hash.as_slice() else {
+        return None;
+    };
+    if !matches!(
+        part.how,
+        CompareAs::Int | CompareAs::Decimal | CompareAs::Date
+    ) {
+        return None;
+    }
+    let known = NumberExpr::of(&part.known, tables, cx)?;
+    let own = NumberExpr::of(&part.own, tables, cx)?;
+    let alike = known.is_column() && own.is_column() && known.unit() == own.unit();
+    alike.then_some((known, own))
+}
+
 /// What a join holds, by slot.
 pub(super) struct HeldTables<'h> {
     arena: &'h Bump,
-    /// Slots of a joined row.
-    width: usize,
+    /// The stored tables of the join, by slot.
+    tables: Vec<Option<&'h Table>>,
     by_slot: HashMap<usize, Rc<Held<'h>>>,
 }
 
 impl<'h> HeldTables<'h> {
-    /// Nothing yet, of a join of so many tables.
-    pub(super) fn new(arena: &'h Bump, width: usize) -> HeldTables<'h> {
+    /// Nothing yet, of a join of these tables, by slot.
+    pub(super) fn new(arena: &'h Bump, tables: Vec<Option<&'h Table>>) -> HeldTables<'h> {
         HeldTables {
             arena,
-            width,
+            tables,
             by_slot: HashMap::new(),
         }
     }
@@ -99,7 +124,7 @@ impl<'h> HeldTables<'h> {
     /// A row of which nothing is joined yet.
     fn empty(&self) -> Tuple<'h> {
         let arena: &'h Bump = self.arena;
-        arena.alloc_slice_fill_copy(self.width, Slot::Null)
+        arena.alloc_slice_fill_copy(self.tables.len(), Slot::Null)
     }
 
     fn hashed<'x: 'h>(
@@ -110,7 +135,12 @@ impl<'h> HeldTables<'h> {
     ) -> Run<Option<ByKey<'h>>> {
         let arena: &'h Bump = self.arena;
         let cx = cx_of(exec, arena);
-        let mut by_key = ByKey::new(rows.len());
+        if let Some((_, own)) = number_key(step, &self.tables, &cx)
+            && let Some(by_key) = ByKey::of_numbers(rows, (step.slot, &own))
+        {
+            return Ok(Some(by_key));
+        }
+        let mut by_key = ByKey::of_bytes(rows.len());
         let mut tuple = self.empty().to_vec();
         let mut key = Vec::new();
         // From the last on, so that chains run in the order of the rows.

@@ -12,30 +12,39 @@
 //!    for a batch as a whole; each row of the batch without a match goes on
 //!    alone, once.
 
-use super::fetch::Cursor;
-use super::held::{Held, HeldTables};
+use super::conditions::Conditions;
+use super::first::FirstRows;
+use super::held::{Held, HeldTables, number_key};
 use super::lookup::{LookedUp, lookup};
 use super::profile::Role;
 use super::select::{all_true, cx_of};
-use super::state::{RowSet, append_comparable};
-use super::step::{extended, fetch_slots, slot_of};
+use super::state::append_comparable;
+use super::step::slot_of;
 use super::{Exec, Run, Stop, derived};
 use crate::bind::Origin;
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::expr::number::{Found, NumberExpr};
 use crate::plan::{Access, SelectPlan, Step};
 use bumpalo::Bump;
-use porpoise_types::Value;
+use porpoise_rows::catalog::Table;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Rows of the first table in one batch.
-const BATCH: usize = 256;
+pub(super) const BATCH: usize = 256;
 
 /// What a joined row is handed to; false ends the query.
 pub type Consumer<'c> = dyn for<'r> FnMut(&[Slot<'r>], &EvalCx<'r>) -> Run<bool> + 'c;
 
 /// A row of all tables joined so far; the slots of the others are empty.
 pub(super) type Tuple<'a> = &'a [Slot<'a>];
+
+/// The stored tables of a query, by slot.
+pub(super) fn tables_of(plan: &SelectPlan) -> Vec<Option<&Table>> {
+    let sources = plan.sources.iter();
+    sources.map(|s| s.table().map(AsRef::as_ref)).collect()
+}
 
 /// Runs the join and hands every joined row to the consumer. `wanted` rows
 /// are enough for it.
@@ -45,17 +54,35 @@ pub fn join(
     wanted: u64,
     consume: &mut Consumer<'_>,
 ) -> Run<()> {
+    join_behind(plan, exec, (0, wanted), &mut |_| (), consume)
+}
+
+/// As [`join`], without the first `skip` rows, as far as they can be passed
+/// over unseen: `passed` is told how many were. The others come.
+pub(super) fn join_behind(
+    plan: &SelectPlan,
+    exec: &mut Exec<'_>,
+    (skip, wanted): (u64, u64),
+    passed: &mut dyn FnMut(u64),
+    consume: &mut Consumer<'_>,
+) -> Run<()> {
     let Some(first) = plan.steps.first() else {
         let arena = Bump::new();
         consume(&[], &cx_of(exec, &arena))?;
         return Ok(());
     };
     let held = Bump::new();
+    let tables = tables_of(plan);
     let mut inner = Inner {
         plan,
-        held: HeldTables::new(&held, plan.sources.len()),
+        held: HeldTables::new(&held, tables.clone()),
+        tables,
+        judged: HashMap::new(),
     };
     let mut first_rows = FirstRows::open(plan, first, wanted, exec)?;
+    if skip > 0 && plan.steps.len() == 1 {
+        passed(first_rows.skip(first, skip, exec)?);
+    }
     let mut arena = Bump::new();
     let mut loops = 1;
     loop {
@@ -75,109 +102,6 @@ pub fn join(
     }
 }
 
-/// The rows of the first step, batch after batch.
-enum FirstRows {
-    Stored { cursor: Cursor, batch: usize },
-    Virtual { rows: Vec<Vec<Value>>, done: bool },
-    Derived { rows: Rc<RowSet>, next: usize },
-}
-
-impl FirstRows {
-    fn open(plan: &SelectPlan, step: &Step, wanted: u64, exec: &mut Exec<'_>) -> Run<FirstRows> {
-        let Some(source) = plan.sources.get(step.slot) else {
-            return Err(Stop::Error(SqlError::internal("a step without a table")));
-        };
-        let table = match &source.origin {
-            Origin::Stored(table) => table,
-            Origin::Virtual(table) => {
-                let rows = exec.server.rows(table.database, table.name)?;
-                return Ok(FirstRows::Virtual { rows, done: false });
-            }
-            Origin::Derived(rows) => {
-                let rows = derived::rows(rows, &[], exec)?;
-                return Ok(FirstRows::Derived { rows, next: 0 });
-            }
-        };
-        let arena = Bump::new();
-        let cursor = Cursor::open(table, &step.access, &[], &cx_of(exec, &arena))?;
-        let few = plan.steps.len() == 1 && wanted < BATCH as u64;
-        let batch = match few {
-            true => usize::try_from(wanted).unwrap_or(BATCH),
-            false => BATCH,
-        };
-        Ok(FirstRows::Stored { cursor, batch })
-    }
-
-    fn next<'a, 'x: 'a>(
-        &mut self,
-        plan: &'a SelectPlan,
-        step: &'a Step,
-        exec: &mut Exec<'x>,
-        arena: &'a Bump,
-    ) -> Run<Option<Vec<Tuple<'a>>>> {
-        let empty: Tuple<'a> = arena.alloc_slice_fill_copy(plan.sources.len(), Slot::Null);
-        match self {
-            FirstRows::Virtual { done: true, .. } => Ok(None),
-            FirstRows::Virtual { rows, done } => {
-                *done = true;
-                values_that_match(step, rows.iter(), empty, exec, arena).map(Some)
-            }
-            FirstRows::Derived { rows, next } => {
-                let batch = rows.rows.iter().skip(*next).take(BATCH);
-                *next += BATCH;
-                if batch.len() == 0 {
-                    return Ok(None);
-                }
-                values_that_match(step, batch, empty, exec, arena).map(Some)
-            }
-            FirstRows::Stored { cursor, batch } => {
-                let table = plan.sources.get(step.slot).and_then(|s| s.table());
-                let Some(table) = table else {
-                    return Ok(None);
-                };
-                let at = (empty, true);
-                let limit = *batch;
-                // Where few rows are wanted and none of them matched, more are
-                // looked at the next time.
-                if step.lock.is_none() {
-                    *batch = limit.saturating_mul(4).min(BATCH);
-                }
-                let Some(slots) = fetch_slots(step, table, cursor, at, limit, exec, arena)? else {
-                    return Ok(None);
-                };
-                let cx = cx_of(exec, arena);
-                let mut out = Vec::with_capacity(slots.len());
-                for slot in slots {
-                    let tuple = extended(empty, step.slot, slot, arena);
-                    if step.lock.is_some() || all_true(&step.filter, tuple, &cx)? {
-                        out.push(tuple);
-                    }
-                }
-                Ok(Some(out))
-            }
-        }
-    }
-}
-
-/// Rows of values as tuples, those that the step's conditions let through.
-fn values_that_match<'a, 'r, 'x: 'a>(
-    step: &'a Step,
-    rows: impl Iterator<Item = &'r Vec<Value>>,
-    empty: Tuple<'a>,
-    exec: &Exec<'x>,
-    arena: &'a Bump,
-) -> Run<Vec<Tuple<'a>>> {
-    let cx = cx_of(exec, arena);
-    let mut out = Vec::new();
-    for row in rows {
-        let tuple = extended(empty, step.slot, slot_of(row, &cx), arena);
-        if all_true(&step.filter, tuple, &cx)? {
-            out.push(tuple);
-        }
-    }
-    Ok(out)
-}
-
 /// A row of a batch with the number of the row that it grew from.
 type Grown<'a> = (usize, Tuple<'a>);
 
@@ -186,7 +110,50 @@ struct Inner<'h> {
     plan: &'h SelectPlan,
     /// What steps without an index hold.
     held: HeldTables<'h>,
+    /// The stored tables of the join, by slot.
+    tables: Vec<Option<&'h Table>>,
+    /// What a step's rows are judged by, by the step's address.
+    judged: HashMap<usize, Judged<'h>>,
 }
+
+/// What the rows of one step are judged by.
+struct Judged<'h> {
+    on: Conditions<'h>,
+    filter: Conditions<'h>,
+    /// What is known of the step's only equality, where it is numbers.
+    known: Option<NumberExpr<'h>>,
+    learnt: bool,
+}
+
+impl<'h> Judged<'h> {
+    fn new(step: &'h Step) -> Judged<'h> {
+        Judged {
+            on: Conditions::new(&step.on),
+            filter: Conditions::new(&step.filter),
+            known: None,
+            learnt: false,
+        }
+    }
+
+    /// Before a batch of so many rows.
+    fn learn(
+        &mut self,
+        (step, rows): (&'h Step, usize),
+        tables: &[Option<&'h Table>],
+        cx: &EvalCx<'_>,
+    ) {
+        if self.learnt || rows < FEW && step.hash.is_empty() {
+            return;
+        }
+        self.on.learn(tables, cx);
+        self.filter.learn(tables, cx);
+        self.known = number_key(step, tables, cx).map(|(known, _)| known);
+        self.learnt = true;
+    }
+}
+
+/// Batches of fewer rows are judged by the conditions as they stand.
+const FEW: usize = 64;
 
 impl<'h> Inner<'h> {
     /// Extends the batch by these steps; false when the consumer has enough.
@@ -236,8 +203,17 @@ impl<'h> Inner<'h> {
         let (since, loops) = (exec.begin_part(), batch.len() as u64);
         let grown = match step.group.is_empty() {
             true => {
+                let address = std::ptr::from_ref(step).addr();
+                let judged = self.judged.entry(address);
+                let judged = judged.or_insert_with(|| Judged::new(step));
+                judged.learn((step, batch.len()), &self.tables, &cx_of(exec, arena));
                 let candidates = self.candidates(step, &batch, exec, arena)?;
-                by_rows(step, batch, &candidates, &cx_of(exec, arena))?
+                match self.judged.get(&address) {
+                    Some(judged) => {
+                        by_rows((step, judged), batch, &candidates, &cx_of(exec, arena))?
+                    }
+                    None => Vec::new(),
+                }
             }
             false => {
                 let joined = self.group(step, &batch, exec, arena)?;
@@ -311,6 +287,21 @@ impl<'h> Inner<'h> {
         };
         let cx = cx_of(exec, arena);
         let mut first = Vec::with_capacity(batch.len());
+        if by_key.unit().is_some() {
+            let judged = self.judged.get(&std::ptr::from_ref(step).addr());
+            let known = judged.and_then(|j| j.known.as_ref()).zip(step.hash.first());
+            let Some((known, part)) = known else {
+                return Err(Stop::Error(SqlError::internal("a key without numbers")));
+            };
+            for (_, tuple) in batch {
+                first.push(match known.eval(tuple) {
+                    Found::Value(number) => by_key.first_of_number(number),
+                    Found::Null => None,
+                    Found::Elsewhere => by_key.first_of_value(eval(&part.known, tuple, &cx)?),
+                });
+            }
+            return Ok(Candidates::Hashed(held, first));
+        }
         let mut key = Vec::new();
         for (_, tuple) in batch {
             key.clear();
@@ -328,7 +319,7 @@ impl<'h> Inner<'h> {
 
 /// Each row of the batch with the rows of one table that belong to it.
 fn by_rows<'a, 'h: 'a>(
-    step: &'h Step,
+    (step, judged): (&'h Step, &Judged<'h>),
     batch: Vec<Grown<'a>>,
     candidates: &Candidates<'a, 'h>,
     cx: &EvalCx<'a>,
@@ -344,14 +335,14 @@ fn by_rows<'a, 'h: 'a>(
             if let Some(place) = joined.get_mut(step.slot) {
                 *place = slot;
             }
-            if !all_true(&step.on, &joined, cx)? {
+            if !judged.on.hold(&joined, cx)? {
                 continue;
             }
             found = true;
             if step.semi.is_some() {
                 break;
             }
-            if all_true(&step.filter, &joined, cx)? {
+            if judged.filter.hold(&joined, cx)? {
                 out.push((from, &*cx.arena.alloc_slice_copy(&joined)));
             }
         }
@@ -359,7 +350,7 @@ fn by_rows<'a, 'h: 'a>(
             Some(anti) => found != anti,
             None => step.outer && !found,
         };
-        if alone && all_true(&step.filter, tuple, cx)? {
+        if alone && judged.filter.hold(tuple, cx)? {
             out.push((from, tuple));
         }
     }

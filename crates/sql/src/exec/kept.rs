@@ -6,17 +6,23 @@
 //!    taken at all.
 //! 2. Rows that compare equal keep the order in which they came.
 //! 3. What is held counts against the statement's memory.
+//! 4. What is known by a plain integer ([`crate::expr::number`]) only saves
+//!    work: a row is refused by it if its key or its values would have been.
 
+use super::join::tables_of;
 use super::rowstore::{Place, RowStore, Values};
 use super::select::Window;
 use super::sort::SortKeys;
 use super::state::States;
 use super::{ResultSink, Run};
 use crate::error::SqlError;
+use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::expr::number::{Found, NumberExpr, of_value};
 use crate::plan::SelectPlan;
 use foldhash::fast::RandomState;
 use porpoise_types::ValueRef;
+use smallvec::SmallVec;
 use std::collections::HashSet;
 
 /// Rows more than wanted that are kept before a sort throws them away.
@@ -43,9 +49,77 @@ pub(super) struct Kept<'p> {
     seen: HashSet<Vec<u8>, RandomState>,
     /// Its last row, where those that are the same follow each other.
     shown: Option<Vec<u8>>,
+    /// The rows of `seen` that are numbers.
+    numbers: HashSet<[i64; 2], RandomState>,
+    /// The last row's, where those that are the same follow each other.
+    last_same: Option<[i64; 2]>,
+    /// Made at the first row.
+    fast: Option<Fast<'p>>,
+    /// The first number of the last key wanted.
+    last_number: Option<i64>,
     /// Bytes counted with the statement.
     counted: u64,
     key: Vec<u8>,
+    /// The row at hand, as DISTINCT compares rows.
+    same: Vec<u8>,
+}
+
+/// What of a query's expressions are plain integers.
+struct Fast<'p> {
+    /// The first sort key, where only the first rows are wanted, and whether it
+    /// is descending.
+    first: Option<(NumberExpr<'p>, bool)>,
+    /// The select list of a DISTINCT, where that is one or two numbers.
+    items: Option<SmallVec<[NumberExpr<'p>; 2]>>,
+}
+
+impl<'p> Fast<'p> {
+    fn of(plan: &'p SelectPlan, most: usize, cx: &EvalCx<'_>) -> Fast<'p> {
+        let few = most < usize::MAX && SortKeys::new(&plan.order_by).are_bytes();
+        let first = plan.order_by.first().filter(|_| few);
+        let distinct = plan.distinct && (1..=2).contains(&plan.items.len());
+        if first.is_none() && !distinct {
+            return Fast {
+                first: None,
+                items: None,
+            };
+        }
+        let tables = tables_of(plan);
+        let number = |e: &Expr| NumberExpr::of(e, &tables, cx);
+        Fast {
+            first: first.and_then(|key| Some((number(&key.expr)?, key.desc))),
+            items: match distinct {
+                true => plan.items.iter().map(number).collect(),
+                false => None,
+            },
+        }
+    }
+
+    /// The select list of a row, where it is numbers.
+    #[inline]
+    fn same(&self, row: &[Slot<'_>]) -> Option<[i64; 2]> {
+        let mut same = [0; 2];
+        for (place, item) in same.iter_mut().zip(self.items.as_deref()?) {
+            let Found::Value(number) = item.eval(row) else {
+                return None;
+            };
+            *place = number;
+        }
+        Some(same)
+    }
+}
+
+/// Appends a number to a key, in whose order it makes no difference: equal keys
+/// have equal first numbers, and no key is the start of another.
+fn append_number(number: Option<i64>, key: &mut Vec<u8>) {
+    key.push(u8::from(number.is_some()));
+    key.extend_from_slice(&number.unwrap_or(0).to_le_bytes());
+}
+
+/// The number that stands at the end of a key.
+fn number_of_key(key: &[u8]) -> Option<i64> {
+    let (rest, number) = key.split_last_chunk::<8>()?;
+    (rest.last() == Some(&1)).then(|| i64::from_le_bytes(*number))
 }
 
 impl<'p> Kept<'p> {
@@ -65,8 +139,13 @@ impl<'p> Kept<'p> {
             last: None,
             seen: HashSet::default(),
             shown: None,
+            numbers: HashSet::default(),
+            last_same: None,
+            fast: None,
+            last_number: None,
             counted: 0,
             key: Vec::new(),
+            same: Vec::new(),
         }
     }
 
@@ -77,9 +156,50 @@ impl<'p> Kept<'p> {
 
     /// Takes the row into account.
     pub(super) fn offer(&mut self, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> Run<()> {
+        let fast = self
+            .fast
+            .get_or_insert_with(|| Fast::of(self.plan, self.most, cx));
+        let found = match (&fast.first, self.plan.order_by.first()) {
+            (Some((first, _)), Some(key)) => match first.eval(row) {
+                Found::Elsewhere => of_value(eval(&key.expr, row, cx)?, first.unit()),
+                found => found,
+            },
+            _ => Found::Null,
+        };
+        let number = match found {
+            Found::Value(number) => Some(number),
+            Found::Null | Found::Elsewhere => None,
+        };
+        if let (Some(number), Some(last), Some((_, desc))) = (number, self.last_number, &fast.first)
+            && !self.plan.distinct
+            && if *desc { number < last } else { number > last }
+        {
+            return Ok(());
+        }
+        let same = fast.same(row);
+        let follow = self.plan.consecutive && !self.plan.grouped;
+        let is_seen = |same: &[i64; 2]| match follow {
+            true => self.last_same.as_ref() == Some(same),
+            false => self.numbers.contains(same),
+        };
+        if same.as_ref().is_some_and(is_seen) {
+            return Ok(());
+        }
+        let appends = fast.first.is_some();
         let mut key = std::mem::take(&mut self.key);
         key.clear();
         self.keys.append(row, cx, &mut key)?;
+        if appends {
+            append_number(number, &mut key);
+        }
+        match same {
+            _ if follow => self.last_same = same,
+            Some(same) => {
+                states.hold(24)?;
+                self.numbers.insert(same);
+            }
+            None => {}
+        }
         let done = self.offer_with(&key, row, cx, states);
         self.key = key;
         done
@@ -103,18 +223,19 @@ impl<'p> Kept<'p> {
             values.push(eval(item, row, cx)?);
         }
         if plan.distinct {
-            let same = distinct_key(plan, &values);
+            self.same.clear();
+            append_distinct_key(plan, &values, &mut self.same);
             if plan.consecutive && !plan.grouped {
-                if self.shown.as_ref() == Some(&same) {
+                if self.shown.as_ref() == Some(&self.same) {
                     return Ok(());
                 }
-                self.shown = Some(same);
+                self.shown = Some(self.same.clone());
             } else {
-                let size = 48 + same.len() as u64;
-                if !self.seen.insert(same) {
+                if self.seen.contains(&self.same) {
                     return Ok(());
                 }
-                states.hold(size)?;
+                states.hold(48 + self.same.len() as u64)?;
+                self.seen.insert(self.same.clone());
             }
         }
         self.push(key, &values, states)?;
@@ -154,6 +275,9 @@ impl<'p> Kept<'p> {
     fn shrink(&mut self, states: &States) -> Result<(), SqlError> {
         let last = self.entries.last().map(|e| self.store.key(e.place));
         self.last = last.map(<[u8]>::to_vec);
+        if self.fast.as_ref().is_some_and(|fast| fast.first.is_some()) {
+            self.last_number = self.last.as_deref().and_then(number_of_key);
+        }
         let mut fresh = RowStore::default();
         let width = self.plan.items.len();
         for entry in &mut self.entries {
@@ -200,11 +324,9 @@ fn too_many() -> SqlError {
     SqlError::internal("too many rows for a sort")
 }
 
-/// Bytes that are equal for rows that DISTINCT takes for equal.
-fn distinct_key(plan: &SelectPlan, values: &[ValueRef<'_>]) -> Vec<u8> {
-    let mut key = Vec::new();
+/// Appends bytes that are equal for rows that DISTINCT takes for equal.
+fn append_distinct_key(plan: &SelectPlan, values: &[ValueRef<'_>], key: &mut Vec<u8>) {
     for (item, value) in plan.items.iter().zip(values) {
-        super::aggregate::append_key(*value, &item.ty, &mut key);
+        super::aggregate::append_key(*value, &item.ty, key);
     }
-    key
 }

@@ -3,22 +3,24 @@
 //! The keys of all rows are made, those that are equal are asked for once, and
 //! what comes back is handed to each row that asked for it.
 
+use super::conditions::Conditions;
 use super::fetch::Cursor;
 use super::join::Tuple;
 use super::reach::Reach;
 use super::select::cx_of;
+use super::show::{Shown, show_rows};
 use super::step::{fetch_entries, fetch_step, slot_of_row};
 use super::{Exec, Run, Stop, keys};
 use crate::error::SqlError;
 use crate::expr::Expr;
-use crate::expr::eval::Slot;
+use crate::expr::eval::{EvalCx, Slot};
 use crate::plan::{Access, Step};
 use bumpalo::Bump;
 use foldhash::fast::RandomState;
 use porpoise_rows::catalog::Table;
 use porpoise_rows::{KeyRange, RowRef, ScanPosition, ScanSpec};
 use porpoise_types::ValueRef;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 
 /// The keys that a batch asks for.
@@ -33,6 +35,9 @@ struct Asked<'a> {
 
 /// Positions by key.
 type Known<'a> = HashMap<&'a [u8], usize, RandomState>;
+
+/// For fewer keys conditions are checked as they stand.
+const FEW: usize = 64;
 
 /// Rows or entries fetched in one call.
 const FETCHED: usize = 4096;
@@ -130,7 +135,14 @@ pub(super) fn lookup<'a, 'x: 'a>(
         false => {
             let used = parts.first().map_or(0, Vec::len);
             let cursor = cursor_of(*index, asked.distinct, *whole, *reverse);
-            several(step, table, (cursor, &asked.known, used), exec, arena)?
+            let keys = (cursor, &asked.known, used);
+            match step.lock.is_none() && !step.entries {
+                true => {
+                    let width = tuples.first().map_or(0, |tuple| tuple.len());
+                    several_judged(step, table, (keys, width), exec, arena)?
+                }
+                false => several(step, table, keys, exec, arena)?,
+            }
         }
     };
     Ok(LookedUp {
@@ -167,7 +179,7 @@ fn one_by_key<'a, 'x: 'a>(
             };
             let bytes: &'a [u8] = arena.alloc_slice_copy(row.bytes());
             let place = places.get(at).and_then(|at| rows.get_mut(*at));
-            match (RowRef::new(table, bytes), place) {
+            match (row.copied_to(table, bytes), place) {
                 (Ok(row), Some(place)) => place.push(Slot::Row(row)),
                 (Err(error), _) => bad = Some(error),
                 _ => {}
@@ -219,10 +231,126 @@ fn several<'a, 'x: 'a>(
     Ok(found)
 }
 
+/// Puts rows where their keys stand, those that the step's conditions on this
+/// table alone let through.
+struct Placed<'k, 'a> {
+    step: &'a Step,
+    table: &'a Table,
+    /// Slots of a joined row.
+    width: usize,
+    conditions: Conditions<'a>,
+    cx: EvalCx<'a>,
+    known: &'k Known<'k>,
+    /// The index and how many of its parts a key has.
+    index: (usize, usize),
+    key: Vec<u8>,
+    found: Vec<SmallVec<[Slot<'a>; 1]>>,
+    failed: Option<Stop>,
+}
+
+impl Placed<'_, '_> {
+    fn judged(&mut self, row: RowRef<'_>) -> Run<()> {
+        let mut tuple: SmallVec<[Slot<'_>; 4]> = smallvec![Slot::Null; self.width];
+        if let Some(place) = tuple.get_mut(self.step.slot) {
+            *place = Slot::Row(row);
+        }
+        if !self.conditions.hold(&tuple, &self.cx)? {
+            return Ok(());
+        }
+        let (index, parts) = self.index;
+        self.key.clear();
+        append_leading_key(self.table, index, parts, row, &mut self.key);
+        let at = self.known.get(self.key.as_slice());
+        if let Some(at) = at.and_then(|at| self.found.get_mut(*at)) {
+            let bytes = self.cx.arena.alloc_slice_copy(row.bytes());
+            at.push(Slot::Row(row.copied_to(self.table, bytes)?));
+        }
+        Ok(())
+    }
+}
+
+impl Shown for Placed<'_, '_> {
+    fn slot(&mut self, slot: Slot<'_>) {
+        if let (Slot::Row(row), None) = (slot, &self.failed)
+            && let Err(stop) = self.judged(row)
+        {
+            self.fail(stop);
+        }
+    }
+
+    fn fail(&mut self, stop: Stop) {
+        self.failed.get_or_insert(stop);
+    }
+
+    fn is_over(&self) -> bool {
+        self.failed.is_some()
+    }
+}
+
+/// As [`several`], of rows that are judged where they lie.
+fn several_judged<'a, 'x: 'a>(
+    step: &'a Step,
+    table: &'a Table,
+    ((mut cursor, known, used), width): ((Cursor, &Known<'_>, usize), usize),
+    exec: &mut Exec<'x>,
+    arena: &'a Bump,
+) -> Run<Vec<SmallVec<[Slot<'a>; 1]>>> {
+    let cx = cx_of(exec, arena);
+    let reach = Reach::of(step, table, &cx)?;
+    // What the table alone decides: of an outer join or a semi join the
+    // conditions of its ON.
+    let of_match: &'a [Expr] = match step.outer || step.semi.is_some() {
+        true => &step.on,
+        false => &step.filter,
+    };
+    let own = 1u64 << (step.slot & 63);
+    let alone = |e: &&'a Expr| e.slots() == own && e.is_fixed() && !e.has_query();
+    let mut conditions = Conditions::of(of_match.iter().filter(alone).collect());
+    let mut tables = vec![None; step.slot];
+    tables.push(Some(table));
+    if known.len() >= FEW {
+        conditions.learn(&tables, &cx);
+    }
+    let mut placed = Placed {
+        step,
+        table,
+        width,
+        conditions,
+        cx,
+        known,
+        index: (step.access.index().unwrap_or(0), used),
+        key: Vec::new(),
+        found: vec![SmallVec::new(); known.len()],
+        failed: None,
+    };
+    while placed.failed.is_none() {
+        exec.check_cancelled()?;
+        if !show_rows(table, &mut cursor, &reach, exec, FETCHED, &mut placed)? {
+            break;
+        }
+    }
+    match placed.failed {
+        Some(stop) => Err(stop),
+        None => Ok(placed.found),
+    }
+}
+
 /// The encoded leading parts of a row in an index.
 fn leading_key(table: &Table, index: usize, parts: usize, row: RowRef<'_>) -> Vec<u8> {
+    let mut key = Vec::new();
+    append_leading_key(table, index, parts, row, &mut key);
+    key
+}
+
+fn append_leading_key(
+    table: &Table,
+    index: usize,
+    parts: usize,
+    row: RowRef<'_>,
+    key: &mut Vec<u8>,
+) {
     let Some(definition) = table.indexes.get(index) else {
-        return Vec::new();
+        return;
     };
     let values: SmallVec<[ValueRef<'_>; 4]> = definition
         .parts
@@ -230,51 +358,5 @@ fn leading_key(table: &Table, index: usize, parts: usize, row: RowRef<'_>) -> Ve
         .take(parts)
         .map(|part| row.get(part.column))
         .collect();
-    table.key_prefix(index, &values)
-}
-
-/// Rows by key: the first of each key, and behind each row the next with the
-/// same key.
-pub(super) struct ByKey<'h> {
-    first: HashMap<&'h [u8], usize, RandomState>,
-    next: Vec<usize>,
-}
-
-/// No row.
-const NONE: usize = usize::MAX;
-
-impl<'h> ByKey<'h> {
-    /// For so many rows.
-    pub(super) fn new(rows: usize) -> ByKey<'h> {
-        ByKey {
-            first: HashMap::with_capacity_and_hasher(rows, RandomState::default()),
-            next: vec![NONE; rows],
-        }
-    }
-
-    /// Adds a row before those of the same key.
-    pub(super) fn insert_before(&mut self, key: &[u8], at: usize, arena: &'h Bump) {
-        match self.first.get_mut(key) {
-            Some(first) => {
-                let behind = std::mem::replace(first, at);
-                if let Some(next) = self.next.get_mut(at) {
-                    *next = behind;
-                }
-            }
-            None => {
-                self.first.insert(arena.alloc_slice_copy(key), at);
-            }
-        }
-    }
-
-    /// The position of the first row of a key.
-    pub(super) fn first(&self, key: &[u8]) -> Option<usize> {
-        self.first.get(key).copied()
-    }
-
-    /// The positions of a row and of those of its key behind it, in order.
-    pub(super) fn from(&self, first: Option<usize>) -> impl Iterator<Item = usize> {
-        let behind = |at: &usize| self.next.get(*at).copied().filter(|at| *at != NONE);
-        std::iter::successors(first, behind)
-    }
+    table.append_key_prefix(index, &values, key);
 }

@@ -14,10 +14,13 @@
 
 pub mod aggregate;
 mod assign;
+mod by_key;
+mod conditions;
 pub mod derived;
 mod direct;
 pub mod dml;
 pub mod fetch;
+mod first;
 mod gathered;
 mod held;
 pub mod insert;
@@ -31,6 +34,7 @@ pub mod profile;
 pub mod reach;
 mod rowstore;
 pub mod select;
+mod show;
 pub mod sort;
 pub mod state;
 mod step;

@@ -9,7 +9,7 @@ use super::aggregate::Groups;
 use super::derived::Collect;
 use super::direct;
 use super::fetch::{Cursor, encode_all};
-use super::join::join;
+use super::join::{join, join_behind};
 use super::kept::Kept;
 use super::profile::Role;
 use super::reach::Reach;
@@ -23,6 +23,7 @@ use crate::plan::{Access, SelectPlan, Step};
 use bumpalo::Bump;
 use porpoise_rows::RowRef;
 use porpoise_types::ValueRef;
+use std::cell::Cell;
 
 /// LIMIT and OFFSET as numbers.
 #[derive(Clone, Copy)]
@@ -240,11 +241,11 @@ fn streamed(
     window: Window,
 ) -> Run<u64> {
     sink.columns(&plan.columns)?;
-    let mut skip = window.offset;
+    let skip = Cell::new(window.offset);
     let mut sent = 0u64;
     let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> Run<bool> {
-        if skip > 0 {
-            skip -= 1;
+        if skip.get() > 0 {
+            skip.set(skip.get() - 1);
             return Ok(true);
         }
         let mut values: smallvec::SmallVec<[ValueRef<'_>; 16]> = smallvec::SmallVec::new();
@@ -256,7 +257,9 @@ fn streamed(
         Ok(sent < window.count)
     };
     let wanted = window.offset.saturating_add(window.count);
-    join(plan, exec, wanted, &mut consume)?;
+    let mut passed = |rows: u64| skip.set(skip.get().saturating_sub(rows));
+    let rows = (window.offset, wanted);
+    join_behind(plan, exec, rows, &mut passed, &mut consume)?;
     Ok(sent)
 }
 

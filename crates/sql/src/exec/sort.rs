@@ -31,6 +31,11 @@ impl<'p> SortKeys<'p> {
         }
     }
 
+    /// Whether they compare as bytes.
+    pub(super) fn are_bytes(&self) -> bool {
+        self.as_bytes
+    }
+
     /// Appends the key of a row.
     pub(super) fn append(&self, row: &[Slot<'_>], cx: &EvalCx<'_>, out: &mut Vec<u8>) -> Run<()> {
         for key in self.keys {

@@ -4,6 +4,7 @@
 use super::eval::EvalCx;
 use super::{Expr, ExprKind};
 use crate::error::{Result, SqlError};
+use bumpalo::Bump;
 use porpoise_types::ColumnType;
 use porpoise_types::{
     CastCx, Charset, CompareAs, Date, DateTime, Decimal, Kind, SqlMode, Time, ValueRef, Warning,
@@ -145,13 +146,18 @@ pub fn text<'a>(v: ValueRef<'a>, ty: &ColumnType, cx: &EvalCx<'a>) -> Result<Opt
 
 /// A copy of an owned value that lives as long as the evaluation.
 pub fn keep<'a>(v: &porpoise_types::Value, cx: &EvalCx<'a>) -> ValueRef<'a> {
-    match v.as_ref() {
+    keep_ref(v.as_ref(), cx.arena)
+}
+
+/// A copy of a value in an arena.
+pub fn keep_ref<'a>(v: ValueRef<'_>, arena: &'a Bump) -> ValueRef<'a> {
+    match v {
         ValueRef::Null => ValueRef::Null,
         ValueRef::Int(v) => ValueRef::Int(v),
         ValueRef::UInt(v) => ValueRef::UInt(v),
         ValueRef::Double(v) => ValueRef::Double(v),
         ValueRef::Decimal(v) => ValueRef::Decimal(v),
-        ValueRef::Bytes(v) => ValueRef::Bytes(cx.arena.alloc_slice_copy(v)),
+        ValueRef::Bytes(v) => ValueRef::Bytes(arena.alloc_slice_copy(v)),
         ValueRef::Date(v) => ValueRef::Date(v),
         ValueRef::DateTime(v) => ValueRef::DateTime(v),
         ValueRef::Time(v) => ValueRef::Time(v),

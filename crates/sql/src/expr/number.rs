@@ -243,6 +243,11 @@ impl<'t> NumberExpr<'t> {
         }
     }
 
+    /// Whether it is a column by itself.
+    pub(crate) fn is_column(&self) -> bool {
+        matches!(self.node, Node::Column(..))
+    }
+
     /// What its values stand for.
     pub(crate) fn unit(&self) -> Unit {
         self.unit

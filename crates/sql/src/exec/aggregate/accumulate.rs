@@ -61,7 +61,7 @@ pub(super) struct Accumulator {
     state: State,
     /// The least or greatest of the numbers that were taken.
     best: Option<(i64, Unit)>,
-    distinct: Option<Seen>,
+    distinct: Option<Box<Seen>>,
 }
 
 /// What DISTINCT has seen.
@@ -135,7 +135,7 @@ impl Accumulator {
         Accumulator {
             state,
             best: None,
-            distinct: aggregate.distinct.then(Seen::default),
+            distinct: aggregate.distinct.then(Box::default),
         }
     }
 

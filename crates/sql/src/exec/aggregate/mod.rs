@@ -146,7 +146,6 @@ impl Read {
 
 struct Group {
     first: FirstRow,
-    accumulators: Vec<Accumulator>,
     /// WITH ROLLUP: the values of the leading keys that it does not sum up
     /// over.
     keys: Vec<Value>,
@@ -164,6 +163,9 @@ pub struct Groups<'p> {
     /// than to look them up: texts under a collation, and decimals.
     by_values: Option<HashMap<Vec<u8>, usize, RandomState>>,
     list: Vec<Group>,
+    /// Those of all groups, one group's behind the other's: what a row adds to
+    /// lies in one place.
+    accumulators: Vec<Accumulator>,
     read: Read,
     key: Vec<u8>,
     /// The key of the last row, of rows whose groups follow each other.
@@ -192,13 +194,14 @@ impl<'p> Groups<'p> {
             by_key: HashMap::default(),
             by_values: spelled.then(HashMap::default),
             list: Vec::new(),
+            accumulators: Vec::new(),
             read: Read::of(plan),
             key: Vec::new(),
             last: Vec::new(),
             held: 0,
         };
         if plan.group_by.is_empty() {
-            groups.list.push(Group::new(plan, Vec::new()));
+            groups.push(Vec::new());
             groups.by_key.insert(Vec::new(), 0);
         }
         groups
@@ -206,16 +209,13 @@ impl<'p> Groups<'p> {
 
     /// Counts rows of which nothing is known, for a query that only counts.
     pub fn add_bare(&mut self, rows: u64) {
-        if let Some(group) = self.list.first_mut() {
-            group.accumulators.iter_mut().for_each(|a| a.count(rows));
-        }
+        self.accumulators.iter_mut().for_each(|a| a.count(rows));
     }
 
     /// Sets the value of a MIN or MAX, for a query that finds them without
     /// looking at all rows.
     pub(super) fn set_extreme(&mut self, aggregate: usize, value: Value) {
-        let group = self.list.first_mut();
-        if let Some(accumulator) = group.and_then(|g| g.accumulators.get_mut(aggregate)) {
+        if let Some(accumulator) = self.accumulators.get_mut(aggregate) {
             accumulator.set_extreme(value);
         }
     }
@@ -235,6 +235,9 @@ impl<'p> Groups<'p> {
             }
         }
         if self.plan.group_by.is_empty() {
+            if self.rows == 1 {
+                self.stands_for(0, row, states)?;
+            }
             return self.take(0, row, cx, states);
         }
         let key = self.numbers.as_ref().and_then(|n| n.key(row));
@@ -268,7 +271,7 @@ impl<'p> Groups<'p> {
                 .for_each(|value| append_exact(*value, &mut key));
             let at = match self.by_values.as_ref().and_then(|known| known.get(&key)) {
                 Some(at) => *at,
-                None => self.of_new_spelling(plan, &values, &key, states)?,
+                None => self.of_new_spelling(&values, &key, row, states)?,
             };
             self.key = key;
             self.take(at, row, cx, states)?;
@@ -277,7 +280,7 @@ impl<'p> Groups<'p> {
         for (e, value) in plan.group_by.iter().zip(&values) {
             append_key(*value, &e.ty, &mut key);
         }
-        let whole = self.of_key(plan, &key, &[], states)?;
+        let whole = self.of_key(&key, &[], row, states)?;
         self.take(whole, row, cx, states)?;
         if plan.rollup {
             if let Some(last) = self.list.get_mut(whole).filter(|g| g.keys.is_empty()) {
@@ -291,7 +294,7 @@ impl<'p> Groups<'p> {
                 }
                 key.push(u8::MAX);
                 let leading = values.get(..kept).unwrap_or_default();
-                let at = self.of_key(plan, &key, leading, states)?;
+                let at = self.of_key(&key, leading, row, states)?;
                 self.take(at, row, cx, states)?;
             }
         }
@@ -302,16 +305,17 @@ impl<'p> Groups<'p> {
     /// The group of values that have not come in this spelling before.
     fn of_new_spelling(
         &mut self,
-        plan: &SelectPlan,
         values: &[ValueRef<'_>],
         spelling: &[u8],
+        row: &[Slot<'_>],
         states: &States,
     ) -> Run<usize> {
+        let plan = self.plan;
         let mut key = Vec::with_capacity(spelling.len() + 8);
         for (e, value) in plan.group_by.iter().zip(values) {
             append_key(*value, &e.ty, &mut key);
         }
-        let at = self.of_key(plan, &key, &[], states)?;
+        let at = self.of_key(&key, &[], row, states)?;
         if let Some(known) = self.by_values.as_mut().filter(|k| k.len() < SPELLINGS) {
             let size = spelling.len() as u64 + 48;
             states.hold(size)?;
@@ -324,12 +328,12 @@ impl<'p> Groups<'p> {
     /// The group of a key; a new one where there is none.
     fn of_key(
         &mut self,
-        plan: &SelectPlan,
         key: &[u8],
         keys: &[ValueRef<'_>],
+        row: &[Slot<'_>],
         states: &States,
     ) -> Run<usize> {
-        if plan.consecutive {
+        if self.plan.consecutive {
             if let Some(at) = self.list.len().checked_sub(1).filter(|_| self.last == key) {
                 return Ok(at);
             }
@@ -339,10 +343,10 @@ impl<'p> Groups<'p> {
             return Ok(*at);
         }
         let keys = keys.iter().map(|v| ValueRef::to_owned(*v)).collect();
-        self.list.push(Group::new(plan, keys));
-        let at = self.list.len() - 1;
+        let at = self.push(keys);
+        self.stands_for(at, row, states)?;
         let mut size = GROUP_SIZE;
-        if !plan.consecutive {
+        if !self.plan.consecutive {
             self.by_key.insert(key.to_vec(), at);
             size += key.len() as u64;
         }
@@ -351,19 +355,34 @@ impl<'p> Groups<'p> {
         Ok(at)
     }
 
-    /// Takes a row into account for a group.
-    fn take(&mut self, at: usize, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> Run<()> {
-        let plan = self.plan;
-        let Some(group) = self.list.get_mut(at) else {
-            return Ok(());
-        };
-        if !group.first.known {
+    /// Adds a group; its position.
+    fn push(&mut self, keys: Vec<Value>) -> usize {
+        self.list.push(Group {
+            first: FirstRow::default(),
+            keys,
+        });
+        let accumulators = self.plan.aggregates.iter().map(Accumulator::new);
+        self.accumulators.extend(accumulators);
+        self.list.len() - 1
+    }
+
+    /// Keeps what is read of a group's first row.
+    fn stands_for(&mut self, at: usize, row: &[Slot<'_>], states: &States) -> Run<()> {
+        if let Some(group) = self.list.get_mut(at) {
             group.first = self.read.first_row(row);
             let size = size_of_row(&group.first.values);
             states.hold(size)?;
             self.held += size;
         }
-        let accumulators = plan.aggregates.iter().zip(&mut group.accumulators);
+        Ok(())
+    }
+
+    /// Takes a row into account for a group.
+    fn take(&mut self, at: usize, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> Run<()> {
+        let plan = self.plan;
+        let width = plan.aggregates.len();
+        let own = self.accumulators.get_mut(at * width..(at + 1) * width);
+        let accumulators = plan.aggregates.iter().zip(own.unwrap_or_default());
         let Some(numbers) = &self.numbers else {
             for (aggregate, accumulator) in accumulators {
                 accumulator.add(aggregate, row, cx, states)?;
@@ -382,10 +401,21 @@ impl<'p> Groups<'p> {
     /// the rows to what keeps them.
     pub(super) fn finish(mut self, exec: &mut Exec<'_>, kept: &mut Kept<'_>) -> Run<()> {
         let plan = self.plan;
-        if plan.rollup {
-            self.list
-                .sort_by(|a, b| rollup_order(plan, &a.keys, &b.keys));
-        }
+        let width = plan.aggregates.len();
+        let mut accumulators = self.accumulators.into_iter();
+        let list = self.list.into_iter();
+        let with_own = list.map(|group| {
+            let own: Vec<Accumulator> = accumulators.by_ref().take(width).collect();
+            (group, own)
+        });
+        let groups: Box<dyn Iterator<Item = (Group, Vec<Accumulator>)>> = match plan.rollup {
+            true => {
+                let mut groups: Vec<(Group, Vec<Accumulator>)> = with_own.collect();
+                groups.sort_by(|(a, _), (b, _)| rollup_order(plan, &a.keys, &b.keys));
+                Box::new(groups.into_iter())
+            }
+            false => Box::new(with_own),
+        };
         // From here on the rows made of them count.
         let states = exec.shared.states;
         states.let_go(self.held);
@@ -394,10 +424,10 @@ impl<'p> Groups<'p> {
         self.numbers = None;
         let mut arena = Bump::new();
         let mut results: Vec<Value> = Vec::with_capacity(plan.aggregates.len());
-        for group in self.list {
+        for (group, own) in groups {
             arena.reset();
             results.clear();
-            for (aggregate, accumulator) in plan.aggregates.iter().zip(group.accumulators) {
+            for (aggregate, accumulator) in plan.aggregates.iter().zip(own) {
                 results.push(accumulator.finish(aggregate, exec)?);
             }
             if plan.rollup {
@@ -423,16 +453,6 @@ impl<'p> Groups<'p> {
             }
         }
         Ok(())
-    }
-}
-
-impl Group {
-    fn new(plan: &SelectPlan, keys: Vec<Value>) -> Group {
-        Group {
-            first: FirstRow::default(),
-            accumulators: plan.aggregates.iter().map(Accumulator::new).collect(),
-            keys,
-        }
     }
 }
 

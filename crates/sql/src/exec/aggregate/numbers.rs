@@ -9,12 +9,12 @@
 //! first time it is found by that key, and remembered.
 
 use crate::bind::{Aggregate, AggregateKind};
+use crate::exec::join::tables_of;
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, Slot};
 use crate::expr::number::{Found, NumberExpr};
 use crate::plan::SelectPlan;
 use foldhash::fast::RandomState;
-use porpoise_rows::catalog::Table;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
@@ -48,6 +48,8 @@ pub(super) struct Numbers<'t> {
     /// What the group's key is made of; `None` where it takes values.
     keys: Option<SmallVec<[NumberExpr<'t>; 2]>>,
     known: HashMap<Key, usize, RandomState>,
+    /// The rows of a group follow each other: the last one is enough.
+    is_consecutive: bool,
     /// The last one found.
     last: Option<(Key, usize)>,
     /// Of each aggregate.
@@ -57,11 +59,7 @@ pub(super) struct Numbers<'t> {
 impl<'t> Numbers<'t> {
     /// Of a query.
     pub(super) fn of(plan: &'t SelectPlan, cx: &EvalCx<'_>) -> Numbers<'t> {
-        let tables: Vec<Option<&'t Table>> = plan
-            .sources
-            .iter()
-            .map(|s| s.table().map(|t| -> &Table { t }))
-            .collect();
+        let tables = tables_of(plan);
         let number = |e: &Expr| NumberExpr::of(e, &tables, cx);
         let keys: Option<SmallVec<[NumberExpr<'t>; 2]>> = match plan.group_by.len() {
             1 | 2 if !plan.rollup => plan.group_by.iter().map(number).collect(),
@@ -71,6 +69,7 @@ impl<'t> Numbers<'t> {
         Numbers {
             keys,
             known: HashMap::default(),
+            is_consecutive: plan.consecutive,
             last: None,
             taken: plan.aggregates.iter().map(taken).collect(),
         }
@@ -106,7 +105,7 @@ impl<'t> Numbers<'t> {
     /// Remembers where a key leads; the bytes that it takes.
     pub(super) fn remember(&mut self, key: Key, group: usize) -> u64 {
         self.last = Some((key, group));
-        if self.known.len() >= REMEMBERED {
+        if self.is_consecutive || self.known.len() >= REMEMBERED {
             return 0;
         }
         self.known.insert(key, group);
