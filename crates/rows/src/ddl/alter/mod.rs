@@ -31,6 +31,7 @@ use super::{
 use crate::catalog::{Catalog, ColumnId, Index, Table, TableId};
 use crate::db::Db;
 use crate::error::Result;
+use crate::layout::DerivedCell;
 use crate::progress::Stage;
 use crate::row::RowRef;
 use porpoise_kv::{SpaceId, Ticket};
@@ -166,6 +167,23 @@ impl Db {
         let done = done?;
         self.retire_spaces(&plan.leaving);
         Ok(done)
+    }
+
+    /// The table as an ALTER TABLE would leave it; nothing is changed.
+    ///
+    /// # Errors
+    /// MySQL's for each clause, as far as the rows are not needed to tell.
+    pub fn altered_table(
+        &self,
+        cx: &DdlCx<'_>,
+        database: &str,
+        name: &str,
+        ops: &[AlterOp],
+        cast: &CastCx<'_>,
+    ) -> Result<Table> {
+        let catalog = self.catalog();
+        let before = find(&catalog, database, name)?;
+        Ok(plan(&catalog, &before, cx, ops, cast)?.table)
     }
 
     fn give_index_spaces(&self, plan: &mut Plan) -> Result<Vec<SpaceId>> {
@@ -433,6 +451,13 @@ fn plan(
         plan.rewrite = true;
     }
     checks::validate(&plan.table)?;
+    for op in ops {
+        if let AlterOp::Partition(by) = op {
+            plan.table.partitioning = by.as_deref().cloned();
+            plan.table.derived = DerivedCell::default();
+            plan.rewrite = true;
+        }
+    }
     settle_layout(&mut plan);
     let table = &mut plan.table;
     indexes::sort(&mut table.indexes, &table.columns);
