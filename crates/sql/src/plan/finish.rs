@@ -53,7 +53,7 @@ pub(super) fn finish_with(
     let wanted = Wanted {
         order,
         purpose,
-        limited: limit.is_some() && each_row,
+        limited: limit.is_some() && each_row && !clauses.counts_all,
         needed: &needed,
         figures: cx.figures,
     };
@@ -74,6 +74,7 @@ pub(super) fn finish_with(
         sources: from.scope.sources,
         steps,
         items: result.items.into_iter().map(|i| i.expr).collect(),
+        behind: clauses.behind,
         columns,
         aggregates: aggregates.list,
         extremes,
@@ -89,6 +90,7 @@ pub(super) fn finish_with(
         },
         limit,
         offset,
+        counts_all: clauses.counts_all,
         inner_tables: Vec::new(),
         has_queries: false,
         inner_locks: false,
@@ -190,7 +192,9 @@ impl Outcome {
         match (self.group_by.as_slice(), clauses.distinct) {
             _ if clauses.rollup => None,
             ([], true) if !self.grouped => {
-                order_of_groups(self.items.iter().map(|i| &i.expr), &self.order_by)
+                let shown = self.items.len().saturating_sub(clauses.behind);
+                let items = self.items.iter().take(shown);
+                order_of_groups(items.map(|i| &i.expr), &self.order_by)
             }
             ([], _) => None,
             // What DISTINCT leaves of the groups is in their order.

@@ -336,19 +336,7 @@ impl Accumulator {
                 };
             }
             State::Best(best) => {
-                let wanted = match aggregate.kind {
-                    AggregateKind::Min => Ordering::Less,
-                    _ => Ordering::Greater,
-                };
-                let how = match (arg.ty.kind, value) {
-                    (Kind::Enum | Kind::Set, ValueRef::Bytes(_)) => {
-                        CompareAs::Bytes(arg.ty.collation)
-                    }
-                    _ => compare::same_type(&arg.ty),
-                };
-                let better = best.is_null()
-                    || compare::compare_direct(value, best.as_ref(), how) == Some(wanted);
-                if better {
+                if best.is_null() || is_better(aggregate.kind, value, best, arg) {
                     *best = value.to_owned();
                 }
             }
@@ -507,4 +495,22 @@ fn concatenated(aggregate: &Aggregate, mut pieces: Vec<Piece>, exec: &Exec<'_>) 
         }
     }
     Value::Bytes(out)
+}
+
+/// Whether a value is less, of MIN, or greater, of MAX, than the best one so far.
+fn is_better(
+    kind: AggregateKind,
+    value: ValueRef<'_>,
+    best: &Value,
+    arg: &crate::expr::Expr,
+) -> bool {
+    let wanted = match kind {
+        AggregateKind::Min => Ordering::Less,
+        _ => Ordering::Greater,
+    };
+    let how = match (arg.ty.kind, value) {
+        (Kind::Enum | Kind::Set, ValueRef::Bytes(_)) => CompareAs::Bytes(arg.ty.collation),
+        _ => compare::same_type(&arg.ty),
+    };
+    compare::compare_direct(value, best.as_ref(), how) == Some(wanted)
 }
