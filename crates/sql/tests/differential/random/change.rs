@@ -1,7 +1,7 @@
 //! Statements that change rows, whose outcome does not depend on the order of rows.
 
 use super::query::Scope;
-use super::tables::Table;
+use super::tables::{Column, Table};
 use super::{Gen, Ty};
 
 impl Gen {
@@ -250,13 +250,19 @@ impl Gen {
         }
     }
 
-    /// The order of a table's key.
+    /// The order of a table's key, or of all columns: rows that tie are alike.
     fn order(&mut self, table: &Table) -> String {
-        let names: Vec<&str> = table
-            .key
-            .iter()
-            .map(|at| table.columns[*at].name.as_str())
-            .collect();
+        let name = |column: &Column| match column.ty {
+            Ty::Str => format!("BINARY {}", column.name),
+            _ => column.name.clone(),
+        };
+        let names: Vec<String> = match table.key.is_empty() {
+            true => table.columns.iter().map(name).collect(),
+            false => {
+                let key = table.key.iter().map(|at| table.columns[*at].name.clone());
+                key.collect()
+            }
+        };
         format!(" ORDER BY {}", names.join(", "))
     }
 

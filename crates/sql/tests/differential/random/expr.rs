@@ -74,6 +74,8 @@ impl Gen {
             Ty::Str if self.one_in(3) => {
                 let arg = self.column(scope, Ty::Str).unwrap_or("'k'".to_owned());
                 let order = self.pick(&["", " DESC"]);
+                // Which of two texts that differ in case comes first is open.
+                let arg = format!("{arg} COLLATE utf8mb4_bin");
                 format!("GROUP_CONCAT({distinct}{arg} ORDER BY {arg}{order})")
             }
             Ty::Str | Ty::Date => {
