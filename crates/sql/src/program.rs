@@ -273,6 +273,7 @@ impl Program {
             last_insert_id: Cell::new(0),
             row_count: 0,
             found_rows: 0,
+            counted_rows: Cell::new(None),
             user_variables: RefCell::new(HashMap::new()),
             warnings: RefCell::new(Vec::new()),
             warnings_dropped: Cell::new(0),

@@ -87,6 +87,15 @@ pub fn find(db: &Arc<Db>, user: &str, host: &str) -> Result<Option<Account>> {
     Ok(fitting.into_iter().next().filter(|a| !a.locked))
 }
 
+/// The account of exactly that name.
+///
+/// # Errors
+/// Reading the table failed.
+pub fn named_so(db: &Arc<Db>, user: &str, host: &str) -> Result<Option<Account>> {
+    let mut accounts = all(db)?.into_iter();
+    Ok(accounts.find(|a| a.user == user && a.host.eq_ignore_ascii_case(host)))
+}
+
 fn plugin_name(given: Option<&[u8]>) -> Result<&'static str> {
     let name = given.map(|n| String::from_utf8_lossy(n).to_lowercase());
     match name.as_deref() {

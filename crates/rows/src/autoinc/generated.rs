@@ -103,6 +103,11 @@ impl GeneratedIds {
         self.last = Some(id);
     }
 
+    /// Takes note that a row with this id was changed in place of one that was to be inserted.
+    pub fn changed(&mut self, id: Option<u64>) {
+        self.last = id.or(self.last);
+    }
+
     /// Ids up to this one are not given to later rows.
     fn leave_behind(&mut self, up_to: u64) {
         while self.ids.front().is_some_and(|id| *id <= up_to) {
@@ -117,8 +122,8 @@ impl GeneratedIds {
         self.first
     }
 
-    /// The id of the last row inserted, given or generated: what a reply tells
-    /// where nothing was generated (C API, `mysql_insert_id`).
+    /// The id of the last row inserted, given or generated, or changed in the place of one: what
+    /// a reply tells where nothing was generated (C API, `mysql_insert_id`).
     pub fn last_of_row(&self) -> Option<u64> {
         self.last
     }

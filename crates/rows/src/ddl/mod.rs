@@ -42,6 +42,7 @@ use crate::catalog::{Catalog, ColumnDefault, Table, TableId, persist};
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::mdl::{MdlBarrier, MdlError, MdlSession};
+use crate::partition::Partitioning;
 use parking_lot::MutexGuard;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{LockMode, LockRequest, SpaceId, Ticket, TxnOptions, Wait};
@@ -132,6 +133,9 @@ pub enum AlterOp {
     SetOption(String, Option<String>),
     /// ALGORITHM.
     Algorithm(Algorithm),
+    /// PARTITION BY or REMOVE PARTITIONING beside other clauses: how rows lie afterwards, over
+    /// the columns as these clauses leave them ([`crate::Db::altered_table`] tells them).
+    Partition(Option<Box<Partitioning>>),
     /// FORCE, and ENGINE of the same engine: the rows are copied.
     Force,
 }

@@ -1,14 +1,17 @@
 //! Aggregate functions (manual, "Aggregate Function Descriptions"): their
-//! names, arguments and types.
+//! names, arguments and types, and the query whose rows they aggregate.
 
 use super::nodes::{node, numeric_operand};
+use super::query::Enclosing;
 use super::types::{is_text, number_like, precision};
 use super::{Aggregates, Binder};
 use crate::error::{Result, SqlError};
-use crate::expr::{Coercibility, Expr, ExprKind};
+use crate::expr::query::{AGGREGATES, FreeRef};
+use crate::expr::{Coercibility, Expr, ExprKind, Load};
 use crate::functions::{common_collation, text_of};
 use crate::parse::ast::{self, Func};
 use crate::plan::OrderKey;
+use crate::plan::select::PlanCx;
 use porpoise_types::{Collation, ColumnType, Kind};
 
 /// An aggregate function of a query.
@@ -64,6 +67,9 @@ pub struct Aggregate {
     pub ty: ColumnType,
 }
 
+/// Arguments and order.
+type Parts = (Vec<Expr>, Vec<OrderKey>);
+
 /// The aggregate function of that name.
 fn kind_named(name: &str, star: bool) -> Option<AggregateKind> {
     let deviation = |sample, root| AggregateKind::Deviation { sample, root };
@@ -97,63 +103,67 @@ impl Binder<'_> {
         let Some(kind) = kind_named(f.name.name, f.star) else {
             return Ok(None);
         };
-        let Some(found) = self.aggregates.take() else {
-            let text = "Invalid use of group function";
-            return Err(SqlError::new(1111, "HY000", text));
-        };
-        // Arguments of an aggregate cannot hold another one.
+        let nearest = self.plan.and_then(|cx| cx.outer);
+        let noted = nearest.map(Enclosing::noted);
+        let mut own = self.aggregates.take();
+        // Arguments of an aggregate cannot hold another one of the same query.
         let bound = self.aggregate_parts(kind, f);
-        let aggregates: &mut Aggregates = self.aggregates.insert(found);
-        let (args, order) = bound?;
-        if of_outer_rows(&args) {
-            let what = "an aggregate function of columns of an outer query alone";
-            return Err(SqlError::not_supported(what));
-        }
-        let several = kind == AggregateKind::Concat || (kind == AggregateKind::Count && f.distinct);
-        match (kind, args.len()) {
-            (AggregateKind::JsonObject, 2) | (AggregateKind::CountRows, 0) => {}
-            (kind, 1) if kind != AggregateKind::JsonObject => {}
-            (_, n) if n > 1 && several => {}
-            _ => return Err(SqlError::argument_count(f.name.name)),
-        }
-        let args = match kind {
-            AggregateKind::Sum
-            | AggregateKind::Avg
-            | AggregateKind::BitAnd
-            | AggregateKind::BitOr
-            | AggregateKind::BitXor
-            | AggregateKind::Deviation { .. } => args.iter().map(numeric_operand).collect(),
-            _ => args,
-        };
-        let ty = type_of(kind, &args, self.env.collation);
-        let coercibility = args.iter().map(|a| a.coercibility).min();
-        aggregates.list.push(Aggregate {
-            kind,
-            args,
-            distinct: f.distinct,
-            order,
-            separator: f.separator.unwrap_or(b",").to_vec(),
-            ty: ty.clone(),
+        let result = bound.and_then(|parts| {
+            let level = nearest_level(&parts);
+            let further = nearest.filter(|_| level > 0 && kind != AggregateKind::CountRows);
+            if let Some(level) = further.and_then(|around| taking(around, level)) {
+                if let (Some(around), Some(noted)) = (nearest, noted) {
+                    around.forget(&noted);
+                }
+                return self.further_out(kind, f, level);
+            }
+            let Some(own) = own.as_deref_mut() else {
+                let text = "Invalid use of group function";
+                return Err(SqlError::new(1111, "HY000", text));
+            };
+            add(own, kind, f, parts, self.env.collation)
         });
-        let at = aggregates.list.len() - 1;
-        let never_null = matches!(
-            kind,
-            AggregateKind::CountRows
-                | AggregateKind::Count
-                | AggregateKind::BitAnd
-                | AggregateKind::BitOr
-                | AggregateKind::BitXor
-        );
-        let mut e = node(ExprKind::Aggregate(at), ty, !never_null);
-        e.coercibility = coercibility.unwrap_or(Coercibility::Implicit);
-        Ok(Some(e))
+        self.aggregates = own;
+        result.map(Some)
     }
 
-    fn aggregate_parts(
-        &mut self,
-        kind: AggregateKind,
-        f: &Func<'_>,
-    ) -> Result<(Vec<Expr>, Vec<OrderKey>)> {
+    /// An aggregate of the query `level` queries out, whose names are bound there.
+    fn further_out(&self, kind: AggregateKind, f: &Func<'_>, level: usize) -> Result<Expr> {
+        let missing = || SqlError::internal("an aggregate of a query that is not there");
+        let inner = self.plan.ok_or_else(missing)?;
+        let nearest = inner.outer.ok_or_else(missing)?;
+        let around = nearest.at(level).ok_or_else(missing)?;
+        let cx = PlanCx {
+            outer: around.up,
+            depth: inner.depth.saturating_sub(level),
+            ..*inner
+        };
+        let mut list = around.aggregates.take().ok_or_else(missing)?;
+        let mut binder = cx.binder(around.scope, self.place);
+        let bound = binder.aggregate_parts(kind, f);
+        let added = bound.and_then(|parts| add(&mut list, kind, f, parts, self.env.collation));
+        around.aggregates.replace(Some(list));
+        let mut e = added?;
+        let ExprKind::Aggregate(at) = e.kind else {
+            return Err(missing());
+        };
+        nearest.note(FreeRef {
+            level,
+            slot: AGGREGATES,
+            column: at,
+            load: Load::Plain,
+            ty: e.ty.clone(),
+        });
+        e.kind = ExprKind::Outer {
+            level,
+            slot: AGGREGATES,
+            column: at,
+            load: Load::Plain,
+        };
+        Ok(e)
+    }
+
+    fn aggregate_parts(&mut self, kind: AggregateKind, f: &Func<'_>) -> Result<Parts> {
         let args = match kind {
             AggregateKind::CountRows => Vec::new(),
             _ => self.list(f.args)?,
@@ -181,18 +191,77 @@ impl Binder<'_> {
     }
 }
 
-/// Whether arguments name columns of queries around this one and none of its own: such a
-/// function aggregates the rows of that query.
-fn of_outer_rows(args: &[Expr]) -> bool {
-    let (mut own, mut outer) = (false, false);
-    for arg in args {
-        arg.walk(&mut |e| match e.kind {
-            ExprKind::Column { .. } => own = true,
-            ExprKind::Outer { .. } => outer = true,
+/// Adds an aggregate to those of its query.
+fn add(
+    list: &mut Aggregates,
+    kind: AggregateKind,
+    f: &Func<'_>,
+    (args, order): Parts,
+    connection: Collation,
+) -> Result<Expr> {
+    let several = kind == AggregateKind::Concat || (kind == AggregateKind::Count && f.distinct);
+    match (kind, args.len()) {
+        (AggregateKind::JsonObject, 2) | (AggregateKind::CountRows, 0) => {}
+        (kind, 1) if kind != AggregateKind::JsonObject => {}
+        (_, n) if n > 1 && several => {}
+        _ => return Err(SqlError::argument_count(f.name.name)),
+    }
+    let args = match kind {
+        AggregateKind::Sum
+        | AggregateKind::Avg
+        | AggregateKind::BitAnd
+        | AggregateKind::BitOr
+        | AggregateKind::BitXor
+        | AggregateKind::Deviation { .. } => args.iter().map(numeric_operand).collect(),
+        _ => args,
+    };
+    let ty = type_of(kind, &args, connection);
+    let coercibility = args.iter().map(|a| a.coercibility).min();
+    list.list.push(Aggregate {
+        kind,
+        args,
+        distinct: f.distinct,
+        order,
+        separator: f.separator.unwrap_or(b",").to_vec(),
+        ty: ty.clone(),
+    });
+    let never_null = matches!(
+        kind,
+        AggregateKind::CountRows
+            | AggregateKind::Count
+            | AggregateKind::BitAnd
+            | AggregateKind::BitOr
+            | AggregateKind::BitXor
+    );
+    let at = list.list.len() - 1;
+    let mut e = node(ExprKind::Aggregate(at), ty, !never_null);
+    e.coercibility = coercibility.unwrap_or(Coercibility::Implicit);
+    Ok(e)
+}
+
+/// The nearest query of which arguments and order name columns: 0 is the function's own query,
+/// also where they name none.
+fn nearest_level((args, order): &Parts) -> usize {
+    let mut nearest: Option<usize> = None;
+    let mut see = |level: usize| nearest = Some(nearest.map_or(level, |n| n.min(level)));
+    for e in args.iter().chain(order.iter().map(|k| &k.expr)) {
+        e.walk(&mut |e| match &e.kind {
+            ExprKind::Column { .. } => see(0),
+            ExprKind::Outer { level, .. } => see(*level),
+            ExprKind::Query(test) => test.query.free.iter().for_each(|f| see(f.level - 1)),
             _ => {}
         });
     }
-    outer && !own
+    nearest.unwrap_or(0)
+}
+
+/// The query furthest out, but not further than `level`, that takes an aggregate here.
+fn taking(nearest: &Enclosing<'_>, level: usize) -> Option<usize> {
+    let takes = |level: &usize| {
+        let around = nearest.at(*level);
+        around.is_some_and(|around| around.aggregates.borrow().is_some())
+    };
+    (1..=level).rev().find(takes)
 }
 
 fn type_of(kind: AggregateKind, args: &[Expr], connection: Collation) -> ColumnType {

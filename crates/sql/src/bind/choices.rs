@@ -2,7 +2,7 @@
 
 use super::Binder;
 use super::nodes::{beside, compare, node};
-use super::types::{collation_of_two, comparison, merged};
+use super::types::{collation_of_two, compare_alike, comparison, merged};
 use crate::error::{Result, SqlError};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, When};
 use crate::parse::ast;
@@ -50,6 +50,13 @@ impl Binder<'_> {
         for item in list {
             items.push((comparison(&arg, &item, "IN")?, item));
         }
+        let mut operands = vec![&arg];
+        let mut how = Vec::with_capacity(items.len());
+        for (as_text, item) in &mut items {
+            operands.push(item);
+            how.push(as_text);
+        }
+        compare_alike(&operands, &mut how, "IN")?;
         let nullable = arg.nullable || items.iter().any(|(_, e)| e.nullable);
         let kind = ExprKind::In {
             arg: Box::new(arg),
@@ -68,6 +75,18 @@ impl Binder<'_> {
             }
             let result = self.expr(then)?;
             whens.push(When { condition, result });
+        }
+        if case.operand.is_some() {
+            let mut operands = Vec::with_capacity(whens.len() + 1);
+            let mut how = Vec::with_capacity(whens.len());
+            for when in &mut whens {
+                if let ExprKind::Compare(_, as_text, sides) = &mut when.condition.kind {
+                    let [operand, value] = &**sides;
+                    operands.extend([operand, value]);
+                    how.push(as_text);
+                }
+            }
+            compare_alike(&operands, &mut how, "case")?;
         }
         let otherwise = case.otherwise.as_ref().map(|e| self.expr(e)).transpose()?;
         Ok(self.cases(whens, otherwise))

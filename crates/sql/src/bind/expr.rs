@@ -6,7 +6,7 @@ use super::nodes::{
     variable_name,
 };
 use super::types::{arithmetic, between_as, is_text, number_like};
-use super::{Binder, literal};
+use super::{Binder, Scope, literal};
 use crate::error::{Result, SqlError};
 use crate::expr::{
     ArithOp, BitOp, CmpOp, Coercibility, Expr, ExprKind, Load, Truth, Unit, load_of,
@@ -29,85 +29,24 @@ impl Binder<'_> {
             A::Binary(binary) => self.binary(binary),
             A::Chain(chain) => self.chain(chain),
             A::Logical(op, args) => self.logical(*op, args),
-            A::Is(is) => {
-                let arg = Box::new(self.expr(&is.expr)?);
-                let truth = match is.test {
-                    IsTest::Null | IsTest::Unknown => Truth::Null,
-                    IsTest::True => Truth::True,
-                    IsTest::False => Truth::False,
-                };
-                let negated = is.not;
-                Ok(Expr::boolean(
-                    ExprKind::Is {
-                        arg,
-                        truth,
-                        negated,
-                    },
-                    false,
-                ))
-            }
+            A::Is(is) => self.is(is),
             A::Like(like) => self.like(like),
-            A::Between(between) => {
-                let arg = self.expr(&between.expr)?;
-                let (low, high) = (self.expr(&between.low)?, self.expr(&between.high)?);
-                let numbers = beside(&arg, &low).filter(|_| high.ty.is_numeric());
-                let arg = numbers.unwrap_or(arg);
-                let how = between_as(&arg, &low, &high)?;
-                let nullable = arg.nullable || low.nullable || high.nullable;
-                let kind = ExprKind::Between {
-                    args: Box::new([arg, low, high]),
-                    how,
-                    negated: between.not,
-                };
-                Ok(Expr::boolean(kind, nullable))
-            }
+            A::Between(between) => self.between(between),
             A::InList(list) => self.in_list(&list.expr, list.list, list.not),
             A::Case(case) => self.case(case),
             A::IntervalArith(i) => self.interval(&i.date, &i.amount, unit_of(i.unit), i.subtract),
             A::Cast(cast) => self.cast(cast),
-            A::ConvertUsing(convert) => {
-                let arg = self.expr(&convert.expr)?;
-                let charset = charset_named(convert.charset.name)?;
-                let chars = functions::width(&arg);
-                let ty = match charset {
-                    Charset::Binary => ColumnType::varbinary(arg.ty.max_bytes()),
-                    _ => text_of(chars, charset.default_collation()),
-                };
-                Ok(cast_to(arg, ty))
-            }
+            A::ConvertUsing(convert) => self.convert_using(convert),
             A::Collate(collate) => self.collate(&collate.expr, collate.collation.name),
             A::Extract(unit, arg) => {
                 let arg = Box::new(self.expr(arg)?);
                 let kind = ExprKind::Extract(unit_of(*unit), arg);
                 Ok(node(kind, ColumnType::bigint(), true))
             }
-            A::Trim(trim) => {
-                let name = match trim.side {
-                    ast::TrimSide::Both => "TRIM",
-                    ast::TrimSide::Leading => "TRIM_LEADING",
-                    ast::TrimSide::Trailing => "TRIM_TRAILING",
-                };
-                let mut args = vec![self.expr(&trim.from)?];
-                if let Some(what) = &trim.what {
-                    args.push(self.expr(what)?);
-                }
-                self.call(name, args)
-            }
+            A::Trim(trim) => self.trim(trim),
             A::UserVar(name) => Ok(self.user_variable(name)),
-            A::AssignUserVar(assign) => {
-                let value = self.expr(&assign.value)?;
-                let (ty, nullable) = (value.ty.clone(), value.nullable);
-                let kind = ExprKind::AssignVariable(variable_name(assign.name), Box::new(value));
-                Ok(node(kind, ty, nullable))
-            }
-            A::SystemVar(variable) => {
-                let global = variable.scope == ast::VarScope::Global;
-                let name = match &variable.component {
-                    Some(component) => format!("{}.{}", component.name, variable.name.name),
-                    None => variable.name.name.to_owned(),
-                };
-                self.system.get(global, &name)
-            }
+            A::AssignUserVar(assign) => self.assign_variable(assign),
+            A::SystemVar(variable) => self.system_variable(variable),
             A::Func(func) => self.function(func),
             A::ValuesOf(name) => self.values_of(name),
             A::Subquery(query) => self.scalar(query),
@@ -118,6 +57,79 @@ impl Binder<'_> {
             A::Default => Err(SqlError::not_supported("DEFAULT in an expression")),
             other => self.special(other),
         }
+    }
+
+    fn is(&mut self, is: &ast::Is<'_>) -> Result<Expr> {
+        let arg = Box::new(self.expr(&is.expr)?);
+        let truth = match is.test {
+            IsTest::Null | IsTest::Unknown => Truth::Null,
+            IsTest::True => Truth::True,
+            IsTest::False => Truth::False,
+        };
+        let negated = is.not;
+        Ok(Expr::boolean(
+            ExprKind::Is {
+                arg,
+                truth,
+                negated,
+            },
+            false,
+        ))
+    }
+
+    fn between(&mut self, between: &ast::Between<'_>) -> Result<Expr> {
+        let arg = self.expr(&between.expr)?;
+        let (low, high) = (self.expr(&between.low)?, self.expr(&between.high)?);
+        let numbers = beside(&arg, &low).filter(|_| high.ty.is_numeric());
+        let arg = numbers.unwrap_or(arg);
+        let how = between_as(&arg, &low, &high)?;
+        let nullable = arg.nullable || low.nullable || high.nullable;
+        let kind = ExprKind::Between {
+            args: Box::new([arg, low, high]),
+            how,
+            negated: between.not,
+        };
+        Ok(Expr::boolean(kind, nullable))
+    }
+
+    fn convert_using(&mut self, convert: &ast::ConvertUsing<'_>) -> Result<Expr> {
+        let arg = self.expr(&convert.expr)?;
+        let charset = charset_named(convert.charset.name)?;
+        let chars = functions::width(&arg);
+        let ty = match charset {
+            Charset::Binary => ColumnType::varbinary(arg.ty.max_bytes()),
+            _ => text_of(chars, charset.default_collation()),
+        };
+        Ok(cast_to(arg, ty))
+    }
+
+    fn trim(&mut self, trim: &ast::Trim<'_>) -> Result<Expr> {
+        let name = match trim.side {
+            ast::TrimSide::Both => "TRIM",
+            ast::TrimSide::Leading => "TRIM_LEADING",
+            ast::TrimSide::Trailing => "TRIM_TRAILING",
+        };
+        let mut args = vec![self.expr(&trim.from)?];
+        if let Some(what) = &trim.what {
+            args.push(self.expr(what)?);
+        }
+        self.call(name, args)
+    }
+
+    fn assign_variable(&mut self, assign: &ast::AssignUserVar<'_>) -> Result<Expr> {
+        let value = self.expr(&assign.value)?;
+        let (ty, nullable) = (value.ty.clone(), value.nullable);
+        let kind = ExprKind::AssignVariable(variable_name(assign.name), Box::new(value));
+        Ok(node(kind, ty, nullable))
+    }
+
+    fn system_variable(&mut self, variable: &ast::SystemVar<'_>) -> Result<Expr> {
+        let global = variable.scope == ast::VarScope::Global;
+        let name = match &variable.component {
+            Some(component) => format!("{}.{}", component.name, variable.name.name),
+            None => variable.name.name.to_owned(),
+        };
+        self.system.get(global, &name)
     }
 
     /// Binds a list of expressions.
@@ -141,11 +153,10 @@ impl Binder<'_> {
     }
 
     fn user_variable(&self, name: &[u8]) -> Expr {
-        let mut e = node(
-            ExprKind::UserVariable(variable_name(name)),
-            ColumnType::text(Kind::LongText, self.env.collation),
-            true,
-        );
+        let name = variable_name(name);
+        let known = self.system.user_variable(&name);
+        let ty = known.unwrap_or_else(|| ColumnType::text(Kind::LongText, self.env.collation));
+        let mut e = node(ExprKind::UserVariable(name), ty, true);
         e.coercibility = Coercibility::Implicit;
         e
     }
@@ -214,9 +225,16 @@ impl Binder<'_> {
 
     fn values_of(&mut self, name: &ColumnName<'_>) -> Result<Expr> {
         let table = name.table.map(|i| i.name);
-        let (slot, position) = self
-            .scope
-            .resolve(None, table, name.name.name, self.place)?;
+        // It is a column of the table that the row is for, whatever others are in sight.
+        let own = Scope {
+            sources: self.scope.sources.iter().take(1).cloned().collect(),
+            ..Scope::default()
+        };
+        let seen = match self.values_allowed {
+            true => &own,
+            false => self.scope,
+        };
+        let (slot, position) = seen.resolve(None, table, name.name.name, self.place)?;
         let column = self.column_at(slot, position);
         if !self.values_allowed {
             return Ok(Expr::null());

@@ -259,4 +259,10 @@ pub(crate) fn check_stack() -> Result<()> {
 pub trait SystemVariables: crate::statistics::Figures {
     /// The value and type of a variable; 1193 when there is none.
     fn get(&self, global: bool, name: &str) -> Result<crate::expr::Expr>;
+
+    /// The type of the user variable of that name (small letters), where it has a value that is
+    /// no text of the connection's collation.
+    fn user_variable(&self, _name: &str) -> Option<ColumnType> {
+        None
+    }
 }

@@ -5,10 +5,15 @@
 //! what is found there becomes a node that reads the enclosing row. Every
 //! query between the two notes the reference, because its result depends on
 //! it too.
+//!
+//! An aggregate function belongs to the nearest query of which its arguments
+//! name a column, if one may stand there; else to a query between that one and
+//! its own; else to its own (manual, "Aggregate Function Descriptions"). The
+//! queries inside read its result of the group's row.
 
 use super::nodes::node;
 use super::types::comparison;
-use super::{Binder, Scope};
+use super::{Aggregates, Binder, Scope};
 use crate::error::{Result, SqlError};
 use crate::expr::query::{FreeRef, QueryTest, Subquery, TestKind};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, load_of};
@@ -26,6 +31,8 @@ pub struct Enclosing<'a> {
     pub up: Option<&'a Enclosing<'a>>,
     /// What the query inside reads of it and of those further out.
     pub free: RefCell<Vec<FreeRef>>,
+    /// Its aggregates, where the query inside stands where one may stand.
+    pub aggregates: RefCell<Option<Aggregates>>,
 }
 
 impl<'a> Enclosing<'a> {
@@ -35,12 +42,41 @@ impl<'a> Enclosing<'a> {
             scope,
             up,
             free: RefCell::new(Vec::new()),
+            aggregates: RefCell::new(None),
+        }
+    }
+
+    /// The query `level` queries out, 1 being this one.
+    pub(super) fn at(&self, level: usize) -> Option<&Enclosing<'a>> {
+        match level {
+            0 => None,
+            1 => Some(self),
+            more => self.up.and_then(|up| up.at(more - 1)),
+        }
+    }
+
+    /// How many references are noted, here and further out.
+    pub(super) fn noted(&self) -> Vec<usize> {
+        let mut counts = vec![self.free.borrow().len()];
+        if let Some(up) = self.up {
+            counts.extend(up.noted());
+        }
+        counts
+    }
+
+    /// Forgets those that came after [`Enclosing::noted`].
+    pub(super) fn forget(&self, counts: &[usize]) {
+        if let Some((count, more)) = counts.split_first() {
+            self.free.borrow_mut().truncate(*count);
+            if let Some(up) = self.up {
+                up.forget(more);
+            }
         }
     }
 
     /// Notes that the query inside reads this; so do those around it, up to
     /// the one that it belongs to.
-    fn note(&self, free: FreeRef) {
+    pub(super) fn note(&self, free: FreeRef) {
         let up = (free.level > 1).then(|| FreeRef {
             level: free.level - 1,
             ..free.clone()
@@ -112,15 +148,20 @@ impl Binder<'_> {
         };
         super::check_stack()?;
         let enclosing = Enclosing::new(self.scope, cx.outer);
-        let plan = {
-            let inside = PlanCx {
-                outer: Some(&enclosing),
-                inner: true,
-                depth: cx.depth + 1,
-                ..*cx
-            };
-            plan_query(query, &inside)?
+        let lent = self.aggregates.as_deref_mut().map(std::mem::take);
+        enclosing.aggregates.replace(lent);
+        let inside = PlanCx {
+            outer: Some(&enclosing),
+            inner: true,
+            depth: cx.depth + 1,
+            ..*cx
         };
+        let planned = plan_query(query, &inside);
+        let lent = enclosing.aggregates.take();
+        if let (Some(own), Some(lent)) = (self.aggregates.as_deref_mut(), lent) {
+            *own = lent;
+        }
+        let plan = planned?;
         let fixed = plan.is_fixed();
         Ok(Arc::new(Subquery {
             plan,

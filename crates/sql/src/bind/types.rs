@@ -11,39 +11,78 @@ pub fn is_text(ty: &ColumnType) -> bool {
     ty.is_string() || ty.is_binary() || ty.is_blob() || matches!(ty.kind, Kind::Enum | Kind::Set)
 }
 
+/// A collation and how strongly it is insisted on.
+type Claim = (Collation, Coercibility);
+
 /// The collation on which two operands agree; 1267 when they cannot.
-pub fn collation_of_two(a: &Expr, b: &Expr, operation: &str) -> Result<(Collation, Coercibility)> {
+pub fn collation_of_two(a: &Expr, b: &Expr, operation: &str) -> Result<Claim> {
     if !is_text(&b.ty) || a.ty.collation == b.ty.collation {
         return Ok((a.ty.collation, a.coercibility.min(b.coercibility)));
     }
     if !is_text(&a.ty) {
         return Ok((b.ty.collation, b.coercibility));
     }
-    match a.coercibility.cmp(&b.coercibility) {
-        std::cmp::Ordering::Less => return Ok((a.ty.collation, a.coercibility)),
-        std::cmp::Ordering::Greater => return Ok((b.ty.collation, b.coercibility)),
+    let claim = |e: &Expr| (e.ty.collation, e.coercibility);
+    agreed(claim(a), claim(b), operation)
+}
+
+/// Makes operands that an operation compares as texts compare in the one collation on which
+/// all of them agree; 1267 when they cannot. `how` has the ways to compare of all but the
+/// first.
+pub(super) fn compare_alike(
+    operands: &[&Expr],
+    how: &mut [&mut CompareAs],
+    operation: &str,
+) -> Result<()> {
+    let texts = how.iter().filter_map(|how| match how {
+        CompareAs::Bytes(collation) => Some(*collation),
+        _ => None,
+    });
+    let mut texts = texts.collect::<Vec<_>>();
+    texts.dedup();
+    if texts.len() < 2 {
+        return Ok(());
+    }
+    let mut common: Option<Claim> = None;
+    for e in operands.iter().filter(|e| is_text(&e.ty)) {
+        let own = (e.ty.collation, e.coercibility);
+        common = Some(common.map_or(Ok(own), |before| agreed(before, own, operation))?);
+    }
+    if let Some((collation, _)) = common {
+        for how in how {
+            if let CompareAs::Bytes(own) = how {
+                *own = collation;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The claim that wins (manual, "Collation Coercibility in Expressions").
+fn agreed(a: Claim, b: Claim, operation: &str) -> Result<Claim> {
+    if a.0 == b.0 {
+        return Ok((a.0, a.1.min(b.1)));
+    }
+    match a.1.cmp(&b.1) {
+        std::cmp::Ordering::Less => return Ok(a),
+        std::cmp::Ordering::Greater => return Ok(b),
         std::cmp::Ordering::Equal => {}
     }
-    if let Some(binary) = [a, b].iter().find(|e| e.ty.collation == Collation::BINARY) {
-        return Ok((Collation::BINARY, binary.coercibility));
+    if let Some(binary) = [a, b].iter().find(|claim| claim.0 == Collation::BINARY) {
+        return Ok(*binary);
     }
     for (one, other) in [(a, b), (b, a)] {
         // Unicode wins over a smaller character set, `_bin` over its sibling.
-        let same_set = one.ty.collation.charset() == other.ty.collation.charset();
-        if !same_set
-            && one.ty.collation.charset().max_len() > other.ty.collation.charset().max_len()
-        {
-            return Ok((one.ty.collation, one.coercibility));
+        let (own, its) = (one.0.charset(), other.0.charset());
+        if own != its && own.max_len() > its.max_len() {
+            return Ok(one);
         }
-        if same_set
-            && one.coercibility != Coercibility::Explicit
-            && one.ty.collation.name().ends_with("_bin")
-        {
-            return Ok((one.ty.collation, one.coercibility));
+        if own == its && one.1 != Coercibility::Explicit && one.0.name().ends_with("_bin") {
+            return Ok(one);
         }
     }
-    let describe = |e: &Expr| {
-        let level = match e.coercibility {
+    let describe = |claim: Claim| {
+        let level = match claim.1 {
             Coercibility::Explicit => "EXPLICIT",
             Coercibility::None => "NONE",
             Coercibility::Implicit => "IMPLICIT",
@@ -52,7 +91,7 @@ pub fn collation_of_two(a: &Expr, b: &Expr, operation: &str) -> Result<(Collatio
             Coercibility::Numeric => "NUMERIC",
             Coercibility::Ignorable => "IGNORABLE",
         };
-        format!("({},{level})", e.ty.collation.name())
+        format!("({},{level})", claim.0.name())
     };
     let text = format!(
         "Illegal mix of collations {} and {} for operation '{operation}'",
@@ -74,21 +113,11 @@ pub fn comparison(a: &Expr, b: &Expr, operation: &str) -> Result<CompareAs> {
 
 /// How BETWEEN compares with its bounds: text by the one collation of all three.
 pub(super) fn between_as(arg: &Expr, low: &Expr, high: &Expr) -> Result<[CompareAs; 2]> {
-    let how = [
-        comparison(arg, low, "between")?,
-        comparison(arg, high, "between")?,
-    ];
-    let [CompareAs::Bytes(by_low), CompareAs::Bytes(by_high)] = how else {
-        return Ok(how);
-    };
-    if by_low == by_high {
-        return Ok(how);
-    }
-    let insists = [low, high].into_iter().min_by_key(|e| e.coercibility);
-    let common = insists.map_or(Ok((by_low, low.coercibility)), |e| {
-        collation_of_two(arg, e, "between")
-    })?;
-    Ok([CompareAs::Bytes(common.0); 2])
+    let mut by_low = comparison(arg, low, "between")?;
+    let mut by_high = comparison(arg, high, "between")?;
+    let how = &mut [&mut by_low, &mut by_high];
+    compare_alike(&[arg, low, high], how, "between")?;
+    Ok([by_low, by_high])
 }
 
 /// The type of `a op b` (manual, "Arithmetic Operators").

@@ -1,6 +1,7 @@
 //! ALTER TABLE: from clauses to operations.
 
 use super::expressions::{self, check};
+use super::partition::may_stand_beside;
 use super::{column, default, foreign_key, index, is_engine};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{
@@ -53,6 +54,8 @@ impl Clauses<'_> {
         let op = match action {
             AlterAction::AddColumn(def, to) => return self.add_column(def, *to),
             AlterAction::AddElements(elements) => return self.add_elements(elements),
+            // Worked out last, over what the other clauses make of the table.
+            action if may_stand_beside(action) => return Ok(()),
             AlterAction::DropColumn(name) => AlterOp::DropColumn(name.name.to_owned()),
             AlterAction::ModifyColumn(def, to) => return self.change(def.name, def, *to),
             AlterAction::ChangeColumn(old, def, to) => return self.change(*old, def, *to),

@@ -13,6 +13,8 @@ use crate::parse::ast::{
     PartitionScheme, PartitionValues, TableOption,
 };
 use crate::session::SqlSession;
+use porpoise_rows::catalog::Table;
+use porpoise_rows::ddl::AlterOp;
 use porpoise_rows::ddl::partition::PartitionChange;
 use porpoise_rows::partition::{MAX_PARTITIONS, Method, Partition, PartitionBound, Partitioning};
 use porpoise_types::{CastCx, ColumnType, Level, Value, store};
@@ -332,6 +334,40 @@ fn bound_value(
     }
 }
 
+/// The columns that partitions may be told by.
+fn columns_of(table: &Table) -> Columns<'_> {
+    let key = table.indexes.first();
+    Columns {
+        all: table
+            .columns
+            .iter()
+            .map(|c| (c.name.as_str(), &c.ty))
+            .collect(),
+        key: key.map_or_else(Vec::new, |i| i.parts.iter().map(|p| p.column).collect()),
+    }
+}
+
+/// How rows lie after a clause that may stand beside others, given the table as these leave it;
+/// `None` for a clause that stands alone.
+///
+/// # Errors
+/// MySQL's.
+pub fn beside_others(
+    session: &SqlSession,
+    action: &AlterAction<'_>,
+    altered: &dyn Fn() -> Result<Table>,
+) -> Result<Option<AlterOp>> {
+    Ok(match action {
+        AlterAction::PartitionBy(by) => {
+            let table = altered()?;
+            let by = partitioning(session, &columns_of(&table), by)?;
+            Some(AlterOp::Partition(Some(Box::new(by))))
+        }
+        AlterAction::RemovePartitioning => Some(AlterOp::Partition(None)),
+        _ => None,
+    })
+}
+
 /// The partitioning clause of an ALTER TABLE; `None` when it has none.
 ///
 /// # Errors
@@ -346,18 +382,7 @@ pub fn change(
     let Some(table) = catalog.table(database, name) else {
         return Ok(None);
     };
-    let columns = Columns {
-        all: table
-            .columns
-            .iter()
-            .map(|c| (c.name.as_str(), &c.ty))
-            .collect(),
-        key: table
-            .indexes
-            .first()
-            .map(|i| i.parts.iter().map(|p| p.column).collect())
-            .unwrap_or_default(),
-    };
+    let columns = columns_of(table);
     let not_partitioned = || {
         refuse(
             1505,
@@ -415,5 +440,13 @@ pub fn is_partition_clause(action: &AlterAction<'_>) -> bool {
             | AlterAction::ReorganizePartition(..)
             | AlterAction::ExchangePartition(..)
             | AlterAction::MaintainPartitions(..)
+    )
+}
+
+/// Whether a partitioning clause may stand beside clauses of other kinds.
+pub fn may_stand_beside(action: &AlterAction<'_>) -> bool {
+    matches!(
+        action,
+        AlterAction::PartitionBy(_) | AlterAction::RemovePartitioning
     )
 }

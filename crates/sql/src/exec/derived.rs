@@ -68,6 +68,7 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> Run<Rc<RowS
     crate::bind::check_stack()?;
     let frame = Frame {
         row,
+        aggregates: &[],
         up: exec.outer,
     };
     let key = key_of(&derived.free, &frame);

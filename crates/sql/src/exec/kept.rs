@@ -15,10 +15,11 @@ use super::select::Window;
 use super::sort::SortKeys;
 use super::state::States;
 use super::{ResultSink, Run};
+use crate::bind::types::is_text;
 use crate::error::SqlError;
-use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::number::{Found, NumberExpr, of_value};
+use crate::expr::{Expr, ExprKind};
 use crate::plan::SelectPlan;
 use foldhash::fast::RandomState;
 use porpoise_types::ValueRef;
@@ -326,7 +327,20 @@ fn too_many() -> SqlError {
 
 /// Appends bytes that are equal for rows that DISTINCT takes for equal.
 fn append_distinct_key(plan: &SelectPlan, values: &[ValueRef<'_>], key: &mut Vec<u8>) {
-    for (item, value) in plan.items.iter().zip(values) {
-        super::aggregate::append_key(*value, &item.ty, key);
+    let shown = plan.items.len().saturating_sub(plan.behind);
+    for (item, value) in plan.items.iter().zip(values).take(shown) {
+        super::aggregate::append_key(*value, &unconverted(item).ty, key);
+    }
+}
+
+/// An operand of a set operation is converted to the type of the whole; its own DISTINCT tells
+/// rows apart as its own types do.
+fn unconverted(item: &Expr) -> &Expr {
+    match &item.kind {
+        ExprKind::Coalesce(args) => match args.as_slice() {
+            [only] if is_text(&only.ty) && is_text(&item.ty) => only,
+            _ => item,
+        },
+        _ => item,
     }
 }

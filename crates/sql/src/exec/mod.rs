@@ -16,6 +16,7 @@ pub mod aggregate;
 mod assign;
 mod by_key;
 mod conditions;
+mod counted;
 pub mod derived;
 mod direct;
 pub mod dml;
@@ -210,7 +211,7 @@ impl Exec<'_> {
 /// What a changing statement did.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// Rows that the WHERE matched.
+    /// Rows that the WHERE matched; of an INSERT those that were there as they were to become.
     pub matched: u64,
     /// Rows changed; REPLACE and ON DUPLICATE KEY count as MySQL does.
     pub affected: u64,
@@ -220,7 +221,7 @@ pub struct Changes {
     pub duplicates: u64,
     /// The id generated for the first row inserted.
     pub insert_id: Option<u64>,
-    /// The id of the last row inserted, generated or given.
+    /// The id of the last row inserted, generated or given, or changed in the place of one.
     pub row_id: Option<u64>,
     /// What the reply must wait for.
     pub seen: Ticket,

@@ -34,8 +34,19 @@ pub struct Window {
     pub count: u64,
 }
 
+impl Window {
+    /// All rows.
+    const ALL: Window = Window {
+        offset: 0,
+        count: u64::MAX,
+    };
+}
+
 /// Runs the query; returns the number of rows sent.
 pub fn run(plan: &SelectPlan, exec: &mut Exec<'_>, sink: &mut dyn ResultSink) -> Run<u64> {
+    if plan.counts_all {
+        return super::counted::run(plan, exec, sink);
+    }
     run_some(plan, exec, u64::MAX, sink)
 }
 
@@ -59,7 +70,10 @@ fn run_unnoted(
     sink: &mut dyn ResultSink,
 ) -> Run<u64> {
     let arena = Bump::new();
-    let mut window = window(plan, exec, &arena)?;
+    let mut window = match plan.counts_all {
+        true => Window::ALL,
+        false => window(plan, exec, &arena)?,
+    };
     window.count = window.count.min(most);
     if window.count == 0 || !constant_part(plan, exec, &arena)? {
         return nothing(plan, exec, window, sink);
@@ -93,7 +107,7 @@ pub fn cx_of<'a, 'x: 'a>(exec: &Exec<'x>, arena: &'a Bump) -> EvalCx<'a> {
     }
 }
 
-fn window(plan: &SelectPlan, exec: &Exec<'_>, arena: &Bump) -> Run<Window> {
+pub(super) fn window(plan: &SelectPlan, exec: &Exec<'_>, arena: &Bump) -> Run<Window> {
     let cx = cx_of(exec, arena);
     let number = |e: &Option<Expr>, otherwise: u64| -> Run<u64> {
         let Some(e) = e else {

@@ -33,6 +33,15 @@ fn address(query: &Subquery) -> usize {
     std::ptr::from_ref(query) as usize
 }
 
+/// The row that a subquery of it sees.
+fn frame_of<'a>(row: &'a [Slot<'a>], cx: &EvalCx<'a>) -> Frame<'a> {
+    Frame {
+        row,
+        aggregates: cx.aggregates,
+        up: cx.outer,
+    }
+}
+
 /// The values of these references, seen from inside of `frame`.
 pub(super) fn key_of(free: &[FreeRef], frame: &Frame<'_>) -> Vec<u8> {
     let mut key = Vec::new();
@@ -65,7 +74,7 @@ impl RunQueries for Shared<'_> {
         for e in &test.left {
             left.push(eval(e, row, cx)?);
         }
-        let frame = Frame { row, up: cx.outer };
+        let frame = frame_of(row, cx);
         let query = test.query.as_ref();
         let here = query.free.iter().any(|f| f.level == 1);
         let set_wanted = matches!(test.kind, TestKind::Any(_) | TestKind::All(_));
@@ -97,7 +106,7 @@ impl RunQueries for Shared<'_> {
         cx: &EvalCx<'a>,
     ) -> Result<Rc<RowSet>> {
         crate::bind::check_stack()?;
-        let frame = Frame { row, up: cx.outer };
+        let frame = frame_of(row, cx);
         self.kept_rows(test, &frame, cx)
     }
 }

@@ -1,9 +1,9 @@
 //! INSERT ... ON DUPLICATE KEY UPDATE, row by row.
 
-use super::assign::{Storer, assign, fulfils};
+use super::assign::{Storer, assign_in, fulfils};
 use super::select::cx_of;
 use super::{Changes, Exec, Newer, Run, Stop};
-use crate::expr::eval::EvalCx;
+use crate::expr::eval::{EvalCx, Slot};
 use crate::plan::dml::InsertPlan;
 use bumpalo::Bump;
 use porpoise_rows::{GeneratedIds, InsertMode, Inserted, RowChange, UpdateMode};
@@ -25,7 +25,7 @@ pub(super) fn all(
             *value = id;
         }
         let beside = beside.get(at).map_or(&[][..], Vec::as_slice);
-        if insert_or_update(plan, (&mut row, beside), at as u64 + 1, exec, changes)? {
+        if insert_or_update(plan, (&mut row, beside), at, exec, (ids, changes))? {
             ids.used(at, &row);
         }
     }
@@ -36,10 +36,11 @@ pub(super) fn all(
 fn insert_or_update(
     plan: &InsertPlan,
     (row, beside): (&mut [Value], &[Value]),
-    number: u64,
+    at: usize,
     exec: &mut Exec<'_>,
-    changes: &mut Changes,
+    (ids, changes): (&mut GeneratedIds, &mut Changes),
 ) -> Run<bool> {
+    let number = at as u64 + 1;
     // VALUES() may name a generated column.
     exec.txn().generate(&plan.table, row, number)?;
     let (key, old) = match exec.txn().insert_or_find(&plan.table, row)? {
@@ -61,19 +62,24 @@ fn insert_or_update(
     };
     changes.duplicates += 1;
     let arena = Bump::new();
-    let refs: Vec<ValueRef<'_>> = row.iter().chain(beside).map(Value::as_ref).collect();
+    let refs: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
     let cx = EvalCx {
         new_row: &refs,
         ..cx_of(exec, &arena)
     };
+    let slots = match plan.source {
+        Some(_) => read_slots(plan, beside, &arena),
+        None => vec![Slot::Null, Slot::Values(&refs)],
+    };
     let before = old.row(&plan.table)?.values();
     let storer = Storer::new(exec, plan.mode == InsertMode::Ignore, 1);
-    let new = assign(
-        &plan.table,
+    let new = assign_in(
+        (&plan.table, 0),
         &plan.on_duplicate,
         before,
         &storer,
         number,
+        &slots,
         &cx,
     )?;
     if let Some(check) = &plan.check {
@@ -82,6 +88,7 @@ fn insert_or_update(
             return Ok(false);
         }
     }
+    let id = ids.id_of(&new);
     let change = RowChange { key, old, new };
     let mode = match plan.mode {
         InsertMode::Ignore => UpdateMode::Ignore,
@@ -89,5 +96,29 @@ fn insert_or_update(
     };
     let done = exec.txn().update(&plan.table, vec![change], mode)?;
     changes.affected += 2 * done.changed;
+    match done.changed {
+        0 => changes.matched += 1,
+        _ => ids.changed(id),
+    }
     Ok(false)
+}
+
+/// The slots that assignments see, that of the row that is there still empty: behind it the
+/// tables of the SELECT, with the values that the assignments name.
+fn read_slots<'a>(plan: &InsertPlan, beside: &'a [Value], arena: &'a Bump) -> Vec<Slot<'a>> {
+    let mut slots = vec![Slot::Null];
+    let last = plan.beside.iter().map(|(slot, _)| *slot).max();
+    for slot in 0..last.map_or(0, |last| last + 1) {
+        let named = plan.beside.iter().zip(beside);
+        let named = named.filter(|((at, _), _)| *at == slot);
+        let width = named.clone().map(|((_, column), _)| column + 1).max();
+        let values = arena.alloc_slice_fill_copy(width.unwrap_or(0), ValueRef::Null);
+        for ((_, column), value) in named {
+            if let Some(place) = values.get_mut(*column) {
+                *place = value.as_ref();
+            }
+        }
+        slots.push(Slot::Values(values));
+    }
+    slots
 }

@@ -340,6 +340,15 @@ fn cast_text<'a>(
     }
     let keep = charset.prefix_len(text, to.length as usize);
     let cut = text.get(..keep).unwrap_or(text);
+    if cut.len() < text.len() {
+        let kind = match charset {
+            Charset::Binary => "BINARY",
+            _ => "CHAR",
+        };
+        let (length, shown) = (to.length, String::from_utf8_lossy(text));
+        let message = format!("Truncated incorrect {kind}({length}) value: '{shown}'");
+        with(cx, |cast| cast.warn(1292, message))?;
+    }
     if to.kind == Kind::Binary && cut.len() < to.length as usize {
         let mut padded = cut.to_vec();
         padded.resize((to.length as usize).min(1 << 24), 0);

@@ -44,6 +44,8 @@ pub struct Env {
     pub row_count: i64,
     /// FOUND_ROWS() of the statement before.
     pub found_rows: u64,
+    /// Rows that the statement would have without its LIMIT (SQL_CALC_FOUND_ROWS).
+    pub counted_rows: Cell<Option<u64>>,
     /// `@variables`, with their types.
     pub user_variables: RefCell<HashMap<Arc<str>, (Value, ColumnType)>>,
     /// Conditions of this statement.
@@ -258,6 +260,13 @@ fn eval_nested<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Val
             let found = logic::like(args, *escape, *collation, row, cx)?.map(|f| f != *negated);
             Ok(logic::value(found))
         }
+        _ => eval_chosen(e, row, cx),
+    }
+}
+
+/// What is one of its operands.
+fn eval_chosen<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
+    match &e.kind {
         ExprKind::Case { whens, otherwise } => {
             for when in whens {
                 if logic::truth(&when.condition, row, cx)? == Some(true) {
@@ -278,12 +287,6 @@ fn eval_nested<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Val
             }
             Ok(ValueRef::Null)
         }
-        _ => eval_computed(e, row, cx),
-    }
-}
-
-fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
-    match &e.kind {
         ExprKind::NullIf(how, args) => {
             let [a, b] = args.as_ref();
             let left = eval(a, row, cx)?;
@@ -294,6 +297,12 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
             }
             convert::to_type(left, a, e, cx)
         }
+        _ => eval_computed(e, row, cx),
+    }
+}
+
+fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
+    match &e.kind {
         ExprKind::Arith(op, args) => {
             let [a, b] = args.as_ref();
             let left = eval(a, row, cx)?;
@@ -312,31 +321,7 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
             Ok(bits.map_or(ValueRef::Null, |b| ValueRef::UInt(!b)))
         }
         ExprKind::Cast(arg) => convert::cast(eval(arg, row, cx)?, &arg.ty, &e.ty, cx),
-        ExprKind::Call(function, args) => {
-            if let [arg] = args.as_slice()
-                && let Some(length) = large::length(function.name, arg, row)
-            {
-                return Ok(length);
-            }
-            let mut values = bumpalo::collections::Vec::with_capacity_in(args.len(), cx.arena);
-            for (at, arg) in args.iter().enumerate() {
-                let start = match at == 0 && large::looks_at_start(function.name, args.len()) {
-                    true => large::start(arg, row),
-                    false => None,
-                };
-                values.push(match start {
-                    Some(start) => start,
-                    None => eval(arg, row, cx)?,
-                });
-            }
-            let call = functions::Call {
-                args,
-                values: values.into_bump_slice(),
-                ty: &e.ty,
-                cx,
-            };
-            (function.run)(&call)
-        }
+        ExprKind::Call(function, args) => eval_call(function, args, &e.ty, row, cx),
         ExprKind::DateAdd {
             args,
             unit,
@@ -350,6 +335,13 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
         ExprKind::Extract(unit, arg) => {
             functions::interval::extract(*unit, eval(arg, row, cx)?, &arg.ty, cx)
         }
+        _ => eval_state(e, row, cx),
+    }
+}
+
+/// What comes of the statement and the queries around: aggregates, variables, other rows.
+fn eval_state<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
+    match &e.kind {
         ExprKind::Aggregate(at) => Ok(cx.aggregates.get(*at).copied().unwrap_or(ValueRef::Null)),
         ExprKind::UserVariable(name) => {
             let variables = cx.env.user_variables.borrow();
@@ -385,6 +377,39 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
         },
         _ => Err(SqlError::internal("an expression of unexpected kind")),
     }
+}
+
+/// A call of a registered function, of whose large arguments no more is read than it needs.
+fn eval_call<'a>(
+    function: &'static functions::Function,
+    args: &'a [Expr],
+    ty: &'a ColumnType,
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> Result<ValueRef<'a>> {
+    if let [arg] = args
+        && let Some(length) = large::length(function.name, arg, row)
+    {
+        return Ok(length);
+    }
+    let mut values = bumpalo::collections::Vec::with_capacity_in(args.len(), cx.arena);
+    for (at, arg) in args.iter().enumerate() {
+        let start = match at == 0 && large::looks_at_start(function.name, args.len()) {
+            true => large::start(arg, row),
+            false => None,
+        };
+        values.push(match start {
+            Some(start) => start,
+            None => eval(arg, row, cx)?,
+        });
+    }
+    let call = functions::Call {
+        args,
+        values: values.into_bump_slice(),
+        ty,
+        cx,
+    };
+    (function.run)(&call)
 }
 
 /// A storage value as SQL sees it.

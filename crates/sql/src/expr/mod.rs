@@ -162,7 +162,7 @@ pub enum ExprKind {
     Outer {
         /// How many queries further out; 1 is the one directly around.
         level: usize,
-        /// Which table there.
+        /// Which table there, or [`query::AGGREGATES`].
         slot: usize,
         /// Position of the column in it.
         column: usize,
@@ -367,7 +367,8 @@ impl Expr {
         self.walk(&mut |e| match &e.kind {
             ExprKind::Column { slot, column, .. } => visit(*slot, *column),
             ExprKind::Query(test) => {
-                for free in test.query.free.iter().filter(|f| f.level == 1) {
+                let free = test.query.free.iter();
+                for free in free.filter(|f| f.level == 1 && f.slot != query::AGGREGATES) {
                     visit(free.slot, free.column);
                 }
             }
@@ -395,10 +396,17 @@ impl Expr {
         fixed
     }
 
-    /// Whether it contains an aggregate.
+    /// Whether it contains an aggregate of this query.
     pub fn has_aggregate(&self) -> bool {
         let mut found = false;
-        self.walk(&mut |e| found |= matches!(e.kind, ExprKind::Aggregate(_)));
+        self.walk(&mut |e| match &e.kind {
+            ExprKind::Aggregate(_) => found = true,
+            ExprKind::Query(test) => {
+                let mut free = test.query.free.iter();
+                found |= free.any(|f| f.level == 1 && f.slot == query::AGGREGATES);
+            }
+            _ => {}
+        });
         found
     }
 

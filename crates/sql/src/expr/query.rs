@@ -23,12 +23,15 @@ use porpoise_types::{ColumnType, CompareAs, ValueRef};
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// The slot whose columns are the results of a query's own aggregates, for the queries inside.
+pub const AGGREGATES: usize = usize::MAX;
+
 /// A column of an enclosing query that a subquery reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeRef {
     /// How many queries further out: 1 is the one directly around.
     pub level: usize,
-    /// The slot there.
+    /// The slot there, or [`AGGREGATES`].
     pub slot: usize,
     /// The column of that slot.
     pub column: usize,
@@ -82,6 +85,8 @@ pub struct QueryTest {
 pub struct Frame<'a> {
     /// The row.
     pub row: &'a [Slot<'a>],
+    /// The results of the query's aggregates, where the row is a group's.
+    pub aggregates: &'a [ValueRef<'a>],
     /// The query around that one.
     pub up: Option<&'a Frame<'a>>,
 }
@@ -95,6 +100,10 @@ impl<'a> Frame<'a> {
                 Some(up) => frame = *up,
                 None => return ValueRef::Null,
             }
+        }
+        if slot == AGGREGATES {
+            let found = frame.aggregates.get(column);
+            return found.copied().unwrap_or(ValueRef::Null);
         }
         frame
             .row

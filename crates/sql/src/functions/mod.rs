@@ -42,6 +42,7 @@ pub mod regexp;
 pub mod strings;
 pub mod text;
 pub mod times;
+mod widths;
 
 use crate::error::Result;
 use crate::expr::Expr;

@@ -4,7 +4,7 @@
 
 use super::{
     Call, Function, Nullable, bigint, common_collation, joined, like_both, like_first, text_of,
-    width,
+    width, widths,
 };
 use crate::error::Result;
 use crate::expr::Expr;
@@ -12,13 +12,6 @@ use porpoise_types::{Charset, Collation, ColumnType, Kind, Level, ValueRef, Warn
 
 fn binary(_: &[Expr], _: Collation) -> ColumnType {
     ColumnType::blob(Kind::LongBlob)
-}
-
-fn long_text(args: &[Expr], collation: Collation) -> ColumnType {
-    ColumnType::text(
-        Kind::LongText,
-        common_collation(args.get(..1).unwrap_or(&[]), collation),
-    )
 }
 
 /// The characters of `text` as byte strings.
@@ -456,7 +449,7 @@ const MANY: usize = 65_535;
 /// The entries.
 pub const FUNCTIONS: &[Function] = &[
     f!("CONCAT", (1, MANY), joined, concat, "Joins its arguments; NULL when one is.", "CONCAT('a', 1)" => "a1"),
-    f!("CONCAT_WS", (2, MANY), |args, c| ColumnType::text(Kind::LongText, common_collation(args, c)), concat_ws, "Joins with a separator, leaving NULLs out.", "CONCAT_WS('-', 'a', NULL, 'b')" => "a-b"),
+    f!("CONCAT_WS", (2, MANY), widths::joined_with, concat_ws, "Joins with a separator, leaving NULLs out.", "CONCAT_WS('-', 'a', NULL, 'b')" => "a-b"),
     f!("REPEAT", (2, 2), repeat_type, repeat, "The text so many times.", "REPEAT('ab', 3)" => "ababab"),
     f!("LENGTH", (1, 1), bigint, length, "Length in bytes.", "LENGTH('äb')" => "3"),
     f!("OCTET_LENGTH", (1, 1), bigint, length, "Length in bytes.", "OCTET_LENGTH('ab')" => "2"),
@@ -477,9 +470,9 @@ pub const FUNCTIONS: &[Function] = &[
     f!("TRIM", (1, 2), like_both, |c| trim_with(c, true, true), "Without spaces, or another text, on both sides.", "TRIM(' a ')" => "a"),
     f!("TRIM_LEADING", (1, 2), like_both, |c| trim_with(c, true, false), "TRIM(LEADING x FROM text).", "TRIM(LEADING 'x' FROM 'xax')" => "ax"),
     f!("TRIM_TRAILING", (1, 2), like_both, |c| trim_with(c, false, true), "TRIM(TRAILING x FROM text).", "TRIM(TRAILING 'x' FROM 'xax')" => "xa"),
-    f!("REPLACE", (3, 3), long_text, replace, "With every occurrence replaced.", "REPLACE('abab', 'b', 'x')" => "axax"),
-    f!("LPAD", (3, 3), long_text, |c| pad(c, true), "Filled up on the left.", "LPAD('5', 3, '0')" => "005"),
-    f!("RPAD", (3, 3), long_text, |c| pad(c, false), "Filled up on the right.", "RPAD('a', 3, 'xy')" => "axy"),
+    f!("REPLACE", (3, 3), widths::replaced, replace, "With every occurrence replaced.", "REPLACE('abab', 'b', 'x')" => "axax"),
+    f!("LPAD", (3, 3), widths::padded, |c| pad(c, true), "Filled up on the left.", "LPAD('5', 3, '0')" => "005"),
+    f!("RPAD", (3, 3), widths::padded, |c| pad(c, false), "Filled up on the right.", "RPAD('a', 3, 'xy')" => "axy"),
     f!("HEX", (1, 1), |a, c| text_of(a.first().map_or(0, width).saturating_mul(8), c), hex, "Hexadecimal digits of a text or number.", "HEX('ab')" => "6162"),
     f!("UNHEX", (1, 1), binary, unhex, "Bytes from hexadecimal digits.", "UNHEX('6162')" => "ab"),
     f!("LOCATE", (2, 3), bigint, locate, "Where a text stands in another, from 1; 0 is nowhere.", "LOCATE('b', 'abab', 3)" => "4"),
@@ -487,7 +480,7 @@ pub const FUNCTIONS: &[Function] = &[
     f!("INSTR", (2, 2), bigint, instr, "As LOCATE with the arguments the other way round.", "INSTR('abc', 'C')" => "3"),
     f!("REVERSE", (1, 1), like_first, reverse, "Backwards.", "REVERSE('abc')" => "cba"),
     f!("ASCII", (1, 1), bigint, ascii, "The first byte.", "ASCII('a')" => "97"),
-    f!("SPACE", (1, 1), |_, c| ColumnType::text(Kind::LongText, c), space, "So many spaces.", "CONCAT('a', SPACE(2), 'b')" => "a  b"),
-    f!("QUOTE", (1, 1), long_text, quote, "As an SQL literal.", "QUOTE('a''b')" => "'a\\'b'"),
+    f!("SPACE", (1, 1), widths::spaces, space, "So many spaces.", "CONCAT('a', SPACE(2), 'b')" => "a  b"),
+    f!("QUOTE", (1, 1), widths::quoted, quote, "As an SQL literal.", "QUOTE('a''b')" => "'a\\'b'"),
     f!("STRCMP", (2, 2), bigint, strcmp, "-1, 0 or 1 as the first is less, equal or greater.", "STRCMP('a', 'b')" => "-1"),
 ];

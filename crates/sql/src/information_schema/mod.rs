@@ -7,12 +7,14 @@
 //! queried like those of any other table. Constraints stand in [`crate::show::constraints`].
 //!
 //! What this server does not keep (numbers of rows, sizes) is NULL; tables of
-//! things that it does not have (routines, triggers, events) are empty.
+//! things that it does not have (routines, triggers, events, files) are empty.
 
 mod columns;
 mod locks;
 mod objects;
+mod privileges;
 mod server;
+mod tools;
 
 use crate::bind::ScopeColumn;
 use crate::deadlocks;
@@ -129,6 +131,12 @@ pub const TABLES: &[VirtualTable] = &[
         |_| server::applicability(),
     ),
     entry("COLUMNS", || columns_of(columns::COLUMNS), columns::rows),
+    entry("COLUMN_PRIVILEGES", || columns_of(privileges::COLUMN), none),
+    entry(
+        "COLUMN_STATISTICS",
+        || columns_of(tools::COLUMN_STATISTICS),
+        none,
+    ),
     of_others(
         "DEADLOCKS",
         || columns_of(&locks::DEADLOCKS.concat()),
@@ -140,6 +148,12 @@ pub const TABLES: &[VirtualTable] = &[
         |_| server::engines(),
     ),
     entry("EVENTS", || columns_of(objects::EVENTS), none),
+    entry("FILES", || columns_of(tools::FILES), none),
+    entry(
+        "KEYWORDS",
+        || columns_of(tools::KEYWORDS),
+        |_| tools::keywords(),
+    ),
     entry(
         "KEY_COLUMN_USAGE",
         || columns_of(objects::KEY_COLUMN_USAGE),
@@ -150,16 +164,23 @@ pub const TABLES: &[VirtualTable] = &[
         || columns_of(&locks::LOCK_WAITS.concat()),
         |s| deadlocks::wait_rows(&s.server),
     ),
+    entry("PARAMETERS", || columns_of(tools::PARAMETERS), none),
     entry(
         "PARTITIONS",
         || columns_of(objects::PARTITIONS),
         objects::partitions,
     ),
     entry(
+        "PLUGINS",
+        || columns_of(tools::PLUGINS),
+        |_| tools::plugins(),
+    ),
+    entry(
         "PROCESSLIST",
         || columns_of(server::PROCESSLIST),
         server::processes,
     ),
+    entry("PROFILING", || columns_of(tools::PROFILING), none),
     entry(
         "REFERENTIAL_CONSTRAINTS",
         || columns_of(objects::REFERENTIAL_CONSTRAINTS),
@@ -172,6 +193,11 @@ pub const TABLES: &[VirtualTable] = &[
         objects::schemata,
     ),
     entry(
+        "SCHEMA_PRIVILEGES",
+        || columns_of(privileges::SCHEMA),
+        privileges::schema,
+    ),
+    entry(
         "STATISTICS",
         || columns_of(columns::STATISTICS),
         columns::statistics,
@@ -182,6 +208,16 @@ pub const TABLES: &[VirtualTable] = &[
         || columns_of(objects::TABLE_CONSTRAINTS),
         |s| constraints::table_constraints(&s.visible_catalog()),
     ),
+    entry(
+        "TABLE_PRIVILEGES",
+        || columns_of(privileges::TABLE),
+        privileges::table,
+    ),
     entry("TRIGGERS", || columns_of(objects::TRIGGERS), none),
+    entry(
+        "USER_PRIVILEGES",
+        || columns_of(privileges::USER),
+        privileges::user,
+    ),
     entry("VIEWS", || columns_of(objects::VIEWS), objects::views),
 ];

@@ -179,6 +179,12 @@ impl Keyword {
     }
 }
 
+/// All keywords, in capitals, and whether they are reserved.
+pub fn all() -> impl Iterator<Item = (&'static str, bool)> {
+    let words = ALL.iter().skip(1);
+    words.map(|word| (word.name(), word.is_reserved()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -371,14 +371,6 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// What the row of a whole key costs.
-    pub(super) fn whole_key_cost(&self, position: usize) -> f64 {
-        match position {
-            0 => cost::LOOKUP,
-            _ => 2.0 * cost::LOOKUP,
-        }
-    }
-
     /// One row a key at most.
     fn by_whole_keys(
         &self,
@@ -391,7 +383,9 @@ impl<'a> Asked<'a> {
         let order = || self.order_of(position, index, 0, facts);
         let forwards = || self.order_of_whole_keys(order()) == Some(false);
         Path {
-            ordered: self.order.is_empty() || keys.len() == 1 || forwards(),
+            ordered: self.order.is_empty()
+                || (keys.len() == 1 && self.orders_alone())
+                || forwards(),
             entries: false,
             rows,
             cost: rows * self.whole_key_cost(position),

@@ -102,7 +102,7 @@ impl PlanCx<'_> {
             return Ok(None);
         };
         let Some(derived) = &entry.derived else {
-            return Err(SqlError::new(super::query::PENDING, "HY000", "pending"));
+            return Err(SqlError::new(super::recursive::PENDING, "HY000", "pending"));
         };
         if matches!(derived.rows, RowsPlan::Working) && self.depth != entry.depth + 1 {
             let text = format!(

@@ -84,6 +84,18 @@ pub struct RecursivePlan {
     pub offset: Option<Expr>,
 }
 
+impl Derived {
+    /// Whether MySQL would make the query a part of the one that reads it (manual, "Optimizing
+    /// Derived Tables ... with Merging or Materialization"), which shows in names of columns.
+    pub fn could_be_merged(&self) -> bool {
+        let RowsPlan::Select(plan) = &self.rows else {
+            return false;
+        };
+        let whole = plan.limit.is_none() && plan.offset.is_none() && !plan.distinct;
+        whole && !plan.grouped && !plan.sources.is_empty()
+    }
+}
+
 impl RowsPlan {
     /// The queries directly beneath.
     pub fn selects(&self) -> Vec<&SelectPlan> {

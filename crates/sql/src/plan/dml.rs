@@ -36,13 +36,16 @@ pub struct InsertPlan {
     pub columns: Vec<usize>,
     /// The rows of VALUES.
     pub rows: Vec<Vec<NewValue>>,
-    /// The query that gives the rows instead. Values behind those of `columns` are what
-    /// `on_duplicate` names of its tables, as values of the new row behind the table's own.
+    /// The query that gives the rows instead. Values behind those of `columns` are those of
+    /// `beside`.
     pub source: Option<Box<SelectPlan>>,
     /// What happens to rows whose key exists.
     pub mode: InsertMode,
-    /// ON DUPLICATE KEY UPDATE: positions and values.
+    /// ON DUPLICATE KEY UPDATE: positions and values, over the row that is there as slot 0.
+    /// Slot 1 is the new row, or the slots from 1 on are the tables of `source`.
     pub on_duplicate: Vec<(usize, NewValue)>,
+    /// What `on_duplicate` names of the tables of `source`: their slots there, and columns.
+    pub beside: Vec<(usize, usize)>,
     /// PARTITION (names): rows must belong there.
     pub partitions: Option<Arc<[usize]>>,
     /// The table as the statement names it.

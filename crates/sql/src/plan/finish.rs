@@ -8,8 +8,8 @@ use super::from::{From, split};
 use super::keys::{group_keys, order_keys};
 use super::order::{Wanted, lock_specs, steps};
 use super::select::{Clauses, Item, PlanCx, limits};
-use super::{OrderKey, SelectPlan, grouping};
-use crate::bind::Aggregates;
+use super::{OrderKey, ResultColumn, SelectPlan, grouping};
+use crate::bind::{Aggregates, Scope};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use porpoise_types::SqlMode;
@@ -35,11 +35,8 @@ pub(super) fn finish_with(
     let result = outcome(&mut from, items, &mut aggregates, &clauses, cx)?;
     let (limit, offset) = limits(clauses.limit, cx)?;
     let lock = lock_specs(&from.scope, clauses.locks)?;
-    for (slot, spec) in lock.iter().enumerate() {
-        from.locked |= u64::from(spec.is_some()) << (slot & 63);
-    }
-    let columns = result.items.iter();
-    let columns = columns.map(|i| result_column(&from.scope, i)).collect();
+    from.locked |= locked_slots(&lock);
+    let columns = result.columns(&from.scope);
     super::semi::convert(&mut from, cx.figures);
     let read = result.expressions().chain(aggregates.expressions());
     let needed = super::needed::needed(&from, read);
@@ -53,7 +50,7 @@ pub(super) fn finish_with(
     let wanted = Wanted {
         order,
         purpose,
-        limited: limit.is_some() && each_row,
+        limited: limit.is_some() && each_row && !clauses.counts_all,
         needed: &needed,
         figures: cx.figures,
     };
@@ -74,6 +71,7 @@ pub(super) fn finish_with(
         sources: from.scope.sources,
         steps,
         items: result.items.into_iter().map(|i| i.expr).collect(),
+        behind: clauses.behind,
         columns,
         aggregates: aggregates.list,
         extremes,
@@ -89,19 +87,25 @@ pub(super) fn finish_with(
         },
         limit,
         offset,
+        counts_all: clauses.counts_all,
         inner_tables: Vec::new(),
         has_queries: false,
         inner_locks: false,
     };
+    settle(&mut plan, cx);
+    Ok(plan)
+}
+
+/// What is known of the whole only.
+fn settle(plan: &mut SelectPlan, cx: &PlanCx<'_>) {
     let mut has_queries = false;
     plan.expressions(&mut |e| has_queries |= e.has_query());
     plan.has_queries = has_queries;
-    super::placement::settle(&mut plan);
+    super::placement::settle(plan);
     if !cx.inner {
         plan.inner_tables = cx.reads.tables.take();
         plan.inner_locks = cx.reads.locks.get();
     }
-    Ok(plan)
 }
 
 /// What is evaluated for each row, or for each group.
@@ -177,6 +181,12 @@ fn outcome(
 }
 
 impl Outcome {
+    /// What clients are told of the items.
+    fn columns(&self, scope: &Scope) -> Vec<ResultColumn> {
+        let items = self.items.iter();
+        items.map(|item| result_column(scope, item)).collect()
+    }
+
     /// All of them, without the arguments of aggregates.
     fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let items = self.items.iter().map(|i| &i.expr);
@@ -190,7 +200,9 @@ impl Outcome {
         match (self.group_by.as_slice(), clauses.distinct) {
             _ if clauses.rollup => None,
             ([], true) if !self.grouped => {
-                order_of_groups(self.items.iter().map(|i| &i.expr), &self.order_by)
+                let shown = self.items.len().saturating_sub(clauses.behind);
+                let items = self.items.iter().take(shown);
+                order_of_groups(items.map(|i| &i.expr), &self.order_by)
             }
             ([], _) => None,
             // What DISTINCT leaves of the groups is in their order.
@@ -224,6 +236,12 @@ fn constant_part(from: &From) -> Vec<Expr> {
     let constant = |c: &&Expr| empty || (c.slots() == 0 && c.is_fixed());
     let conditions = from.block.conditions.iter();
     conditions.filter(constant).cloned().collect()
+}
+
+/// The slots whose rows are locked, as a bit set.
+fn locked_slots(lock: &[Option<super::LockSpec>]) -> u64 {
+    let slots = lock.iter().enumerate().filter(|(_, spec)| spec.is_some());
+    slots.fold(0, |all, (slot, _)| all | 1 << (slot & 63))
 }
 
 fn set_locks(steps: &mut [super::Step], lock: &[Option<super::LockSpec>], cx: &PlanCx<'_>) {

@@ -13,7 +13,7 @@ use super::from::{Block, From};
 use super::select::Item;
 use crate::bind::{Origin, Scope};
 use crate::error::{Result, SqlError};
-use crate::expr::query::TestKind;
+use crate::expr::query::{AGGREGATES, FreeRef, TestKind};
 use crate::expr::{BitOp, CmpOp, Expr, ExprKind};
 use crate::plan::OrderKey;
 use crate::plan::derived::RowsPlan;
@@ -143,7 +143,8 @@ impl<'f> Determined<'f> {
             }
             ExprKind::Query(test) => {
                 let left = test.left.iter().find_map(|e| self.offending(e));
-                let free = test.query.free.iter().filter(|f| f.level == 1);
+                let here = |f: &&FreeRef| f.level == 1 && f.slot != AGGREGATES;
+                let free = test.query.free.iter().filter(here);
                 let mut free = free.map(|f| (f.slot, f.column));
                 left.or_else(|| free.find(|place| !self.columns.contains(place)))
             }

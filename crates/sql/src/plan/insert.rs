@@ -19,7 +19,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
     let partitions = chosen(&table, insert.partitions)?;
     let mut scope = Scope::default();
     scope.add(named.clone())?;
-    let mut known = None;
+    let (mut known, mut beside) = (None, Vec::new());
     let (columns, rows, source) = match &insert.source {
         InsertSource::Values(rows) => {
             let columns = given_columns(insert, &named)?;
@@ -38,10 +38,12 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
         InsertSource::Query(query) => {
             let columns = given_columns(insert, &named)?;
             let (plan, set) = upsert::with_query(insert, query, &table, &scope, cx)?;
-            if plan.items.len() != columns.len() + set.as_ref().map_or(0, |(_, more)| *more) {
+            if plan.items.len() != columns.len() + plan.behind {
                 return Err(wrong_count(1));
             }
-            known = set.map(|(set, _)| set);
+            if let Some((set, named)) = set {
+                (known, beside) = (Some(set), named);
+            }
             let mut given = columns.iter().filter_map(|c| table.columns.get(*c));
             if let Some(generated) = given.find(|c| c.generated.is_some()) {
                 return Err(generated_value(&table, &generated.name));
@@ -59,6 +61,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
             Some(set) => set,
             None => upsert::assignments(insert, &table, &scope, cx)?,
         },
+        beside,
         check: check_of(&named),
         named,
         partitions,

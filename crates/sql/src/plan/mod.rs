@@ -35,6 +35,7 @@ mod needed;
 mod order;
 pub mod placement;
 mod query;
+mod recursive;
 pub mod select;
 mod semi;
 mod spans;
@@ -367,6 +368,8 @@ pub struct SelectPlan {
     pub constant: Vec<Expr>,
     /// The select list.
     pub items: Vec<Expr>,
+    /// Items at the end of the list that the query's rows carry along, and DISTINCT passes over.
+    pub behind: usize,
     /// Its metadata.
     pub columns: Vec<ResultColumn>,
     /// Aggregates in select list, HAVING and ORDER BY.
@@ -394,6 +397,8 @@ pub struct SelectPlan {
     pub limit: Option<Expr>,
     /// OFFSET.
     pub offset: Option<Expr>,
+    /// SQL_CALC_FOUND_ROWS: rows beyond LIMIT are counted.
+    pub counts_all: bool,
     /// Stored tables that queries inside this one read; of the outermost
     /// query only.
     pub inner_tables: Vec<Arc<Table>>,
@@ -412,6 +417,7 @@ impl SelectPlan {
             constant: Vec::new(),
             has_queries: value.has_query(),
             items: vec![value],
+            behind: 0,
             columns: Vec::new(),
             aggregates: Vec::new(),
             extremes: Vec::new(),
@@ -424,6 +430,7 @@ impl SelectPlan {
             order_by: Vec::new(),
             limit: None,
             offset: None,
+            counts_all: false,
             inner_tables: Vec::new(),
             inner_locks: false,
         }

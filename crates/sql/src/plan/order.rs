@@ -6,6 +6,7 @@
 //! after them, as soon as what their ON names is there; semi-joins, which only
 //! remove, at the first opportunity. STRAIGHT_JOIN keeps the order of the text.
 
+use super::access::Asked;
 use super::consecutive::Purpose;
 use super::from::{Block, From, OuterBlock};
 use super::joins::{SoFar, Steps};
@@ -251,4 +252,21 @@ fn needs(outer: &OuterBlock) -> u64 {
         outer.on.iter().fold(0, |all, e| all | e.slots())
     }
     (read(&outer.block) | on_slots(outer)) & !outer.block.slots()
+}
+
+impl Asked<'_> {
+    /// What the row of a whole key costs.
+    pub(super) fn whole_key_cost(&self, position: usize) -> f64 {
+        match position {
+            0 => super::cost::LOOKUP,
+            _ => 2.0 * super::cost::LOOKUP,
+        }
+    }
+
+    /// Whether the wanted order looks at columns of this table only: one row of it is in order.
+    pub(super) fn orders_alone(&self) -> bool {
+        let others = !(1 << (self.slot & 63));
+        let alone = |e: &Expr| e.slots() & others == 0 && e.is_fixed();
+        self.order.iter().all(|key| alone(&key.expr))
+    }
 }

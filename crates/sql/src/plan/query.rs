@@ -4,8 +4,9 @@
 //! What is more than one SELECT becomes a [`Derived`] with a plain
 //! `SELECT *` over it, which carries ORDER BY and LIMIT of the whole.
 
-use super::derived::{CteEntry, Derived, RecursivePlan, RowsPlan, SetPlan, SetTermPlan};
+use super::derived::{CteEntry, Derived, RowsPlan, SetPlan, SetTermPlan};
 use super::from::From;
+use super::recursive::recursive;
 use super::select::{Clauses, PlanCx, finish, plan_select, plan_table, star};
 use super::{ResultColumn, SelectPlan};
 use crate::bind::query::Enclosing;
@@ -14,7 +15,7 @@ use crate::bind::{Origin, Scope, ScopeColumn, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::query::FreeRef;
 use crate::expr::{Coercibility, Expr, ExprKind};
-use crate::parse::ast::{Cte, Ident, Query, QueryBody, SetChain, SetOp, With};
+use crate::parse::ast::{Cte, Ident, Query, QueryBody, SetChain, With};
 use std::sync::Arc;
 
 /// Plans a query.
@@ -72,7 +73,11 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
                 free,
                 kind: "UNION",
             };
-            over(derived, shown, query, cx)
+            let mut plan = over(derived, shown, query, cx)?;
+            // What the first of them says is said of all.
+            plan.counts_all = !cx.inner
+                && matches!(&chain.first, QueryBody::Select(s) if s.options.calc_found_rows);
+            Ok(plan)
         }
     }
 }
@@ -103,7 +108,7 @@ pub(super) fn inside_of<T>(
 }
 
 /// A query with a body only.
-fn body_only<'a>(body: &QueryBody<'a>, query: &Query<'a>) -> Query<'a> {
+pub(super) fn body_only<'a>(body: &QueryBody<'a>, query: &Query<'a>) -> Query<'a> {
     Query {
         with: None,
         body: *body,
@@ -150,7 +155,12 @@ fn unify(operands: &mut [&mut SelectPlan], cx: &PlanCx<'_>) -> Result<()> {
 }
 
 /// Makes an item of the select list yield that type.
-fn convert_item(plan: &mut SelectPlan, at: usize, ty: &porpoise_types::ColumnType, nullable: bool) {
+pub(super) fn convert_item(
+    plan: &mut SelectPlan,
+    at: usize,
+    ty: &porpoise_types::ColumnType,
+    nullable: bool,
+) {
     if let Some(item) = plan.items.get_mut(at)
         && item.ty != *ty
     {
@@ -331,7 +341,7 @@ pub(super) fn entries(with: &With<'_>, cx: &PlanCx<'_>) -> Result<Vec<CteEntry>>
     Ok(all)
 }
 
-fn ordinary(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<Derived> {
+pub(super) fn ordinary(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<Derived> {
     let (plan, free) = inside(cx, |cx| plan_query(cte.query, cx))?;
     let mut columns = columns_of(&plan);
     name_columns(&mut columns, cte.columns)?;
@@ -341,144 +351,4 @@ fn ordinary(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<Derived> {
         free,
         kind: "DERIVED",
     })
-}
-
-/// The error of a name whose columns are not known yet; never leaves here.
-pub(super) const PENDING: u16 = 1;
-
-/// A common table expression that may name itself: operands of its UNION up
-/// to the first that does are the seed, the others find more.
-fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> Result<Derived> {
-    let pending = |derived: Option<Arc<Derived>>| {
-        let mut all = known.to_vec();
-        all.push(CteEntry {
-            name: cte.name.name.to_owned(),
-            derived,
-            depth: cx.depth,
-        });
-        all
-    };
-    let all = pending(None);
-    let whole = ordinary(cte, &PlanCx { ctes: &all, ..*cx });
-    match whole {
-        Err(error) if error.code == PENDING => {}
-        other => return other,
-    }
-    let misplaced = || {
-        let text = format!(
-            "Recursive Common Table Expression '{}' should have one or more non-recursive query \
-             blocks followed by one or more recursive ones",
-            cte.name.name
-        );
-        SqlError::new(3574, "HY000", text)
-    };
-    let no_union = || {
-        let text = format!(
-            "Recursive Common Table Expression '{}' should contain a UNION",
-            cte.name.name
-        );
-        SqlError::new(3573, "HY000", text)
-    };
-    let QueryBody::Set(chain) = &cte.query.body else {
-        return Err(no_union());
-    };
-    if chain.rest.iter().any(|t| t.op != SetOp::Union) {
-        return Err(no_union());
-    }
-    let (limit, offset) = recursive_limit(cte, cx)?;
-    let (parts, mut free) = inside(&PlanCx { ctes: &all, ..*cx }, |cx| {
-        seeds(cte, chain, cx).map_err(|e| match e.code {
-            PENDING => misplaced(),
-            _ => e,
-        })
-    })?;
-    let (seed, steps_from) = parts;
-    let mut columns = columns_of(&seed);
-    name_columns(&mut columns, cte.columns)?;
-    for column in &mut columns {
-        column.nullable = true;
-    }
-    let working = Arc::new(Derived {
-        rows: RowsPlan::Working,
-        columns: columns.clone(),
-        free: Vec::new(),
-        kind: "DERIVED",
-    });
-    let all = pending(Some(working.clone()));
-    let mut steps = Vec::new();
-    let mut distinct = false;
-    for term in chain.rest.iter().skip(steps_from) {
-        distinct |= !term.all;
-        let body = body_only(&term.body, cte.query);
-        let (mut plan, more) = inside(&PlanCx { ctes: &all, ..*cx }, |cx| plan_query(&body, cx))?;
-        free.extend(
-            more.into_iter()
-                .filter(|f| !free.contains(f))
-                .collect::<Vec<_>>(),
-        );
-        if plan.items.len() != columns.len() {
-            let text = "The used SELECT statements have a different number of columns";
-            return Err(SqlError::new(1222, "21000", text));
-        }
-        if plan.grouped {
-            let text = format!(
-                "Recursive Common Table Expression '{}' can contain neither aggregation nor window \
-                 functions in recursive query block",
-                cte.name.name
-            );
-            return Err(SqlError::new(3575, "HY000", text));
-        }
-        for (at, column) in columns.iter().enumerate() {
-            convert_item(&mut plan, at, &column.ty, true);
-        }
-        steps.push(plan);
-    }
-    Ok(Derived {
-        rows: RowsPlan::Recursive(RecursivePlan {
-            seed: Box::new(seed),
-            steps,
-            distinct,
-            working,
-            limit,
-            offset,
-        }),
-        columns,
-        free,
-        kind: "DERIVED",
-    })
-}
-
-/// LIMIT and OFFSET of the whole; ORDER BY there is refused, as by MySQL.
-fn recursive_limit(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<(Option<Expr>, Option<Expr>)> {
-    match cte.query.order_by.is_empty() {
-        true => super::select::limits(cte.query.limit, cx),
-        false => Err(SqlError::not_supported(
-            "ORDER BY over UNION in recursive Common Table Expression",
-        )),
-    }
-}
-
-/// The operands that do not name the expression itself, as one query, and how
-/// many of the others they are.
-fn seeds(cte: &Cte<'_>, chain: &SetChain<'_>, cx: &PlanCx<'_>) -> Result<(SelectPlan, usize)> {
-    let plain = |count: usize| -> Result<SelectPlan> {
-        let rest = chain.rest.get(..count).unwrap_or_default();
-        if rest.is_empty() {
-            return plan_query(&body_only(&chain.first, cte.query), cx);
-        }
-        let part = SetChain {
-            first: chain.first,
-            rest,
-        };
-        plan_query(&body_only(&QueryBody::Set(&part), cte.query), cx)
-    };
-    let mut found = plain(0)?;
-    for count in 1..=chain.rest.len() {
-        match plain(count) {
-            Ok(plan) => found = plan,
-            Err(error) if error.code == PENDING => return Ok((found, count - 1)),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok((found, chain.rest.len()))
 }

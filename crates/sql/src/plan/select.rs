@@ -10,10 +10,12 @@
 
 use super::from::{From, bind_from};
 use super::{Access, SelectPlan};
-use crate::bind::{Aggregates, Scope, Source};
+use crate::bind::{Aggregates, Origin, Scope, Source};
 use crate::error::{Result, SqlError};
-use crate::expr::Expr;
-use crate::parse::ast::{self, LockClause, OrderItem, Query, Select, SelectItem, TableName};
+use crate::expr::{Expr, ExprKind};
+use crate::parse::ast::{
+    self, Literal, LockClause, OrderItem, Query, Select, SelectItem, TableName,
+};
 use porpoise_rows::catalog::Table;
 use std::sync::Arc;
 
@@ -53,6 +55,10 @@ pub(super) struct Clauses<'q, 'a> {
     pub(super) order_by: &'q [OrderItem<'a>],
     pub(super) limit: Option<&'q ast::Limit<'a>>,
     pub(super) locks: &'q [LockClause<'a>],
+    /// SQL_CALC_FOUND_ROWS.
+    pub(super) counts_all: bool,
+    /// Items at the end of the select list that DISTINCT passes over.
+    pub(super) behind: usize,
 }
 
 pub(super) fn plan_select(
@@ -96,13 +102,18 @@ pub(super) fn plan_select_with(
                 let text = cx.text.get(span.start as usize..span.end as usize);
                 let name = match (alias, &expr.kind) {
                     (Some(alias), _) => alias.name.to_owned(),
-                    (None, ast::ExprKind::Column(column)) => column.name.name.to_owned(),
+                    (None, ast::ExprKind::Column(column)) => {
+                        let own = own_name(&from.scope, &bound);
+                        own.unwrap_or(column.name.name).to_owned()
+                    }
+                    (None, ast::ExprKind::Literal(literal)) => literal_name(literal, text),
                     (None, _) => text.unwrap_or("?").trim().to_owned(),
                 };
                 items.push(Item { expr: bound, name });
             }
         }
     }
+    let shown = items.len();
     if aggregates.list.is_empty() {
         let binder = cx.binder(&from.scope, "field list");
         for (slot, column) in more(&from.scope)? {
@@ -113,6 +124,8 @@ pub(super) fn plan_select_with(
         }
     }
     let clauses = Clauses {
+        behind: items.len() - shown,
+        counts_all: select.options.calc_found_rows && !cx.inner,
         filter: select.filter.as_ref(),
         group_by: select.group_by,
         having: select.having.as_ref(),
@@ -123,6 +136,35 @@ pub(super) fn plan_select_with(
         locks: query.locks,
     };
     finish_with(from, items, aggregates, clauses, cx)
+}
+
+/// The name of an item that is a literal: strings without their quotes, NULL in capitals.
+fn literal_name(literal: &Literal<'_>, text: Option<&str>) -> String {
+    match literal {
+        Literal::String(bytes) => String::from_utf8_lossy(bytes).trim_start().to_owned(),
+        Literal::Introduced(string) if string.charset.starts_with("utf8") => {
+            String::from_utf8_lossy(string.bytes)
+                .trim_start()
+                .to_owned()
+        }
+        Literal::Null => "NULL".to_owned(),
+        _ => text.unwrap_or("?").trim().to_owned(),
+    }
+}
+
+/// The name that a column of a merged view or derived table has there, which a result shows in
+/// place of the name as it was written: `TABLE_NAME` where `table_name` is asked for.
+fn own_name<'s>(scope: &'s Scope, e: &Expr) -> Option<&'s str> {
+    let ExprKind::Column { slot, column, .. } = e.kind else {
+        return None;
+    };
+    let source = scope.sources.get(slot)?;
+    let merged = match &source.origin {
+        Origin::Stored(_) => source.view.is_some(),
+        Origin::Virtual(table) => table.database == "information_schema",
+        Origin::Derived(derived) => derived.could_be_merged(),
+    };
+    merged.then(|| source.columns.get(column).map(|c| c.name.as_str()))?
 }
 
 /// An item of the select list.

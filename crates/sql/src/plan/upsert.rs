@@ -1,25 +1,30 @@
 //! ON DUPLICATE KEY UPDATE: what its values may name (manual, "INSERT ... ON DUPLICATE KEY
 //! UPDATE Statement").
 //!
-//! Beside the table's columns these are VALUES(column), columns of the row alias, and with
-//! INSERT ... SELECT columns of the tables that the SELECT reads, unless it has groups or
-//! is a set operation. The latter become further items of the SELECT; their values stand
-//! behind those of the new row.
+//! Beside the table's columns, which are slot 0 of the row that values are computed for, these
+//! are VALUES(column), columns of the row alias, as slot 1, and with INSERT ... SELECT columns
+//! of the tables that the SELECT reads, as the slots behind slot 0, unless it has groups or is
+//! a set operation. The latter become further items of the SELECT, which DISTINCT does not look
+//! at: of rows that it takes for one, the first tells. Names in subqueries mean the same.
 
 use super::SelectPlan;
+use super::derived::{Derived, RowsPlan};
 use super::dml::{NewValue, assigned};
 use super::insert::{given_columns, wrong_count};
 use super::query::entries;
 use super::select::{PlanCx, plan_query, plan_select_with};
-use crate::bind::{Scope, Source};
-use crate::error::{Result, SqlError};
-use crate::expr::{Expr, ExprKind, Load};
+use crate::bind::{Origin, Scope, Source};
+use crate::error::Result;
 use crate::parse::ast::{Insert, Query, QueryBody, Select};
 use porpoise_rows::catalog::Table;
 use std::sync::Arc;
 
 /// Positions and values.
 pub(super) type Set = Vec<(usize, NewValue)>;
+
+/// Columns of the SELECT's tables that assignments name, by slot and position, in the order of
+/// the items that were added to the SELECT for them.
+pub(super) type Beside = Vec<(usize, usize)>;
 
 /// The assignments of an INSERT whose rows name no other tables.
 pub(super) fn assignments(
@@ -59,32 +64,23 @@ pub(super) fn assignments(
     }
     let mut both = scope.clone();
     both.add(new)?;
-    let mut set = assigned(insert.on_duplicate, table, &both, cx, true)?;
-    // Columns of the row alias are those of the row to be inserted.
-    let mut of_new_row = |slot: usize, column: usize, load: Load| match slot {
-        1 => Some((column, load)),
-        _ => None,
-    };
-    for (_, value) in &mut set {
-        rename(value, "a row alias inside a subquery", &mut of_new_row)?;
-    }
-    Ok(set)
+    assigned(insert.on_duplicate, table, &both, cx, true)
 }
 
 /// The query of INSERT ... SELECT, and where its tables can be named the assignments, with
-/// how many items were added to the query for them.
+/// what they name of these.
 pub(super) fn with_query(
     insert: &Insert<'_>,
     query: &Query<'_>,
     table: &Arc<Table>,
     scope: &Scope,
     cx: &PlanCx<'_>,
-) -> Result<(SelectPlan, Option<(Set, usize)>)> {
+) -> Result<(SelectPlan, Option<(Set, Beside)>)> {
     let select = match &query.body {
         QueryBody::Select(select) if !insert.on_duplicate.is_empty() => select,
         _ => return Ok((plan_query(query, cx)?, None)),
     };
-    if !select.group_by.is_empty() || select.options.distinct || query.into.is_some() {
+    if !select.group_by.is_empty() || query.into.is_some() {
         return Ok((plan_query(query, cx)?, None));
     }
     match query.with {
@@ -103,61 +99,44 @@ fn naming_tables(
     table: &Arc<Table>,
     scope: &Scope,
     cx: &PlanCx<'_>,
-) -> Result<(SelectPlan, Option<(Set, usize)>)> {
+) -> Result<(SelectPlan, Option<(Set, Beside)>)> {
     let mut found = None;
     let plan = plan_select_with(select, query, cx, &mut |read: &Scope| {
         let mut both = scope.clone();
-        both.sources.extend(read.sources.iter().cloned());
+        both.sources.extend(read.sources.iter().map(read_before));
         let hidden = read.hidden.iter().map(|(slot, column)| (slot + 1, *column));
         both.hidden.extend(hidden);
-        let mut set = assigned(insert.on_duplicate, table, &both, cx, true)?;
-        let mut named: Vec<(usize, usize)> = Vec::new();
-        let width = table.columns.len();
-        let mut behind = |slot: usize, column: usize, _: Load| {
-            let place = (slot.checked_sub(1)?, column);
-            let known = named.iter().position(|n| *n == place);
-            let at = known.unwrap_or_else(|| {
-                named.push(place);
-                named.len() - 1
-            });
-            // The query has loaded it.
-            Some((width + at, Load::Plain))
+        let set = assigned(insert.on_duplicate, table, &both, cx, true)?;
+        let mut named: Beside = Vec::new();
+        let mut note = |slot: usize, column: usize| {
+            if let Some(slot) = slot.checked_sub(1)
+                && !named.contains(&(slot, column))
+            {
+                named.push((slot, column));
+            }
         };
-        for (_, value) in &mut set {
-            let what = "a column of the SELECT inside a subquery";
-            rename(value, what, &mut behind)?;
+        for (_, value) in &set {
+            if let NewValue::Expr(e) = value {
+                e.columns(&mut note);
+            }
         }
-        found = Some((set, named.len()));
+        found = Some((set, named.clone()));
         Ok(named)
     })?;
     Ok((plan, found))
 }
 
-/// Makes columns of other tables than the one that changes, slot 0, values of the new row;
-/// `place` tells which. `refused` names what stands in a subquery, 1235.
-fn rename(
-    value: &mut NewValue,
-    refused: &str,
-    place: &mut dyn FnMut(usize, usize, Load) -> Option<(usize, Load)>,
-) -> Result<()> {
-    let NewValue::Expr(e) = value else {
-        return Ok(());
+/// A table of the SELECT as assignments see it: its values come out of the query, which has
+/// made SQL values of them already.
+fn read_before(source: &Source) -> Source {
+    let rows = Derived {
+        rows: RowsPlan::Working,
+        columns: source.columns.clone(),
+        free: Vec::new(),
+        kind: "DERIVED",
     };
-    let mut inside = false;
-    e.rewrite(&mut |e: &mut Expr| match &e.kind {
-        ExprKind::Column { slot, column, load } => {
-            if let Some((column, load)) = place(*slot, *column, *load) {
-                e.kind = ExprKind::NewValue { column, load };
-            }
-        }
-        ExprKind::Query(test) => {
-            let mut free = test.query.free.iter();
-            inside |= free.any(|f| f.level == 1 && f.slot >= 1);
-        }
-        _ => {}
-    });
-    match inside {
-        true => Err(SqlError::not_supported(refused)),
-        false => Ok(()),
+    Source {
+        origin: Origin::Derived(Arc::new(rows)),
+        ..source.clone()
     }
 }

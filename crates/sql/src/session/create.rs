@@ -159,6 +159,7 @@ impl SqlSession {
                 source: Some(Box::new(source)),
                 mode,
                 on_duplicate: Vec::new(),
+                beside: Vec::new(),
                 inner_tables: reads.tables.take(),
                 partitions: None,
                 check: None,

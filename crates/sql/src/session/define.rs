@@ -13,6 +13,7 @@ use crate::parse::ast::{
     TableName,
 };
 use crate::show::table::{Rows, text_column};
+use porpoise_rows::catalog::Table;
 use porpoise_rows::ddl::{AlterOp, DdlCx, DdlDone};
 use porpoise_types::{CastCx, Collation, Value};
 
@@ -116,7 +117,8 @@ impl SqlSession {
                 if let Some(done) = self.alter_alone(&database, &name, alter.actions)? {
                     return Ok(done);
                 }
-                let ops = definition::alter::operations(self, &database, &name, alter)?;
+                let mut ops = definition::alter::operations(self, &database, &name, alter)?;
+                self.partition_beside(&database, &name, alter.actions, &mut ops)?;
                 self.alter(&database, &name, &ops)
             }
             Statement::RenameTable(pairs) => self.rename_tables(pairs),
@@ -156,12 +158,43 @@ impl SqlSession {
             [action] if clauses.any(|clause| clause) => {
                 self.alter_partitions(database, name, action).map(Some)
             }
-            _ if clauses.any(|clause| clause) => {
+            _ if clauses.any(|clause| clause) && !one_beside_others(actions) => {
                 let what = "partitioning clauses beside others";
                 Err(SqlError::not_supported(what))
             }
             _ => Ok(None),
         }
+    }
+
+    /// Adds the partitioning clause that stands beside others, over the table as these leave it.
+    fn partition_beside(
+        &self,
+        database: &str,
+        name: &str,
+        actions: &[AlterAction<'_>],
+        ops: &mut Vec<AlterOp>,
+    ) -> Result<()> {
+        let mut actions = actions.iter();
+        let Some(action) = actions.find(|a| definition::partition::may_stand_beside(a)) else {
+            return Ok(());
+        };
+        let altered = || -> Result<Table> {
+            let mut without = ops.clone();
+            without.push(AlterOp::Partition(None));
+            let mut ignore = |_| ();
+            let cast = CastCx {
+                mode: self.settings.mode,
+                strict: self.settings.mode.is_strict(),
+                warnings: &mut ignore,
+                tz: &self.settings.time_zone,
+                now: self.env.now(),
+            };
+            let (db, cx) = (&self.server.db, self.ddl_cx());
+            Ok(db.altered_table(&cx, database, name, &without, &cast)?)
+        };
+        let op = definition::partition::beside_others(self, action, &altered)?;
+        ops.extend(op);
+        Ok(())
     }
 
     fn rename_tables(&mut self, pairs: &[(TableName<'_>, TableName<'_>)]) -> Result<Outcome> {
@@ -437,4 +470,13 @@ fn plain(done: DdlDone) -> Outcome {
         ticket: done.ticket,
         ..Outcome::default()
     }
+}
+
+/// Whether the only partitioning clause is one that may stand beside the others.
+fn one_beside_others(actions: &[AlterAction<'_>]) -> bool {
+    let mut clauses = actions
+        .iter()
+        .filter(|a| definition::partition::is_partition_clause(a));
+    let first = clauses.next();
+    first.is_some_and(definition::partition::may_stand_beside) && clauses.next().is_none()
 }

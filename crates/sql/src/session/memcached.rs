@@ -11,13 +11,14 @@
 //!    replaced.
 //! 2. Columns are checked here, so that what was accepted is served.
 //! 3. A container goes with the last prefix that names it.
+//! 4. A row is deleted as it is once it is locked, not as it was found.
 
 use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{Ident, MemcachedPrefix};
-use porpoise_kv::{LockMode, Read};
+use porpoise_kv::Read;
 use porpoise_rows::catalog::{ColumnDefault, IndexKind, Table};
-use porpoise_rows::{BeginOptions, InsertMode, KeyRange, RowBuf, ScanPosition, ScanSpec, Txn};
+use porpoise_rows::{BeginOptions, InsertMode, KeyRange, ScanPosition, ScanSpec, Txn};
 use porpoise_types::{CastCx, SqlMode, TimeZone, Value, ValueRef, store, write_text};
 use std::sync::Arc;
 
@@ -25,8 +26,8 @@ const DATABASE: &str = "ndbmemcache";
 
 /// A column and its text; `None` is NULL.
 type Cell<'a> = (&'a str, Option<&'a [u8]>);
-/// A stored row: primary key, row, texts of its columns.
-type Stored = (Vec<u8>, RowBuf, Vec<Option<Vec<u8>>>);
+/// A stored row: primary key, texts of its columns.
+type Stored = (Vec<u8>, Vec<Option<Vec<u8>>>);
 
 impl SqlSession {
     /// ALTER TABLE ... MEMCACHED PREFIX.
@@ -49,7 +50,7 @@ impl SqlSession {
             ("server_role_id", role.as_slice()),
             ("key_prefix", def.prefix),
         ];
-        if let Some((_, _, texts)) = find(&mut txn, &prefixes, &wanted)? {
+        if let Some((_, texts)) = find(&mut txn, &prefixes, &wanted)? {
             let has = text_of(&prefixes, &texts, "container").unwrap_or_default();
             if !self.is_container_of(&mut txn, has, database, name)? {
                 return Err(taken(&role, def.prefix));
@@ -118,21 +119,21 @@ impl SqlSession {
         let found = find(&mut txn, &prefixes, &wanted)?;
         let container = found
             .as_ref()
-            .and_then(|(_, _, texts)| text_of(&prefixes, texts, "container"))
+            .and_then(|(_, texts)| text_of(&prefixes, texts, "container"))
             .unwrap_or_default()
             .to_vec();
         let own = self.is_container_of(&mut txn, &container, database, name)?;
-        let Some((key, row, _)) = found.filter(|_| own) else {
+        let Some((key, _)) = found.filter(|_| own) else {
             let prefix = String::from_utf8_lossy(def.prefix);
             let text = format!("Can't DROP '{prefix}'; check that column/key exists");
             return Err(SqlError::new(1091, "42000", text));
         };
-        remove(&mut txn, &prefixes, key, row)?;
+        remove(&mut txn, &prefixes, &key)?;
         if find(&mut txn, &prefixes, &[("container", &container)])?.is_none() {
             for name in ["containers", "container_options"] {
                 let table = configuration(self, name)?;
-                if let Some((key, row, _)) = find(&mut txn, &table, &[("name", &container)])? {
-                    remove(&mut txn, &table, key, row)?;
+                if let Some((key, _)) = find(&mut txn, &table, &[("name", &container)])? {
+                    remove(&mut txn, &table, &key)?;
                 }
             }
         }
@@ -158,7 +159,7 @@ impl SqlSession {
         let mut txn = self.server.db.begin(BeginOptions::default())?;
         let found = find(&mut txn, &table, &[("role_name", name)])?;
         let number =
-            found.and_then(|(_, _, texts)| text_of(&table, &texts, "role_id").map(<[u8]>::to_vec));
+            found.and_then(|(_, texts)| text_of(&table, &texts, "role_id").map(<[u8]>::to_vec));
         number.ok_or_else(|| unknown("role", name, "memcache_server_roles"))
     }
 
@@ -351,16 +352,16 @@ fn find(txn: &mut Txn, table: &Arc<Table>, wanted: &[(&str, &[u8])]) -> Result<O
             let texts: Vec<Option<Vec<u8>>> = table.columns.iter().enumerate().map(text).collect();
             let same = |(c, t): &(&str, &[u8])| text_of(table, &texts, c) == Some(*t);
             if wanted.iter().all(same) {
-                found = Some((key.to_vec(), row.to_buf(), texts));
+                found = Some((key.to_vec(), texts));
             }
         },
     )? {}
     Ok(found)
 }
 
-fn remove(txn: &mut Txn, table: &Arc<Table>, key: Vec<u8>, row: RowBuf) -> Result<()> {
-    let wait = txn.wait();
-    txn.lock_rows(table, &[&key], LockMode::Exclusive, wait, &mut |_, _| ())?;
-    txn.delete(table, vec![(key, row)])?;
+/// Deletes the row with this primary key as it is once it is locked, if it is there still.
+fn remove(txn: &mut Txn, table: &Arc<Table>, key: &[u8]) -> Result<()> {
+    let gone = txn.lock_present(table, &[key], |_| true)?;
+    txn.delete(table, gone)?;
     Ok(())
 }

@@ -398,6 +398,7 @@ impl SqlSession {
             profile: self.notes.profile.as_ref(),
         };
         let mut exec = Exec::new(&shared, None);
+        exec.env.counted_rows.set(None);
         let done = match plan {
             Plan::Select(p) => {
                 let mut sink = results::Recode::new(sink, &self.settings);

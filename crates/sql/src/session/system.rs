@@ -2,6 +2,7 @@
 //! queries.
 
 use super::SqlSession;
+use crate::bind::types::is_text;
 use crate::bind::{Binder, Scope, SystemVariables};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
@@ -11,7 +12,7 @@ use crate::statistics::{Figures, TableStatistics};
 use crate::vars::{self, VarValue};
 use bumpalo::Bump;
 use porpoise_rows::catalog::Table;
-use porpoise_types::{ColumnType, Value, ValueRef};
+use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 use std::sync::Arc;
 
 /// 1238: a variable used in a scope that it does not have.
@@ -50,6 +51,28 @@ impl SystemVariables for SqlSession {
             self.diagnostics.keep();
         }
         Ok(self.session_value(at, variable.name).expr())
+    }
+
+    /// A statement is bound to the type that the value has then (manual, "User-Defined
+    /// Variables"), so its plan serves this execution alone.
+    fn user_variable(&self, name: &str) -> Option<ColumnType> {
+        self.volatile.set(true);
+        let variables = self.env.user_variables.borrow();
+        let (value, ty) = variables.get(name)?;
+        Some(match value {
+            Value::Int(_) => ColumnType::bigint(),
+            Value::UInt(_) => ColumnType::bigint_unsigned(),
+            Value::Double(_) => ColumnType::double(),
+            Value::Decimal(d) => ColumnType::decimal(65, d.scale()),
+            Value::Bytes(_) if is_text(ty) => {
+                let kind = match ty.collation == Collation::BINARY {
+                    true => Kind::LongBlob,
+                    false => Kind::LongText,
+                };
+                ColumnType::text(kind, ty.collation)
+            }
+            _ => return None,
+        })
     }
 }
 

@@ -60,6 +60,16 @@ impl Printer<'_> {
         parts.join(", ")
     }
 
+    /// Keys of a sort with commas between.
+    pub fn keys(&self, keys: &[crate::plan::OrderKey]) -> String {
+        let one = |key: &crate::plan::OrderKey| {
+            let desc = if key.desc { " DESC" } else { "" };
+            format!("{}{desc}", self.expr(&key.expr))
+        };
+        let parts: Vec<String> = keys.iter().map(one).collect();
+        parts.join(", ")
+    }
+
     fn joined(&self, list: &[Expr], by: &str) -> String {
         let parts: Vec<String> = list.iter().map(|e| self.expr(e)).collect();
         format!("({})", parts.join(by))

@@ -84,6 +84,7 @@ fn rows(session: &SqlSession, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::Charset => Ok(server::charsets()),
         ShowWhat::Collation => Ok(server::collations()),
         ShowWhat::Grants(account) => server::grants(session, account.as_ref()),
+        ShowWhat::CreateUser(account) => server::create_user(session, account),
         ShowWhat::Plugins => Ok(server::plugins()),
         ShowWhat::Privileges => Ok(Rows::new(vec![
             text_column("Privilege", 30),
@@ -94,6 +95,55 @@ fn rows(session: &SqlSession, show: &Show<'_>) -> Result<Rows> {
     }
 }
 
+/// Columns of SHOW TRIGGERS.
+const TRIGGERS: &[&str] = &[
+    "Trigger",
+    "Event",
+    "Table",
+    "Statement",
+    "Timing",
+    "Created",
+    "sql_mode",
+    "Definer",
+    "character_set_client",
+    "collation_connection",
+    "Database Collation",
+];
+
+/// Columns of SHOW EVENTS.
+const EVENTS: &[&str] = &[
+    "Db",
+    "Name",
+    "Definer",
+    "Time zone",
+    "Type",
+    "Execute at",
+    "Interval value",
+    "Interval field",
+    "Starts",
+    "Ends",
+    "Status",
+    "Originator",
+    "character_set_client",
+    "collation_connection",
+    "Database Collation",
+];
+
+/// Columns of SHOW PROCEDURE STATUS and SHOW FUNCTION STATUS.
+const PROGRAMS: &[&str] = &[
+    "Db",
+    "Name",
+    "Type",
+    "Definer",
+    "Modified",
+    "Created",
+    "Security_type",
+    "Comment",
+    "character_set_client",
+    "collation_connection",
+    "Database Collation",
+];
+
 /// What there is none of is shown as an empty result; the rest is refused.
 fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
     let texts = |names: &[&str]| {
@@ -101,49 +151,9 @@ fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
         Ok(Rows::new(columns.collect()))
     };
     match what {
-        ShowWhat::Triggers(_) => texts(&[
-            "Trigger",
-            "Event",
-            "Table",
-            "Statement",
-            "Timing",
-            "Created",
-            "sql_mode",
-            "Definer",
-            "character_set_client",
-            "collation_connection",
-            "Database Collation",
-        ]),
-        ShowWhat::Events(_) => texts(&[
-            "Db",
-            "Name",
-            "Definer",
-            "Time zone",
-            "Type",
-            "Execute at",
-            "Interval value",
-            "Interval field",
-            "Starts",
-            "Ends",
-            "Status",
-            "Originator",
-            "character_set_client",
-            "collation_connection",
-            "Database Collation",
-        ]),
-        ShowWhat::ProgramStatus(_) => texts(&[
-            "Db",
-            "Name",
-            "Type",
-            "Definer",
-            "Modified",
-            "Created",
-            "Security_type",
-            "Comment",
-            "character_set_client",
-            "collation_connection",
-            "Database Collation",
-        ]),
+        ShowWhat::Triggers(_) => texts(TRIGGERS),
+        ShowWhat::Events(_) => texts(EVENTS),
+        ShowWhat::ProgramStatus(_) => texts(PROGRAMS),
         ShowWhat::Profiles => Ok(Rows::new(vec![
             number_column("Query_ID"),
             typed_column("Duration", ColumnType::double()),
@@ -164,7 +174,6 @@ fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
             Err(SqlError::new(1305, "42000", text))
         }
         ShowWhat::Engine(..) => Err(SqlError::not_supported("SHOW ENGINE MUTEX and LOGS")),
-        ShowWhat::CreateUser(_) => Err(SqlError::not_supported("SHOW CREATE USER")),
         ShowWhat::ProgramCode(..) => Err(SqlError::not_supported("SHOW PROCEDURE CODE")),
         _ => Err(SqlError::not_supported("this SHOW")),
     }

@@ -311,6 +311,51 @@ pub fn grants(session: &SqlSession, account: Option<&Account<'_>>) -> Result<Row
     Ok(rows)
 }
 
+/// SHOW CREATE USER; 1396 for an account that is not there. A hash that is no plain text is
+/// printed in hexadecimal, as CREATE USER takes it.
+pub fn create_user(session: &SqlSession, account: &Account<'_>) -> Result<Rows> {
+    let (user, host) = crate::users::named(session, account);
+    let found = crate::users::named_so(session.server.db(), &user, &host)?;
+    let Some(found) = found else {
+        let text = format!("Operation SHOW CREATE USER failed for '{user}'@'{host}'");
+        return Err(SqlError::new(1396, "HY000", text));
+    };
+    let quote = |name: &str| format!("`{}`", name.replace('`', "``"));
+    let plain = |bytes: &[u8]| {
+        let odd = |b: &u8| !b.is_ascii_graphic() || matches!(b, b'\'' | b'\\');
+        !bytes.iter().any(odd)
+    };
+    let secret = match found.secret.as_slice() {
+        [] => String::new(),
+        bytes if plain(bytes) => format!(" AS '{}'", String::from_utf8_lossy(bytes)),
+        bytes => {
+            let hex: String = bytes.iter().map(|b| format!("{b:02X}")).collect();
+            format!(" AS 0x{hex}")
+        }
+    };
+    let lock = if found.locked { "LOCK" } else { "UNLOCK" };
+    let mut rows = Rows::new(vec![text_column(
+        &format!("CREATE USER for {user}@{host}"),
+        1024,
+    )]);
+    rows.push(vec![text(format!(
+        "CREATE USER {}@{} IDENTIFIED WITH '{}'{secret} REQUIRE NONE PASSWORD EXPIRE DEFAULT \
+         ACCOUNT {lock} PASSWORD HISTORY DEFAULT PASSWORD REUSE INTERVAL DEFAULT PASSWORD REQUIRE \
+         CURRENT DEFAULT",
+        quote(&found.user),
+        quote(&found.host),
+        found.plugin,
+    ))]);
+    Ok(rows)
+}
+
+/// What SHOW PLUGINS lists: names and types.
+pub const PLUGINS: [(&str, &str); 3] = [
+    ("caching_sha2_password", "AUTHENTICATION"),
+    ("mysql_native_password", "AUTHENTICATION"),
+    ("Porpoise", "STORAGE ENGINE"),
+];
+
 /// SHOW PLUGINS.
 pub fn plugins() -> Rows {
     let mut rows = Rows::new(vec![
@@ -320,12 +365,7 @@ pub fn plugins() -> Rows {
         text_column("Library", 64),
         text_column("License", 80),
     ]);
-    let list = [
-        ("caching_sha2_password", "AUTHENTICATION"),
-        ("mysql_native_password", "AUTHENTICATION"),
-        ("Porpoise", "STORAGE ENGINE"),
-    ];
-    for (name, kind) in list {
+    for (name, kind) in PLUGINS {
         rows.push(vec![
             text(name),
             text("ACTIVE"),

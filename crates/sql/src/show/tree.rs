@@ -167,20 +167,13 @@ impl<'t> Tree<'t> {
             node = Node::new("Deduplicate rows", vec![node]);
         }
         if !plan.order_by.is_empty() {
-            let keys: Vec<String> = plan
-                .order_by
-                .iter()
-                .map(|key| {
-                    let desc = if key.desc { " DESC" } else { "" };
-                    format!("{}{desc}", printer.expr(&key.expr))
-                })
-                .collect();
+            let keys = printer.keys(&plan.order_by);
             let top = if plan.limit.is_some() {
                 ", first rows only"
             } else {
                 ""
             };
-            node = Node::new(format!("Sort: {}{top}", keys.join(", ")), vec![node]);
+            node = Node::new(format!("Sort: {keys}{top}"), vec![node]);
             node.actual = self.actual(plan, Role::Sort);
         }
         if let Some(text) = window(plan, &printer) {

@@ -34,6 +34,8 @@ pub struct Answer {
     pub error: Option<u16>,
     /// ROW_COUNT().
     pub affected: i64,
+    /// Warnings that the statement left.
+    pub warnings: u64,
 }
 
 /// The MariaDB of all tests of this program, which take turns.
@@ -74,7 +76,11 @@ fn on_mariadb(server: &Mariadb, set: &str, statements: &[&str]) -> Vec<Answer> {
     }
     let first = PREAMBLE.len() + 5;
     for sql in statements {
-        writeln!(script, "{sql};\nSELECT '@@@', ROW_COUNT();").unwrap();
+        writeln!(
+            script,
+            "{sql};\nSELECT '@@@', ROW_COUNT(), @@warning_count;"
+        )
+        .unwrap();
     }
     let mut client = Command::new("mariadb")
         .args(["--no-defaults", "--protocol=tcp", "--user=root", "--batch"])
@@ -110,11 +116,15 @@ fn on_mariadb(server: &Mariadb, set: &str, statements: &[&str]) -> Vec<Answer> {
     let mut rows = Vec::new();
     for line in String::from_utf8_lossy(&done.stdout).split('\n') {
         match line.strip_prefix("@@@\t") {
-            Some(affected) => answers.push(Answer {
-                rows: std::mem::take(&mut rows),
-                error: errors.get(&(first + 2 * answers.len())).copied(),
-                affected: affected.parse().unwrap(),
-            }),
+            Some(counts) => {
+                let (affected, warnings) = counts.split_once('\t').unwrap();
+                answers.push(Answer {
+                    rows: std::mem::take(&mut rows),
+                    error: errors.get(&(first + 2 * answers.len())).copied(),
+                    affected: affected.parse().unwrap(),
+                    warnings: warnings.parse().unwrap(),
+                });
+            }
             None => rows.push(line.to_owned()),
         }
     }
@@ -149,6 +159,7 @@ pub fn here(session: &mut SqlSession, sql: &str) -> (Answer, String) {
                 rows: rows.map(str::to_owned).collect(),
                 error: None,
                 affected,
+                warnings: warnings(session),
             };
             (answer, String::new())
         }
@@ -157,8 +168,17 @@ pub fn here(session: &mut SqlSession, sql: &str) -> (Answer, String) {
                 rows: Vec::new(),
                 error: Some(error.code),
                 affected: -1,
+                warnings: warnings(session),
             };
             (answer, error.message)
         }
     }
+}
+
+/// Warnings that the last statement left.
+fn warnings(session: &mut SqlSession) -> u64 {
+    let mut sink = Collected::default();
+    let asked = session.query(b"SELECT @@warning_count", true, &mut sink);
+    asked.unwrap();
+    sink.lines("\t").first().map_or(0, |n| n.parse().unwrap())
 }

@@ -21,6 +21,7 @@
 
 mod columns;
 mod copy;
+mod existing;
 mod fill;
 mod keys;
 mod temporary;
@@ -31,6 +32,7 @@ use super::{
 use crate::catalog::{Catalog, ColumnId, Index, Table, TableId};
 use crate::db::Db;
 use crate::error::Result;
+use crate::layout::DerivedCell;
 use crate::progress::Stage;
 use crate::row::RowRef;
 use porpoise_kv::{SpaceId, Ticket};
@@ -168,6 +170,23 @@ impl Db {
         Ok(done)
     }
 
+    /// The table as an ALTER TABLE would leave it; nothing is changed.
+    ///
+    /// # Errors
+    /// MySQL's for each clause, as far as the rows are not needed to tell.
+    pub fn altered_table(
+        &self,
+        cx: &DdlCx<'_>,
+        database: &str,
+        name: &str,
+        ops: &[AlterOp],
+        cast: &CastCx<'_>,
+    ) -> Result<Table> {
+        let catalog = self.catalog();
+        let before = find(&catalog, database, name)?;
+        Ok(plan(&catalog, &before, cx, ops, cast)?.table)
+    }
+
     fn give_index_spaces(&self, plan: &mut Plan) -> Result<Vec<SpaceId>> {
         let Plan {
             table,
@@ -301,62 +320,6 @@ impl Db {
         })
     }
 
-    /// 1292: a zero date for rows that are there.
-    fn check_no_rows(
-        &self,
-        cx: &DdlCx<'_>,
-        before: &Table,
-        plan: &Plan,
-        cast: &CastCx<'_>,
-    ) -> Result<()> {
-        let added = |id: &ColumnId| plan.table.columns.iter().find(|c| c.id == *id);
-        let Some(column) = plan.no_rows.iter().find_map(added) else {
-            return Ok(());
-        };
-        self.each_batch(cx, before, |batch| match batch.is_empty() {
-            true => Ok(()),
-            false => fill::check_zero_date(column, cast),
-        })
-    }
-
-    /// 1138 when a row holds NULL in a column that becomes NOT NULL.
-    fn check_not_null(&self, cx: &DdlCx<'_>, plan: &Plan) -> Result<()> {
-        let position = |id: &ColumnId| plan.table.columns.iter().position(|c| c.id == *id);
-        let wanted: Vec<usize> = plan.not_null.iter().filter_map(position).collect();
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        self.each_batch(cx, &plan.table, |batch| {
-            for (_, row) in batch {
-                let row = RowRef::new(&plan.table, row)?;
-                if wanted.iter().any(|c| row.get(*c).is_null()) {
-                    return Err(errors::invalid_null());
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// 3819 when a row violates a check that is to hold from now on.
-    fn hold_checks(
-        &self,
-        cx: &DdlCx<'_>,
-        before: &Table,
-        plan: &Plan,
-        cast: &CastCx<'_>,
-    ) -> Result<()> {
-        let program = self.program(&plan.table)?;
-        let env = fill::row_cx(cx, cast);
-        self.each_batch(cx, before, |batch| {
-            for (primary, row) in batch {
-                let whole = self.whole_row(before, primary, row)?;
-                let row = RowRef::new(&plan.table, whole.as_deref().unwrap_or(row))?;
-                program.check(&row.values(), &env)?;
-            }
-            Ok(())
-        })
-    }
-
     /// AUTO_INCREMENT = n: never at or below a value that is there.
     fn raise_auto_increment(&self, cx: &DdlCx<'_>, table: &Table, next: u64) -> Result<()> {
         let Some(column) = table.auto_increment() else {
@@ -433,6 +396,13 @@ fn plan(
         plan.rewrite = true;
     }
     checks::validate(&plan.table)?;
+    for op in ops {
+        if let AlterOp::Partition(by) = op {
+            plan.table.partitioning = by.as_deref().cloned();
+            plan.table.derived = DerivedCell::default();
+            plan.rewrite = true;
+        }
+    }
     settle_layout(&mut plan);
     let table = &mut plan.table;
     indexes::sort(&mut table.indexes, &table.columns);

@@ -4,9 +4,9 @@
 //! the way of Welford: the mean so far and the sum of squared distances from
 //! it, which does not lose digits where values are large and close together.
 
-use super::append_key;
 use super::documents::Document;
 use super::numbers::Taken;
+use super::{append_key, best};
 use crate::bind::{Aggregate, AggregateKind};
 use crate::error::SqlError;
 use crate::exec::sort::order_keys;
@@ -16,9 +16,7 @@ use crate::expr::convert;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::number::{Found, Unit, of_value, to_value};
 use foldhash::fast::RandomState;
-use porpoise_types::{
-    ColumnType, CompareAs, Decimal, Kind, Level, Value, ValueRef, Warning, cast, compare,
-};
+use porpoise_types::{ColumnType, Decimal, Kind, Level, Value, ValueRef, Warning, cast, compare};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
@@ -336,19 +334,7 @@ impl Accumulator {
                 };
             }
             State::Best(best) => {
-                let wanted = match aggregate.kind {
-                    AggregateKind::Min => Ordering::Less,
-                    _ => Ordering::Greater,
-                };
-                let how = match (arg.ty.kind, value) {
-                    (Kind::Enum | Kind::Set, ValueRef::Bytes(_)) => {
-                        CompareAs::Bytes(arg.ty.collation)
-                    }
-                    _ => compare::same_type(&arg.ty),
-                };
-                let better = best.is_null()
-                    || compare::compare_direct(value, best.as_ref(), how) == Some(wanted);
-                if better {
+                if best.is_null() || best::is_better(aggregate.kind, value, best, arg) {
                     *best = value.to_owned();
                 }
             }

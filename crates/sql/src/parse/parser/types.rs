@@ -111,31 +111,7 @@ impl<'a> Parser<'a> {
     }
 
     fn type_attributes(&mut self, ty: &mut DataType<'a>) -> PResult<()> {
-        use TypeKind as T;
-        let numeric = matches!(
-            ty.kind,
-            T::TinyInt
-                | T::SmallInt
-                | T::MediumInt
-                | T::Int
-                | T::BigInt
-                | T::Float
-                | T::Double
-                | T::Real
-                | T::Decimal
-                | T::Year
-        );
-        let text = matches!(
-            ty.kind,
-            T::Char
-                | T::VarChar
-                | T::TinyText
-                | T::Text
-                | T::MediumText
-                | T::LongText
-                | T::Enum
-                | T::Set
-        );
+        let (numeric, text) = (is_numeric(ty.kind), is_text(ty.kind));
         loop {
             match self.token.keyword {
                 Kw::UNSIGNED if numeric => ty.unsigned = true,
@@ -242,4 +218,38 @@ fn type_kind(keyword: Kw) -> Option<TypeKind> {
         Kw::GEOMETRYCOLLECTION | Kw::GEOMCOLLECTION => T::GeometryCollection,
         _ => return None,
     })
+}
+
+/// Whether UNSIGNED and ZEROFILL may stand behind a type.
+fn is_numeric(kind: TypeKind) -> bool {
+    use TypeKind as T;
+    matches!(
+        kind,
+        T::TinyInt
+            | T::SmallInt
+            | T::MediumInt
+            | T::Int
+            | T::BigInt
+            | T::Float
+            | T::Double
+            | T::Real
+            | T::Decimal
+            | T::Year
+    )
+}
+
+/// Whether a character set may stand behind a type.
+fn is_text(kind: TypeKind) -> bool {
+    use TypeKind as T;
+    matches!(
+        kind,
+        T::Char
+            | T::VarChar
+            | T::TinyText
+            | T::Text
+            | T::MediumText
+            | T::LongText
+            | T::Enum
+            | T::Set
+    )
 }

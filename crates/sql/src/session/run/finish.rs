@@ -42,7 +42,7 @@ impl SqlSession {
         };
         let mut outcome = match done {
             Done::Rows(rows) => {
-                self.env.found_rows = rows;
+                self.env.found_rows = self.env.counted_rows.take().unwrap_or(rows);
                 Counters::add(&self.server.counters.selects);
                 Outcome {
                     had_rows: true,
@@ -66,6 +66,10 @@ impl SqlSession {
         match plan {
             Plan::Insert(p) => {
                 Counters::add(&self.server.counters.inserts);
+                if found_rows {
+                    // Rows that ON DUPLICATE KEY UPDATE found as they were to be.
+                    outcome.affected_rows += changes.matched;
+                }
                 if p.rows.len() > 1 || p.source.is_some() {
                     outcome.info = format!(
                         "Records: {}  Duplicates: {}  Warnings: {warnings}",

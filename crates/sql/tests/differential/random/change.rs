@@ -1,7 +1,7 @@
 //! Statements that change rows, whose outcome does not depend on the order of rows.
 
 use super::query::Scope;
-use super::tables::Table;
+use super::tables::{Column, Table};
 use super::{Gen, Ty};
 
 impl Gen {
@@ -35,7 +35,7 @@ impl Gen {
         let table = self.pick(&tables).clone();
         let scope = Self::rows_of(&table);
         self.named.clear();
-        match self.rng.u8(0..9) {
+        match self.rng.u8(0..15) {
             0 => format!(
                 "INSERT INTO {} VALUES ({})",
                 table.name,
@@ -74,6 +74,21 @@ impl Gen {
                 )
             }
             7 => self.joined(&table),
+            8 => self.inserted_query(&table),
+            9 => self.updated_with_query(&table),
+            10 => {
+                let condition = self.plain_condition(&scope);
+                let order = self.order(&table);
+                format!(
+                    "DELETE FROM {} WHERE {condition}{order} LIMIT 3",
+                    table.name
+                )
+            }
+            11 => {
+                let condition = self.condition_of_others(&scope, &table);
+                format!("DELETE FROM {} WHERE {condition}", table.name)
+            }
+            12 => self.joined_both(&table),
             _ => {
                 let (name, value) = self.assignment(&table);
                 let condition = self.plain_condition(&scope);
@@ -91,13 +106,163 @@ impl Gen {
         }
     }
 
-    /// The order of a table's key.
-    fn order(&mut self, table: &Table) -> String {
-        let names: Vec<&str> = table
-            .key
+    /// A condition that asks other tables than the one that changes.
+    fn condition_of_others(&mut self, scope: &Scope<'_>, table: &Table) -> String {
+        let all = self.tables.clone();
+        self.tables.retain(|t| t.name != table.name);
+        if self.tables.is_empty() {
+            self.tables = all;
+            return self.plain_condition(scope);
+        }
+        let mut text;
+        loop {
+            self.subqueries = 1;
+            text = self.condition(scope, 2);
+            if ![
+                "'1'", "'2'", "'-1'", "'0'", "'1.5'", "'10'", "/", "%", "DIV",
+            ]
             .iter()
-            .map(|at| table.columns[*at].name.as_str())
-            .collect();
+            .any(|word| text.contains(word))
+            {
+                break;
+            }
+        }
+        self.tables = all;
+        text
+    }
+
+    /// INSERT ... SELECT from another table, in the order of its key, with what there is for rows
+    /// whose key is taken.
+    fn inserted_query(&mut self, table: &Table) -> String {
+        let others: Vec<Table> = self.tables.clone();
+        let other = self.pick(&others).clone();
+        if other.name == table.name {
+            return format!("INSERT IGNORE INTO {0} SELECT * FROM {0}", table.name);
+        }
+        let scope = Self::rows_of(&other);
+        self.subqueries = 0;
+        let mut items = vec![format!("{}.id + {}", other.name, self.rng.u8(0..12))];
+        for at in 1..table.columns.len() {
+            let ty = table.columns[at].ty;
+            let value = match self.rng.bool() {
+                true => self.expr(&scope, ty, 0),
+                false => self.value(ty),
+            };
+            items.push(match (ty, table.nullable[at]) {
+                (Ty::Str, true) => format!("LEFT({value}, 9)"),
+                (Ty::Str, false) => format!("LEFT(COALESCE({value}, 'd'), 9)"),
+                (_, true) => value,
+                (ty, false) => format!("COALESCE({value}, {})", self.value(ty)),
+            });
+        }
+        let condition = self.plain_condition(&scope);
+        let order = self.order(&other);
+        let (verb, behind) = match self.rng.u8(0..4) {
+            0 => ("INSERT", String::new()),
+            1 => ("INSERT IGNORE", String::new()),
+            2 => ("REPLACE", String::new()),
+            _ => {
+                let at = self.rng.usize(0..table.columns.len());
+                let column = table.columns[at].clone();
+                let value = match self.rng.u8(0..3) {
+                    0 => format!("VALUES({})", column.name),
+                    1 => format!("{}.{}", table.name, column.name),
+                    _ => match column.ty {
+                        Ty::Int => format!("COALESCE({}.id, 0) + 1", other.name),
+                        ty => self.value(ty),
+                    },
+                };
+                (
+                    "INSERT",
+                    format!(
+                        " ON DUPLICATE KEY UPDATE {}.{} = {value}",
+                        table.name, column.name
+                    ),
+                )
+            }
+        };
+        format!(
+            "{verb} INTO {} SELECT {} FROM {} WHERE {condition}{order}{behind}",
+            table.name,
+            items.join(", "),
+            other.name
+        )
+    }
+
+    /// UPDATE with a value out of another table, or for rows that another table tells.
+    fn updated_with_query(&mut self, table: &Table) -> String {
+        let scope = Self::rows_of(table);
+        let condition = self.condition_of_others(&scope, table);
+        let (name, value) = self.assignment(table);
+        let others: Vec<Table> = self.tables.clone();
+        let other = self.pick(&others).clone();
+        let column = table.columns.iter().zip(&table.nullable);
+        let column = column.clone().find(|(c, null)| **null && c.name != "id");
+        if let (Some((column, _)), true) = (column, other.name != table.name) {
+            let same = other.columns.iter().find(|c| c.ty == column.ty);
+            if let Some(same) = same {
+                return format!(
+                    "UPDATE {0} SET {1} = (SELECT MAX({3}) FROM {2} WHERE {2}.id > {0}.id) WHERE {condition}",
+                    table.name,
+                    column.name,
+                    other.name,
+                    match column.ty {
+                        Ty::Str => format!("LEFT({}.{}, 9)", other.name, same.name),
+                        _ => format!("{}.{}", other.name, same.name),
+                    }
+                );
+            }
+        }
+        let order = self.order(table);
+        format!(
+            "UPDATE {} SET {name} = {value} WHERE {condition}{order}",
+            table.name
+        )
+    }
+
+    /// DELETE from two tables at once, or UPDATE of both.
+    fn joined_both(&mut self, table: &Table) -> String {
+        let tables = self.tables.clone();
+        let other = self.pick(&tables).clone();
+        if other.name == table.name {
+            return self.joined(table);
+        }
+        let mut scope = Self::rows_of(table);
+        scope.sources[0].0 = "x".to_owned();
+        scope.sources.push(("y".to_owned(), other.columns.clone()));
+        let condition = self.plain_condition(&scope);
+        let (a, b) = (&table.name, &other.name);
+        let nullable = |t: &Table| {
+            let mut both = t.columns.iter().zip(&t.nullable);
+            both.find(|(_, null)| **null).map(|(c, _)| c.clone())
+        };
+        match (nullable(table), nullable(&other)) {
+            (Some(c), Some(d)) if self.rng.bool() => {
+                let (v, w) = (self.literal(c.ty), self.literal(d.ty));
+                format!(
+                    "UPDATE {a} AS x JOIN {b} AS y ON x.id = y.id SET x.{} = {v}, y.{} = {w} WHERE {condition}",
+                    c.name, d.name
+                )
+            }
+            _ => {
+                format!("DELETE x, y FROM {a} AS x JOIN {b} AS y ON x.id = y.id WHERE {condition}")
+            }
+        }
+    }
+
+    /// The order of a table's key, or of all columns: rows that tie are alike.
+    fn order(&mut self, table: &Table) -> String {
+        let name = |column: &Column| match column.ty {
+            Ty::Str => format!("BINARY {}", column.name),
+            _ => column.name.clone(),
+        };
+        let names: Vec<String> = match table.key.is_empty() {
+            true => table.columns.iter().map(name).collect(),
+            false => {
+                let key = table.key.iter().map(|at| table.columns[*at].name.clone());
+                key.collect()
+            }
+        };
         format!(" ORDER BY {}", names.join(", "))
     }
 

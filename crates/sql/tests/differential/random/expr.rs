@@ -38,7 +38,8 @@ impl Gen {
 
     /// An aggregate of a type over rows of `scope`.
     pub fn aggregate(&mut self, scope: &Scope<'_>, ty: Ty) -> String {
-        // Columns of queries around stay outside: alone they would aggregate those.
+        // Columns of queries around stay outside: alone they would aggregate those, and beside
+        // others MariaDB takes them for columns of no group (1055).
         let scope = &Scope {
             sources: scope.sources.clone(),
             ..Scope::default()
@@ -73,6 +74,8 @@ impl Gen {
             Ty::Str if self.one_in(3) => {
                 let arg = self.column(scope, Ty::Str).unwrap_or("'k'".to_owned());
                 let order = self.pick(&["", " DESC"]);
+                // Which of two texts that differ in case comes first is open.
+                let arg = format!("{arg} COLLATE utf8mb4_bin");
                 format!("GROUP_CONCAT({distinct}{arg} ORDER BY {arg}{order})")
             }
             Ty::Str | Ty::Date => {
@@ -297,14 +300,16 @@ impl Gen {
                 format!("(({a}, {b}) {op} ({e}, {c}))")
             }
             7 if ty == Ty::Int => {
-                // A text beside a number: both are doubles then.
-                let op = self.pick(&["=", "<", ">="]);
-                let text = self.pick(&["'1'", "'2'", "'-1'", "'0'", "'1.5'", "'10'"]);
-                format!("({a} {op} {text})")
+                // A text beside a number: both are doubles then. MariaDB rounds '1.5' where an
+                // integer column equals it.
+                let op = *self.pick(&["=", "<", ">="]);
+                let texts = ["'1'", "'2'", "'-1'", "'0'", "'10'", "'1.5'"];
+                let some = if op == "=" { 5 } else { texts.len() };
+                format!("({a} {op} {})", self.pick(&texts[..some]))
             }
             _ => {
                 // MariaDB rounds 2.25 to 2 where an integer column equals it.
-                let op = match ty == Ty::Int && other == Ty::Dec {
+                let op = match ty != other {
                     true => *self.pick(&["<", "<=", ">", ">="]),
                     false => *self.pick(&["=", "=", "=", "<>", "<", "<=", ">", ">=", "<=>"]),
                 };

@@ -175,7 +175,16 @@ impl Gen {
             let second = self.join(&mut scope, depth);
             from = format!("{from}, {second}");
         }
-        let condition = (!self.one_in(3)).then(|| self.condition(&scope, 2));
+        let mut condition = (!self.one_in(3)).then(|| self.condition(&scope, 2));
+        if self.one_in(5) {
+            // Mostly one row of a table, which plans like to begin with.
+            let (alias, columns) = self.pick(&scope.sources).clone();
+            let number = self.rng.u8(0..12);
+            let one = format!("{alias}.{} = {number}", columns[0].name);
+            if columns[0].ty == Ty::Int {
+                condition = Some(condition.map_or(one.clone(), |c| format!("{one} AND ({c})")));
+            }
+        }
         if self.one_in(3) {
             return self.grouped(&scope, types, from, condition);
         }

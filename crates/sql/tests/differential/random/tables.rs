@@ -14,7 +14,7 @@ pub struct Column {
 pub struct Table {
     pub name: String,
     pub columns: Vec<Column>,
-    /// Columns of a key that no two rows share, which are not NULL.
+    /// Columns of a key that no two rows share, which are not NULL; empty without one.
     pub key: Vec<usize>,
     /// Whether rows can be found that differ in no column.
     pub nullable: Vec<bool>,
@@ -102,7 +102,7 @@ impl Gen {
         }
         let mut key = vec![0];
         match self.rng.u8(0..6) {
-            0 => {}
+            0 => key.clear(),
             1 => parts.push("UNIQUE KEY (id)".to_owned()),
             2 => {
                 let other =

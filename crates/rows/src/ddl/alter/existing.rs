@@ -1,0 +1,67 @@
+//! What an ALTER TABLE that copies no rows asks of those that are there.
+
+use super::{Plan, fill};
+use crate::catalog::{ColumnId, Table};
+use crate::db::Db;
+use crate::ddl::{DdlCx, errors};
+use crate::error::Result;
+use crate::row::RowRef;
+use porpoise_types::CastCx;
+
+impl Db {
+    /// 1292: a zero date for rows that are there.
+    pub(super) fn check_no_rows(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        plan: &Plan,
+        cast: &CastCx<'_>,
+    ) -> Result<()> {
+        let added = |id: &ColumnId| plan.table.columns.iter().find(|c| c.id == *id);
+        let Some(column) = plan.no_rows.iter().find_map(added) else {
+            return Ok(());
+        };
+        self.each_batch(cx, before, |batch| match batch.is_empty() {
+            true => Ok(()),
+            false => fill::check_zero_date(column, cast),
+        })
+    }
+
+    /// 1138 when a row holds NULL in a column that becomes NOT NULL.
+    pub(super) fn check_not_null(&self, cx: &DdlCx<'_>, plan: &Plan) -> Result<()> {
+        let position = |id: &ColumnId| plan.table.columns.iter().position(|c| c.id == *id);
+        let wanted: Vec<usize> = plan.not_null.iter().filter_map(position).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        self.each_batch(cx, &plan.table, |batch| {
+            for (_, row) in batch {
+                let row = RowRef::new(&plan.table, row)?;
+                if wanted.iter().any(|c| row.get(*c).is_null()) {
+                    return Err(errors::invalid_null());
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// 3819 when a row violates a check that is to hold from now on.
+    pub(super) fn hold_checks(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        plan: &Plan,
+        cast: &CastCx<'_>,
+    ) -> Result<()> {
+        let program = self.program(&plan.table)?;
+        let env = fill::row_cx(cx, cast);
+        self.each_batch(cx, before, |batch| {
+            for (primary, row) in batch {
+                let whole = self.whole_row(before, primary, row)?;
+                let row = RowRef::new(&plan.table, whole.as_deref().unwrap_or(row))?;
+                program.check(&row.values(), &env)?;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! Result types of functions whose text is as wide as their arguments let it be (manual, "String
+//! Functions and Operators"): what clients are told, and what CREATE TABLE ... SELECT makes of
+//! them.
+
+use super::{common_collation, text_of, width};
+use crate::expr::Expr;
+use porpoise_types::{Collation, ColumnType, Kind, Value};
+
+/// Result of a type function: the arguments and the connection's collation to a type.
+fn of(chars: Option<u32>, args: &[Expr], c: Collation) -> ColumnType {
+    let collation = common_collation(args, c);
+    match chars {
+        Some(chars) => text_of(chars, collation),
+        None => ColumnType::text(Kind::LongText, collation),
+    }
+}
+
+/// The number that an argument always is.
+fn number(e: Option<&Expr>) -> Option<u32> {
+    match e?.as_const()? {
+        Value::Int(n) => Some(u32::try_from(*n).unwrap_or(0)),
+        Value::UInt(n) => Some(u32::try_from(*n).unwrap_or(u32::MAX)),
+        _ => None,
+    }
+}
+
+fn chars(args: &[Expr], at: usize) -> u32 {
+    args.get(at).map_or(0, width)
+}
+
+/// CONCAT_WS: the texts and what stands between them.
+pub(super) fn joined_with(args: &[Expr], c: Collation) -> ColumnType {
+    let texts = args.iter().skip(1).map(width).fold(0, u32::saturating_add);
+    let gaps = u32::try_from(args.len().saturating_sub(2)).unwrap_or(u32::MAX);
+    let all = texts.saturating_add(chars(args, 0).saturating_mul(gaps));
+    of(Some(all), args, c)
+}
+
+/// LPAD, RPAD: as long as the second argument says.
+pub(super) fn padded(args: &[Expr], c: Collation) -> ColumnType {
+    let texts: Vec<Expr> = args.iter().step_by(2).cloned().collect();
+    of(number(args.get(1)), &texts, c)
+}
+
+/// SPACE: as many as the argument says.
+pub(super) fn spaces(args: &[Expr], c: Collation) -> ColumnType {
+    of(number(args.first()), &[], c)
+}
+
+/// QUOTE: every character escaped, between quotes; at least NULL's.
+pub(super) fn quoted(args: &[Expr], c: Collation) -> ColumnType {
+    let most = chars(args, 0).saturating_mul(2).saturating_add(2);
+    of(Some(most.max(4)), args, c)
+}
+
+/// REPLACE: each occurrence of a text that is known grows by the difference.
+pub(super) fn replaced(args: &[Expr], c: Collation) -> ColumnType {
+    let (text, from, to) = (chars(args, 0), chars(args, 1), chars(args, 2));
+    let longer = to.saturating_sub(from);
+    let most = match (longer, args.get(1).and_then(Expr::as_const)) {
+        (0, _) => Some(text),
+        (_, Some(Value::Bytes(known))) if !known.is_empty() => {
+            let times = text / from.max(1);
+            Some(text.saturating_add(times.saturating_mul(longer)))
+        }
+        _ => None,
+    };
+    of(most, args, c)
+}
+
+/// INSERT: both texts.
+pub(super) fn inserted(args: &[Expr], c: Collation) -> ColumnType {
+    let texts: Vec<Expr> = args.iter().step_by(3).cloned().collect();
+    of(
+        Some(chars(args, 0).saturating_add(chars(args, 3))),
+        &texts,
+        c,
+    )
+}
+
+/// SOUNDEX: a letter for each, four at least.
+pub(super) fn sounds(args: &[Expr], c: Collation) -> ColumnType {
+    of(Some(chars(args, 0).max(4)), args, c)
+}
+
+/// EXPORT_SET: 64 bits, and what stands between them.
+pub(super) fn exported(args: &[Expr], c: Collation) -> ColumnType {
+    let widest = chars(args, 1).max(chars(args, 2));
+    let between = args.get(3).map_or(1, width);
+    let all = widest
+        .saturating_mul(64)
+        .saturating_add(between.saturating_mul(63));
+    let texts: Vec<Expr> = args.iter().skip(1).take(3).cloned().collect();
+    of(Some(all), &texts, c)
+}

@@ -1,0 +1,111 @@
+//! USER_PRIVILEGES, SCHEMA_PRIVILEGES and TABLE_PRIVILEGES: what SHOW GRANTS tells, a row for each
+//! privilege. An account sees its own; one that may read everything sees all.
+
+use super::T;
+use crate::privileges::{Grant, Privileges};
+use crate::session::SqlSession;
+use crate::show::table::text;
+use porpoise_types::Value;
+
+/// Columns of USER_PRIVILEGES.
+pub(super) const USER: &[(&str, T)] = &[
+    ("GRANTEE", T::Text(292)),
+    ("TABLE_CATALOG", T::Text(512)),
+    ("PRIVILEGE_TYPE", T::Text(64)),
+    ("IS_GRANTABLE", T::Text(3)),
+];
+
+/// Columns of SCHEMA_PRIVILEGES.
+pub(super) const SCHEMA: &[(&str, T)] = &[
+    ("GRANTEE", T::Text(292)),
+    ("TABLE_CATALOG", T::Text(512)),
+    ("TABLE_SCHEMA", T::Name),
+    ("PRIVILEGE_TYPE", T::Text(64)),
+    ("IS_GRANTABLE", T::Text(3)),
+];
+
+/// Columns of TABLE_PRIVILEGES.
+pub(super) const TABLE: &[(&str, T)] = &[
+    ("GRANTEE", T::Text(292)),
+    ("TABLE_CATALOG", T::Text(512)),
+    ("TABLE_SCHEMA", T::Name),
+    ("TABLE_NAME", T::Name),
+    ("PRIVILEGE_TYPE", T::Text(64)),
+    ("IS_GRANTABLE", T::Text(3)),
+];
+
+/// Columns of COLUMN_PRIVILEGES, of which there are none.
+pub(super) const COLUMN: &[(&str, T)] = &[
+    ("GRANTEE", T::Text(292)),
+    ("TABLE_CATALOG", T::Text(512)),
+    ("TABLE_SCHEMA", T::Name),
+    ("TABLE_NAME", T::Name),
+    ("COLUMN_NAME", T::Text(64)),
+    ("PRIVILEGE_TYPE", T::Text(64)),
+    ("IS_GRANTABLE", T::Text(3)),
+];
+
+/// Rows of the grants that `which` takes; `place` tells the columns behind the catalog.
+fn rows(
+    session: &SqlSession,
+    which: impl Fn(&Grant) -> bool,
+    place: impl Fn(&Grant) -> Vec<Value>,
+) -> Vec<Vec<Value>> {
+    let all = session.rights().global().has(Privileges::SELECT);
+    let account = &session.client.account;
+    let grants = session.server.grants.read();
+    let mut own: Vec<&Grant> = grants.list.iter().filter(|g| which(g)).collect();
+    own.retain(|g| all || *account == format!("{}@{}", g.user, g.host));
+    own.sort_by(|a, b| {
+        let place = |g: &Grant| (g.user.clone(), g.host.clone());
+        let (a_place, b_place) = (place(a), place(b));
+        a_place
+            .cmp(&b_place)
+            .then_with(|| (&a.database, &a.table).cmp(&(&b.database, &b.table)))
+    });
+    let mut out = Vec::new();
+    for grant in own {
+        let grantee = format!("'{}'@'{}'", grant.user, grant.host);
+        let option = grant.privileges.has(Privileges::GRANT_OPTION);
+        let names: Vec<&str> = match grant.privileges.without(Privileges::GRANT_OPTION) {
+            Privileges::NONE => vec!["USAGE"],
+            some => some.names().collect(),
+        };
+        for name in names {
+            let mut row = vec![text(&grantee), text("def")];
+            row.extend(place(grant));
+            row.extend([text(name), text(if option { "YES" } else { "NO" })]);
+            out.push(row);
+        }
+    }
+    out
+}
+
+/// Rows of USER_PRIVILEGES; USAGE for accounts that may do nothing everywhere.
+pub(super) fn user(session: &SqlSession) -> Vec<Vec<Value>> {
+    let mut out = rows(session, |g| g.database.is_empty(), |_| Vec::new());
+    let all = session.rights().global().has(Privileges::SELECT);
+    let account = &session.client.account;
+    let mut accounts = crate::users::names(session.server.db()).unwrap_or_default();
+    accounts.sort();
+    for (user, host) in accounts {
+        let grantee = text(format!("'{user}'@'{host}'"));
+        let shown = all || *account == format!("{user}@{host}");
+        if shown && !out.iter().any(|row| row.first() == Some(&grantee)) {
+            out.push(vec![grantee, text("def"), text("USAGE"), text("NO")]);
+        }
+    }
+    out
+}
+
+/// Rows of SCHEMA_PRIVILEGES.
+pub(super) fn schema(session: &SqlSession) -> Vec<Vec<Value>> {
+    let which = |g: &Grant| !g.database.is_empty() && g.table.is_empty();
+    rows(session, which, |g| vec![text(&g.database)])
+}
+
+/// Rows of TABLE_PRIVILEGES.
+pub(super) fn table(session: &SqlSession) -> Vec<Vec<Value>> {
+    let place = |g: &Grant| vec![text(&g.database), text(&g.table)];
+    rows(session, |g| !g.table.is_empty(), place)
+}

@@ -1,0 +1,179 @@
+//! Recursive common table expressions (manual, "Recursive Common Table Expressions").
+//!
+//! That an expression names itself shows when it is planned: its name has no columns yet, which
+//! is an error of its own ([`PENDING`]). Operands of its UNION up to the first that fails so are
+//! the seed and give the columns; with these known the others are planned once more.
+
+use super::SelectPlan;
+use super::derived::{CteEntry, Derived, RecursivePlan, RowsPlan};
+use super::query::{
+    body_only, columns_of, convert_item, inside, name_columns, ordinary, plan_query,
+};
+use super::select::PlanCx;
+use crate::bind::ScopeColumn;
+use crate::error::{Result, SqlError};
+use crate::expr::Expr;
+use crate::expr::query::FreeRef;
+use crate::parse::ast::{Cte, QueryBody, SetChain, SetOp, SetTerm};
+use std::sync::Arc;
+
+/// The error of a name whose columns are not known yet; never leaves here.
+pub(super) const PENDING: u16 = 1;
+
+/// A common table expression that may name itself: operands of its UNION up
+/// to the first that does are the seed, the others find more.
+pub(super) fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> Result<Derived> {
+    let pending = |derived: Option<Arc<Derived>>| {
+        let mut all = known.to_vec();
+        all.push(CteEntry {
+            name: cte.name.name.to_owned(),
+            derived,
+            depth: cx.depth,
+        });
+        all
+    };
+    let all = pending(None);
+    let whole = ordinary(cte, &PlanCx { ctes: &all, ..*cx });
+    match whole {
+        Err(error) if error.code == PENDING => {}
+        other => return other,
+    }
+    let QueryBody::Set(chain) = &cte.query.body else {
+        return Err(no_union(cte));
+    };
+    if chain.rest.iter().any(|t| t.op != SetOp::Union) {
+        return Err(no_union(cte));
+    }
+    let (limit, offset) = recursive_limit(cte, cx)?;
+    let (parts, mut free) = inside(&PlanCx { ctes: &all, ..*cx }, |cx| {
+        seeds(cte, chain, cx).map_err(|e| match e.code {
+            PENDING => misplaced(cte),
+            _ => e,
+        })
+    })?;
+    let (seed, steps_from) = parts;
+    let mut columns = columns_of(&seed);
+    name_columns(&mut columns, cte.columns)?;
+    for column in &mut columns {
+        column.nullable = true;
+    }
+    let working = Arc::new(Derived {
+        rows: RowsPlan::Working,
+        columns: columns.clone(),
+        free: Vec::new(),
+        kind: "DERIVED",
+    });
+    let all = pending(Some(working.clone()));
+    let terms = chain.rest.get(steps_from..).unwrap_or_default();
+    let steps = steps_of(
+        cte,
+        terms,
+        &columns,
+        &PlanCx { ctes: &all, ..*cx },
+        &mut free,
+    )?;
+    Ok(Derived {
+        rows: RowsPlan::Recursive(RecursivePlan {
+            seed: Box::new(seed),
+            steps,
+            distinct: terms.iter().any(|term| !term.all),
+            working,
+            limit,
+            offset,
+        }),
+        columns,
+        free,
+        kind: "DERIVED",
+    })
+}
+
+/// 3574: queries that name the expression itself stand before others.
+fn misplaced(cte: &Cte<'_>) -> SqlError {
+    let text = format!(
+        "Recursive Common Table Expression '{}' should have one or more non-recursive query \
+         blocks followed by one or more recursive ones",
+        cte.name.name
+    );
+    SqlError::new(3574, "HY000", text)
+}
+
+/// 3573.
+fn no_union(cte: &Cte<'_>) -> SqlError {
+    let text = format!(
+        "Recursive Common Table Expression '{}' should contain a UNION",
+        cte.name.name
+    );
+    SqlError::new(3573, "HY000", text)
+}
+
+/// The queries of a recursive expression that find more rows, in the types of the first ones.
+fn steps_of(
+    cte: &Cte<'_>,
+    terms: &[SetTerm<'_>],
+    columns: &[ScopeColumn],
+    cx: &PlanCx<'_>,
+    free: &mut Vec<FreeRef>,
+) -> Result<Vec<SelectPlan>> {
+    let mut steps = Vec::with_capacity(terms.len());
+    for term in terms {
+        let body = body_only(&term.body, cte.query);
+        let (mut plan, more) = inside(cx, |cx| plan_query(&body, cx))?;
+        for reference in more {
+            if !free.contains(&reference) {
+                free.push(reference);
+            }
+        }
+        if plan.items.len() != columns.len() {
+            let text = "The used SELECT statements have a different number of columns";
+            return Err(SqlError::new(1222, "21000", text));
+        }
+        if plan.grouped {
+            let text = format!(
+                "Recursive Common Table Expression '{}' can contain neither aggregation nor window \
+                 functions in recursive query block",
+                cte.name.name
+            );
+            return Err(SqlError::new(3575, "HY000", text));
+        }
+        for (at, column) in columns.iter().enumerate() {
+            convert_item(&mut plan, at, &column.ty, true);
+        }
+        steps.push(plan);
+    }
+    Ok(steps)
+}
+
+/// LIMIT and OFFSET of the whole; ORDER BY there is refused, as by MySQL.
+fn recursive_limit(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<(Option<Expr>, Option<Expr>)> {
+    match cte.query.order_by.is_empty() {
+        true => super::select::limits(cte.query.limit, cx),
+        false => Err(SqlError::not_supported(
+            "ORDER BY over UNION in recursive Common Table Expression",
+        )),
+    }
+}
+
+/// The operands that do not name the expression itself, as one query, and how
+/// many of the others they are.
+fn seeds(cte: &Cte<'_>, chain: &SetChain<'_>, cx: &PlanCx<'_>) -> Result<(SelectPlan, usize)> {
+    let plain = |count: usize| -> Result<SelectPlan> {
+        let rest = chain.rest.get(..count).unwrap_or_default();
+        if rest.is_empty() {
+            return plan_query(&body_only(&chain.first, cte.query), cx);
+        }
+        let part = SetChain {
+            first: chain.first,
+            rest,
+        };
+        plan_query(&body_only(&QueryBody::Set(&part), cte.query), cx)
+    };
+    let mut found = plain(0)?;
+    for count in 1..=chain.rest.len() {
+        match plain(count) {
+            Ok(plan) => found = plan,
+            Err(error) if error.code == PENDING => return Ok((found, count - 1)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((found, chain.rest.len()))
+}
