@@ -106,6 +106,8 @@ impl Condvar {
 
     /// Sleeps until woken; the mutex is free meanwhile.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        // Between the last look and the sleep.
+        point();
         if let Some(held) = guard.held.take() {
             let woken = self.0.wait(held);
             guard.held = Some(woken.unwrap_or_else(PoisonError::into_inner));
