@@ -106,6 +106,8 @@ impl Condvar {
 
     /// Sleeps until woken; the mutex is free meanwhile.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        // Between the last look and the sleep.
+        point();
         if let Some(held) = guard.held.take() {
             let woken = self.0.wait(held);
             guard.held = Some(woken.unwrap_or_else(PoisonError::into_inner));
@@ -180,7 +182,10 @@ impl RawLatch for RawMutex {
     fn lock(&self) {
         point();
         while self.0.swap(true, std::sync::atomic::Ordering::SeqCst) {
-            spin_loop();
+            // Whoever has it must come to run.
+            if shuttle::current::try_get_current_task().is_some() {
+                thread::yield_now();
+            }
         }
     }
 
@@ -217,11 +222,10 @@ pub fn explore(usual: usize, changes: usize, model: fn()) {
     assert_eq!(Runner::new(steady, config).run(model), times);
 }
 
-/// Lets somebody else go on: what the caller waits for is another's to do.
+/// A moment of a bounded look. It asks the scheduler for nothing: what comes
+/// after the look is to be met, too.
 pub fn spin_loop() {
-    if shuttle::current::try_get_current_task().is_some() {
-        thread::yield_now();
-    }
+    point();
 }
 
 /// A place where threads may change places.

@@ -103,6 +103,29 @@ fn a_waiter_that_gives_up_keeps_nobody_waiting() {
     });
 }
 
+/// A wait that only its cancellation can end.
+#[test]
+fn a_cancelled_wait_ends() {
+    explore(3000, || {
+        let engine = in_memory();
+        let mut holder = engine.begin(TxnOptions::default()).unwrap();
+        lock(&mut *holder, LockMode::Exclusive).unwrap();
+        let cancel = Cancel::new();
+        let options = TxnOptions {
+            cancel: cancel.clone(),
+            ..TxnOptions::default()
+        };
+        let waiter = thread::spawn(move || {
+            let mut txn = engine.begin(options).unwrap();
+            lock(&mut *txn, LockMode::Exclusive)
+        });
+        cancel.cancel(Reason::Query);
+        let ended = waiter.join().unwrap();
+        assert!(matches!(ended, Err(Error::Cancelled(Reason::Query))));
+        holder.rollback();
+    });
+}
+
 /// Two transactions that each hold one key and want the other's: one of them
 /// is told, and the other goes on.
 #[test]
