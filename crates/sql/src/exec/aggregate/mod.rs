@@ -11,6 +11,7 @@
 //! only the key of the last one is remembered.
 
 mod accumulate;
+mod distinct;
 mod documents;
 mod numbers;
 
