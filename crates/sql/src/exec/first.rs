@@ -9,13 +9,12 @@ use super::fetch::Cursor;
 use super::join::{BATCH, Tuple};
 use super::reach::Reach;
 use super::select::{all_true, cx_of};
-use super::show::{Shown, columns_of_entries, may_show, show_entries, show_rows};
+use super::show::{Shown, columns_of_entries, copied_slot, may_show, show_entries, show_rows};
 use super::state::RowSet;
 use super::step::{extended, fetch_slots, slot_of};
 use super::{Exec, Run, Stop};
 use crate::bind::Origin;
 use crate::error::SqlError;
-use crate::expr::convert::keep_ref;
 use crate::expr::eval::{EvalCx, Slot};
 use crate::plan::{SelectPlan, Step};
 use bumpalo::Bump;
@@ -30,7 +29,7 @@ const FEW: usize = 512;
 /// Where they come from.
 pub(super) enum FirstRows<'p> {
     /// A table of rows.
-    Stored(Stored<'p>),
+    Stored(Box<Stored<'p>>),
     /// Rows that the server makes up.
     Virtual { rows: Vec<Vec<Value>>, done: bool },
     /// Rows of another query.
@@ -109,7 +108,7 @@ impl<'p> FirstRows<'p> {
             true => columns_of_entries(plan, step.slot, (table, cursor.index())),
             false => Vec::new(),
         };
-        Ok(FirstRows::Stored(Stored {
+        Ok(FirstRows::Stored(Box::new(Stored {
             table,
             cursor,
             batch,
@@ -117,7 +116,7 @@ impl<'p> FirstRows<'p> {
             shown,
             columns,
             looked_at: 0,
-        }))
+        })))
     }
 
     /// The next of them, as rows of the join of which nothing else is known;
@@ -226,7 +225,7 @@ impl<'p> Stored<'p> {
 }
 
 /// Tables by slot, of which only one is known.
-fn tables_of_one<'p>(table: &'p Table, slot: usize) -> Vec<Option<&'p Table>> {
+fn tables_of_one(table: &Table, slot: usize) -> Vec<Option<&Table>> {
     let mut tables = vec![None; slot];
     tables.push(Some(table));
     tables
@@ -255,17 +254,7 @@ impl<'a> Copied<'_, 'a> {
             return Ok(());
         }
         let arena: &'a Bump = self.cx.arena;
-        let slot: Slot<'a> = match slot {
-            Slot::Row(row) => {
-                let bytes: &'a [u8] = arena.alloc_slice_copy(row.bytes());
-                Slot::Row(row.copied_to(self.table, bytes)?)
-            }
-            Slot::Values(values) => {
-                let values = values.iter().map(|v| keep_ref(*v, arena));
-                Slot::Values(arena.alloc_slice_fill_iter(values))
-            }
-            Slot::Keyed(_) | Slot::Null => Slot::Null,
-        };
+        let slot: Slot<'a> = copied_slot(slot, self.table, arena)?;
         let at = self.at;
         let tuple = arena.alloc_slice_fill_with(self.width, |n| match n == at {
             true => slot,

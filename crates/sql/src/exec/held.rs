@@ -11,10 +11,13 @@
 //! stands under no key.
 
 use super::by_key::ByKey;
+use super::conditions::Conditions;
 use super::derived;
 use super::fetch::Cursor;
 use super::join::Tuple;
+use super::reach::Reach;
 use super::select::cx_of;
+use super::show::{Shown, copied_slot, is_shown, show_entries, show_rows};
 use super::state::append_comparable;
 use super::step::{fetch_slots, slot_of};
 use super::{Exec, Run, Stop};
@@ -28,6 +31,7 @@ use crate::plan::Step;
 use bumpalo::Bump;
 use porpoise_rows::catalog::Table;
 use porpoise_types::CompareAs;
+use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -36,6 +40,9 @@ const MAX_HELD: usize = 4_000_000;
 
 /// Rows read in one call.
 const BATCH: usize = 256;
+
+/// Rows shown in one call.
+const SHOWN: usize = 1024;
 
 /// Rows held for a step, and how they are found.
 pub(super) struct Held<'h> {
@@ -174,7 +181,6 @@ impl<'h> HeldTables<'h> {
         let held: &'h Bump = self.arena;
         let empty = self.empty();
         let mut cursor = Cursor::open(table, &step.access, empty, &cx_of(exec, held))?;
-        let mut rows: Vec<Slot<'h>> = Vec::new();
         // Conditions on this table alone hold rows off; the others are checked
         // when the other tables are there.
         let own = 1u64 << (step.slot & 63);
@@ -184,6 +190,12 @@ impl<'h> HeldTables<'h> {
         };
         let alone = |e: &&'h Expr| e.slots() == own && e.is_fixed() && step.lock.is_none();
         let alone: Vec<&'h Expr> = conditions.iter().filter(alone).collect();
+        if step.lock.is_none() && is_shown(&step.access) {
+            let simple = alone.into_iter().filter(|e| !e.has_query());
+            let conditions = Conditions::of(simple.collect());
+            return self.read_shown(step, table, (cursor, conditions), exec);
+        }
+        let mut rows: Vec<Slot<'h>> = Vec::new();
         let mut tuple = empty.to_vec();
         let at = (empty, false);
         while let Some(batch) = fetch_slots(step, table, &mut cursor, at, BATCH, exec, held)? {
@@ -202,10 +214,104 @@ impl<'h> HeldTables<'h> {
                 }
             }
             if rows.len() > MAX_HELD {
-                let text = "A join without a usable index needs too many rows";
-                return Err(Stop::Error(SqlError::new(1104, "42000", text)));
+                return Err(too_many());
             }
         }
         Ok(rows)
+    }
+
+    /// The rows that conditions let through, which judge them where they lie.
+    fn read_shown<'x: 'h>(
+        &self,
+        step: &'h Step,
+        table: &'h Table,
+        (mut cursor, mut conditions): (Cursor, Conditions<'h>),
+        exec: &Exec<'x>,
+    ) -> Run<Vec<Slot<'h>>> {
+        let arena: &'h Bump = self.arena;
+        let cx = cx_of(exec, arena);
+        conditions.learn(&self.tables, &cx);
+        let reach = Reach::of(step, table, &cx)?;
+        let columns = match step.entries && !step.bare {
+            true => table.columns_in_entries(cursor.index()),
+            false => Vec::new(),
+        };
+        let mut kept = Keeping {
+            step,
+            table,
+            tuple: self.empty().len(),
+            conditions,
+            cx,
+            rows: Vec::new(),
+            failed: None,
+        };
+        let mut more = true;
+        while more && kept.failed.is_none() {
+            exec.check_cancelled()?;
+            let cursor = &mut cursor;
+            more = match step.entries {
+                true => {
+                    let at = (exec, arena);
+                    show_entries(table, &columns, cursor, &reach, at, SHOWN, &mut kept)?
+                }
+                false => show_rows(table, cursor, &reach, exec, SHOWN, &mut kept)?,
+            };
+            if kept.rows.len() > MAX_HELD {
+                return Err(too_many());
+            }
+        }
+        match kept.failed {
+            Some(stop) => Err(stop),
+            None => Ok(kept.rows),
+        }
+    }
+}
+
+fn too_many() -> Stop {
+    let text = "A join without a usable index needs too many rows";
+    Stop::Error(SqlError::new(1104, "42000", text))
+}
+
+/// Keeps the rows that conditions let through.
+struct Keeping<'h> {
+    step: &'h Step,
+    table: &'h Table,
+    /// Slots of a joined row.
+    tuple: usize,
+    conditions: Conditions<'h>,
+    cx: EvalCx<'h>,
+    rows: Vec<Slot<'h>>,
+    failed: Option<Stop>,
+}
+
+impl Keeping<'_> {
+    fn judged(&mut self, slot: Slot<'_>) -> Run<()> {
+        let mut tuple: SmallVec<[Slot<'_>; 4]> = smallvec![Slot::Null; self.tuple];
+        if let Some(place) = tuple.get_mut(self.step.slot) {
+            *place = slot;
+        }
+        if self.conditions.hold(&tuple, &self.cx)? {
+            let kept = copied_slot(slot, self.table, self.cx.arena)?;
+            self.rows.push(kept);
+        }
+        Ok(())
+    }
+}
+
+impl Shown for Keeping<'_> {
+    fn slot(&mut self, slot: Slot<'_>) {
+        if self.failed.is_none()
+            && let Err(stop) = self.judged(slot)
+        {
+            self.fail(stop);
+        }
+    }
+
+    fn fail(&mut self, stop: Stop) {
+        self.failed.get_or_insert(stop);
+    }
+
+    fn is_over(&self) -> bool {
+        self.failed.is_some()
     }
 }

@@ -10,6 +10,7 @@ use super::{Exec, Run, Stop};
 use crate::bind::Origin;
 use crate::error::SqlError;
 use crate::expr::Expr;
+use crate::expr::convert::keep_ref;
 use crate::expr::eval::Slot;
 use crate::plan::{Access, SelectPlan, Step};
 use bumpalo::Bump;
@@ -29,16 +30,38 @@ pub(super) trait Shown {
     fn is_over(&self) -> bool;
 }
 
+/// Whether an access path can show its rows where they lie.
+pub(super) fn is_shown(access: &Access) -> bool {
+    !matches!(
+        access,
+        Access::Virtual | Access::Set { .. } | Access::Union { .. }
+    )
+}
+
+/// A copy of what was shown.
+///
+/// # Errors
+/// As [`RowRef::copied_to`].
+pub(super) fn copied_slot<'a>(slot: Slot<'_>, table: &'a Table, arena: &'a Bump) -> Run<Slot<'a>> {
+    Ok(match slot {
+        Slot::Row(row) => {
+            let bytes: &'a [u8] = arena.alloc_slice_copy(row.bytes());
+            Slot::Row(row.copied_to(table, bytes)?)
+        }
+        Slot::Values(values) => {
+            let values = values.iter().map(|v| keep_ref(*v, arena));
+            Slot::Values(arena.alloc_slice_fill_iter(values))
+        }
+        Slot::Keyed(_) | Slot::Null => Slot::Null,
+    })
+}
+
 /// Whether the rows of a step may be shown where they lie, and its conditions
 /// checked there.
 pub(super) fn may_show(step: &Step) -> bool {
     let plain = step.semi.is_none() && step.group.is_empty() && !step.outer;
-    let read = !matches!(
-        step.access,
-        Access::Virtual | Access::Set { .. } | Access::Union { .. }
-    );
     let simple = |e: &Expr| e.is_fixed() && !e.has_query();
-    plain && read && step.lock.is_none() && step.filter.iter().all(simple)
+    plain && is_shown(&step.access) && step.lock.is_none() && step.filter.iter().all(simple)
 }
 
 /// The columns of the table in a slot that a query may read of an entry of this

@@ -4,9 +4,10 @@
 //! the way of Welford: the mean so far and the sum of squared distances from
 //! it, which does not lose digits where values are large and close together.
 
+use super::best::is_better;
+use super::distinct::Seen;
 use super::documents::Document;
 use super::numbers::Taken;
-use super::{append_key, best};
 use crate::bind::{Aggregate, AggregateKind};
 use crate::error::SqlError;
 use crate::exec::sort::order_keys;
@@ -14,11 +15,8 @@ use crate::exec::state::{States, size_of_row};
 use crate::exec::{Exec, Run, Stop};
 use crate::expr::convert;
 use crate::expr::eval::{EvalCx, Slot, eval};
-use crate::expr::number::{Found, Unit, of_value, to_value};
-use foldhash::fast::RandomState;
-use porpoise_types::{ColumnType, Decimal, Kind, Level, Value, ValueRef, Warning, cast, compare};
-use std::cmp::Ordering;
-use std::collections::HashSet;
+use crate::expr::number::{Found, Unit, to_value};
+use porpoise_types::{Decimal, Kind, Level, Value, ValueRef, Warning, cast};
 
 /// What an aggregate has seen so far.
 enum State {
@@ -60,45 +58,6 @@ pub(super) struct Accumulator {
     /// The least or greatest of the numbers that were taken.
     best: Option<(i64, Unit)>,
     distinct: Option<Box<Seen>>,
-}
-
-/// What DISTINCT has seen.
-#[derive(Default)]
-struct Seen {
-    keys: HashSet<Vec<u8>, RandomState>,
-    /// Numbers that no key stands for.
-    numbers: HashSet<i64, RandomState>,
-    /// What they stand for, if there are any.
-    unit: Option<Unit>,
-    /// The key at hand.
-    key: Vec<u8>,
-}
-
-impl Seen {
-    /// Notes a number; whether it has not come before.
-    fn is_new(
-        &mut self,
-        (number, unit): (i64, Unit),
-        ty: &ColumnType,
-        states: &States,
-    ) -> Result<bool, SqlError> {
-        self.unit = Some(unit);
-        if self.numbers.contains(&number) {
-            return Ok(false);
-        }
-        // Values came before numbers were made of them.
-        if !self.keys.is_empty()
-            && let Some(value) = to_value(number, unit, ty)
-        {
-            self.key.clear();
-            append_key(value.as_ref(), ty, &mut self.key);
-            if self.keys.contains(&self.key) {
-                return Ok(false);
-            }
-        }
-        states.hold(16)?;
-        Ok(self.numbers.insert(number))
-    }
 }
 
 impl Accumulator {
@@ -179,21 +138,10 @@ impl Accumulator {
             }
             values.push(value);
         }
-        if let Some(seen) = &mut self.distinct {
-            seen.key.clear();
-            for (value, arg) in values.iter().zip(&aggregate.args) {
-                append_key(*value, &arg.ty, &mut seen.key);
-            }
-            let number = match (seen.unit, values.first()) {
-                (Some(unit), Some(value)) => of_value(*value, unit),
-                _ => Found::Elsewhere,
-            };
-            let numbered = matches!(number, Found::Value(v) if seen.numbers.contains(&v));
-            if numbered || seen.keys.contains(&seen.key) {
-                return Ok(());
-            }
-            states.hold(48 + seen.key.len() as u64)?;
-            seen.keys.insert(seen.key.clone());
+        if let Some(seen) = &mut self.distinct
+            && !seen.are_new(&values, &aggregate.args, states)?
+        {
+            return Ok(());
         }
         if let State::Texts(pieces) = &mut self.state {
             let piece = piece(aggregate, &values, row, cx)?;
@@ -334,7 +282,7 @@ impl Accumulator {
                 };
             }
             State::Best(best) => {
-                if best.is_null() || best::is_better(aggregate.kind, value, best, arg) {
+                if is_better(value, best, (aggregate.kind, &arg.ty)) {
                     *best = value.to_owned();
                 }
             }
@@ -409,21 +357,12 @@ fn whole(aggregate: &Aggregate) -> Option<u8> {
 /// The least or greatest of a value and a number, as the aggregate wants it.
 fn better(value: Value, number: Option<(i64, Unit)>, aggregate: &Aggregate) -> Value {
     let number = number.zip(aggregate.args.first());
-    let Some(number) = number.and_then(|((v, unit), arg)| to_value(v, unit, &arg.ty)) else {
-        return value;
-    };
-    let wanted = match aggregate.kind {
-        AggregateKind::Min => Ordering::Less,
-        _ => Ordering::Greater,
-    };
-    let how = aggregate
-        .args
-        .first()
-        .map(|arg| compare::same_type(&arg.ty));
-    let order = how.and_then(|how| compare::compare_direct(number.as_ref(), value.as_ref(), how));
-    match value.is_null() || order == Some(wanted) {
-        true => number,
-        false => value,
+    let found = number.and_then(|((v, unit), arg)| Some((to_value(v, unit, &arg.ty)?, arg)));
+    match found {
+        Some((number, arg)) if is_better(number.as_ref(), &value, (aggregate.kind, &arg.ty)) => {
+            number
+        }
+        _ => value,
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod accumulate;
 mod best;
+mod distinct;
 mod documents;
 mod numbers;
 
