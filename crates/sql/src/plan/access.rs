@@ -146,6 +146,12 @@ impl<'a> Asked<'a> {
         left
     }
 
+    /// Rows of which a LIMIT asks for the first: as [`Asked::left`], of as many
+    /// rows as are taken to be there.
+    pub(super) fn left_of_many(&self) -> f64 {
+        self.left() * (cost::LEAST_ROWS / self.rows()).max(1.0)
+    }
+
     /// All ways to the rows; the table itself is always one. Where one row by
     /// a whole key is asked for, there is no other.
     pub(super) fn paths(&self) -> Vec<Path> {
@@ -187,7 +193,10 @@ impl<'a> Asked<'a> {
     pub(super) fn best(&self, limited: bool) -> Path {
         let mut paths = self.paths();
         if paths.len() > 1 {
-            let left = self.left();
+            let left = match limited {
+                true => self.left_of_many(),
+                false => self.left(),
+            };
             let whole = |path: &Path| self.with_order(path, left, limited);
             paths.sort_by(|a, b| whole(a).total_cmp(&whole(b)));
         }
@@ -201,7 +210,7 @@ impl<'a> Asked<'a> {
         match (path.ordered, limited) {
             (true, true) => path.cost * (cost::LIMIT / left.max(1.0)).min(1.0),
             (true, false) => path.cost,
-            (false, _) => path.cost + cost::to_order(self.purpose, left),
+            (false, _) => path.cost + cost::to_order(self.purpose, left, || left),
         }
     }
 

@@ -12,7 +12,10 @@
 //!    parts of prefixes never serve.
 
 use super::OrderKey;
+use crate::bind::Source;
 use crate::expr::{Expr, ExprKind};
+use crate::statistics::Figures;
+use porpoise_rows::catalog::Index;
 
 /// What an order of rows is wanted for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +65,28 @@ pub(super) fn order_of_groups<'e>(
         None => Purpose::Groups,
     };
     (!order.is_empty()).then_some((order, purpose))
+}
+
+/// About how many groups these keys, columns of one table, make of its rows.
+pub(super) fn groups(keys: &[OrderKey], sources: &[Source], figures: &dyn Figures) -> f64 {
+    let columns: Vec<(usize, usize)> = keys.iter().filter_map(|k| column_of(&k.expr)).collect();
+    let first = columns.first().and_then(|(slot, _)| sources.get(*slot));
+    let Some(table) = first.and_then(Source::table) else {
+        return 1.0;
+    };
+    let known = figures.of(table);
+    let has = |column: usize| columns.iter().any(|(_, c)| *c == column);
+    let leads = |index: &Index, parts: usize| {
+        let leading = index.parts.iter().take(parts);
+        index.parts.len() >= parts && leading.fold(true, |all, p| all && has(p.column))
+    };
+    let mut indexes = table.indexes.iter().enumerate();
+    let all = indexes.find(|(_, index)| leads(index, columns.len()));
+    let groups = match all {
+        Some((position, _)) => known.distinct(position, columns.len()),
+        None => known.rows / 10.0,
+    };
+    groups.clamp(1.0, known.rows.max(1.0))
 }
 
 /// Slot and column.

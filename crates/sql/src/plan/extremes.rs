@@ -18,6 +18,7 @@ use super::{OrderKey, SelectPlan};
 use crate::bind::{Aggregate, AggregateKind};
 use crate::expr::{Expr, ExprKind, Truth};
 use porpoise_types::{ColumnType, Kind};
+use std::cell::OnceCell;
 
 /// A query of one row for each aggregate; none where they do not all go through
 /// an index. `others` are the expressions outside of aggregates.
@@ -80,6 +81,7 @@ fn one(from: &From, aggregate: &Aggregate, cx: &PlanCx<'_>) -> Option<SelectPlan
     let wanted = Wanted {
         order: &order,
         purpose: Purpose::Sort,
+        groups: OnceCell::new(),
         limited: true,
         needed: &needed,
         figures: cx.figures,

@@ -13,6 +13,7 @@ use crate::bind::{Aggregates, Scope};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use porpoise_types::SqlMode;
+use std::cell::OnceCell;
 
 /// The plan of a query without aggregates in its select list.
 pub(super) fn finish(
@@ -50,6 +51,7 @@ pub(super) fn finish_with(
     let wanted = Wanted {
         order,
         purpose,
+        groups: OnceCell::new(),
         limited: limit.is_some() && each_row && !clauses.counts_all,
         needed: &needed,
         figures: cx.figures,

@@ -13,6 +13,7 @@
 //! applications join few tables).
 
 use super::access::{Asked, Path};
+use super::consecutive;
 use super::from::From;
 use super::order::Wanted;
 use super::{Access, Estimate, HashKey, OrderKey, Span, Step, cost};
@@ -169,8 +170,15 @@ impl Steps<'_> {
         match (ordered, self.wanted.limited) {
             (true, true) => after.cost * (cost::LIMIT / rows).min(1.0),
             (true, false) => after.cost,
-            (false, _) => after.cost + cost::to_order(self.wanted.purpose, rows),
+            (false, _) => after.cost + cost::to_order(self.wanted.purpose, rows, || self.groups()),
         }
+    }
+
+    /// Groups that the keys make, about.
+    fn groups(&self) -> f64 {
+        let Wanted { order, figures, .. } = self.wanted;
+        let groups = || consecutive::groups(order, &self.from.scope.sources, *figures);
+        *self.wanted.groups.get_or_init(groups)
     }
 
     /// Whether a table must wait for others: LATERAL.
@@ -226,6 +234,8 @@ impl Steps<'_> {
         let left = match paths.as_slice() {
             // Nothing is to be chosen: nobody need be asked.
             [path] if alone && !shown => path.rows_unasked(),
+            // Small tables grow, and no whole one is to be read for its first rows.
+            _ if self.wanted.limited && alone => asked.left_of_many(),
             _ => asked.left(),
         };
         let mut out: Vec<Choice> = Vec::new();
@@ -273,10 +283,14 @@ impl Steps<'_> {
             _ => f64::INFINITY,
         };
         let matches = asked.left().min(most);
+        let several = match most.is_finite() {
+            true => 0.0,
+            false => cost::LOOKUP_OF_SEVERAL,
+        };
         Some(Choice {
             after: SoFar {
                 rows: before.rows * matches,
-                cost: before.cost + before.rows * (path.cost + path.rows * cost::LOOK),
+                cost: before.cost + before.rows * (path.cost + several + path.rows * cost::LOOK),
             },
             held: false,
             hash: Vec::new(),

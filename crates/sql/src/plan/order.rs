@@ -17,6 +17,7 @@ use crate::expr::Expr;
 use crate::parse::ast::{LockClause, LockWait};
 use crate::statistics::Figures;
 use porpoise_kv::LockMode;
+use std::cell::OnceCell;
 
 /// The lock of each slot.
 pub(super) fn lock_specs(
@@ -67,6 +68,8 @@ pub(super) struct Wanted<'f> {
     pub(super) order: &'f [OrderKey],
     /// What that order is for.
     pub(super) purpose: Purpose,
+    /// The groups that the keys make, once they are asked for.
+    pub(super) groups: OnceCell<f64>,
     /// There is a LIMIT.
     pub(super) limited: bool,
     /// The columns that are read, by slot.
