@@ -77,8 +77,8 @@ pub(super) fn groups(keys: &[OrderKey], sources: &[Source], figures: &dyn Figure
     let known = figures.of(table);
     let has = |column: usize| columns.iter().any(|(_, c)| *c == column);
     let leads = |index: &Index, parts: usize| {
-        let leading = index.parts.iter().take(parts);
-        index.parts.len() >= parts && leading.fold(true, |all, p| all && has(p.column))
+        let mut leading = index.parts.iter().take(parts);
+        index.parts.len() >= parts && leading.all(|p| has(p.column))
     };
     let mut indexes = table.indexes.iter().enumerate();
     let all = indexes.find(|(_, index)| leads(index, columns.len()));

@@ -15,9 +15,10 @@
 //! Rejected: intersections of indexes (two conditions on one row are served
 //! by the narrower index alone, or by one index of both columns).
 
-use super::access::{Asked, MAX_KEYS, Path, Piece};
+use super::access::{Asked, MAX_KEYS, Path};
 use super::facts::{Facts, Said, arms, facts_of_arm};
 use super::index_order::constant_parts;
+use super::pieces::Piece;
 use super::{Access, cost};
 use porpoise_rows::catalog::Index;
 use std::collections::BTreeMap;

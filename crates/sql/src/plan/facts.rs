@@ -149,13 +149,10 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'
             list,
             negated: false,
         } => {
-            let Some(column) = bare_column(arg, slot) else {
-                return;
-            };
-            let all = list
-                .iter()
-                .all(|(how, item)| known(item, joined) && fits(arg, *how, item));
-            if let Some(fact) = facts.get_mut(column).filter(|f| all && f.equal.is_none()) {
+            let fact = bare_column(arg, slot).and_then(|column| facts.get_mut(column));
+            let mut each = list.iter();
+            let all = each.all(|(how, item)| known(item, joined) && fits(arg, *how, item));
+            if let Some(fact) = fact.filter(|f| all && f.equal.is_none()) {
                 fact.equal = Some(list.iter().map(|(_, item)| item).collect());
                 let integers = list.iter().all(|(how, _)| *how == CompareAs::Int);
                 fact.by = (integers && arg.ty.is_integer()).then_some(condition);

@@ -43,10 +43,9 @@ pub(super) fn finish_with(
     let needed = super::needed::needed(&from, read);
     let each_row = !result.grouped && !clauses.distinct;
     let groups = result.order_of_groups(&clauses);
-    let (order, purpose) = match (&groups, each_row) {
-        (_, true) => (result.order_by.as_slice(), Purpose::Sort),
-        (Some((order, purpose)), _) => (order.as_slice(), *purpose),
-        (None, _) => (&[][..], Purpose::Sort),
+    let (order, purpose) = match each_row {
+        true => (result.order_by.as_slice(), Purpose::Sort),
+        false => group_order(&groups),
     };
     let wanted = Wanted {
         order,
@@ -60,6 +59,7 @@ pub(super) fn finish_with(
         true => (Vec::new(), false),
         false => steps(&from, &wanted),
     };
+    let done = ordered && (each_row || purpose == Purpose::SortedGroups);
     let extremes = match result.grouped && result.group_by.is_empty() && !clauses.rollup {
         true => extremes(&from, &aggregates.list, result.expressions(), cx),
         false => Vec::new(),
@@ -83,10 +83,7 @@ pub(super) fn finish_with(
         rollup: clauses.rollup,
         distinct: clauses.distinct,
         consecutive: ordered && purpose != Purpose::Sort,
-        order_by: match ordered && (each_row || purpose == Purpose::SortedGroups) {
-            true => Vec::new(),
-            false => result.order_by,
-        },
+        order_by: if done { Vec::new() } else { result.order_by },
         limit,
         offset,
         counts_all: clauses.counts_all,
@@ -96,6 +93,14 @@ pub(super) fn finish_with(
     };
     settle(&mut plan, cx);
     Ok(plan)
+}
+
+/// The order in which groups need no hash table, and what it is for.
+fn group_order(groups: &Option<(Vec<OrderKey>, Purpose)>) -> (&[OrderKey], Purpose) {
+    match groups {
+        Some((order, purpose)) => (order, *purpose),
+        None => (&[], Purpose::Sort),
+    }
 }
 
 /// What is known of the whole only.

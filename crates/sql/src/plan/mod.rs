@@ -33,6 +33,7 @@ mod keys;
 pub mod multi;
 mod needed;
 mod order;
+mod pieces;
 pub mod placement;
 mod query;
 mod recursive;
