@@ -333,3 +333,41 @@ fn rows_before_an_offset() {
         }
     }
 }
+
+/// One condition keeps another from values that it cannot take, however many
+/// rows there are.
+#[test]
+fn a_condition_that_is_learnt_goes_wrong_for_no_row_that_another_refuses() {
+    let mut session = common::session();
+    run(&mut session, "CREATE DATABASE d");
+    run(&mut session, "USE d");
+    let table = "CREATE TABLE g (id INT PRIMARY KEY, kind VARCHAR(9), v BIGINT, d INT)";
+    run(&mut session, table);
+    let row = |n: u64| match n % 7 {
+        0 => format!("({n}, 'most', {}, 0)", i64::MAX),
+        rest => format!("({n}, 'small', {rest}, 5)"),
+    };
+    let values: Vec<String> = (0..4200).map(row).collect();
+    run(
+        &mut session,
+        &format!("INSERT INTO g VALUES {}", values.join(", ")),
+    );
+    for (question, answer) in [
+        (
+            "SELECT COUNT(*) FROM g WHERE kind = 'small' AND v * 10 > 5",
+            "3600",
+        ),
+        (
+            "SELECT COUNT(*) FROM g JOIN g h ON h.id = g.id AND h.kind = 'small' \
+             WHERE g.kind = 'small' AND g.v * 10 + h.v > 5",
+            "3600",
+        ),
+    ] {
+        let found = ask(&mut session, question);
+        assert_eq!(found, Ok(vec![answer.to_owned()]), "{question}");
+    }
+    let copy = "CREATE TABLE c SELECT id FROM g WHERE kind = 'small' AND 10 DIV d = 2";
+    run(&mut session, copy);
+    let found = ask(&mut session, "SELECT COUNT(*) FROM c");
+    assert_eq!(found, Ok(vec!["3600".to_owned()]));
+}

@@ -200,6 +200,48 @@ impl Txn {
                 visit(n, row.map(|r| (keys.get(n).copied().unwrap_or(&[]), r)));
             });
         }
+        let found = self.find_unique(table, index, keys, read, visit)?;
+        let primaries: Primaries<'_> = found.iter().map(|(_, p)| p.as_slice()).collect();
+        let mut checked = still_there(table, index, keys, &found, visit);
+        self.get_rows_with(table, &primaries, blobs, read, &mut checked)
+    }
+
+    /// As [`Txn::get_by_unique_with`]; those that are found are visited in the
+    /// order of `keys`.
+    ///
+    /// # Errors
+    /// As [`Txn::get_rows`].
+    pub fn get_by_unique_in_order_with(
+        &mut self,
+        table: &Table,
+        index: usize,
+        keys: &[&[u8]],
+        blobs: Blobs<'_>,
+        read: Read,
+        visit: &mut UniqueVisitor<'_>,
+    ) -> Result<()> {
+        if index == 0 {
+            return self.get_rows_in_order_with(table, keys, blobs, read, &mut |n, row| {
+                visit(n, row.map(|r| (keys.get(n).copied().unwrap_or(&[]), r)));
+            });
+        }
+        let mut found = self.find_unique(table, index, keys, read, visit)?;
+        found.sort_unstable_by_key(|(n, _)| *n);
+        let primaries: Primaries<'_> = found.iter().map(|(_, p)| p.as_slice()).collect();
+        let mut checked = still_there(table, index, keys, &found, visit);
+        self.get_rows_in_order_with(table, &primaries, blobs, read, &mut checked)
+    }
+
+    /// The positions of keys of a unique index that lead to a row, and that
+    /// row's primary key; the others are visited.
+    fn find_unique(
+        &mut self,
+        table: &Table,
+        index: usize,
+        keys: &[&[u8]],
+        read: Read,
+        visit: &mut UniqueVisitor<'_>,
+    ) -> Result<Vec<(usize, Vec<u8>)>> {
         let requests: SmallVec<[Key<'_>; 16]> = keys
             .iter()
             .map(|k| Key::new(table.space(index, k), k))
@@ -209,25 +251,34 @@ impl Txn {
             None => visit(n, None),
             Some(primary) => found.push((n, primary.to_vec())),
         })?;
-        if found.is_empty() {
-            return Ok(());
-        }
-        let primaries: SmallVec<[&[u8]; 16]> = found.iter().map(|(_, p)| p.as_slice()).collect();
-        self.get_rows_with(table, &primaries, blobs, read, &mut |m, row| {
-            let Some((n, primary)) = found.get(m) else {
-                return;
-            };
-            // In a current read the row may have changed since its entry was
-            // read.
-            let still = row.filter(|r| {
-                let mut key = Vec::new();
-                table
-                    .indexes
-                    .get(index)
-                    .is_some_and(|i| !i.append_parts(table, r, &mut key))
-                    && keys.get(*n).is_some_and(|k| *k == key.as_slice())
-            });
-            visit(*n, still.map(|r| (primary.as_slice(), r)));
-        })
+        Ok(found)
+    }
+}
+
+/// Primary keys of rows that a unique index leads to.
+type Primaries<'a> = SmallVec<[&'a [u8]; 16]>;
+
+/// Shows a row that was found by a key of a unique index, if it still has that:
+/// in a current read it may have changed since its entry was read.
+fn still_there<'v>(
+    table: &'v Table,
+    index: usize,
+    keys: &'v [&'v [u8]],
+    found: &'v [(usize, Vec<u8>)],
+    visit: &'v mut UniqueVisitor<'_>,
+) -> impl FnMut(usize, Option<RowRef<'_>>) + 'v {
+    move |m, row| {
+        let Some((n, primary)) = found.get(m) else {
+            return;
+        };
+        let still = row.filter(|r| {
+            let mut key = Vec::new();
+            table
+                .indexes
+                .get(index)
+                .is_some_and(|i| !i.append_parts(table, r, &mut key))
+                && keys.get(*n).is_some_and(|k| *k == key.as_slice())
+        });
+        visit(*n, still.map(|r| (primary.as_slice(), r)));
     }
 }

@@ -5,9 +5,10 @@
 //! ([`crate::expr::number`]) and go first: they cost a few nanoseconds and
 //! mostly decide.
 //!
-//! Invariant: the same rows are let through, whatever was learnt. Warnings and
-//! errors of a condition do not come up for rows that another one refuses, as
-//! it is with the order in which any plan checks them.
+//! Invariant: the same rows are let through, whatever was learnt, and no
+//! warning or error comes up that would not as they stand: tests raise none,
+//! and where one cannot tell and no other refuses the row, all conditions are
+//! evaluated in their order.
 
 use super::Run;
 use crate::expr::eval::{EvalCx, Slot};
@@ -18,9 +19,11 @@ use porpoise_rows::catalog::Table;
 /// All of these must be true.
 #[derive(Debug)]
 pub(super) struct Conditions<'e> {
-    /// Those on numbers, with what they were made of.
-    tests: Vec<(Test<'e>, &'e Expr)>,
+    /// Those on numbers.
+    tests: Vec<Test<'e>>,
     others: Vec<&'e Expr>,
+    /// All of them, as they stand in the plan.
+    all: Vec<&'e Expr>,
 }
 
 impl<'e> Conditions<'e> {
@@ -33,7 +36,8 @@ impl<'e> Conditions<'e> {
     pub(super) fn of(all: Vec<&'e Expr>) -> Conditions<'e> {
         Conditions {
             tests: Vec::new(),
-            others: all,
+            others: all.clone(),
+            all,
         }
     }
 
@@ -42,7 +46,7 @@ impl<'e> Conditions<'e> {
         let all = std::mem::take(&mut self.others);
         for condition in all {
             match Test::of(condition, tables, cx) {
-                Some(test) => self.tests.push((test, condition)),
+                Some(test) => self.tests.push(test),
                 None => self.others.push(condition),
             }
         }
@@ -57,17 +61,19 @@ impl<'e> Conditions<'e> {
     where
         'e: 'a,
     {
-        for (test, condition) in &self.tests {
-            let holds = match test.holds(row) {
-                Holds::Yes => true,
-                Holds::No | Holds::Unknown => false,
-                Holds::Elsewhere => logic::truth(condition, row, cx)? == Some(true),
-            };
-            if !holds {
-                return Ok(false);
+        let mut undecided = false;
+        for test in &self.tests {
+            match test.holds(row) {
+                Holds::Yes => {}
+                Holds::No | Holds::Unknown => return Ok(false),
+                Holds::Elsewhere => undecided = true,
             }
         }
-        for condition in &self.others {
+        let left = match undecided {
+            true => &self.all,
+            false => &self.others,
+        };
+        for condition in left {
             if logic::truth(condition, row, cx)? != Some(true) {
                 return Ok(false);
             }

@@ -21,6 +21,9 @@ use porpoise_rows::{Fetch, KeyRange, RowRef, ScanPosition, ScanSpec};
 /// Primary keys that are kept at most.
 const MOST: usize = 1 << 20;
 
+/// Bytes of primary keys, and of what keeps them, that are kept at most.
+const MOST_BYTES: usize = 64 << 20;
+
 /// Entries read in one call.
 const FETCHED: usize = 4096;
 
@@ -32,6 +35,8 @@ pub struct Gathered {
     most: usize,
     /// Primary keys, ascending, each once.
     keys: Vec<Box<[u8]>>,
+    /// What they take, in bytes.
+    bytes: usize,
     /// How many of them were read.
     at: usize,
 }
@@ -72,6 +77,7 @@ impl Gathered {
             scans,
             most: most.min(MOST),
             keys: Vec::new(),
+            bytes: 0,
             at: 0,
         }))
     }
@@ -92,25 +98,39 @@ impl Gathered {
             let mut position = ScanPosition::default();
             while !position.done() {
                 exec.check_cancelled()?;
-                let keep = &mut |key: &[u8], _: RowRef<'_>| self.keys.push(key.into());
+                let (keys, bytes) = (&mut self.keys, &mut self.bytes);
+                let keep = &mut |key: &[u8], _: RowRef<'_>| {
+                    *bytes += bytes_of(key);
+                    keys.push(key.into());
+                };
                 let at = &mut position;
                 exec.txn()
                     .scan_with(table, &spec, fetch, read, at, FETCHED, keep)?;
-                if self.keys.len() > self.most {
+                if self.over(1) {
                     self.sort();
-                }
-                if self.keys.len() > self.most {
-                    return Ok(false);
+                    // What is nearly as much as before would be sorted again
+                    // and again.
+                    if self.over(2) {
+                        self.keys = Vec::new();
+                        return Ok(false);
+                    }
                 }
             }
         }
         self.sort();
+        exec.shared.states.hold(self.bytes as u64)?;
         Ok(true)
+    }
+
+    /// Whether it is more than one of so many parts of what may be kept.
+    fn over(&self, parts: usize) -> bool {
+        self.keys.len() > self.most / parts || self.bytes > MOST_BYTES / parts
     }
 
     fn sort(&mut self) {
         self.keys.sort_unstable();
         self.keys.dedup();
+        self.bytes = self.keys.iter().map(|key| bytes_of(key)).sum();
     }
 
     /// Shows the next rows, with their primary keys; false at the end.
@@ -140,4 +160,9 @@ impl Gathered {
         )?;
         Ok(true)
     }
+}
+
+/// What a kept key takes.
+fn bytes_of(key: &[u8]) -> usize {
+    key.len() + size_of::<Box<[u8]>>()
 }

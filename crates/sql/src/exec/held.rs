@@ -32,6 +32,7 @@ use bumpalo::Bump;
 use porpoise_rows::catalog::Table;
 use porpoise_types::CompareAs;
 use smallvec::{SmallVec, smallvec};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -80,7 +81,12 @@ pub(super) struct HeldTables<'h> {
     /// The stored tables of the join, by slot.
     tables: Vec<Option<&'h Table>>,
     by_slot: HashMap<usize, Rc<Held<'h>>>,
+    /// Bytes of the arena that need not be counted any more.
+    counted: Cell<usize>,
 }
+
+/// What a row takes beside its bytes, in a list and in a hash table.
+const BESIDE: usize = size_of::<Slot<'_>>() + 4 * size_of::<usize>();
 
 impl<'h> HeldTables<'h> {
     /// Nothing yet, of a join of these tables, by slot.
@@ -89,7 +95,15 @@ impl<'h> HeldTables<'h> {
             arena,
             tables,
             by_slot: HashMap::new(),
+            counted: Cell::new(0),
         }
+    }
+
+    /// Counts what the arena has grown by as the statement's.
+    fn count(&self, exec: &Exec<'_>) -> Run<()> {
+        let now = self.arena.allocated_bytes();
+        let grown = now.saturating_sub(self.counted.replace(now));
+        Ok(exec.shared.states.hold(grown as u64)?)
     }
 
     /// All rows that a step may need; read at the first time.
@@ -103,7 +117,7 @@ impl<'h> HeldTables<'h> {
             return Ok(held.clone());
         }
         let arena: &'h Bump = self.arena;
-        let before = arena.allocated_bytes();
+        self.counted.set(arena.allocated_bytes());
         let rows: Vec<Slot<'h>> = match origin {
             Origin::Virtual(table) => {
                 let rows = exec.server.rows(table.database, table.name)?;
@@ -121,8 +135,8 @@ impl<'h> HeldTables<'h> {
             true => None,
             false => self.hashed(step, &rows, exec)?,
         };
-        let grown = arena.allocated_bytes().saturating_sub(before);
-        exec.shared.states.hold(grown as u64)?;
+        self.count(exec)?;
+        exec.shared.states.hold((rows.len() * BESIDE) as u64)?;
         let held = Rc::new(Held { rows, by_key });
         self.by_slot.insert(step.slot, held.clone());
         Ok(held)
@@ -213,6 +227,7 @@ impl<'h> HeldTables<'h> {
                     rows.push(found);
                 }
             }
+            self.count(exec)?;
             if rows.len() > MAX_HELD {
                 return Err(too_many());
             }
@@ -256,6 +271,7 @@ impl<'h> HeldTables<'h> {
                 }
                 false => show_rows(table, cursor, &reach, exec, SHOWN, &mut kept)?,
             };
+            self.count(exec)?;
             if kept.rows.len() > MAX_HELD {
                 return Err(too_many());
             }

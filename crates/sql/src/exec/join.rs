@@ -209,9 +209,7 @@ impl<'h> Inner<'h> {
                 judged.learn((step, batch.len()), &self.tables, &cx_of(exec, arena));
                 let candidates = self.candidates(step, &batch, exec, arena)?;
                 match self.judged.get(&address) {
-                    Some(judged) => {
-                        by_rows((step, judged), batch, &candidates, &cx_of(exec, arena))?
-                    }
+                    Some(judged) => by_rows((step, judged), batch, &candidates, (exec, arena))?,
                     None => Vec::new(),
                 }
             }
@@ -318,16 +316,25 @@ impl<'h> Inner<'h> {
 }
 
 /// Each row of the batch with the rows of one table that belong to it.
-fn by_rows<'a, 'h: 'a>(
+fn by_rows<'a, 'h: 'a, 'x: 'a>(
     (step, judged): (&'h Step, &Judged<'h>),
     batch: Vec<Grown<'a>>,
     candidates: &Candidates<'a, 'h>,
-    cx: &EvalCx<'a>,
+    (exec, arena): (&Exec<'x>, &'a Bump),
 ) -> Run<Vec<Grown<'a>>> {
+    let cx = &cx_of(exec, arena);
+    let before = arena.allocated_bytes();
     let mut out = Vec::with_capacity(batch.len());
     // Conditions see this one row; only what they let through is kept.
     let mut joined: Vec<Slot<'a>> = Vec::new();
     for (at, (from, tuple)) in batch.into_iter().enumerate() {
+        // Each may be met with millions.
+        if matches!(candidates, Candidates::All(_)) {
+            exec.check_cancelled()?;
+            let grown = arena.allocated_bytes().saturating_sub(before) as u64;
+            exec.shared.states.hold(grown)?;
+            exec.shared.states.let_go(grown);
+        }
         joined.clear();
         joined.extend_from_slice(tuple);
         let mut found = false;

@@ -119,7 +119,7 @@ pub(super) fn show_rows(
             };
             let blobs = reach.blobs();
             exec.txn()
-                .get_by_unique_with(table, *index, &wanted, blobs, read, &mut show)?;
+                .get_by_unique_in_order_with(table, *index, &wanted, blobs, read, &mut show)?;
             Ok(false)
         }
         Cursor::Gathered(_) => Err(Stop::Error(SqlError::internal("a union shown as a scan"))),

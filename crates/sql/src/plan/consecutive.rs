@@ -9,11 +9,12 @@
 //! Invariants:
 //! 1. Rows are told apart by the same bytes as with a hash table: an index that
 //!    took more values for equal would give a group several times, so that
-//!    parts of prefixes never serve.
+//!    parts of prefixes never serve. Nor do TIMESTAMP columns, of which two
+//!    values show as one where clocks are put back.
 
 use super::OrderKey;
 use crate::bind::Source;
-use crate::expr::{Expr, ExprKind};
+use crate::expr::{Expr, ExprKind, Load};
 use crate::statistics::Figures;
 use porpoise_rows::catalog::Index;
 
@@ -89,9 +90,13 @@ pub(super) fn groups(keys: &[OrderKey], sources: &[Source], figures: &dyn Figure
     groups.clamp(1.0, known.rows.max(1.0))
 }
 
-/// Slot and column.
+/// Slot and column, if its values are told apart as its entries are.
 fn column_of(e: &Expr) -> Option<(usize, usize)> {
     match &e.kind {
+        ExprKind::Column {
+            load: Load::Timestamp,
+            ..
+        } => None,
         ExprKind::Column { slot, column, .. } => Some((*slot, *column)),
         _ => None,
     }
