@@ -14,17 +14,9 @@
 
 mod common;
 
-use common::{Collected, session};
+use common::{run, session};
 use porpoise_kv::contract::Rng;
 use porpoise_sql::session::SqlSession;
-
-fn run(session: &mut SqlSession, sql: &str) -> Vec<String> {
-    let mut sink = Collected::default();
-    if let Err(e) = session.query(sql.as_bytes(), false, &mut sink) {
-        panic!("{}: {sql}", e.message);
-    }
-    sink.lines("|")
-}
 
 /// A value that compares with a column, sometimes one that it cannot hold.
 fn value(rng: &mut Rng, column: &str) -> String {

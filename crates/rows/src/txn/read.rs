@@ -201,9 +201,8 @@ impl Txn {
             });
         }
         let found = self.find_unique(table, index, keys, read, visit)?;
-        let primaries: Primaries<'_> = found.iter().map(|(_, p)| p.as_slice()).collect();
         let mut checked = still_there(table, index, keys, &found, visit);
-        self.get_rows_with(table, &primaries, blobs, read, &mut checked)
+        self.get_rows_with(table, &primaries(&found), blobs, read, &mut checked)
     }
 
     /// As [`Txn::get_by_unique_with`]; those that are found are visited in the
@@ -227,9 +226,8 @@ impl Txn {
         }
         let mut found = self.find_unique(table, index, keys, read, visit)?;
         found.sort_unstable_by_key(|(n, _)| *n);
-        let primaries: Primaries<'_> = found.iter().map(|(_, p)| p.as_slice()).collect();
         let mut checked = still_there(table, index, keys, &found, visit);
-        self.get_rows_in_order_with(table, &primaries, blobs, read, &mut checked)
+        self.get_rows_in_order_with(table, &primaries(&found), blobs, read, &mut checked)
     }
 
     /// The positions of keys of a unique index that lead to a row, and that
@@ -256,7 +254,12 @@ impl Txn {
 }
 
 /// Primary keys of rows that a unique index leads to.
-type Primaries<'a> = SmallVec<[&'a [u8]; 16]>;
+fn primaries(found: &[(usize, Vec<u8>)]) -> SmallVec<[&[u8]; 16]> {
+    found
+        .iter()
+        .map(|(_, primary)| primary.as_slice())
+        .collect()
+}
 
 /// Shows a row that was found by a key of a unique index, if it still has that:
 /// in a current read it may have changed since its entry was read.

@@ -22,7 +22,7 @@ pub(super) struct Conditions<'e> {
     /// Those on numbers.
     tests: Vec<Test<'e>>,
     others: Vec<&'e Expr>,
-    /// All of them, as they stand in the plan.
+    /// All of them, as they stand in the plan, once some became tests.
     all: Vec<&'e Expr>,
 }
 
@@ -36,15 +36,18 @@ impl<'e> Conditions<'e> {
     pub(super) fn of(all: Vec<&'e Expr>) -> Conditions<'e> {
         Conditions {
             tests: Vec::new(),
-            others: all.clone(),
-            all,
+            others: all,
+            all: Vec::new(),
         }
     }
 
-    /// Makes tests of those that can be; of rows of these tables, by slot.
+    /// Makes tests of those that can be, once; of rows of these tables, by slot.
     pub(super) fn learn(&mut self, tables: &[Option<&'e Table>], cx: &EvalCx<'_>) {
-        let all = std::mem::take(&mut self.others);
-        for condition in all {
+        if !self.all.is_empty() {
+            return;
+        }
+        self.all = std::mem::take(&mut self.others);
+        for condition in &self.all {
             match Test::of(condition, tables, cx) {
                 Some(test) => self.tests.push(test),
                 None => self.others.push(condition),

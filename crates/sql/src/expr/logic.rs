@@ -80,14 +80,7 @@ pub fn compare(
             (false, false) => order(how, a, b, cx)? == Some(Ordering::Equal),
         }));
     }
-    Ok(order(how, a, b, cx)?.map(|order| match op {
-        CmpOp::Eq | CmpOp::NullSafe => order == Ordering::Equal,
-        CmpOp::Ne => order != Ordering::Equal,
-        CmpOp::Lt => order == Ordering::Less,
-        CmpOp::Le => order != Ordering::Greater,
-        CmpOp::Gt => order == Ordering::Greater,
-        CmpOp::Ge => order != Ordering::Less,
-    }))
+    Ok(order(how, a, b, cx)?.map(|order| op.takes(order)))
 }
 
 /// The order of two values; `None` when one is NULL.

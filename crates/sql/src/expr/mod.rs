@@ -23,6 +23,7 @@ mod rewrite;
 
 use crate::functions::Function;
 use porpoise_types::{Collation, ColumnType, CompareAs, Kind, Value};
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// How strongly an expression insists on its collation (manual, "Collation
@@ -88,6 +89,20 @@ pub enum CmpOp {
     Ge,
     /// `<=>`
     NullSafe,
+}
+
+impl CmpOp {
+    /// Whether it is true of two values, neither of them NULL, in this order.
+    pub(crate) fn takes(self, order: Ordering) -> bool {
+        match self {
+            CmpOp::Eq | CmpOp::NullSafe => order == Ordering::Equal,
+            CmpOp::Ne => order != Ordering::Equal,
+            CmpOp::Lt => order == Ordering::Less,
+            CmpOp::Le => order != Ordering::Greater,
+            CmpOp::Gt => order == Ordering::Greater,
+            CmpOp::Ge => order != Ordering::Less,
+        }
+    }
 }
 
 /// Arithmetic operators.

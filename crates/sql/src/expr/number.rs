@@ -23,7 +23,6 @@ use porpoise_rows::catalog::Table;
 use porpoise_rows::number::{NUMBER_DIGITS, number_of};
 use porpoise_rows::{Number, NumberColumn};
 use porpoise_types::{ColumnType, CompareAs, Date, DateTime, Decimal, Kind, Time, Value, ValueRef};
-use std::cmp::Ordering;
 
 /// What numbers stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -474,12 +473,5 @@ fn compared(op: CmpOp, a: Found, b: Found) -> Holds {
         _ if op == CmpOp::NullSafe => return Holds::No,
         _ => return Holds::Unknown,
     };
-    Holds::from(match op {
-        CmpOp::Eq | CmpOp::NullSafe => order == Ordering::Equal,
-        CmpOp::Ne => order != Ordering::Equal,
-        CmpOp::Lt => order == Ordering::Less,
-        CmpOp::Le => order != Ordering::Greater,
-        CmpOp::Gt => order == Ordering::Greater,
-        CmpOp::Ge => order != Ordering::Less,
-    })
+    Holds::from(op.takes(order))
 }

@@ -103,3 +103,13 @@ impl Collected {
         self.rows.iter().map(line).collect()
     }
 }
+
+/// The rows that a statement answers with, in lines with `|` between the values; it
+/// must succeed.
+pub fn run(session: &mut SqlSession, sql: &str) -> Vec<String> {
+    let mut sink = Collected::default();
+    if let Err(e) = session.query(sql.as_bytes(), false, &mut sink) {
+        panic!("{}: {sql}", e.message);
+    }
+    sink.lines("|")
+}
