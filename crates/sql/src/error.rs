@@ -159,6 +159,19 @@ impl From<porpoise_rows::Error> for SqlError {
     }
 }
 
+impl From<porpoise_access::Error> for SqlError {
+    fn from(e: porpoise_access::Error) -> SqlError {
+        match e {
+            porpoise_access::Error::Refused {
+                code,
+                sqlstate,
+                message,
+            } => SqlError::new(code, sqlstate, message),
+            porpoise_access::Error::Rows(e) => SqlError::from(e),
+        }
+    }
+}
+
 impl From<porpoise_kv::Error> for SqlError {
     fn from(e: porpoise_kv::Error) -> SqlError {
         SqlError::from(porpoise_rows::Error::from(e))

@@ -23,7 +23,6 @@ pub mod exec;
 pub mod expr;
 pub mod functions;
 pub mod information_schema;
-mod own_table;
 pub mod parse;
 pub mod plan;
 pub mod privileges;

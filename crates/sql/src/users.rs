@@ -1,100 +1,20 @@
-//! Accounts: rows of `mysql.user`, an ordinary, durable table.
+//! Statements on accounts: CREATE USER, ALTER USER, DROP USER and SET PASSWORD.
 //!
-//! An account is a user name and a host pattern; what it stores is what its
-//! plugin needs to check a password. What it may do stands in
-//! [`crate::privileges`].
-//!
-//! Invariants:
-//! 1. A password is hashed before anything else is done with it; it reaches
-//!    no log, no error text and no process list.
-//! 2. The table is written through `rows` like every other.
+//! Invariant: a password is hashed before anything else is done with it; it reaches
+//! no log, no error text and no process list.
 
 mod secrets;
-mod table;
 
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{
     Account as AstAccount, Identified, SetPassword, UserOption, UserStatement,
 };
-use crate::privileges::grant;
 use crate::session::{Outcome, SqlSession};
-use porpoise_base::password;
-use porpoise_kv::Ticket;
-use porpoise_rows::Db;
-use porpoise_types::Collation;
-use std::sync::Arc;
-use table::{all, write};
+use porpoise_access::{
+    AccessData, Account, Change, DEFAULT_PLUGIN, Grant, NATIVE_PLUGIN, hash_password,
+};
 
 pub use secrets::mentions_password;
-pub use table::{create_at_first_start, names};
-
-/// The plugin of accounts that name none.
-const DEFAULT_PLUGIN: &str = "caching_sha2_password";
-/// The other plugin.
-const NATIVE_PLUGIN: &str = "mysql_native_password";
-
-/// An account.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
-    /// The user's name; empty: any.
-    pub user: String,
-    /// The host, with `%` and `_` as in LIKE.
-    pub host: String,
-    /// How it proves who it is.
-    pub plugin: String,
-    /// What that plugin stores; empty: no password.
-    pub secret: Vec<u8>,
-    /// It may not log in.
-    pub locked: bool,
-}
-
-impl Account {
-    /// `user@host`.
-    pub fn name(&self) -> String {
-        format!("{}@{}", self.user, self.host)
-    }
-}
-
-/// How much of a host pattern is literal: more is more specific.
-fn specificity(host: &str) -> usize {
-    match host.find(['%', '_']) {
-        None => usize::MAX,
-        Some(at) => at,
-    }
-}
-
-fn is_local(host: &str) -> bool {
-    matches!(host, "localhost" | "127.0.0.1" | "::1" | "")
-}
-
-fn host_matches(pattern: &str, host: &str) -> bool {
-    pattern.eq_ignore_ascii_case(host)
-        || (pattern == "localhost" && is_local(host))
-        || Collation::UTF8MB4_GENERAL_CI.like(host.as_bytes(), pattern.as_bytes(), Some('\\'))
-}
-
-/// The account that a client is: the most specific host first, a named user
-/// before the anonymous one (manual, "Connection Verification").
-///
-/// # Errors
-/// Reading the table failed.
-pub fn find(db: &Arc<Db>, user: &str, host: &str) -> Result<Option<Account>> {
-    let mut fitting: Vec<Account> = all(db)?
-        .into_iter()
-        .filter(|a| (a.user == user || a.user.is_empty()) && host_matches(&a.host, host))
-        .collect();
-    fitting.sort_by_key(|a| std::cmp::Reverse((specificity(&a.host), !a.user.is_empty())));
-    Ok(fitting.into_iter().next().filter(|a| !a.locked))
-}
-
-/// The account of exactly that name.
-///
-/// # Errors
-/// Reading the table failed.
-pub fn named_so(db: &Arc<Db>, user: &str, host: &str) -> Result<Option<Account>> {
-    let mut accounts = all(db)?.into_iter();
-    Ok(accounts.find(|a| a.user == user && a.host.eq_ignore_ascii_case(host)))
-}
 
 fn plugin_name(given: Option<&[u8]>) -> Result<&'static str> {
     let name = given.map(|n| String::from_utf8_lossy(n).to_lowercase());
@@ -106,20 +26,6 @@ fn plugin_name(given: Option<&[u8]>) -> Result<&'static str> {
             Err(SqlError::new(1524, "HY000", text))
         }
     }
-}
-
-/// What a plugin stores of a password.
-fn hashed(plugin: &str, password: &[u8]) -> Result<Vec<u8>> {
-    if password.len() > password::sha_crypt::MAX_PASSWORD {
-        let text = "The password is too long; 256 bytes are the most";
-        return Err(SqlError::new(1819, "HY000", text));
-    }
-    if plugin == NATIVE_PLUGIN {
-        return Ok(password::native(password));
-    }
-    let salt = password::salt();
-    let salt = salt.ok_or_else(|| SqlError::internal("the system gives no random bytes"))?;
-    Ok(password::caching_sha2(password, &salt))
 }
 
 /// User and host that a statement names.
@@ -150,7 +56,7 @@ fn identified(given: &Identified<'_>, old: Option<&Account>) -> Result<Option<(S
         Identified::None => Ok(None),
         Identified::Password { plugin, password } => {
             let plugin = known(*plugin)?;
-            let secret = hashed(&plugin, password)?;
+            let secret = hash_password(&plugin, password)?;
             Ok(Some((plugin, secret)))
         }
         Identified::RandomPassword { .. } => Err(SqlError::not_supported("RANDOM PASSWORD")),
@@ -189,7 +95,32 @@ pub fn user_statement(session: &mut SqlSession, user: &UserStatement<'_>) -> Res
         "CREATE USER"
     };
     let before = session.commit()?;
-    let db = session.server.db.clone();
+    let lock = lock_option(user)?;
+    let access = session.server.access.clone();
+    let mut wrong = Vec::new();
+    let ticket = access.change(|data| {
+        let change = put_accounts(session, data, user, lock, &mut wrong)?;
+        if wrong.is_empty() || user.if_clause {
+            return Ok(change);
+        }
+        Err(failed(what, &wrong))
+    })?;
+    for name in &wrong {
+        let (code, text) = if user.alter {
+            (3162, format!("Authorization ID {name} does not exist."))
+        } else {
+            (3163, format!("Authorization ID {name} already exists."))
+        };
+        session.note(code, text);
+    }
+    Ok(Outcome {
+        ticket: ticket.max(before),
+        ..Outcome::default()
+    })
+}
+
+/// The value of ACCOUNT LOCK or UNLOCK; 1235 for options that are not supported.
+fn lock_option(user: &UserStatement<'_>) -> Result<Option<bool>> {
     let mut lock = None;
     for option in user.options {
         match option {
@@ -202,12 +133,23 @@ pub fn user_statement(session: &mut SqlSession, user: &UserStatement<'_>) -> Res
             _ => return Err(SqlError::not_supported("this option of an account")),
         }
     }
-    let present = all(&db)?;
-    let mut put = Vec::new();
-    let mut wrong = Vec::new();
+    Ok(lock)
+}
+
+/// The accounts as CREATE USER or ALTER USER writes them. Names that exist already, or do
+/// not exist, are added to `wrong`.
+fn put_accounts(
+    session: &SqlSession,
+    data: &AccessData,
+    user: &UserStatement<'_>,
+    lock: Option<bool>,
+    wrong: &mut Vec<String>,
+) -> Result<Change> {
+    let mut change = Change::default();
     for spec in user.users {
         let (name, host) = named(session, &spec.account);
-        let old = present.iter().find(|a| a.user == name && a.host == host);
+        let mut present = data.accounts.iter();
+        let old = present.find(|a| a.user == name && a.host == host);
         if old.is_some() != user.alter {
             wrong.push(quoted(&name, &host));
             continue;
@@ -225,28 +167,9 @@ pub fn user_statement(session: &mut SqlSession, user: &UserStatement<'_>) -> Res
             account.secret = secret;
         }
         account.locked = lock.unwrap_or(account.locked);
-        put.push(account);
+        change.put_accounts.push(account);
     }
-    if !wrong.is_empty() {
-        if !user.if_clause {
-            return Err(failed(what, &wrong));
-        }
-        for name in &wrong {
-            let (code, text) = match user.alter {
-                true => (3162, format!("Authorization ID {name} does not exist.")),
-                false => (3163, format!("Authorization ID {name} already exists.")),
-            };
-            session.note(code, text);
-        }
-    }
-    let ticket = match put.is_empty() {
-        true => Ticket::NONE,
-        false => write(&db, &put, &[])?,
-    };
-    Ok(Outcome {
-        ticket: ticket.max(before),
-        ..Outcome::default()
-    })
+    Ok(change)
 }
 
 /// DROP USER.
@@ -256,28 +179,29 @@ pub fn drop_users(
     accounts: &[AstAccount<'_>],
 ) -> Result<Outcome> {
     let before = session.commit()?;
-    let db = session.server.db.clone();
-    let present = all(&db)?;
-    let mut gone = Vec::new();
+    let access = session.server.access.clone();
     let mut missing = Vec::new();
-    for account in accounts {
-        let (user, host) = named(session, account);
-        match present.iter().find(|a| a.user == user && a.host == host) {
-            Some(account) => gone.push(account.clone()),
-            None => missing.push(quoted(&user, &host)),
+    let ticket = access.change(|data| {
+        let mut change = Change::default();
+        for account in accounts {
+            let (user, host) = named(session, account);
+            let own = |g: &&Grant| g.user == user && g.host == host;
+            let mut present = data.accounts.iter();
+            let Some(account) = present.find(|a| a.user == user && a.host == host) else {
+                missing.push(quoted(&user, &host));
+                continue;
+            };
+            change.remove_accounts.push(account.clone());
+            let grants = data.grants.iter().filter(own);
+            change.remove_grants.extend(grants.cloned());
         }
-    }
-    if !missing.is_empty() && !if_exists {
-        return Err(failed("DROP USER", &missing));
-    }
+        if missing.is_empty() || if_exists {
+            return Ok(change);
+        }
+        Err(failed("DROP USER", &missing))
+    })?;
     for name in &missing {
         session.note(3162, format!("Authorization ID {name} does not exist."));
-    }
-    let mut ticket = Ticket::NONE;
-    if !gone.is_empty() {
-        let names: Vec<(&str, &str)> = gone.iter().map(|a| (&*a.user, &*a.host)).collect();
-        ticket = grant::forget(session, &names)?.max(write(&db, &[], &gone)?);
-        session.server.reload_grants()?;
     }
     Ok(Outcome {
         ticket: ticket.max(before),
@@ -291,19 +215,22 @@ pub fn set_password(session: &mut SqlSession, set: &SetPassword<'_>) -> Result<O
         return Err(SqlError::not_supported("SET PASSWORD TO RANDOM"));
     };
     let before = session.commit()?;
-    let db = session.server.db.clone();
     let target = set.account.unwrap_or(AstAccount::Current);
     let (user, host) = named(session, &target);
-    let present = all(&db)?;
-    let found = present
-        .into_iter()
-        .find(|a| a.user == user && a.host == host);
-    let Some(mut account) = found else {
-        let text = "Can't find any matching row in the user table";
-        return Err(SqlError::new(1133, "42000", text));
-    };
-    account.secret = hashed(&account.plugin, password)?;
-    let ticket = write(&db, &[account], &[])?;
+    let access = session.server.access.clone();
+    let ticket = access.change(|data| {
+        let mut present = data.accounts.iter();
+        let found = present.find(|a| a.user == user && a.host == host);
+        let Some(mut account) = found.cloned() else {
+            let text = "Can't find any matching row in the user table";
+            return Err(SqlError::new(1133, "42000", text));
+        };
+        account.secret = hash_password(&account.plugin, password)?;
+        Ok(Change {
+            put_accounts: vec![account],
+            ..Change::default()
+        })
+    })?;
     Ok(Outcome {
         ticket: ticket.max(before),
         ..Outcome::default()

@@ -33,8 +33,18 @@ const ROOMS: &[Room] = &[
         &["porpoise-base", "porpoise-types", "porpoise-kv"],
     ),
     room(
+        "porpoise-access",
+        &[
+            "porpoise-base",
+            "porpoise-types",
+            "porpoise-kv",
+            "porpoise-rows",
+        ],
+    ),
+    room(
         "porpoise-sql",
         &[
+            "porpoise-access",
             "porpoise-base",
             "porpoise-types",
             "porpoise-kv",
@@ -58,6 +68,7 @@ const ROOMS: &[Room] = &[
     room(
         "porpoise",
         &[
+            "porpoise-access",
             "porpoise-base",
             "porpoise-types",
             "porpoise-kv",
@@ -107,6 +118,7 @@ const SYNCHRONOUS: &[&str] = &[
     "porpoise-kv",
     "porpoise-kv-mem",
     "porpoise-rows",
+    "porpoise-access",
     "porpoise-sql",
     "porpoise-wire",
 ];

@@ -3,11 +3,11 @@
 
 use super::T;
 use crate::plan::views::describe;
-use crate::privileges::Privileges;
 use crate::session::SqlSession;
 use crate::show::schema::{database_names, virtual_type};
 use crate::show::table::text;
 use crate::virtual_tables;
+use porpoise_access::Privileges;
 use porpoise_rows::catalog::{CheckOption, Table, View};
 use porpoise_rows::show_partitions;
 use porpoise_types::{Collation, DateTime, Value};

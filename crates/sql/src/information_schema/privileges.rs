@@ -2,9 +2,9 @@
 //! privilege. An account sees its own; one that may read everything sees all.
 
 use super::T;
-use crate::privileges::{Grant, Privileges};
 use crate::session::SqlSession;
 use crate::show::table::text;
+use porpoise_access::{Grant, Privileges};
 use porpoise_types::Value;
 
 /// Columns of USER_PRIVILEGES.
@@ -53,8 +53,8 @@ fn rows(
 ) -> Vec<Vec<Value>> {
     let all = session.rights().global().has(Privileges::SELECT);
     let account = &session.client.account;
-    let grants = session.server.grants.read();
-    let mut own: Vec<&Grant> = grants.list.iter().filter(|g| which(g)).collect();
+    let grants = session.server.access.data();
+    let mut own: Vec<&Grant> = grants.grants.iter().filter(|g| which(g)).collect();
     own.retain(|g| all || *account == format!("{}@{}", g.user, g.host));
     own.sort_by(|a, b| {
         let place = |g: &Grant| (g.user.clone(), g.host.clone());
@@ -86,7 +86,8 @@ pub(super) fn user(session: &SqlSession) -> Vec<Vec<Value>> {
     let mut out = rows(session, |g| g.database.is_empty(), |_| Vec::new());
     let all = session.rights().global().has(Privileges::SELECT);
     let account = &session.client.account;
-    let mut accounts = crate::users::names(session.server.db()).unwrap_or_default();
+    let data = session.server.access.data();
+    let mut accounts: Vec<_> = data.accounts.iter().map(|a| (&a.user, &a.host)).collect();
     accounts.sort();
     for (user, host) in accounts {
         let grantee = text(format!("'{user}'@'{host}'"));

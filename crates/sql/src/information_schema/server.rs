@@ -1,10 +1,10 @@
 //! CHARACTER_SETS, COLLATIONS, ENGINES, PROCESSLIST: what SHOW tells, too.
 
 use super::T;
-use crate::privileges::Privileges;
 use crate::session::SqlSession;
 use crate::show::server as shown;
 use crate::show::table::{maybe, text};
+use porpoise_access::Privileges;
 use porpoise_types::{Collation, Value};
 
 /// Columns of CHARACTER_SETS.

@@ -1,11 +1,11 @@
 //! GRANT, REVOKE and SHOW GRANTS (manual, "GRANT Statement", "REVOKE
 //! Statement").
 
-use super::{Grant, Privileges, store};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{self, GrantOn};
 use crate::session::{Outcome, SqlSession};
 use crate::users;
+use porpoise_access::{AccessData, Change, Grant, Privileges};
 use porpoise_rows::show::quote;
 
 /// Database and table that a statement means; both empty is `*.*`.
@@ -104,17 +104,24 @@ fn no_grant(user: &str, host: &str, table: &str) -> SqlError {
 /// GRANT and REVOKE.
 ///
 /// # Errors
-/// 1141, 1147, 1410 and others for accounts and grants that are not there;
-/// 1142, 1044, 1045 for those who may not grant.
+/// 1141, 1147, 1410 and others for accounts and grants that do not exist;
+/// 1142, 1044, 1045 for grantors without the privilege to grant.
 pub fn grant(session: &mut SqlSession, statement: &ast::Grant<'_>) -> Result<Outcome> {
     let before = session.commit()?;
-    let server = session.server.clone();
-    let accounts = users::names(server.db())?;
-    let held = server.grants.read().list.clone();
+    let access = session.server.access.clone();
+    let ticket = access.change(|data| change(session, data, statement))?;
+    Ok(Outcome {
+        ticket: ticket.max(before),
+        ..Outcome::default()
+    })
+}
+
+/// The change of grants that a statement asks for.
+fn change(session: &SqlSession, data: &AccessData, statement: &ast::Grant<'_>) -> Result<Change> {
     let mut targets = Vec::with_capacity(statement.accounts.len());
     for account in statement.accounts {
         let (user, host) = users::named(session, account);
-        if accounts.contains(&(user.clone(), host.clone())) {
+        if data.account(&user, &host).is_some() {
             targets.push((user, host));
         } else if statement.revoke {
             return Err(no_grant(&user, &host, ""));
@@ -123,75 +130,77 @@ pub fn grant(session: &mut SqlSession, statement: &ast::Grant<'_>) -> Result<Out
             return Err(SqlError::new(1410, "42000", text));
         }
     }
-    let (mut put, mut remove) = (Vec::new(), Vec::new());
+    let mut change = Change::default();
     match &statement.on {
         None if statement.revoke && statement.privileges.is_empty() => {
             session.need_global(Privileges::CREATE_USER, "CREATE USER")?;
             let theirs = |g: &&Grant| targets.iter().any(|(u, h)| *u == g.user && *h == g.host);
-            remove.extend(held.iter().filter(theirs).cloned());
+            let grants = data.grants.iter().filter(theirs);
+            change.remove_grants.extend(grants.cloned());
         }
         None => return Err(SqlError::not_supported("roles")),
         Some(on) => {
             let (database, table) = place(session, on)?;
             let set = named(statement, &database, &table)?;
             may_grant(session, set, &database, &table)?;
-            let catalog = server.db().catalog();
+            let catalog = session.server.db().catalog();
             let exists = catalog.table(&database, &table).is_some()
                 || catalog.view(&database, &table).is_some();
             if !table.is_empty() && !statement.revoke && !exists && !set.has(Privileges::CREATE) {
                 return Err(SqlError::no_table(&database, &table));
             }
             for (user, host) in targets {
-                let at_place = |g: &&Grant| {
-                    g.user == user && g.host == host && g.database == database && g.table == table
-                };
-                let old = held.iter().find(at_place);
-                let had = old.map_or(Privileges::NONE, |g| g.privileges);
-                if statement.revoke && old.is_none() && !database.is_empty() {
-                    return Err(no_grant(&user, &host, &table));
-                }
-                let privileges = match statement.revoke {
-                    true => had.without(set),
-                    false => had.with(set),
-                };
-                let next = Grant {
+                let empty = Grant {
                     user,
                     host,
                     database: database.clone(),
                     table: table.clone(),
-                    privileges,
+                    privileges: Privileges::NONE,
                 };
-                match privileges == Privileges::NONE {
-                    true => remove.push(next),
-                    false => put.push(next),
-                }
+                change_one(data, statement.revoke, set, empty, &mut change)?;
             }
         }
     }
-    let ticket = store::write(server.db(), &put, &remove)?;
-    server.reload_grants()?;
-    Ok(Outcome {
-        ticket: ticket.max(before),
-        ..Outcome::default()
-    })
+    Ok(change)
 }
 
-/// Takes away all grants of accounts, given as user and host, that are dropped.
-///
-/// # Errors
-/// What writing fails with.
-pub fn forget(session: &SqlSession, accounts: &[(&str, &str)]) -> Result<porpoise_kv::Ticket> {
-    let held = session.server.grants.read().list.clone();
-    let theirs = |g: &&Grant| accounts.contains(&(&g.user, &g.host));
-    let grants: Vec<Grant> = held.iter().filter(theirs).cloned().collect();
-    store::write(session.server.db(), &[], &grants)
+/// Adds the change of one account's privileges on the object of `next`.
+fn change_one(
+    data: &AccessData,
+    revoke: bool,
+    set: Privileges,
+    mut next: Grant,
+    change: &mut Change,
+) -> Result<()> {
+    let same = |g: &&Grant| {
+        g.user == next.user
+            && g.host == next.host
+            && g.database == next.database
+            && g.table == next.table
+    };
+    let old = data.grants.iter().find(same);
+    if revoke && old.is_none() && !next.database.is_empty() {
+        return Err(no_grant(&next.user, &next.host, &next.table));
+    }
+    let had = old.map_or(Privileges::NONE, |g| g.privileges);
+    next.privileges = if revoke {
+        had.without(set)
+    } else {
+        had.with(set)
+    };
+    if next.privileges == Privileges::NONE {
+        change.remove_grants.push(next);
+    } else {
+        change.put_grants.push(next);
+    }
+    Ok(())
 }
 
 /// The statements that SHOW GRANTS prints for an account.
 pub fn shown(session: &SqlSession, user: &str, host: &str) -> Vec<String> {
-    let grants = session.server.grants.read();
-    let mut own: Vec<&Grant> = grants
-        .list
+    let data = session.server.access.data();
+    let mut own: Vec<&Grant> = data
+        .grants
         .iter()
         .filter(|g| g.user == user && g.host == host)
         .collect();

@@ -4,7 +4,6 @@
 //! Statements that run a plan are checked at each execution, by the tables of
 //! the plan; all others when they are dispatched, by their names.
 
-use super::{Privileges, Rights};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{
     Account, AlterAction, CreateTable, GrantOn, ShowWhat, Statement, TableName,
@@ -14,6 +13,7 @@ use crate::plan::dml::Target;
 use crate::session::SqlSession;
 use crate::session::dispatch::qualified;
 use crate::session::run::{Plan, Planned, Through};
+use porpoise_access::Privileges;
 use porpoise_rows::InsertMode;
 
 /// Whether finding the rows of an UPDATE or DELETE looks at their columns.
@@ -85,7 +85,7 @@ impl SqlSession {
                     continue;
                 };
                 let known = crate::virtual_tables::find(database, name).is_some();
-                let rights = Rights::of(&self.server.grants.read(), definer);
+                let rights = self.server.access.rights(definer);
                 if !known && !rights.on_table(database, name).has(wanted) {
                     return Err(SqlError::new(
                         1356,

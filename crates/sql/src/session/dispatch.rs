@@ -8,8 +8,8 @@ use crate::parse::ast::{
     Expr, Flush, FlushWhat, MaintainKind, ProgramKind, ShowWhat, Statement, TableName,
 };
 use crate::parse::{ParseError, ParseOptions, parse_one};
-use crate::privileges::Privileges;
 use bumpalo::Bump;
+use porpoise_access::Privileges;
 use porpoise_types::{ColumnType, Level, ValueRef, Warning};
 use std::sync::Arc;
 
@@ -244,7 +244,7 @@ impl SqlSession {
     }
 
     fn flush(&mut self, flush: &Flush<'_>) -> Result<Outcome> {
-        self.server.reload_grants()?;
+        self.server.access.reload()?;
         match flush.what {
             FlushWhat::Tables {
                 read_lock: false,

@@ -5,11 +5,10 @@ use super::{ClientInfo, SqlSession};
 use crate::deadlocks::{Deadlocks, Listener};
 use crate::error::{Result, SqlError};
 use crate::functions::locks::NamedLocks;
-use crate::privileges::{Grants, store};
 use crate::statistics::Statistics;
-use crate::users::{self, Account};
 use crate::vars::{Settings, Values};
 use parking_lot::RwLock;
+use porpoise_access::{AccessControl, Account};
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::Stat;
 use porpoise_rows::Db;
@@ -77,10 +76,8 @@ pub struct SqlServer {
     pub(crate) counters: Counters,
     /// Names taken by GET_LOCK.
     pub(crate) locks: Arc<NamedLocks>,
-    /// What accounts may do.
-    pub(crate) grants: RwLock<Grants>,
-    /// The version of `grants`.
-    pub(crate) grants_version: AtomicU64,
+    /// Accounts and their privileges.
+    pub(crate) access: Arc<AccessControl>,
     /// The last deadlocks.
     pub(crate) deadlocks: Deadlocks,
     pub(crate) started: Instant,
@@ -102,9 +99,7 @@ impl SqlServer {
         let globals = Values::new(&config.variables)?;
         Settings::new(&globals)?;
         db.set_compiler(Arc::new(crate::program::Compiler::default()));
-        users::create_at_first_start(&db, config.root_password.as_deref())?;
-        store::create_if_missing(&db, &users::names(&db)?)?;
-        let grants = store::load(&db, 1)?;
+        let access = AccessControl::open(db.clone(), config.root_password.as_deref())?;
         let server = Arc::new(SqlServer {
             deadlocks: Deadlocks::default(),
             started: db.clock().now(),
@@ -115,8 +110,7 @@ impl SqlServer {
             statistics: Statistics::default(),
             counters: Counters::default(),
             locks: Arc::default(),
-            grants: RwLock::new(grants),
-            grants_version: AtomicU64::new(1),
+            access,
             providers: RwLock::new(Vec::new()),
             keys: RwLock::new(None),
             status: RwLock::new(Vec::new()),
@@ -131,16 +125,9 @@ impl SqlServer {
         &self.db
     }
 
-    /// Takes the grants from their table anew; sessions notice at their next statement.
-    ///
-    /// # Errors
-    /// Reading the table failed.
-    pub(crate) fn reload_grants(&self) -> Result<()> {
-        let mut grants = self.grants.write();
-        let version = grants.version + 1;
-        *grants = store::load(&self.db, version)?;
-        self.grants_version.store(version, Ordering::Release);
-        Ok(())
+    /// Accounts and their privileges.
+    pub fn access(&self) -> &Arc<AccessControl> {
+        &self.access
     }
 
     /// The account that a client of that name and host may log in as: its
@@ -149,7 +136,7 @@ impl SqlServer {
     /// # Errors
     /// Reading the accounts failed.
     pub fn account(&self, user: &str, host: &str) -> Result<Option<Account>> {
-        users::find(&self.db, user, host)
+        Ok(self.access.find(user, host)?)
     }
 
     /// Opens a session for a client that has proved who it is.

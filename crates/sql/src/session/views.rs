@@ -9,9 +9,9 @@ use crate::parse::print;
 use crate::plan::SelectPlan;
 use crate::plan::select::{PlanCx, Reads, plan_query};
 use crate::plan::views;
-use crate::privileges::Privileges;
 use crate::session::run::Plan;
 use bumpalo::Bump;
+use porpoise_access::Privileges;
 use porpoise_rows::catalog::{CheckOption, View};
 use porpoise_rows::ddl::ViewMode;
 

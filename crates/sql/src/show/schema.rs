@@ -3,9 +3,9 @@
 use super::table::{Rows, long_column, maybe, number_column, text, text_column, typed_column};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::TableName;
-use crate::privileges::Privileges;
 use crate::session::SqlSession;
 use crate::virtual_tables::{self, VirtualTable};
+use porpoise_access::Privileges;
 use porpoise_rows::catalog::{Catalog, Column, ColumnDefault, IndexKind, Table};
 use porpoise_rows::show as ddl;
 use porpoise_types::{Collation, ColumnType, DateTime, Kind, TimeZone, Value, write_text};

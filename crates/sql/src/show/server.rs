@@ -3,9 +3,9 @@
 use super::table::{Rows, long_column, maybe, number_column, text, text_column};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{Account, VarScope};
-use crate::privileges::Privileges;
 use crate::session::SqlSession;
 use crate::vars::VARIABLES;
+use porpoise_access::Privileges;
 use porpoise_types::{Charset, Collation, Level, Value};
 use std::sync::atomic::Ordering;
 
@@ -296,8 +296,8 @@ pub fn collations() -> Rows {
 /// SHOW GRANTS; 1141 for an account that is not there.
 pub fn grants(session: &SqlSession, account: Option<&Account<'_>>) -> Result<Rows> {
     let (user, host) = crate::users::named(session, account.unwrap_or(&Account::Current));
-    let known = crate::users::names(session.server.db())?;
-    if account.is_some() && !known.contains(&(user.clone(), host.clone())) {
+    let data = session.server.access.data();
+    if account.is_some() && data.account(&user, &host).is_none() {
         let text = format!("There is no such grant defined for user '{user}' on host '{host}'");
         return Err(SqlError::new(1141, "42000", text));
     }
@@ -315,7 +315,8 @@ pub fn grants(session: &SqlSession, account: Option<&Account<'_>>) -> Result<Row
 /// printed in hexadecimal, as CREATE USER takes it.
 pub fn create_user(session: &SqlSession, account: &Account<'_>) -> Result<Rows> {
     let (user, host) = crate::users::named(session, account);
-    let found = crate::users::named_so(session.server.db(), &user, &host)?;
+    let data = session.server.access.data();
+    let found = data.account(&user, &host);
     let Some(found) = found else {
         let text = format!("Operation SHOW CREATE USER failed for '{user}'@'{host}'");
         return Err(SqlError::new(1396, "HY000", text));

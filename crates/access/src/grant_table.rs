@@ -1,20 +1,21 @@
-//! `mysql.grants`: where grants are kept.
+//! `mysql.grants`: the table of grants.
 //!
 //! One row a grant: host, user, database (empty: `*.*`), table (empty: the
 //! database), and the names of the privileges between commas, so that a later
 //! version's names are kept by an earlier one that reads them over.
 
-use super::{Grant, Grants, Privileges};
+use crate::account::Account;
 use crate::error::Result;
-use crate::own_table::OwnTable;
-use porpoise_kv::Ticket;
+use crate::privileges::Privileges;
+use crate::rights::Grant;
+use crate::system_table::{self, SystemTable, TableChange};
 use porpoise_rows::catalog::{ColumnDefault, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
 use porpoise_rows::{Db, RowRef};
 use porpoise_types::{Collation, ColumnType, Value, ValueRef};
 use std::sync::Arc;
 
-const GRANTS: OwnTable = OwnTable {
+pub(crate) static GRANTS: SystemTable = SystemTable {
     database: "mysql",
     name: "grants",
     columns: 5,
@@ -48,20 +49,20 @@ fn table_spec() -> TableSpec {
 ///
 /// # Errors
 /// What definitions and writes fail with.
-pub fn create_if_missing(db: &Arc<Db>, accounts: &[(String, String)]) -> Result<()> {
+pub(crate) fn create_if_missing(db: &Arc<Db>, accounts: &[Account]) -> Result<()> {
     if GRANTS.exists(db) {
         return Ok(());
     }
     let done = db.define(|cx| db.create_table(cx, &table_spec()))?;
-    let everything = |(user, host): &(String, String)| Grant {
-        user: user.clone(),
-        host: host.clone(),
+    let everything = |account: &Account| Grant {
+        user: account.user.clone(),
+        host: account.host.clone(),
         database: String::new(),
         table: String::new(),
         privileges: Privileges::ALL.with(Privileges::GRANT_OPTION),
     };
     let grants: Vec<Grant> = accounts.iter().map(everything).collect();
-    let ticket = write(db, &grants, &[])?;
+    let ticket = system_table::write(db, vec![change(&grants, &[])])?;
     db.engine().wait_durable(done.ticket.max(ticket))?;
     Ok(())
 }
@@ -98,17 +99,17 @@ fn row(grant: &Grant) -> Vec<Value> {
 ///
 /// # Errors
 /// Reading the table failed.
-pub fn load(db: &Arc<Db>, version: u64) -> Result<Grants> {
-    let list = GRANTS.rows(db, of)?;
-    Ok(Grants { version, list })
+pub(crate) fn load(db: &Arc<Db>) -> Result<Vec<Grant>> {
+    GRANTS.rows(db, of)
 }
 
-/// Puts grants in place of those of the same account and place, and takes
-/// others away.
-///
-/// # Errors
-/// What writing fails with.
-pub fn write(db: &Arc<Db>, put: &[Grant], remove: &[Grant]) -> Result<Ticket> {
+/// The change that puts grants in place of those of the same account and object, and
+/// removes others.
+pub(crate) fn change(put: &[Grant], remove: &[Grant]) -> TableChange {
     let rows = |grants: &[Grant]| grants.iter().map(row).collect();
-    GRANTS.write(db, rows(put), rows(remove))
+    TableChange {
+        table: &GRANTS,
+        put: rows(put),
+        remove: rows(remove),
+    }
 }

@@ -3,17 +3,16 @@
 //! Invariant: a change of accounts is one transaction, and durable before it
 //! is told of, whatever the server's durability.
 
-use super::{Account, DEFAULT_PLUGIN, hashed};
+use crate::account::{Account, DEFAULT_PLUGIN, hash_password};
 use crate::error::Result;
-use crate::own_table::OwnTable;
-use porpoise_kv::Ticket;
+use crate::system_table::{self, SystemTable, TableChange};
 use porpoise_rows::catalog::{ColumnDefault, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
 use porpoise_rows::{Db, RowRef};
 use porpoise_types::{Collation, ColumnType, DateTime, Kind, Value, ValueRef};
 use std::sync::Arc;
 
-const USERS: OwnTable = OwnTable {
+pub(crate) static USERS: SystemTable = SystemTable {
     database: "mysql",
     name: "user",
     columns: 6,
@@ -84,7 +83,7 @@ fn table_spec() -> TableSpec {
 ///
 /// # Errors
 /// What definitions and writes fail with.
-pub fn create_at_first_start(db: &Arc<Db>, root_password: Option<&str>) -> Result<()> {
+pub(crate) fn create_at_first_start(db: &Arc<Db>, root_password: Option<&str>) -> Result<()> {
     if USERS.exists(db) {
         return Ok(());
     }
@@ -94,7 +93,7 @@ pub fn create_at_first_start(db: &Arc<Db>, root_password: Option<&str>) -> Resul
         db.create_table(cx, &table_spec())
     })?;
     let secret = match root_password.filter(|p| !p.is_empty()) {
-        Some(password) => hashed(DEFAULT_PLUGIN, password.as_bytes())?,
+        Some(password) => hash_password(DEFAULT_PLUGIN, password.as_bytes())?,
         None => Vec::new(),
     };
     let root = Account {
@@ -104,29 +103,27 @@ pub fn create_at_first_start(db: &Arc<Db>, root_password: Option<&str>) -> Resul
         secret,
         locked: false,
     };
-    let ticket = write(db, &[root], &[])?;
+    let ticket = system_table::write(db, vec![change(db, &[root], &[])])?;
     db.engine().wait_durable(done.ticket.max(ticket))?;
     Ok(())
 }
 
-/// User and host of every account.
+/// All accounts.
 ///
 /// # Errors
 /// Reading the table failed.
-pub fn names(db: &Arc<Db>) -> Result<Vec<(String, String)>> {
-    let list = all(db)?.into_iter();
-    Ok(list.map(|a| (a.user, a.host)).collect())
-}
-
-/// All accounts.
-pub(super) fn all(db: &Arc<Db>) -> Result<Vec<Account>> {
+pub(crate) fn load(db: &Arc<Db>) -> Result<Vec<Account>> {
     USERS.rows(db, Account::of)
 }
 
-/// Puts accounts in place of those of the same name, and takes others away.
-pub(super) fn write(db: &Arc<Db>, put: &[Account], remove: &[Account]) -> Result<Ticket> {
+/// The change that puts accounts in place of those of the same name, and removes others.
+pub(crate) fn change(db: &Db, put: &[Account], remove: &[Account]) -> TableChange {
     let now = DateTime::from_unix_micros(db.clock().unix_micros());
     let now = now.and_then(|n| n.round(0, true));
     let rows = |accounts: &[Account]| accounts.iter().map(|a| a.row(now)).collect();
-    USERS.write(db, rows(put), rows(remove))
+    TableChange {
+        table: &USERS,
+        put: rows(put),
+        remove: rows(remove),
+    }
 }

@@ -1,0 +1,70 @@
+//! Accounts: a user name, a host pattern, and what proves an identity.
+//!
+//! Invariant: a password is hashed before anything else is done with it; it reaches
+//! no log, no error text and no process list.
+
+use crate::error::{Error, Result};
+use porpoise_base::password;
+use porpoise_types::Collation;
+
+/// The plugin of accounts that name none.
+pub const DEFAULT_PLUGIN: &str = "caching_sha2_password";
+/// The other plugin.
+pub const NATIVE_PLUGIN: &str = "mysql_native_password";
+
+/// An account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// The user's name; empty: any.
+    pub user: String,
+    /// The host, with `%` and `_` as in LIKE.
+    pub host: String,
+    /// How it proves who it is.
+    pub plugin: String,
+    /// What that plugin stores; empty: no password.
+    pub secret: Vec<u8>,
+    /// It may not log in.
+    pub locked: bool,
+}
+
+impl Account {
+    /// `user@host`.
+    pub fn name(&self) -> String {
+        format!("{}@{}", self.user, self.host)
+    }
+}
+
+/// How much of a host pattern is literal: more is more specific.
+pub(crate) fn specificity(host: &str) -> usize {
+    match host.find(['%', '_']) {
+        None => usize::MAX,
+        Some(at) => at,
+    }
+}
+
+fn is_local(host: &str) -> bool {
+    matches!(host, "localhost" | "127.0.0.1" | "::1" | "")
+}
+
+pub(crate) fn host_matches(pattern: &str, host: &str) -> bool {
+    pattern.eq_ignore_ascii_case(host)
+        || (pattern == "localhost" && is_local(host))
+        || Collation::UTF8MB4_GENERAL_CI.like(host.as_bytes(), pattern.as_bytes(), Some('\\'))
+}
+
+/// The form of a password that a plugin stores.
+///
+/// # Errors
+/// 1819 for a password longer than 256 bytes.
+pub fn hash_password(plugin: &str, password: &[u8]) -> Result<Vec<u8>> {
+    if password.len() > password::sha_crypt::MAX_PASSWORD {
+        let text = "The password is too long; 256 bytes are the most";
+        return Err(Error::new(1819, "HY000", text));
+    }
+    if plugin == NATIVE_PLUGIN {
+        return Ok(password::native(password));
+    }
+    let salt = password::salt();
+    let salt = salt.ok_or_else(|| Error::internal("the system gives no random bytes"))?;
+    Ok(password::caching_sha2(password, &salt))
+}

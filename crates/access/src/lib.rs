@@ -1,0 +1,40 @@
+//! Access control: accounts, privileges, and the tables that keep them.
+//!
+//! Both front ends (SQL and memcached) check against the same data:
+//!
+//! ```text
+//!   login ----------> AccessControl::find(user, host) -> Account
+//!   each execution -> AccessControl::version()            one atomic load
+//!                     AccessControl::rights(account)      only after a change
+//!   GRANT, ALTER USER -> AccessControl::change(|data| ...)  write, then reload
+//! ```
+//!
+//! * [`AccessControl`]: accounts and grants in memory, with one version number.
+//! * [`Account`]: a user name, a host pattern, and what proves an identity.
+//! * [`Privileges`], [`Grant`]: what may be granted, and one grant.
+//! * [`Rights`]: the effective privileges of one account.
+//!
+//! Invariants:
+//! 1. An account without grants may connect, and nothing else.
+//! 2. A change is durable before it takes effect and before it is acknowledged.
+//! 3. Changes are serialized: the data that a change was computed from is the data
+//!    that it replaces.
+//!
+//! This crate knows no SQL text and no protocol.
+
+#![forbid(unsafe_code)]
+
+mod account;
+mod account_table;
+mod control;
+mod error;
+mod grant_table;
+mod privileges;
+mod rights;
+mod system_table;
+
+pub use account::{Account, DEFAULT_PLUGIN, NATIVE_PLUGIN, hash_password};
+pub use control::{AccessControl, AccessData, Change};
+pub use error::{Error, Result};
+pub use privileges::{NAMES, Privileges};
+pub use rights::{Grant, Rights};

@@ -1,0 +1,102 @@
+//! Grants, and the effective privileges of one account.
+
+use crate::privileges::Privileges;
+use porpoise_types::Collation;
+
+/// One grant: an account, where, and what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The account's user.
+    pub user: String,
+    /// The account's host.
+    pub host: String,
+    /// The database, a pattern of LIKE; empty: `*.*`.
+    pub database: String,
+    /// The table; empty: the whole database.
+    pub table: String,
+    /// What.
+    pub privileges: Privileges,
+}
+
+/// What one account may do.
+#[derive(Clone, Debug, Default)]
+pub struct Rights {
+    version: u64,
+    global: Privileges,
+    databases: Vec<(String, Privileges)>,
+    tables: Vec<(String, String, Privileges)>,
+}
+
+impl Rights {
+    /// Those of an account, `user@host`.
+    pub fn of(version: u64, grants: &[Grant], account: &str) -> Rights {
+        let (user, host) = account.rsplit_once('@').unwrap_or((account, "%"));
+        let mut rights = Rights {
+            version,
+            ..Rights::default()
+        };
+        let own = |g: &&Grant| g.user == user && g.host.eq_ignore_ascii_case(host);
+        for grant in grants.iter().filter(own) {
+            let (database, table) = (grant.database.clone(), grant.table.clone());
+            match (database.is_empty(), table.is_empty()) {
+                (true, _) => rights.global = rights.global.with(grant.privileges),
+                (false, true) => rights.databases.push((database, grant.privileges)),
+                (false, false) => rights.tables.push((database, table, grant.privileges)),
+            }
+        }
+        rights
+    }
+
+    /// The version of the access control data that these were computed from.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// What may be done everywhere.
+    pub fn global(&self) -> Privileges {
+        self.global
+    }
+
+    /// What may be done on all of a database.
+    pub fn on_database(&self, database: &str) -> Privileges {
+        let fits = |pattern: &str| {
+            Collation::UTF8MB4_BIN.like(database.as_bytes(), pattern.as_bytes(), Some('\\'))
+        };
+        let found = self.databases.iter().filter(|(pattern, _)| fits(pattern));
+        found.fold(self.global, |all, (_, p)| all.with(*p))
+    }
+
+    /// What may be done on a table.
+    pub fn on_table(&self, database: &str, table: &str) -> Privileges {
+        let found = self
+            .tables
+            .iter()
+            .filter(|(d, t, _)| d == database && t == table);
+        found.fold(self.on_database(database), |all, (.., p)| all.with(*p))
+    }
+
+    /// Whether anything may be done in a database.
+    pub fn sees_database(&self, database: &str) -> bool {
+        database.eq_ignore_ascii_case("information_schema")
+            || self.on_database(database).meets(Privileges::DATABASE)
+            || self.tables.iter().any(|(d, ..)| d == database)
+    }
+
+    /// Whether anything may be done on a table or view.
+    pub fn sees_table(&self, database: &str, table: &str) -> bool {
+        self.on_table(database, table).meets(Privileges::TABLE)
+    }
+
+    /// Whether any of a table's columns may be read, written or referred to.
+    pub fn sees_columns(&self, database: &str, table: &str) -> bool {
+        let rights = self.on_table(database, table);
+        rights.meets(Privileges::COLUMN)
+    }
+
+    /// What may be done with a table's columns, as COLUMNS.PRIVILEGES lists it.
+    pub fn column_privileges(&self, database: &str, table: &str) -> String {
+        let all = Privileges::COLUMN.0 & self.on_table(database, table).0;
+        let names: Vec<String> = Privileges(all).names().map(str::to_lowercase).collect();
+        names.join(",")
+    }
+}

@@ -1,0 +1,103 @@
+//! System tables: ordinary, durable tables that the server itself keeps; written
+//! through `rows` like every other table, read as a whole.
+
+use crate::error::{Error, Result};
+use porpoise_kv::{Read, Ticket};
+use porpoise_rows::catalog::Table;
+use porpoise_rows::{BeginOptions, Db, InsertMode, KeyRange, RowRef, ScanPosition, ScanSpec};
+use porpoise_types::Value;
+use std::sync::Arc;
+
+/// A system table.
+pub(crate) struct SystemTable {
+    pub(crate) database: &'static str,
+    pub(crate) name: &'static str,
+    /// Number of columns.
+    pub(crate) columns: usize,
+}
+
+impl SystemTable {
+    /// Whether the table exists.
+    pub(crate) fn exists(&self, db: &Db) -> bool {
+        db.catalog().table(self.database, self.name).is_some()
+    }
+
+    pub(crate) fn find(&self, db: &Db) -> Result<Arc<Table>> {
+        let found = db.catalog().table(self.database, self.name).cloned();
+        let found = found.ok_or_else(|| no_table(self))?;
+        match found.columns.len() == self.columns {
+            true => Ok(found),
+            false => Err(Error::internal(&format!(
+                "table {}.{} is not laid out as expected",
+                self.database, self.name
+            ))),
+        }
+    }
+
+    /// All rows, decoded by `read`.
+    ///
+    /// # Errors
+    /// The table is not there, or reading it failed.
+    pub(crate) fn rows<T>(&self, db: &Arc<Db>, read: impl Fn(&RowRef<'_>) -> T) -> Result<Vec<T>> {
+        let table = self.find(db)?;
+        let mut txn = db.begin(BeginOptions::default())?;
+        let spec = ScanSpec {
+            index: 0,
+            ranges: vec![KeyRange::ALL],
+            reverse: false,
+            entries_only: false,
+        };
+        let mut position = ScanPosition::default();
+        let mut list = Vec::new();
+        while txn.scan(
+            &table,
+            &spec,
+            Read::SNAPSHOT,
+            &mut position,
+            1000,
+            &mut |_, row| list.push(read(&row)),
+        )? {}
+        txn.rollback();
+        Ok(list)
+    }
+}
+
+fn no_table(table: &SystemTable) -> Error {
+    let text = format!("Table '{}.{}' doesn't exist", table.database, table.name);
+    Error::new(1146, "42S02", text)
+}
+
+/// Rows to write to a system table.
+pub(crate) struct TableChange {
+    pub(crate) table: &'static SystemTable,
+    /// Rows that replace those with the same primary key.
+    pub(crate) put: Vec<Vec<Value>>,
+    /// Rows whose primary keys are deleted.
+    pub(crate) remove: Vec<Vec<Value>>,
+}
+
+/// Applies changes to several tables in one durable transaction.
+///
+/// # Errors
+/// A table does not exist, or writing failed; then nothing is written.
+pub(crate) fn write(db: &Arc<Db>, changes: Vec<TableChange>) -> Result<Ticket> {
+    let mut txn = db.begin(BeginOptions {
+        sync: true,
+        ..BeginOptions::default()
+    })?;
+    for change in changes {
+        let table = change.table.find(db)?;
+        if !change.remove.is_empty() {
+            let keys = change.remove.iter().map(|r| table.primary_key(r));
+            let mut keys: Vec<Vec<u8>> = keys.collect();
+            keys.sort_unstable();
+            keys.dedup();
+            let gone = txn.lock_present(&table, &keys, |_| true)?;
+            txn.delete(&table, gone)?;
+        }
+        if !change.put.is_empty() {
+            txn.insert(&table, change.put, InsertMode::Replace)?;
+        }
+    }
+    Ok(txn.commit()?.ticket)
+}
