@@ -1,5 +1,6 @@
 //! The house rules, one module each, and what they report.
 
+mod citations;
 mod edges;
 mod formats;
 mod headers;
@@ -63,6 +64,7 @@ pub fn run_all(tree: &Tree) -> Result<Vec<Violation>, String> {
     let mut found = edges::check(tree);
     found.extend(edges::check_features(tree));
     found.extend(lengths::check(tree, &ratchet));
+    found.extend(citations::check(tree));
     found.extend(headers::check(tree));
     found.extend(words::check(tree)?);
     found.extend(ignored::check(tree));
