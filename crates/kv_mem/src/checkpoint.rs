@@ -35,6 +35,7 @@ use plan::{Plan, plan};
 use porpoise_base::disk::File;
 use porpoise_base::sync::Mutex;
 use porpoise_kv::{Error, Full, Result, SpaceId};
+pub(crate) use reserve::NAME as RESERVE_NAME;
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 use std::path::PathBuf;
@@ -55,9 +56,12 @@ const FILE: u64 = 64 << 20;
 /// Records looked at under one pin.
 const STEP: usize = 256;
 
+/// How the names of a checkpoint's files begin.
+pub(crate) const CHECKPOINT_PREFIX: &str = "ckpt-";
+
 /// The file of a checkpoint.
 pub(crate) fn file_name(checkpoint: u64, number: u64) -> String {
-    format!("ckpt-{checkpoint:016}-{number:05}.dat")
+    format!("{CHECKPOINT_PREFIX}{checkpoint:016}-{number:05}.dat")
 }
 
 /// The header of a checkpoint's file.
@@ -279,7 +283,9 @@ fn attempt(
         remove_files(log, (0..).map(|number| (checkpoint, number)));
         return Err(error);
     }
-    if let Err(error) = Manifest::replace(&*log.disk, &log.dir) {
+    let placed = Manifest::replace(&*log.disk, &log.dir)
+        .and_then(|()| log.record_checkpoint(checkpoint, manifest.position));
+    if let Err(error) = placed {
         last.doubtful.extend(manifest.numbers());
         return Err(error);
     }

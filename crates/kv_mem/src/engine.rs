@@ -2,9 +2,9 @@
 
 use crate::checkpoint::Checkpoints;
 use crate::counters::{Counters, Table};
-use crate::log::{Beginning, Log, LogTurns, LogWriter, prepare_spares, write_log};
+use crate::log::{Beginning, Log, LogTurns, LogWriter, head, io_error, prepare_spares, write_log};
 use crate::manifest::Manifest;
-use crate::recovery::recover;
+use crate::recovery::{is_store, recover};
 use crate::shared::Shared;
 use crate::txn::MemTxn;
 use porpoise_base::clock::{self, Clock};
@@ -170,6 +170,15 @@ impl KvMem {
         Ok(Arc::new(engine))
     }
 
+    /// Whether a directory holds a store, or files that are left of one.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the directory cannot be read, also when there is none.
+    pub fn is_store(disk: &dyn Disk, dir: &Path) -> Result<bool> {
+        let names = disk.list(dir).map_err(|e| io_error(dir, &e))?;
+        Ok(is_store(&names))
+    }
+
     /// Starts the threads of a store that is kept.
     fn start_log(&self, start: LogStart, checkpoint_bytes: u64) -> Result<()> {
         let shared = self.shared.clone();
@@ -188,6 +197,12 @@ impl KvMem {
         self.spawn("log-spare", move || {
             if let Some(log) = &shared.log {
                 prepare_spares(&shared, log);
+            }
+        })?;
+        let (shared, stop) = (self.shared.clone(), self.stop.clone());
+        self.spawn("log-head", move || {
+            if let Some(log) = &shared.log {
+                head_until(&stop, log);
             }
         })?;
         let (shared, counters) = (self.shared.clone(), self.counters.clone());
@@ -257,6 +272,9 @@ impl KvMem {
             // A panicked thread has told its story already.
             let _ = thread.join();
         }
+        if let Some(log) = &self.shared.log {
+            log.head.sync_or_warn();
+        }
         *self.lock.lock() = None;
     }
 
@@ -305,6 +323,13 @@ fn recover_into(shared: &Shared, log: &Log) -> Result<(Table, Manifest, LogStart
     }
     let number = found.segments.last().map_or(1, |(number, _)| number + 1);
     *log.segments.lock() = found.segments;
+    match found.head {
+        Some(head) => {
+            let adopted = log.head.adopt(head);
+            adopted.map_err(|e| io_error(&log.dir.join(head::NAME), &e))?;
+        }
+        None => log.head.assume(found.first_entry),
+    }
     let mut seq = shared.seq.lock();
     shared.start_at(&mut seq, found.next_ts.max(2) - 1);
     let at = Beginning {
@@ -328,6 +353,14 @@ fn reclaim_until(shared: &Shared, stop: &Stop) {
     while !*stopped {
         stop.wake.wait_for(&mut stopped, RECLAIM_TICK);
         porpoise_base::sync::MutexGuard::unlocked(&mut stopped, || shared.reclaimer.pass(shared));
+    }
+}
+
+fn head_until(stop: &Stop, log: &Log) {
+    let mut stopped = stop.stopped.lock();
+    while !*stopped {
+        stop.wake.wait_for(&mut stopped, head::SYNC_EVERY);
+        porpoise_base::sync::MutexGuard::unlocked(&mut stopped, || log.head.sync_or_warn());
     }
 }
 

@@ -19,6 +19,7 @@
 //! asks for it).
 
 pub(crate) mod format;
+pub(crate) mod head;
 mod pace;
 mod spare;
 mod writer;
@@ -27,7 +28,8 @@ pub(crate) use spare::{prepare_spare, prepare_spares};
 pub(crate) use writer::{LogTurns, LogWriter, write_log};
 
 use crate::shared::{Sequencer, Shared};
-use format::{Record, SegmentHeader};
+use format::{LOG_FORMAT_VERSION, Record, SegmentHeader};
+use head::HeadFile;
 use porpoise_base::disk::{Disk, File};
 use porpoise_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use porpoise_base::sync::{Condvar, Mutex, MutexGuard};
@@ -91,6 +93,8 @@ pub(crate) struct Log {
     pub(crate) synced: AtomicU64,
     /// Number and start of the segments there are, oldest first.
     pub(crate) segments: Mutex<Vec<(u64, u64)>>,
+    /// Records which segments and which checkpoint must exist.
+    pub(crate) head: HeadFile,
     pub(crate) spare: Mutex<Spare>,
     pub(crate) spares_made: AtomicU64,
     pub(crate) spare_changed: Condvar,
@@ -142,6 +146,13 @@ pub(crate) fn segment_number(name: &str) -> Option<u64> {
         .ok()
 }
 
+/// Index of the first segment, by number and start, that the log from a
+/// position on needs.
+pub(crate) fn first_needed(segments: &[(u64, u64)], position: u64) -> usize {
+    let behind = segments.partition_point(|(_, start)| *start <= position);
+    behind.saturating_sub(1)
+}
+
 /// A file that becomes a segment. Each has a name of its own, for one may be
 /// made while the one before is being renamed.
 pub(crate) fn spare_name(count: u64) -> String {
@@ -164,6 +175,7 @@ impl Log {
             wake: Condvar::new(),
             synced: AtomicU64::new(0),
             segments: Mutex::default(),
+            head: HeadFile::default(),
             spare: Mutex::default(),
             spares_made: AtomicU64::new(0),
             spare_changed: Condvar::new(),
@@ -185,7 +197,9 @@ impl Log {
         spare: (Box<dyn File>, PathBuf),
     ) -> Result<LogWriter> {
         let position = at.position;
+        self.head.create(&*self.disk, &self.dir)?;
         let header = SegmentHeader {
+            version: LOG_FORMAT_VERSION,
             number: at.number,
             salt: writer::fresh_salt(),
             start: position,
@@ -446,11 +460,23 @@ impl Log {
             .map_or(reached, |tag| reached.min(tag - 1))
     }
 
+    /// Records a checkpoint whose manifest is in place for sure: the log is
+    /// needed from this position on.
+    pub(crate) fn record_checkpoint(&self, number: u64, position: u64) -> Result<()> {
+        let oldest = {
+            let segments = self.segments.lock();
+            let first = first_needed(&segments, position);
+            segments.get(first).map_or(0, |(number, _)| *number)
+        };
+        let recorded = self.head.checkpoint(number, oldest);
+        recorded.map_err(|e| io_error(&self.dir.join(head::NAME), &e))
+    }
+
     /// Removes segments that hold nothing at or behind a position.
     pub(crate) fn remove_before(&self, position: u64) -> Result<()> {
         let mut segments = self.segments.lock();
-        let keep = segments.partition_point(|(_, start)| *start <= position);
-        let gone: Vec<(u64, u64)> = segments.drain(..keep.saturating_sub(1)).collect();
+        let needless = first_needed(&segments, position);
+        let gone: Vec<(u64, u64)> = segments.drain(..needless).collect();
         drop(segments);
         for (n, (number, _)) in gone.iter().enumerate() {
             let path = self.dir.join(segment_name(*number));

@@ -7,14 +7,22 @@
 //!    durable: no later segment, and no later group that names it or a later
 //!    one as durable (transactions.md, 22). Else the start is refused with file
 //!    and offset, and nothing is changed.
-//! 3. What was recovered is on disk before it is served: the last segment is
+//! 3. A store is refused when a file that it needs is missing, or when its log
+//!    ends before what is recorded as durable (52).
+//! 4. What was recovered is on disk before it is served: the last segment is
 //!    written anew and synced (21).
 
 mod replay;
+mod required;
 
-use crate::checkpoint::{BLOCK_HEADER, BLOCK_MAGIC, FILE_HEADER, file_header, file_name};
+pub(crate) use required::is_store;
+
+use crate::checkpoint::{
+    BLOCK_HEADER, BLOCK_MAGIC, CHECKPOINT_PREFIX, FILE_HEADER, file_header, file_name,
+};
 use crate::codec::{Malformed, Reader};
 use crate::counters::{Counter, Table};
+use crate::log::head::{self, FoundHead, Head};
 use crate::log::{io_error, segment_number};
 use crate::manifest::{self, CheckpointFile, Manifest, Unit};
 use crate::record::{LONGEST_KEY, NewVersion, RECORD_BYTES, RecordRef};
@@ -31,6 +39,10 @@ use std::time::Instant;
 /// What was found.
 pub(crate) struct Recovered {
     pub(crate) manifest: Manifest,
+    /// The head file; `None` in an empty store and one of an older version.
+    pub(crate) head: Option<FoundHead>,
+    /// The entry to begin a head file with.
+    pub(crate) first_entry: Head,
     pub(crate) table: Table,
     /// Number and start of the segments there are.
     pub(crate) segments: Vec<(u64, u64)>,
@@ -51,10 +63,12 @@ fn corrupt(path: &Path, offset: usize, what: &str) -> Error {
 /// Reads a store into an empty engine.
 pub(crate) fn recover(shared: &Shared, disk: &dyn Disk, dir: &Path) -> Result<Recovered> {
     let began = Instant::now();
+    let head = head::load(disk, dir)?;
     let manifest = Manifest::load(disk, dir)?;
+    let names = disk.list(dir).map_err(|e| io_error(dir, &e))?;
+    required::check_files(disk, dir, &names, manifest.as_ref(), head.as_ref())?;
     let had_manifest = manifest.is_some();
     let manifest = manifest.unwrap_or_default();
-    let names = disk.list(dir).map_err(|e| io_error(dir, &e))?;
     let mut recovery = Recovery {
         shared,
         table: Table {
@@ -76,6 +90,8 @@ pub(crate) fn recover(shared: &Shared, disk: &dyn Disk, dir: &Path) -> Result<Re
     let mut numbers: Vec<u64> = names.iter().filter_map(|n| segment_number(n)).collect();
     numbers.sort_unstable();
     let log = recovery.replay(disk, dir, &numbers, &manifest, had_manifest)?;
+    let last = log.segments.last().map_or(1, |(number, _)| *number);
+    required::check_reach(dir, head.as_ref(), last, log.position)?;
     remove_strays(disk, dir, &names, &manifest)?;
     if let Some((path, bytes)) = &log.last {
         match rewrite(disk, dir, path, bytes) {
@@ -91,6 +107,8 @@ pub(crate) fn recover(shared: &Shared, disk: &dyn Disk, dir: &Path) -> Result<Re
         "store recovered"
     );
     Ok(Recovered {
+        first_entry: required::first_entry(&log.segments, &manifest, log.position),
+        head,
         table: recovery.table,
         segments: log.segments,
         position: log.position,
@@ -109,8 +127,9 @@ fn remove_strays(disk: &dyn Disk, dir: &Path, names: &[String], manifest: &Manif
         .map(|(checkpoint, number)| file_name(checkpoint, number))
         .collect();
     for name in names {
-        let stray = name.starts_with("ckpt-") && !known.contains(name)
+        let stray = name.starts_with(CHECKPOINT_PREFIX) && !known.contains(name)
             || name.starts_with(manifest::NAME) && name != manifest::NAME
+            || name == head::NEW_NAME
             || name.starts_with("log-") && name.ends_with(".tmp");
         if stray {
             let path = dir.join(name);
@@ -190,10 +209,11 @@ fn load_file(
     file: &CheckpointFile,
 ) -> Result<()> {
     let path = dir.join(file_name(unit.checkpoint, file.number));
-    let bytes = disk
-        .open(&path)
-        .and_then(|file| file.read_all())
-        .map_err(|e| io_error(&path, &e))?;
+    let bytes = disk.open(&path).and_then(|file| file.read_all());
+    let bytes = bytes.map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => corrupt(&path, 0, "the file is missing; the manifest names it"),
+        _ => io_error(&path, &e),
+    })?;
     if bytes.len() as u64 != file.bytes {
         let what = format!("{} bytes, the manifest says {}", bytes.len(), file.bytes);
         return Err(corrupt(&path, 0, &what));

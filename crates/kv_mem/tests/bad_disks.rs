@@ -92,7 +92,9 @@ fn a_flipped_bit_in_a_checkpoint_or_manifest_stops_the_start() {
     missing
         .remove(&Path::new("/data").join(&checkpoint))
         .unwrap();
-    assert!(matches!(KvMem::open(options(&missing)), Err(Error::Io(e)) if e.contains(&checkpoint)));
+    assert!(
+        matches!(KvMem::open(options(&missing)), Err(Error::Corrupt(e)) if e.contains(&checkpoint))
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 mod common;
 
-use porpoise_kv::{CounterId, Engine, Read, ScanRange, SpaceId};
+use porpoise_kv::{CounterId, Engine, Error, Read, ScanRange, SpaceId};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -23,14 +23,17 @@ fn copy(fixture: &str, to: &Path) {
     }
 }
 
-fn open(dir: &Path) -> Arc<KvMem> {
-    KvMem::open(KvMemOptions {
+fn options(dir: &Path) -> KvMemOptions {
+    KvMemOptions {
         dir: Some(dir.to_owned()),
         segment_bytes: 1 << 14,
         checkpoint_bytes: u64::MAX,
         ..KvMemOptions::default()
-    })
-    .unwrap()
+    }
+}
+
+fn open(dir: &Path) -> Arc<KvMem> {
+    KvMem::open(options(dir)).unwrap()
 }
 
 fn rows(engine: &KvMem, space: SpaceId) -> Vec<(u32, Vec<u8>)> {
@@ -72,4 +75,51 @@ fn a_manifest_of_version_1_is_read_and_the_next_checkpoint_writes_the_present_on
         engine.checkpoint().unwrap();
         assert_eq!(version(), 2);
     }
+}
+
+/// Its segment is of log format 2, from before stores had a head file: it is
+/// accepted, and from then on a missing head file is refused.
+#[test]
+fn a_log_of_version_2_is_accepted_without_a_head_file_and_gets_one() {
+    let dir = tempfile::tempdir().unwrap();
+    copy("manifest-1", dir.path());
+    let version = |name: &str| std::fs::read(dir.path().join(name)).unwrap()[12];
+    assert_eq!(version("log-0000000000000001.seg"), 2);
+    assert!(!dir.path().join("HEAD").exists());
+    let engine = open(dir.path());
+    assert_eq!(rows(&engine, SpaceId(65)).len(), 60);
+    drop(engine);
+    assert_eq!(version("HEAD"), 1);
+    assert_eq!(version("log-0000000000000002.seg"), 3);
+    for name in [
+        "HEAD",
+        "log-0000000000000001.seg",
+        "log-0000000000000002.seg",
+        "MANIFEST",
+    ] {
+        let (path, aside) = (dir.path().join(name), dir.path().join("aside"));
+        std::fs::rename(&path, &aside).unwrap();
+        let refused = KvMem::open(options(dir.path())).map(|_| ());
+        assert!(
+            matches!(&refused, Err(Error::Corrupt(message)) if message.contains(name)),
+            "{refused:?}"
+        );
+        std::fs::rename(&aside, &path).unwrap();
+    }
+    assert_eq!(rows(&open(dir.path()), SpaceId(65)).len(), 60);
+}
+
+/// An older version that lost its manifest does not begin anew.
+#[test]
+fn a_checkpoint_of_version_1_without_its_manifest_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    copy("manifest-1", dir.path());
+    for name in ["MANIFEST", "log-0000000000000001.seg"] {
+        std::fs::remove_file(dir.path().join(name)).unwrap();
+    }
+    let refused = KvMem::open(options(dir.path())).map(|_| ());
+    assert!(
+        matches!(&refused, Err(Error::Corrupt(message)) if message.contains("MANIFEST")),
+        "{refused:?}"
+    );
 }

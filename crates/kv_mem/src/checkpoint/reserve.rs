@@ -11,7 +11,7 @@ use crate::log::Log;
 use std::path::PathBuf;
 
 /// The file's name.
-const NAME: &str = "reserve.dat";
+pub(crate) const NAME: &str = "reserve.dat";
 
 /// Its greatest length, in bytes. A checkpoint that has to write more finds no
 /// room on a full disk all the same.

@@ -9,8 +9,11 @@ use crate::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::record::LONGEST_KEY;
 use porpoise_kv::{SpaceDurability, SpaceId, SpaceSpec};
 
-/// The version of the log's format that this build writes and reads.
-pub(crate) const LOG_FORMAT_VERSION: u32 = 2;
+/// The version of the log's format that this build writes.
+pub(crate) const LOG_FORMAT_VERSION: u32 = 3;
+
+/// The oldest version that it reads.
+const OLDEST: u32 = 2;
 
 pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"PORPLOG\0";
 pub(crate) const SEGMENT_HEADER: usize = 64;
@@ -20,6 +23,8 @@ pub(crate) const GROUP_HEADER: usize = 48;
 /// What stands at the beginning of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
+    /// Version of the format that the segment was written in.
+    pub(crate) version: u32,
     /// Segments are numbered from 1.
     pub(crate) number: u64,
     /// Random; in each of its groups, too.
@@ -33,7 +38,7 @@ pub(crate) struct SegmentHeader {
 impl SegmentHeader {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut rest = Vec::with_capacity(SEGMENT_HEADER);
-        rest.extend_from_slice(&LOG_FORMAT_VERSION.to_le_bytes());
+        rest.extend_from_slice(&self.version.to_le_bytes());
         for n in [self.number, self.salt, self.start, self.first_group] {
             rest.extend_from_slice(&n.to_le_bytes());
         }
@@ -57,12 +62,13 @@ impl SegmentHeader {
             return Err("the header's checksum is wrong".to_owned());
         }
         let version = reader.u32().map_err(short)?;
-        if version != LOG_FORMAT_VERSION {
+        if !(OLDEST..=LOG_FORMAT_VERSION).contains(&version) {
             return Err(format!(
-                "log format {version}; this server reads {LOG_FORMAT_VERSION}"
+                "log format {version}; this server reads {OLDEST} to {LOG_FORMAT_VERSION}"
             ));
         }
         Ok(SegmentHeader {
+            version,
             number: reader.u64().map_err(short)?,
             salt: reader.u64().map_err(short)?,
             start: reader.u64().map_err(short)?,
@@ -456,6 +462,7 @@ mod tests {
             assert_eq!(Group::decode(&bad, 77), None, "bit {n}");
         }
         let header = SegmentHeader {
+            version: LOG_FORMAT_VERSION,
             number: 1,
             salt: 2,
             start: 3,

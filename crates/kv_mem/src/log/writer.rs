@@ -9,12 +9,16 @@
 //!    before the next is written.
 //! 2. After 100 ms without a record an empty group is written and synced, so
 //!    that the last group is vouched for (transactions.md, 22).
-//! 3. In `sync` mode a group waits for more commits as [`Pace`] says, and never
+//! 3. A segment is in the head file before its first group is written
+//!    (transactions.md, 52).
+//! 4. In `sync` mode a group waits for more commits as [`Pace`] says, and never
 //!    when somebody asks for a sync at once.
 
-use super::format::{Group, SEGMENT_HEADER, SegmentHeader, group_len, record_len};
+use super::format::{
+    Group, LOG_FORMAT_VERSION, SEGMENT_HEADER, SegmentHeader, group_len, record_len,
+};
 use super::pace::Pace;
-use super::{Log, io_error, segment_name};
+use super::{Log, head, io_error, segment_name};
 use crate::shared::{Sequencer, Shared};
 use porpoise_base::disk::File;
 use porpoise_base::sync::MutexGuard;
@@ -63,6 +67,8 @@ impl LogWriter {
         file.sync_data().map_err(failed)?;
         log.disk.rename(&from, &path).map_err(failed)?;
         log.disk.sync_dir(&log.dir).map_err(failed)?;
+        let recorded = log.head.begin_segment(header.number, header.start);
+        recorded.map_err(|e| io_error(&log.dir.join(head::NAME), &e))?;
         log.segments.lock().push((header.number, header.start));
         Ok(LogWriter {
             len: file.len().map_err(failed)?,
@@ -98,6 +104,7 @@ impl LogWriter {
             self.sync(log)?;
             let spare = log.take_spare()?;
             let header = SegmentHeader {
+                version: LOG_FORMAT_VERSION,
                 number: self.header.number + 1,
                 salt: fresh_salt(),
                 start: self.position,
@@ -334,6 +341,8 @@ impl LogTurns {
         }
         drop(seq);
         shared.tell();
+        // Behind the replies, so that no commit waits for it.
+        log.head.reached(log.synced_to());
         Ok(ended)
     }
 }

@@ -6,6 +6,7 @@
 //! writes to one key are applied by one thread, in their order.
 
 use super::corrupt;
+use super::required::{self, read_header};
 use crate::codec::{Malformed, Reader};
 use crate::counters::{Counter, Table};
 use crate::log::format::{Group, LoggedWrite, Record, SEGMENT_HEADER, SegmentHeader, get_write};
@@ -51,14 +52,7 @@ pub(super) struct ReplayedLog {
 fn segment_starts(disk: &dyn Disk, dir: &Path, numbers: &[u64]) -> Result<Vec<u64>> {
     let mut starts = Vec::with_capacity(numbers.len());
     for number in numbers {
-        let path = dir.join(segment_name(*number));
-        let mut bytes = vec![0; SEGMENT_HEADER];
-        let read = disk
-            .open(&path)
-            .and_then(|file| file.read_at(0, &mut bytes))
-            .map_err(|e| io_error(&path, &e))?;
-        bytes.truncate(read);
-        let header = SegmentHeader::decode(&bytes).map_err(|e| corrupt(&path, 0, &e))?;
+        let header = read_header(disk, &dir.join(segment_name(*number)))?;
         starts.push(header.start);
     }
     Ok(starts)
@@ -106,7 +100,11 @@ impl Recovery<'_> {
                 (log.position, log.next_group) = (header.start, header.first_group);
                 first = false;
             } else if header.start != log.position || header.first_group != log.next_group {
-                return Err(corrupt(&path, 0, "groups before this segment are missing"));
+                return Err(corrupt(
+                    &path,
+                    0,
+                    "the segment before this one was truncated",
+                ));
             }
             log.segments.push((header.number, header.start));
             let last = n + 1 == numbers.len();
@@ -122,12 +120,12 @@ impl Recovery<'_> {
             }
         }
         if log.position < manifest.position {
-            let path = dir.join(
-                numbers
-                    .last()
-                    .map_or_else(String::new, |n| segment_name(*n)),
-            );
-            return Err(corrupt(&path, 0, "the log ends before the checkpoint"));
+            return Err(required::log_too_short(
+                dir,
+                numbers,
+                log.position,
+                manifest,
+            ));
         }
         Ok(log)
     }

@@ -1,0 +1,171 @@
+//! Refuses a store whose files are not all there (transactions.md, 52).
+//!
+//! The head file says which segments and which checkpoint must exist, and how
+//! far the log reaches. A store of an older version has none; it is accepted,
+//! and gets one. Whether a missing head file is a loss is told by the segments:
+//! those of log format 3 or later are only written beside one.
+
+use super::corrupt;
+use crate::checkpoint::{CHECKPOINT_PREFIX, RESERVE_NAME};
+use crate::log::format::{SEGMENT_HEADER, SegmentHeader};
+use crate::log::head::{self, FoundHead, Head};
+use crate::log::{first_needed, io_error, segment_name, segment_number};
+use crate::manifest::{self, Manifest};
+use porpoise_base::disk::Disk;
+use porpoise_kv::{Error, Result};
+use std::path::Path;
+
+/// What an operator can do about a loss.
+const ADVICE: &str = "put the file back or restore the store from a backup";
+
+/// Whether the names in a directory are those of a store: every file counts
+/// that holds data, or speaks of data.
+pub(crate) fn is_store(names: &[String]) -> bool {
+    names.iter().any(|name| {
+        segment_number(name).is_some()
+            || name.starts_with(CHECKPOINT_PREFIX)
+            || [manifest::NAME, head::NAME, RESERVE_NAME].contains(&name.as_str())
+    })
+}
+
+fn lost(dir: &Path, name: &str, what: &str) -> Error {
+    let path = dir.join(name);
+    Error::Corrupt(format!("{}: {what}; {ADVICE}", path.display()))
+}
+
+/// The header of a segment.
+pub(super) fn read_header(disk: &dyn Disk, path: &Path) -> Result<SegmentHeader> {
+    let mut bytes = vec![0; SEGMENT_HEADER];
+    let read = disk
+        .open(path)
+        .and_then(|file| file.read_at(0, &mut bytes))
+        .map_err(|e| io_error(path, &e))?;
+    bytes.truncate(read);
+    SegmentHeader::decode(&bytes).map_err(|e| corrupt(path, 0, &e))
+}
+
+/// Checks that the files are there, before any is read as a whole.
+pub(super) fn check_files(
+    disk: &dyn Disk,
+    dir: &Path,
+    names: &[String],
+    manifest: Option<&Manifest>,
+    head: Option<&FoundHead>,
+) -> Result<()> {
+    let mut numbers: Vec<u64> = names.iter().filter_map(|n| segment_number(n)).collect();
+    numbers.sort_unstable();
+    match head {
+        Some(found) => check_recorded(dir, &numbers, manifest, &found.head),
+        None => check_unrecorded(disk, dir, names, &numbers, manifest),
+    }
+}
+
+fn check_recorded(
+    dir: &Path,
+    numbers: &[u64],
+    manifest: Option<&Manifest>,
+    head: &Head,
+) -> Result<()> {
+    let (oldest, newest) = (head.oldest.max(1), head.newest);
+    if let Some(missing) = (oldest..=newest).find(|n| numbers.binary_search(n).is_err()) {
+        let what = format!(
+            "this log segment is missing; {} records that segments {oldest} to {newest} exist",
+            head::NAME
+        );
+        return Err(lost(dir, &segment_name(missing), &what));
+    }
+    let what = match manifest {
+        None if head.checkpoint > 0 => format!(
+            "the manifest is missing; {} records checkpoint {}",
+            head::NAME,
+            head.checkpoint
+        ),
+        Some(found) if found.checkpoint < head.checkpoint => format!(
+            "the manifest is that of checkpoint {}; {} records checkpoint {}",
+            found.checkpoint,
+            head::NAME,
+            head.checkpoint
+        ),
+        _ => return Ok(()),
+    };
+    Err(lost(dir, manifest::NAME, &what))
+}
+
+fn check_unrecorded(
+    disk: &dyn Disk,
+    dir: &Path,
+    names: &[String],
+    numbers: &[u64],
+    manifest: Option<&Manifest>,
+) -> Result<()> {
+    for number in numbers {
+        let header = read_header(disk, &dir.join(segment_name(*number)))?;
+        if header.version >= head::SINCE_LOG_FORMAT {
+            let what = "the head file is missing, and the log has segments written beside one";
+            return Err(lost(dir, head::NAME, what));
+        }
+    }
+    // Before the first checkpoint is in place the log has everything.
+    if manifest.is_none() && numbers.is_empty() && is_store(names) {
+        let what = "the manifest is missing, and the directory holds files of a store";
+        return Err(lost(dir, manifest::NAME, what));
+    }
+    Ok(())
+}
+
+/// The error for a log that ends before the checkpoint, or is not there.
+pub(super) fn log_too_short(
+    dir: &Path,
+    numbers: &[u64],
+    position: u64,
+    manifest: &Manifest,
+) -> Error {
+    let needed = manifest.position;
+    match numbers.last() {
+        Some(last) => {
+            let what = format!(
+                "the log ends at position {position}, before the checkpoint's {needed}: the segment \
+                 was truncated or replaced"
+            );
+            lost(dir, &segment_name(*last), &what)
+        }
+        None => {
+            let what = format!(
+                "all log segments are missing; the checkpoint needs the log from position {needed}"
+            );
+            lost(dir, manifest::NAME, &what)
+        }
+    }
+}
+
+/// Checks that the log reached as far as it was durable.
+pub(super) fn check_reach(
+    dir: &Path,
+    head: Option<&FoundHead>,
+    last: u64,
+    position: u64,
+) -> Result<()> {
+    match head.map(|found| found.head.position) {
+        Some(durable) if position < durable => {
+            let what = format!(
+                "the log ends at position {position}; {} records that it was on disk up to {durable}: \
+                 the segment was truncated or replaced",
+                head::NAME
+            );
+            Err(lost(dir, &segment_name(last), &what))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The entry for a store that has no head file yet.
+pub(super) fn first_entry(segments: &[(u64, u64)], manifest: &Manifest, position: u64) -> Head {
+    let first = segments.get(first_needed(segments, manifest.position));
+    Head {
+        generation: 0,
+        oldest: first.map_or(0, |(number, _)| *number),
+        newest: segments.last().map_or(0, |(number, _)| *number),
+        position,
+        checkpoint: manifest.checkpoint,
+    }
+}
