@@ -109,7 +109,7 @@ fn a_log_of_version_2_is_accepted_without_a_head_file_and_gets_one() {
     assert_eq!(rows(&open(dir.path()), SpaceId(65)).len(), 60);
 }
 
-/// An older version that lost its manifest does not begin anew.
+/// A store of an older version that lost its manifest is not initialised again.
 #[test]
 fn a_checkpoint_of_version_1_without_its_manifest_is_refused() {
     let dir = tempfile::tempdir().unwrap();

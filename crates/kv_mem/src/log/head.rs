@@ -180,6 +180,25 @@ struct State {
     failing: bool,
 }
 
+impl State {
+    /// Writes an entry changed by `change`; not synced. Nothing happens when
+    /// it is the same. Before the file is created the entry is kept in memory.
+    fn update(&mut self, change: impl FnOnce(&mut Head)) -> io::Result<()> {
+        let mut head = self.head;
+        change(&mut head);
+        if head == self.head {
+            return Ok(());
+        }
+        if let Some(file) = &self.file {
+            head.generation += 1;
+            file.write_at((self.slot * SLOT) as u64, &head.encode())?;
+            self.unsynced = true;
+        }
+        self.head = head;
+        Ok(())
+    }
+}
+
 /// The head file of an open store.
 #[derive(Default)]
 pub(crate) struct HeadFile {
@@ -238,22 +257,8 @@ impl HeadFile {
         Ok(())
     }
 
-    /// Writes an entry changed by `change`; not synced. Nothing happens when
-    /// it is the same. Before the file is created the entry is kept in memory.
     fn update(&self, change: impl FnOnce(&mut Head)) -> io::Result<()> {
-        let mut state = self.state.lock();
-        let mut head = state.head;
-        change(&mut head);
-        if head == state.head {
-            return Ok(());
-        }
-        if let Some(file) = &state.file {
-            head.generation += 1;
-            file.write_at((state.slot * SLOT) as u64, &head.encode())?;
-            state.unsynced = true;
-        }
-        state.head = head;
-        Ok(())
+        self.state.lock().update(change)
     }
 
     /// Makes the entry last written durable.
@@ -292,9 +297,10 @@ impl HeadFile {
     /// The log is durable up to a position. Not synced, and an error is only
     /// logged: the entry before holds.
     pub(crate) fn reached(&self, position: u64) {
-        let outcome = self.update(|head| head.position = head.position.max(position));
-        let failing = outcome.is_err();
-        let before = std::mem::replace(&mut self.state.lock().failing, failing);
+        let mut state = self.state.lock();
+        let outcome = state.update(|head| head.position = head.position.max(position));
+        let before = std::mem::replace(&mut state.failing, outcome.is_err());
+        drop(state);
         if let Err(error) = outcome
             && !before
         {
