@@ -129,6 +129,7 @@ impl File for std::fs::File {
 }
 
 struct RealLock {
+    _dir: Option<std::fs::File>,
     _file: std::fs::File,
 }
 
@@ -175,14 +176,43 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        let dir = path.parent().map(lock_directory).transpose()?.flatten();
         let mut options = std::fs::File::options();
-        let file = options.read(true).write(true).create(true).truncate(false);
-        let file = file.open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Box::new(RealLock { _file: file })),
-            Err(std::fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(std::fs::TryLockError::Error(e)) => Err(e),
-        }
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path)?;
+        try_lock(&file)?;
+        Ok(Box::new(RealLock {
+            _dir: dir,
+            _file: file,
+        }))
+    }
+}
+
+/// Locks an open file or directory (`flock`) until it is closed.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] when it is locked already.
+pub fn try_lock(file: &std::fs::File) -> io::Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(std::fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(std::fs::TryLockError::Error(e)) => Err(e),
+    }
+}
+
+/// Locks a directory itself, so that the removal of a lock file in it does not
+/// let a second server in. `None` where the file system cannot lock
+/// directories, as NFS: there the lock file alone counts.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] when it is locked already; any error of
+/// opening it.
+pub fn lock_directory(path: &Path) -> io::Result<Option<std::fs::File>> {
+    let dir = std::fs::File::open(path)?;
+    match try_lock(&dir) {
+        Ok(()) => Ok(Some(dir)),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(e),
+        Err(_) => Ok(None),
     }
 }
 
@@ -216,6 +246,9 @@ mod tests {
         let lock = disk.lock(&dir.join("lock")).unwrap();
         let second = disk.lock(&dir.join("lock")).err().unwrap();
         assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
+        disk.remove(&dir.join("lock")).unwrap();
+        let second = disk.lock(&dir.join("lock")).err().unwrap();
+        assert_eq!(second.kind(), io::ErrorKind::WouldBlock, "lock file gone");
         drop(lock);
         disk.lock(&dir.join("lock")).unwrap();
         std::fs::remove_dir_all(&dir).unwrap();

@@ -3,19 +3,22 @@
 //! the engine's structures beneath them.
 //!
 //! The store is opened on an [`Overlay`]: recovery runs as at a start of the
-//! server, and what it writes stays in memory. The directory's lock is taken
-//! (its file gets this process's number), so that no server changes the files
-//! meanwhile.
+//! server, and what it writes stays in memory. The directory is locked, without
+//! a change to the lock file, so that no server changes the files meanwhile.
+//!
+//! Exit statuses, as the help promises them: 0 without problems, 1 with problems
+//! (a store that is damaged or whose files are missing among them), 2 when
+//! nothing can be said about the directory.
 
 use crate::config::StartError;
 use crate::datadir::DataDir;
 use crate::engine::STORE;
 use crate::rows;
-use porpoise_base::disk::Overlay;
-use porpoise_kv::Durability;
+use porpoise_base::disk::{self, Overlay};
+use porpoise_kv::{Durability, Error};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What a check found.
@@ -29,32 +32,75 @@ pub struct Report {
     pub problems: Vec<String>,
 }
 
+/// Why a store could not be checked to its end.
+enum Failure {
+    /// The store is damaged: this is the result of the check.
+    Damage(String),
+    /// The check itself failed: files that cannot be read, no memory.
+    Unchecked(String),
+}
+
+impl Failure {
+    fn of(what: &str, error: &Error) -> Failure {
+        let text = format!("{what}: {error}");
+        match error {
+            Error::Io(_) | Error::Full(_) | Error::Unavailable(_) => Failure::Unchecked(text),
+            _ => Failure::Damage(text),
+        }
+    }
+
+    fn of_rows(what: &str, error: &porpoise_rows::Error) -> Failure {
+        match error {
+            porpoise_rows::Error::Kv(error) => Failure::of(what, error),
+            error => Failure::Damage(format!("{what}: {error}")),
+        }
+    }
+}
+
 /// Checks the store in a data directory.
 ///
 /// # Errors
-/// There is none, a server uses it, or it cannot be opened.
+/// With exit status 2: there is no store, a server uses it, or its files cannot
+/// be read. Damage is no error but a problem in the report.
 pub fn check(data_dir: &Path) -> Result<Report, StartError> {
+    let at = data_dir.display();
+    let unusable = |error: &dyn std::fmt::Display| {
+        StartError::usage(format!("data directory {at} cannot be checked: {error}"))
+    };
     let store = data_dir.join(STORE);
-    if !store.is_dir() {
-        let message = format!("data directory {} holds no store", data_dir.display());
+    let found = match std::fs::symlink_metadata(&store) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => false,
+        Err(e) => return Err(unusable(&e)),
+        Ok(_) => KvMem::is_store(&*disk::real(), &store).map_err(|e| unusable(&e))?,
+    };
+    if !found {
+        let message = format!("data directory {at} holds no store");
         return Err(StartError::usage(message));
     }
-    let _lock = DataDir::lock(data_dir)?;
-    let failed =
-        |what: &str, error: &dyn std::fmt::Display| StartError::failure(format!("{what}: {error}"));
+    let _lock = DataDir::lock_unchanged(data_dir)?;
+    let mut report = Report::default();
+    match check_store(store, &mut report) {
+        Ok(()) => {}
+        Err(Failure::Damage(problem)) => report.problems.push(problem),
+        Err(Failure::Unchecked(error)) => return Err(unusable(&error)),
+    }
+    Ok(report)
+}
+
+fn check_store(store: PathBuf, report: &mut Report) -> Result<(), Failure> {
     let engine = KvMem::open(KvMemOptions {
         dir: Some(store),
         disk: Arc::new(Overlay::new()),
         durability: Durability::Sync,
         ..KvMemOptions::default()
     })
-    .map_err(|e| failed("the embedded engine does not open", &e))?;
-    let db = rows::open(engine.clone()).map_err(|e| failed("the catalog does not open", &e))?;
-    let mut report = Report::default();
+    .map_err(|e| Failure::of("the embedded engine does not open", &e))?;
+    let db = rows::open(engine.clone());
+    let db = db.map_err(|e| Failure::of_rows("the catalog does not open", &e))?;
     for table in db.catalog().tables.values() {
         let (rows, problems) = db
             .define(|cx| db.check_table(cx, table))
-            .map_err(|e| failed(&table.quoted_name(), &e))?;
+            .map_err(|e| Failure::of_rows(&table.quoted_name(), &e))?;
         report.tables += 1;
         report.rows += rows;
         let lines = problems.iter().map(|p| format!("{}: {}", p.table, p.what));
@@ -64,7 +110,7 @@ pub fn check(data_dir: &Path) -> Result<Report, StartError> {
     if let Err(problem) = engine.verify() {
         report.problems.push(format!("engine: {problem}"));
     }
-    Ok(report)
+    Ok(())
 }
 
 /// Checks and prints: the problems, and a last line that sums up.

@@ -59,7 +59,8 @@ fn check_command() -> Command {
         )
         .after_help(
             "Nothing is written: recovery runs in memory. Exit status 0: no problems; 1: problems, \
-             a line each; 2: the directory cannot be checked, a running server's among them.",
+             a line each, missing and damaged files of a store among them; 2: the directory \
+             cannot be checked: it holds no store, a server uses it, or its files cannot be read.",
         )
         .arg(
             Arg::new("data-dir")

@@ -1,71 +1,135 @@
-//! The data directory: made if it is not there, and held by one server.
+//! The data directory: created if it is missing, and used by one server.
 //!
-//! Invariant: whoever holds a [`DataDir`] is the only server on it; the lock
-//! is the kernel's and goes with the process, however it ends.
+//! Two locks of the kernel (`flock`) keep a second server out: one on the
+//! directory itself, and one on the lock file in it. Both end with the process.
+//!
+//! Invariants:
+//! 1. The holder of a [`DataDir`] is the only server on it, also after the lock
+//!    file was removed: the directory's own lock remains.
+//! 2. The locked lock file is the one that has its name: one that was removed
+//!    between opening and locking it is not counted.
 
 use crate::config::StartError;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use porpoise_base::disk::{lock_directory, try_lock};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Name of the lock file; it holds the server's process id.
 const LOCK: &str = "porpoise.lock";
 
+/// Attempts to lock a lock file that others remove meanwhile.
+const ATTEMPTS: usize = 10;
+
 /// A locked data directory.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
-    _lock: File,
+    /// `None` where the file system cannot lock directories.
+    directory_lock: Option<File>,
+    _file_lock: Option<File>,
 }
 
-impl DataDir {
-    /// Makes the directory if needed and takes its lock.
-    pub fn lock(path: &Path) -> Result<DataDir, StartError> {
-        let refused = |what: std::io::Error| {
-            StartError::usage(format!(
-                "data directory {} is not writable: {what}",
-                path.display()
-            ))
-        };
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(refused)?;
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path.join(LOCK))
-            .map_err(refused)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut owner = String::new();
-                let _ = file.read_to_string(&mut owner);
-                return Err(StartError::usage(format!(
-                    "data directory {} is in use by another server (process {})",
-                    path.display(),
-                    owner.trim()
-                )));
-            }
-            Err(TryLockError::Error(error)) => return Err(refused(error)),
+/// Why the directory could not be locked.
+fn refused(path: &Path, error: &io::Error) -> StartError {
+    let at = path.display();
+    if error.kind() != io::ErrorKind::WouldBlock {
+        return StartError::usage(format!("data directory {at} is not writable: {error}"));
+    }
+    let mut owner = String::new();
+    let _ = File::open(path.join(LOCK)).and_then(|mut file| file.read_to_string(&mut owner));
+    let owner = match owner.trim() {
+        "" => String::new(),
+        id => format!(" (process {id})"),
+    };
+    StartError::usage(format!(
+        "data directory {at} is in use by another server{owner}"
+    ))
+}
+
+/// Whether an open file is the one that has this name.
+fn has_name(file: &File, path: &Path) -> io::Result<bool> {
+    let open = file.metadata()?;
+    match std::fs::metadata(path) {
+        Ok(named) => Ok((open.dev(), open.ino()) == (named.dev(), named.ino())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// Creates the lock file if needed, locks it, and writes the process id to it.
+fn lock_file(path: &Path) -> io::Result<File> {
+    for _ in 0..ATTEMPTS {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.mode(0o600).open(path)?;
+        try_lock(&file)?;
+        if !has_name(&file, path)? {
+            continue;
         }
         let noted = file
             .set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()));
-        match noted {
+        return match noted {
             // The number is there for messages only.
-            Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {}
-            other => other.map_err(refused)?,
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(file),
+            other => other.map(|()| file),
+        };
+    }
+    Err(io::Error::other("the lock file is removed again and again"))
+}
+
+impl DataDir {
+    /// Creates the directory if needed and locks it.
+    pub fn lock(path: &Path) -> Result<DataDir, StartError> {
+        let dir = std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .and_then(|()| {
+                Ok(DataDir {
+                    path: path.to_owned(),
+                    directory_lock: lock_directory(path)?,
+                    _file_lock: Some(lock_file(&path.join(LOCK))?),
+                })
+            })
+            .map_err(|error| refused(path, &error))?;
+        if dir.directory_lock.is_none() {
+            tracing::warn!(
+                "the file system of {} cannot lock directories: do not remove {LOCK} while the \
+                 server runs",
+                path.display()
+            );
         }
-        Ok(DataDir {
-            path: path.to_owned(),
-            _lock: file,
+        Ok(dir)
+    }
+
+    /// Locks an existing directory without writing to it.
+    pub fn lock_unchanged(path: &Path) -> Result<DataDir, StartError> {
+        let locked = || -> io::Result<DataDir> {
+            let directory = lock_directory(path)?;
+            let lock = match File::open(path.join(LOCK)) {
+                Ok(file) => {
+                    try_lock(&file)?;
+                    Some(file)
+                }
+                Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+                Err(e) => return Err(e),
+            };
+            Ok(DataDir {
+                path: path.to_owned(),
+                directory_lock: directory,
+                _file_lock: lock,
+            })
+        };
+        locked().map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => refused(path, &error),
+            _ => {
+                let at = path.display();
+                StartError::usage(format!("data directory {at} cannot be read: {error}"))
+            }
         })
     }
 
@@ -91,6 +155,14 @@ mod tests {
                 .contains(&format!("(process {})", std::process::id()))
         );
         assert_eq!(error.status, 2);
+        std::fs::remove_file(path.join(LOCK)).unwrap();
+        let error = DataDir::lock(&path).unwrap_err();
+        assert!(
+            error.message.ends_with("in use by another server"),
+            "{error}"
+        );
+        DataDir::lock_unchanged(&path).unwrap_err();
+        assert!(!path.join(LOCK).exists());
         drop(held);
         DataDir::lock(&path).unwrap();
     }

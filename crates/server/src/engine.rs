@@ -9,6 +9,34 @@ use std::sync::Arc;
 /// Where the embedded engine keeps its files, within the data directory.
 pub const STORE: &str = "store";
 
+/// Refuses a data directory without a store if the configuration says so.
+/// Nothing is created: neither the directory nor a file in it.
+///
+/// # Errors
+/// There is no store, or the engine keeps none.
+pub fn check_required_data(config: &Config) -> Result<(), StartError> {
+    if !config.require_data {
+        return Ok(());
+    }
+    let on_disk = config.durability != DurabilityChoice::Memory;
+    if config.engine != EngineChoice::Embedded || !on_disk {
+        let message = "--require-data: for the embedded engine with data on disk only";
+        return Err(StartError::usage(message));
+    }
+    let (at, store) = (config.data_dir.display(), config.data_dir.join(STORE));
+    let found = store.is_dir() && {
+        let found = KvMem::is_store(&*disk::real(), &store);
+        found.map_err(|e| StartError::usage(format!("--require-data: {e}")))?
+    };
+    match found {
+        true => Ok(()),
+        false => Err(StartError::usage(format!(
+            "--require-data: data directory {at} holds no store; mount its volume, or start once \
+             without --require-data to create a store"
+        ))),
+    }
+}
+
 /// Opens the engine that the configuration names. The data directory is
 /// locked by the caller.
 ///

@@ -8,6 +8,7 @@
 
 use crate::config::{Config, StartError, exposure};
 use crate::datadir::DataDir;
+use crate::engine;
 use crate::house::House;
 use crate::http::{Http, Pages};
 use crate::metrics::page;
@@ -163,6 +164,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     let signals = Signals::take().map_err(|e| failed("signals", e))?;
     let max_connections = fit_open_files(config)?;
     exposure::check_memcached(config)?;
+    engine::check_required_data(config)?;
     let dir = DataDir::lock(&config.data_dir)?;
     let sockets = Sockets::bind(config)?;
     let tls = tls::server_config(config)?;

@@ -77,6 +77,8 @@ pub enum DurabilityChoice {
 pub struct Config {
     /// Where data, certificate and lock file are.
     pub data_dir: PathBuf,
+    /// An empty data directory is refused, not initialised.
+    pub require_data: bool,
     /// The engine.
     pub engine: EngineChoice,
     /// See [`DurabilityChoice`].

@@ -59,6 +59,9 @@ settings! {
     "data-dir" "DIR" = "porpoise-data":
         "Where data, certificate and lock file are",
         |c, t| c.data_dir = directory(t)?;
+    "require-data" "" = "false":
+        "Refuses to start without a store in the data directory, for volumes that may not be mounted",
+        |c, t| c.require_data = switch(t)?;
     "engine" "ENGINE" = "embedded":
         "What holds the rows: embedded, or tikv://HOST:PORT,...",
         |c, t| c.engine = engine(t)?;
@@ -200,6 +203,7 @@ fn durability(text: &str) -> Parsed<DurabilityChoice> {
 pub fn defaults() -> Config {
     let mut config = Config {
         data_dir: PathBuf::new(),
+        require_data: false,
         engine: EngineChoice::Embedded,
         durability: DurabilityChoice::Sync,
         durability_interval: Duration::ZERO,
