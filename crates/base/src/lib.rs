@@ -13,6 +13,7 @@
 //! * [`stack`]: how much stack is left, for whatever recurses on input.
 //! * [`sync`]: mutexes, atomics and threads, replaceable by ones that a test
 //!   schedules.
+//! * [`threads`]: starting threads, and the policy for their panics.
 
 pub mod base64;
 pub mod blocking;
@@ -23,3 +24,4 @@ pub mod password;
 pub mod sleeper;
 pub mod stack;
 pub mod sync;
+pub mod threads;

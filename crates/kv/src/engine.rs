@@ -379,6 +379,12 @@ pub trait Engine: Send + Sync {
     /// Figures for the metrics page.
     fn stats(&self) -> Vec<Stat>;
 
+    /// Background threads that make no progress, a message each. Never waits:
+    /// for health checks.
+    fn stalled(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Writes exact counters, syncs, stops background work. Later calls fail.
     fn shutdown(&self) -> Result<()>;
 }

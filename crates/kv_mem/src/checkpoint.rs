@@ -24,6 +24,7 @@ mod reserve;
 
 use crate::codec::put_bytes;
 use crate::counters::Counters;
+use crate::heartbeat;
 use crate::index::Walk;
 use crate::log::{Log, io_error};
 use crate::manifest::{CheckpointFile, Manifest, Unit};
@@ -89,6 +90,7 @@ pub(crate) struct Checkpoints(Mutex<Last>);
 
 /// Writes the files of one checkpoint.
 struct Writer<'a> {
+    shared: &'a Shared,
     log: &'a Log,
     checkpoint: u64,
     /// Number of the next file.
@@ -158,6 +160,7 @@ impl Writer<'_> {
     fn close(&mut self) -> Result<()> {
         if let Some((file, path)) = self.open.take() {
             file.sync_data().map_err(|e| io_error(&path, &e))?;
+            heartbeat::checkpoint_step(self.shared);
         }
         Ok(())
     }
@@ -199,6 +202,7 @@ impl Writer<'_> {
             });
             // Writing may wait for the disk: no pin is held.
             drop(guard);
+            heartbeat::checkpoint_step(self.shared);
             if self.block.len() >= BLOCK {
                 self.flush()?;
             }
@@ -352,6 +356,7 @@ fn write_units(
     ts: u64,
 ) -> Result<Vec<Unit>> {
     let mut writer = Writer {
+        shared,
         log,
         checkpoint,
         next_file: 0,

@@ -2,6 +2,7 @@
 
 use crate::checkpoint::Checkpoints;
 use crate::counters::{Counters, Table};
+use crate::heartbeat;
 use crate::log::{Beginning, Log, LogTurns, LogWriter, head, io_error, prepare_spares, write_log};
 use crate::manifest::Manifest;
 use crate::recovery::{is_store, recover};
@@ -12,6 +13,7 @@ use porpoise_base::disk::{self, Disk, DiskLock};
 use porpoise_base::sync::atomic::Ordering;
 use porpoise_base::sync::thread::JoinHandle;
 use porpoise_base::sync::{Condvar, Mutex};
+use porpoise_base::threads::{self, Role};
 use porpoise_kv::{
     Capabilities, CounterId, DeadlockListener, Durability, DurableListener, Engine, Error, Full,
     Limits, LockWait, Result, SpaceId, SpaceSpec, Stat, Ticket, Txn, TxnOptions,
@@ -163,7 +165,7 @@ impl KvMem {
             return Ok(Arc::new(engine));
         }
         let stop = engine.stop.clone();
-        engine.spawn("reclaimer", move || reclaim_until(&shared, &stop))?;
+        engine.spawn(Role::Reclaimer, move || reclaim_until(&shared, &stop))?;
         if let Some(writer) = writer {
             engine.start_log(writer, options.checkpoint_bytes)?;
         }
@@ -182,7 +184,8 @@ impl KvMem {
     /// Starts the threads of a store that is kept.
     fn start_log(&self, start: LogStart, checkpoint_bytes: u64) -> Result<()> {
         let shared = self.shared.clone();
-        self.spawn("log", move || {
+        heartbeat::begin(&shared);
+        self.spawn(Role::Log, move || {
             if let Some(log) = &shared.log {
                 let writer = match start {
                     LogStart::Begun(writer) => Some(writer),
@@ -191,38 +194,43 @@ impl KvMem {
                 if let Some(writer) = writer {
                     write_log(&shared, log, writer);
                 }
+                shared.heartbeats.log.end();
             }
         })?;
         let shared = self.shared.clone();
-        self.spawn("log-spare", move || {
+        self.spawn(Role::LogSpare, move || {
             if let Some(log) = &shared.log {
                 prepare_spares(&shared, log);
             }
         })?;
         let (shared, stop) = (self.shared.clone(), self.stop.clone());
-        self.spawn("log-head", move || {
+        self.spawn(Role::LogHead, move || {
             if let Some(log) = &shared.log {
                 head_until(&stop, log);
             }
         })?;
         let (shared, counters) = (self.shared.clone(), self.counters.clone());
         let (checkpoints, stop) = (self.checkpoints.clone(), self.stop.clone());
-        self.spawn("checkpointer", move || {
+        self.spawn(Role::Checkpointer, move || {
             if let Some(log) = &shared.log {
                 // On a full disk as soon as it would free a segment.
                 let frees = || log.is_short(&shared) && log.segments.lock().len() > 1;
                 let due = || checkpoints.behind(&shared) >= checkpoint_bytes || frees();
                 let write = || checkpoints.write(&shared, log, &counters, false);
+                let due = || {
+                    heartbeat::checkpoint_step(&shared);
+                    due()
+                };
                 checkpoint_until(&stop, due, write);
+                shared.heartbeats.checkpointer.end();
             }
         })
     }
 
-    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
-        let thread = porpoise_base::sync::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(work);
-        let thread = thread.map_err(|e| Error::Io(format!("cannot start thread {name}: {e}")))?;
+    fn spawn(&self, role: Role, work: impl FnOnce() + Send + 'static) -> Result<()> {
+        let name = role.name();
+        let thread = threads::spawn(role, work)
+            .map_err(|e| Error::Io(format!("cannot start thread {name}: {e}")))?;
         self.threads.lock().push(thread);
         Ok(())
     }
@@ -477,6 +485,10 @@ impl Engine for KvMem {
 
     fn stats(&self) -> Vec<Stat> {
         crate::stats::collect(&self.shared)
+    }
+
+    fn stalled(&self) -> Vec<String> {
+        heartbeat::stalled(&self.shared)
     }
 
     fn shutdown(&self) -> Result<()> {

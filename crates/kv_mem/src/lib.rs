@@ -14,6 +14,7 @@ mod codec;
 mod commit;
 mod counters;
 mod engine;
+mod heartbeat;
 mod index;
 mod lock;
 mod log;

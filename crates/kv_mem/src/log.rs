@@ -27,6 +27,7 @@ mod writer;
 pub(crate) use spare::{prepare_spare, prepare_spares};
 pub(crate) use writer::{LogTurns, LogWriter, write_log};
 
+use crate::heartbeat;
 use crate::shared::{Sequencer, Shared};
 use format::{LOG_FORMAT_VERSION, Record, SegmentHeader};
 use head::HeadFile;
@@ -209,7 +210,7 @@ impl Log {
         let limit = seq.last_ts + TIMESTAMPS;
         let mut record = Vec::new();
         Record::TimestampLimit { limit }.encode(&mut record);
-        writer.write(self, &record)?;
+        writer.write(self, &record, || {})?;
         writer.sync(self)?;
         seq.log.ts_limit = limit;
         seq.log.fits = writer.fits(self);
@@ -247,6 +248,7 @@ impl Log {
     /// engine is closed before.
     pub(crate) fn begin_late(&self, shared: &Shared, at: Beginning) -> Option<LogWriter> {
         loop {
+            heartbeat::log_step(shared);
             let made = self.make_spare().map_err(|e| io_error(&self.dir, &e));
             let mut seq = shared.seq.lock();
             let begun = made.and_then(|spare| self.begin_in(&mut seq, at, spare));

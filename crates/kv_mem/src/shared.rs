@@ -8,6 +8,7 @@
 //! 2. Latch order: sequencer, index, record. Nothing waits for the sequencer
 //!    with one of the others held.
 
+use crate::heartbeat::Heartbeats;
 use crate::log::{Log, LogBuffer, LogTurns, prepare_spare};
 use crate::reclaim::Reclaimer;
 use crate::record::{RECORD_BYTES, Record, RecordRef};
@@ -87,6 +88,8 @@ pub(crate) struct Shared {
     asked: AtomicU64,
     told: AtomicU64,
     waiters: AtomicUsize,
+    /// Heartbeats of the background threads.
+    pub(crate) heartbeats: Heartbeats,
     progress: Mutex<()>,
     progressed: Condvar,
     live_bytes: AtomicI64,
@@ -129,6 +132,7 @@ impl Shared {
             asked: AtomicU64::new(0),
             told: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
+            heartbeats: Heartbeats::new(&*clock),
             progress: Mutex::new(()),
             progressed: Condvar::new(),
             live_bytes: AtomicI64::new(0),

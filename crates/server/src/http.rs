@@ -1,194 +1,175 @@
-//! The HTTP door: `/health` and `/metrics`.
+//! The HTTP listener: `/health` and `/metrics`.
 //!
-//! A runtime of one thread, apart from the workers. At most [`PLACES`]
-//! connections are open at once, each for at most [`LIFETIME`]: a client that
-//! sends nothing, or reads nothing, costs little and not for long.
+//! A runtime of one thread, apart from the workers, with a small budget of
+//! connections of its own ([`budget`]). Nothing on that thread waits: `/health`
+//! polls for the answers of the parts that it has asked, and `/metrics`, which
+//! may wait for a latch, is rendered on a thread beside it.
+//!
+//! Invariant: `/health` is answered within a second, whatever the disk, the
+//! workers and other HTTP clients do.
+
+mod budget;
 
 use axum::Router;
+use axum::extract::ConnectInfo;
 use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use std::future::Future;
+use budget::{Client, Listener};
+use porpoise_base::threads::{self, Role};
 use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::Sleep;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
 
-/// Connections at once.
-pub const PLACES: usize = 64;
+/// Time in which an asked worker group has to answer.
+const PATIENCE: Duration = Duration::from_millis(800);
 
-/// Longest life of a connection.
-pub const LIFETIME: Duration = Duration::from_secs(60);
+/// Pause between two looks for answers.
+const POLL: Duration = Duration::from_millis(5);
 
-/// What the pages show.
+/// Longest time for rendering the metrics.
+const METRICS_TIME: Duration = Duration::from_secs(5);
+
+/// Threads that render metrics at once.
+const METRICS_THREADS: usize = 2;
+
+/// Findings of a health check, a message each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Parts that do not work.
+    pub failed: Vec<String>,
+    /// Parts that have not answered yet.
+    pub unanswered: Vec<String>,
+}
+
+/// Content of the pages.
 pub trait Pages: Send + Sync + 'static {
-    /// Whether the server can do its work; else why not.
-    fn health(&self) -> Result<(), String>;
-    /// The metrics page.
+    /// Asks every worker group for an answer; the numbers of the questions.
+    fn ask(&self) -> Vec<u64>;
+    /// State of the server, given the questions asked before. Never waits.
+    fn health(&self, asked: &[u64]) -> Health;
+    /// The metrics page. May wait.
     fn metrics(&self) -> String;
 }
 
-/// The running HTTP door.
+/// The running HTTP listener.
 pub struct Http {
-    stop: Option<oneshot::Sender<()>>,
+    stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Http {
     /// Serves `pages` on a listening, non-blocking socket.
     pub fn start(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Result<Http> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()?;
-        let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::Builder::new()
-            .name("http".into())
-            .spawn(move || {
-                runtime.block_on(async move {
-                    tokio::select! {
-                        _ = stopped => {}
-                        result = serve(socket, pages) => {
-                            if let Err(error) = result {
-                                tracing::error!("HTTP has ended: {error}");
-                            }
-                        }
-                    }
-                });
-            })?;
+        let (stop, stopped) = watch::channel(false);
+        let thread = threads::spawn_restarting(Role::Http, move || {
+            let served = run(&socket, &pages, stopped.clone());
+            if let Err(error) = served {
+                tracing::error!("HTTP has ended: {error}");
+            }
+        })?;
         Ok(Http {
-            stop: Some(stop),
+            stop,
             thread: Some(thread),
         })
     }
 
     /// Closes everything.
     pub fn stop(mut self) {
-        drop(self.stop.take());
+        self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Result<()> {
-    let listener = Listener {
-        socket: TcpListener::from_std(socket)?,
-        places: Arc::new(Semaphore::new(PLACES)),
-    };
-    let health = pages.clone();
-    let router = Router::new()
-        .route(
-            "/health",
-            get(move || async move {
-                match health.health() {
-                    Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
-                    Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
-                }
-            }),
-        )
-        .route(
-            "/metrics",
-            get(move || async move {
-                let kind = "text/plain; version=0.0.4; charset=utf-8";
-                ([(header::CONTENT_TYPE, kind)], pages.metrics()).into_response()
-            }),
-        );
-    let router = router.fallback(|| async {
-        let text = "Here are /health and /metrics.\n";
-        (StatusCode::NOT_FOUND, text)
+/// Serves until told to stop.
+fn run(
+    socket: &std::net::TcpListener,
+    pages: &Arc<dyn Pages>,
+    mut stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let socket = socket.try_clone()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .thread_name("http-metrics")
+        .max_blocking_threads(METRICS_THREADS)
+        .build()?;
+    let served = runtime.block_on(async {
+        tokio::select! {
+            _ = stopped.wait_for(|stop| *stop) => Ok(()),
+            result = serve(socket, pages.clone()) => result,
+        }
     });
-    axum::serve(listener, router).await
+    // A page that waits for a latch must not hold up the shutdown.
+    runtime.shutdown_background();
+    served
 }
 
-/// Accepts within the limits of the module.
-struct Listener {
-    socket: TcpListener,
-    places: Arc<Semaphore>,
+async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Result<()> {
+    let listener = Listener::new(TcpListener::from_std(socket)?);
+    let checked = pages.clone();
+    let health = move |ConnectInfo(client): ConnectInfo<Client>| async move {
+        client.begin_answer();
+        health_page(&*checked).await
+    };
+    let metrics = move |ConnectInfo(client): ConnectInfo<Client>| async move {
+        client.begin_answer();
+        metrics_page(pages).await
+    };
+    let router = Router::new()
+        .route("/health", get(health))
+        .route("/metrics", get(metrics))
+        .fallback(|| async {
+            let text = "Here are /health and /metrics.\n";
+            (StatusCode::NOT_FOUND, text)
+        });
+    let service = router.into_make_service_with_connect_info::<Client>();
+    axum::serve(listener, service).await
 }
 
-impl axum::serve::Listener for Listener {
-    type Io = Limited;
-    type Addr = SocketAddr;
+/// 200 and `ok`, or 503 and one reason a line.
+async fn health_page(pages: &dyn Pages) -> Response {
+    let asked = pages.ask();
+    let limit = Instant::now() + PATIENCE;
+    let health = loop {
+        let health = pages.health(&asked);
+        if health.unanswered.is_empty() || !health.failed.is_empty() || Instant::now() >= limit {
+            break health;
+        }
+        sleep(POLL).await;
+    };
+    let reasons = [health.failed, health.unanswered].concat();
+    if reasons.is_empty() {
+        return (StatusCode::OK, "ok\n").into_response();
+    }
+    let text = reasons.iter().map(|reason| format!("{reason}\n"));
+    let text: String = text.collect();
+    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+}
 
-    async fn accept(&mut self) -> (Limited, SocketAddr) {
-        loop {
-            let Ok(place) = self.places.clone().acquire_owned().await else {
-                // Nobody closes the semaphore; waiting is all there is to do.
-                std::future::pending::<()>().await;
-                continue;
-            };
-            match self.socket.accept().await {
-                Ok((stream, from)) => {
-                    let end = Box::pin(tokio::time::sleep(LIFETIME));
-                    return (
-                        Limited {
-                            stream,
-                            end,
-                            _place: place,
-                        },
-                        from,
-                    );
-                }
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-            }
+async fn metrics_page(pages: Arc<dyn Pages>) -> Response {
+    let rendered = tokio::task::spawn_blocking(move || pages.metrics());
+    match timeout(METRICS_TIME, rendered).await {
+        Ok(Ok(text)) => {
+            let kind = "text/plain; version=0.0.4; charset=utf-8";
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        Ok(Err(_)) => {
+            let text = "the metrics could not be rendered; see the log\n";
+            (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+        }
+        Err(_) => {
+            let text = "the metrics were not rendered in time\n";
+            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
         }
     }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
-    }
 }
 
-/// A connection that ends by itself.
-struct Limited {
-    stream: TcpStream,
-    end: Pin<Box<Sleep>>,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Limited {
-    fn over(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        match self.end.as_mut().poll(cx) {
-            Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
-            Poll::Pending => Ok(()),
-        }
-    }
-}
-
-impl AsyncRead for Limited {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.over(cx)?;
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Limited {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.over(cx)?;
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+use porpoise_base::threads::{self, Role};
 use porpoise_server::check;
 use porpoise_server::cli::{self, Asked};
 use porpoise_server::config::{Config, StartError};
@@ -24,7 +25,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 pub static MALLOC_CONF: &[u8; 11] = b"thp:always\0";
 
 fn main() -> ExitCode {
-    match start() {
+    match threads::guard(Role::Main, start) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("porpoise: {error}");

@@ -10,12 +10,13 @@ use crate::config::{Config, StartError, exposure};
 use crate::datadir::DataDir;
 use crate::engine;
 use crate::house::House;
-use crate::http::{Http, Pages};
+use crate::http::{Health, Http, Pages};
 use crate::metrics::page;
 use crate::net::{Bound, Door, Listener, Listening, Marks, Net, NetConfig, NetProbe};
 use crate::noop::Noop;
 use crate::sys::{self, Signals};
 use crate::tls;
+use porpoise_base::threads::{self, Role};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -139,14 +140,26 @@ struct Look {
 }
 
 impl Pages for Look {
-    fn health(&self) -> Result<(), String> {
+    fn ask(&self) -> Vec<u64> {
+        self.net.ask()
+    }
+
+    fn health(&self, asked: &[u64]) -> Health {
+        let mut health = Health::default();
         if self.ending.load(Ordering::Relaxed) {
-            return Err("shutting down".into());
+            health.failed.push("shutting down".into());
         }
         if self.marks.has_failed() {
-            return Err("the log has failed: writes are refused".into());
+            let reason = "log: a write or sync has failed; writes are refused";
+            health.failed.push(reason.into());
         }
-        Ok(())
+        health.failed.extend(self.house.engine.stalled());
+        let groups = self.net.unanswered(asked);
+        health.unanswered = groups
+            .iter()
+            .map(|n| format!("worker group {n}: no answer; its clients wait"))
+            .collect();
+        health
     }
 
     fn metrics(&self) -> String {
@@ -189,7 +202,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     signals.next().map_err(|e| failed("signals", e))?;
     tracing::info!("shutting down; a second signal ends the server at once");
     look.ending.store(true, Ordering::Relaxed);
-    let impatient = std::thread::Builder::new().spawn(move || {
+    let impatient = threads::spawn(Role::Signals, move || {
         if signals.next().is_ok() {
             tracing::warn!("second signal: ending now, recovery will follow at the next start");
             std::process::exit(1);

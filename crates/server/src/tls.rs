@@ -5,15 +5,18 @@
 //! that ask for encryption get it; clients that verify need the operator's.
 
 use crate::config::{Config, StartError};
+use porpoise_base::clock::{self, Clock};
 use porpoise_wire::mysql::auth::RsaKey;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::time_provider::TimeProvider;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Names of the files in the data directory.
 const CERT: &str = "server-cert.pem";
@@ -33,11 +36,28 @@ pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, StartError> {
     let private = PrivateKeyDer::from_pem_file(&key)
         .map_err(|e| bad(&key, format!("no private key in PEM form: {e}")))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let server = ServerConfig::builder_with_provider(provider)
+    let time = Arc::new(WallTime(clock::system()));
+    let server = ServerConfig::builder_with_details(provider, time)
         .with_safe_default_protocol_versions()
         .and_then(|b| b.with_no_client_auth().with_single_cert(chain, private))
         .map_err(|e| bad(&cert, e.to_string()))?;
     Ok(Arc::new(server))
+}
+
+/// Time for TLS. The library's own source panics before 1970.
+struct WallTime(Arc<dyn Clock>);
+
+impl std::fmt::Debug for WallTime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WallTime")
+    }
+}
+
+impl TimeProvider for WallTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        let micros = u64::try_from(self.0.unix_micros()).unwrap_or(0);
+        Some(UnixTime::since_unix_epoch(Duration::from_micros(micros)))
+    }
 }
 
 /// The files in the data directory, made if they are not both there.
@@ -122,6 +142,21 @@ mod tests {
         let before = std::fs::read(&key).unwrap();
         server_config(&config).unwrap();
         assert_eq!(std::fs::read(&key).unwrap(), before);
+    }
+
+    #[test]
+    fn a_clock_before_1970_has_a_time_for_tls() {
+        struct Early;
+        impl Clock for Early {
+            fn unix_micros(&self) -> i64 {
+                -5_000_000
+            }
+            fn now(&self) -> std::time::Instant {
+                std::time::Instant::now()
+            }
+        }
+        let time = WallTime(Arc::new(Early)).current_time();
+        assert_eq!(time.map(|t| t.as_secs()), Some(0));
     }
 
     #[test]

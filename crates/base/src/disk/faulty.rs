@@ -31,6 +31,8 @@ pub struct Faults {
     pub cut_at: Option<u64>,
     /// Syncs of files fail from this one on.
     pub fail_sync_at: Option<u64>,
+    /// Syncs of files never return from this one on.
+    pub stuck_sync_at: Option<u64>,
     /// Every sync of a file takes so much longer.
     pub sync_delay: Duration,
     /// So many bytes may be added to files; then the disk is full.
@@ -39,7 +41,7 @@ pub struct Faults {
 
 impl Faults {
     /// Reads `name=number` pairs with commas between: `seed`, `cut_at`,
-    /// `fail_sync_at`, `sync_delay_us`, `room`.
+    /// `fail_sync_at`, `stuck_sync_at`, `sync_delay_us`, `room`.
     ///
     /// # Errors
     /// Names the pair that makes no sense.
@@ -53,6 +55,7 @@ impl Faults {
                 "seed" => faults.seed = value,
                 "cut_at" => faults.cut_at = Some(value),
                 "fail_sync_at" => faults.fail_sync_at = Some(value),
+                "stuck_sync_at" => faults.stuck_sync_at = Some(value),
                 "sync_delay_us" => faults.sync_delay = Duration::from_micros(value),
                 "room" => faults.room = Some(value),
                 _ => return Err(bad()),
@@ -264,6 +267,14 @@ impl File for FaultyFile {
         let mut state = self.disk.state.lock();
         self.disk.step(&mut state);
         state.syncs += 1;
+        if let Some(at) = self.disk.faults.stuck_sync_at
+            && state.syncs >= at
+        {
+            drop(state);
+            loop {
+                std::thread::park();
+            }
+        }
         if self
             .disk
             .faults

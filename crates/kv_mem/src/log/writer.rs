@@ -19,6 +19,7 @@ use super::format::{
 };
 use super::pace::Pace;
 use super::{Log, head, io_error, segment_name};
+use crate::heartbeat;
 use crate::shared::{Sequencer, Shared};
 use porpoise_base::disk::File;
 use porpoise_base::sync::MutexGuard;
@@ -130,7 +131,8 @@ impl LogWriter {
     }
 
     /// Writes records in as many groups as they need.
-    pub(crate) fn write(&mut self, log: &Log, records: &[u8]) -> Result<()> {
+    /// `step` is called after each group.
+    pub(crate) fn write(&mut self, log: &Log, records: &[u8], step: impl Fn()) -> Result<()> {
         let mut rest = records;
         while !rest.is_empty() {
             let mut end = 0;
@@ -142,6 +144,7 @@ impl LogWriter {
             }
             let (group, after) = rest.split_at_checked(end).unwrap_or((rest, &[]));
             self.group(log, group)?;
+            step();
             rest = after;
         }
         Ok(())
@@ -239,7 +242,9 @@ fn take(log: &Log, pace: &mut Pace, mut seq: MutexGuard<'_, Sequencer>) -> Taken
 pub(crate) fn write_log(shared: &Shared, log: &Log, writer: LogWriter) {
     let mut turns = LogTurns::new(shared, writer);
     loop {
+        heartbeat::log_step(shared);
         let taken = take(log, &mut turns.pace, shared.seq.lock());
+        heartbeat::log_step(shared);
         if turns.turn(shared, log, taken) {
             return;
         }
@@ -293,7 +298,7 @@ impl LogTurns {
         let (counts, writer) = (&shared.counts, &mut self.writer);
         let idle = taken.records.is_empty();
         if !idle {
-            writer.write(log, &taken.records)?;
+            writer.write(log, &taken.records, || heartbeat::log_step(shared))?;
             self.unsynced = true;
             counts.groups.add(1);
             counts.grouped_commits.add(taken.commits);

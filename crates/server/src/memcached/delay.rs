@@ -9,6 +9,7 @@ use super::work::{Desk, Failure};
 use super::{Shared, flush};
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::Cancel;
+use porpoise_base::threads::{self, Role};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -50,8 +51,8 @@ impl Delayed {
         let mut due = self.timer.due.lock();
         if !due.has_thread {
             let (timer, weak) = (self.timer.clone(), Arc::downgrade(shared));
-            let thread = std::thread::Builder::new().name("flush_all".to_owned());
-            let made = thread.spawn(move || wait(&timer, &weak));
+            let work = move || wait(&timer, &weak);
+            let made = threads::spawn_restarting(Role::MemcachedFlush, work);
             made.map_err(|e| Failure::Refused(format!("no thread can be made: {e}")))?;
             due.has_thread = true;
         }

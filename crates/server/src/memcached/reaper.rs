@@ -24,6 +24,7 @@ use super::container::Container;
 use super::large;
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::Cancel;
+use porpoise_base::threads::{self, Role};
 use porpoise_kv::Read;
 use porpoise_rows::{BeginOptions, Error, Fetch, KeyRange, Result, ScanPosition, ScanSpec};
 use std::sync::Arc;
@@ -73,25 +74,23 @@ impl Reaper {
     ) -> std::io::Result<Reaper> {
         let signal = Arc::new(Signal::default());
         let heard = signal.clone();
-        let thread = std::thread::Builder::new()
-            .name("memcached-reaper".to_owned())
-            .spawn(move || {
-                let mut rest = pause;
-                while !heard.pause(rest) {
-                    let start = Instant::now();
-                    for door in &doors {
-                        if poll && let Err(error) = door.live.poll() {
-                            tracing::debug!("the configuration cannot be read: {error}");
-                        }
-                        match walk(door, &heard) {
-                            Ok(0) => {}
-                            Ok(rows) => tracing::debug!("{rows} expired rows were deleted"),
-                            Err(error) => tracing::debug!("expired rows stay for now: {error}"),
-                        }
+        let thread = threads::spawn_restarting(Role::MemcachedReaper, move || {
+            let mut rest = pause;
+            while !heard.pause(rest) {
+                let start = Instant::now();
+                for door in &doors {
+                    if poll && let Err(error) = door.live.poll() {
+                        tracing::debug!("the configuration cannot be read: {error}");
                     }
-                    rest = pause.max(start.elapsed().saturating_mul(20));
+                    match walk(door, &heard) {
+                        Ok(0) => {}
+                        Ok(rows) => tracing::debug!("{rows} expired rows were deleted"),
+                        Err(error) => tracing::debug!("expired rows stay for now: {error}"),
+                    }
                 }
-            })?;
+                rest = pause.max(start.elapsed().saturating_mul(20));
+            }
+        })?;
         Ok(Reaper {
             signal,
             thread: Some(thread),

@@ -50,6 +50,13 @@ pub fn render(net: &NetProbe, engine: &[Stat], sql: &[Stat]) -> String {
         let name = format!("{prefix}{}", stat.name);
         single(&mut page, &name, stat.help, kind, stat.value);
     }
+    single(
+        &mut page,
+        "porpoise_thread_restarts_total",
+        "Background threads restarted after a panic.",
+        "counter",
+        porpoise_base::threads::restarts(),
+    );
     process(&mut page);
     page
 }

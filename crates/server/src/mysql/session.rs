@@ -378,9 +378,9 @@ impl Session for MysqlSession {
                  during COMMIT",
             ),
             End::InternalError => (
-                1815,
+                1105,
                 *b"HY000",
-                "Internal error: the statement was ended by a broken invariant; see the log",
+                "Internal error: the transaction was rolled back; see the server's log",
             ),
         };
         // After a request comes 1; unasked, a client takes 0.

@@ -17,6 +17,7 @@ use super::group::Newcomer;
 use super::{Net, Shared};
 use crate::metrics::{self, Counter};
 use crate::sys::{Epoll, EventBuf, EventFd, events};
+use porpoise_base::threads::{self, Role};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs::File;
 use std::io;
@@ -157,9 +158,7 @@ impl Acceptor {
             last_line: None,
             suppressed: 0,
         };
-        let thread = std::thread::Builder::new()
-            .name("accept".into())
-            .spawn(move || run.run())?;
+        let thread = threads::spawn(Role::Acceptor, move || run.run())?;
         Ok(Acceptor {
             thread: Some(thread),
             stop,

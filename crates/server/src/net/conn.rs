@@ -6,6 +6,7 @@ use super::input::Input;
 use super::output::Output;
 use crate::metrics::{self, Counter};
 use porpoise_base::cancel::Cancel;
+use porpoise_base::threads::panic_message;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -97,11 +98,7 @@ impl Conn {
 
     /// Tells the log and the client of a panic.
     fn report(&mut self, panic: &(dyn Any + Send)) {
-        let what = panic
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-            .unwrap_or("no message");
+        let what = panic_message(panic);
         metrics::add(Counter::PanicsCaught, 1);
         tracing::error!(connection = self.id, "session ended by a panic: {what}");
         if !self.out.take_back_unfinished() {

@@ -386,6 +386,7 @@ impl Core {
     }
 
     fn take_in(&mut self, inbox: Inbox) {
+        self.group.answer(inbox.asked);
         self.newcomers.extend(inbox.newcomers);
         for (conn, verdict) in inbox.returned {
             self.settle(conn, verdict);

@@ -16,7 +16,7 @@ use socket2::Socket;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The epoll data of the event descriptor.
 pub(super) const WAKE: u64 = u64::MAX;
@@ -69,6 +69,8 @@ pub(super) struct Inbox {
     pub(super) newcomers: Vec<Newcomer>,
     pub(super) returned: Vec<(Box<Conn>, Verdict)>,
     pub(super) kicked: Vec<Token>,
+    /// Number of the last question of a health check; 0: none.
+    pub(super) asked: u64,
 }
 
 /// See the module.
@@ -83,6 +85,9 @@ pub(crate) struct Group {
     pub(super) connections: AtomicUsize,
     /// Requests wait until fewer sessions are waiting.
     pub(super) deferring: AtomicBool,
+    /// Questions of health checks, and the last that the worker has seen.
+    asked: AtomicU64,
+    answered: AtomicU64,
 }
 
 impl Group {
@@ -99,6 +104,8 @@ impl Group {
             inbox: Mutex::new(Inbox::default()),
             connections: AtomicUsize::new(0),
             deferring: AtomicBool::new(false),
+            asked: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
         };
         Ok((group, epoll))
     }
@@ -145,6 +152,23 @@ impl Group {
         put(&mut self.inbox.lock());
         self.dirty.store(true, Ordering::SeqCst);
         self.rouse();
+    }
+
+    /// Asks the worker for a sign of life; the number of the question.
+    pub(super) fn ask(&self) -> u64 {
+        let question = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        self.leave(|inbox| inbox.asked = inbox.asked.max(question));
+        question
+    }
+
+    /// Notes that the worker has seen a question.
+    pub(super) fn answer(&self, question: u64) {
+        self.answered.fetch_max(question, Ordering::SeqCst);
+    }
+
+    /// Whether the worker has seen a question.
+    pub(super) fn has_answered(&self, question: u64) -> bool {
+        self.answered.load(Ordering::SeqCst) >= question
     }
 
     /// Empties the inbox.

@@ -25,7 +25,8 @@
 //! 4. Nothing waits for a client: what the socket does not take stays in the
 //!    output until the client reads or `net_write_timeout` is over, and a
 //!    connection that has unsent output is not served further.
-//! 5. A panic in a session ends that session only.
+//! 5. A panic in a session, or in TLS, ends that connection only. Any other
+//!    panic of a worker or of the acceptor ends the process.
 //!
 //! Rejected: a thread per connection (ahead at 8 connections, far behind at
 //! 512); one epoll set shared by all workers (its lock and the hand-over of
@@ -177,6 +178,21 @@ impl NetProbe {
             waiting: self.0.staff.detached(),
             threads: self.0.staff.threads(),
         }
+    }
+
+    /// Asks every group's worker for a sign of life; the numbers of the
+    /// questions, for [`NetProbe::unanswered`].
+    pub fn ask(&self) -> Vec<u64> {
+        self.0.groups.iter().map(|group| group.ask()).collect()
+    }
+
+    /// Groups whose workers have not seen these questions yet. Never waits.
+    pub fn unanswered(&self, asked: &[u64]) -> Vec<usize> {
+        let groups = self.0.groups.iter().zip(asked).enumerate();
+        groups
+            .filter(|(_, (group, question))| !group.has_answered(**question))
+            .map(|(index, _)| index)
+            .collect()
     }
 }
 

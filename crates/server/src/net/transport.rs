@@ -3,10 +3,13 @@
 //! Invariant: with TLS, `write` accepts plain bytes only while no ciphertext
 //! is waiting, so that a slow reader piles up at most one chunk of it.
 
+use crate::metrics::{self, Counter};
+use porpoise_base::threads::panic_message;
 use rustls::ServerConnection;
 use socket2::Socket;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Plain bytes handed to TLS at a time.
@@ -57,6 +60,16 @@ impl Read for Tap<'_> {
     }
 }
 
+/// Runs TLS code: its panic ends the connection, not the worker.
+fn contained<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        metrics::add(Counter::PanicsCaught, 1);
+        let what = panic_message(&*panic);
+        tracing::error!("a connection ended by a panic in TLS: {what}");
+        Err(io::Error::other("internal error in TLS"))
+    })
+}
+
 fn bad_tls(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
@@ -73,8 +86,11 @@ impl Transport {
     /// Tells a TLS client that nothing was cut off.
     pub(crate) fn say_goodbye(&mut self) {
         if let Some(tls) = &mut self.tls {
-            tls.send_close_notify();
-            let _ = self.push();
+            let queued = contained(|| {
+                tls.send_close_notify();
+                Ok(())
+            });
+            let _ = queued.and_then(|()| self.push());
         }
     }
 
@@ -87,6 +103,14 @@ impl Transport {
     /// Wraps the socket into TLS; `early` was read already and belongs to the
     /// handshake.
     pub(crate) fn start_tls(
+        &mut self,
+        config: Arc<rustls::ServerConfig>,
+        early: &[u8],
+    ) -> io::Result<()> {
+        contained(|| self.begin_handshake(config, early))
+    }
+
+    fn begin_handshake(
         &mut self,
         config: Arc<rustls::ServerConfig>,
         mut early: &[u8],
@@ -113,7 +137,10 @@ impl Transport {
 
     /// Writes waiting ciphertext; `WouldBlock` when the socket is full.
     pub(crate) fn push(&mut self) -> io::Result<()> {
-        if let Some(tls) = &mut self.tls {
+        let Some(tls) = &mut self.tls else {
+            return Ok(());
+        };
+        contained(|| {
             while tls.wants_write() {
                 match tls.write_tls(&mut &self.socket) {
                     Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -122,15 +149,15 @@ impl Transport {
                     Err(error) => return Err(error),
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Reads once (with TLS: until there are plain bytes or nothing more).
     /// `ended` says that the end of the stream has been announced already.
     pub(crate) fn read(&mut self, buf: &mut [u8], ended: bool) -> io::Result<Got> {
         if self.tls.is_some() {
-            return self.read_tls(buf);
+            return contained(|| self.read_tls(buf));
         }
         loop {
             match (&self.socket).read(buf) {
@@ -204,7 +231,7 @@ impl Transport {
             }
         };
         let chunk = bytes.get(..TLS_CHUNK.min(bytes.len())).unwrap_or_default();
-        let taken = tls.writer().write(chunk)?;
+        let taken = contained(|| tls.writer().write(chunk))?;
         match self.push() {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(taken),

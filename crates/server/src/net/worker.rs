@@ -22,6 +22,7 @@ use super::door::Session;
 use crate::metrics::{self, Counter};
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::blocking;
+use porpoise_base::threads::{self, Role};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
@@ -136,10 +137,7 @@ pub(super) fn employ(
         return Ok(());
     }
     let theirs = shared.clone();
-    let spawned = std::thread::Builder::new()
-        .name("worker".into())
-        .stack_size(STACK)
-        .spawn(move || live(&theirs));
+    let spawned = threads::spawn_sized(Role::Worker, Some(STACK), move || live(&theirs));
     match spawned {
         Ok(_) => {
             roster.threads += 1;

@@ -9,6 +9,7 @@
 
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::{Cancel, Reason};
+use porpoise_base::threads::{self, Role};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -46,8 +47,7 @@ impl Timer {
         state.next += 1;
         if !state.running {
             let inner = self.0.clone();
-            let thread = std::thread::Builder::new().name("sql-timer".to_owned());
-            thread.spawn(move || inner.run()).ok()?;
+            threads::spawn_restarting(Role::SqlTimer, move || inner.run()).ok()?;
             state.running = true;
         }
         state.pending.insert(key, cancel);
@@ -86,6 +86,22 @@ impl Drop for Armed {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn deadlines_are_kept_after_a_panic_in_the_thread() {
+        let timer = Timer::default();
+        let bad = Cancel::owned(Arc::new(|| panic!("planted")));
+        let good = Cancel::new();
+        let now = Instant::now();
+        let _bad = timer.arm(now + Duration::from_millis(5), bad);
+        let _good = timer.arm(now + Duration::from_millis(10), good.clone());
+        let limit = now + Duration::from_secs(10);
+        while good.reason().is_none() {
+            assert!(Instant::now() < limit, "the thread was not restarted");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(threads::restarts() > 0);
+    }
 
     #[test]
     fn a_deadline_ends_its_own_statement_only() {

@@ -1,0 +1,237 @@
+//! Starts the threads of the server and applies one policy to their panics.
+//!
+//! Every thread has a [`Role`]. A panic that reaches the top of a thread either
+//! ends the process with [`PANIC_EXIT_STATUS`], or restarts the thread's work,
+//! as [`Role::on_panic`] says: a thread that holds state which others rely on
+//! cannot be replaced, and a server without it would accept work that it never
+//! finishes.
+//!
+//! Invariants:
+//! 1. No thread of the server ends by a panic while the process goes on.
+//! 2. A message names the role on standard error before the process ends, also
+//!    where logging is switched off. The panic hook has logged the place.
+//! 3. A role is restarted only if its state lives outside the thread and is
+//!    consistent between any two steps.
+//!
+//! Rejected: `panic = "abort"`, which would end the process for a panic in one
+//! client's session, too. Rejected: replacing workers, the log's thread or the
+//! checkpointer: what they had taken over is lost with their stack.
+
+use crate::sync::thread::{Builder, JoinHandle};
+use std::any::Any;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Exit status of a process that a panic has ended (`EX_SOFTWARE`).
+pub const PANIC_EXIT_STATUS: i32 = 70;
+
+/// Pause before a role is restarted, so that a panic at every start costs
+/// little and the log stays readable.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+static RESTARTS: AtomicU64 = AtomicU64::new(0);
+
+/// Consequence of a panic that reaches the top of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnPanic {
+    /// The process ends at once.
+    EndProcess,
+    /// The thread starts its work again.
+    Restart,
+}
+
+macro_rules! roles {
+    ($($id:ident: $name:literal, $policy:ident, $doc:literal;)*) => {
+        /// A thread's task in the server.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Role {
+            $(#[doc = $doc] $id,)*
+        }
+
+        impl Role {
+            /// All roles.
+            pub const ALL: &[Role] = &[$(Role::$id,)*];
+
+            /// Name of the thread, as the system and log lines show it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Role::$id => $name,)*
+                }
+            }
+
+            /// Consequence of a panic.
+            pub fn on_panic(self) -> OnPanic {
+                match self {
+                    $(Role::$id => OnPanic::$policy,)*
+                }
+            }
+        }
+    };
+}
+
+// docs/guide/health.md shows this table to operators.
+roles! {
+    Main: "main", EndProcess, "Start and shutdown.";
+    Signals: "signals", EndProcess, "Waits for a second signal during a shutdown.";
+    Acceptor: "accept", EndProcess, "Accepts connections.";
+    Worker: "worker", EndProcess, "Runs a group's event loop; sessions' panics end within it.";
+    Log: "log", EndProcess, "Writes and syncs the log.";
+    LogSpare: "log-spare", EndProcess, "Keeps an empty log segment ready.";
+    LogHead: "log-head", EndProcess, "Records how far the log reaches in the head file.";
+    Checkpointer: "checkpointer", EndProcess, "Writes checkpoints.";
+    Reclaimer: "reclaimer", EndProcess, "Removes versions that no snapshot sees.";
+    Http: "http", Restart, "Serves /health and /metrics.";
+    SqlTimer: "sql-timer", Restart, "Ends statements at their deadline.";
+    MemcachedReaper: "memcached-reaper", Restart, "Deletes expired rows.";
+    MemcachedFlush: "flush_all", Restart, "Waits for the moment of a delayed flush_all.";
+}
+
+/// Number of restarts after a panic, since the start of the process.
+pub fn restarts() -> u64 {
+    RESTARTS.load(Ordering::Relaxed)
+}
+
+/// Message of a panic.
+pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}
+
+/// Starts a thread whose work cannot be begun a second time.
+///
+/// # Errors
+/// The system has no thread left.
+pub fn spawn(role: Role, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    spawn_sized(role, None, work)
+}
+
+/// As [`spawn`], with a stack of so many bytes.
+///
+/// # Errors
+/// The system has no thread left.
+pub fn spawn_sized(
+    role: Role,
+    stack: Option<usize>,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    debug_assert_eq!(role.on_panic(), OnPanic::EndProcess, "{role:?}");
+    let mut builder = Builder::new().name(role.name().to_owned());
+    if let Some(stack) = stack {
+        builder = builder.stack_size(stack);
+    }
+    builder.spawn(move || guard(role, work))
+}
+
+/// Starts a thread whose work is begun again after a panic.
+///
+/// # Errors
+/// The system has no thread left.
+pub fn spawn_restarting(
+    role: Role,
+    mut work: impl FnMut() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    debug_assert_eq!(role.on_panic(), OnPanic::Restart, "{role:?}");
+    let restarting = move || {
+        while let Err(panic) = catch_unwind(AssertUnwindSafe(&mut work)) {
+            RESTARTS.fetch_add(1, Ordering::Relaxed);
+            tell(role, &*panic, "the thread is restarted");
+            std::thread::sleep(RESTART_PAUSE);
+        }
+    };
+    Builder::new()
+        .name(role.name().to_owned())
+        .spawn(restarting)
+}
+
+/// Runs `work` on the present thread; a panic ends the process.
+pub fn guard<R>(role: Role, work: impl FnOnce() -> R) -> R {
+    if cfg!(shuttle) {
+        // The scheduler reports panics itself.
+        return work();
+    }
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        tell(role, &*panic, "the server ends, exit status 70");
+        std::process::exit(PANIC_EXIT_STATUS)
+    })
+}
+
+fn tell(role: Role, panic: &(dyn Any + Send), consequence: &str) {
+    let (name, message) = (role.name(), panic_message(panic));
+    let line = format!("porpoise: internal error in thread {name}: {message}; {consequence}\n");
+    // Standard error may be closed.
+    let _ = io::stderr().lock().write_all(line.as_bytes());
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    const CHILD: &str = "PORPOISE_TEST_THREADS_CHILD";
+
+    /// Not a test by itself: the process that
+    /// `a_panic_ends_the_process_with_its_status_and_a_message` starts.
+    #[test]
+    fn child() {
+        let Ok(name) = std::env::var(CHILD) else {
+            return;
+        };
+        let role = *Role::ALL.iter().find(|role| role.name() == name).unwrap();
+        let thread = spawn(role, || panic!("planted")).unwrap();
+        let _ = thread.join();
+        // Not reached: `spawn` ends the process first.
+        std::process::exit(3);
+    }
+
+    #[test]
+    fn a_panic_ends_the_process_with_its_status_and_a_message() {
+        let ending = |role: &&Role| role.on_panic() == OnPanic::EndProcess;
+        let roles: Vec<_> = Role::ALL.iter().filter(ending).collect();
+        assert!(roles.len() >= 8);
+        for role in roles {
+            let output = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "threads::tests::child", "--nocapture"])
+                .env(CHILD, role.name())
+                .output()
+                .unwrap();
+            assert_eq!(output.status.code(), Some(PANIC_EXIT_STATUS), "{role:?}");
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let line = format!(
+                "porpoise: internal error in thread {}: planted; the server ends, exit status 70",
+                role.name()
+            );
+            assert!(errors.contains(&line), "{errors}");
+        }
+    }
+
+    #[test]
+    fn a_restarted_role_goes_on_with_its_state() {
+        let before = restarts();
+        let mut runs = 0;
+        let (send, receive) = std::sync::mpsc::channel();
+        let thread = spawn_restarting(Role::MemcachedReaper, move || {
+            runs += 1;
+            let name = std::thread::current().name().map(str::to_owned);
+            send.send((runs, name)).unwrap();
+            assert!(runs > 1, "planted");
+        });
+        thread.unwrap().join().unwrap();
+        let name = || Some("memcached-reaper".to_owned());
+        let seen: Vec<_> = receive.iter().collect();
+        assert_eq!(seen, [(1, name()), (2, name())]);
+        assert!(restarts() > before);
+    }
+
+    #[test]
+    fn roles_have_names_of_their_own() {
+        let names: std::collections::BTreeSet<_> = Role::ALL.iter().map(|r| r.name()).collect();
+        assert_eq!(names.len(), Role::ALL.len());
+        // The system cuts longer ones, "memcached-reaper" by one letter.
+        assert!(names.iter().all(|name| name.len() <= 16));
+    }
+}

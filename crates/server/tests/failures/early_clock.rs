@@ -1,0 +1,49 @@
+//! A system clock before 1970. A library loaded before libc shows the server such a clock.
+
+use porpoise_testkit::Porpoise;
+use std::process::Command;
+
+const SHIM: &str = r"
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t id, struct timespec *t) {
+    int result = (int)syscall(SYS_clock_gettime, id, t);
+    if (id == CLOCK_REALTIME) t->tv_sec = -1000;
+    return result;
+}
+";
+
+#[test]
+fn tls_logins_work_with_a_clock_before_1970() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, shim) = (dir.path().join("shim.c"), dir.path().join("shim.so"));
+    std::fs::write(&source, SHIM).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&shim, &source]);
+    assert!(compiler.status().unwrap().success());
+    let server = Porpoise::builder()
+        .env("LD_PRELOAD", shim.to_str().unwrap())
+        .start();
+    let address = server.mysql_addr;
+    // More logins than there are workers, which each used to end one for good.
+    for _ in 0..8 {
+        let output = Command::new("mariadb")
+            .args(["--no-defaults", "--protocol=tcp", "--user=root", "--ssl"])
+            .args(["--skip-ssl-verify-server-cert", "--batch"])
+            .arg(format!("--host={}", address.ip()))
+            .arg(format!("--port={}", address.port()))
+            .arg("--execute=SELECT UNIX_TIMESTAMP() < 10; \\s")
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("Cipher in use"), "not encrypted: {text}");
+        assert!(text.contains("< 10\n1\n"), "the clock is not early: {text}");
+    }
+    assert_eq!(server.http("/health"), (200, "ok\n".to_owned()));
+}

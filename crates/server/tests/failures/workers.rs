@@ -1,0 +1,160 @@
+//! Panics of workers and of the acceptor outside of sessions, each in a process of its own: this
+//! test binary, started again. A worker that is busy.
+
+use super::eventually;
+use porpoise_base::threads::PANIC_EXIT_STATUS;
+use porpoise_kv::Ticket;
+use porpoise_server::net::{
+    Bound, Door, End, Input, Listening, Marks, Net, NetConfig, Next, Output, Peer, Refusal, Session,
+};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const CHILD: &str = "PORPOISE_TEST_PLANTED_THREAD";
+
+/// Panics on the thread with the planted name, and keeps a worker busy on input while `busy`.
+#[derive(Default)]
+struct Planted {
+    name: Option<String>,
+    busy: Arc<AtomicBool>,
+    reached: Arc<AtomicBool>,
+}
+
+impl Planted {
+    fn panic_if_planted(&self) {
+        let here = std::thread::current();
+        assert!(
+            self.name.is_none() || here.name() != self.name.as_deref(),
+            "planted"
+        );
+    }
+}
+
+struct Busy {
+    busy: Arc<AtomicBool>,
+    reached: Arc<AtomicBool>,
+}
+
+impl Session for Busy {
+    fn on_input(&mut self, input: &mut Input, _: &mut Output) -> Next {
+        input.consume(input.bytes().len());
+        self.reached.store(true, Ordering::SeqCst);
+        while self.busy.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Next::Wait
+    }
+
+    fn on_end(&mut self, _: End, _: &mut Output) {}
+
+    fn logged_in(&self) -> bool {
+        true
+    }
+}
+
+impl Door for Planted {
+    fn name(&self) -> &'static str {
+        "planted"
+    }
+
+    fn open(&self, _: Peer, _: &mut Output) -> Box<dyn Session> {
+        Box::new(Busy {
+            busy: self.busy.clone(),
+            reached: self.reached.clone(),
+        })
+    }
+
+    fn refusal(&self, _: Refusal) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Called by the acceptor once `max_connections` are open.
+    fn reserves_a_place(&self) -> bool {
+        self.panic_if_planted();
+        true
+    }
+
+    /// Called by the worker that admits a connection.
+    fn half_closes(&self) -> bool {
+        self.panic_if_planted();
+        false
+    }
+}
+
+fn start(config: NetConfig, protocol: Planted) -> (Net, SocketAddr) {
+    let mut net = Net::start(config, Marks::new(Ticket(0))).unwrap();
+    let bound = Bound::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+    let Listening::Tcp(address) = *bound.at() else {
+        unreachable!()
+    };
+    net.serve(vec![bound.behind(Arc::new(protocol))]).unwrap();
+    (net, address)
+}
+
+/// Not a test by itself: the process that the test below starts.
+#[test]
+fn child() {
+    let Ok(name) = std::env::var(CHILD) else {
+        return;
+    };
+    let config = NetConfig {
+        max_connections: 1,
+        ..NetConfig::default()
+    };
+    let protocol = Planted {
+        name: Some(name),
+        ..Planted::default()
+    };
+    let (_net, address) = start(config, protocol);
+    let _clients: Vec<_> = (0..2).map(|_| TcpStream::connect(address)).collect();
+    std::thread::sleep(Duration::from_secs(5));
+    // The thread ends the process before.
+    std::process::exit(3);
+}
+
+#[test]
+fn a_panic_outside_of_sessions_ends_the_process() {
+    for name in ["worker", "accept"] {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "workers::child", "--nocapture"])
+            .env(CHILD, name)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let status = output.status.code();
+        assert_eq!(status, Some(PANIC_EXIT_STATUS), "{name}: {errors}");
+        let message = format!("internal error in thread {name}: planted");
+        assert!(errors.contains(&message), "{errors}");
+    }
+}
+
+#[test]
+fn a_group_whose_worker_is_busy_does_not_answer_until_it_is_free() {
+    let (busy, reached) = (Arc::new(AtomicBool::new(true)), Arc::default());
+    let protocol = Planted {
+        name: None,
+        busy: busy.clone(),
+        reached: Arc::clone(&reached),
+    };
+    let config = NetConfig {
+        groups: 2,
+        ..NetConfig::default()
+    };
+    let (net, address) = start(config, protocol);
+    let probe = net.probe();
+    let asked = probe.ask();
+    eventually("both answer", || probe.unanswered(&asked).is_empty());
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"x").unwrap();
+    eventually("the worker is busy", || reached.load(Ordering::SeqCst));
+    let asked = probe.ask();
+    eventually("the other one answers", || {
+        probe.unanswered(&asked).len() == 1
+    });
+    busy.store(false, Ordering::SeqCst);
+    eventually("both answer again", || probe.unanswered(&asked).is_empty());
+}
