@@ -7,8 +7,10 @@
 //! 2. The event descriptor is written only for a group that sleeps, so a busy
 //!    group is never disturbed by a system call.
 
+use super::budget::Budget;
 use super::conn::{Conn, Verdict};
 use super::door::{Door, Peer};
+use super::worker::WorkerSlot;
 use crate::sys::{Epoll, EventFd, events};
 use parking_lot::Mutex;
 use porpoise_base::sleeper::Sleeper;
@@ -16,7 +18,7 @@ use socket2::Socket;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The epoll data of the event descriptor.
 pub(super) const WAKE: u64 = u64::MAX;
@@ -49,6 +51,7 @@ pub(super) struct Newcomer {
     pub(super) peer: Option<std::net::SocketAddr>,
     pub(super) id: u64,
     pub(super) reserved: bool,
+    pub(super) budget: Arc<Budget>,
 }
 
 impl Newcomer {
@@ -69,6 +72,8 @@ pub(super) struct Inbox {
     pub(super) newcomers: Vec<Newcomer>,
     pub(super) returned: Vec<(Box<Conn>, Verdict)>,
     pub(super) kicked: Vec<Token>,
+    /// Connections before login that make room for others.
+    pub(super) evicted: Vec<Token>,
 }
 
 /// See the module.
@@ -83,6 +88,11 @@ pub(crate) struct Group {
     pub(super) connections: AtomicUsize,
     /// Requests wait until fewer sessions are waiting.
     pub(super) deferring: AtomicBool,
+    /// The worker that runs the event loop, for the supervisor.
+    worker: Mutex<Option<Arc<WorkerSlot>>>,
+    /// When the event loop last looked at its sockets, in the server's
+    /// milliseconds. Stands still while the group sleeps.
+    pub(super) last_progress: AtomicU64,
 }
 
 impl Group {
@@ -99,6 +109,8 @@ impl Group {
             inbox: Mutex::new(Inbox::default()),
             connections: AtomicUsize::new(0),
             deferring: AtomicBool::new(false),
+            worker: Mutex::new(None),
+            last_progress: AtomicU64::new(0),
         };
         Ok((group, epoll))
     }
@@ -133,6 +145,21 @@ impl Group {
     /// The worker is awake again.
     pub(super) fn wake_up(&self) {
         self.sleeper.wake_up();
+    }
+
+    /// Whether the worker sleeps, or is about to.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.sleeper.is_asleep()
+    }
+
+    /// The worker that runs the event loop.
+    pub(super) fn worker(&self) -> Option<Arc<WorkerSlot>> {
+        self.worker.lock().clone()
+    }
+
+    /// Another worker, or none, runs the event loop from now on.
+    pub(super) fn set_worker(&self, worker: Option<Arc<WorkerSlot>>) {
+        *self.worker.lock() = worker;
     }
 
     /// Whether the inbox has something.
