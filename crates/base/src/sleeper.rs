@@ -41,7 +41,12 @@ impl Sleeper {
 
     /// The worker is awake again.
     pub fn wake_up(&self) {
-        self.sleeping.store(false, Ordering::Relaxed);
+        self.sleeping.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether the worker sleeps, or is about to.
+    pub fn is_asleep(&self) -> bool {
+        self.sleeping.load(Ordering::SeqCst)
     }
 
     /// Something came: whether the caller is to wake the worker.

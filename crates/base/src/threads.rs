@@ -77,6 +77,7 @@ roles! {
     Signals: "signals", EndProcess, "Waits for a second signal during a shutdown.";
     Acceptor: "accept", EndProcess, "Accepts connections.";
     Worker: "worker", EndProcess, "Runs a group's event loop; sessions' panics end within it.";
+    Supervisor: "supervisor", EndProcess, "Retakes event loops from workers that compute for long.";
     Log: "log", EndProcess, "Writes and syncs the log.";
     LogSpare: "log-spare", EndProcess, "Keeps an empty log segment ready.";
     LogHead: "log-head", EndProcess, "Records how far the log reaches in the head file.";

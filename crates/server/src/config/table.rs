@@ -108,13 +108,13 @@ settings! {
         "Lets the memcached door, which knows no passwords, listen beyond this machine",
         |c, t| c.insecure_memcached = switch(t)?;
     "max-connections" "N" = "10000":
-        "Connections over all doors; one more is kept for an administrator on this machine",
+        "Connections over all doors; a tenth is shared out among them, one more is kept for an administrator on this machine",
         |c, t| { c.max_connections = number(t, 1, 1_000_000)?; c.max_connections_set = true };
     "max-running-statements" "N" = "1000":
         "Statements that may wait at once, each with a thread; others wait for their turn",
         |c, t| c.max_running_statements = number(t, 1, 30_000)?;
     "max-before-login" "N" = "1000":
-        "Connections that have not logged in; others wait to be accepted",
+        "Connections of one listener that have not logged in; past it the oldest makes room",
         |c, t| c.max_before_login = number(t, 1, 1_000_000)?;
     "worker-groups" "N" = "0":
         "Groups of connections, each served by one worker at a time; 0 is one per core",

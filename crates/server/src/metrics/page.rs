@@ -36,6 +36,11 @@ pub fn render(net: &NetProbe, engine: &[Stat], sql: &[Stat]) -> String {
             gauges.waiting,
         ),
         (
+            "porpoise_sessions_computing",
+            "Sessions that left their group because they compute for long.",
+            gauges.computing,
+        ),
+        (
             "porpoise_worker_threads",
             "Worker threads, spares included.",
             gauges.threads,

@@ -37,6 +37,7 @@ counters! {
     Accepted: "porpoise_connections_accepted_total", "", "Connections that got a session.";
     Closed: "porpoise_connections_closed_total", "", "Connections closed, for whatever reason.";
     RefusedMany: "porpoise_connections_refused_total", "reason=\"max_connections\"", "Connections turned away.";
+    LoginsEvicted: "porpoise_connections_refused_total", "reason=\"before_login\"", "Connections turned away.";
     RefusedResources: "porpoise_connections_refused_total", "reason=\"resources\"", "Connections turned away.";
     TimedOutLogin: "porpoise_connections_timed_out_total", "what=\"login\"", "Connections ended by a timeout.";
     TimedOutRequest: "porpoise_connections_timed_out_total", "what=\"request\"", "Connections ended by a timeout.";
@@ -48,7 +49,9 @@ counters! {
     Polls: "porpoise_worker_polls_total", "", "Times a worker asked for ready sockets.";
     HeldReplies: "porpoise_replies_held_total", "", "Times a connection's replies were held back for the log.";
     HandOvers: "porpoise_group_handovers_total", "", "Times a group was handed to a spare worker because a session waited.";
-    Deferred: "porpoise_requests_deferred_total", "", "Requests put off because max_running_statements were waiting.";
+    Retakes: "porpoise_group_retakes_total", "", "Times a group was retaken from a worker whose session computed for long.";
+    Demotions: "porpoise_worker_demotions_total", "", "Times a worker was given a lower priority for a long computation.";
+    Deferred: "porpoise_requests_deferred_total", "", "Requests put off because max_running_statements were waiting, or their connection computes for long.";
     HangUps: "porpoise_waits_ended_by_hangup_total", "", "Waiting sessions cancelled because their client was gone.";
     UnknownOutcomes: "porpoise_unknown_outcomes_total", "", "Connections told that an outcome is unknown.";
     LoginsDenied: "porpoise_logins_denied_total", "", "Logins refused for a wrong name or password.";

@@ -1,17 +1,21 @@
 //! Listeners and the thread that accepts.
 //!
-//! One thread accepts for all doors and gives each socket to the group with
+//! One thread accepts for all listeners and gives each socket to the group with
 //! the fewest connections. It never stops because of a failure: without
 //! descriptors it accepts with one kept in reserve, tells the client, and
 //! goes on; at most one line per second goes to the log.
 //!
 //! Invariants:
 //! 1. `connections` counts every socket from here until its group has closed
-//!    it; at most `max_connections`, plus one from this machine through a door
-//!    that reserves a place.
-//! 2. While `max_before_login` connections have not logged in, nothing is
-//!    accepted: clients wait in the listen queue.
+//!    it; at most `max_connections`, plus one from this machine at a listener
+//!    that reserves a place. A listener leaves the others their shares (see
+//!    `budget`).
+//! 2. Past `max_before_login` connections of one listener that have not logged
+//!    in, each newcomer evicts an older one. At twice as many (its groups do
+//!    not keep up) that listener pauses: clients wait in its listen queue, and
+//!    the other listeners go on.
 
+use super::budget::Budget;
 use super::door::{Door, Refusal};
 use super::group::Newcomer;
 use super::{Net, Shared};
@@ -31,6 +35,12 @@ use std::time::{Duration, Instant};
 
 /// Connections that wait to be accepted; the system may allow fewer.
 const BACKLOG: i32 = 4096;
+
+/// Time between two looks at a paused listener.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// All guaranteed shares of listeners are this part of `max_connections`.
+const SHARES: usize = 10;
 
 /// Accepted from one listener before the others have their turn.
 const TURN: usize = 256;
@@ -89,7 +99,12 @@ impl Bound {
 
     /// Puts a door behind it.
     pub fn behind(self, door: Arc<dyn Door>) -> Listener {
-        Listener { bound: self, door }
+        Listener {
+            bound: self,
+            door,
+            budget: Arc::default(),
+            paused: false,
+        }
     }
 
     /// A handle of the socket for whoever accepts by other means.
@@ -110,6 +125,9 @@ impl Drop for Bound {
 pub struct Listener {
     bound: Bound,
     door: Arc<dyn Door>,
+    budget: Arc<Budget>,
+    /// Not watched, for too many of its connections have not logged in.
+    paused: bool,
 }
 
 /// A bound, listening, non-blocking TCP socket.
@@ -188,7 +206,8 @@ impl Drop for Acceptor {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        self.shared.staff.close();
+        self.shared.workers.close();
+        self.shared.supervisor.close();
     }
 }
 
@@ -206,7 +225,8 @@ impl Run {
     fn run(&mut self) {
         let mut buf = EventBuf::new(16);
         while !self.stop.load(Ordering::SeqCst) {
-            let n = match self.epoll.wait(&mut buf, None) {
+            let timeout = self.listeners.iter().any(|l| l.paused).then_some(PAUSE);
+            let n = match self.epoll.wait(&mut buf, timeout) {
                 Ok(n) => n,
                 Err(error) => {
                     self.complain(&format!("waiting for connections: {error}"));
@@ -221,18 +241,36 @@ impl Run {
                     self.accept_from(data as usize);
                 }
             }
-            self.wait_for_logins();
+            self.resume_listeners();
         }
         self.listeners.clear();
     }
 
-    /// Leaves clients in the listen queue while too many have not logged in.
-    fn wait_for_logins(&self) {
+    /// Whether a listener has twice the half-open connections it may have.
+    fn is_overfull(&self, listener: &Listener) -> bool {
         let limit = self.shared.config.max_before_login;
-        while self.shared.before_login.load(Ordering::Relaxed) >= limit
-            && !self.stop.load(Ordering::SeqCst)
-        {
-            std::thread::sleep(Duration::from_millis(2));
+        listener.budget.half_open() >= limit.saturating_mul(2)
+    }
+
+    /// Watches paused listeners again whose logins have been worked off.
+    fn resume_listeners(&mut self) {
+        for index in 0..self.listeners.len() {
+            let paused = |l: &&Listener| l.paused && !self.is_overfull(l);
+            if self.listeners.get(index).filter(paused).is_some() {
+                self.pause(index, false);
+            }
+        }
+    }
+
+    fn pause(&mut self, index: usize, paused: bool) {
+        let Some(listener) = self.listeners.get_mut(index) else {
+            return;
+        };
+        let fd = listener.bound.socket.as_raw_fd();
+        let interest = if paused { 0 } else { events::IN };
+        match self.epoll.modify(fd, interest, index as u64) {
+            Ok(()) => listener.paused = paused,
+            Err(error) => self.complain(&format!("cannot watch a listener: {error}")),
         }
     }
 
@@ -241,10 +279,14 @@ impl Run {
             let Some(listener) = self.listeners.get(index) else {
                 return;
             };
+            if self.is_overfull(listener) {
+                self.pause(index, true);
+                return;
+            }
             match listener.bound.socket.accept() {
                 Ok((socket, from)) => {
-                    let door = listener.door.clone();
-                    if let Err(error) = self.welcome(socket, &from, door) {
+                    let (door, budget) = (listener.door.clone(), listener.budget.clone());
+                    if let Err(error) = self.welcome(socket, &from, door, budget) {
                         self.complain(&format!("a connection could not be set up: {error}"));
                     }
                 }
@@ -257,22 +299,40 @@ impl Run {
                 // The client went away, or the network did, before we came.
                 Err(_) => {}
             }
-            if self.shared.before_login.load(Ordering::Relaxed)
-                >= self.shared.config.max_before_login
-            {
-                return;
-            }
         }
     }
 
-    fn welcome(&mut self, socket: Socket, from: &SockAddr, door: Arc<dyn Door>) -> io::Result<()> {
+    /// Whether this listener's clients find no place: none is left but those
+    /// that are kept for other listeners.
+    fn is_full(&self, budget: &Arc<Budget>) -> bool {
+        let max = self.shared.config.max_connections;
+        let share = max / (SHARES * self.listeners.len().max(1));
+        let others = self
+            .listeners
+            .iter()
+            .filter(|l| !Arc::ptr_eq(&l.budget, budget));
+        let kept: usize = others
+            .map(|l| share.saturating_sub(l.budget.connections()))
+            .sum();
+        let open = self.shared.connections.load(Ordering::SeqCst);
+        let reserved = self.shared.reserved.load(Ordering::SeqCst);
+        open.saturating_sub(reserved) + kept >= max
+    }
+
+    fn welcome(
+        &mut self,
+        socket: Socket,
+        from: &SockAddr,
+        door: Arc<dyn Door>,
+        budget: Arc<Budget>,
+    ) -> io::Result<()> {
         let peer = from.as_socket();
         let local = peer.is_none_or(|a| a.ip().to_canonical().is_loopback());
-        let max = self.shared.config.max_connections;
-        let open = self.shared.connections.load(Ordering::SeqCst);
-        let reserved = open == max && local && door.reserves_a_place();
+        let full = self.is_full(&budget);
+        let unused = self.shared.reserved.load(Ordering::SeqCst) == 0;
+        let reserved = full && unused && local && door.reserves_a_place();
         socket.set_nonblocking(true)?;
-        if open >= max && !reserved {
+        if full && !reserved {
             metrics::add(Counter::RefusedMany, 1);
             refuse(&socket, &*door, Refusal::TooManyConnections);
             return Ok(());
@@ -288,6 +348,14 @@ impl Run {
         else {
             return Ok(());
         };
+        if budget.half_open() >= self.shared.config.max_before_login {
+            budget.evict_for(peer.map(|a| a.ip()));
+        }
+        budget.accept();
+        self.shared.before_login.fetch_add(1, Ordering::Relaxed);
+        self.shared
+            .reserved
+            .fetch_add(usize::from(reserved), Ordering::SeqCst);
         self.shared.connections.fetch_add(1, Ordering::SeqCst);
         group.connections.fetch_add(1, Ordering::Relaxed);
         metrics::add(Counter::Accepted, 1);
@@ -298,6 +366,7 @@ impl Run {
             peer,
             id,
             reserved,
+            budget,
         };
         group.leave(|inbox| inbox.newcomers.push(newcomer));
         Ok(())

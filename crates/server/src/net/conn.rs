@@ -1,5 +1,6 @@
 //! One connection: socket, unread input, unsent output, session.
 
+use super::budget::Budget;
 use super::door::{Door, End, Next, Peer, Session};
 use super::group::{Group, Token};
 use super::input::Input;
@@ -49,6 +50,13 @@ pub(crate) struct Conn {
     pub(super) more: bool,
     /// Counted among those that have not logged in.
     pub(super) before_login: bool,
+    /// Kept for an administrator: never deferred.
+    pub(super) reserved: bool,
+    /// The budget of its listener.
+    pub(super) budget: Arc<Budget>,
+    /// Until then its requests count as long ones, for the last call of its
+    /// session computed for long.
+    pub(super) long_until: u64,
     /// The socket is watched for room to write.
     pub(super) watching_room: bool,
     /// The group's heap of held replies knows this ticket.

@@ -7,24 +7,25 @@
 //! that the worker can lend the core to the call (see `worker`).
 //!
 //! Invariants:
-//! 1. A place with `QUEUED` set is in `ready` exactly once, or in `deferred`.
+//! 1. A place with `QUEUED` set is in `ready` or `ready_logins` exactly once,
+//!    or in `deferred`.
 //! 2. `READABLE` is cleared only when a read has emptied the socket.
 //! 3. `next_deadline` is never later than the earliest deadline of a
 //!    connection at home; sweeps that find nobody late only correct it.
 
 use super::conn::{Call, Conn, Verdict};
+use super::defer::Deferred;
 use super::door::Session;
 use super::group::{Group, Inbox, Newcomer, Token, WAKE};
-use super::output::Output;
 use super::pool::Pool;
-use super::transport::Transport;
+use super::worker::WorkerSlot;
 use super::{Phase, Shared};
 use crate::metrics::{self, Counter};
 use crate::sys::{self, Epoll, EventBuf, events};
 use porpoise_base::cancel::{Cancel, Reason};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -39,32 +40,53 @@ const EVENTS: usize = 128;
 /// What is remembered about a connection's socket and place.
 pub(super) mod flag {
     /// The socket may have something to read.
-    pub const READABLE: u8 = 1;
+    pub const READABLE: u16 = 1;
     /// The peer has ended its writing side.
-    pub const ENDED: u8 = 2;
+    pub const ENDED: u16 = 2;
     /// The socket is gone in both directions.
-    pub const HUNG_UP: u8 = 4;
+    pub const HUNG_UP: u16 = 4;
     /// In the ready queue or deferred.
-    pub const QUEUED: u8 = 8;
+    pub const QUEUED: u16 = 8;
     /// Its cancel handle was used, or the server shuts down.
-    pub const KICKED: u8 = 16;
+    pub const KICKED: u16 = 16;
     /// The place belongs to a connection.
-    pub const TAKEN: u8 = 32;
+    pub const TAKEN: u16 = 32;
     /// Who ends the writing side goes away, as a rule.
-    pub const NEVER_HALF: u8 = 64;
+    pub const NEVER_HALF: u16 = 64;
+    /// The session has not logged in.
+    pub const BEFORE_LOGIN: u16 = 128;
+    /// Its request is deferred.
+    pub const DEFERRED: u16 = 256;
+    /// Makes room for other connections before login.
+    pub const EVICTED: u16 = 512;
 }
 
 /// A place in the group's table.
 pub(super) struct Slot {
     /// `None` while a worker has it.
     pub(super) conn: Option<Box<Conn>>,
-    pub(super) flags: u8,
+    pub(super) flags: u16,
     pub(super) generation: u32,
     pub(super) fd: RawFd,
     pub(super) deadline: u64,
     /// When its wait ends, for the client seems to be gone.
     pub(super) hang_up: u64,
     pub(super) cancel: Option<Cancel>,
+}
+
+impl Slot {
+    /// A place that no connection has.
+    pub(super) fn free() -> Slot {
+        Slot {
+            conn: None,
+            flags: 0,
+            generation: 0,
+            fd: -1,
+            deadline: u64::MAX,
+            hang_up: u64::MAX,
+            cancel: None,
+        }
+    }
 }
 
 /// What the worker is to do next.
@@ -92,11 +114,15 @@ pub(crate) struct Core {
     pub(super) epoll: Epoll,
     pub(super) slots: Vec<Slot>,
     pub(super) free: Vec<u32>,
-    pub(super) ready: VecDeque<u32>,
+    /// Places to serve; those before login apart, so that neither kind waits
+    /// for more than one call of the other.
+    ready: VecDeque<u32>,
+    ready_logins: VecDeque<u32>,
+    login_turn: bool,
     round: usize,
     newcomers: VecDeque<Newcomer>,
     pub(super) graves: Vec<Box<dyn Session>>,
-    pub(super) deferred: VecDeque<u32>,
+    pub(super) deferred: Deferred,
     pub(super) held: BinaryHeap<Reverse<(u64, u32, u32)>>,
     pub(super) pool: Pool,
     events: EventBuf,
@@ -117,10 +143,12 @@ impl Core {
             slots: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
+            ready_logins: VecDeque::new(),
+            login_turn: false,
             round: 0,
             newcomers: VecDeque::new(),
             graves: Vec::new(),
-            deferred: VecDeque::new(),
+            deferred: Deferred::default(),
             held: BinaryHeap::new(),
             pool: Pool::default(),
             events: EventBuf::new(EVENTS),
@@ -153,7 +181,7 @@ impl Core {
             }
             if self.round > 0 {
                 self.round -= 1;
-                let Some(index) = self.ready.pop_front() else {
+                let Some(index) = self.next_ready() else {
                     self.round = 0;
                     continue;
                 };
@@ -168,13 +196,37 @@ impl Core {
                 return Job::Exit;
             }
             self.look_around();
-            self.round = self.ready.len();
+            self.round = self.ready.len() + self.ready_logins.len();
         }
     }
 
-    /// The session being served is about to wait, and this core goes to
-    /// another worker: from now on a client that goes away ends that wait.
+    /// The next place to serve.
+    fn next_ready(&mut self) -> Option<u32> {
+        self.login_turn = !self.login_turn;
+        let (first, second) = if self.login_turn {
+            (&mut self.ready_logins, &mut self.ready)
+        } else {
+            (&mut self.ready, &mut self.ready_logins)
+        };
+        first.pop_front().or_else(|| second.pop_front())
+    }
+
+    /// `worker` runs the event loop from now on.
+    pub(super) fn attach(&self, worker: &Arc<WorkerSlot>) {
+        self.group.set_worker(Some(worker.clone()));
+    }
+
+    /// The event loop has ended.
+    pub(super) fn detach(&self) {
+        self.group.set_worker(None);
+    }
+
+    /// The session being served waits or computes, and this core goes to
+    /// another worker: from now on a client that goes away ends that call.
+    /// The new worker looks at sockets and inbox first: after a long call, or
+    /// in a long row of hand-overs, others have come meanwhile.
     pub(super) fn part_with_served(&mut self) {
+        self.round = 0;
         if let Some(index) = self.serving.take() {
             self.watch_waiting(index);
         }
@@ -209,74 +261,12 @@ impl Core {
             && slot.flags & flag::QUEUED == 0
         {
             slot.flags |= flag::QUEUED;
-            self.ready.push_back(index);
-        }
-    }
-
-    /// Gives a new connection a place and a session.
-    fn admit(&mut self, newcomer: Newcomer) -> Option<Job> {
-        let fd = newcomer.socket.as_raw_fd();
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None => {
-                self.slots.push(Slot {
-                    conn: None,
-                    flags: 0,
-                    generation: 0,
-                    fd: -1,
-                    deadline: u64::MAX,
-                    hang_up: u64::MAX,
-                    cancel: None,
-                });
-                (self.slots.len() - 1) as u32
+            if slot.flags & flag::BEFORE_LOGIN != 0 {
+                self.ready_logins.push_back(index);
+            } else {
+                self.ready.push_back(index);
             }
-        };
-        let slot = self.slots.get_mut(index as usize)?;
-        let token = Token {
-            index,
-            generation: slot.generation,
-        };
-        let group = self.group.clone();
-        let cancel = Cancel::owned(Arc::new(move || {
-            group.leave(|inbox| inbox.kicked.push(token));
-        }));
-        slot.fd = fd;
-        slot.flags = match newcomer.door.half_closes() {
-            true => flag::TAKEN,
-            false => flag::TAKEN | flag::NEVER_HALF,
-        };
-        slot.deadline = u64::MAX;
-        slot.hang_up = u64::MAX;
-        slot.cancel = Some(cancel.clone());
-        let interest = events::IN | events::RDHUP | events::EDGE;
-        if let Err(error) = self.epoll.add(fd, interest, token.pack()) {
-            tracing::warn!("cannot watch a connection: {error}");
-            slot.flags = 0;
-            self.free.push(index);
-            self.forget_connection();
-            return None;
         }
-        self.live += 1;
-        self.now = self.shared.now();
-        self.shared.before_login.fetch_add(1, Ordering::Relaxed);
-        let peer = Box::new(newcomer.peer(cancel.clone()));
-        let out = Output::new(
-            Transport::new(newcomer.socket),
-            self.shared.marks.clone(),
-            cancel.clone(),
-            self.shared.config.net_write_timeout,
-        );
-        let group = self.group.clone();
-        let conn = Box::new(Conn::new(token, newcomer.id, group, out, cancel, self.now));
-        self.serving = Some(index);
-        Some(Job::Serve(conn, Call::Open(newcomer.door, peer)))
-    }
-
-    /// One connection less, here and in all.
-    pub(super) fn forget_connection(&self) {
-        self.shared.connections.fetch_sub(1, Ordering::SeqCst);
-        self.group.connections.fetch_sub(1, Ordering::Relaxed);
-        metrics::add(Counter::Closed, 1);
     }
 
     /// Adds what was counted to the metrics.
@@ -295,7 +285,7 @@ impl Core {
         self.release_held();
         self.publish();
         let mut timeout = Some(Duration::ZERO);
-        if self.ready.is_empty() {
+        if self.ready.is_empty() && self.ready_logins.is_empty() {
             timeout = self.try_to_sleep();
         }
         let n = self
@@ -306,7 +296,9 @@ impl Core {
                 0
             });
         self.group.wake_up();
+        self.shared.supervisor.unpark();
         self.now = self.shared.now();
+        self.group.last_progress.store(self.now, Ordering::Relaxed);
         for i in 0..n {
             if let Some((bits, data)) = self.events.get(i)
                 && data != WAKE
@@ -318,13 +310,7 @@ impl Core {
             let inbox = self.group.take_inbox();
             self.take_in(inbox);
         }
-        if !self.deferred.is_empty() && !self.shared.staff.is_full() {
-            self.group.deferring.store(false, Ordering::SeqCst);
-            while let Some(index) = self.deferred.pop_front() {
-                self.unqueue(index);
-                self.enqueue(index);
-            }
-        }
+        self.resume_deferred();
         if self.now >= self.next_deadline {
             self.sweep();
         }
@@ -347,7 +333,7 @@ impl Core {
         let stirred = self.group.is_dirty()
             || marks.durable_mark().0 >= lowest
             || (lowest != u64::MAX && marks.has_failed())
-            || (!self.deferred.is_empty() && !self.shared.staff.is_full())
+            || self.can_resume()
             || self.shared.phase() > self.phase;
         if stirred {
             return Some(Duration::ZERO);
@@ -396,14 +382,17 @@ impl Core {
                 && slot.generation == token.generation
             {
                 slot.flags |= flag::KICKED;
-                self.enqueue(token.index);
+                self.enqueue_now(token.index);
             }
         }
-    }
-
-    fn unqueue(&mut self, index: u32) {
-        if let Some(slot) = self.slots.get_mut(index as usize) {
-            slot.flags &= !flag::QUEUED;
+        for token in inbox.evicted {
+            if let Some(slot) = self.slots.get_mut(token.index as usize)
+                && slot.generation == token.generation
+                && slot.flags & flag::BEFORE_LOGIN != 0
+            {
+                slot.flags |= flag::EVICTED;
+                self.enqueue(token.index);
+            }
         }
     }
 
@@ -479,7 +468,7 @@ impl Core {
             if let Some(cancel) = cancel {
                 cancel.cancel(Reason::Shutdown);
             }
-            self.enqueue(index);
+            self.enqueue_now(index);
         }
     }
 

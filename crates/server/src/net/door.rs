@@ -5,9 +5,9 @@
 //! 2. A session reads complete requests only, consumes each, and appends its
 //!    whole reply before it looks at the next.
 //! 3. Everything in a session that may stand still does so inside
-//!    `porpoise_base::blocking`; a computation of more than a few
-//!    milliseconds calls it once with an empty closure, which hands the other
-//!    connections of the group to another worker for the rest of the request.
+//!    `porpoise_base::blocking`. Computations need no such call: the supervisor
+//!    gives the other connections of the group to another worker after a few
+//!    milliseconds.
 
 use super::{Input, Output};
 use porpoise_base::cancel::Cancel;

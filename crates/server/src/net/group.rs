@@ -7,8 +7,10 @@
 //! 2. The event descriptor is written only for a group that sleeps, so a busy
 //!    group is never disturbed by a system call.
 
+use super::budget::Budget;
 use super::conn::{Conn, Verdict};
 use super::door::{Door, Peer};
+use super::worker::WorkerSlot;
 use crate::sys::{Epoll, EventFd, events};
 use parking_lot::Mutex;
 use porpoise_base::sleeper::Sleeper;
@@ -49,6 +51,7 @@ pub(super) struct Newcomer {
     pub(super) peer: Option<std::net::SocketAddr>,
     pub(super) id: u64,
     pub(super) reserved: bool,
+    pub(super) budget: Arc<Budget>,
 }
 
 impl Newcomer {
@@ -71,6 +74,8 @@ pub(super) struct Inbox {
     pub(super) kicked: Vec<Token>,
     /// Number of the last question of a health check; 0: none.
     pub(super) asked: u64,
+    /// Connections before login that make room for others.
+    pub(super) evicted: Vec<Token>,
 }
 
 /// See the module.
@@ -88,6 +93,11 @@ pub(crate) struct Group {
     /// Questions of health checks, and the last that the worker has seen.
     asked: AtomicU64,
     answered: AtomicU64,
+    /// The worker that runs the event loop, for the supervisor.
+    worker: Mutex<Option<Arc<WorkerSlot>>>,
+    /// When the event loop last looked at its sockets, in the server's
+    /// milliseconds. Stands still while the group sleeps.
+    pub(super) last_progress: AtomicU64,
 }
 
 impl Group {
@@ -106,6 +116,8 @@ impl Group {
             deferring: AtomicBool::new(false),
             asked: AtomicU64::new(0),
             answered: AtomicU64::new(0),
+            worker: Mutex::new(None),
+            last_progress: AtomicU64::new(0),
         };
         Ok((group, epoll))
     }
@@ -140,6 +152,21 @@ impl Group {
     /// The worker is awake again.
     pub(super) fn wake_up(&self) {
         self.sleeper.wake_up();
+    }
+
+    /// Whether the worker sleeps, or is about to.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.sleeper.is_asleep()
+    }
+
+    /// The worker that runs the event loop.
+    pub(super) fn worker(&self) -> Option<Arc<WorkerSlot>> {
+        self.worker.lock().clone()
+    }
+
+    /// Another worker, or none, runs the event loop from now on.
+    pub(super) fn set_worker(&self, worker: Option<Arc<WorkerSlot>>) {
+        *self.worker.lock() = worker;
     }
 
     /// Whether the inbox has something.

@@ -12,6 +12,9 @@
 //!   `porpoise_base::blocking`; its worker hands the group to a spare and keeps
 //!   only the connection it is serving, which it gives back afterwards
 //!   ([`worker`]).
+//! * A session that computes for long loses its group to another worker in the
+//!   same way, by the supervisor ([`supervisor`]).
+//! * Each listener has a budget of connections ([`budget`]).
 //!
 //! Invariants:
 //! 1. A group's state ([`core`]) is owned by exactly one thread at any time;
@@ -35,8 +38,11 @@
 //! `epoll_ctl` before and after every wait of a session).
 
 pub mod accept;
+mod admit;
+mod budget;
 mod conn;
 pub(crate) mod core;
+mod defer;
 pub mod door;
 mod group;
 mod input;
@@ -44,6 +50,7 @@ pub mod marks;
 mod output;
 mod pool;
 mod serve;
+mod supervisor;
 mod transport;
 pub(crate) mod worker;
 
@@ -55,7 +62,8 @@ pub use output::{FLUSH_AT, Gone, Output};
 
 use self::core::Core;
 use self::group::Group;
-use self::worker::Staff;
+use self::supervisor::Supervisor;
+use self::worker::WorkerPool;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -70,7 +78,7 @@ pub struct NetConfig {
     pub max_connections: usize,
     /// Sessions that may wait at once, each with a thread of its own.
     pub max_running_statements: usize,
-    /// Connections that have not logged in.
+    /// Connections of one listener that have not logged in.
     pub max_before_login: usize,
     /// From connecting to being logged in.
     pub connect_timeout: Duration,
@@ -113,11 +121,14 @@ pub(crate) struct Shared {
     pub(crate) config: NetConfig,
     pub(crate) marks: Arc<Marks>,
     pub(crate) groups: Vec<Arc<Group>>,
-    pub(crate) staff: Staff,
+    pub(crate) workers: WorkerPool,
+    pub(crate) supervisor: Supervisor,
     phase: AtomicU8,
     /// Open connections, and how many of them have not logged in.
     pub(crate) connections: AtomicUsize,
     pub(crate) before_login: AtomicUsize,
+    /// Whether the administrator's reserved connection is in use.
+    pub(crate) reserved: AtomicUsize,
     pub(crate) next_id: AtomicU64,
     pub(crate) finished: AtomicUsize,
     started: Instant,
@@ -161,6 +172,8 @@ pub struct NetGauges {
     pub before_login: usize,
     /// Workers that have left their group because their session waits.
     pub waiting: usize,
+    /// Workers that compute without their group: their call takes long.
+    pub computing: usize,
     /// Worker threads.
     pub threads: usize,
 }
@@ -175,8 +188,9 @@ impl NetProbe {
         NetGauges {
             connections: self.0.connections.load(Ordering::Relaxed),
             before_login: self.0.before_login.load(Ordering::Relaxed),
-            waiting: self.0.staff.detached(),
-            threads: self.0.staff.threads(),
+            waiting: self.0.workers.waiting(),
+            computing: self.0.workers.running(),
+            threads: self.0.workers.threads(),
         }
     }
 
@@ -210,21 +224,24 @@ impl Net {
         }
         marks.connect(groups.clone());
         let shared = Arc::new(Shared {
-            staff: Staff::new(count, config.max_running_statements),
+            workers: WorkerPool::new(count, config.max_running_statements),
+            supervisor: Supervisor::default(),
             config,
             marks,
             groups,
             phase: AtomicU8::new(0),
             connections: AtomicUsize::new(0),
             before_login: AtomicUsize::new(0),
+            reserved: AtomicUsize::new(0),
             next_id: AtomicU64::new(1),
             finished: AtomicUsize::new(0),
             started: Instant::now(),
         });
         for (group, epoll) in shared.groups.iter().zip(sets) {
             let core = Box::new(Core::new(shared.clone(), group.clone(), epoll));
-            worker::employ(&shared, core).map_err(|(error, _)| error)?;
+            worker::assign(&shared, core).map_err(|(error, _)| error)?;
         }
+        supervisor::start(&shared)?;
         Ok(Net {
             shared,
             acceptor: None,
@@ -260,7 +277,8 @@ impl Net {
             self.shared.enter_phase(Phase::Drop);
             over = self.settled(Duration::from_secs(2));
         }
-        self.shared.staff.close();
+        self.shared.workers.close();
+        self.shared.supervisor.close();
         over
     }
 
@@ -268,7 +286,8 @@ impl Net {
         let deadline = Instant::now() + within;
         loop {
             let groups = self.shared.finished.load(Ordering::SeqCst);
-            if groups == self.shared.groups.len() && self.shared.staff.detached() == 0 {
+            let detached = self.shared.workers.waiting() + self.shared.workers.running();
+            if groups == self.shared.groups.len() && detached == 0 {
                 return true;
             }
             if Instant::now() >= deadline {

@@ -5,6 +5,7 @@
 //! queues it again if anything is left to do and sets its deadline otherwise.
 
 use super::Phase;
+use super::budget::Budget;
 use super::conn::{Call, Conn, Verdict};
 use super::core::{Core, flag};
 use super::door::{End, Next};
@@ -17,14 +18,13 @@ use porpoise_base::cancel::Cancel;
 use std::cmp::Reverse;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// How long a closed connection may go on sending before it is cut off: a
 /// reset would destroy what the client has not read yet.
 const LINGER_MS: u64 = 1_000;
 
 /// What a connection at the head of the queue needs.
-enum Step {
+pub(super) enum Step {
     Run(Call),
     Rest,
     Gone,
@@ -37,7 +37,7 @@ impl Conn {
         group: Arc<Group>,
         out: Output,
         cancel: Cancel,
-        now: u64,
+        budget: Arc<Budget>,
     ) -> Conn {
         Conn {
             token,
@@ -52,9 +52,12 @@ impl Conn {
             eof: false,
             more: false,
             before_login: true,
+            reserved: false,
+            budget,
+            long_until: 0,
             watching_room: false,
             waiting_for: 0,
-            opened: now,
+            opened: 0,
             request_since: 0,
             blocked_since: 0,
             linger_until: 0,
@@ -66,7 +69,7 @@ impl Conn {
         !self.more && self.input.is_empty() && self.out.is_clear()
     }
 
-    fn holds_locks(&self) -> bool {
+    pub(super) fn holds_locks(&self) -> bool {
         self.session.as_ref().is_some_and(|s| s.holds_locks())
     }
 }
@@ -93,11 +96,11 @@ impl Core {
         }
     }
 
-    fn flags(&self, index: u32) -> u8 {
+    fn flags(&self, index: u32) -> u16 {
         self.slots.get(index as usize).map_or(0, |s| s.flags)
     }
 
-    fn clear(&mut self, index: u32, bits: u8) {
+    fn clear(&mut self, index: u32, bits: u16) {
         if let Some(slot) = self.slots.get_mut(index as usize) {
             slot.flags &= !bits;
         }
@@ -134,6 +137,10 @@ impl Core {
             if let Some(end) = self.kicked(conn, flags) {
                 return Step::Run(Call::End(end));
             }
+        }
+        if flags & flag::EVICTED != 0 && conn.before_login {
+            metrics::add(Counter::LoginsEvicted, 1);
+            return Step::Run(Call::End(End::LoginTimeout));
         }
         if conn.out.unsent() >= FLUSH_AT {
             return Step::Rest;
@@ -182,21 +189,6 @@ impl Core {
         }
         let idle = conn.is_idle() && flags & flag::READABLE == 0 && !conn.holds_locks();
         (self.phase() == Phase::Drain && idle).then_some(End::Shutdown)
-    }
-
-    fn run_or_defer(&mut self, conn: &mut Conn, index: u32) -> Step {
-        if self.shared.staff.is_full() && !conn.holds_locks() {
-            // Stays queued, so that nothing else queues it.
-            conn.more = true;
-            metrics::add(Counter::Deferred, 1);
-            if let Some(slot) = self.slots.get_mut(index as usize) {
-                slot.flags |= flag::QUEUED;
-            }
-            self.deferred.push_back(index);
-            self.group.deferring.store(true, Ordering::SeqCst);
-            return Step::Rest;
-        }
-        Step::Run(Call::Input)
     }
 
     /// Which deadline is over.
@@ -321,7 +313,8 @@ impl Core {
         }
         if conn.before_login && conn.session.as_ref().is_none_or(|s| s.logged_in()) {
             conn.before_login = false;
-            self.shared.before_login.fetch_sub(1, Ordering::Relaxed);
+            self.clear(conn.token.index, flag::BEFORE_LOGIN | flag::EVICTED);
+            self.end_login(&conn.budget, conn.id);
         }
         conn.out.is_clear() || self.flush(conn).is_ok()
     }
@@ -329,7 +322,8 @@ impl Core {
     /// Puts a connection back into its place.
     pub(super) fn rest(&mut self, mut conn: Box<Conn>) {
         if conn.closing && !conn.lingering && conn.out.is_clear() {
-            if conn.eof || self.phase() != Phase::Serve {
+            let evicted = self.flags(conn.token.index) & flag::EVICTED != 0;
+            if conn.eof || evicted || self.phase() != Phase::Serve {
                 conn.out.transport.say_goodbye();
                 return self.bury(conn);
             }
@@ -363,7 +357,8 @@ impl Core {
             if draining && !conn.holds_locks() {
                 slot.flags |= flag::KICKED;
             }
-            let kicked = slot.flags & flag::KICKED != 0 && !blocked && !conn.closing;
+            let kicked =
+                slot.flags & (flag::KICKED | flag::EVICTED) != 0 && !blocked && !conn.closing;
             slot.conn = Some(conn);
             if again || kicked {
                 self.enqueue(index);
@@ -419,7 +414,7 @@ impl Core {
     /// Closes a connection and frees its place.
     pub(super) fn bury(&mut self, mut conn: Box<Conn>) {
         if conn.before_login {
-            self.shared.before_login.fetch_sub(1, Ordering::Relaxed);
+            self.end_login(&conn.budget, conn.id);
         }
         self.graves.extend(conn.session.take());
         let index = conn.token.index;
@@ -432,7 +427,8 @@ impl Core {
         }
         self.free.push(index);
         self.live -= 1;
+        let (budget, reserved) = (conn.budget.clone(), conn.reserved);
         drop(conn);
-        self.forget_connection();
+        self.forget_connection(&budget, reserved);
     }
 }

@@ -1,33 +1,63 @@
-//! Workers: the active one of each group, the waiting ones, the spares.
+//! The worker pool: the active worker of each group, detached ones, spares.
 //!
-//! Before a worker calls a session it puts its group into its *seat*, a cell
-//! of the thread; after the call it takes it out again. If the session was
-//! about to wait meanwhile, the hook of `porpoise_base::blocking` has found
-//! the group in the seat and handed it to a spare: the worker is *detached*,
-//! finishes with its one connection, gives it back and becomes a spare.
+//! Before a worker calls a session it lends its event loop ([`Core`]) to its
+//! own cell ([`WorkerSlot`]); after the call it takes it back. Meanwhile it
+//! can lose it in two ways, after which the worker is *detached*: it finishes
+//! its one call, gives the connection back through the group's inbox, and
+//! becomes a spare.
+//!
+//! * The session is about to wait and says so (`porpoise_base::blocking`): the
+//!   hook, on the same thread, assigns the event loop to a spare.
+//! * The call takes longer than some milliseconds: the supervisor retakes the
+//!   event loop from outside (see `supervisor`).
+//!
+//! ```text
+//!              lend/take                blocking()
+//!  Attached <------------> Attached ---------------> Waiting
+//!      |  retaken                                    |    ^
+//!      +-------------------> Running <---------------+    |
+//!                              |   wait over              |
+//!                              |  ------ blocking() ------+
+//!                              v  10 ms of CPU time
+//!                             Long      (all: call over -> spare)
+//! ```
 //!
 //! Invariants:
-//! 1. The hand-over moves the group; a request that does not wait pays two
-//!    moves of a pointer for it.
-//! 2. At most `max_running_statements` sessions without locks are detached at
-//!    once; requests beyond wait in their order. Sessions that hold locks go
-//!    on up to twice that, for others may be waiting for their commit.
-//! 3. Where no spare can be had, the group stays with the waiting worker and
-//!    waits with it: slow, never wrong.
+//! 1. An event loop has one owner: a worker's stack, a worker's cell, or the
+//!    queue of unassigned ones. Only an exchange on the cell moves it out of
+//!    there, so a worker either gets its own back or knows it is detached.
+//! 2. At most `max_running_statements` sessions without locks wait detached at
+//!    once; requests beyond are deferred in their order. Sessions that hold
+//!    locks go on up to twice that, for others may be waiting for their
+//!    commit. Connections before login and the administrator's reserved one
+//!    are never deferred.
+//! 3. Workers that compute are a class of their own and take no place from
+//!    those that wait. A connection whose last call became `Long` is deferred
+//!    while [`LONG_PER_GROUP`] per group are: floods of CPU-bound statements
+//!    run one behind another, others go on. Past `max_running_statements`
+//!    detached computing workers nothing is retaken.
+//! 4. Where no thread can be had, the event loop stays where it is (hook), or
+//!    waits for the next free worker (retake): slow, never wrong.
+//! 5. The kernel schedules threads, so a `Long` worker runs at a lower
+//!    priority until its call is over. A thread whose priority cannot be
+//!    raised again without privileges ends then.
 
 use super::Shared;
 use super::conn::{Conn, Verdict};
 use super::core::{Core, Job};
+use super::defer::rouse_deferring;
 use super::door::Session;
+use super::supervisor::LONG_CPU;
 use crate::metrics::{self, Counter};
+use crate::sys;
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::blocking;
+use porpoise_base::lend::LendCell;
 use porpoise_base::threads::{self, Role};
-use std::cell::Cell;
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -35,51 +65,91 @@ use std::time::Duration;
 /// Stack of a worker in bytes; only what is used costs memory.
 pub const STACK: usize = 8 * 1024 * 1024;
 
-/// A spare that nobody needed for so long goes.
+/// A spare without work for so long ends.
 const SPARE_PATIENCE: Duration = Duration::from_secs(20);
 
+/// Long-running calls per group beyond which connections that make such calls
+/// are deferred.
+const LONG_PER_GROUP: usize = 2;
+
+/// Milliseconds for which a connection is known for such a call.
+const LONG_MEMORY_MS: u64 = 1_000;
+
 thread_local! {
-    static DETACHED: Cell<bool> = const { Cell::new(false) };
+    static SLOT: OnceCell<Arc<WorkerSlot>> = const { OnceCell::new() };
 }
 
-/// Whether the group of the connection being served is with another worker.
+/// Whether the event loop of the connection being served is with another
+/// worker. Only for code that a session's call runs.
 pub(crate) fn is_detached() -> bool {
-    DETACHED.with(Cell::get)
+    SLOT.with(|slot| slot.get().is_some_and(|s| s.cell.is_empty()))
+}
+
+/// State of a worker's current call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// With its event loop, or a spare.
+    Attached,
+    /// Detached, in a blocking section; `long` as before it.
+    Waiting { long: bool },
+    /// Detached, running; its CPU time when first seen so.
+    Running { since: Option<Duration> },
+    /// Detached, running for long, demoted.
+    Long,
+}
+
+/// What other threads see of a worker.
+pub(crate) struct WorkerSlot {
+    pub(super) cell: LendCell<Core>,
+    thread: sys::ThreadId,
+    class: Mutex<Class>,
 }
 
 #[derive(Default)]
 struct Roster {
-    cores: VecDeque<Box<Core>>,
+    unassigned: VecDeque<Box<Core>>,
+    slots: Vec<Arc<WorkerSlot>>,
     idle: usize,
     threads: usize,
     closed: bool,
 }
 
 /// All workers of the server.
-pub(crate) struct Staff {
+pub(crate) struct WorkerPool {
     roster: Mutex<Roster>,
-    hired: Condvar,
-    detached: AtomicUsize,
+    assigned: Condvar,
+    waiting: AtomicUsize,
+    running: AtomicUsize,
+    long: AtomicUsize,
     groups: usize,
     soft: usize,
     hard: usize,
+    nice: i32,
 }
 
-impl Staff {
-    pub(crate) fn new(groups: usize, max_running: usize) -> Staff {
-        Staff {
+impl WorkerPool {
+    pub(crate) fn new(groups: usize, max_running: usize) -> WorkerPool {
+        WorkerPool {
             roster: Mutex::new(Roster::default()),
-            hired: Condvar::new(),
-            detached: AtomicUsize::new(0),
+            assigned: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            long: AtomicUsize::new(0),
             groups,
             soft: max_running.max(1),
             hard: max_running.saturating_mul(2).max(2),
+            nice: sys::nice(),
         }
     }
 
     /// Sessions that wait, each with a thread of its own.
-    pub(crate) fn detached(&self) -> usize {
-        self.detached.load(Ordering::SeqCst)
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// Sessions that compute without their event loop.
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(Ordering::SeqCst)
     }
 
     /// Worker threads.
@@ -87,173 +157,333 @@ impl Staff {
         self.roster.lock().threads
     }
 
-    /// Whether a request of a session without locks has to wait.
+    /// Whether a request of a session without locks is deferred.
     pub(crate) fn is_full(&self) -> bool {
-        self.detached.load(Ordering::SeqCst) >= self.soft
+        self.waiting() >= self.soft
+    }
+
+    /// Whether requests of connections that compute for long are deferred.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.long.load(Ordering::SeqCst) >= self.groups * LONG_PER_GROUP
+    }
+
+    /// Whether an event loop has no worker.
+    pub(super) fn has_unassigned(&self) -> bool {
+        !self.roster.lock().unassigned.is_empty()
     }
 
     /// Lets all spares go.
     pub(crate) fn close(&self) {
         self.roster.lock().closed = true;
-        self.hired.notify_all();
+        self.assigned.notify_all();
     }
 
-    /// Waits for a group to work for; `None`: go home.
+    /// Waits for an event loop to run; `None` ends the thread.
     fn stand_by(&self) -> Option<Box<Core>> {
         let mut roster = self.roster.lock();
         roster.idle += 1;
         let core = loop {
-            if let Some(core) = roster.cores.pop_front() {
+            if let Some(core) = roster.unassigned.pop_front() {
                 break Some(core);
             }
             let late = !roster.closed
-                && self.hired.wait_for(&mut roster, SPARE_PATIENCE).timed_out()
-                && roster.cores.is_empty()
+                && self
+                    .assigned
+                    .wait_for(&mut roster, SPARE_PATIENCE)
+                    .timed_out()
+                && roster.unassigned.is_empty()
                 && roster.idle > self.groups;
             if roster.closed || late {
                 break None;
             }
         };
         roster.idle -= 1;
-        if core.is_none() {
-            roster.threads -= 1;
-        }
         core
+    }
+
+    /// Takes the event loop of a stalled worker, unless too many compute
+    /// already, or the worker was faster.
+    pub(super) fn retake(&self, slot: &WorkerSlot) -> Option<Box<Core>> {
+        if self.running() >= self.soft {
+            return None;
+        }
+        let mut class = slot.class.lock();
+        let core = slot.cell.take()?;
+        *class = Class::Running { since: None };
+        self.running.fetch_add(1, Ordering::SeqCst);
+        Some(core)
+    }
+
+    /// Demotes detached workers that have used much CPU time.
+    pub(super) fn demote_long(&self) {
+        let slots = self.roster.lock().slots.clone();
+        for slot in slots {
+            let mut class = slot.class.lock();
+            let Class::Running { since } = &mut *class else {
+                continue;
+            };
+            let Ok(used) = sys::cpu_time(slot.thread) else {
+                continue;
+            };
+            let since = *since.get_or_insert(used);
+            if used.saturating_sub(since) >= LONG_CPU {
+                *class = Class::Long;
+                self.long.fetch_add(1, Ordering::SeqCst);
+                sys::demote(slot.thread);
+                metrics::add(Counter::Demotions, 1);
+            }
+        }
+    }
+
+    /// A detached worker has finished its call.
+    fn rejoin(&self, slot: &WorkerSlot, shared: &Shared) -> Class {
+        let was = std::mem::replace(&mut *slot.class.lock(), Class::Attached);
+        let mut room = false;
+        match was {
+            Class::Attached => {}
+            Class::Waiting { .. } => {
+                room = self.waiting.fetch_sub(1, Ordering::SeqCst) == self.soft;
+            }
+            Class::Running { .. } | Class::Long => {
+                self.running.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        if was == Class::Long {
+            room |= self.long.fetch_sub(1, Ordering::SeqCst) == self.groups * LONG_PER_GROUP;
+        }
+        if room {
+            rouse_deferring(shared);
+        }
+        was
     }
 }
 
 /// Finds a worker for `core`: a spare, or a new thread. Gives it back when
 /// there is none to be had.
-pub(super) fn employ(
+pub(super) fn assign(
     shared: &Arc<Shared>,
     core: Box<Core>,
 ) -> Result<(), (io::Error, Option<Box<Core>>)> {
-    let staff = &shared.staff;
-    let mut roster = staff.roster.lock();
-    roster.cores.push_back(core);
-    if roster.idle >= roster.cores.len() {
+    let pool = &shared.workers;
+    let group = core.group_index();
+    let mut roster = pool.roster.lock();
+    roster.unassigned.push_back(core);
+    if roster.idle >= roster.unassigned.len() {
         drop(roster);
-        staff.hired.notify_one();
+        pool.assigned.notify_one();
         return Ok(());
     }
-    let theirs = shared.clone();
-    let spawned = threads::spawn_sized(Role::Worker, Some(STACK), move || live(&theirs));
-    match spawned {
-        Ok(_) => {
-            roster.threads += 1;
-            Ok(())
+    drop(roster);
+    spawn(shared).or_else(|error| {
+        let mut roster = pool.roster.lock();
+        let mine = roster
+            .unassigned
+            .iter()
+            .position(|c| c.group_index() == group);
+        // Without it, another worker has taken the event loop meanwhile.
+        match mine.and_then(|at| roster.unassigned.remove(at)) {
+            Some(core) => Err((error, Some(core))),
+            None => Ok(()),
         }
-        Err(error) => Err((error, roster.cores.pop_back())),
+    })
+}
+
+/// As [`assign`]; without a thread the event loop waits for a free worker.
+pub(super) fn assign_or_keep(shared: &Arc<Shared>, core: Box<Core>) {
+    if let Err((error, core)) = assign(shared, core) {
+        tracing::warn!("no thread for an event loop: {error}");
+        let mut roster = shared.workers.roster.lock();
+        roster.unassigned.extend(core);
+        drop(roster);
+        shared.workers.assigned.notify_one();
     }
 }
 
-/// What a thread lends its group to while a session runs.
-struct Seat {
-    core: Cell<Option<Box<Core>>>,
+/// Tries again to find a thread for event loops that wait for one.
+pub(super) fn assign_waiting(shared: &Arc<Shared>) {
+    let pool = &shared.workers;
+    let missing = {
+        let roster = pool.roster.lock();
+        !roster.closed && roster.unassigned.len() > roster.idle
+    };
+    if missing {
+        let _ = spawn(shared);
+    }
+}
+
+/// Starts a worker thread.
+fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
+    shared.workers.roster.lock().threads += 1;
+    let theirs = shared.clone();
+    let spawned = threads::spawn_sized(Role::Worker, Some(STACK), move || live(&theirs));
+    if spawned.is_err() {
+        shared.workers.roster.lock().threads -= 1;
+    }
+    spawned.map(drop)
+}
+
+/// The worker's side of the blocking sections of its sessions.
+struct BlockingHook {
+    slot: Arc<WorkerSlot>,
     shared: Arc<Shared>,
 }
 
-struct SeatHook(Rc<Seat>);
-
-impl blocking::Hook for SeatHook {
+impl blocking::Hook for BlockingHook {
     fn enter(&self) {
-        let Some(mut core) = self.0.core.take() else {
+        match self.slot.cell.take() {
+            Some(core) => self.hand_over(core),
+            None => self.suspend(),
+        }
+    }
+
+    fn leave(&self) {
+        let pool = &self.shared.workers;
+        let mut class = self.slot.class.lock();
+        let Class::Waiting { long } = *class else {
             return;
         };
-        let staff = &self.0.shared.staff;
-        if staff.detached.fetch_add(1, Ordering::SeqCst) >= staff.hard {
-            staff.detached.fetch_sub(1, Ordering::SeqCst);
-            self.0.core.set(Some(core));
+        *class = if long {
+            Class::Long
+        } else {
+            Class::Running { since: None }
+        };
+        if long {
+            pool.long.fetch_add(1, Ordering::SeqCst);
+        }
+        pool.running.fetch_add(1, Ordering::SeqCst);
+        drop(class);
+        if pool.waiting.fetch_sub(1, Ordering::SeqCst) == pool.soft {
+            rouse_deferring(&self.shared);
+        }
+        self.shared.supervisor.unpark();
+    }
+}
+
+impl BlockingHook {
+    /// Assigns the event loop to another worker before this one waits.
+    fn hand_over(&self, mut core: Box<Core>) {
+        let pool = &self.shared.workers;
+        if pool.waiting.fetch_add(1, Ordering::SeqCst) >= pool.hard {
+            pool.waiting.fetch_sub(1, Ordering::SeqCst);
+            self.slot.cell.lend(core);
             return;
         }
         core.part_with_served();
-        match employ(&self.0.shared, core) {
+        match assign(&self.shared, core) {
             Ok(()) => {
-                DETACHED.with(|d| d.set(true));
+                *self.slot.class.lock() = Class::Waiting { long: false };
                 metrics::add(Counter::HandOvers, 1);
             }
             Err((error, core)) => {
-                staff.detached.fetch_sub(1, Ordering::SeqCst);
-                self.0.core.set(core);
+                pool.waiting.fetch_sub(1, Ordering::SeqCst);
+                if let Some(core) = core {
+                    self.slot.cell.lend(core);
+                }
                 tracing::warn!("no thread for a spare worker: {error}");
             }
         }
     }
 
-    fn leave(&self) {}
-}
-
-impl Seat {
-    /// Runs `f` as a session's code: it may lose the group, and may panic no
-    /// further than here (`None`).
-    fn lend<R>(&self, core: Box<Core>, f: impl FnOnce() -> R) -> (Option<R>, Option<Box<Core>>) {
-        self.core.set(Some(core));
-        let result = catch_unwind(AssertUnwindSafe(f)).ok();
-        (result, self.core.take())
-    }
-
-    /// Back from a wait, without a group: no longer counted as waiting.
-    fn rejoin(&self) {
-        DETACHED.with(|d| d.set(false));
-        let staff = &self.shared.staff;
-        let before = staff.detached.fetch_sub(1, Ordering::SeqCst);
-        if before == staff.soft {
-            for group in &self.shared.groups {
-                if group.deferring.load(Ordering::SeqCst) {
-                    group.rouse();
-                }
-            }
+    /// A detached worker waits (once more).
+    fn suspend(&self) {
+        let pool = &self.shared.workers;
+        let mut class = self.slot.class.lock();
+        let long = *class == Class::Long;
+        if !long && !matches!(*class, Class::Running { .. }) {
+            return;
+        }
+        *class = Class::Waiting { long };
+        pool.waiting.fetch_add(1, Ordering::SeqCst);
+        pool.running.fetch_sub(1, Ordering::SeqCst);
+        if long && pool.long.fetch_sub(1, Ordering::SeqCst) == pool.groups * LONG_PER_GROUP {
+            rouse_deferring(&self.shared);
         }
     }
 }
 
 /// The life of a worker thread.
 fn live(shared: &Arc<Shared>) {
-    let seat = Rc::new(Seat {
-        core: Cell::new(None),
-        shared: shared.clone(),
+    sys::shorten_slice();
+    let slot = Arc::new(WorkerSlot {
+        cell: LendCell::default(),
+        thread: sys::thread_id(),
+        class: Mutex::new(Class::Attached),
     });
-    blocking::install(Some(Box::new(SeatHook(seat.clone()))));
-    // The first stand-by was counted by whoever started the thread.
-    while let Some(core) = shared.staff.stand_by() {
+    let _ = SLOT.with(|s| s.set(slot.clone()));
+    shared.workers.roster.lock().slots.push(slot.clone());
+    blocking::install(Some(Box::new(BlockingHook {
+        slot: slot.clone(),
+        shared: shared.clone(),
+    })));
+    while let Some(core) = shared.workers.stand_by() {
         metrics::use_block(core.group_index());
-        work(&seat, core);
+        let was = work(&slot, shared, core);
+        let demoted = matches!(was, Class::Long | Class::Waiting { long: true });
+        if demoted && !sys::restore(slot.thread, shared.workers.nice) {
+            break;
+        }
     }
     blocking::install(None);
+    let mut roster = shared.workers.roster.lock();
+    roster.slots.retain(|s| !Arc::ptr_eq(s, &slot));
+    roster.threads -= 1;
 }
 
-/// Works for one group until it is finished or somebody else's.
-fn work(seat: &Seat, mut core: Box<Core>) {
+/// Runs one group's event loop until it ends or is with another worker.
+fn work(slot: &Arc<WorkerSlot>, shared: &Arc<Shared>, mut core: Box<Core>) -> Class {
+    core.attach(slot);
     loop {
         let left = match core.next() {
             Job::Exit => {
+                core.detach();
                 drop(core);
-                seat.shared.finished.fetch_add(1, Ordering::SeqCst);
-                return;
+                shared.finished.fetch_add(1, Ordering::SeqCst);
+                return Class::Attached;
             }
             Job::Serve(mut conn, call) => {
-                let (verdict, left) = seat.lend(core, || conn.call(call));
-                deliver(left, conn, verdict.unwrap_or(Verdict::Ended))
+                let (verdict, left) = lend(slot, core, || conn.call(call));
+                deliver(slot, shared, left, conn, verdict.unwrap_or(Verdict::Ended))
             }
-            Job::Bury(session) => seat.lend(core, || drop::<Box<dyn Session>>(session)).1,
+            Job::Bury(session) => lend(slot, core, || drop::<Box<dyn Session>>(session)).1,
         };
         match left {
             Some(mine) => core = mine,
-            None => {
-                seat.rejoin();
-                return;
-            }
+            None => return shared.workers.rejoin(slot, shared),
         }
     }
 }
 
+/// Runs `f` as a session's code: it may lose the event loop, and may panic no
+/// further than here (`None`).
+fn lend<R>(
+    slot: &WorkerSlot,
+    core: Box<Core>,
+    f: impl FnOnce() -> R,
+) -> (Option<R>, Option<Box<Core>>) {
+    slot.cell.lend(core);
+    let result = catch_unwind(AssertUnwindSafe(f)).ok();
+    (result, slot.cell.take())
+}
+
 /// Hands the connection back to its group: directly, or through the inbox if
-/// another worker has the group now.
-fn deliver(left: Option<Box<Core>>, mut conn: Box<Conn>, verdict: Verdict) -> Option<Box<Core>> {
+/// another worker runs the event loop now.
+fn deliver(
+    slot: &WorkerSlot,
+    shared: &Shared,
+    left: Option<Box<Core>>,
+    mut conn: Box<Conn>,
+    verdict: Verdict,
+) -> Option<Box<Core>> {
     if let Some(mut core) = left {
+        conn.long_until = 0;
         core.settle(conn, verdict);
         return Some(core);
     }
+    conn.long_until = if *slot.class.lock() == Class::Long {
+        shared.now() + LONG_MEMORY_MS
+    } else {
+        0
+    };
     // The reply need not wait for the group's turn. A failure shows again
     // when the group flushes.
     let _ = conn.out.flush();

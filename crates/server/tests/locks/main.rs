@@ -9,6 +9,7 @@
 
 mod deadlocks;
 mod endings;
+mod fairness;
 #[allow(dead_code, reason = "shared with other tests, which use more of it")]
 #[path = "../house/support/mod.rs"]
 mod support;

@@ -1,5 +1,6 @@
 //! The protocol of these tests, one word and one number a line:
-//! `echo N`, `commit N` (its reply waits for ticket N), `wait` (until released
+//! `echo N`, `burn N` (computes for N ms or until cancelled), `heavy` (its end
+//! computes for long), `commit N` (its reply waits for ticket N), `wait` (until released
 //! or cancelled), `big N` (a reply of N bytes), `stream N` (N bytes, drained as
 //! they come), `put N` (followed by N bytes), `panic`, `lock` (from here on others may wait for this
 //! session), `login`, `tls` (TLS from here on), `quit`.
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 pub struct Seen {
     pub open: AtomicUsize,
     pub waiting: AtomicUsize,
+    pub burning: AtomicUsize,
     pub cancelled: AtomicUsize,
     pub reserved: AtomicUsize,
     pub ends: Mutex<Vec<End>>,
@@ -63,6 +65,7 @@ impl Door for Lines {
             cancel: peer.cancel,
             logged_in: !self.login,
             locks: false,
+            heavy: false,
             idle: self.idle,
             tls: self.tls.clone(),
         })
@@ -82,12 +85,21 @@ struct Line {
     cancel: Cancel,
     logged_in: bool,
     locks: bool,
+    heavy: bool,
     idle: Option<Duration>,
     tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
+        if self.heavy {
+            let end = Instant::now() + Duration::from_secs(2);
+            self.seen.burning.fetch_add(1, Ordering::SeqCst);
+            while Instant::now() < end {
+                std::hint::spin_loop();
+            }
+            self.seen.burning.fetch_sub(1, Ordering::SeqCst);
+        }
         self.seen.open.fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -118,6 +130,21 @@ impl Line {
         "cancelled"
     }
 
+    /// Computes for `millis` without saying so.
+    fn burn(&self, millis: u64) -> &'static str {
+        let end = Instant::now() + Duration::from_millis(millis);
+        self.seen.burning.fetch_add(1, Ordering::SeqCst);
+        while Instant::now() < end && self.cancel.reason().is_none() {
+            std::hint::spin_loop();
+        }
+        self.seen.burning.fetch_sub(1, Ordering::SeqCst);
+        if self.cancel.reason().is_none() {
+            return "burnt";
+        }
+        self.seen.cancelled.fetch_add(1, Ordering::SeqCst);
+        "cancelled"
+    }
+
     fn run(&mut self, line: &str, out: &mut Output) -> Option<Next> {
         let (word, n) = line.split_once(' ').unwrap_or((line, "0"));
         let n: u64 = n.parse().unwrap_or(0);
@@ -132,6 +159,14 @@ impl Line {
             "wait" => {
                 let said = self.wait();
                 out.buf().extend_from_slice(format!("{said}\n").as_bytes());
+            }
+            "burn" => {
+                let said = self.burn(n);
+                out.buf().extend_from_slice(format!("{said}\n").as_bytes());
+            }
+            "heavy" => {
+                self.heavy = true;
+                out.buf().extend_from_slice(b"heavy\n");
             }
             "big" => {
                 let len = out.position() + n as usize;

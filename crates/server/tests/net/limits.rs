@@ -94,20 +94,78 @@ fn a_request_must_arrive_in_time_and_an_idle_connection_may_have_a_limit() {
 }
 
 #[test]
-fn while_too_many_have_not_logged_in_others_wait_their_turn() {
+fn a_login_makes_room_for_the_next_when_too_many_are_open() {
     let server = Server::with(
         NetConfig {
             max_before_login: 2,
-            connect_timeout: Duration::from_millis(400),
+            connect_timeout: Duration::from_secs(60),
             ..config()
         },
         true,
         None,
     );
-    let _strangers: Vec<_> = (0..2).map(|_| server.connect()).collect();
-    eventually("strangers are in", || {
-        server.seen.open.load(Ordering::SeqCst) == 2
-    });
+    let mut strangers: Vec<_> = (0..2)
+        .map(|n| {
+            let client = server.connect();
+            eventually("a stranger is in", || {
+                server.seen.open.load(Ordering::SeqCst) == n + 1
+            });
+            client
+        })
+        .collect();
     let mut client = server.connect();
     assert_eq!(client.ask("login"), "welcome");
+    assert_eq!(strangers[0].line(), "end LoginTimeout");
+    assert_eq!(strangers[0].line(), "");
+    assert_eq!(strangers[1].ask("login"), "welcome");
+    assert_eq!(client.ask("echo 1"), "1");
+}
+
+#[test]
+fn a_flood_of_half_open_logins_keeps_nobody_out() {
+    porpoise_server::sys::raise_open_files().unwrap();
+    let server = Server::with(
+        NetConfig {
+            max_before_login: 20,
+            connect_timeout: Duration::from_secs(60),
+            ..config()
+        },
+        true,
+        None,
+    );
+    let _flood: Vec<_> = (0..300).map(|_| server.connect()).collect();
+    assert_eq!(server.connect().ask("login"), "welcome");
+    let gauges = server.net.as_ref().map(|net| net.probe());
+    eventually("the flood is cut down", || {
+        gauges
+            .as_ref()
+            .is_some_and(|g| g.gauges().before_login <= 21)
+    });
+    let mut other = std::os::unix::net::UnixStream::connect(&server.path).unwrap();
+    other.write_all(b"login\n").unwrap();
+    let mut reply = [0; 8];
+    std::io::Read::read_exact(&mut other, &mut reply).unwrap();
+    assert_eq!(&reply, b"welcome\n");
+}
+
+#[test]
+fn one_listener_cannot_take_the_share_of_another() {
+    let server = Server::start(NetConfig {
+        max_connections: 40,
+        ..config()
+    });
+    // Two listeners: a twentieth is kept for each; one more place is reserved.
+    let mut clients: Vec<_> = (0..39).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("echo 1"), "1");
+    }
+    assert_eq!(server.seen.reserved.load(Ordering::SeqCst), 1);
+    assert_eq!(server.connect().line(), "refused TooManyConnections");
+    for _ in 0..2 {
+        let mut other = std::os::unix::net::UnixStream::connect(&server.path).unwrap();
+        other.write_all(b"echo 2\n").unwrap();
+        let mut reply = [0; 2];
+        std::io::Read::read_exact(&mut other, &mut reply).unwrap();
+        assert_eq!(&reply, b"2\n");
+    }
 }

@@ -11,5 +11,6 @@ mod held;
 mod limits;
 mod shutdown;
 mod slow;
+mod stalls;
 mod tls;
 mod waits;

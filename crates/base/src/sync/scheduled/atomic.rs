@@ -128,6 +128,12 @@ impl<T> AtomicPtr<T> {
         self.0.store(to, order);
     }
 
+    /// Writes; returns the pointer that was there before.
+    pub fn swap(&self, to: *mut T, order: Ordering) -> *mut T {
+        point();
+        self.0.swap(to, order)
+    }
+
     /// What is there, which nobody else can reach.
     pub fn get_mut(&mut self) -> &mut *mut T {
         self.0.get_mut()

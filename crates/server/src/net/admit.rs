@@ -1,0 +1,102 @@
+//! Connections that join a group, log in and leave it.
+//!
+//! Invariant: a connection is counted by the server, its group and its
+//! listener's budget from its acceptance on; [`Core::forget_connection`] takes
+//! all three back, once.
+
+use super::budget::Budget;
+use super::conn::{Call, Conn};
+use super::core::{Core, Job, Slot, flag};
+use super::group::{Newcomer, Token};
+use super::output::Output;
+use super::transport::Transport;
+use crate::metrics::{self, Counter};
+use crate::sys::events;
+use porpoise_base::cancel::Cancel;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Core {
+    /// Gives a new connection a place and a session.
+    pub(super) fn admit(&mut self, newcomer: Newcomer) -> Option<Job> {
+        let fd = newcomer.socket.as_raw_fd();
+        let index = self.free_place();
+        let slot = self.slots.get_mut(index as usize)?;
+        let token = Token {
+            index,
+            generation: slot.generation,
+        };
+        let group = self.group.clone();
+        let cancel = Cancel::owned(Arc::new(move || {
+            group.leave(|inbox| inbox.kicked.push(token));
+        }));
+        slot.fd = fd;
+        slot.flags = flag::TAKEN | flag::BEFORE_LOGIN;
+        if !newcomer.door.half_closes() {
+            slot.flags |= flag::NEVER_HALF;
+        }
+        slot.deadline = u64::MAX;
+        slot.hang_up = u64::MAX;
+        slot.cancel = Some(cancel.clone());
+        let interest = events::IN | events::RDHUP | events::EDGE;
+        if let Err(error) = self.epoll.add(fd, interest, token.pack()) {
+            tracing::warn!("cannot watch a connection: {error}");
+            slot.flags = 0;
+            self.free.push(index);
+            self.end_login(&newcomer.budget, newcomer.id);
+            self.forget_connection(&newcomer.budget, newcomer.reserved);
+            return None;
+        }
+        self.live += 1;
+        self.now = self.shared.now();
+        let address = newcomer.peer.map(|a| a.ip());
+        newcomer
+            .budget
+            .admit(newcomer.id, address, self.group.clone(), token);
+        let peer = Box::new(newcomer.peer(cancel.clone()));
+        let out = Output::new(
+            Transport::new(newcomer.socket),
+            self.shared.marks.clone(),
+            cancel.clone(),
+            self.shared.config.net_write_timeout,
+        );
+        let mut conn = Conn::new(
+            token,
+            newcomer.id,
+            self.group.clone(),
+            out,
+            cancel,
+            newcomer.budget,
+        );
+        conn.opened = self.now;
+        conn.reserved = newcomer.reserved;
+        self.serving = Some(index);
+        Some(Job::Serve(Box::new(conn), Call::Open(newcomer.door, peer)))
+    }
+
+    /// A place in the table that no connection has.
+    fn free_place(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::free());
+            (self.slots.len() - 1) as u32
+        })
+    }
+
+    /// A connection has logged in, or ends without.
+    pub(super) fn end_login(&self, budget: &Budget, id: u64) {
+        budget.end_login(id);
+        self.shared.before_login.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// One connection less, here and in all.
+    pub(super) fn forget_connection(&self, budget: &Budget, reserved: bool) {
+        budget.close();
+        if reserved {
+            self.shared.reserved.fetch_sub(1, Ordering::SeqCst);
+        }
+        self.shared.connections.fetch_sub(1, Ordering::SeqCst);
+        self.group.connections.fetch_sub(1, Ordering::Relaxed);
+        metrics::add(Counter::Closed, 1);
+    }
+}

@@ -1,0 +1,114 @@
+//! Requests that wait for others: too many sessions wait already, or compute.
+//!
+//! Two queues, each in the order of arrival: requests beyond
+//! `max_running_statements`, and requests of connections whose last call
+//! computed for long while enough such calls run (see `worker`).
+//!
+//! Invariants:
+//! 1. A place in one of the queues has `QUEUED` and `DEFERRED` set and is in
+//!    no other queue; whatever takes it out clears both.
+//! 2. `Group::deferring` is set before the group sleeps with a request in a
+//!    queue; it is woken when there is room again.
+//! 3. KILL and shutdown take a request out of its queue at once.
+//! 4. A connection counts as one that computes for long for a second after
+//!    such a call, and each deferral runs one request at least: no connection
+//!    is put off for good.
+
+use super::Shared;
+use super::conn::{Call, Conn};
+use super::core::{Core, flag};
+use super::serve::Step;
+use crate::metrics::{self, Counter};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+/// The deferred requests of one group, by place.
+#[derive(Default)]
+pub(super) struct Deferred {
+    waiting: VecDeque<u32>,
+    computing: VecDeque<u32>,
+}
+
+/// Wakes the groups in which requests are deferred.
+pub(super) fn rouse_deferring(shared: &Shared) {
+    for group in &shared.groups {
+        if group.deferring.load(Ordering::SeqCst) {
+            group.rouse();
+        }
+    }
+}
+
+impl Core {
+    /// Runs a request, or defers it.
+    pub(super) fn run_or_defer(&mut self, conn: &mut Conn, index: u32) -> Step {
+        let workers = &self.shared.workers;
+        let full = workers.is_full();
+        let long = conn.long_until > self.now && workers.is_busy();
+        let exempt = conn.before_login || conn.reserved || conn.holds_locks();
+        if !(full || long) || exempt {
+            return Step::Run(Call::Input);
+        }
+        conn.more = true;
+        metrics::add(Counter::Deferred, 1);
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            slot.flags |= flag::QUEUED | flag::DEFERRED;
+        }
+        if full {
+            self.deferred.waiting.push_back(index);
+        } else {
+            self.deferred.computing.push_back(index);
+        }
+        self.group.deferring.store(true, Ordering::SeqCst);
+        Step::Rest
+    }
+
+    /// Whether a deferred request may run.
+    pub(super) fn can_resume(&self) -> bool {
+        let workers = &self.shared.workers;
+        (!self.deferred.waiting.is_empty() && !workers.is_full())
+            || (!self.deferred.computing.is_empty() && !workers.is_busy())
+    }
+
+    /// Queues deferred requests that may run: all that waited for a place, and
+    /// one of those that are expected to compute for long.
+    pub(super) fn resume_deferred(&mut self) {
+        if !self.can_resume() {
+            return;
+        }
+        if !self.shared.workers.is_full() {
+            for index in std::mem::take(&mut self.deferred.waiting) {
+                self.resume(index);
+            }
+        }
+        if !self.shared.workers.is_busy()
+            && let Some(index) = self.deferred.computing.pop_front()
+        {
+            let slot = self.slots.get_mut(index as usize);
+            if let Some(conn) = slot.and_then(|s| s.conn.as_mut()) {
+                conn.long_until = 0;
+            }
+            self.resume(index);
+        }
+        let left = !self.deferred.waiting.is_empty() || !self.deferred.computing.is_empty();
+        self.group.deferring.store(left, Ordering::SeqCst);
+    }
+
+    /// Queues a place that may be deferred; for what cannot wait.
+    pub(super) fn enqueue_now(&mut self, index: u32) {
+        let deferred = |s: &super::core::Slot| s.flags & flag::DEFERRED != 0;
+        if self.slots.get(index as usize).is_some_and(deferred) {
+            self.deferred.waiting.retain(|i| *i != index);
+            self.deferred.computing.retain(|i| *i != index);
+            self.resume(index);
+        } else {
+            self.enqueue(index);
+        }
+    }
+
+    fn resume(&mut self, index: u32) {
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            slot.flags &= !(flag::QUEUED | flag::DEFERRED);
+        }
+        self.enqueue(index);
+    }
+}

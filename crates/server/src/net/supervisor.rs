@@ -1,0 +1,180 @@
+//! The supervisor: retakes event loops from stalled workers.
+//!
+//! One thread looks every [`TICK`] at the cell of each group's worker
+//! (`porpoise_base::lend`). A loan that is older than [`STALL`] is a session's
+//! call that computes for long, or waits without saying so: the supervisor
+//! takes the event loop out of the cell and assigns it to another worker, as
+//! Go's `sysmon` retakes processors and the thread pools of MariaDB and MySQL
+//! detect stalls. It also watches the threads that run without an event loop
+//! and demotes those that have used [`LONG_CPU`] of CPU time (see `worker`).
+//!
+//! ```text
+//!  worker A   lend ........................ computing ............ take: None
+//!  supervisor       tick  tick  take -> B                          (gives the
+//!  worker B                     serves the group's other clients    connection
+//!                                                                   back, rests)
+//! ```
+//!
+//! Invariants:
+//! 1. A parked supervisor misses nothing: it parks only if every group sleeps
+//!    and no detached worker runs, and checks both after it has published
+//!    `parked`; a group that wakes up and a worker that ends a wait publish
+//!    that first and read `parked` afterwards. All four are SeqCst.
+//! 2. A retake and the count of it are one step for the worker: both happen
+//!    under the lock of its class, which the worker takes when it finds its
+//!    cell empty.
+//! 3. An idle server has no ticks; a busy one has 400 a second, some
+//!    microseconds each.
+//!
+//! Rejected: checkpoints in every loop of the statement executor (one that is
+//! forgotten stops a group; they are still needed to *end* a statement); a
+//! timer signal per worker (interrupts system calls, and a handler may do next
+//! to nothing); one event loop shared by all workers (see the parent module).
+
+use super::Shared;
+use super::worker::{self, WorkerSlot};
+use crate::metrics::{self, Counter};
+use parking_lot::{Condvar, Mutex};
+use porpoise_base::threads::{self, Role};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Time between two looks.
+const TICK: Duration = Duration::from_micros(2_500);
+
+/// A call of a session longer than this loses its event loop.
+const STALL: Duration = Duration::from_millis(5);
+
+/// CPU time without an event loop after which a thread is demoted.
+pub(super) const LONG_CPU: Duration = Duration::from_millis(10);
+
+/// Ticks without work after which the supervisor parks.
+const PATIENCE: u32 = 8;
+
+/// Wakes the supervisor thread; part of what all groups share.
+#[derive(Default)]
+pub(crate) struct Supervisor {
+    parked: AtomicBool,
+    closed: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Supervisor {
+    /// There is something to watch.
+    pub(super) fn unpark(&self) {
+        if self.parked.load(Ordering::SeqCst) && self.parked.swap(false, Ordering::SeqCst) {
+            drop(self.closed.lock());
+            self.wake.notify_one();
+        }
+    }
+
+    /// Ends the thread.
+    pub(super) fn close(&self) {
+        *self.closed.lock() = true;
+        self.wake.notify_one();
+    }
+
+    /// Waits a tick; false once closed.
+    fn tick(&self) -> bool {
+        let mut closed = self.closed.lock();
+        if !*closed {
+            self.wake.wait_for(&mut closed, TICK);
+        }
+        !*closed
+    }
+
+    /// Parks until there is something to watch; false once closed.
+    fn park(&self, shared: &Shared) -> bool {
+        let mut closed = self.closed.lock();
+        self.parked.store(true, Ordering::SeqCst);
+        if is_idle(shared) {
+            while !*closed && self.parked.load(Ordering::SeqCst) {
+                self.wake.wait(&mut closed);
+            }
+        }
+        self.parked.store(false, Ordering::SeqCst);
+        !*closed
+    }
+}
+
+/// Whether nothing can stall before something wakes up.
+fn is_idle(shared: &Shared) -> bool {
+    shared.groups.iter().all(|group| group.is_asleep())
+        && shared.workers.running() == 0
+        && !shared.workers.has_unassigned()
+}
+
+/// Starts the supervisor's thread.
+pub(super) fn start(shared: &Arc<Shared>) -> io::Result<()> {
+    let shared = shared.clone();
+    let work = move || {
+        crate::sys::shorten_slice();
+        run(&shared);
+    };
+    threads::spawn(Role::Supervisor, work).map(drop)
+}
+
+fn run(shared: &Arc<Shared>) {
+    let mut watches: Vec<Watch> = shared.groups.iter().map(|_| Watch::default()).collect();
+    let mut idle = 0;
+    loop {
+        let open = if idle < PATIENCE {
+            shared.supervisor.tick()
+        } else {
+            idle = 0;
+            shared.supervisor.park(shared)
+        };
+        if !open {
+            return;
+        }
+        idle = if is_idle(shared) { idle + 1 } else { 0 };
+        let now = Instant::now();
+        for (group, watch) in shared.groups.iter().zip(&mut watches) {
+            if let Some(stalled) = watch.look(group.worker(), now) {
+                retake(shared, &stalled);
+            }
+        }
+        if shared.workers.running() > 0 {
+            shared.workers.demote_long();
+        }
+        worker::assign_waiting(shared);
+    }
+}
+
+/// What was last seen in the cell of a group's worker.
+#[derive(Default)]
+struct Watch {
+    loan: Option<(Arc<WorkerSlot>, u64, Instant)>,
+}
+
+impl Watch {
+    /// The worker's slot, if the same loan has lasted too long.
+    fn look(&mut self, slot: Option<Arc<WorkerSlot>>, now: Instant) -> Option<Arc<WorkerSlot>> {
+        let Some(slot) = slot.filter(|s| !s.cell.is_empty()) else {
+            self.loan = None;
+            return None;
+        };
+        let loans = slot.cell.loans();
+        match &self.loan {
+            Some((seen, n, since)) if *n == loans && Arc::ptr_eq(seen, &slot) => {
+                (now.duration_since(*since) >= STALL).then_some(slot)
+            }
+            _ => {
+                self.loan = Some((slot, loans, now));
+                None
+            }
+        }
+    }
+}
+
+/// Takes the event loop from a stalled worker and assigns it to another.
+fn retake(shared: &Arc<Shared>, slot: &WorkerSlot) {
+    let Some(mut core) = shared.workers.retake(slot) else {
+        return;
+    };
+    metrics::add(Counter::Retakes, 1);
+    core.part_with_served();
+    worker::assign_or_keep(shared, core);
+}
