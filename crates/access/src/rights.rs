@@ -1,7 +1,7 @@
 //! Grants, and the effective privileges of one account.
 
+use crate::pattern;
 use crate::privileges::Privileges;
-use porpoise_types::Collation;
 
 /// One grant: an account, where, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,10 +59,16 @@ impl Rights {
 
     /// What may be done on all of a database.
     pub fn on_database(&self, database: &str) -> Privileges {
-        let fits = |pattern: &str| {
-            Collation::UTF8MB4_BIN.like(database.as_bytes(), pattern.as_bytes(), Some('\\'))
-        };
-        let found = self.databases.iter().filter(|(pattern, _)| fits(pattern));
+        let covers = |(p, _): &&(String, Privileges)| pattern::covers(p, database);
+        let found = self.databases.iter().filter(covers);
+        found.fold(self.global, |all, (_, p)| all.with(*p))
+    }
+
+    /// Privileges held on every database that a granted pattern matches: those of `*.*`,
+    /// and of each own pattern that contains the granted one.
+    pub fn on_pattern(&self, granted: &str) -> Privileges {
+        let covers = |(p, _): &&(String, Privileges)| pattern::covers_pattern(p, granted);
+        let found = self.databases.iter().filter(covers);
         found.fold(self.global, |all, (_, p)| all.with(*p))
     }
 

@@ -337,3 +337,31 @@ fn what_others_do_is_shown_with_process_only() {
     assert_eq!(good(&mut ann, own), ["ann", "root"]);
     good(&mut ann, "SELECT * FROM information_schema.lock_waits");
 }
+
+#[test]
+fn a_granted_pattern_is_contained_in_the_grantors() {
+    let (_server, mut root, mut ann) = house();
+    good(&mut root, "GRANT ALL ON m_l.* TO ann WITH GRANT OPTION");
+    for text in [
+        "GRANT ALL ON `m%l`.* TO ann",
+        "GRANT SELECT ON `m%`.* TO ann",
+        "GRANT SELECT ON mysql.* TO ann",
+        "REVOKE SELECT ON `m%l`.* FROM ann",
+    ] {
+        assert_eq!(code(&mut ann, text), 1044, "{text}");
+    }
+    good(&mut ann, "GRANT SELECT ON `m\\_l`.* TO ann");
+    good(&mut ann, "GRANT SELECT ON mul.* TO ann");
+}
+
+#[test]
+fn patterns_with_wildcards_do_not_reach_system_schemas() {
+    let (_server, mut root, mut ann) = house();
+    good(&mut root, "GRANT ALL ON `m%`.* TO ann WITH GRANT OPTION");
+    good(&mut root, "GRANT ALL ON `%`.* TO ann WITH GRANT OPTION");
+    assert_eq!(code(&mut ann, "SELECT * FROM mysql.user"), 1142);
+    assert_eq!(code(&mut ann, "GRANT SELECT ON mysql.* TO ann"), 1044);
+    good(&mut ann, "SELECT * FROM shop.goods");
+    good(&mut root, "GRANT SELECT ON mysql.* TO ann");
+    good(&mut ann, "SELECT * FROM mysql.user");
+}

@@ -65,12 +65,13 @@ fn named(statement: &ast::Grant<'_>, database: &str, table: &str) -> Result<Priv
     Err(SqlError::new(1221, "HY000", text))
 }
 
-/// Who grants must hold what is granted, and GRANT OPTION, there.
+/// Checks that the grantor holds the privileges and GRANT OPTION on the object. For a
+/// pattern it must hold them on every database that the pattern matches.
 fn may_grant(session: &SqlSession, set: Privileges, database: &str, table: &str) -> Result<()> {
     let rights = session.rights();
     let own = match (database.is_empty(), table.is_empty()) {
         (true, _) => rights.global(),
-        (false, true) => rights.on_database(database),
+        (false, true) => rights.on_pattern(database),
         (false, false) => rights.on_table(database, table),
     };
     if own.has(set.with(Privileges::GRANT_OPTION)) {
