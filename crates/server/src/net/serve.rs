@@ -53,6 +53,7 @@ impl Conn {
             more: false,
             before_login: true,
             watching_room: false,
+            delayed_until: 0,
             waiting_for: 0,
             opened: now,
             request_since: 0,
@@ -109,6 +110,17 @@ impl Core {
         }
         if conn.lingering {
             return self.linger(conn, index);
+        }
+        if conn.delayed_until != 0 {
+            let ended = conn.cancel.reason().is_some_and(|r| r.ends_session());
+            let hung_up = self.flags(index) & flag::HUNG_UP != 0;
+            if ended || hung_up || self.phase() != Phase::Serve {
+                return Step::Gone;
+            }
+            if self.now < conn.delayed_until {
+                return Step::Rest;
+            }
+            conn.delayed_until = 0;
         }
         if !conn.out.is_clear() {
             match self.flush(conn) {
@@ -303,6 +315,12 @@ impl Core {
             Verdict::Next(Next::Wait) => {}
             Verdict::Next(Next::Yield) => conn.more = true,
             Verdict::Next(Next::Close) | Verdict::Ended => conn.closing = true,
+            Verdict::Next(Next::Delay { delay, close }) => {
+                let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+                conn.closing = close;
+                conn.more = !close;
+                conn.delayed_until = self.shared.now().saturating_add(delay.max(1));
+            }
             Verdict::Next(Next::StartTls(config)) => {
                 if self.flush(conn).is_err() {
                     return false;
@@ -323,7 +341,7 @@ impl Core {
             conn.before_login = false;
             self.shared.before_login.fetch_sub(1, Ordering::Relaxed);
         }
-        conn.out.is_clear() || self.flush(conn).is_ok()
+        conn.delayed_until != 0 || conn.out.is_clear() || self.flush(conn).is_ok()
     }
 
     /// Puts a connection back into its place.
@@ -348,7 +366,7 @@ impl Core {
         let blocked = conn.watching_room;
         let again = if conn.lingering {
             flags & flag::READABLE != 0
-        } else if blocked {
+        } else if blocked || conn.delayed_until != 0 {
             false
         } else if conn.closing {
             self.shared.marks.has_failed() && !conn.out.is_clear()
@@ -363,7 +381,8 @@ impl Core {
             if draining && !conn.holds_locks() {
                 slot.flags |= flag::KICKED;
             }
-            let kicked = slot.flags & flag::KICKED != 0 && !blocked && !conn.closing;
+            let idle = !blocked && !conn.closing && conn.delayed_until == 0;
+            let kicked = slot.flags & flag::KICKED != 0 && idle;
             slot.conn = Some(conn);
             if again || kicked {
                 self.enqueue(index);
@@ -395,6 +414,9 @@ impl Core {
         }
         if conn.lingering {
             return conn.linger_until;
+        }
+        if conn.delayed_until != 0 {
+            return conn.delayed_until;
         }
         if conn.blocked_since != 0 {
             return conn
