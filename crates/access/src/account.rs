@@ -3,7 +3,9 @@
 //! Invariant: a password is hashed before anything else is done with it; it reaches
 //! no log, no error text and no process list.
 
+use crate::attributes::Attributes;
 use crate::error::{Error, Result};
+use crate::roles::AuthId;
 use porpoise_base::password;
 use porpoise_types::Collation;
 
@@ -25,9 +27,28 @@ pub struct Account {
     pub secret: Vec<u8>,
     /// It may not log in.
     pub locked: bool,
+    /// Requirements, limits, password policy, comment.
+    pub attributes: Attributes,
 }
 
 impl Account {
+    /// An account without password.
+    pub fn new(id: AuthId) -> Account {
+        Account {
+            user: id.user,
+            host: id.host,
+            plugin: DEFAULT_PLUGIN.to_owned(),
+            secret: Vec::new(),
+            locked: false,
+            attributes: Attributes::default(),
+        }
+    }
+
+    /// User and host.
+    pub fn id(&self) -> AuthId {
+        AuthId::new(&self.user, &self.host)
+    }
+
     /// `user@host`.
     pub fn name(&self) -> String {
         format!("{}@{}", self.user, self.host)
@@ -67,4 +88,44 @@ pub fn hash_password(plugin: &str, password: &[u8]) -> Result<Vec<u8>> {
     let salt = password::salt();
     let salt = salt.ok_or_else(|| Error::internal("the system gives no random bytes"))?;
     Ok(password::caching_sha2(password, &salt))
+}
+
+/// Whether `password` is the one that `secret` was made of. For `caching_sha2_password` this
+/// takes milliseconds.
+pub fn verify_password(plugin: &str, secret: &[u8], password: &[u8]) -> bool {
+    if secret.is_empty() || password.is_empty() {
+        return secret.is_empty() && password.is_empty();
+    }
+    if plugin == NATIVE_PLUGIN {
+        return password::native(password) == secret;
+    }
+    let parts = || {
+        let (rounds, rest) = secret.strip_prefix(b"$A$")?.split_first_chunk::<3>()?;
+        let rounds = u32::from_str_radix(std::str::from_utf8(rounds).ok()?, 16).ok()?;
+        let (salt, hash) = rest.strip_prefix(b"$")?.split_first_chunk::<20>()?;
+        Some((rounds.saturating_mul(1000), salt, hash))
+    };
+    let short = password.len() <= password::sha_crypt::MAX_PASSWORD;
+    parts()
+        .filter(|_| short)
+        .is_some_and(|(rounds, salt, hash)| {
+            password::sha_crypt::sha256_crypt(password, salt, rounds) == hash
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_secrets_verify_only_their_password() {
+        for plugin in [DEFAULT_PLUGIN, NATIVE_PLUGIN] {
+            let secret = hash_password(plugin, b"right").unwrap();
+            assert!(verify_password(plugin, &secret, b"right"));
+            assert!(!verify_password(plugin, &secret, b"wrong"));
+            assert!(!verify_password(plugin, &secret, b""));
+            assert!(!verify_password(plugin, b"", b"right"));
+            assert!(verify_password(plugin, b"", b""));
+        }
+    }
 }

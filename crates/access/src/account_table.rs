@@ -4,10 +4,12 @@
 //! is told of, whatever the server's durability.
 
 use crate::account::{Account, DEFAULT_PLUGIN, hash_password};
+use crate::attributes::{self, Attributes};
 use crate::error::Result;
+use crate::roles::AuthId;
 use crate::system_table::{self, SystemTable, TableChange};
 use porpoise_rows::catalog::{ColumnDefault, TableOptions};
-use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
+use porpoise_rows::ddl::{AlterOp, ColumnSpec, IndexSpec, Position, TableSpec};
 use porpoise_rows::{Db, RowRef};
 use porpoise_types::{Collation, ColumnType, DateTime, Kind, Value, ValueRef};
 use std::sync::Arc;
@@ -15,20 +17,26 @@ use std::sync::Arc;
 pub(crate) static USERS: SystemTable = SystemTable {
     database: "mysql",
     name: "user",
-    columns: 6,
+    columns: FIRST + attributes::COLUMNS,
 };
 
+/// Number of columns of the first version, behind which those of attributes stand.
+const FIRST: usize = 6;
+
 impl Account {
-    fn row(&self, now: Option<DateTime>) -> Vec<Value> {
+    fn row(&self) -> Vec<Value> {
         let text = |t: &str| Value::Bytes(t.as_bytes().to_vec());
-        vec![
+        let changed = self.attributes.password.changed;
+        let mut row = vec![
             text(&self.host),
             text(&self.user),
             text(&self.plugin),
             Value::Bytes(self.secret.clone()),
             Value::UInt(if self.locked { 2 } else { 1 }),
-            now.map_or(Value::Null, Value::DateTime),
-        ]
+            changed.map_or(Value::Null, Value::DateTime),
+        ];
+        row.extend(self.attributes.values());
+        row
     }
 
     fn of(row: &RowRef<'_>) -> Account {
@@ -37,12 +45,17 @@ impl Account {
             _ => Vec::new(),
         };
         let text = |at| String::from_utf8_lossy(&bytes(at)).into_owned();
+        let changed = match row.get(5) {
+            ValueRef::DateTime(at) => Some(at),
+            _ => None,
+        };
         Account {
             host: text(0),
             user: text(1),
             plugin: text(2),
             secret: bytes(3),
             locked: row.get(4) == ValueRef::UInt(2),
+            attributes: Attributes::of(row, FIRST, changed),
         }
     }
 }
@@ -60,7 +73,7 @@ fn table_spec() -> TableSpec {
     let changed = ColumnType::timestamp(0);
     let empty = || Some(Value::Bytes(Vec::new()));
     let plugin = Some(Value::Bytes(DEFAULT_PLUGIN.as_bytes().to_vec()));
-    let columns = vec![
+    let mut columns = vec![
         column("Host", text(255), empty(), false),
         column("User", text(32), empty(), false),
         column("plugin", text(64), plugin, false),
@@ -68,6 +81,7 @@ fn table_spec() -> TableSpec {
         column("account_locked", locked, Some(Value::UInt(1)), false),
         column("password_last_changed", changed, None, true),
     ];
+    columns.extend(attributes::columns());
     let key = IndexSpec::primary(&["Host", "User"]);
     let options = TableOptions {
         comment: "Users and what they prove themselves with".to_owned(),
@@ -85,7 +99,7 @@ fn table_spec() -> TableSpec {
 /// What definitions and writes fail with.
 pub(crate) fn create_at_first_start(db: &Arc<Db>, root_password: Option<&str>) -> Result<()> {
     if USERS.exists(db) {
-        return Ok(());
+        return add_attributes(db);
     }
     let done = db.define(|cx| {
         let collation = Collation::UTF8MB4_0900_AI_CI;
@@ -96,15 +110,31 @@ pub(crate) fn create_at_first_start(db: &Arc<Db>, root_password: Option<&str>) -
         Some(password) => hash_password(DEFAULT_PLUGIN, password.as_bytes())?,
         None => Vec::new(),
     };
-    let root = Account {
-        user: "root".to_owned(),
-        host: "localhost".to_owned(),
-        plugin: DEFAULT_PLUGIN.to_owned(),
-        secret,
-        locked: false,
-    };
-    let ticket = system_table::write(db, vec![change(db, &[root], &[])])?;
+    let mut root = Account::new(AuthId::new("root", "localhost"));
+    root.secret = secret;
+    root.attributes.password.changed = now(db);
+    let ticket = system_table::write(db, vec![change(&[root], &[])])?;
     db.engine().wait_durable(done.ticket.max(ticket))?;
+    Ok(())
+}
+
+/// The current time as `password_last_changed` holds it.
+pub(crate) fn now(db: &Db) -> Option<DateTime> {
+    let now = DateTime::from_unix_micros(db.clock().unix_micros());
+    now.and_then(|now| now.round(0, true))
+}
+
+/// Adds the columns of attributes to a table of the first version, in one change of its
+/// definition. Values of existing rows are the defaults.
+fn add_attributes(db: &Arc<Db>) -> Result<()> {
+    let found = db.catalog().table(USERS.database, USERS.name).cloned();
+    if found.is_none_or(|table| table.columns.len() != FIRST) {
+        return Ok(());
+    }
+    let add = |column| AlterOp::AddColumn(column, Position::Default);
+    let ops: Vec<AlterOp> = attributes::columns().into_iter().map(add).collect();
+    let done = db.define(|cx| db.alter_table(cx, USERS.database, USERS.name, &ops))?;
+    db.engine().wait_durable(done.ticket)?;
     Ok(())
 }
 
@@ -117,10 +147,8 @@ pub(crate) fn load(db: &Arc<Db>) -> Result<Vec<Account>> {
 }
 
 /// The change that puts accounts in place of those of the same name, and removes others.
-pub(crate) fn change(db: &Db, put: &[Account], remove: &[Account]) -> TableChange {
-    let now = DateTime::from_unix_micros(db.clock().unix_micros());
-    let now = now.and_then(|n| n.round(0, true));
-    let rows = |accounts: &[Account]| accounts.iter().map(|a| a.row(now)).collect();
+pub(crate) fn change(put: &[Account], remove: &[Account]) -> TableChange {
+    let rows = |accounts: &[Account]| accounts.iter().map(Account::row).collect();
     TableChange {
         table: &USERS,
         put: rows(put),

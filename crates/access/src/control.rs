@@ -12,8 +12,12 @@ use crate::account::{Account, host_matches, specificity};
 use crate::account_table::{self, USERS};
 use crate::error::Result;
 use crate::grant_table::{self, GRANTS};
+use crate::guard::LoginGuard;
+use crate::history::{self, OldPassword};
 use crate::rights::{Grant, Rights};
+use crate::roles::{self, AuthId, DefaultRole, RoleEdge};
 use crate::system_table;
+use crate::usage::UsageTable;
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use porpoise_kv::Ticket;
@@ -30,6 +34,12 @@ pub struct AccessData {
     pub accounts: Vec<Account>,
     /// All grants.
     pub grants: Vec<Grant>,
+    /// Roles and their grantees.
+    pub edges: Vec<RoleEdge>,
+    /// Roles that logins activate.
+    pub default_roles: Vec<DefaultRole>,
+    /// Earlier passwords of accounts whose policies look back.
+    pub history: Vec<OldPassword>,
 }
 
 impl AccessData {
@@ -43,16 +53,39 @@ impl AccessData {
     /// before the anonymous one (manual, "Connection Verification"). `None` when there is
     /// none, or when it is locked.
     pub fn find(&self, user: &str, host: &str) -> Option<&Account> {
+        self.candidate(user, host).filter(|a| !a.locked)
+    }
+
+    /// As [`AccessData::find`], locked accounts included: a lock is told of only after the
+    /// password was proved ([`AccessControl::admit`]).
+    pub fn candidate(&self, user: &str, host: &str) -> Option<&Account> {
         let matches =
             |a: &&Account| (a.user == user || a.user.is_empty()) && host_matches(&a.host, host);
         let mut found: Vec<&Account> = self.accounts.iter().filter(matches).collect();
         found.sort_by_key(|a| std::cmp::Reverse((specificity(&a.host), !a.user.is_empty())));
-        found.into_iter().next().filter(|a| !a.locked)
+        found.into_iter().next()
     }
 
-    /// The effective privileges of an account, `user@host`.
+    /// The effective privileges of an account, `user@host`, with its default roles.
     pub fn rights(&self, account: &str) -> Rights {
-        Rights::of(self.version, &self.grants, account)
+        let id = AuthId::parse(account);
+        let roles = self.default_roles_of(&id);
+        self.rights_with(&id, &roles, &[])
+    }
+
+    /// The effective privileges of an account with these roles active, and all roles
+    /// granted to them. Roles that are neither granted to the account nor mandatory count
+    /// for nothing.
+    pub fn rights_with(&self, id: &AuthId, active: &[AuthId], mandatory: &[AuthId]) -> Rights {
+        let granted = |role: &&AuthId| {
+            mandatory.contains(role) || self.roles_of(id).any(|edge| edge.role == **role)
+        };
+        let active: Vec<AuthId> = active.iter().filter(granted).cloned().collect();
+        let mut ids = self.closure(&active);
+        if !ids.contains(id) {
+            ids.push(id.clone());
+        }
+        Rights::of(self.version, &self.grants, &ids)
     }
 }
 
@@ -67,6 +100,18 @@ pub struct Change {
     pub put_grants: Vec<Grant>,
     /// Grants that are deleted.
     pub remove_grants: Vec<Grant>,
+    /// Roles that are granted, or granted with another ADMIN OPTION.
+    pub put_edges: Vec<RoleEdge>,
+    /// Roles that are revoked.
+    pub remove_edges: Vec<RoleEdge>,
+    /// Default roles that are added.
+    pub put_defaults: Vec<DefaultRole>,
+    /// Default roles that are removed.
+    pub remove_defaults: Vec<DefaultRole>,
+    /// Entries added to the password history.
+    pub put_history: Vec<OldPassword>,
+    /// Entries removed from the password history.
+    pub remove_history: Vec<OldPassword>,
 }
 
 impl Change {
@@ -75,6 +120,12 @@ impl Change {
             && self.remove_accounts.is_empty()
             && self.put_grants.is_empty()
             && self.remove_grants.is_empty()
+            && self.put_edges.is_empty()
+            && self.remove_edges.is_empty()
+            && self.put_defaults.is_empty()
+            && self.remove_defaults.is_empty()
+            && self.put_history.is_empty()
+            && self.remove_history.is_empty()
     }
 }
 
@@ -88,6 +139,10 @@ pub struct AccessControl {
     /// Serializes changes and loads.
     changing: Mutex<()>,
     watch: Arc<Watch>,
+    /// Failed logins.
+    pub(crate) guard: LoginGuard,
+    /// Usage of accounts with limits.
+    pub(crate) usage: UsageTable,
 }
 
 impl AccessControl {
@@ -99,7 +154,14 @@ impl AccessControl {
     pub fn open(db: Arc<Db>, root_password: Option<&str>) -> Result<Arc<AccessControl>> {
         account_table::create_at_first_start(&db, root_password)?;
         grant_table::create_if_missing(&db, &account_table::load(&db)?)?;
-        let watch = db.watch(&[USERS.find(&db)?.id, GRANTS.find(&db)?.id]);
+        roles::create_if_missing(&db)?;
+        history::create_if_missing(&db)?;
+        let tables = [&USERS, &GRANTS, &roles::EDGES, &roles::DEFAULTS];
+        let mut watched = Vec::new();
+        for table in tables {
+            watched.push(table.find(&db)?.id);
+        }
+        let watch = db.watch(&watched);
         let control = AccessControl {
             db,
             data: ArcSwap::default(),
@@ -107,6 +169,8 @@ impl AccessControl {
             loaded: AtomicU64::new(0),
             changing: Mutex::new(()),
             watch,
+            guard: LoginGuard::default(),
+            usage: UsageTable::default(),
         };
         control.reload()?;
         Ok(Arc::new(control))
@@ -116,6 +180,11 @@ impl AccessControl {
     #[inline]
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
+    }
+
+    /// Microseconds since 1970 now.
+    pub fn now(&self) -> i64 {
+        self.db.clock().unix_micros()
     }
 
     /// The current accounts and grants.
@@ -133,6 +202,18 @@ impl AccessControl {
             self.reload_if_stale(&self.changing.lock())?;
         }
         Ok(self.data.load().find(user, host).cloned())
+    }
+
+    /// As [`AccessControl::find`], locked accounts included; [`AccessControl::admit`] must
+    /// follow the proof of the password.
+    ///
+    /// # Errors
+    /// Reading the tables failed.
+    pub fn candidate(&self, user: &str, host: &str) -> Result<Option<Account>> {
+        if self.is_stale() {
+            self.reload_if_stale(&self.changing.lock())?;
+        }
+        Ok(self.data.load().candidate(user, host).cloned())
     }
 
     /// The effective privileges of an account, `user@host`. Keep them as long as
@@ -160,10 +241,14 @@ impl AccessControl {
     }
 
     fn apply(&self, change: &Change, held: &MutexGuard<'_, ()>) -> Result<Ticket> {
-        let accounts =
-            account_table::change(&self.db, &change.put_accounts, &change.remove_accounts);
-        let grants = grant_table::change(&change.put_grants, &change.remove_grants);
-        let ticket = system_table::write(&self.db, vec![accounts, grants])?;
+        let changes = vec![
+            account_table::change(&change.put_accounts, &change.remove_accounts),
+            grant_table::change(&change.put_grants, &change.remove_grants),
+            roles::change_edges(&change.put_edges, &change.remove_edges),
+            roles::change_defaults(&change.put_defaults, &change.remove_defaults),
+            history::change(&change.put_history, &change.remove_history),
+        ];
+        let ticket = system_table::write(&self.db, changes)?;
         self.db.engine().wait_durable(ticket)?;
         self.load(held)?;
         Ok(ticket)
@@ -198,6 +283,9 @@ impl AccessControl {
             version,
             accounts: account_table::load(&self.db)?,
             grants: grant_table::load(&self.db)?,
+            edges: roles::load_edges(&self.db)?,
+            default_roles: roles::load_defaults(&self.db)?,
+            history: history::load(&self.db)?,
         };
         self.data.store(Arc::new(data));
         self.version.store(version, Ordering::Release);

@@ -12,6 +12,9 @@
 //! * [`AccessControl`]: accounts and grants in memory, with one version number.
 //! * [`Account`]: a user name, a host pattern, and what proves an identity.
 //! * [`Privileges`], [`Grant`]: what may be granted, and one grant.
+//! * [`Attributes`]: requirements, limits and password policy of an account.
+//! * [`RoleEdge`], [`AuthId`]: roles, granted to accounts and to each other.
+//! * [`LoginGuard`], [`Usage`]: failed logins, and resources used, in memory.
 //! * [`Rights`]: the effective privileges of one account.
 //!
 //! Invariants:
@@ -26,17 +29,29 @@
 
 mod account;
 mod account_table;
+mod attributes;
 mod control;
 mod error;
 mod grant_table;
+mod guard;
+mod history;
+mod login;
 mod pattern;
 mod privileges;
 mod rights;
+mod roles;
 mod system_table;
+mod usage;
 
-pub use account::{Account, DEFAULT_PLUGIN, NATIVE_PLUGIN, hash_password};
+pub use account::{Account, DEFAULT_PLUGIN, NATIVE_PLUGIN, hash_password, verify_password};
+pub use attributes::{Attributes, Limits, PasswordPolicy, Require, TlsPeer};
 pub use control::{AccessControl, AccessData, Change};
 pub use error::{Error, Result};
+pub use guard::{DelayPolicy, LoginGuard, TemporaryLock};
+pub use history::{OldPassword, ReusePolicy};
+pub use login::{Admission, Denial, LoginPolicy};
 pub use pattern::is_system_schema;
 pub use privileges::{NAMES, Privileges};
 pub use rights::{Grant, Rights};
+pub use roles::{AuthId, DefaultRole, RoleEdge};
+pub use usage::{Exceeded, Usage};

@@ -2,6 +2,7 @@
 
 use crate::pattern;
 use crate::privileges::Privileges;
+use crate::roles::AuthId;
 
 /// One grant: an account, where, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,14 +29,15 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Those of an account, `user@host`.
-    pub fn of(version: u64, grants: &[Grant], account: &str) -> Rights {
-        let (user, host) = account.rsplit_once('@').unwrap_or((account, "%"));
+    /// Those of an account and its active roles.
+    pub fn of(version: u64, grants: &[Grant], ids: &[AuthId]) -> Rights {
         let mut rights = Rights {
             version,
             ..Rights::default()
         };
-        let own = |g: &&Grant| g.user == user && g.host.eq_ignore_ascii_case(host);
+        let is =
+            |id: &AuthId, g: &Grant| g.user == id.user && g.host.eq_ignore_ascii_case(&id.host);
+        let own = |g: &&Grant| ids.iter().any(|id| is(id, g));
         for grant in grants.iter().filter(own) {
             let (database, table) = (grant.database.clone(), grant.table.clone());
             match (database.is_empty(), table.is_empty()) {

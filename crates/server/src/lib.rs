@@ -15,6 +15,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod certificate;
 pub mod check;
 pub mod cli;
 pub mod config;

@@ -3,14 +3,21 @@
 //! A certificate that was made here is self-signed, names this machine, and
 //! is kept in the data directory, its key readable by the owner only. Clients
 //! that ask for encryption get it; clients that verify need the operator's.
+//!
+//! With `--ssl-ca`, clients may send a certificate: one that no authority of that file
+//! signed ends the handshake, and none at all is accepted. Which accounts need one is
+//! their REQUIRE clause's.
 
 use crate::config::{Config, StartError};
 use porpoise_base::clock::{self, Clock};
 use porpoise_wire::mysql::auth::RsaKey;
-use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::time_provider::TimeProvider;
+use rustls::{RootCertStore, ServerConfig};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -37,9 +44,15 @@ pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, StartError> {
         .map_err(|e| bad(&key, format!("no private key in PEM form: {e}")))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let time = Arc::new(WallTime(clock::system()));
-    let server = ServerConfig::builder_with_details(provider, time)
+    let builder = ServerConfig::builder_with_details(provider.clone(), time)
         .with_safe_default_protocol_versions()
-        .and_then(|b| b.with_no_client_auth().with_single_cert(chain, private))
+        .map_err(|e| bad(&cert, e.to_string()))?;
+    let builder = match &config.ssl_ca {
+        Some(path) => builder.with_client_cert_verifier(client_verifier(path, provider)?),
+        None => builder.with_no_client_auth(),
+    };
+    let server = builder
+        .with_single_cert(chain, private)
         .map_err(|e| bad(&cert, e.to_string()))?;
     Ok(Arc::new(server))
 }
@@ -58,6 +71,25 @@ impl TimeProvider for WallTime {
         let micros = u64::try_from(self.0.unix_micros()).unwrap_or(0);
         Some(UnixTime::since_unix_epoch(Duration::from_micros(micros)))
     }
+}
+
+/// The verifier of certificates that clients may send.
+fn client_verifier(
+    path: &Path,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, StartError> {
+    let bad = |what: String| StartError::usage(format!("{}: {what}", path.display()));
+    let list = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|e| bad(format!("no certificate in PEM form: {e}")))?;
+    let mut roots = RootCertStore::empty();
+    for authority in list {
+        roots.add(authority).map_err(|e| bad(e.to_string()))?;
+    }
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+        .allow_unauthenticated()
+        .build()
+        .map_err(|e| bad(e.to_string()))
 }
 
 /// The files in the data directory, made if they are not both there.

@@ -269,6 +269,7 @@ impl Program {
             connection_id: 0,
             user: cx.user.clone(),
             account: cx.user.clone(),
+            roles: String::new(),
             database: None,
             last_insert_id: Cell::new(0),
             row_count: 0,

@@ -1,32 +1,25 @@
-//! Statements on accounts: CREATE USER, ALTER USER, DROP USER and SET PASSWORD.
+//! Statements on accounts: CREATE USER, ALTER USER, DROP USER and SET PASSWORD; those on
+//! roles are [`roles`]'.
 //!
 //! Invariant: a password is hashed before anything else is done with it; it reaches
 //! no log, no error text and no process list.
 
+mod options;
+mod passwords;
+pub(crate) mod roles;
 mod secrets;
 
 use crate::error::{Result, SqlError};
+use crate::exec::ResultSink;
 use crate::parse::ast::{
-    Account as AstAccount, Identified, SetPassword, UserOption, UserStatement,
+    Account as AstAccount, Identified, SetPassword, UserOption, UserSpec, UserStatement,
 };
 use crate::session::{Outcome, SqlSession};
-use porpoise_access::{
-    AccessData, Account, Change, DEFAULT_PLUGIN, Grant, NATIVE_PLUGIN, hash_password,
-};
+use passwords::PasswordChange;
+use porpoise_access::{AccessData, Account, Change, Grant, Privileges};
+use porpoise_kv::Ticket;
 
 pub use secrets::mentions_password;
-
-fn plugin_name(given: Option<&[u8]>) -> Result<&'static str> {
-    let name = given.map(|n| String::from_utf8_lossy(n).to_lowercase());
-    match name.as_deref() {
-        None | Some(DEFAULT_PLUGIN) => Ok(DEFAULT_PLUGIN),
-        Some(NATIVE_PLUGIN) => Ok(NATIVE_PLUGIN),
-        Some(other) => {
-            let text = format!("Plugin '{other}' is not loaded");
-            Err(SqlError::new(1524, "HY000", text))
-        }
-    }
-}
 
 /// User and host that a statement names.
 pub(crate) fn named(session: &SqlSession, account: &AstAccount<'_>) -> (String, String) {
@@ -46,38 +39,6 @@ pub(crate) fn named(session: &SqlSession, account: &AstAccount<'_>) -> (String, 
     }
 }
 
-/// Plugin and secret of IDENTIFIED; `None` where it says nothing.
-fn identified(given: &Identified<'_>, old: Option<&Account>) -> Result<Option<(String, Vec<u8>)>> {
-    let known = |plugin: Option<&[u8]>| match (plugin, old) {
-        (None, Some(old)) => Ok(old.plugin.clone()),
-        (plugin, _) => plugin_name(plugin).map(str::to_owned),
-    };
-    match given {
-        Identified::None => Ok(None),
-        Identified::Password { plugin, password } => {
-            let plugin = known(*plugin)?;
-            let secret = hash_password(&plugin, password)?;
-            Ok(Some((plugin, secret)))
-        }
-        Identified::RandomPassword { .. } => Err(SqlError::not_supported("RANDOM PASSWORD")),
-        Identified::Plugin { plugin, hash } => {
-            let plugin = plugin_name(Some(plugin))?;
-            let hash = hash.unwrap_or_default();
-            let fits = match plugin {
-                NATIVE_PLUGIN => hash.is_empty() || (hash.len() == 41 && hash.starts_with(b"*")),
-                _ => hash.is_empty() || (hash.len() == 70 && hash.starts_with(b"$A$")),
-            };
-            match fits {
-                true => Ok(Some((plugin.to_owned(), hash.to_vec()))),
-                false => {
-                    let text = "The password hash doesn't have the expected format.";
-                    Err(SqlError::new(1827, "HY000", text))
-                }
-            }
-        }
-    }
-}
-
 fn failed(what: &str, names: &[String]) -> SqlError {
     let text = format!("Operation {what} failed for {}", names.join(","));
     SqlError::new(1396, "HY000", text)
@@ -88,23 +49,46 @@ fn quoted(user: &str, host: &str) -> String {
 }
 
 /// CREATE USER, ALTER USER: all accounts named, or none.
-pub fn user_statement(session: &mut SqlSession, user: &UserStatement<'_>) -> Result<Outcome> {
+///
+/// # Errors
+/// 1396 for names that exist or do not exist, and those of [`options`] and [`passwords`].
+pub fn user_statement(
+    session: &mut SqlSession,
+    user: &UserStatement<'_>,
+    sink: &mut dyn ResultSink,
+) -> Result<Outcome> {
     let what = if user.alter {
         "ALTER USER"
     } else {
         "CREATE USER"
     };
     let before = session.commit()?;
-    let lock = lock_option(user)?;
     let access = session.server.access.clone();
     let mut wrong = Vec::new();
+    let mut generated = Vec::new();
+    let mut own_changed = false;
     let ticket = access.change(|data| {
-        let change = put_accounts(session, data, user, lock, &mut wrong)?;
+        let mut change = Change::default();
+        for spec in user.users {
+            let id = roles::auth_id(session, &spec.account);
+            if data.account(&id.user, &id.host).is_some() != user.alter {
+                wrong.push(quoted(&id.user, &id.host));
+                continue;
+            }
+            let secret = put_account(session, data, user, spec, &mut change)?;
+            generated.extend(secret);
+            let own = format!("{}@{}", id.user, id.host) == session.client.account;
+            own_changed |= own && spec.identified != Identified::None;
+        }
         if wrong.is_empty() || user.if_clause {
             return Ok(change);
         }
         Err(failed(what, &wrong))
     })?;
+    unlock(session, user);
+    if own_changed {
+        session.password_expired = false;
+    }
     for name in &wrong {
         let (code, text) = if user.alter {
             (3162, format!("Authorization ID {name} does not exist."))
@@ -113,70 +97,93 @@ pub fn user_statement(session: &mut SqlSession, user: &UserStatement<'_>) -> Res
         };
         session.note(code, text);
     }
-    Ok(Outcome {
-        ticket: ticket.max(before),
-        ..Outcome::default()
-    })
+    finish(session, ticket.max(before), &generated, sink)
 }
 
-/// The value of ACCOUNT LOCK or UNLOCK; 1235 for options that are not supported.
-fn lock_option(user: &UserStatement<'_>) -> Result<Option<bool>> {
-    let mut lock = None;
-    for option in user.options {
-        match option {
-            UserOption::AccountLock(locked) => lock = Some(*locked),
-            UserOption::RequireNone | UserOption::Comment(_) | UserOption::Attribute(_) => {}
-            UserOption::PasswordExpireDefault | UserOption::PasswordExpireNever => {}
-            UserOption::PasswordHistory(None) | UserOption::PasswordReuse(None) => {}
-            UserOption::PasswordRequireCurrent(None | Some(false)) => {}
-            UserOption::Limit(_, 0) => {}
-            _ => return Err(SqlError::not_supported("this option of an account")),
+/// The reply of a statement on accounts: the passwords that it generated, or OK.
+fn finish(
+    session: &mut SqlSession,
+    ticket: Ticket,
+    generated: &[passwords::Generated],
+    sink: &mut dyn ResultSink,
+) -> Result<Outcome> {
+    let outcome = match generated {
+        [] => Outcome::default(),
+        list => passwords::generated_rows(list).send(session, sink)?,
+    };
+    Ok(Outcome { ticket, ..outcome })
+}
+
+/// Ends temporary locks of accounts that are unlocked, or whose tracking changes.
+fn unlock(session: &SqlSession, user: &UserStatement<'_>) {
+    let ends = |o: &UserOption<'_>| {
+        matches!(
+            o,
+            UserOption::AccountLock(false)
+                | UserOption::FailedLogins(_)
+                | UserOption::PasswordLockTime(_)
+        )
+    };
+    if user.options.iter().any(ends) {
+        for spec in user.users {
+            let id = roles::auth_id(session, &spec.account);
+            session.server.access.guard().unlock(&id);
         }
     }
-    Ok(lock)
 }
 
-/// The accounts as CREATE USER or ALTER USER writes them. Names that exist already, or do
-/// not exist, are added to `wrong`.
-fn put_accounts(
+/// Adds an account as CREATE USER or ALTER USER writes it to `change`.
+fn put_account(
     session: &SqlSession,
     data: &AccessData,
     user: &UserStatement<'_>,
-    lock: Option<bool>,
-    wrong: &mut Vec<String>,
-) -> Result<Change> {
-    let mut change = Change::default();
-    for spec in user.users {
-        let (name, host) = named(session, &spec.account);
-        let mut present = data.accounts.iter();
-        let old = present.find(|a| a.user == name && a.host == host);
-        if old.is_some() != user.alter {
-            wrong.push(quoted(&name, &host));
-            continue;
-        }
-        let secret = identified(&spec.identified, old)?;
-        let mut account = old.cloned().unwrap_or_else(|| Account {
-            user: name,
-            host,
-            plugin: DEFAULT_PLUGIN.to_owned(),
-            secret: Vec::new(),
-            locked: false,
-        });
-        if let Some((plugin, secret)) = secret {
-            account.plugin = plugin;
-            account.secret = secret;
-        }
-        account.locked = lock.unwrap_or(account.locked);
-        change.put_accounts.push(account);
+    spec: &UserSpec<'_>,
+    change: &mut Change,
+) -> Result<Option<passwords::Generated>> {
+    if spec.retain || spec.discard_old {
+        return Err(SqlError::not_supported("a second password of an account"));
     }
-    Ok(change)
+    let id = roles::auth_id(session, &spec.account);
+    let old = data.account(&id.user, &id.host);
+    let mut account = match old {
+        Some(account) => account.clone(),
+        None => Account::new(id.clone()),
+    };
+    options::apply(user.options, &mut account)?;
+    let expires = user.options.contains(&UserOption::PasswordExpire);
+    let password = PasswordChange {
+        session,
+        data,
+        existed: old.is_some(),
+        current: spec.current,
+    };
+    let generated = password.identified(&spec.identified, &mut account, change)?;
+    account.attributes.password.expired |= expires;
+    if let Some(roles) = &user.default_roles {
+        roles::choose_defaults(session, data, &id, roles, !user.alter, change)?;
+    }
+    change.put_accounts.push(account);
+    Ok(generated)
 }
 
 /// DROP USER.
+///
+/// # Errors
+/// 1396 for names that do not exist, 3628 for mandatory roles.
 pub fn drop_users(
     session: &mut SqlSession,
     if_exists: bool,
     accounts: &[AstAccount<'_>],
+) -> Result<Outcome> {
+    accounts_dropped(session, if_exists, accounts, "DROP USER")
+}
+
+/// Drops accounts or roles, and everything that refers to them.
+fn accounts_dropped(
+    session: &mut SqlSession,
+    if_exists: bool,
+    accounts: &[AstAccount<'_>],
+    what: &str,
 ) -> Result<Outcome> {
     let before = session.commit()?;
     let access = session.server.access.clone();
@@ -184,22 +191,30 @@ pub fn drop_users(
     let ticket = access.change(|data| {
         let mut change = Change::default();
         for account in accounts {
-            let (user, host) = named(session, account);
-            let own = |g: &&Grant| g.user == user && g.host == host;
-            let mut present = data.accounts.iter();
-            let Some(account) = present.find(|a| a.user == user && a.host == host) else {
-                missing.push(quoted(&user, &host));
+            let id = roles::auth_id(session, account);
+            roles::refuse_mandatory(session, &id)?;
+            let own = |g: &&Grant| g.user == id.user && g.host == id.host;
+            let Some(account) = data.account(&id.user, &id.host) else {
+                missing.push(quoted(&id.user, &id.host));
                 continue;
             };
+            if !account.locked {
+                // DROP ROLE as a privilege reaches accounts that cannot log in only.
+                session.need_global(Privileges::CREATE_USER, "CREATE USER")?;
+            }
             change.remove_accounts.push(account.clone());
             let grants = data.grants.iter().filter(own);
             change.remove_grants.extend(grants.cloned());
+            roles::forget(data, &id, &mut change);
         }
         if missing.is_empty() || if_exists {
             return Ok(change);
         }
-        Err(failed("DROP USER", &missing))
+        Err(failed(what, &missing))
     })?;
+    for account in accounts {
+        access.forget(&roles::auth_id(session, account));
+    }
     for name in &missing {
         session.note(3162, format!("Authorization ID {name} does not exist."));
     }
@@ -210,29 +225,45 @@ pub fn drop_users(
 }
 
 /// SET PASSWORD.
-pub fn set_password(session: &mut SqlSession, set: &SetPassword<'_>) -> Result<Outcome> {
-    let Some(password) = set.password else {
-        return Err(SqlError::not_supported("SET PASSWORD TO RANDOM"));
-    };
+///
+/// # Errors
+/// 1133 for an account that does not exist, and those of [`passwords`].
+pub fn set_password(
+    session: &mut SqlSession,
+    set: &SetPassword<'_>,
+    sink: &mut dyn ResultSink,
+) -> Result<Outcome> {
+    if set.retain {
+        return Err(SqlError::not_supported("a second password of an account"));
+    }
     let before = session.commit()?;
     let target = set.account.unwrap_or(AstAccount::Current);
     let (user, host) = named(session, &target);
     let access = session.server.access.clone();
+    let mut generated = Vec::new();
     let ticket = access.change(|data| {
-        let mut present = data.accounts.iter();
-        let found = present.find(|a| a.user == user && a.host == host);
-        let Some(mut account) = found.cloned() else {
+        let Some(mut account) = data.account(&user, &host).cloned() else {
             let text = "Can't find any matching row in the user table";
             return Err(SqlError::new(1133, "42000", text));
         };
-        account.secret = hash_password(&account.plugin, password)?;
-        Ok(Change {
-            put_accounts: vec![account],
-            ..Change::default()
-        })
+        let mut change = Change::default();
+        let password = PasswordChange {
+            session,
+            data,
+            existed: true,
+            current: set.current,
+        };
+        if let Some(new) = set.password {
+            let plugin = account.plugin.clone();
+            password.set(&plugin, new, &mut account, &mut change)?;
+        } else {
+            generated.push(password.set_random(&mut account, &mut change)?);
+        }
+        change.put_accounts.push(account);
+        Ok(change)
     })?;
-    Ok(Outcome {
-        ticket: ticket.max(before),
-        ..Outcome::default()
-    })
+    if format!("{user}@{host}") == session.client.account {
+        session.password_expired = false;
+    }
+    finish(session, ticket.max(before), &generated, sink)
 }

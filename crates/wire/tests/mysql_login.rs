@@ -95,7 +95,7 @@ fn run(case: &Case, rsa: Option<&RsaKey>) -> (Step, Option<Option<Sha2Stage2>>, 
                 .remembered
                 .then(|| auth::sha2_stage2(password.as_bytes())),
         });
-    let mut server = Login::new(account, SALT, case.secure);
+    let mut server = Login::new(account, Plugin::CachingSha2, SALT, case.secure);
     let request = payloads(&to_server, 1).remove(0);
     let Ok(ClientHello::Login(login)) = parse_hello(&request, Capabilities::SERVER) else {
         panic!("no login request");
@@ -242,7 +242,7 @@ fn a_password_is_never_taken_in_clear_over_an_open_channel() {
         secret: &secret,
         remembered: None,
     };
-    let mut login = Login::new(Some(account), SALT, false);
+    let mut login = Login::new(Some(account), Plugin::CachingSha2, SALT, false);
     let (mut out, mut number) = (Vec::new(), 2);
     let answer = auth::sha2_answer(b"x", &SALT);
     let plugin = Plugin::CachingSha2.name().as_bytes();
@@ -347,4 +347,53 @@ fn mutated_logins_never_panic() {
         }
         parse_greeting(&random.mutate(&hello));
     }
+}
+
+/// What a server sends, and when it decides, for a login of this account with this answer.
+fn course(
+    account: Option<(Plugin, &[u8])>,
+    decoy: Plugin,
+    password: &[u8],
+) -> (Vec<u8>, Vec<Next>) {
+    let account = account.map(|(plugin, secret)| Account {
+        plugin,
+        secret,
+        remembered: None,
+    });
+    let mut login = Login::new(account, decoy, SALT, true);
+    let (mut out, mut number) = (Vec::new(), 2);
+    let answer = auth::sha2_answer(password, &SALT);
+    let plugin = Plugin::CachingSha2.name().as_bytes();
+    let mut steps = vec![login.start(plugin, &answer, &mut out, &mut number)];
+    while steps.last() == Some(&Next::Wait) && steps.len() < 5 {
+        steps.push(login.more(b"wrong\0", None, &mut out, &mut number));
+    }
+    (out, steps)
+}
+
+#[test]
+fn unknown_and_passwordless_accounts_take_the_course_of_a_wrong_password() {
+    let secret = stored(Plugin::CachingSha2, b"right");
+    let known = course(
+        Some((Plugin::CachingSha2, &secret)),
+        Plugin::CachingSha2,
+        b"wrong",
+    );
+    assert_eq!(known.1, [Next::Wait, Next::Denied]);
+    assert_eq!(course(None, Plugin::CachingSha2, b"wrong"), known);
+    let open = course(
+        Some((Plugin::CachingSha2, b"")),
+        Plugin::CachingSha2,
+        b"wrong",
+    );
+    assert_eq!(open, known);
+    let native = stored(Plugin::Native, b"right");
+    let known = course(
+        Some((Plugin::Native, &native)),
+        Plugin::CachingSha2,
+        b"wrong",
+    )
+    .1;
+    assert_eq!(known, [Next::Wait, Next::Denied]);
+    assert_eq!(course(None, Plugin::Native, b"wrong").1, known);
 }

@@ -30,6 +30,14 @@ pub fn salt() -> Option<[u8; SALT]> {
     Some(salt)
 }
 
+/// Random bytes for a generated password; `None` when the system gives no randomness.
+#[must_use]
+pub fn random_bytes() -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    rand::fill(&mut bytes).ok()?;
+    Some(bytes)
+}
+
 /// The stored form of `caching_sha2_password`: `$A$005$`, the salt, 43
 /// characters. Empty for an empty password.
 #[must_use]

@@ -131,6 +131,8 @@ pub struct Config {
     pub tls_cert: Option<PathBuf>,
     /// Its key (PEM).
     pub tls_key: Option<PathBuf>,
+    /// Certificate authorities of clients (PEM).
+    pub ssl_ca: Option<PathBuf>,
     /// Filter of the log, as `tracing` understands it.
     pub log: String,
     /// Taken ports are replaced by free ones, and ways to connect printed.

@@ -140,6 +140,9 @@ settings! {
     "tls-key" "FILE" = "":
         "The certificate's key (PEM)",
         |c, t| c.tls_key = path(t)?;
+    "ssl-ca" "FILE" = "":
+        "Certificate authorities (PEM) against which certificates of clients are verified; none: clients are asked for no certificate",
+        |c, t| c.ssl_ca = path(t)?;
     "log" "FILTER" = "info":
         "What is logged to stderr: error, warn, info, debug, or a filter per module",
         |c, t| c.log = t.to_owned();
@@ -230,6 +233,7 @@ pub fn defaults() -> Config {
         memory_limit: None,
         tls_cert: None,
         tls_key: None,
+        ssl_ca: None,
         log: String::new(),
         pick_ports: false,
         test_fault: None,

@@ -13,16 +13,19 @@
 
 use super::Shared;
 use super::answer::Answer;
+use crate::certificate;
 use crate::metrics::{self, Counter};
-use crate::net::Peer;
+use crate::net::{Peer, TlsSession};
 use parking_lot::Mutex;
+use porpoise_access::{Account, DelayPolicy, Denial, LoginPolicy, TlsPeer};
 use porpoise_base::blocking::blocking;
-use porpoise_sql::SqlError;
+use porpoise_sql::{SqlError, SqlServer};
 use porpoise_wire::mysql::auth::{Plugin, Sha2Stage2};
 use porpoise_wire::mysql::capability::Capabilities;
 use porpoise_wire::mysql::handshake::{Attributes, ChangeUser, LoginRequest, Salt};
-use porpoise_wire::mysql::login::{Account, Login, Next};
+use porpoise_wire::mysql::login::{Account as Proof, Login, Next};
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// What the fast path of `caching_sha2_password` remembers, by stored secret.
 #[derive(Default)]
@@ -104,8 +107,9 @@ fn named(database: &[u8]) -> Option<String> {
 pub(super) struct Authentication {
     login: Login,
     pub(super) request: Request,
-    /// The account's name, and its secret for the fast path.
-    account: Option<(String, Vec<u8>)>,
+    /// The account, if there is one that may be proved.
+    account: Option<Account>,
+    tls: Option<TlsPeer>,
     with_password: bool,
 }
 
@@ -114,9 +118,28 @@ pub(super) enum Verdict {
     /// The client answers next.
     Wait,
     /// The client is the user of this account.
-    Granted(String),
-    /// An error was sent: the connection ends.
-    Refused,
+    Granted(Granted),
+    /// An error was appended: it is sent after this delay, and the connection ends.
+    Refused(Duration),
+}
+
+/// A login that succeeded.
+pub(super) struct Granted {
+    /// The account's name.
+    pub(super) account: String,
+    /// The session may only change its password.
+    pub(super) password_expired: bool,
+    /// The delay of the reply.
+    pub(super) delay: Duration,
+}
+
+/// What accounts can demand of an encrypted connection.
+fn tls_peer(session: TlsSession) -> TlsPeer {
+    let names = session.certificate.as_deref().and_then(certificate::names);
+    TlsPeer {
+        cipher: session.cipher,
+        certificate: names.map(|names| (names.issuer, names.subject)),
+    }
 }
 
 impl Authentication {
@@ -129,21 +152,32 @@ impl Authentication {
         peer: &Peer,
         request: Request,
         salt: Salt,
-        secure: bool,
+        tls: Option<TlsSession>,
     ) -> Result<Authentication, SqlError> {
-        let found = shared.sql.account(&request.user, &host_of(peer))?;
+        let access = shared.sql.access();
+        let found = access.candidate(&request.user, &host_of(peer));
+        let found = found.map_err(SqlError::from)?;
         // Without a password from this machine only.
         let found = found.filter(|a| peer.is_local() || !a.secret.is_empty());
         let found = found.and_then(|a| Some((Plugin::by_name(a.plugin.as_bytes())?, a)));
-        let account = found.as_ref().map(|(plugin, a)| Account {
+        let account = found.as_ref().map(|(plugin, a)| Proof {
             plugin: *plugin,
             secret: &a.secret,
             remembered: shared.fast_path.find(&a.secret),
         });
+        // Where some accounts have the older plugin, some unknown names are offered it.
+        let data = access.data();
+        let native = |a: &Account| a.plugin == Plugin::Native.name();
+        let decoy = match data.accounts.iter().any(native) {
+            true if access.guard().decoy_bit(&request.user) => Plugin::Native,
+            _ => Plugin::CachingSha2,
+        };
+        let secure = peer.address.is_none() || tls.is_some();
         Ok(Authentication {
-            login: Login::new(account, salt, secure),
-            account: found.map(|(_, a)| (a.name(), a.secret)),
+            login: Login::new(account, decoy, salt, secure),
+            account: found.map(|(_, a)| a),
             request,
+            tls: tls.map(tls_peer),
             with_password: false,
         })
     }
@@ -167,7 +201,7 @@ impl Authentication {
             let text = "Client does not support authentication protocol requested by server; \
                         consider upgrading MySQL client";
             answer.raw_error(1251, *b"08004", text);
-            return Verdict::Refused;
+            return Verdict::Refused(Duration::ZERO);
         }
         self.judge(shared, peer, next, answer)
     }
@@ -211,32 +245,113 @@ impl Authentication {
         next: Next,
         answer: &mut Answer<'_>,
     ) -> Verdict {
-        match (next, self.account.take()) {
-            (Next::Wait, account) => {
-                self.account = account;
-                Verdict::Wait
-            }
-            (Next::Granted(proof), Some((name, secret))) => {
+        let proof = match next {
+            Next::Wait => return Verdict::Wait,
+            Next::Granted(proof) => Some(proof),
+            Next::Denied => None,
+        };
+        let (access, host) = (shared.sql.access(), host_of(peer));
+        let now = access.now();
+        // Before this attempt is counted: its own result does not show in the delay.
+        let delay = access
+            .guard()
+            .delay(&self.request.user, &host, now, delays(&shared.sql));
+        let account = self.account.take();
+        let granted = match (proof, account) {
+            (Some(proof), Some(account)) => {
                 if let Some(proof) = proof {
-                    shared.fast_path.remember(secret, proof);
+                    shared.fast_path.remember(account.secret.clone(), proof);
                 }
-                if peer.reserved && self.request.user != ADMINISTRATOR {
-                    answer.raw_error(1040, *b"08004", "Too many connections");
-                    return Verdict::Refused;
-                }
-                Verdict::Granted(name)
+                self.admit(shared, peer, &account, answer)
             }
-            (Next::Granted(_) | Next::Denied, _) => {
+            (_, account) => {
+                if let Some(account) = account {
+                    access.password_failed(&account, now);
+                }
+                self.deny(peer, answer);
+                None
+            }
+        };
+        let user = &self.request.user;
+        access.guard().count(user, &host, now, granted.is_some());
+        match granted {
+            Some(granted) => Verdict::Granted(Granted { delay, ..granted }),
+            None => {
                 metrics::add(Counter::LoginsDenied, 1);
-                let (user, host) = (&self.request.user, host_of(peer));
                 tracing::info!(connection = peer.id, ?user, %host, "login denied");
-                let using = if self.with_password { "YES" } else { "NO" };
-                let text =
-                    format!("Access denied for user '{user}'@'{host}' (using password: {using})");
-                answer.raw_error(1045, *b"28000", &text);
-                Verdict::Refused
+                Verdict::Refused(delay)
             }
         }
+    }
+
+    /// 1045
+    fn deny(&self, peer: &Peer, answer: &mut Answer<'_>) {
+        let (user, host) = (&self.request.user, host_of(peer));
+        let using = if self.with_password { "YES" } else { "NO" };
+        let text = format!("Access denied for user '{user}'@'{host}' (using password: {using})");
+        answer.raw_error(1045, *b"28000", &text);
+    }
+
+    /// What the account demands of a client that has proved its password; `None`: an error
+    /// was appended.
+    fn admit(
+        &self,
+        shared: &Shared,
+        peer: &Peer,
+        account: &Account,
+        answer: &mut Answer<'_>,
+    ) -> Option<Granted> {
+        let sql = &shared.sql;
+        let on = |name| sql.variable(name).as_deref() == Some("ON");
+        let capable = self.request.capabilities;
+        let capable = capable.has(Capabilities::CAN_HANDLE_EXPIRED_PASSWORDS);
+        let policy = LoginPolicy {
+            default_lifetime: u16::try_from(sql.number("default_password_lifetime"))
+                .unwrap_or(u16::MAX),
+            refuse_expired: !capable && on("disconnect_on_expired_password"),
+        };
+        let access = sql.access();
+        let (user, host) = (&self.request.user, host_of(peer));
+        match access.admit(account, self.tls.as_ref(), access.now(), policy) {
+            Ok(_) if peer.reserved && *user != ADMINISTRATOR => {
+                answer.raw_error(1040, *b"08004", "Too many connections");
+                None
+            }
+            Ok(admission) => Some(Granted {
+                account: account.name(),
+                password_expired: admission.password_expired,
+                delay: Duration::ZERO,
+            }),
+            Err(Denial::Requirement) => {
+                self.deny(peer, answer);
+                None
+            }
+            Err(Denial::TemporarilyLocked(lock)) => {
+                answer.raw_error(3955, *b"HY000", &lock.message(user, &host));
+                None
+            }
+            Err(Denial::Locked) => {
+                let text = format!("Access denied for user '{user}'@'{host}'. Account is locked.");
+                answer.raw_error(3118, *b"HY000", &text);
+                None
+            }
+            Err(Denial::PasswordExpired) => {
+                let text = "Your password has expired. To log in you must change it using a client \
+                            that supports expired passwords.";
+                answer.raw_error(1862, *b"HY000", text);
+                None
+            }
+        }
+    }
+}
+
+/// The delays after failed logins that the variables ask for.
+fn delays(sql: &SqlServer) -> DelayPolicy {
+    let millis = |name| Duration::from_millis(u64::from(sql.number(name)));
+    DelayPolicy {
+        threshold: sql.number("connection_control_failed_connections_threshold"),
+        min: millis("connection_control_min_connection_delay"),
+        max: millis("connection_control_max_connection_delay"),
     }
 }
 

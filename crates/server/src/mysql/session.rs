@@ -16,7 +16,7 @@ use super::Shared;
 use super::answer::{Answer, status_of};
 use super::login::{Authentication, Request, Verdict, host_of};
 use super::statements::Statements;
-use crate::net::{End, Input, Next, Output, Peer, Session};
+use crate::net::{End, Input, Next, Output, Peer, Session, TlsSession};
 use porpoise_base::cancel::Reason;
 use porpoise_sql::{ClientInfo, SqlError, SqlSession, VERSION};
 use porpoise_types::Collation;
@@ -82,6 +82,15 @@ const DEFAULT_PACKET: usize = 64 << 20;
 
 /// Greatest `max_allowed_packet`.
 const LARGEST_PACKET: usize = 1 << 30;
+
+/// Goes on, or closes, after a delay.
+fn after(delay: Duration, close: bool) -> Next {
+    match (delay.is_zero(), close) {
+        (true, true) => Next::Close,
+        (true, false) => Next::Wait,
+        (false, close) => Next::Delay { delay, close },
+    }
+}
 
 impl MysqlSession {
     /// Greets the client.
@@ -152,7 +161,8 @@ impl MysqlSession {
     fn login(&mut self, login: &LoginRequest<'_>, out: &mut Output, sequence: u8) -> Next {
         self.caps = login.capabilities;
         let mut answer = Answer::new(out, self.caps, sequence);
-        let Some(mut proof) = self.authenticate(Request::of_login(login), &mut answer) else {
+        let tls = answer.out.tls();
+        let Some(mut proof) = self.authenticate(Request::of_login(login), tls, &mut answer) else {
             return Next::Close;
         };
         let verdict = proof.start(
@@ -169,10 +179,11 @@ impl MysqlSession {
     fn authenticate(
         &self,
         request: Request,
+        tls: Option<TlsSession>,
         answer: &mut Answer<'_>,
     ) -> Option<Box<Authentication>> {
         let (shared, peer) = (&self.shared, &self.peer);
-        match Authentication::begin(shared, peer, request, self.salt, self.secure) {
+        match Authentication::begin(shared, peer, request, self.salt, tls) {
             Ok(proof) => Some(Box::new(proof)),
             Err(error) => {
                 answer.error(&error);
@@ -206,19 +217,22 @@ impl MysqlSession {
                 self.state = State::Proving(proof);
                 Next::Wait
             }
-            Verdict::Refused => Next::Close,
-            Verdict::Granted(account) => match self.connect(account, proof.request) {
-                Ok(open) => {
+            Verdict::Refused(delay) => after(delay, true),
+            Verdict::Granted(granted) => match self.connect(granted.account, proof.request) {
+                Ok(mut open) => {
+                    if granted.password_expired {
+                        open.sql.expire_password();
+                    }
                     answer.plain_ok(status_of(&open.sql), &[]);
                     self.reader.set_limit(open.max_packet);
                     self.reader.expect(0);
                     self.idle = open.sql.idle_timeout();
                     self.state = State::Open(Box::new(open));
-                    Next::Wait
+                    after(granted.delay, false)
                 }
                 Err(error) => {
                     answer.error(&error);
-                    Next::Close
+                    after(granted.delay, true)
                 }
             },
         }
@@ -295,7 +309,8 @@ impl MysqlSession {
         sequence: u8,
     ) -> Next {
         let mut answer = Answer::new(out, self.caps, sequence);
-        let Some(mut proof) = self.authenticate(request, &mut answer) else {
+        let tls = answer.out.tls();
+        let Some(mut proof) = self.authenticate(request, tls, &mut answer) else {
             return Next::Close;
         };
         let verdict = if self.caps.has(Capabilities::PLUGIN_AUTH) {

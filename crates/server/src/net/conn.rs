@@ -59,6 +59,8 @@ pub(crate) struct Conn {
     pub(super) long_until: u64,
     /// The socket is watched for room to write.
     pub(super) watching_room: bool,
+    /// Nothing is sent or read before this time; 0: no delay.
+    pub(super) delayed_until: u64,
     /// The group's heap of held replies knows this ticket.
     pub(super) waiting_for: u64,
     /// Times in the server's milliseconds; 0 is never.

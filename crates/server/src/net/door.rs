@@ -81,6 +81,14 @@ pub enum Next {
     Yield,
     /// Send what there is to send, then close.
     Close,
+    /// Nothing is sent or read for this long (the delay after failed logins); then the
+    /// connection goes on as with `Wait`, or as with `Close`. No worker waits meanwhile.
+    Delay {
+        /// The time from now.
+        delay: Duration,
+        /// The connection closes afterwards.
+        close: bool,
+    },
     /// From here on the connection speaks TLS. Input left over is already
     /// part of the handshake. Replies appended before go out in the clear.
     StartTls(Arc<rustls::ServerConfig>),

@@ -59,6 +59,7 @@ pub use door::{Door, End, Next, Peer, Refusal, Session};
 pub use input::Input;
 pub use marks::Marks;
 pub use output::{FLUSH_AT, Gone, Output};
+pub use transport::TlsSession;
 
 use self::core::Core;
 use self::group::Group;

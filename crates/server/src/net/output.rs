@@ -19,7 +19,7 @@
 
 use super::marks::Marks;
 use super::pool::Pool;
-use super::transport::Transport;
+use super::transport::{TlsSession, Transport};
 use super::worker;
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
@@ -93,6 +93,11 @@ impl Output {
             reply_start: 0,
             sent: 0,
         }
+    }
+
+    /// The TLS session around the connection; `None` without TLS.
+    pub fn tls(&self) -> Option<TlsSession> {
+        self.transport.tls_session()
     }
 
     /// The buffer to append to. Bytes before [`Output::position`] as it was

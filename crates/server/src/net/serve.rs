@@ -56,6 +56,7 @@ impl Conn {
             budget,
             long_until: 0,
             watching_room: false,
+            delayed_until: 0,
             waiting_for: 0,
             opened: 0,
             request_since: 0,
@@ -112,6 +113,17 @@ impl Core {
         }
         if conn.lingering {
             return self.linger(conn, index);
+        }
+        if conn.delayed_until != 0 {
+            let ended = conn.cancel.reason().is_some_and(|r| r.ends_session());
+            let hung_up = self.flags(index) & (flag::HUNG_UP | flag::EVICTED) != 0;
+            if ended || hung_up || self.phase() != Phase::Serve {
+                return Step::Gone;
+            }
+            if self.now < conn.delayed_until {
+                return Step::Rest;
+            }
+            conn.delayed_until = 0;
         }
         if !conn.out.is_clear() {
             match self.flush(conn) {
@@ -295,6 +307,12 @@ impl Core {
             Verdict::Next(Next::Wait) => {}
             Verdict::Next(Next::Yield) => conn.more = true,
             Verdict::Next(Next::Close) | Verdict::Ended => conn.closing = true,
+            Verdict::Next(Next::Delay { delay, close }) => {
+                let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+                conn.closing = close;
+                conn.more = !close;
+                conn.delayed_until = self.shared.now().saturating_add(delay.max(1));
+            }
             Verdict::Next(Next::StartTls(config)) => {
                 if self.flush(conn).is_err() {
                     return false;
@@ -316,7 +334,7 @@ impl Core {
             self.clear(conn.token.index, flag::BEFORE_LOGIN | flag::EVICTED);
             self.end_login(&conn.budget, conn.id);
         }
-        conn.out.is_clear() || self.flush(conn).is_ok()
+        conn.delayed_until != 0 || conn.out.is_clear() || self.flush(conn).is_ok()
     }
 
     /// Puts a connection back into its place.
@@ -340,9 +358,10 @@ impl Core {
         let deadline = self.deadline(&mut conn);
         let flags = self.flags(index);
         let blocked = conn.watching_room;
+        let delayed = conn.delayed_until != 0;
         let again = if conn.lingering {
             flags & flag::READABLE != 0
-        } else if blocked {
+        } else if blocked || delayed {
             false
         } else if conn.closing {
             self.shared.marks.has_failed() && !conn.out.is_clear()
@@ -357,8 +376,9 @@ impl Core {
             if draining && !conn.holds_locks() {
                 slot.flags |= flag::KICKED;
             }
-            let kicked =
-                slot.flags & (flag::KICKED | flag::EVICTED) != 0 && !blocked && !conn.closing;
+            let kicked = slot.flags & flag::KICKED != 0 && !conn.closing && !delayed;
+            let evicted = slot.flags & flag::EVICTED != 0 && (!conn.closing || delayed);
+            let kicked = (kicked || evicted) && !blocked;
             slot.conn = Some(conn);
             if again || kicked {
                 self.enqueue(index);
@@ -390,6 +410,9 @@ impl Core {
         }
         if conn.lingering {
             return conn.linger_until;
+        }
+        if conn.delayed_until != 0 {
+            return conn.delayed_until;
         }
         if conn.blocked_since != 0 {
             return conn

@@ -15,6 +15,35 @@ use std::sync::Arc;
 /// Plain bytes handed to TLS at a time.
 const TLS_CHUNK: usize = 32 * 1024;
 
+/// What a TLS handshake agreed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSession {
+    /// The cipher suite, under OpenSSL's name.
+    pub cipher: String,
+    /// The protocol version.
+    pub version: &'static str,
+    /// The client's verified certificate (DER), if it sent one.
+    pub certificate: Option<Vec<u8>>,
+}
+
+/// OpenSSL's name of a cipher suite.
+fn openssl_name(suite: rustls::CipherSuite) -> String {
+    use rustls::CipherSuite as S;
+    let name = match suite {
+        S::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
+        S::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
+        S::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
+        S::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 => "ECDHE-ECDSA-AES256-GCM-SHA384",
+        S::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 => "ECDHE-ECDSA-AES128-GCM-SHA256",
+        S::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 => "ECDHE-ECDSA-CHACHA20-POLY1305",
+        S::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 => "ECDHE-RSA-AES256-GCM-SHA384",
+        S::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 => "ECDHE-RSA-AES128-GCM-SHA256",
+        S::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 => "ECDHE-RSA-CHACHA20-POLY1305",
+        other => return format!("{other:?}"),
+    };
+    name.to_owned()
+}
+
 /// What one read found.
 pub(crate) struct Got {
     /// Plain bytes placed into the buffer.
@@ -81,6 +110,21 @@ impl Transport {
 
     pub(crate) fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
+    }
+
+    /// What the handshake agreed on; `None` without TLS, or before its end.
+    pub(crate) fn tls_session(&self) -> Option<TlsSession> {
+        let tls = self.tls.as_ref()?;
+        let suite = tls.negotiated_cipher_suite()?;
+        let certificate = tls.peer_certificates().and_then(|chain| chain.first());
+        Some(TlsSession {
+            cipher: openssl_name(suite.suite()),
+            version: match tls.protocol_version() {
+                Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
+                _ => "TLSv1.3",
+            },
+            certificate: certificate.map(|c| c.as_ref().to_vec()),
+        })
     }
 
     /// Tells a TLS client that nothing was cut off.

@@ -35,6 +35,8 @@ pub struct How {
     pub without: Capabilities,
     /// Beside those that the codec's client half always asks for.
     pub with: Capabilities,
+    /// The client's certificate and its key (DER), for TLS.
+    pub certificate: Option<&'static [Vec<u8>; 2]>,
 }
 
 impl Default for How {
@@ -46,6 +48,7 @@ impl Default for How {
             tls: false,
             without: Capabilities(0),
             with: Capabilities(0),
+            certificate: None,
         }
     }
 }
@@ -141,14 +144,22 @@ impl rustls::client::danger::ServerCertVerifier for AnyCertificate {
     }
 }
 
-fn tls_over(stream: Box<dyn Stream>) -> Box<dyn Stream> {
+fn tls_over(stream: Box<dyn Stream>, how: &How) -> Box<dyn Stream> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)));
+    let config = match how.certificate.cloned() {
+        None => config.with_no_client_auth(),
+        Some([certificate, key]) => {
+            let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key);
+            config
+                .with_client_auth_cert(vec![certificate.into()], key.into())
+                .unwrap()
+        }
+    };
     let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
     let connection = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
     Box::new(rustls::StreamOwned::new(connection, stream))
@@ -213,7 +224,7 @@ impl Client {
             login.request_tls(&mut out, &mut sequence);
             self.stream.write_all(&out).unwrap();
             out.clear();
-            self.stream = tls_over(self.stream);
+            self.stream = tls_over(self.stream, how);
         }
         login.start(&mut out, &mut sequence);
         self.caps = login.capabilities();

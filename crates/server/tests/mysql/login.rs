@@ -15,6 +15,7 @@ const SHA2: How = How {
     tls: false,
     without: Capabilities(0),
     with: Capabilities(0),
+    certificate: None,
 };
 
 const NATIVE: How = How {

@@ -8,6 +8,7 @@
 )]
 
 mod abuse;
+mod accounts;
 mod client;
 mod definitions;
 mod durable;

@@ -36,6 +36,8 @@ pub struct Env {
     pub user: String,
     /// CURRENT_USER(): the account that matched.
     pub account: String,
+    /// CURRENT_ROLE(): the active roles between commas; empty: none.
+    pub roles: String,
     /// DATABASE().
     pub database: Option<String>,
     /// LAST_INSERT_ID() as of the start of the statement.

@@ -3,7 +3,7 @@
 use super::{Call, Function, Nullable, bigint, text_of, unsigned};
 use crate::error::Result;
 use crate::expr::Expr;
-use porpoise_types::{Collation, ColumnType, ValueRef};
+use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
 
 /// The version told to clients: MySQL's language level first, for drivers
 /// that parse it.
@@ -43,6 +43,17 @@ fn user<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 
 fn account<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(ValueRef::Bytes(c.cx.env.account.as_bytes()))
+}
+
+fn roles_type(_: &[Expr], _: Collation) -> ColumnType {
+    ColumnType::text(Kind::LongText, Collation::UTF8MB4_GENERAL_CI)
+}
+
+fn roles<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    Ok(ValueRef::Bytes(match c.cx.env.roles.as_bytes() {
+        b"" => b"NONE",
+        roles => roles,
+    }))
 }
 
 fn last_insert_id<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -144,6 +155,16 @@ pub const FUNCTIONS: &[Function] = &[
         account,
         "The account that the client was authenticated as.",
     ),
+    Function {
+        name: "CURRENT_ROLE",
+        args: (0, 0),
+        constant: false,
+        nullable: Nullable::Never,
+        ty: roles_type,
+        run: roles,
+        doc: "The active roles of the session.",
+        example: ("", ""),
+    },
     entry(
         "CONNECTION_ID",
         Nullable::Never,

@@ -13,6 +13,7 @@ mod columns;
 mod locks;
 mod objects;
 mod privileges;
+mod roles;
 mod server;
 mod tools;
 
@@ -111,6 +112,16 @@ fn tables(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
 /// The registry.
 pub const TABLES: &[VirtualTable] = &[
     entry(
+        "ADMINISTRABLE_ROLE_AUTHORIZATIONS",
+        || columns_of(roles::APPLICABLE),
+        roles::administrable,
+    ),
+    entry(
+        "APPLICABLE_ROLES",
+        || columns_of(roles::APPLICABLE),
+        roles::applicable,
+    ),
+    entry(
         "CHARACTER_SETS",
         || columns_of(server::CHARACTER_SETS),
         |_| server::character_sets(),
@@ -141,6 +152,11 @@ pub const TABLES: &[VirtualTable] = &[
         "DEADLOCKS",
         || columns_of(&locks::DEADLOCKS.concat()),
         |s| deadlocks::rows(&s.server),
+    ),
+    entry(
+        "ENABLED_ROLES",
+        || columns_of(roles::ENABLED),
+        roles::enabled,
     ),
     entry(
         "ENGINES",
@@ -214,6 +230,11 @@ pub const TABLES: &[VirtualTable] = &[
         privileges::table,
     ),
     entry("TRIGGERS", || columns_of(objects::TRIGGERS), none),
+    entry(
+        "USER_ATTRIBUTES",
+        || columns_of(roles::ATTRIBUTES),
+        roles::attributes,
+    ),
     entry(
         "USER_PRIVILEGES",
         || columns_of(privileges::USER),

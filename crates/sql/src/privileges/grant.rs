@@ -5,7 +5,7 @@ use crate::error::{Result, SqlError};
 use crate::parse::ast::{self, GrantOn};
 use crate::session::{Outcome, SqlSession};
 use crate::users;
-use porpoise_access::{AccessData, Change, Grant, Privileges};
+use porpoise_access::{AccessData, AuthId, Change, Grant, Privileges};
 use porpoise_rows::show::quote;
 
 /// Database and table that a statement means; both empty is `*.*`.
@@ -119,6 +119,9 @@ pub fn grant(session: &mut SqlSession, statement: &ast::Grant<'_>) -> Result<Out
 
 /// The change of grants that a statement asks for.
 fn change(session: &SqlSession, data: &AccessData, statement: &ast::Grant<'_>) -> Result<Change> {
+    if statement.on.is_none() && !statement.privileges.is_empty() {
+        return users::roles::grant_change(session, data, statement);
+    }
     let mut targets = Vec::with_capacity(statement.accounts.len());
     for account in statement.accounts {
         let (user, host) = users::named(session, account);
@@ -133,13 +136,12 @@ fn change(session: &SqlSession, data: &AccessData, statement: &ast::Grant<'_>) -
     }
     let mut change = Change::default();
     match &statement.on {
-        None if statement.revoke && statement.privileges.is_empty() => {
+        None => {
             session.need_global(Privileges::CREATE_USER, "CREATE USER")?;
             let theirs = |g: &&Grant| targets.iter().any(|(u, h)| *u == g.user && *h == g.host);
             let grants = data.grants.iter().filter(theirs);
             change.remove_grants.extend(grants.cloned());
         }
-        None => return Err(SqlError::not_supported("roles")),
         Some(on) => {
             let (database, table) = place(session, on)?;
             let set = named(statement, &database, &table)?;
@@ -197,16 +199,24 @@ fn change_one(
     Ok(())
 }
 
-/// The statements that SHOW GRANTS prints for an account.
-pub fn shown(session: &SqlSession, user: &str, host: &str) -> Vec<String> {
+/// The statements that SHOW GRANTS prints for an account; with the privileges of `roles`, and
+/// of roles granted to these (USING).
+pub fn shown(session: &SqlSession, id: &AuthId, roles: &[AuthId]) -> Vec<String> {
     let data = session.server.access.data();
-    let mut own: Vec<&Grant> = data
-        .grants
-        .iter()
-        .filter(|g| g.user == user && g.host == host)
-        .collect();
+    let mut ids = data.closure(roles);
+    ids.push(id.clone());
+    let mut merged: Vec<Grant> = Vec::new();
+    let held = |g: &&Grant| ids.iter().any(|i| g.user == i.user && g.host == i.host);
+    for grant in data.grants.iter().filter(held) {
+        let same = |m: &&mut Grant| m.database == grant.database && m.table == grant.table;
+        match merged.iter_mut().find(same) {
+            Some(m) => m.privileges = m.privileges.with(grant.privileges),
+            None => merged.push(grant.clone()),
+        }
+    }
+    let mut own: Vec<&Grant> = merged.iter().collect();
     own.sort_by(|a, b| (&a.database, &a.table).cmp(&(&b.database, &b.table)));
-    let to = format!("{}@{}", quote(user), quote(host));
+    let to = id.to_string();
     let mut lines = Vec::with_capacity(own.len() + 1);
     if !own.iter().any(|g| g.database.is_empty()) {
         lines.push(format!("GRANT USAGE ON *.* TO {to}"));
@@ -236,6 +246,30 @@ pub fn shown(session: &SqlSession, user: &str, host: &str) -> Vec<String> {
             false => "",
         };
         lines.push(format!("GRANT {what} ON {place} TO {to}{option}"));
+    }
+    lines.extend(roles_shown(session, &data, id));
+    lines
+}
+
+/// The roles of an account as SHOW GRANTS prints them: mandatory ones included, and those
+/// with ADMIN OPTION apart.
+fn roles_shown(session: &SqlSession, data: &AccessData, id: &AuthId) -> Vec<String> {
+    let mut lines = Vec::new();
+    for admin in [false, true] {
+        let edges = data.roles_of(id).filter(|e| e.admin == admin);
+        let mut names: Vec<String> = edges.map(|e| e.role.to_string()).collect();
+        if !admin {
+            let mandatory = session.mandatory_roles();
+            let more = mandatory.iter().filter(|r| *r != id);
+            let more = more.filter(|r| data.account(&r.user, &r.host).is_some());
+            let more = more.filter(|r| !data.roles_of(id).any(|e| e.role == **r));
+            names.extend(more.map(AuthId::to_string));
+        }
+        names.sort();
+        if !names.is_empty() {
+            let option = if admin { " WITH ADMIN OPTION" } else { "" };
+            lines.push(format!("GRANT {} TO {id}{option}", names.join(",")));
+        }
     }
     lines
 }

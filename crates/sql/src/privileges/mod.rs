@@ -27,7 +27,7 @@ impl SqlSession {
     pub(crate) fn rights(&self) -> Arc<Rights> {
         let mut own = self.rights.borrow_mut();
         if own.version() != self.server.access.version() {
-            *own = self.server.access.rights(&self.client.account);
+            *own = self.current_rights();
         }
         own.clone()
     }

@@ -225,7 +225,7 @@ impl SqlSession {
                 false => Err(self.database_denied(name.name)),
             },
             ShowWhat::Engine(..) => self.need_global(Privileges::PROCESS, "PROCESS"),
-            ShowWhat::Grants(Some(account)) | ShowWhat::CreateUser(account) => {
+            ShowWhat::Grants(Some(account), _) | ShowWhat::CreateUser(account) => {
                 match self.is_own(account) {
                     true => Ok(()),
                     false => self.need_database(Privileges::SELECT, "mysql"),
@@ -253,13 +253,20 @@ impl SqlSession {
                 Some(account) if !self.is_own(account) => users(),
                 _ => Ok(()),
             },
-            Statement::DropUser { .. } | Statement::RenameUser(_) | Statement::Role { .. } => {
-                users()
+            Statement::DropUser { .. } | Statement::RenameUser(_) => users(),
+            Statement::Role { create, .. } => {
+                let (wanted, shown) = if *create {
+                    (Privileges::CREATE_ROLE, "CREATE ROLE or CREATE USER")
+                } else {
+                    (Privileges::DROP_ROLE, "DROP ROLE or CREATE USER")
+                };
+                users().or_else(|_| self.need_global(wanted, shown))
             }
-            // GRANT looks at what is granted itself; roles are refused by it.
+            Statement::SetRole(set) if set.default_to.iter().any(|a| !self.is_own(a)) => users(),
+            // GRANT checks the privileges and roles that are granted itself.
             Statement::Grant(grant) => match &grant.on {
-                Some(GrantOn::Program(..)) | None => users(),
-                Some(_) => Ok(()),
+                Some(GrantOn::Program(..)) => users(),
+                Some(_) | None => Ok(()),
             },
             Statement::Flush(_) | Statement::Reset(_) => {
                 self.need_global(Privileges::RELOAD, "RELOAD")

@@ -50,7 +50,9 @@ impl SqlSession {
         multi: bool,
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
-        if let Some(result) = self.query_cached(arena, text, multi, sink) {
+        if !self.password_expired
+            && let Some(result) = self.query_cached(arena, text, multi, sink)
+        {
             return result;
         }
         let options = ParseOptions {
@@ -81,6 +83,7 @@ impl SqlSession {
         types: &[ColumnType],
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
+        self.check_account(statement)?;
         self.check_statement(statement)?;
         match statement {
             Statement::Query(query) if query.into.is_some() => match query.into {
@@ -177,12 +180,23 @@ impl SqlSession {
             | Statement::Truncate(_)
             | Statement::CreateIndex(_)
             | Statement::DropIndex(_) => self.define(statement, text),
-            Statement::User(user) => crate::users::user_statement(self, user),
+            Statement::User(user) => crate::users::user_statement(self, user, sink),
             Statement::DropUser {
                 if_exists,
                 accounts,
             } => crate::users::drop_users(self, *if_exists, accounts),
-            Statement::SetPassword(set) => crate::users::set_password(self, set),
+            Statement::SetPassword(set) => crate::users::set_password(self, set, sink),
+            Statement::Role {
+                create: true,
+                if_clause,
+                roles,
+            } => crate::users::roles::create(self, *if_clause, roles),
+            Statement::Role {
+                create: false,
+                if_clause,
+                roles,
+            } => crate::users::roles::drop(self, *if_clause, roles),
+            Statement::SetRole(set) => crate::users::roles::set_role(self, set),
             Statement::Grant(grant) => crate::privileges::grant::grant(self, grant),
             Statement::Prepare { name, source } => self.prepare_named(name.name, source),
             Statement::Execute { name, using } => self.execute_named(name.name, using, sink),
@@ -245,6 +259,14 @@ impl SqlSession {
 
     fn flush(&mut self, flush: &Flush<'_>) -> Result<Outcome> {
         self.server.access.reload()?;
+        if let FlushWhat::Others(words) = flush.what {
+            if words.contains(&"PRIVILEGES") {
+                self.server.access.guard().unlock_all();
+            }
+            if words.contains(&"PRIVILEGES") || words.contains(&"USER_RESOURCES") {
+                self.server.access.reset_usage();
+            }
+        }
         match flush.what {
             FlushWhat::Tables {
                 read_lock: false,
@@ -260,6 +282,14 @@ impl SqlSession {
             }
             FlushWhat::Tables { .. } => Err(SqlError::not_supported("FLUSH TABLES WITH READ LOCK")),
         }
+    }
+
+    pub(crate) fn warn(&self, code: u16, message: String) {
+        self.env.warn(Warning {
+            level: Level::Warning,
+            code,
+            message,
+        });
     }
 
     pub(crate) fn note(&self, code: u16, message: String) {
@@ -346,9 +376,6 @@ fn refused(session: &SqlSession, statement: &Statement<'_>) -> SqlError {
         Statement::Xa(_) => "XA",
         Statement::LockInstance(_) => "LOCK INSTANCE",
         Statement::RenameUser(_) => "RENAME USER",
-        Statement::Role { create: true, .. } => "CREATE ROLE",
-        Statement::Role { create: false, .. } => "DROP ROLE",
-        Statement::SetRole(_) => "SET ROLE",
         Statement::Reset(_) => "RESET",
         Statement::Binlog(_) => "BINLOG",
         Statement::ImportTable(_) => "IMPORT TABLE",

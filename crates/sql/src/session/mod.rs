@@ -20,6 +20,7 @@
 //!    the ticket that it must wait for (rule 19).
 //! 4. Passwords reach no log, no error text and no process list.
 
+mod account;
 mod create;
 pub(crate) mod define;
 mod diagnostics;
@@ -53,7 +54,7 @@ use crate::vars::{Settings, Values};
 use bumpalo::Bump;
 use diagnostics::Diagnostics;
 use plan_cache::PlanCache;
-use porpoise_access::Rights;
+use porpoise_access::{AuthId, Rights};
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::Ticket;
 use porpoise_rows::mdl::MdlSession;
@@ -129,6 +130,12 @@ pub struct SqlSession {
     pub(crate) settings: Settings,
     /// What the account may do, as of the grants' version.
     pub(crate) rights: RefCell<Arc<Rights>>,
+    /// The password has expired: only statements that change it are allowed.
+    pub(crate) password_expired: bool,
+    /// Roles activated by the login or by SET ROLE.
+    pub(crate) roles: Vec<AuthId>,
+    /// Usage of the account's resources, if it has limits.
+    limited: Option<account::LimitedUsage>,
     pub(crate) open: Option<OpenTxn>,
     pub(crate) next: NextTxn,
     pub(crate) mdl: MdlSession,
@@ -190,6 +197,9 @@ impl SqlSession {
             values,
             settings,
             rights: RefCell::default(),
+            password_expired: false,
+            roles: Vec::new(),
+            limited: account::LimitedUsage::connect(&server, &client)?,
             open: None,
             next: NextTxn::default(),
             diagnostics: Diagnostics::default(),
@@ -209,6 +219,7 @@ impl SqlSession {
             server,
             client,
         };
+        session.activate_login_roles();
         session.apply_handshake()?;
         session.tracker = Tracker::new(session.client.capabilities);
         session.server.processes.add(session.process.clone());
@@ -304,10 +315,11 @@ impl SqlSession {
         self.end_statement(result)
     }
 
-    /// Fails when the session was killed between two statements.
+    /// Fails when the session was killed between two statements, or has used up what its
+    /// account may use.
     fn check_alive(&self) -> Result<()> {
         match self.env.cancel.reason() {
-            None => Ok(()),
+            None => self.count_query(),
             Some(reason) => Err(crate::error::cancelled(reason)),
         }
     }
@@ -389,6 +401,7 @@ impl SqlSession {
     /// # Errors
     /// 1046 without a default database, 1146 without the table.
     pub fn field_list(&mut self, table: &str) -> Result<Vec<ResultColumn>> {
+        self.check_password()?;
         let Some(database) = self.env.database.clone() else {
             return Err(SqlError::no_database_selected());
         };

@@ -99,7 +99,9 @@ impl SqlSession {
     pub fn prepare(&mut self, text: &[u8]) -> Result<PreparedInfo> {
         let text = self.decode(text).into_owned();
         self.begin_statement("Prepare", Some(&super::shown(&text)));
-        let prepared = self.prepare_text(&text);
+        let prepared = self
+            .check_password()
+            .and_then(|()| self.prepare_text(&text));
         let info = prepared.map(|(statement, columns)| {
             let params = statement.params;
             let id = self.free_statement_id();

@@ -181,6 +181,9 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
         self.check_plan(planned)?;
+        if !matches!(planned.plan, Plan::Select(_)) {
+            self.count_update()?;
+        }
         self.check_locked(planned)?;
         if planned.scans {
             self.server.statistics.look_after(&self.server.db);

@@ -216,6 +216,11 @@ impl SqlSession {
                 if let Some((at, value)) = partner {
                     globals.set(at, value);
                 }
+                drop(globals);
+                if variable.name == "mandatory_roles" {
+                    // Sessions compute their rights again.
+                    self.server.access.reload()?;
+                }
             }
             Change::System(at, variable, false, value) => {
                 self.side_effect(variable.name, &value);

@@ -70,6 +70,7 @@ impl SqlSession {
         let database = self.env.database.take();
         let cancel = self.env.cancel.clone();
         self.env = fresh_env(&self.client, &self.settings, &self.server.locks, cancel);
+        self.activate_login_roles();
         let collation = Collation::from_id(self.client.collation);
         if let Some(collation) = collation.filter(|c| c.charset() != Charset::Binary) {
             self.set_names(collation)?;
@@ -115,6 +116,7 @@ pub(super) fn fresh_env(
         connection_id: client.connection_id,
         user: format!("{}@{}", client.user, client.host),
         account: client.account.clone(),
+        roles: String::new(),
         database: None,
         last_insert_id: Cell::new(0),
         row_count: -1,

@@ -5,6 +5,7 @@
 //! [`table::Rows`], which LIKE and WHERE filter through the ordinary
 //! evaluator.
 
+mod accounts;
 pub mod constraints;
 pub mod explain;
 mod explain_columns;
@@ -83,8 +84,8 @@ fn rows(session: &SqlSession, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::MemcachedKey(key) => Ok(server::memcached_key(session, key)),
         ShowWhat::Charset => Ok(server::charsets()),
         ShowWhat::Collation => Ok(server::collations()),
-        ShowWhat::Grants(account) => server::grants(session, account.as_ref()),
-        ShowWhat::CreateUser(account) => server::create_user(session, account),
+        ShowWhat::Grants(account, using) => accounts::grants(session, account.as_ref(), using),
+        ShowWhat::CreateUser(account) => accounts::create_user(session, account),
         ShowWhat::Plugins => Ok(server::plugins()),
         ShowWhat::Privileges => Ok(Rows::new(vec![
             text_column("Privilege", 30),

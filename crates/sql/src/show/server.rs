@@ -2,7 +2,7 @@
 
 use super::table::{Rows, long_column, maybe, number_column, text, text_column};
 use crate::error::{Result, SqlError};
-use crate::parse::ast::{Account, VarScope};
+use crate::parse::ast::VarScope;
 use crate::session::SqlSession;
 use crate::vars::VARIABLES;
 use porpoise_access::Privileges;
@@ -291,63 +291,6 @@ pub fn collations() -> Rows {
         ]);
     }
     rows
-}
-
-/// SHOW GRANTS; 1141 for an account that is not there.
-pub fn grants(session: &SqlSession, account: Option<&Account<'_>>) -> Result<Rows> {
-    let (user, host) = crate::users::named(session, account.unwrap_or(&Account::Current));
-    let data = session.server.access.data();
-    if account.is_some() && data.account(&user, &host).is_none() {
-        let text = format!("There is no such grant defined for user '{user}' on host '{host}'");
-        return Err(SqlError::new(1141, "42000", text));
-    }
-    let mut rows = Rows::new(vec![text_column(
-        &format!("Grants for {user}@{host}"),
-        1024,
-    )]);
-    for line in crate::privileges::grant::shown(session, &user, &host) {
-        rows.push(vec![text(line)]);
-    }
-    Ok(rows)
-}
-
-/// SHOW CREATE USER; 1396 for an account that is not there. A hash that is no plain text is
-/// printed in hexadecimal, as CREATE USER takes it.
-pub fn create_user(session: &SqlSession, account: &Account<'_>) -> Result<Rows> {
-    let (user, host) = crate::users::named(session, account);
-    let data = session.server.access.data();
-    let found = data.account(&user, &host);
-    let Some(found) = found else {
-        let text = format!("Operation SHOW CREATE USER failed for '{user}'@'{host}'");
-        return Err(SqlError::new(1396, "HY000", text));
-    };
-    let quote = |name: &str| format!("`{}`", name.replace('`', "``"));
-    let plain = |bytes: &[u8]| {
-        let odd = |b: &u8| !b.is_ascii_graphic() || matches!(b, b'\'' | b'\\');
-        !bytes.iter().any(odd)
-    };
-    let secret = match found.secret.as_slice() {
-        [] => String::new(),
-        bytes if plain(bytes) => format!(" AS '{}'", String::from_utf8_lossy(bytes)),
-        bytes => {
-            let hex: String = bytes.iter().map(|b| format!("{b:02X}")).collect();
-            format!(" AS 0x{hex}")
-        }
-    };
-    let lock = if found.locked { "LOCK" } else { "UNLOCK" };
-    let mut rows = Rows::new(vec![text_column(
-        &format!("CREATE USER for {user}@{host}"),
-        1024,
-    )]);
-    rows.push(vec![text(format!(
-        "CREATE USER {}@{} IDENTIFIED WITH '{}'{secret} REQUIRE NONE PASSWORD EXPIRE DEFAULT \
-         ACCOUNT {lock} PASSWORD HISTORY DEFAULT PASSWORD REUSE INTERVAL DEFAULT PASSWORD REQUIRE \
-         CURRENT DEFAULT",
-        quote(&found.user),
-        quote(&found.host),
-        found.plugin,
-    ))]);
-    Ok(rows)
 }
 
 /// What SHOW PLUGINS lists: names and types.

@@ -7,7 +7,9 @@
 //!    the challenge; else the password is asked for. It is taken as it is over
 //!    a secure channel, and only encrypted otherwise.
 //! 3. An unknown user goes through the same steps with a decoy and is denied
-//!    at the end, so that names cannot be told apart by the exchange.
+//!    at the end, so that names cannot be told apart by the exchange: the same
+//!    plugins, packets and amount of hashing. So does an account without a
+//!    password to which a password is sent.
 
 use super::auth::{
     Plugin, RsaKey, Sha2Stage2, native_verify, parse_native_text, sha2_stage2, sha2_verify_fast,
@@ -71,11 +73,11 @@ pub struct Login {
 impl Login {
     /// A login to `account` (`None`: no such user), over a connection that was
     /// greeted with `salt`; `secure` where nobody can listen (TLS, a Unix
-    /// socket).
-    pub fn new(account: Option<Account<'_>>, salt: Salt, secure: bool) -> Login {
+    /// socket). `decoy` is the plugin that an unknown user is offered.
+    pub fn new(account: Option<Account<'_>>, decoy: Plugin, salt: Salt, secure: bool) -> Login {
         let known = account.is_some();
         let account = account.unwrap_or(Account {
-            plugin: Plugin::CachingSha2,
+            plugin: decoy,
             secret: DECOY,
             remembered: None,
         });
@@ -157,13 +159,17 @@ impl Login {
     fn answered(&mut self, answer: &[u8], out: &mut Vec<u8>, sequence: &mut u8) -> Next {
         // Clients say "no password" with nothing or with one NUL.
         let empty = matches!(answer, [] | [0]);
-        if self.secret.is_empty() || empty {
-            let granted = self.secret.is_empty() && empty && self.known;
+        if empty {
+            let granted = self.secret.is_empty() && self.known;
             return self.over(if granted {
                 Next::Granted(None)
             } else {
                 Next::Denied
             });
+        }
+        if self.secret.is_empty() {
+            self.known = false;
+            self.secret = DECOY.to_vec();
         }
         match self.plugin {
             Plugin::Native => {

@@ -129,8 +129,8 @@ pub enum ShowWhat<'a> {
     Collation,
     /// CHARACTER SET
     Charset,
-    /// `GRANTS [FOR account]`
-    Grants(Option<Account<'a>>),
+    /// `GRANTS [FOR account [USING roles]]`
+    Grants(Option<Account<'a>>, &'a [Account<'a>]),
     /// PRIVILEGES
     Privileges,
     /// PLUGINS

@@ -67,7 +67,7 @@ pub struct UserStatement<'a> {
     /// The users.
     pub users: &'a [UserSpec<'a>],
     /// DEFAULT ROLE
-    pub default_roles: &'a [Account<'a>],
+    pub default_roles: Option<Roles<'a>>,
     /// Requirements, limits and states.
     pub options: &'a [UserOption<'a>],
 }

@@ -1,8 +1,8 @@
 //! SHOW, DESCRIBE, EXPLAIN.
 
 use super::super::ast::{
-    EngineReport, Explain, ExplainTarget, Ident, Limit, ProgramKind, Show, ShowFilter, ShowWhat,
-    Statement, TableName, VarScope,
+    Account, EngineReport, Explain, ExplainTarget, Ident, Limit, ProgramKind, Show, ShowFilter,
+    ShowWhat, Statement, TableName, VarScope,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
@@ -164,7 +164,12 @@ impl<'a> Parser<'a> {
                 } else {
                     None
                 };
-                return Ok(ShowWhat::Grants(account));
+                let using: &[Account<'a>] = if account.is_some() && self.eat_kw(Kw::USING) {
+                    self.comma_list(Self::account)?
+                } else {
+                    &[]
+                };
+                return Ok(ShowWhat::Grants(account, using));
             }
             Kw::TRIGGERS => {
                 self.advance();

@@ -1,8 +1,8 @@
 //! Users, roles, privileges.
 
 use super::super::ast::{
-    Account, Grant, GrantOn, Ident, Identified, Privilege, ProgramKind, Statement, TableName,
-    UserOption, UserSpec, UserStatement,
+    Account, Grant, GrantOn, Ident, Identified, Privilege, ProgramKind, Roles, Statement,
+    TableName, UserOption, UserSpec, UserStatement,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
@@ -47,10 +47,10 @@ impl<'a> Parser<'a> {
             self.if_not_exists()?
         };
         let users = self.comma_list(|p| p.user_spec(alter))?;
-        let default_roles: &[Account<'a>] = if self.eat_kw2(Kw::DEFAULT, Kw::ROLE) {
-            self.comma_list(Self::account)?
+        let default_roles = if self.eat_kw2(Kw::DEFAULT, Kw::ROLE) {
+            Some(self.default_roles(alter)?)
         } else {
-            &[]
+            None
         };
         let mut options = self.list();
         loop {
@@ -71,6 +71,17 @@ impl<'a> Parser<'a> {
             default_roles,
             options,
         })))
+    }
+
+    /// Behind DEFAULT ROLE; NONE and ALL are ALTER USER's.
+    fn default_roles(&mut self, alter: bool) -> PResult<Roles<'a>> {
+        if alter && self.eat_word("NONE") {
+            return Ok(Roles::None);
+        }
+        if alter && self.eat_kw(Kw::ALL) {
+            return Ok(Roles::AllExcept(&[]));
+        }
+        Ok(Roles::List(self.comma_list(Self::account)?))
     }
 
     fn user_spec(&mut self, alter: bool) -> PResult<UserSpec<'a>> {

@@ -1,7 +1,8 @@
 //! SHOW, DESCRIBE, EXPLAIN.
 
 use super::super::ast::{
-    EngineReport, Explain, ExplainTarget, Ident, ProgramKind, Show, ShowFilter, ShowWhat, VarScope,
+    Account, EngineReport, Explain, ExplainTarget, Ident, ProgramKind, Show, ShowFilter, ShowWhat,
+    VarScope,
 };
 use super::Printer;
 
@@ -92,13 +93,7 @@ impl Printer {
                     EngineReport::Logs => " LOGS",
                 });
             }
-            ShowWhat::Grants(account) => {
-                self.put("GRANTS");
-                if let Some(account) = account {
-                    self.put(" FOR ");
-                    self.account(account);
-                }
-            }
+            ShowWhat::Grants(account, using) => self.grants(account.as_ref(), using),
             ShowWhat::BinlogEvents(log, position) => {
                 self.put("BINLOG EVENTS");
                 self.opt_string(" IN ", *log);
@@ -173,6 +168,18 @@ impl Printer {
         match &explain.target {
             ExplainTarget::Statement(statement) => self.statement(statement),
             ExplainTarget::Connection(id) => self.opt_number("FOR CONNECTION ", Some(*id)),
+        }
+    }
+
+    fn grants(&mut self, account: Option<&Account<'_>>, using: &[Account<'_>]) {
+        self.put("GRANTS");
+        if let Some(account) = account {
+            self.put(" FOR ");
+            self.account(account);
+        }
+        if !using.is_empty() {
+            self.put(" USING ");
+            self.list(using, Self::account);
         }
     }
 }

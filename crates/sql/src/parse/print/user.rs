@@ -39,9 +39,9 @@ impl Printer {
             },
         );
         self.list(user.users, Self::user_spec);
-        if !user.default_roles.is_empty() {
+        if let Some(roles) = &user.default_roles {
             self.put(" DEFAULT ROLE ");
-            self.accounts(user.default_roles);
+            self.roles(roles);
         }
         self.user_options(user.options);
     }
@@ -170,7 +170,15 @@ impl Printer {
         } else {
             "SET ROLE "
         });
-        match set.roles {
+        self.roles(&set.roles);
+        if default {
+            self.put(" TO ");
+            self.accounts(set.default_to);
+        }
+    }
+
+    fn roles(&mut self, roles: &Roles<'_>) {
+        match roles {
             Roles::None => self.put("NONE"),
             Roles::Default => self.put("DEFAULT"),
             Roles::AllExcept(except) => {
@@ -182,10 +190,6 @@ impl Printer {
                 self.accounts(except);
             }
             Roles::List(roles) => self.accounts(roles),
-        }
-        if default {
-            self.put(" TO ");
-            self.accounts(set.default_to);
         }
     }
 

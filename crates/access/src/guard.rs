@@ -1,0 +1,278 @@
+//! Login guard: failed logins, and what they cost.
+//!
+//! * *Delay*: consecutive failures of the same user name and host delay every further
+//!   answer to them, whether the account exists or not, by `min * (failures - threshold + 1)`
+//!   up to a maximum (MySQL's connection_control plugin). Callers must not hold a
+//!   worker meanwhile.
+//! * *Temporary lock*: an account with FAILED_LOGIN_ATTEMPTS and PASSWORD_LOCK_TIME is
+//!   locked for days after so many consecutive failures (manual, "Password Management").
+//!   Like MySQL's, this state ends with the server, with ALTER USER ... ACCOUNT UNLOCK and
+//!   with FLUSH PRIVILEGES.
+//!
+//! Invariants:
+//! 1. Memory is bounded: at most [`CAPACITY`] delays, the least significant of which is
+//!    evicted; locks exist only for accounts whose policy has them.
+//! 2. The delay depends on the name given and the host only, so it does not tell an
+//!    account that exists from one that does not.
+//! 3. An account's lock is revealed only to a client that has proved the password.
+//!
+//! Rejected: a count per client address alone (one user behind a proxy would delay all
+//! others); a count per name alone (anybody could delay an account from elsewhere).
+
+use crate::attributes::{DAY, PasswordPolicy};
+use crate::roles::AuthId;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// Names and hosts that delays are kept of.
+const CAPACITY: usize = 8192;
+
+/// Microseconds after which failures without a further one are forgotten.
+const FORGOTTEN: i64 = 30 * 60 * 1_000_000;
+
+/// When delays begin, and how long they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelayPolicy {
+    /// Failures without delay; 0: no delays at all.
+    pub threshold: u32,
+    /// The first delay, and its increment.
+    pub min: Duration,
+    /// The longest delay.
+    pub max: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failures {
+    count: u32,
+    last: i64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Lock {
+    failures: u16,
+    /// When the account was locked, in microseconds since 1970; `None`: it is not.
+    since: Option<i64>,
+}
+
+/// The error of a temporary lock: the days it lasts, and those that are left; `None` is
+/// `unlimited`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TemporaryLock {
+    /// All of them.
+    pub days: Option<u16>,
+    /// Those left.
+    pub remaining: Option<u16>,
+    /// The failures that caused it.
+    pub failures: u16,
+}
+
+impl TemporaryLock {
+    /// The message of error 3955.
+    pub fn message(&self, user: &str, host: &str) -> String {
+        let days = |n: Option<u16>| n.map_or("unlimited".to_owned(), |n| n.to_string());
+        format!(
+            "Access denied for user '{user}'@'{host}'. Account is blocked for {} day(s) ({} day(s) \
+             remaining) due to {} consecutive failed logins.",
+            days(self.days),
+            days(self.remaining),
+            self.failures
+        )
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct LoginGuard {
+    hasher: RandomState,
+    delays: Mutex<HashMap<u64, Failures>>,
+    locks: Mutex<HashMap<AuthId, Lock>>,
+}
+
+impl LoginGuard {
+    fn key(&self, user: &str, host: &str) -> u64 {
+        self.hasher.hash_one((user, host))
+    }
+
+    /// A stable bit of a name that clients cannot predict: which plugin an unknown account
+    /// is offered.
+    pub fn decoy_bit(&self, user: &str) -> bool {
+        self.hasher.hash_one((user, "plugin")) & 1 == 1
+    }
+
+    /// The delay of the answer to a login of this name and host that ends now, counted
+    /// before its own result.
+    pub fn delay(&self, user: &str, host: &str, now: i64, policy: DelayPolicy) -> Duration {
+        if policy.threshold == 0 {
+            return Duration::ZERO;
+        }
+        let key = self.key(user, host);
+        let delays = self.delays.lock();
+        let failures = delays.get(&key).filter(|f| now - f.last < FORGOTTEN);
+        match failures.map_or(0, |f| f.count) {
+            few if few < policy.threshold => Duration::ZERO,
+            many => {
+                let steps = (many - policy.threshold).saturating_add(1);
+                policy.min.saturating_mul(steps).min(policy.max)
+            }
+        }
+    }
+
+    /// Counts the result of a login of this name and host.
+    pub fn count(&self, user: &str, host: &str, now: i64, granted: bool) {
+        let key = self.key(user, host);
+        let mut delays = self.delays.lock();
+        if granted {
+            delays.remove(&key);
+            return;
+        }
+        if delays.len() >= CAPACITY && !delays.contains_key(&key) {
+            delays.retain(|_, f| now - f.last < FORGOTTEN);
+            if delays.len() >= CAPACITY {
+                let least = delays.iter().min_by_key(|(_, f)| (f.count, f.last));
+                if let Some(least) = least.map(|(key, _)| *key) {
+                    delays.remove(&least);
+                }
+            }
+        }
+        let entry = delays.entry(key).or_insert(Failures {
+            count: 0,
+            last: now,
+        });
+        if now - entry.last >= FORGOTTEN {
+            entry.count = 0;
+        }
+        entry.count = entry.count.saturating_add(1);
+        entry.last = now;
+    }
+
+    /// Counts the result of proving an account's password, and returns the lock that the
+    /// account is under, this failure's included.
+    pub fn proved(
+        &self,
+        account: &AuthId,
+        policy: &PasswordPolicy,
+        now: i64,
+        granted: bool,
+    ) -> Option<TemporaryLock> {
+        if !policy.locks() {
+            return None;
+        }
+        let mut locks = self.locks.lock();
+        let lock = locks.entry(account.clone()).or_default();
+        let days = u16::try_from(policy.lock_days).ok();
+        if let (Some(since), Some(days)) = (lock.since, days)
+            && now - since >= i64::from(days) * DAY
+        {
+            *lock = Lock::default();
+        }
+        if lock.since.is_none() {
+            if granted {
+                locks.remove(account);
+                return None;
+            }
+            lock.failures = lock.failures.saturating_add(1);
+            if lock.failures < policy.failed_logins {
+                return None;
+            }
+            lock.since = Some(now);
+        }
+        let since = lock.since.unwrap_or(now);
+        let remaining = days.map(|days| {
+            let left = i64::from(days) * DAY - (now - since);
+            u16::try_from(left.div_euclid(DAY) + i64::from(left.rem_euclid(DAY) > 0))
+                .unwrap_or(days)
+        });
+        Some(TemporaryLock {
+            days,
+            remaining,
+            failures: policy.failed_logins,
+        })
+    }
+
+    /// Ends the temporary lock of an account.
+    pub fn unlock(&self, account: &AuthId) {
+        self.locks.lock().remove(account);
+    }
+
+    /// Ends all temporary locks (FLUSH PRIVILEGES).
+    pub fn unlock_all(&self) {
+        self.locks.lock().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: DelayPolicy = DelayPolicy {
+        threshold: 3,
+        min: Duration::from_secs(1),
+        max: Duration::from_secs(4),
+    };
+
+    #[test]
+    fn delays_grow_to_a_maximum_and_end_with_a_login() {
+        let guard = LoginGuard::default();
+        let mut seen = Vec::new();
+        for now in 0..8 {
+            seen.push(guard.delay("u", "h", now, POLICY).as_secs());
+            guard.count("u", "h", now, false);
+        }
+        assert_eq!(seen, [0, 0, 0, 1, 2, 3, 4, 4]);
+        assert_eq!(guard.delay("u", "other", 9, POLICY), Duration::ZERO);
+        assert_eq!(guard.delay("u", "h", 7 + FORGOTTEN, POLICY), Duration::ZERO);
+        guard.count("u", "h", 9, true);
+        assert_eq!(guard.delay("u", "h", 9, POLICY), Duration::ZERO);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_most_frequent_stays() {
+        let guard = LoginGuard::default();
+        for _ in 0..5 {
+            guard.count("busy", "h", 0, false);
+        }
+        for n in 0..CAPACITY + 10 {
+            guard.count(&format!("u{n}"), "h", 1, false);
+        }
+        assert_eq!(guard.delays.lock().len(), CAPACITY);
+        assert_eq!(guard.delay("busy", "h", 2, POLICY), Duration::from_secs(3));
+    }
+
+    #[test]
+    fn accounts_lock_for_days_after_failures_in_a_row() {
+        let guard = LoginGuard::default();
+        let id = AuthId::new("u", "%");
+        let policy = PasswordPolicy {
+            failed_logins: 2,
+            lock_days: 3,
+            ..PasswordPolicy::default()
+        };
+        assert_eq!(guard.proved(&id, &policy, 0, false), None);
+        assert_eq!(guard.proved(&id, &policy, 0, true), None);
+        assert_eq!(guard.proved(&id, &policy, 0, false), None);
+        let lock = guard.proved(&id, &policy, 1, false).unwrap();
+        assert_eq!(
+            (lock.days, lock.remaining, lock.failures),
+            (Some(3), Some(3), 2)
+        );
+        let lock = guard.proved(&id, &policy, 2 * DAY, true).unwrap();
+        assert_eq!(lock.remaining, Some(2));
+        assert!(
+            lock.message("u", "h")
+                .contains("for 3 day(s) (2 day(s) remaining) due to 2")
+        );
+        assert_eq!(guard.proved(&id, &policy, 1 + 3 * DAY, true), None);
+        let unbounded = PasswordPolicy {
+            lock_days: -1,
+            ..policy
+        };
+        guard.proved(&id, &unbounded, 0, false);
+        let lock = guard.proved(&id, &unbounded, 0, false).unwrap();
+        assert_eq!(lock.remaining, None);
+        assert!(guard.proved(&id, &unbounded, 1000 * DAY, true).is_some());
+        guard.unlock(&id);
+        assert_eq!(guard.proved(&id, &unbounded, 0, true), None);
+    }
+}

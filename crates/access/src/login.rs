@@ -1,0 +1,104 @@
+//! The end of a login: what an account demands after its password was checked, in MySQL's
+//! order (manual, "Account Categories", "Account Locking", "Server Handling of Expired
+//! Passwords").
+//!
+//! 1. Failed logins in a row lock the account for a time (3955).
+//! 2. REQUIRE is compared with the connection (1045).
+//! 3. A locked account is refused (3118).
+//! 4. An expired password leaves a session that may only change it, or is refused (1862).
+//!
+//! Resource limits (1226) are the session's, when it opens.
+
+use crate::account::Account;
+use crate::attributes::TlsPeer;
+use crate::control::AccessControl;
+use crate::guard::{LoginGuard, TemporaryLock};
+use crate::roles::AuthId;
+use crate::usage::Usage;
+use std::sync::Arc;
+
+/// What the server's configuration and the client decide about expired passwords.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoginPolicy {
+    /// `default_password_lifetime` in days; 0: passwords do not expire.
+    pub default_lifetime: u16,
+    /// `disconnect_on_expired_password`, for clients that cannot handle it.
+    pub refuse_expired: bool,
+}
+
+/// A login that succeeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// The session may only change its password.
+    pub password_expired: bool,
+}
+
+/// Why a login whose password is right fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// The account is locked for a time: 3955.
+    TemporarilyLocked(TemporaryLock),
+    /// The connection does not meet REQUIRE: 1045, as if the password were wrong.
+    Requirement,
+    /// ACCOUNT LOCK: 3118.
+    Locked,
+    /// 1862.
+    PasswordExpired,
+}
+
+impl AccessControl {
+    /// Failed logins.
+    pub fn guard(&self) -> &LoginGuard {
+        &self.guard
+    }
+
+    /// The usage counters of an account.
+    pub fn usage(&self, account: &AuthId) -> Arc<Usage> {
+        self.usage.of(account)
+    }
+
+    /// Begins a new hour of all limits (FLUSH USER_RESOURCES).
+    pub fn reset_usage(&self) {
+        self.usage.reset();
+    }
+
+    /// Forgets failed logins and usage of an account that was dropped.
+    pub fn forget(&self, account: &AuthId) {
+        self.guard.unlock(account);
+        self.usage.forget(account);
+    }
+
+    /// Counts a wrong password for an account.
+    pub fn password_failed(&self, account: &Account, now: i64) {
+        let policy = &account.attributes.password;
+        self.guard.proved(&account.id(), policy, now, false);
+    }
+
+    /// Decides a login to `account` whose password was proved.
+    ///
+    /// # Errors
+    /// Why it fails.
+    pub fn admit(
+        &self,
+        account: &Account,
+        tls: Option<&TlsPeer>,
+        now: i64,
+        policy: LoginPolicy,
+    ) -> Result<Admission, Denial> {
+        let password = &account.attributes.password;
+        if let Some(lock) = self.guard.proved(&account.id(), password, now, true) {
+            return Err(Denial::TemporarilyLocked(lock));
+        }
+        if !account.attributes.require.permits(tls) {
+            return Err(Denial::Requirement);
+        }
+        if account.locked {
+            return Err(Denial::Locked);
+        }
+        let password_expired = password.is_expired(now, policy.default_lifetime);
+        if password_expired && policy.refuse_expired {
+            return Err(Denial::PasswordExpired);
+        }
+        Ok(Admission { password_expired })
+    }
+}

@@ -1,0 +1,175 @@
+//! SHOW GRANTS and SHOW CREATE USER.
+
+use super::table::{Rows, text, text_column};
+use crate::error::{Result, SqlError};
+use crate::parse::ast::Account as AstAccount;
+use crate::session::SqlSession;
+use crate::users::roles::auth_id;
+use porpoise_access::{Account, AuthId, PasswordPolicy, Require};
+
+/// SHOW GRANTS; 1141 for an account that does not exist, 3530 for a role of USING that is not
+/// granted.
+pub fn grants(
+    session: &SqlSession,
+    account: Option<&AstAccount<'_>>,
+    using: &[AstAccount<'_>],
+) -> Result<Rows> {
+    let id = auth_id(session, account.unwrap_or(&AstAccount::Current));
+    let data = session.server.access.data();
+    if account.is_some() && data.account(&id.user, &id.host).is_none() {
+        let text = format!(
+            "There is no such grant defined for user '{}' on host '{}'",
+            id.user, id.host
+        );
+        return Err(SqlError::new(1141, "42000", text));
+    }
+    let mut roles = Vec::with_capacity(using.len());
+    for role in using {
+        let role = auth_id(session, role);
+        let mandatory = session.mandatory_roles().contains(&role);
+        if !mandatory && (role == id || !data.reaches(&id, &role)) {
+            let text = format!("{role} is not granted to {id}");
+            return Err(SqlError::new(3530, "HY000", text));
+        }
+        roles.push(role);
+    }
+    let title = format!("Grants for {}@{}", id.user, id.host);
+    let mut rows = Rows::new(vec![text_column(&title, 1024)]);
+    for line in crate::privileges::grant::shown(session, &id, &roles) {
+        rows.push(vec![text(line)]);
+    }
+    Ok(rows)
+}
+
+/// SHOW CREATE USER; 1396 for an account that does not exist.
+pub fn create_user(session: &SqlSession, account: &AstAccount<'_>) -> Result<Rows> {
+    let id = auth_id(session, account);
+    let data = session.server.access.data();
+    let Some(found) = data.account(&id.user, &id.host) else {
+        let text = format!(
+            "Operation SHOW CREATE USER failed for '{}'@'{}'",
+            id.user, id.host
+        );
+        return Err(SqlError::new(1396, "HY000", text));
+    };
+    let title = format!("CREATE USER for {}@{}", id.user, id.host);
+    let mut rows = Rows::new(vec![text_column(&title, 1024)]);
+    let mut defaults = data.default_roles_of(&id);
+    defaults.sort();
+    rows.push(vec![text(statement(found, &defaults))]);
+    Ok(rows)
+}
+
+/// The statement that creates an account.
+fn statement(account: &Account, defaults: &[AuthId]) -> String {
+    let attributes = &account.attributes;
+    let mut out = format!(
+        "CREATE USER {} IDENTIFIED WITH '{}'{}",
+        account.id(),
+        account.plugin,
+        secret(&account.secret)
+    );
+    if !defaults.is_empty() {
+        let names: Vec<String> = defaults.iter().map(AuthId::to_string).collect();
+        out.push_str(&format!(" DEFAULT ROLE {}", names.join(",")));
+    }
+    out.push_str(&required(&attributes.require));
+    out.push_str(&limits(account));
+    out.push_str(&password(&attributes.password, account.locked));
+    if let Some(metadata) = &attributes.metadata {
+        out.push_str(&format!(" ATTRIBUTE {}", quoted(metadata)));
+    }
+    out
+}
+
+fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// AS with the stored secret. One that is not plain text is printed in hexadecimal, as CREATE
+/// USER takes it.
+fn secret(secret: &[u8]) -> String {
+    let odd = |b: &u8| !b.is_ascii_graphic() || matches!(b, b'\'' | b'\\');
+    match secret {
+        [] => String::new(),
+        bytes if !bytes.iter().any(odd) => format!(" AS '{}'", String::from_utf8_lossy(bytes)),
+        bytes => {
+            let hex: String = bytes.iter().map(|b| format!("{b:02X}")).collect();
+            format!(" AS 0x{hex}")
+        }
+    }
+}
+
+fn required(require: &Require) -> String {
+    match require {
+        Require::None => " REQUIRE NONE".to_owned(),
+        Require::Ssl => " REQUIRE SSL".to_owned(),
+        Require::X509 => " REQUIRE X509".to_owned(),
+        Require::Specified {
+            cipher,
+            issuer,
+            subject,
+        } => {
+            let mut out = " REQUIRE".to_owned();
+            for (word, value) in [("SUBJECT", subject), ("ISSUER", issuer), ("CIPHER", cipher)] {
+                if !value.is_empty() {
+                    out.push_str(&format!(" {word} {}", quoted(value)));
+                }
+            }
+            out
+        }
+    }
+}
+
+fn limits(account: &Account) -> String {
+    let limits = &account.attributes.limits;
+    let mut out = String::new();
+    for (word, value) in [
+        ("MAX_QUERIES_PER_HOUR", limits.queries),
+        ("MAX_UPDATES_PER_HOUR", limits.updates),
+        ("MAX_CONNECTIONS_PER_HOUR", limits.connections),
+        ("MAX_USER_CONNECTIONS", limits.concurrent),
+    ] {
+        if value != 0 {
+            let with = if out.is_empty() { " WITH" } else { "" };
+            out.push_str(&format!("{with} {word} {value}"));
+        }
+    }
+    out
+}
+
+/// The clauses of passwords and locking.
+fn password(policy: &PasswordPolicy, locked: bool) -> String {
+    let expire = match (policy.expired, policy.lifetime) {
+        (true, _) => String::new(),
+        (false, None) => " DEFAULT".to_owned(),
+        (false, Some(0)) => " NEVER".to_owned(),
+        (false, Some(days)) => format!(" INTERVAL {days} DAY"),
+    };
+    let lock = if locked { "LOCK" } else { "UNLOCK" };
+    let history = policy
+        .history
+        .map_or("DEFAULT".to_owned(), |n| n.to_string());
+    let reuse = policy.reuse_days;
+    let reuse = reuse.map_or("DEFAULT".to_owned(), |n| format!("{n} DAY"));
+    let current = match policy.require_current {
+        None => " DEFAULT",
+        Some(true) => "",
+        Some(false) => " OPTIONAL",
+    };
+    let mut out = format!(
+        " PASSWORD EXPIRE{expire} ACCOUNT {lock} PASSWORD HISTORY {history} PASSWORD REUSE INTERVAL \
+         {reuse} PASSWORD REQUIRE CURRENT{current}"
+    );
+    if policy.failed_logins != 0 || policy.lock_days != 0 {
+        let days = match policy.lock_days {
+            -1 => "UNBOUNDED".to_owned(),
+            days => days.to_string(),
+        };
+        let failures = policy.failed_logins;
+        out.push_str(&format!(
+            " FAILED_LOGIN_ATTEMPTS {failures} PASSWORD_LOCK_TIME {days}"
+        ));
+    }
+    out
+}

@@ -1,0 +1,141 @@
+//! Options of CREATE USER and ALTER USER, applied to an account (manual, "CREATE USER
+//! Statement").
+
+use crate::error::{Result, SqlError};
+use crate::parse::ast::UserOption;
+use porpoise_access::{Account, Require};
+use porpoise_types::json::{self, Json};
+
+/// Largest number of FAILED_LOGIN_ATTEMPTS and PASSWORD_LOCK_TIME.
+const MOST: u64 = 32_767;
+
+fn wrong_value(what: &str, value: u64) -> SqlError {
+    let text = format!("Incorrect {what} value: '{value}'");
+    SqlError::new(1525, "HY000", text)
+}
+
+fn small(what: &str, value: u64, most: u64) -> Result<u16> {
+    let fits = u16::try_from(value).ok().filter(|_| value <= most);
+    fits.ok_or_else(|| wrong_value(what, value))
+}
+
+fn days(what: &str, value: u64) -> Result<u16> {
+    small(what, value, u64::from(u16::MAX))
+}
+
+/// Applies options in the order written; the first of REQUIRE replaces what was required.
+///
+/// # Errors
+/// 1525 for numbers out of range, 3140 for an ATTRIBUTE that is no JSON object.
+pub(super) fn apply(options: &[UserOption<'_>], account: &mut Account) -> Result<()> {
+    if options.iter().any(requires) {
+        account.attributes.require = Require::None;
+    }
+    options
+        .iter()
+        .try_for_each(|option| apply_one(option, account))
+}
+
+fn requires(option: &UserOption<'_>) -> bool {
+    matches!(
+        option,
+        UserOption::RequireNone
+            | UserOption::RequireSsl
+            | UserOption::RequireX509
+            | UserOption::Require(..)
+    )
+}
+
+fn apply_one(option: &UserOption<'_>, account: &mut Account) -> Result<()> {
+    let attributes = &mut account.attributes;
+    let password = &mut attributes.password;
+    match *option {
+        UserOption::RequireNone => attributes.require = Require::None,
+        UserOption::RequireSsl => attributes.require = Require::Ssl,
+        UserOption::RequireX509 => attributes.require = Require::X509,
+        UserOption::Require(word, value) => specify(&mut attributes.require, word, value),
+        UserOption::Limit(word, value) => {
+            let value = u32::try_from(value).map_err(|_| wrong_value(word, value))?;
+            let limits = &mut attributes.limits;
+            match word {
+                "MAX_QUERIES_PER_HOUR" => limits.queries = value,
+                "MAX_UPDATES_PER_HOUR" => limits.updates = value,
+                "MAX_CONNECTIONS_PER_HOUR" => limits.connections = value,
+                _ => limits.concurrent = value,
+            }
+        }
+        UserOption::AccountLock(locked) => account.locked = locked,
+        UserOption::PasswordExpire => password.expired = true,
+        UserOption::PasswordExpireDefault => password.lifetime = None,
+        UserOption::PasswordExpireNever => password.lifetime = Some(0),
+        UserOption::PasswordExpireDays(0) => return Err(wrong_value("DAY", 0)),
+        UserOption::PasswordExpireDays(n) => password.lifetime = Some(days("DAY", n)?),
+        UserOption::PasswordHistory(count) => {
+            let count = count.map(|n| days("PASSWORD HISTORY", n));
+            password.history = count.transpose()?;
+        }
+        UserOption::PasswordReuse(n) => {
+            password.reuse_days = n.map(|n| days("DAY", n)).transpose()?;
+        }
+        UserOption::PasswordRequireCurrent(required) => password.require_current = required,
+        UserOption::FailedLogins(n) => {
+            password.failed_logins = small("FAILED_LOGIN_ATTEMPTS", n, MOST)?;
+        }
+        UserOption::PasswordLockTime(None) => password.lock_days = -1,
+        UserOption::PasswordLockTime(Some(n)) => {
+            let n = small("PASSWORD_LOCK_TIME", n, MOST)?;
+            password.lock_days = i16::try_from(n).unwrap_or(i16::MAX);
+        }
+        UserOption::Comment(text) => {
+            let text = String::from_utf8_lossy(text).into_owned();
+            let member = ("comment".to_owned(), Json::String(text));
+            let patch = Json::Object(json::Object::from_members(vec![member]));
+            merge(&mut attributes.metadata, patch);
+        }
+        UserOption::Attribute(text) => {
+            let patch = json::parse(text).ok();
+            let patch = patch.filter(|json| matches!(json, Json::Object(_)));
+            let invalid = || {
+                let text = "Invalid JSON text: \"ATTRIBUTE must be a valid JSON object.\"";
+                SqlError::new(3140, "22032", text)
+            };
+            merge(&mut attributes.metadata, patch.ok_or_else(invalid)?);
+        }
+    }
+    Ok(())
+}
+
+/// Adds CIPHER, ISSUER or SUBJECT to a requirement.
+fn specify(require: &mut Require, word: &str, value: &[u8]) {
+    let (mut cipher, mut issuer, mut subject) = match std::mem::take(require) {
+        Require::Specified {
+            cipher,
+            issuer,
+            subject,
+        } => (cipher, issuer, subject),
+        _ => (String::new(), String::new(), String::new()),
+    };
+    let value = String::from_utf8_lossy(value).into_owned();
+    match word {
+        "CIPHER" => cipher = value,
+        "ISSUER" => issuer = value,
+        _ => subject = value,
+    }
+    *require = Require::Specified {
+        cipher,
+        issuer,
+        subject,
+    };
+}
+
+/// Merges a patch (RFC 7396) into an account's metadata; an empty object is none.
+fn merge(metadata: &mut Option<String>, patch: Json) {
+    let old = metadata
+        .as_deref()
+        .and_then(|m| json::parse(m.as_bytes()).ok());
+    let old = old.unwrap_or_else(|| Json::Object(json::Object::from_members(Vec::new())));
+    let merged = json::merge_patch(old, patch);
+    let empty = matches!(&merged, Json::Object(members) if members.is_empty());
+    let text = String::from_utf8_lossy(&merged.to_text()).into_owned();
+    *metadata = Some(text).filter(|_| !empty);
+}

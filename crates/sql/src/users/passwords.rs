@@ -1,0 +1,266 @@
+//! Changes of passwords: who may change one, and which may follow (manual, "Password
+//! Management").
+
+use crate::error::{Result, SqlError};
+use crate::parse::ast::Identified;
+use crate::session::SqlSession;
+use crate::show::table::{Rows, text, text_column};
+use porpoise_access::{
+    AccessData, Account, AuthId, Change, DEFAULT_PLUGIN, NATIVE_PLUGIN, OldPassword, Privileges,
+    ReusePolicy, hash_password, verify_password,
+};
+use porpoise_types::{DateTime, Value};
+
+/// A password generated for an account, as the statement's result shows it.
+pub(super) struct Generated {
+    pub(super) account: AuthId,
+    pub(super) password: String,
+}
+
+/// The result of statements that generated passwords.
+pub(super) fn generated_rows(list: &[Generated]) -> Rows {
+    let mut rows = Rows::new(vec![
+        text_column("user", 32),
+        text_column("host", 255),
+        text_column("generated password", 255),
+        text_column("auth_factor", 1),
+    ]);
+    for one in list {
+        rows.push(vec![
+            text(&one.account.user),
+            text(&one.account.host),
+            text(&one.password),
+            Value::UInt(1),
+        ]);
+    }
+    rows
+}
+
+/// A random password of `generated_random_password_length` printable characters.
+fn random_password(session: &SqlSession) -> Result<String> {
+    let length = number(session, "generated_random_password_length").clamp(5, 255);
+    let alphabet =
+        "1234567890abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ,.-;:_+*!%&/(){}[]<>@";
+    let alphabet: Vec<char> = alphabet.chars().collect();
+    let mut password = String::new();
+    while password.chars().count() < usize::from(length) {
+        let bytes = porpoise_base::password::random_bytes();
+        let bytes = bytes.ok_or_else(|| SqlError::internal("the system gives no random bytes"))?;
+        for byte in bytes {
+            // Bytes beyond the largest multiple of the alphabet's length would favour its start.
+            let at = usize::from(byte);
+            let fair = at < 256 / alphabet.len() * alphabet.len();
+            let letter = alphabet.get(at % alphabet.len()).filter(|_| fair);
+            if password.len() < usize::from(length) {
+                password.extend(letter);
+            }
+        }
+    }
+    Ok(password)
+}
+
+/// A global variable that is a number, as far as it fits.
+fn number(session: &SqlSession, name: &str) -> u16 {
+    let value = session.server.variable(name);
+    let value = value.and_then(|v| v.parse::<u64>().ok()).unwrap_or(0);
+    u16::try_from(value).unwrap_or(u16::MAX)
+}
+
+fn plugin_name(given: Option<&[u8]>) -> Result<&'static str> {
+    let name = given.map(|n| String::from_utf8_lossy(n).to_lowercase());
+    match name.as_deref() {
+        None | Some(DEFAULT_PLUGIN) => Ok(DEFAULT_PLUGIN),
+        Some(NATIVE_PLUGIN) => Ok(NATIVE_PLUGIN),
+        Some(other) => {
+            let text = format!("Plugin '{other}' is not loaded");
+            Err(SqlError::new(1524, "HY000", text))
+        }
+    }
+}
+
+/// A change of one account's password within a statement.
+pub(super) struct PasswordChange<'c> {
+    pub(super) session: &'c SqlSession,
+    pub(super) data: &'c AccessData,
+    /// The account existed before the statement.
+    pub(super) existed: bool,
+    /// `REPLACE 'current password'`
+    pub(super) current: Option<&'c [u8]>,
+}
+
+impl PasswordChange<'_> {
+    /// Applies IDENTIFIED to an account, and its effect on the password history to `change`.
+    ///
+    /// # Errors
+    /// 3891, 3892 and 3893 for the current password, 3638 for one that was used before,
+    /// 1524 and 1827 for plugins and hashes that do not fit.
+    pub(super) fn identified(
+        &self,
+        given: &Identified<'_>,
+        account: &mut Account,
+        change: &mut Change,
+    ) -> Result<Option<Generated>> {
+        let old_plugin = self.existed.then(|| account.plugin.clone());
+        let plugin = |given: Option<&[u8]>| match (given, &old_plugin) {
+            (None, Some(old)) => Ok(old.clone()),
+            (given, _) => plugin_name(given).map(str::to_owned),
+        };
+        match given {
+            Identified::None => Ok(None),
+            Identified::Password {
+                plugin: given,
+                password,
+            } => {
+                let plugin = plugin(*given)?;
+                self.set(&plugin, password, account, change)?;
+                Ok(None)
+            }
+            Identified::RandomPassword { plugin: given } => {
+                let plugin = plugin(*given)?;
+                let password = random_password(self.session)?;
+                self.set(&plugin, password.as_bytes(), account, change)?;
+                let account = account.id();
+                Ok(Some(Generated { account, password }))
+            }
+            Identified::Plugin { plugin, hash } => {
+                self.check_current(account)?;
+                let plugin = plugin_name(Some(plugin))?;
+                let hash = checked_hash(plugin, hash.unwrap_or_default())?;
+                self.store(plugin, hash, account, change);
+                Ok(None)
+            }
+        }
+    }
+
+    /// A generated password.
+    ///
+    /// # Errors
+    /// As [`PasswordChange::set`].
+    pub(super) fn set_random(
+        &self,
+        account: &mut Account,
+        change: &mut Change,
+    ) -> Result<Generated> {
+        let password = random_password(self.session)?;
+        let plugin = account.plugin.clone();
+        self.set(&plugin, password.as_bytes(), account, change)?;
+        let account = account.id();
+        Ok(Generated { account, password })
+    }
+
+    /// Sets a password.
+    ///
+    /// # Errors
+    /// 3891, 3892, 3893, 3638.
+    pub(super) fn set(
+        &self,
+        plugin: &str,
+        password: &[u8],
+        account: &mut Account,
+        change: &mut Change,
+    ) -> Result<()> {
+        self.check_current(account)?;
+        let (covered, _) = self.past(account);
+        if !password.is_empty() {
+            let same = |old: &OldPassword| verify_password(plugin, &old.secret, password);
+            if covered.iter().any(same) {
+                let text = format!(
+                    "Cannot use these credentials for '{}@{}' because they contradict the password \
+                     history policy",
+                    account.user, account.host
+                );
+                return Err(SqlError::new(3638, "HY000", text));
+            }
+        }
+        let secret = hash_password(plugin, password)?;
+        self.store(plugin, secret, account, change);
+        Ok(())
+    }
+
+    /// Whether the account is the session's own.
+    fn is_own(&self, account: &Account) -> bool {
+        account.name() == self.session.client.account
+    }
+
+    fn check_current(&self, account: &Account) -> Result<()> {
+        if !self.existed {
+            return Ok(());
+        }
+        if let Some(current) = self.current {
+            if !self.is_own(account) {
+                let text = "Do not specify the current password while changing it for other users.";
+                return Err(SqlError::new(3893, "HY000", text));
+            }
+            if !verify_password(&account.plugin, &account.secret, current) {
+                let text = "Incorrect current password. Specify the correct password which has to \
+                            be replaced.";
+                return Err(SqlError::new(3891, "HY000", text));
+            }
+            return Ok(());
+        }
+        let required = account.attributes.password.require_current;
+        let required = required.unwrap_or_else(|| {
+            self.session.server.variable("password_require_current") == Some("ON".to_owned())
+        });
+        let rights = self.session.rights();
+        let privileged = rights.global().has(Privileges::CREATE_USER)
+            || rights.on_database("mysql").has(Privileges::UPDATE);
+        if required && !privileged && self.is_own(account) && !account.secret.is_empty() {
+            let text = "Current password needs to be specified in the REPLACE clause in order to \
+                        change it.";
+            return Err(SqlError::new(3892, "HY000", text));
+        }
+        Ok(())
+    }
+
+    fn policy(&self, account: &Account) -> ReusePolicy {
+        let own = &account.attributes.password;
+        let or = |own: Option<u16>, name| own.unwrap_or_else(|| number(self.session, name));
+        ReusePolicy {
+            history: or(own.history, "password_history"),
+            days: or(own.reuse_days, "password_reuse_interval"),
+        }
+    }
+
+    /// The account's earlier passwords: those that the policy covers, and the rest.
+    fn past(&self, account: &Account) -> (Vec<OldPassword>, Vec<OldPassword>) {
+        let id = account.id();
+        let own = self.data.history.iter().filter(|old| old.account == id);
+        let now = self.session.server.access.now();
+        self.policy(account).split(own.cloned().collect(), now)
+    }
+
+    fn store(&self, plugin: &str, secret: Vec<u8>, account: &mut Account, change: &mut Change) {
+        let policy = self.policy(account);
+        let now = self.session.server.access.now();
+        let (covered, rest) = self.past(account);
+        change.remove_history.extend(rest);
+        if policy.looks_back() && !secret.is_empty() {
+            // Two entries of one account have different times.
+            let last = covered.iter().map(|old| old.set_at + 1).max();
+            change.put_history.push(OldPassword {
+                account: account.id(),
+                set_at: now.max(last.unwrap_or(now)),
+                secret: secret.clone(),
+            });
+        }
+        plugin.clone_into(&mut account.plugin);
+        account.secret = secret;
+        let changed = DateTime::from_unix_micros(now);
+        let password = &mut account.attributes.password;
+        password.changed = changed.and_then(|at| at.round(0, true));
+        password.expired = false;
+    }
+}
+
+fn checked_hash(plugin: &str, hash: &[u8]) -> Result<Vec<u8>> {
+    let fits = match plugin {
+        NATIVE_PLUGIN => hash.is_empty() || (hash.len() == 41 && hash.starts_with(b"*")),
+        _ => hash.is_empty() || (hash.len() == 70 && hash.starts_with(b"$A$")),
+    };
+    if fits {
+        return Ok(hash.to_vec());
+    }
+    let text = "The password hash doesn't have the expected format.";
+    Err(SqlError::new(1827, "HY000", text))
+}

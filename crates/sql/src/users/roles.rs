@@ -1,0 +1,310 @@
+//! Statements on roles: CREATE ROLE, DROP ROLE, GRANT and REVOKE of roles, SET ROLE, SET
+//! DEFAULT ROLE (manual, "Using Roles").
+
+use super::{accounts_dropped, failed, named, quoted};
+use crate::error::{Result, SqlError};
+use crate::parse::ast::{Account as AstAccount, Grant, Roles, SetRole};
+use crate::session::{Outcome, SqlSession};
+use porpoise_access::{AccessData, Account, AuthId, Change, DefaultRole, Privileges, RoleEdge};
+
+/// The name that a statement gives.
+pub(crate) fn auth_id(session: &SqlSession, account: &AstAccount<'_>) -> AuthId {
+    let (user, host) = named(session, account);
+    AuthId { user, host }
+}
+
+fn ids(session: &SqlSession, accounts: &[AstAccount<'_>]) -> Vec<AuthId> {
+    accounts.iter().map(|a| auth_id(session, a)).collect()
+}
+
+fn unknown(id: &AuthId) -> SqlError {
+    SqlError::new(3523, "HY000", format!("Unknown authorization ID {id}"))
+}
+
+fn not_granted(role: &AuthId, to: &AuthId) -> SqlError {
+    SqlError::new(3530, "HY000", format!("{role} is not granted to {to}"))
+}
+
+/// 3628 for roles of `mandatory_roles`.
+pub(super) fn refuse_mandatory(session: &SqlSession, id: &AuthId) -> Result<()> {
+    if !session.mandatory_roles().contains(id) {
+        return Ok(());
+    }
+    let text = format!(
+        "The role {id} is a mandatory role and can't be revoked or dropped. The restriction can be \
+         lifted by excluding the role identifier from the global variable mandatory_roles."
+    );
+    Err(SqlError::new(3628, "HY000", text))
+}
+
+/// CREATE ROLE: accounts that are locked and have no password.
+///
+/// # Errors
+/// 1396 for names that exist.
+pub fn create(
+    session: &mut SqlSession,
+    if_not_exists: bool,
+    roles: &[AstAccount<'_>],
+) -> Result<Outcome> {
+    let before = session.commit()?;
+    let access = session.server.access.clone();
+    let mut present = Vec::new();
+    let ticket = access.change(|data| {
+        let mut change = Change::default();
+        for id in ids(session, roles) {
+            if data.account(&id.user, &id.host).is_some() {
+                present.push(quoted(&id.user, &id.host));
+                continue;
+            }
+            let mut role = Account::new(id);
+            role.locked = true;
+            role.attributes.password.expired = true;
+            change.put_accounts.push(role);
+        }
+        match present.is_empty() || if_not_exists {
+            true => Ok(change),
+            false => Err(failed("CREATE ROLE", &present)),
+        }
+    })?;
+    for name in &present {
+        session.note(3163, format!("Authorization ID {name} already exists."));
+    }
+    Ok(Outcome {
+        ticket: ticket.max(before),
+        ..Outcome::default()
+    })
+}
+
+/// DROP ROLE.
+///
+/// # Errors
+/// 1396 for names that do not exist, 3628 for mandatory roles.
+pub fn drop(
+    session: &mut SqlSession,
+    if_exists: bool,
+    roles: &[AstAccount<'_>],
+) -> Result<Outcome> {
+    accounts_dropped(session, if_exists, roles, "DROP ROLE")
+}
+
+/// 1227 unless the session may grant the role: by privilege, or by ADMIN OPTION.
+fn need_admin(session: &SqlSession, data: &AccessData, role: &AuthId) -> Result<()> {
+    let own = AuthId::parse(&session.client.account);
+    let mut from = session.active_roles();
+    from.push(own);
+    let holders = data.closure(&from);
+    let admin = |e: &RoleEdge| e.admin && e.role == *role && holders.contains(&e.grantee);
+    if data.edges.iter().any(admin) {
+        return Ok(());
+    }
+    session.need_global(Privileges::SUPER, "WITH ADMIN, ROLE_ADMIN, SUPER")
+}
+
+/// The roles that a GRANT or REVOKE names.
+fn granted(session: &SqlSession, grant: &Grant<'_>) -> Vec<AuthId> {
+    let one = |p: &crate::parse::ast::Privilege<'_>| {
+        let account = AstAccount::Named {
+            user: p.name.as_bytes(),
+            host: p.host,
+        };
+        auth_id(session, &account)
+    };
+    grant.privileges.iter().map(one).collect()
+}
+
+/// The change of GRANT and REVOKE of roles.
+///
+/// # Errors
+/// 3523 for accounts that do not exist, 4027 for a grant that would close a cycle, 3530 for
+/// a role that is not granted, 3628 for mandatory roles, 1227 without the privilege.
+pub(crate) fn grant_change(
+    session: &SqlSession,
+    data: &AccessData,
+    grant: &Grant<'_>,
+) -> Result<Change> {
+    let mut change = Change::default();
+    let roles = granted(session, grant);
+    for role in &roles {
+        if data.account(&role.user, &role.host).is_none() {
+            return Err(unknown(role));
+        }
+        need_admin(session, data, role)?;
+        if grant.revoke {
+            refuse_mandatory(session, role)?;
+        }
+    }
+    // Edges of this statement close cycles, too.
+    let mut seen = AccessData {
+        edges: data.edges.clone(),
+        ..AccessData::default()
+    };
+    for grantee in ids(session, grant.accounts) {
+        if data.account(&grantee.user, &grantee.host).is_none() {
+            if grant.ignore_unknown {
+                session.warn(3523, format!("Unknown authorization ID {grantee}"));
+                continue;
+            }
+            return Err(unknown(&grantee));
+        }
+        for role in &roles {
+            match grant.revoke {
+                true => revoke_one(session, data, grant.if_exists, role, &grantee, &mut change)?,
+                false => {
+                    let edge = grant_one(&seen, role, &grantee, grant.grant_option)?;
+                    seen.edges.push(edge.clone());
+                    change.put_edges.push(edge);
+                }
+            }
+        }
+    }
+    Ok(change)
+}
+
+/// The edge of a grant; 4027 if it would close a cycle.
+fn grant_one(data: &AccessData, role: &AuthId, to: &AuthId, admin: bool) -> Result<RoleEdge> {
+    if data.reaches(role, to) {
+        let text = format!(
+            "User account {to} is directly or indirectly granted to the role {role}. The GRANT \
+             would create a loop"
+        );
+        return Err(SqlError::new(4027, "HY000", text));
+    }
+    let held = data.roles_of(to).any(|e| e.role == *role && e.admin);
+    Ok(RoleEdge {
+        role: role.clone(),
+        grantee: to.clone(),
+        // Granting again does not take ADMIN OPTION away.
+        admin: admin || held,
+    })
+}
+
+fn revoke_one(
+    session: &SqlSession,
+    data: &AccessData,
+    if_exists: bool,
+    role: &AuthId,
+    from: &AuthId,
+    change: &mut Change,
+) -> Result<()> {
+    let Some(edge) = data.roles_of(from).find(|e| e.role == *role) else {
+        let error = not_granted(role, from);
+        if if_exists {
+            session.warn(3530, error.message);
+            return Ok(());
+        }
+        return Err(error);
+    };
+    change.remove_edges.push(edge.clone());
+    let default = |d: &&DefaultRole| d.account == *from && d.role == *role;
+    let defaults = data.default_roles.iter().filter(default);
+    change.remove_defaults.extend(defaults.cloned());
+    Ok(())
+}
+
+/// Removes everything that refers to an account from roles and history.
+pub(super) fn forget(data: &AccessData, id: &AuthId, change: &mut Change) {
+    let edges = data.edges.iter();
+    let edges = edges.filter(|e| e.role == *id || e.grantee == *id);
+    change.remove_edges.extend(edges.cloned());
+    let defaults = data.default_roles.iter();
+    let defaults = defaults.filter(|d| d.account == *id || d.role == *id);
+    change.remove_defaults.extend(defaults.cloned());
+    let history = data.history.iter().filter(|h| h.account == *id);
+    change.remove_history.extend(history.cloned());
+}
+
+/// Adds a choice of default roles for an account to `change`. With `grant` the roles are
+/// granted, too (CREATE USER ... DEFAULT ROLE).
+///
+/// # Errors
+/// 3523 for roles that do not exist, 3530 for those that are not granted.
+pub(super) fn choose_defaults(
+    session: &SqlSession,
+    data: &AccessData,
+    account: &AuthId,
+    roles: &Roles<'_>,
+    grant: bool,
+    change: &mut Change,
+) -> Result<()> {
+    let granted: Vec<AuthId> = data.roles_of(account).map(|e| e.role.clone()).collect();
+    let mandatory = session.mandatory_roles();
+    let chosen = match roles {
+        Roles::None | Roles::Default => Vec::new(),
+        Roles::AllExcept(_) => granted.clone(),
+        Roles::List(list) => ids(session, list),
+    };
+    for role in &chosen {
+        if data.account(&role.user, &role.host).is_none() {
+            return Err(unknown(role));
+        }
+        if grant {
+            need_admin(session, data, role)?;
+            change
+                .put_edges
+                .push(grant_one(data, role, account, false)?);
+        } else if !granted.contains(role) && !mandatory.contains(role) {
+            return Err(not_granted(role, account));
+        }
+    }
+    let old = data.default_roles.iter();
+    let old = old.filter(|d| d.account == *account && !chosen.contains(&d.role));
+    change.remove_defaults.extend(old.cloned());
+    change
+        .put_defaults
+        .extend(chosen.into_iter().map(|role| DefaultRole {
+            account: account.clone(),
+            role,
+        }));
+    Ok(())
+}
+
+/// SET ROLE, SET DEFAULT ROLE.
+///
+/// # Errors
+/// 3523 and 3530 for roles that do not exist or are not granted.
+pub fn set_role(session: &mut SqlSession, set: &SetRole<'_>) -> Result<Outcome> {
+    if set.default_to.is_empty() {
+        let roles = chosen(session, &set.roles)?;
+        session.activate_roles(roles);
+        return Ok(Outcome::default());
+    }
+    let before = session.commit()?;
+    let access = session.server.access.clone();
+    let ticket = access.change(|data| {
+        let mut change = Change::default();
+        for account in ids(session, set.default_to) {
+            if data.account(&account.user, &account.host).is_none() {
+                return Err(unknown(&account));
+            }
+            choose_defaults(session, data, &account, &set.roles, false, &mut change)?;
+        }
+        Ok(change)
+    })?;
+    Ok(Outcome {
+        ticket: ticket.max(before),
+        ..Outcome::default()
+    })
+}
+
+/// The roles that SET ROLE activates.
+fn chosen(session: &SqlSession, roles: &Roles<'_>) -> Result<Vec<AuthId>> {
+    let data = session.server.access.data();
+    let own = AuthId::parse(&session.client.account);
+    let available = session.available_roles();
+    Ok(match roles {
+        Roles::None => Vec::new(),
+        Roles::Default => data.default_roles_of(&own),
+        Roles::AllExcept(except) => {
+            let except = ids(session, except);
+            let kept = available.into_iter().filter(|r| !except.contains(r));
+            kept.collect()
+        }
+        Roles::List(list) => {
+            let wanted = ids(session, list);
+            if let Some(missing) = wanted.iter().find(|r| !available.contains(r)) {
+                return Err(not_granted(missing, &own));
+            }
+            wanted
+        }
+    })
+}
