@@ -14,6 +14,11 @@ pub const DEFAULT_PLUGIN: &str = "caching_sha2_password";
 /// The other plugin.
 pub const NATIVE_PLUGIN: &str = "mysql_native_password";
 
+/// A stored secret of `caching_sha2_password` that no password has: the salt and hash of
+/// accounts that cannot log in by a password (as MySQL gives its own).
+pub const UNUSABLE_SECRET: &[u8] =
+    b"$A$005$THISISACOMBINATIONOFINVALIDSALTANDPASSWORDTHATMUSTNEVERBRBEUSED";
+
 /// An account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {

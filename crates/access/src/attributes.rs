@@ -38,6 +38,17 @@ pub struct TlsPeer {
 }
 
 impl Require {
+    /// Whether only a client with a certificate satisfies the requirement.
+    pub fn needs_certificate(&self) -> bool {
+        match self {
+            Require::None | Require::Ssl => false,
+            Require::X509 => true,
+            Require::Specified {
+                issuer, subject, ..
+            } => !issuer.is_empty() || !subject.is_empty(),
+        }
+    }
+
     /// Whether a connection satisfies the requirement; `None`: it is not encrypted.
     pub fn permits(&self, tls: Option<&TlsPeer>) -> bool {
         let equal = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;

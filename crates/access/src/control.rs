@@ -138,6 +138,7 @@ pub struct AccessControl {
     loaded: AtomicU64,
     /// Serializes changes and loads.
     changing: Mutex<()>,
+    is_new: bool,
     watch: Arc<Watch>,
     /// Failed logins.
     pub(crate) guard: LoginGuard,
@@ -152,6 +153,7 @@ impl AccessControl {
     /// # Errors
     /// Creating or reading the tables failed.
     pub fn open(db: Arc<Db>, root_password: Option<&str>) -> Result<Arc<AccessControl>> {
+        let is_new = !USERS.exists(&db);
         account_table::create_at_first_start(&db, root_password)?;
         grant_table::create_if_missing(&db, &account_table::load(&db)?)?;
         roles::create_if_missing(&db)?;
@@ -168,12 +170,18 @@ impl AccessControl {
             version: AtomicU64::new(0),
             loaded: AtomicU64::new(0),
             changing: Mutex::new(()),
+            is_new,
             watch,
             guard: LoginGuard::default(),
             usage: UsageTable::default(),
         };
         control.reload()?;
         Ok(Arc::new(control))
+    }
+
+    /// Whether opening created the accounts: the first start of this store.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// The version of accounts and grants: one atomic load.

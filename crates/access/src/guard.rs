@@ -33,7 +33,7 @@ const CAPACITY: usize = 8192;
 const FORGOTTEN: i64 = 30 * 60 * 1_000_000;
 
 /// When delays begin, and how long they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DelayPolicy {
     /// Failures without delay; 0: no delays at all.
     pub threshold: u32,

@@ -41,9 +41,12 @@ mod privileges;
 mod rights;
 mod roles;
 mod system_table;
+mod system_tables;
 mod usage;
 
-pub use account::{Account, DEFAULT_PLUGIN, NATIVE_PLUGIN, hash_password, verify_password};
+pub use account::{
+    Account, DEFAULT_PLUGIN, NATIVE_PLUGIN, UNUSABLE_SECRET, hash_password, verify_password,
+};
 pub use attributes::{Attributes, Limits, PasswordPolicy, Require, TlsPeer};
 pub use control::{AccessControl, AccessData, Change};
 pub use error::{Error, Result};
@@ -54,4 +57,5 @@ pub use pattern::is_system_schema;
 pub use privileges::{NAMES, Privileges};
 pub use rights::{Grant, Rights};
 pub use roles::{AuthId, DefaultRole, RoleEdge};
+pub use system_tables::{MEMCACHED_CONFIGURATION, MEMCACHED_DATABASE, is_system_table};
 pub use usage::{Exceeded, Usage};

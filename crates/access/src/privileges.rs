@@ -82,22 +82,27 @@ impl Privileges {
     pub const COLUMN: Privileges = Privileges(0b111 | 1 << 10);
 
     /// Whether any of `other` is in it.
-    pub fn meets(self, other: Privileges) -> bool {
+    pub const fn meets(self, other: Privileges) -> bool {
         self.0 & other.0 != 0
     }
 
     /// Whether all of `other` is in it.
-    pub fn has(self, other: Privileges) -> bool {
+    pub const fn has(self, other: Privileges) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// Both sets.
-    pub fn with(self, other: Privileges) -> Privileges {
+    pub const fn with(self, other: Privileges) -> Privileges {
         Privileges(self.0 | other.0)
     }
 
+    /// Those that are in both sets.
+    pub const fn intersection(self, other: Privileges) -> Privileges {
+        Privileges(self.0 & other.0)
+    }
+
     /// Without those of `other`.
-    pub fn without(self, other: Privileges) -> Privileges {
+    pub const fn without(self, other: Privileges) -> Privileges {
         Privileges(self.0 & !other.0)
     }
 

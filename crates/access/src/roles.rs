@@ -29,6 +29,11 @@ pub struct AuthId {
 }
 
 impl AuthId {
+    /// Whether a client at `host` can be this account.
+    pub fn matches_host(&self, host: &str) -> bool {
+        crate::account::host_matches(&self.host, host)
+    }
+
     /// The name of this user and host.
     pub fn new(user: &str, host: &str) -> AuthId {
         AuthId {

@@ -4,16 +4,19 @@
 //! engine's own shutdown (transactions.md, rule 40), and nothing is written
 //! after that.
 
-use crate::config::{Config, EngineChoice, StartError};
+use crate::config::{Config, EngineChoice, StartError, TlsMode};
 use crate::engine;
 use crate::memcached::Memcached;
 use crate::memcached::cache::Cache;
+use crate::memcached::identity::Authentication;
 use crate::memcached::reaper::Reaper;
 use crate::mysql::MysqlDoor;
+use crate::mysql::login::delays;
 use crate::net::Door;
 use crate::rows;
 use crate::tls;
 use parking_lot::Mutex;
+use porpoise_access::{Account, AuthId, DelayPolicy, Grant, Privileges, UNUSABLE_SECRET};
 use porpoise_kv::Engine;
 use porpoise_rows::Db;
 use porpoise_sql::{SqlConfig, SqlServer};
@@ -72,7 +75,8 @@ impl House {
         } else {
             None
         };
-        let doors = MemcachedDoors::open(config, &db)?;
+        let authentication = memcached_authentication(config, &sql, tls)?;
+        let doors = MemcachedDoors::open(config, &db, &authentication)?;
         doors.tell(&sql);
         let reaper = doors.start_reaper(config)?;
         Ok(House {
@@ -110,6 +114,73 @@ fn is_open(config: &Config) -> bool {
     config.mysql_listen.is_some() || config.mysql_socket.is_some()
 }
 
+/// Which accounts memcached clients act as. At first start the default account is created,
+/// without a usable password: it may read and change ordinary tables.
+fn memcached_authentication(
+    config: &Config,
+    sql: &Arc<SqlServer>,
+    tls: &Arc<rustls::ServerConfig>,
+) -> Result<Arc<Authentication>, StartError> {
+    let control = sql.access();
+    let default = config.memcached_account.as_deref().map(AuthId::parse);
+    if let Some(id) = &default {
+        let known = control.data().account(&id.user, &id.host).is_some();
+        if control.is_new() && !known {
+            let created = control.change::<porpoise_access::Error>(|_| Ok(default_account(id)));
+            created.map_err(|e| StartError::failure(format!("the memcached account: {e}")))?;
+        } else if !known {
+            tracing::warn!(
+                "account '{}'@'{}' of --memcached-account does not exist: memcached clients must \
+                 authenticate",
+                id.user,
+                id.host
+            );
+        }
+    }
+    let server = Arc::downgrade(sql);
+    Ok(Arc::new(Authentication {
+        control: control.clone(),
+        default,
+        tls: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
+        require_tls: config.memcached_tls == TlsMode::Required,
+        policy: Box::new(move || {
+            server
+                .upgrade()
+                .map(|s| login_policy(&s))
+                .unwrap_or_default()
+        }),
+    }))
+}
+
+fn default_account(id: &AuthId) -> porpoise_access::Change {
+    let account = Account {
+        secret: UNUSABLE_SECRET.to_vec(),
+        ..Account::new(id.clone())
+    };
+    let privileges = Privileges::SELECT
+        .with(Privileges::INSERT)
+        .with(Privileges::UPDATE)
+        .with(Privileges::DELETE);
+    let grant = Grant {
+        user: id.user.clone(),
+        host: id.host.clone(),
+        database: String::new(),
+        table: String::new(),
+        privileges,
+    };
+    porpoise_access::Change {
+        put_accounts: vec![account],
+        put_grants: vec![grant],
+        ..porpoise_access::Change::default()
+    }
+}
+
+/// Delays after failed logins, and `default_password_lifetime`.
+fn login_policy(sql: &SqlServer) -> (DelayPolicy, u16) {
+    let lifetime = sql.number("default_password_lifetime");
+    (delays(sql), u16::try_from(lifetime).unwrap_or(u16::MAX))
+}
+
 /// Settings that clients read as system variables.
 fn variables(config: &Config) -> Vec<(String, String)> {
     // Whole seconds, and at least what the variables take.
@@ -140,12 +211,18 @@ struct MemcachedDoors {
 }
 
 impl MemcachedDoors {
-    fn open(config: &Config, db: &Arc<Db>) -> Result<MemcachedDoors, StartError> {
+    fn open(
+        config: &Config,
+        db: &Arc<Db>,
+        authentication: &Arc<Authentication>,
+    ) -> Result<MemcachedDoors, StartError> {
         let max_value = config.memcached_item_size;
         let cache = Cache::new(config.memcached_cache, max_value, db.clock().as_ref());
         let cache = Arc::new(cache);
-        let open =
-            |role: &str| Memcached::open(db.clone(), role, max_value, cache.clone()).map(Arc::new);
+        let open = |role: &str| {
+            let (cache, authentication) = (cache.clone(), authentication.clone());
+            Memcached::open(db.clone(), role, max_value, cache, authentication).map(Arc::new)
+        };
         let wanted = config.memcached_listen.is_some() || config.memcached_socket.is_some();
         let first = match wanted {
             true => Some(open(&config.memcached_role)?),

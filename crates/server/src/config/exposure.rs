@@ -1,10 +1,10 @@
 //! Which doors may be reached from other machines.
 //!
-//! Rules: while `root` has no password no door listens beyond loopback; the
-//! memcached door, which knows no passwords, does so only when somebody says
+//! Rules: while `root` has no password nothing listens beyond loopback; a memcached listener,
+//! whose clients send passwords in the clear, does so only with `--memcached-tls required` or
 //! `--insecure-memcached`.
 
-use super::{Config, StartError};
+use super::{Config, StartError, TlsMode};
 use std::net::SocketAddr;
 
 fn beyond(address: Option<SocketAddr>) -> Option<SocketAddr> {
@@ -39,12 +39,14 @@ pub fn check_memcached(config: &Config) -> Result<(), StartError> {
     let more = config.memcached_doors.iter();
     let more = more.map(|(_, at)| ("--memcached-doors", Some(*at)));
     for (option, address) in std::iter::once(first).chain(more) {
-        let Some(address) = beyond(address).filter(|_| !config.insecure_memcached) else {
+        let consent = config.insecure_memcached || config.memcached_tls == TlsMode::Required;
+        let Some(address) = beyond(address).filter(|_| !consent) else {
             continue;
         };
         return Err(StartError::usage(format!(
-            "{option} {address} is reachable from other machines, and the memcached \
-             door knows no passwords: listen at 127.0.0.1 or say --insecure-memcached"
+            "{option} {address} is reachable from other machines, and memcached clients may send \
+             passwords in the clear: listen at 127.0.0.1, use --memcached-tls required, or say \
+             --insecure-memcached"
         )));
     }
     Ok(())

@@ -61,6 +61,17 @@ pub enum EngineChoice {
     Tikv(Vec<String>),
 }
 
+/// Whether a listener speaks TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsMode {
+    /// No.
+    Off,
+    /// With clients that begin with a TLS handshake.
+    Allowed,
+    /// With all clients but those of a Unix socket.
+    Required,
+}
+
 /// When commits count as durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DurabilityChoice {
@@ -105,7 +116,12 @@ pub struct Config {
     pub http_listen: Option<SocketAddr>,
     /// Which of the configured roles the memcached door plays.
     pub memcached_role: String,
-    /// The memcached door may be reached from other machines.
+    /// Account of memcached clients that do not authenticate, `user@host`; `None`: they
+    /// must.
+    pub memcached_account: Option<String>,
+    /// TLS on the memcached listeners.
+    pub memcached_tls: TlsMode,
+    /// The memcached listeners may be reached from other machines without TLS.
     pub insecure_memcached: bool,
     /// Connections over all doors.
     pub max_connections: usize,

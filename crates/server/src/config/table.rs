@@ -2,7 +2,7 @@
 //! here.
 
 use super::value::{Parsed, address, duration, number, path, size, switch};
-use super::{Config, DurabilityChoice, EngineChoice};
+use super::{Config, DurabilityChoice, EngineChoice, TlsMode};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -104,8 +104,14 @@ settings! {
     "memcached-reap" "TIME" = "5s":
         "Between two walks that delete expired rows; off leaves them",
         |c, t| c.memcached_reap = if t == "off" { None } else { Some(duration(t)?) };
+    "memcached-account" "USER@HOST" = "memcached@localhost":
+        "Account of memcached clients that do not authenticate; off: they must",
+        |c, t| c.memcached_account = account(t)?;
+    "memcached-tls" "MODE" = "allowed":
+        "TLS on the memcached listeners: off, allowed (for clients that begin with a handshake), required",
+        |c, t| c.memcached_tls = tls_mode(t)?;
     "insecure-memcached" "" = "false":
-        "Lets the memcached door, which knows no passwords, listen beyond this machine",
+        "Lets memcached listeners without required TLS be reached from other machines",
         |c, t| c.insecure_memcached = switch(t)?;
     "max-connections" "N" = "10000":
         "Connections over all doors; a tenth is shared out among them, one more is kept for an administrator on this machine",
@@ -202,6 +208,23 @@ fn durability(text: &str) -> Parsed<DurabilityChoice> {
     }
 }
 
+fn tls_mode(text: &str) -> Parsed<TlsMode> {
+    match text {
+        "off" => Ok(TlsMode::Off),
+        "allowed" => Ok(TlsMode::Allowed),
+        "required" => Ok(TlsMode::Required),
+        _ => Err("off, allowed or required".into()),
+    }
+}
+
+fn account(text: &str) -> Parsed<Option<String>> {
+    match text.rsplit_once('@') {
+        _ if text == "off" => Ok(None),
+        Some((user, host)) if !user.is_empty() && !host.is_empty() => Ok(Some(text.to_owned())),
+        _ => Err("USER@HOST, or off".into()),
+    }
+}
+
 /// The configuration with every default applied.
 pub fn defaults() -> Config {
     let mut config = Config {
@@ -220,6 +243,8 @@ pub fn defaults() -> Config {
         memcached_reap: None,
         http_listen: None,
         memcached_role: String::new(),
+        memcached_account: None,
+        memcached_tls: TlsMode::Allowed,
         insecure_memcached: false,
         max_connections: 0,
         max_connections_set: false,

@@ -10,8 +10,8 @@
 //! 2. Figures are counted once for a command, when its outcome is final.
 
 use super::live::Current;
-use super::mapping::Operation;
 use super::notes::After;
+use super::requirement::Requirement;
 use super::work::{Desk, Done, Failure, Place};
 use super::{cached, change, store, touch};
 use crate::metrics::{self, Counter};
@@ -21,14 +21,15 @@ use std::sync::Arc;
 
 /// Carries out a command that may change one item.
 pub fn apply(desk: &mut Desk, current: &mut Arc<Current>, command: &Change<'_>) -> Done<Outcome> {
-    if desk.is_cached(&current.mapping, command.key(), operation(command)) {
+    let requirement = Requirement::of(command);
+    if desk.is_cached(&current.mapping, command.key(), requirement.operation) {
         let done = cached::apply(desk, command);
         if let Ok(outcome) = &done.outcome {
             count(command, outcome.status);
         }
         return done;
     }
-    let mut done = desk.write(current, operation(command), command.key(), |txn, place| {
+    let mut done = desk.write(current, requirement, command.key(), |txn, place| {
         run(txn, place, command)
     });
     done.outcome = done
@@ -71,14 +72,6 @@ impl From<Outcome> for Ran {
 impl From<Status> for Ran {
     fn from(status: Status) -> Ran {
         Outcome::of(status).into()
-    }
-}
-
-/// Which policy of a key decides.
-pub(super) fn operation(command: &Change<'_>) -> Operation {
-    match command {
-        Change::Delete(_) => Operation::Delete,
-        _ => Operation::Set,
     }
 }
 

@@ -2,6 +2,7 @@
 //! outcomes to lines. Meta commands are in [`super::meta`].
 
 use super::ask::{Ask, AskKeys, Plan, Style};
+use super::login::Handled;
 use super::session::{Took, Work, finish};
 use super::stats::{self, Answer};
 use super::work::Failure;
@@ -35,6 +36,16 @@ pub(super) fn take(parser: &mut Parser, work: &mut Work, bytes: &[u8], out: &mut
             }
             Parsed::Swallow { consumed } => {
                 at += consumed;
+                continue;
+            }
+            Parsed::Request { request, consumed } if !work.desk.identity.is_authenticated() => {
+                let handled = work.unauthenticated(&request, out);
+                parser.set_limits(work.limits());
+                at += consumed;
+                out.request_done();
+                if let Handled::Next(next) = handled {
+                    return Took::end(at, next);
+                }
                 continue;
             }
             Parsed::Request { request, consumed } => {

@@ -2,6 +2,7 @@
 //! outcomes to answers.
 
 use super::ask::{Ask, Plan, Style};
+use super::login::Handled;
 use super::session::{Took, Work, finish};
 use super::stats::{self, Answer};
 use super::work::Failure;
@@ -34,6 +35,22 @@ pub(super) fn take(
         }
         let rest = bytes.get(at..).unwrap_or_default();
         let parsed = parser.parse(rest);
+        if let Parsed::Request { request, consumed } = &parsed
+            && (request.is_login() || !work.desk.identity.is_authenticated())
+        {
+            if !work.answer(&mut plan, out) {
+                return Took::end(at, Next::Close);
+            }
+            if let Some(handled) = work.binary_login(request, out) {
+                parser.set_limits(work.limits());
+                at += consumed;
+                out.request_done();
+                if let Handled::Next(next) = handled {
+                    return Took::end(at, next);
+                }
+                continue;
+            }
+        }
         if let Parsed::Request {
             request: Request::Get(get),
             consumed,
@@ -83,6 +100,7 @@ pub(super) fn status_of(failure: &Failure) -> StatusCode {
         | Failure::Rows(Error::SnapshotConflict | Error::DefinitionChanged) => {
             StatusCode::Temporary
         }
+        Failure::Denied(_) => StatusCode::Auth,
         _ => StatusCode::Internal,
     }
 }
@@ -132,6 +150,11 @@ impl Work {
             Request::Quit(head) => {
                 binary_reply::done(out.buf(), head, 0);
                 false
+            }
+            // Handled by `take`.
+            Request::SaslMechanisms(head) | Request::SaslAuth { head, .. } => {
+                binary_reply::status(out.buf(), head, StatusCode::Unknown);
+                true
             }
             // Gathered by `take`.
             Request::Get(get) => {

@@ -32,8 +32,9 @@ use super::apply;
 use super::container::Container;
 use super::convert::Conversion;
 use super::live::Current;
-use super::mapping::{Operation, Target};
+use super::mapping::Target;
 use super::notes::After;
+use super::requirement::Requirement;
 use super::session::{Work, finish};
 use super::store::lock;
 use super::work::{Attempt, Desk, Failure, Place};
@@ -168,15 +169,15 @@ fn resolve<'m, 'k>(
     meta: &'k Meta<'k>,
     convert: &mut Conversion,
 ) -> Result<Option<Resolved<'m, 'k>>, Failure> {
-    let (shape, operation) = match meta {
-        Meta::Get(get) => (&get.shape, Operation::Get),
-        Meta::Change(change, shape) => (shape, apply::operation(change)),
+    let (shape, requirement) = match meta {
+        Meta::Get(get) => (&get.shape, Requirement::GET),
+        Meta::Change(change, shape) => (shape, Requirement::of(change)),
         _ => return Ok(None),
     };
     let decoded = shape.decoded();
     let key = decoded.as_ref().map_or(shape.key_text(), |d| d.bytes());
-    let found = desk.target(&current.mapping, key, operation);
-    let Target::Row(_, container, rest) = found.map_err(Failure::Refused)? else {
+    let found = desk.target(&current.mapping, key, requirement)?;
+    let Target::Row(_, container, rest) = found else {
         let why = "a key in the memory cache cannot be part of a transaction".to_owned();
         return Err(Failure::Refused(why));
     };

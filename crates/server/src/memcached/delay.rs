@@ -5,6 +5,7 @@
 //! memcached. A restart forgets it. One thread waits, made when it is first
 //! needed; it holds nothing of the door while it waits, and ends with it.
 
+use super::identity::Identity;
 use super::work::{Desk, Failure};
 use super::{Shared, flush};
 use parking_lot::{Condvar, Mutex};
@@ -16,11 +17,19 @@ use std::time::Duration;
 /// Longest wait before the clock is looked at again.
 const NAP: Duration = Duration::from_secs(60);
 
+/// The client that asked: its address for the log, and its account, whose privileges are
+/// checked once more when the time has come.
+#[derive(Clone)]
+struct Caller {
+    from: String,
+    identity: Identity,
+}
+
 /// When everything goes.
 #[derive(Default)]
 struct Due {
     /// Seconds since 1970, and who asked for it.
-    at: Option<(i64, String)>,
+    at: Option<(i64, Caller)>,
     has_thread: bool,
     ended: bool,
 }
@@ -47,7 +56,13 @@ impl Delayed {
     ///
     /// # Errors
     /// No thread can be made.
-    pub(super) fn set(&self, shared: &Arc<Shared>, at: i64, from: &str) -> Result<(), Failure> {
+    pub(super) fn set(
+        &self,
+        shared: &Arc<Shared>,
+        at: i64,
+        from: &str,
+        identity: Identity,
+    ) -> Result<(), Failure> {
         let mut due = self.timer.due.lock();
         if !due.has_thread {
             let (timer, weak) = (self.timer.clone(), Arc::downgrade(shared));
@@ -56,7 +71,8 @@ impl Delayed {
             made.map_err(|e| Failure::Refused(format!("no thread can be made: {e}")))?;
             due.has_thread = true;
         }
-        due.at = Some((at, from.to_owned()));
+        let from = from.to_owned();
+        due.at = Some((at, Caller { from, identity }));
         self.timer.changed.notify_all();
         Ok(())
     }
@@ -74,12 +90,12 @@ enum Todo {
     Nothing,
     /// It is not yet time.
     Later(Duration),
-    Now(Arc<Shared>, String),
+    Now(Arc<Shared>, Caller),
 }
 
 fn wait(timer: &Timer, shared: &Weak<Shared>) {
     loop {
-        let (at, from) = {
+        let (at, caller) = {
             let mut due = timer.due.lock();
             loop {
                 if due.ended {
@@ -93,7 +109,7 @@ fn wait(timer: &Timer, shared: &Weak<Shared>) {
         };
         // The last hold on the door may end here, and with it the timer: its
         // lock must not be held.
-        match look(shared, at, from) {
+        match look(shared, at, caller) {
             Todo::Nothing => return,
             Todo::Later(nap) => {
                 let mut due = timer.due.lock();
@@ -101,17 +117,17 @@ fn wait(timer: &Timer, shared: &Weak<Shared>) {
                     timer.changed.wait_for(&mut due, nap);
                 }
             }
-            Todo::Now(door, from) => {
+            Todo::Now(door, caller) => {
                 let mine = timer.due.lock().at.take_if(|(then, _)| *then == at);
                 if mine.is_some() {
-                    carry_out(door, &from);
+                    carry_out(door, caller);
                 }
             }
         }
     }
 }
 
-fn look(shared: &Weak<Shared>, at: i64, from: String) -> Todo {
+fn look(shared: &Weak<Shared>, at: i64, caller: Caller) -> Todo {
     let Some(door) = shared.upgrade() else {
         return Todo::Nothing;
     };
@@ -120,12 +136,12 @@ fn look(shared: &Weak<Shared>, at: i64, from: String) -> Todo {
     if left > 0 {
         return Todo::Later(Duration::from_micros(left.cast_unsigned()).min(NAP));
     }
-    Todo::Now(door, from)
+    Todo::Now(door, caller)
 }
 
-fn carry_out(door: Arc<Shared>, from: &str) {
+fn carry_out(door: Arc<Shared>, caller: Caller) {
     let mut current = door.live.load();
-    let mut desk = Desk::new(door, Cancel::new());
+    let mut desk = Desk::new(door, caller.identity, Cancel::new());
     let done = flush::flush(&mut desk, &mut current).map(|(rows, _)| rows);
-    flush::tell(&done, from);
+    flush::tell(&done, &caller.from);
 }

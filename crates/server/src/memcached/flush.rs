@@ -11,6 +11,7 @@ use super::container::{Container, moment};
 use super::large;
 use super::live::Current;
 use super::mapping::Mapping;
+use super::requirement::Requirement;
 use super::work::{Desk, Done, Failure, repeatable};
 use crate::metrics::{self, Counter};
 use porpoise_base::blocking::blocking;
@@ -34,11 +35,15 @@ pub fn flush(desk: &mut Desk, current: &mut Arc<Current>) -> Result<(u64, Ticket
     // It may take long: others of this group are served by another worker.
     blocking(|| ());
     let held = current.clone();
+    authorize(desk, &held.mapping)?;
     if held.mapping.uses_cache() {
         desk.shared.cache.clear();
     }
     let (mut rows, mut ticket) = (0, Ticket::NONE);
-    for container in held.mapping.flushed() {
+    for at in held.mapping.flushed() {
+        let Some(container) = held.mapping.containers.get(at) else {
+            continue;
+        };
         let (count, last) = flush_container(desk, &held.mapping, container)?;
         rows += count;
         ticket = ticket.max(last);
@@ -46,6 +51,13 @@ pub fn flush(desk: &mut Desk, current: &mut Arc<Current>) -> Result<(u64, Ticket
     desk.shared.notes.clear();
     desk.note_own(ticket);
     Ok((rows, ticket))
+}
+
+/// Whether the account may delete from every table concerned: all are checked before the
+/// first row goes.
+fn authorize(desk: &mut Desk, mapping: &Mapping) -> Result<(), Failure> {
+    let mut positions = mapping.flushed().into_iter();
+    positions.try_for_each(|at| desk.identity.check(mapping, at, Requirement::FLUSH))
 }
 
 fn flush_container(
@@ -97,7 +109,10 @@ pub(super) fn flush_or_schedule(
     let (outcome, ticket) = if delay > 0 {
         let now = shared.db.clock().unix_micros().div_euclid(1_000_000);
         let at = moment(delay, now);
-        (shared.delayed.set(&shared, at, from), Ticket::NONE)
+        let allowed = authorize(desk, &current.mapping);
+        let identity = desk.identity.clone();
+        let outcome = allowed.and_then(|()| shared.delayed.set(&shared, at, from, identity));
+        (outcome, Ticket::NONE)
     } else {
         shared.delayed.forget();
         let done = flush(desk, current);

@@ -21,6 +21,10 @@ use porpoise_types::{Value, write_text};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The next mapping's [`Mapping::serial`]; 0 is none.
+static SERIAL: AtomicU64 = AtomicU64::new(1);
 
 /// What a command does with rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +93,8 @@ pub struct Status {
     pub prefix: String,
     /// The container named.
     pub container: Option<String>,
+    /// Database and table that the container names.
+    pub table: Option<(String, String)>,
     /// The policy named.
     pub policy: String,
     /// Whether the keys are served.
@@ -100,6 +106,8 @@ pub struct Status {
 /// The configuration, resolved; see the module.
 #[derive(Debug, Default)]
 pub struct Mapping {
+    /// Number of this mapping, unique in the process: caches derived from it compare it.
+    pub serial: u64,
     /// [`Catalog::version`] it was made from.
     pub catalog_version: u64,
     /// Containers in use.
@@ -206,18 +214,15 @@ impl Mapping {
         self.caches
     }
 
-    /// Containers whose rows `flush_all` deletes.
-    pub fn flushed(&self) -> Vec<&Container> {
+    /// Positions of the containers whose rows `flush_all` deletes.
+    pub fn flushed(&self) -> Vec<usize> {
         let targets: BTreeSet<usize> = self
             .rules
             .iter()
             .filter(|r| r.policy.flush)
             .filter_map(|r| r.target.as_ref().ok().copied())
             .collect();
-        targets
-            .iter()
-            .filter_map(|at| self.containers.get(*at))
-            .collect()
+        targets.into_iter().collect()
     }
 
     /// Reads the configuration and resolves it for a role. `role` is the
@@ -242,6 +247,7 @@ impl Mapping {
         let hash = foldhash::fast::FixedState::default();
         let all: Vec<&[Row]> = CONFIGURATION.iter().map(|name| of(name)).collect();
         let mut mapping = Mapping {
+            serial: SERIAL.fetch_add(1, Ordering::Relaxed),
             catalog_version: catalog.version,
             fingerprint: hash.hash_one(all),
             ..Mapping::default()
@@ -298,10 +304,17 @@ impl Mapping {
                     target,
                 });
             }
+            let named =
+                |c: &&Row| c.text("name").is_some() && c.text("name") == container.as_deref();
+            let table = named_ones.iter().find(named).and_then(|c| {
+                let name = |column| Some(c.text(column)?.trim().to_owned());
+                Some((name("db_schema")?, name("db_table")?))
+            });
             self.status.push(Status {
                 role: own,
                 prefix,
                 container,
+                table,
                 policy: policy_name,
                 active,
                 reason,
@@ -350,7 +363,8 @@ impl Mapping {
     }
 
     /// The rows of `ndbmemcache.status`: server_role_id, key_prefix,
-    /// container, policy, state, reason.
+    /// container, policy, state, reason; and database and table of the container, by which
+    /// the reader's privileges decide whether the row is shown.
     pub fn status_rows(&self) -> Vec<Vec<Value>> {
         let text = |t: &str| Value::Bytes(t.as_bytes().to_vec());
         let row = |s: &Status| {
@@ -361,6 +375,8 @@ impl Mapping {
                 text(&s.policy),
                 text(if s.active { "active" } else { "disabled" }),
                 text(&s.reason),
+                s.table.as_ref().map_or(Value::Null, |(d, _)| text(d)),
+                s.table.as_ref().map_or(Value::Null, |(_, t)| text(t)),
             ]
         };
         self.status.iter().map(row).collect()

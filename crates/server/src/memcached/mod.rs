@@ -31,16 +31,19 @@ mod first_rows;
 pub mod flush;
 pub mod form;
 pub mod get;
+pub(crate) mod identity;
 pub mod item;
 pub mod json;
 pub mod large;
 pub mod live;
+mod login;
 pub mod mapping;
 mod meta;
 pub mod notes;
 mod portion;
 mod reading;
 pub mod reaper;
+mod requirement;
 pub mod resolve;
 pub mod schema;
 pub mod session;
@@ -53,6 +56,7 @@ mod work;
 use crate::config::StartError;
 use crate::net::{Door, Output, Peer, Refusal, Session};
 use cache::Cache;
+use identity::Authentication;
 use live::Live;
 use parking_lot::Mutex;
 use porpoise_rows::Db;
@@ -80,6 +84,7 @@ pub(crate) struct Shared {
     pub(crate) figures: Figures,
     pub(crate) limits: Limits,
     pub(crate) notes: notes::Notes,
+    pub(crate) authentication: Arc<Authentication>,
     delayed: delay::Delayed,
     pub(crate) cache: Arc<Cache>,
     /// The last refusal of each prefix; as many as there are prefixes.
@@ -102,7 +107,8 @@ impl Shared {
 impl Memcached {
     /// Opens the door: makes `ndbmemcache` where it is missing and reads the
     /// configuration of the role. `max_value` is the longest value taken, in
-    /// bytes; `cache` is where keys of `cache_only` prefixes live.
+    /// bytes; `cache` is where keys of `cache_only` prefixes live; `authentication` decides
+    /// which account a connection acts as.
     ///
     /// # Errors
     /// An unknown role is a mistake in the command line; others are failures.
@@ -111,6 +117,7 @@ impl Memcached {
         role: &str,
         max_value: usize,
         cache: Arc<Cache>,
+        authentication: Arc<Authentication>,
     ) -> Result<Memcached, StartError> {
         let failed = |what: &str, e: porpoise_rows::Error| {
             StartError::failure(format!("the memcached door: {what}: {e}"))
@@ -145,6 +152,7 @@ impl Memcached {
                 figures,
                 limits,
                 notes: notes::Notes::new(),
+                authentication,
                 delayed: delay::Delayed::default(),
                 cache,
                 errors: Mutex::default(),
@@ -174,7 +182,8 @@ impl Memcached {
     }
 
     /// The rows of the virtual table `ndbmemcache.status`: server_role_id,
-    /// key_prefix, container, policy, state (`active` or `disabled`), reason.
+    /// key_prefix, container, policy, state (`active` or `disabled`), reason; behind these
+    /// database and table, for the privileges of the reader.
     pub fn status_rows(&self) -> Vec<Vec<Value>> {
         let mut current = self.shared.live.load();
         self.shared.live.renew(&mut current);

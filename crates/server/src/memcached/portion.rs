@@ -9,9 +9,10 @@ use super::ask::{Ask, AskKeys, Style, View};
 use super::cache::Cache;
 use super::container::Container;
 use super::convert::Conversion;
-use super::mapping::{self, Mapping, Operation};
+use super::mapping::{self, Mapping};
 use super::notes::Notes;
 use super::reading::{self, Shown};
+use super::requirement::Requirement;
 use super::work::{Desk, Failure};
 use crate::net::Output;
 use porpoise_kv::Read;
@@ -134,8 +135,7 @@ impl Portion<'_> {
             let Some((text, style, last)) = walk.step() else {
                 break;
             };
-            let lead = desk.target(self.mapping, text, Operation::Get);
-            let lead = lead.map_err(Failure::Refused)?;
+            let lead = desk.target(self.mapping, text, Requirement::GET)?;
             let start = desk.keys.len();
             let mapping::Target::Row(at, container, rest) = lead else {
                 if self.marks && items.first().is_some_and(|i| i.container().is_some()) {

@@ -9,6 +9,7 @@ use super::form::Form;
 use super::large::Large;
 use super::mapping::{Access, Policy};
 use super::schema::{DATABASE, DEFAULT_TABLE};
+use porpoise_access::is_system_table;
 use porpoise_rows::catalog::{Catalog, Index, IndexKind, IndexState, Table, TableId};
 use porpoise_types::Kind;
 use std::collections::HashMap;
@@ -188,6 +189,11 @@ fn container(
     let (Some(database), Some(table_name)) = (database, table) else {
         return Err("db_schema and db_table must be given".to_owned());
     };
+    if is_system_table(database, table_name) {
+        return Err(format!(
+            "table {database}.{table_name} is a system table and cannot be mapped"
+        ));
+    }
     let table = catalog
         .table(database, table_name)
         .ok_or_else(|| format!("table {database}.{table_name} does not exist"))?;
@@ -261,6 +267,7 @@ fn large(
         return Ok(None);
     };
     let parts = name.split_once('.');
+    let parts = parts.filter(|(database, table)| !is_system_table(database.trim(), table.trim()));
     let parts = parts.and_then(|(database, table)| catalog.table(database.trim(), table.trim()));
     let parts = parts.ok_or_else(|| format!("large_values_table '{name}' does not exist"))?;
     let [value] = values else {

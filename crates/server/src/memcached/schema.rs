@@ -29,20 +29,11 @@ use std::sync::Arc;
 use super::convert::Conversion;
 use super::first_rows::ROWS;
 
-/// The database's name.
-pub const DATABASE: &str = "ndbmemcache";
+pub use porpoise_access::{
+    MEMCACHED_CONFIGURATION as CONFIGURATION, MEMCACHED_DATABASE as DATABASE,
+};
 /// The table behind keys of no configured prefix.
 pub const DEFAULT_TABLE: &str = "kv";
-
-/// The tables whose rows decide what a key means.
-pub const CONFIGURATION: &[&str] = &[
-    "memcache_server_roles",
-    "cache_policies",
-    "containers",
-    "container_options",
-    "key_prefixes",
-    "ndb_clusters",
-];
 
 const LATIN1: Collation = Collation::LATIN1_SWEDISH_CI;
 

@@ -15,12 +15,16 @@
 
 use super::ask::{MOST_GATHERED, Plan, Style};
 use super::bundle::Bundle;
+use super::identity::Identity;
 use super::live::Current;
+use super::login::UNAUTHENTICATED;
 use super::work::{Desk, Done, Failure};
 use super::{Shared, ascii, binary, flush, get};
+use crate::mysql::login::tls_peer;
 use crate::net::{End, Input, Next, Output, Peer, Session};
+use porpoise_access::TlsPeer;
 use porpoise_wire::memcached::binary::BinaryParser;
-use porpoise_wire::memcached::{Dialect, Parser, binary_reply, reply};
+use porpoise_wire::memcached::{Dialect, Limits, Parser, binary_reply, reply};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -35,7 +39,7 @@ pub struct Connection {
     work: Work,
 }
 
-enum Codec {
+pub(super) enum Codec {
     /// Nothing has arrived yet.
     Unknown,
     Ascii(Parser),
@@ -51,6 +55,8 @@ pub(super) struct Work {
     pub(super) bundle: Option<Bundle>,
     /// Reads to gather before they are answered.
     gather: usize,
+    /// What the connection is encrypted with, once its first request has arrived.
+    tls: Option<TlsPeer>,
     peer: Peer,
 }
 
@@ -94,11 +100,13 @@ impl Connection {
         };
         figures.open.add(number, shown);
         let current = shared.live.load();
+        let identity = Identity::new(shared.authentication.clone(), peer.host());
         Connection {
             codec: Codec::Unknown,
             number,
             work: Work {
-                desk: Desk::new(shared.clone(), peer.cancel.clone()),
+                desk: Desk::new(shared.clone(), identity, peer.cancel.clone()),
+                tls: None,
                 current,
                 bundle: None,
                 gather: MOST_GATHERED,
@@ -120,6 +128,9 @@ impl Drop for Connection {
 impl Session for Connection {
     fn on_input(&mut self, input: &mut Input, out: &mut Output) -> Next {
         let work = &mut self.work;
+        if let Some(next) = work.encrypt(&self.codec, input.bytes().first(), out) {
+            return next;
+        }
         work.shared.live.renew(&mut work.current);
         let bytes = input.bytes();
         let took = loop {
@@ -128,7 +139,7 @@ impl Session for Connection {
                 (Codec::Binary(parser), _) => break binary::take(parser, work, bytes, out),
                 (Codec::Unknown, None) => break Took::wait(0, 1),
                 (Codec::Unknown, Some(first)) => {
-                    let limits = work.shared.limits;
+                    let limits = work.limits();
                     self.codec = match Dialect::of(*first) {
                         Dialect::Ascii => Codec::Ascii(Parser::new(limits)),
                         Dialect::Binary => Codec::Binary(BinaryParser::new(limits)),
@@ -162,11 +173,59 @@ impl Session for Connection {
     }
 
     fn logged_in(&self) -> bool {
-        true
+        self.work.desk.identity.is_authenticated()
     }
 }
 
+/// First byte of a TLS handshake.
+const TLS_HANDSHAKE: u8 = 0x16;
+
 impl Work {
+    /// What the client may send now.
+    pub(super) fn limits(&self) -> Limits {
+        if self.desk.identity.is_authenticated() {
+            self.shared.limits
+        } else {
+            UNAUTHENTICATED
+        }
+    }
+
+    /// Begins TLS where the client does, and refuses clients that do not where it is
+    /// required; `None` when requests can be carried out.
+    fn encrypt(&mut self, codec: &Codec, first: Option<&u8>, out: &mut Output) -> Option<Next> {
+        if !matches!(codec, Codec::Unknown) {
+            return None;
+        }
+        let settings = self.shared.authentication.clone();
+        match (out.tls(), &settings.tls, first) {
+            (Some(session), ..) => {
+                let name = session.certificate.as_deref().and_then(common_name);
+                let tls = tls_peer(session);
+                if let Some(name) = name {
+                    self.desk.identity.by_certificate(&name, &tls);
+                }
+                self.tls = Some(tls);
+                None
+            }
+            (None, Some(tls), Some(&TLS_HANDSHAKE)) => Some(Next::StartTls(tls.clone())),
+            (None, _, Some(_)) if settings.require_tls && self.peer.address.is_some() => {
+                reply::client_error(out.buf(), "this listener requires TLS");
+                Some(Next::Close)
+            }
+            _ => None,
+        }
+    }
+
+    /// What the connection is encrypted with.
+    pub(super) fn tls(&self) -> Option<&TlsPeer> {
+        self.tls.as_ref()
+    }
+
+    /// Whether the client is on this machine.
+    pub(super) fn is_local(&self) -> bool {
+        self.peer.is_local()
+    }
+
     /// Whether the reads gathered should be answered before another joins.
     #[inline]
     pub(super) fn is_gathered(&self, plan: &Plan<'_>) -> bool {
@@ -199,6 +258,13 @@ impl Work {
         };
         flush::flush_or_schedule(&mut self.desk, &mut self.current, delay, &from)
     }
+}
+
+/// The common name of a certificate's subject.
+fn common_name(certificate: &[u8]) -> Option<String> {
+    let subject = crate::certificate::names(certificate)?.subject;
+    let (_, rest) = subject.split_once("/CN=")?;
+    Some(rest.split('/').next().unwrap_or(rest).to_owned())
 }
 
 /// Answers a read that failed; false when the connection must end.

@@ -23,6 +23,7 @@ use super::convert::Conversion;
 use super::large;
 use super::live::Current;
 use super::mapping::{Mapping, Operation, Target};
+use super::requirement::Requirement;
 use super::work::{Desk, Failure};
 use crate::net::Output;
 use porpoise_kv::Read;
@@ -51,21 +52,29 @@ fn named(key: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
 }
 
 impl Desk {
-    /// Where an operation on a key takes place, on this connection.
+    /// Where a command on a key takes place, on this connection, if its account has the
+    /// privileges that the command requires.
     ///
     /// # Errors
-    /// Why the operation is not carried out, in words.
+    /// Why the command is not carried out.
     #[inline]
     pub(super) fn target<'m, 'k>(
         &mut self,
         mapping: &'m Mapping,
         key: &'k [u8],
-        operation: Operation,
-    ) -> Result<Target<'m, 'k>, String> {
-        if self.switched.is_none() && !key.starts_with(b"@@") {
-            return mapping.target(key, operation);
+        requirement: Requirement,
+    ) -> Result<Target<'m, 'k>, Failure> {
+        let operation = requirement.operation;
+        let found = if self.switched.is_none() && !key.starts_with(b"@@") {
+            mapping.target(key, operation)
+        } else {
+            self.target_by_name(mapping, key, operation)
+        };
+        let target = found.map_err(Failure::Refused)?;
+        if let Target::Row(at, ..) = &target {
+            self.identity.check(mapping, *at, requirement.privileges)?;
         }
-        self.target_by_name(mapping, key, operation)
+        Ok(target)
     }
 
     #[cold]
@@ -152,7 +161,9 @@ fn one(
     if let Some((name, rest)) = named(key)
         && let Some(found) = mapping.named(name, Operation::Get)
     {
-        let (_, container) = found.map_err(Failure::Refused)?;
+        let (at, container) = found.map_err(Failure::Refused)?;
+        let privileges = Requirement::GET.privileges;
+        desk.identity.check(mapping, at, privileges)?;
         desk.switched = Some(name.into());
         let Some(rest) = rest else {
             let table = &container.table;
@@ -168,7 +179,9 @@ fn one(
     let (Some(bounds), Some(found)) = (bounds(key), mapping.named(&name, Operation::Get)) else {
         return Ok(false);
     };
-    let (_, container) = found.map_err(Failure::Refused)?;
+    let (at, container) = found.map_err(Failure::Refused)?;
+    let privileges = Requirement::GET.privileges;
+    desk.identity.check(mapping, at, privileges)?;
     range(desk, container, &bounds, cas, out)?;
     Ok(true)
 }

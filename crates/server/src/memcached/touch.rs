@@ -18,6 +18,7 @@ use super::large;
 use super::live::Current;
 use super::mapping::{Operation, Target};
 use super::notes::Notes;
+use super::requirement::Requirement;
 use super::store::{change, lock};
 use super::work::{Attempt, Desk, Done, Failure, Place};
 use crate::metrics::{self, Counter};
@@ -123,7 +124,7 @@ fn attempt(
     rows.resize_with(keys.len(), || None);
     let groups = match group(desk, current, keys, exptime, &mut convert, &mut rows) {
         Ok(groups) => groups,
-        Err(why) => return Attempt::failed(Failure::Refused(why), Ticket::NONE),
+        Err(failure) => return Attempt::failed(failure, Ticket::NONE),
     };
     for at in groups.keys() {
         if let Some(container) = current.mapping.containers.get(*at)
@@ -166,7 +167,7 @@ fn group(
     exptime: i64,
     convert: &mut Conversion,
     rows: &mut [Option<Touched>],
-) -> Result<BTreeMap<usize, Group>, String> {
+) -> Result<BTreeMap<usize, Group>, Failure> {
     let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
     for (n, key) in keys.iter().enumerate() {
         if desk.is_cached(&current.mapping, key, Operation::Get) {
@@ -175,10 +176,11 @@ fn group(
             }
             continue;
         }
-        desk.target(&current.mapping, key, Operation::Get)?;
-        let target = desk.target(&current.mapping, key, Operation::Set)?;
+        desk.target(&current.mapping, key, Requirement::GET)?;
+        let target = desk.target(&current.mapping, key, Requirement::TOUCH)?;
         let Target::Row(at, container, rest) = target else {
-            return Err("a key of rows is touched in the cache by its policy".to_owned());
+            let why = "a key of rows is touched in the cache by its policy";
+            return Err(Failure::Refused(why.to_owned()));
         };
         let mut primary = Vec::new();
         if container.append_key(rest, convert, &mut primary).is_ok() {

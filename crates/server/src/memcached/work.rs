@@ -19,9 +19,11 @@
 use super::Shared;
 use super::container::Container;
 use super::convert::Conversion;
+use super::identity::Identity;
 use super::live::Current;
-use super::mapping::{Operation, Target};
+use super::mapping::Target;
 use super::notes::{After, Id, Mark, Notes};
+use super::requirement::Requirement;
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{self as kv, Read, Ticket};
@@ -38,6 +40,8 @@ const TRIES: usize = 16;
 pub enum Failure {
     /// By the configuration, or the command's own rules.
     Refused(String),
+    /// The account lacks a privilege.
+    Denied(String),
     /// The key is no value of the key columns: no such row can exist.
     NoSuchKey(Error),
     /// By the rows.
@@ -55,7 +59,7 @@ impl From<Error> for Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Failure::Refused(why) => f.write_str(why),
+            Failure::Refused(why) | Failure::Denied(why) => f.write_str(why),
             Failure::NoSuchKey(error) | Failure::Rows(error) => write!(f, "{error}"),
             Failure::Gone => f.write_str("the connection is gone"),
         }
@@ -195,6 +199,8 @@ impl Place<'_> {
 /// What a connection works with; see the module.
 pub struct Desk {
     pub(super) shared: Arc<Shared>,
+    /// The account that commands act as.
+    pub(super) identity: Identity,
     cancel: Cancel,
     mdl: MdlSession,
     /// Encoded keys.
@@ -210,8 +216,9 @@ pub struct Desk {
 }
 
 impl Desk {
-    pub(super) fn new(shared: Arc<Shared>, cancel: Cancel) -> Desk {
+    pub(super) fn new(shared: Arc<Shared>, identity: Identity, cancel: Cancel) -> Desk {
         Desk {
+            identity,
             mdl: shared.db.mdl().session(),
             shared,
             cancel,
@@ -287,12 +294,12 @@ impl Desk {
     pub(super) fn write<T>(
         &mut self,
         current: &mut Arc<Current>,
-        operation: Operation,
+        requirement: Requirement,
         key: &[u8],
         mut run: impl FnMut(&mut Txn, &mut Place<'_>) -> Result<T, Failure>,
     ) -> Done<T> {
         self.repeat(current, |desk, current| {
-            desk.attempt(current, operation, key, &mut run)
+            desk.attempt(current, requirement, key, &mut run)
         })
     }
 
@@ -330,19 +337,19 @@ impl Desk {
     fn attempt<T>(
         &mut self,
         current: &Current,
-        operation: Operation,
+        requirement: Requirement,
         key: &[u8],
         run: &mut impl FnMut(&mut Txn, &mut Place<'_>) -> Result<T, Failure>,
     ) -> Attempt<T> {
         let failed = Attempt::failed;
-        let found = self.target(&current.mapping, key, operation);
+        let found = self.target(&current.mapping, key, requirement);
         let (container, rest) = match found {
             Ok(Target::Row(_, container, rest)) => (container, rest),
             Ok(Target::Cache) => {
                 // The policy changed meanwhile: the next attempt sees it.
                 return Attempt::Stale;
             }
-            Err(why) => return failed(Failure::Refused(why), Ticket::NONE),
+            Err(failure) => return failed(failure, Ticket::NONE),
         };
         let db = &self.shared.db;
         if let Err(error) = self.share(&container.write_set) {

@@ -50,10 +50,7 @@ impl FastPath {
 
 /// Where the client comes from, as accounts name it.
 pub(super) fn host_of(peer: &Peer) -> String {
-    match peer.address {
-        Some(address) if !peer.is_local() => address.ip().to_canonical().to_string(),
-        _ => "localhost".to_owned(),
-    }
+    peer.host()
 }
 
 /// What a client asks for with its login or change of user.
@@ -134,7 +131,7 @@ pub(super) struct Granted {
 }
 
 /// What accounts can demand of an encrypted connection.
-fn tls_peer(session: TlsSession) -> TlsPeer {
+pub(crate) fn tls_peer(session: TlsSession) -> TlsPeer {
     let names = session.certificate.as_deref().and_then(certificate::names);
     TlsPeer {
         cipher: session.cipher,
@@ -346,7 +343,7 @@ impl Authentication {
 }
 
 /// The delays after failed logins that the variables ask for.
-fn delays(sql: &SqlServer) -> DelayPolicy {
+pub(crate) fn delays(sql: &SqlServer) -> DelayPolicy {
     let millis = |name| Duration::from_millis(u64::from(sql.number(name)));
     DelayPolicy {
         threshold: sql.number("connection_control_failed_connections_threshold"),

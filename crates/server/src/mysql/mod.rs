@@ -25,7 +25,7 @@
 //! ignored (loses data silently).
 
 mod answer;
-mod login;
+pub(crate) mod login;
 mod query;
 mod session;
 mod sink;

@@ -35,6 +35,14 @@ impl Peer {
         self.address
             .is_none_or(|a| a.ip().to_canonical().is_loopback())
     }
+
+    /// The client's host as accounts name it.
+    pub fn host(&self) -> String {
+        match self.address {
+            Some(address) if !self.is_local() => address.ip().to_canonical().to_string(),
+            _ => "localhost".to_owned(),
+        }
+    }
 }
 
 /// Why a connection is turned away before it has a session.

@@ -32,6 +32,29 @@ impl SqlSession {
     }
 }
 
+impl SqlSession {
+    /// The rows of `ndbmemcache.status` that this session may see: those of tables that it
+    /// may see. Database and table stand behind the columns and are cut off.
+    fn memcached_status(&self, rows: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
+        const COLUMNS: usize = 6;
+        let rights = self.rights();
+        let everything = self.may_everything();
+        let name = |value: Option<&Value>| match value {
+            Some(Value::Bytes(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
+            _ => String::new(),
+        };
+        let seen = |row: &Vec<Value>| {
+            let (database, table) = (name(row.get(COLUMNS)), name(row.get(COLUMNS + 1)));
+            everything || rights.sees_table(&database, &table)
+        };
+        let mut rows: Vec<Vec<Value>> = rows.into_iter().filter(seen).collect();
+        for row in &mut rows {
+            row.truncate(COLUMNS);
+        }
+        rows
+    }
+}
+
 impl Facts for SqlSession {
     fn rows(&self, database: &str, table: &str) -> Result<Vec<Vec<Value>>> {
         let Some(table) = virtual_tables::find(database, table) else {
@@ -42,7 +65,7 @@ impl Facts for SqlSession {
         }
         Ok(match table.rows {
             Some(rows) => rows(self),
-            None => self.server.provided_rows(table.database, table.name),
+            None => self.memcached_status(self.server.provided_rows(table.database, table.name)),
         })
     }
 }

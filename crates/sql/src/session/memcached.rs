@@ -12,17 +12,24 @@
 //! 2. Columns are checked here, so that what was accepted is served.
 //! 3. A container goes with the last prefix that names it.
 //! 4. A row is deleted as it is once it is locked, not as it was found.
+//! 5. A session without MEMCACHED_ADMIN maps only tables on which it has all privileges that
+//!    keys need, and only prefixes that neither hide nor are hidden by those of other tables.
 
 use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{Ident, MemcachedPrefix};
+use porpoise_access::{MEMCACHED_DATABASE as DATABASE, Privileges, is_system_table};
 use porpoise_kv::Read;
 use porpoise_rows::catalog::{ColumnDefault, IndexKind, Table};
 use porpoise_rows::{BeginOptions, InsertMode, KeyRange, ScanPosition, ScanSpec, Txn};
 use porpoise_types::{CastCx, SqlMode, TimeZone, Value, ValueRef, store, write_text};
 use std::sync::Arc;
 
-const DATABASE: &str = "ndbmemcache";
+/// What the keys of a mapped table can be used for.
+const OWNER: Privileges = Privileges::SELECT
+    .with(Privileges::INSERT)
+    .with(Privileges::UPDATE)
+    .with(Privileges::DELETE);
 
 /// A column and its text; `None` is NULL.
 type Cell<'a> = (&'a str, Option<&'a [u8]>);
@@ -42,6 +49,7 @@ impl SqlSession {
         let table = table.ok_or_else(|| SqlError::no_table(database, name))?;
         let (key, value) = columns(table, def)?;
         let role = self.role_number(def)?;
+        self.may_map(database, name, &role, def.prefix)?;
         let policy = self.policy_name(def)?;
         let container = container_name(database, name, def.prefix);
         let mut txn = self.begin_synced()?;
@@ -110,6 +118,7 @@ impl SqlSession {
         def: &MemcachedPrefix<'_>,
     ) -> Result<Outcome> {
         let role = self.role_number(def)?;
+        self.owns_or_administers(database, name)?;
         let prefixes = configuration(self, "key_prefixes")?;
         let mut txn = self.begin_synced()?;
         let wanted = [
@@ -142,6 +151,63 @@ impl SqlSession {
             ticket,
             ..Outcome::default()
         })
+    }
+
+    /// Whether this session may change every mapping.
+    fn administers_memcached(&self) -> bool {
+        self.rights().global().has(Privileges::SUPER)
+    }
+
+    /// The privileges for changing the mapping of a table: MEMCACHED_ADMIN, or all that its
+    /// keys can be used for.
+    fn owns_or_administers(&self, database: &str, name: &str) -> Result<()> {
+        if self.administers_memcached() {
+            return Ok(());
+        }
+        self.need_table(OWNER, database, name)
+    }
+
+    /// Checks whether this session may map keys of `prefix` to a table. A prefix that hides
+    /// keys of another mapping, or is hidden by one, also needs the privileges on that
+    /// mapping's table.
+    fn may_map(&self, database: &str, name: &str, role: &[u8], prefix: &[u8]) -> Result<()> {
+        if is_system_table(database, name) {
+            let text = format!("Access to system table '{database}.{name}' is rejected.");
+            return Err(SqlError::new(3554, "HY000", text));
+        }
+        if self.administers_memcached() {
+            return Ok(());
+        }
+        self.need_table(OWNER, database, name)?;
+        let (prefixes, containers) = (
+            configuration(self, "key_prefixes")?,
+            configuration(self, "containers")?,
+        );
+        let mut txn = self.server.db.begin(BeginOptions::default())?;
+        let rights = self.rights();
+        for (_, texts) in all(&mut txn, &prefixes)? {
+            let of = |column| text_of(&prefixes, &texts, column).unwrap_or_default();
+            let other = of("key_prefix");
+            let overlaps = other.starts_with(prefix) || prefix.starts_with(other);
+            if of("server_role_id") != role || !overlaps {
+                continue;
+            }
+            let found = find(&mut txn, &containers, &[("name", of("container"))])?;
+            let names = found.as_ref().and_then(|(_, texts)| {
+                let schema = text_of(&containers, texts, "db_schema")?;
+                let table = text_of(&containers, texts, "db_table")?;
+                Some((
+                    String::from_utf8_lossy(schema),
+                    String::from_utf8_lossy(table),
+                ))
+            });
+            if names.is_none_or(|(d, t)| !rights.on_table(&d, &t).has(OWNER)) {
+                let text = "Access denied; you need (at least one of) the SUPER or \
+                            MEMCACHED_ADMIN privilege(s) for this operation";
+                return Err(SqlError::new(1227, "42000", text));
+            }
+        }
+        Ok(())
     }
 
     fn begin_synced(&self) -> Result<Txn> {
@@ -325,13 +391,23 @@ fn text_of<'a>(table: &Table, texts: &'a [Option<Vec<u8>>], column: &str) -> Opt
 
 /// The first row with these texts, own writes included.
 fn find(txn: &mut Txn, table: &Arc<Table>, wanted: &[(&str, &[u8])]) -> Result<Option<Stored>> {
+    let rows = all(txn, table)?;
+    let same = |(_, texts): &Stored| {
+        let mut wanted = wanted.iter();
+        wanted.all(|(column, text)| text_of(table, texts, column) == Some(*text))
+    };
+    Ok(rows.into_iter().find(same))
+}
+
+/// All rows of a table of the configuration, own writes included.
+fn all(txn: &mut Txn, table: &Arc<Table>) -> Result<Vec<Stored>> {
     let spec = ScanSpec {
         index: 0,
         ranges: vec![KeyRange::ALL],
         reverse: false,
         entries_only: false,
     };
-    let mut found: Option<Stored> = None;
+    let mut found = Vec::new();
     let mut position = ScanPosition::default();
     while txn.scan(
         table,
@@ -340,20 +416,14 @@ fn find(txn: &mut Txn, table: &Arc<Table>, wanted: &[(&str, &[u8])]) -> Result<O
         &mut position,
         1000,
         &mut |key, row| {
-            if found.is_some() {
-                return;
-            }
             let text = |(n, column): (usize, &porpoise_rows::catalog::Column)| {
                 let value = row.get(n);
                 let mut text = Vec::new();
                 write_text(value, &column.ty, &mut text);
                 (!value.is_null()).then_some(text)
             };
-            let texts: Vec<Option<Vec<u8>>> = table.columns.iter().enumerate().map(text).collect();
-            let same = |(c, t): &(&str, &[u8])| text_of(table, &texts, c) == Some(*t);
-            if wanted.iter().all(same) {
-                found = Some((key.to_vec(), texts));
-            }
+            let texts = table.columns.iter().enumerate().map(text).collect();
+            found.push((key.to_vec(), texts));
         },
     )? {}
     Ok(found)

@@ -89,7 +89,18 @@ pub fn memcached_key(session: &SqlSession, key: &[u8]) -> Rows {
         number_column("expires"),
         text_column("last_error", 1024),
     ]);
-    for row in session.server.memcached_key(key) {
+    // Whether a key has a row is for those who may read the table.
+    let rights = session.rights();
+    let readable = |row: &Vec<Value>| match row.get(4) {
+        Some(Value::Bytes(name)) => {
+            let name = String::from_utf8_lossy(name);
+            let (database, table) = name.split_once('.').unwrap_or_default();
+            rights.on_table(database, table).has(Privileges::SELECT)
+        }
+        _ => true,
+    };
+    let found = session.server.memcached_key(key);
+    for row in found.into_iter().filter(readable) {
         rows.push(row);
     }
     rows

@@ -173,6 +173,11 @@ impl Parser {
         }
     }
 
+    /// Changes what the connection may send from its next request on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
     /// Looks at `buf`, the unread bytes of the connection. After anything but
     /// [`Parsed::NeedMore`], the next call must be given the buffer without
     /// the consumed bytes.

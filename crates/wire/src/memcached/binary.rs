@@ -10,8 +10,7 @@
 //! 1. A request whose lengths do not fit its opcode is answered `Invalid
 //!    arguments`, one whose lengths do not fit each other `Unknown command`,
 //!    and the connection ends: the stream cannot be followed further.
-//! 2. An unknown opcode is answered `Unknown command`, and its body swallowed;
-//!    so are those of SASL, as by a memcached without it.
+//! 2. An unknown opcode is answered `Unknown command`, and its body swallowed.
 //! 3. A value that is too large is swallowed by its stated length.
 //! 4. Keys may hold any bytes.
 //!
@@ -64,6 +63,9 @@ pub mod opcode {
     pub const GATQ: u8 = 0x1e;
     pub const GATK: u8 = 0x23;
     pub const GATKQ: u8 = 0x24;
+    pub const SASL_LIST_MECHS: u8 = 0x20;
+    pub const SASL_AUTH: u8 = 0x21;
+    pub const SASL_STEP: u8 = 0x22;
 }
 
 /// The status of an answer.
@@ -84,6 +86,8 @@ pub enum StatusCode {
     NotStored = 0x05,
     /// The value is no number.
     NotNumeric = 0x06,
+    /// Not authenticated, or not privileged.
+    Auth = 0x20,
     /// Unknown command.
     Unknown = 0x81,
     /// The server could not do it.
@@ -145,6 +149,25 @@ pub enum Request<'a> {
     Version(Head),
     /// QUIT.
     Quit(Head),
+    /// SASL LIST MECHS.
+    SaslMechanisms(Head),
+    /// SASL AUTH and SASL STEP.
+    SaslAuth {
+        /// The mechanism's name.
+        mechanism: &'a [u8],
+        /// The client's response.
+        response: &'a [u8],
+        /// What the answer repeats.
+        head: Head,
+    },
+}
+
+impl Request<'_> {
+    /// Whether it is part of SASL authentication.
+    #[inline]
+    pub fn is_login(&self) -> bool {
+        matches!(self, Request::SaslMechanisms(_) | Request::SaslAuth { .. })
+    }
 }
 
 /// What the start of the buffer holds.
@@ -250,7 +273,8 @@ fn fits(code: u8, key: usize, extras: usize, body: usize) -> Option<bool> {
         opcode::TOUCH | opcode::GAT | opcode::GATK => {
             key > 0 && extras == 4 && body == key + extras
         }
-        opcode::QUIT | opcode::NOOP | opcode::VERSION => bare,
+        opcode::QUIT | opcode::NOOP | opcode::VERSION | opcode::SASL_LIST_MECHS => bare,
+        opcode::SASL_AUTH | opcode::SASL_STEP => key > 0 && extras == 0,
         opcode::FLUSH => key == 0 && body == extras && (extras == 0 || extras == 4),
         opcode::VERBOSITY => key == 0 && body == extras && extras == 4,
         opcode::STAT => extras == 0 && body == key,
@@ -270,6 +294,11 @@ impl BinaryParser {
     /// A parser at the start of a connection.
     pub fn new(limits: Limits) -> BinaryParser {
         BinaryParser { limits, swallow: 0 }
+    }
+
+    /// Changes what the connection may send from its next request on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
     }
 
     /// Looks at `buf`, the unread bytes of the connection. After anything but
@@ -378,6 +407,12 @@ fn request<'a>(code: u8, header: &Header, head: Head, body: &'a [u8]) -> Option<
         opcode::STAT => Request::Stat { key, head },
         opcode::VERSION => Request::Version(head),
         opcode::QUIT => Request::Quit(head),
+        opcode::SASL_LIST_MECHS => Request::SaslMechanisms(head),
+        opcode::SASL_AUTH | opcode::SASL_STEP => Request::SaslAuth {
+            mechanism: key,
+            response: value,
+            head,
+        },
         _ => Request::Noop(head),
     })
 }

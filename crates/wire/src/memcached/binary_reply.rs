@@ -75,6 +75,7 @@ pub fn status(out: &mut Vec<u8>, head: &Head, status: StatusCode) {
         StatusCode::Invalid => "Invalid arguments",
         StatusCode::NotStored => "Not stored.",
         StatusCode::NotNumeric => "Non-numeric server-side value for incr or decr",
+        StatusCode::Auth => "Auth failure.",
         StatusCode::Unknown => "Unknown command",
         StatusCode::Internal => "Internal error",
         StatusCode::Temporary => "Temporary failure",

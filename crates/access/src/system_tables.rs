@@ -1,0 +1,43 @@
+//! Tables that belong to the server: accounts and grants, and the configuration of the
+//! memcached protocol. Both front ends refuse to map them to memcached keys.
+
+/// The database that holds the configuration of the memcached protocol.
+pub const MEMCACHED_DATABASE: &str = "ndbmemcache";
+
+/// Tables of [`MEMCACHED_DATABASE`] whose rows decide what a key means. Changing them needs
+/// the privilege to administer the mapping.
+pub const MEMCACHED_CONFIGURATION: &[&str] = &[
+    "memcache_server_roles",
+    "cache_policies",
+    "containers",
+    "container_options",
+    "key_prefixes",
+    "ndb_clusters",
+];
+
+/// Tables of [`MEMCACHED_DATABASE`] that the server itself writes.
+const MEMCACHED_RECORDS: &[&str] = &["meta", "last_memcached_signon"];
+
+/// Whether a table belongs to the server. The data tables of [`MEMCACHED_DATABASE`] are
+/// ordinary ones.
+pub fn is_system_table(database: &str, table: &str) -> bool {
+    if database.eq_ignore_ascii_case(MEMCACHED_DATABASE) {
+        return MEMCACHED_CONFIGURATION.contains(&table) || MEMCACHED_RECORDS.contains(&table);
+    }
+    ["mysql", "sys", "information_schema", "performance_schema"]
+        .iter()
+        .any(|system| database.eq_ignore_ascii_case(system))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_tables_of_the_configuration_database_are_ordinary() {
+        assert!(!is_system_table("ndbmemcache", "kv"));
+        assert!(is_system_table("ndbmemcache", "containers"));
+        assert!(is_system_table("MySQL", "anything"));
+        assert!(!is_system_table("app", "containers"));
+    }
+}

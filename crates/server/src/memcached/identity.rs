@@ -1,0 +1,233 @@
+//! The account that a connection acts as, and what it may do with each container.
+//!
+//! A connection begins as the default account (`--memcached-account`) if that account's
+//! host pattern matches the client, and without an account otherwise. Authentication
+//! (the first `set` of the ASCII dialect, SASL PLAIN of the binary one, a client
+//! certificate) replaces it.
+//!
+//! Invariants:
+//! 1. Privileges are looked up per container once and kept with the versions of access
+//!    control and mapping that they were computed from. Both versions are compared at
+//!    every check, so a REVOKE, DROP USER, ACCOUNT LOCK or a new mapping is in force
+//!    at once.
+//! 2. Without an account nothing is reached but `version`, `quit` and authentication.
+//! 3. A failed authentication takes the same hashing whether or not the account exists,
+//!    and leaves the connection without an account.
+
+use super::mapping::Mapping;
+use super::work::Failure;
+use porpoise_access::{
+    AccessControl, Account, AuthId, DEFAULT_PLUGIN, DelayPolicy, LoginPolicy, Privileges, TlsPeer,
+    UNUSABLE_SECRET, verify_password,
+};
+use porpoise_base::blocking::blocking;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Failed authentications after which a connection is closed.
+pub(super) const MOST_FAILURES: u32 = 3;
+
+/// Settings of authentication, shared by all connections of the listener.
+pub(crate) struct Authentication {
+    pub(super) control: Arc<AccessControl>,
+    /// The account of clients that do not authenticate.
+    pub(super) default: Option<AuthId>,
+    /// What a listener offers to clients that begin with a TLS handshake.
+    pub(super) tls: Option<Arc<rustls::ServerConfig>>,
+    /// Refuse clients without TLS.
+    pub(super) require_tls: bool,
+    /// Delays after failed attempts, and when a password expires.
+    pub(super) policy: Box<dyn Fn() -> (DelayPolicy, u16) + Send + Sync>,
+}
+
+/// The result of an attempt to authenticate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attempt {
+    pub(super) granted: bool,
+    /// How long the reply is delayed.
+    pub(super) delay: Duration,
+    /// The connection closes after the reply.
+    pub(super) close: bool,
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    settings: Arc<Authentication>,
+    host: String,
+    account: Option<AuthId>,
+    failures: u32,
+    /// Versions of access control and mapping that `granted` was computed from.
+    versions: (u64, u64),
+    /// Privileges by position of the container.
+    granted: Vec<Privileges>,
+}
+
+impl Identity {
+    /// The identity of a client at `host` before it has said anything.
+    pub(super) fn new(settings: Arc<Authentication>, host: String) -> Identity {
+        let account = settings.default.clone();
+        let account = account.filter(|id| id.matches_host(&host));
+        Identity {
+            settings,
+            host,
+            account,
+            failures: 0,
+            versions: (0, 0),
+            granted: Vec::new(),
+        }
+    }
+
+    /// Whether commands are carried out at all.
+    #[inline]
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.account.is_some()
+    }
+
+    /// Checks privileges on the table of the container at position `at`.
+    ///
+    /// # Errors
+    /// [`Failure::Denied`] naming the missing privilege and the table.
+    #[inline]
+    pub(super) fn check(
+        &mut self,
+        mapping: &Mapping,
+        at: usize,
+        wanted: Privileges,
+    ) -> Result<(), Failure> {
+        if self.versions != (self.settings.control.version(), mapping.serial) {
+            self.refresh(mapping);
+        }
+        match self.granted.get(at) {
+            Some(granted) if granted.has(wanted) => Ok(()),
+            granted => {
+                let granted = granted.copied().unwrap_or_default();
+                Err(self.denied(mapping, at, wanted.without(granted)))
+            }
+        }
+    }
+
+    #[cold]
+    fn refresh(&mut self, mapping: &Mapping) {
+        let data = self.settings.control.data();
+        self.versions = (data.version, mapping.serial);
+        let account = self.account.as_ref();
+        let account = account.and_then(|id| data.account(&id.user, &id.host));
+        let rights = account
+            .filter(|a| !a.locked)
+            .map(|a| data.rights(&a.name()))
+            .unwrap_or_default();
+        let on =
+            |table: &porpoise_rows::catalog::Table| rights.on_table(&table.database, &table.name);
+        self.granted = mapping
+            .containers
+            .iter()
+            .map(|container| {
+                let own = on(&container.table);
+                match &container.large {
+                    Some(large) => own.intersection(on(&large.table)),
+                    None => own,
+                }
+            })
+            .collect();
+    }
+
+    #[cold]
+    fn denied(&self, mapping: &Mapping, at: usize, missing: Privileges) -> Failure {
+        let name = missing.names().next().unwrap_or("SELECT");
+        let table = mapping.containers.get(at);
+        let table = table.map_or("", |c| c.table.name.as_str());
+        let (user, host) = match &self.account {
+            Some(id) => (id.user.as_str(), self.host.as_str()),
+            None => ("", self.host.as_str()),
+        };
+        let text = format!("{name} command denied to user '{user}'@'{host}' for table '{table}'");
+        Failure::Denied(text)
+    }
+
+    /// Proves an account by its password. `tls`: what the connection is encrypted with.
+    pub(super) fn authenticate(
+        &mut self,
+        user: &[u8],
+        password: &[u8],
+        tls: Option<&TlsPeer>,
+        local: bool,
+    ) -> Attempt {
+        let user = String::from_utf8_lossy(user).into_owned();
+        let settings = self.settings.clone();
+        let control = &settings.control;
+        let now = control.now();
+        let (delays, lifetime) = (settings.policy)();
+        let delay = control.guard().delay(&user, &self.host, now, delays);
+        let account = control.candidate(&user, &self.host).ok().flatten();
+        // Without a password from this machine only, as over MySQL's protocol.
+        let account = account.filter(|a| local || !a.secret.is_empty());
+        let right = blocking(|| proves(account.as_ref(), password));
+        let granted = account.and_then(|account| {
+            if !right {
+                control.password_failed(&account, now);
+                return None;
+            }
+            let policy = LoginPolicy {
+                default_lifetime: lifetime,
+                // Nothing could be done here to change it.
+                refuse_expired: true,
+            };
+            let admitted = control.admit(&account, tls, now, policy);
+            admitted.is_ok().then_some(account)
+        });
+        control
+            .guard()
+            .count(&user, &self.host, now, granted.is_some());
+        let attempt = Attempt {
+            granted: granted.is_some(),
+            delay,
+            close: granted.is_none() && self.failures + 1 >= MOST_FAILURES,
+        };
+        match granted {
+            Some(account) => self.become_account(account.id()),
+            None => {
+                self.account = None;
+                self.versions = (0, 0);
+                self.failures += 1;
+                tracing::info!(?user, host = %self.host, "memcached authentication failed");
+            }
+        }
+        attempt
+    }
+
+    /// Acts as the account that a verified client certificate names by its subject's common
+    /// name, if there is one that this connection satisfies.
+    pub(super) fn by_certificate(&mut self, name: &str, tls: &TlsPeer) {
+        let control = &self.settings.control;
+        let account = control.candidate(name, &self.host).ok().flatten();
+        let (_, lifetime) = (self.settings.policy)();
+        let policy = LoginPolicy {
+            default_lifetime: lifetime,
+            refuse_expired: true,
+        };
+        // A certificate proves an account only where the account demands one.
+        let account = account.filter(|a| a.attributes.require.needs_certificate());
+        let admitted =
+            account.filter(|a| control.admit(a, Some(tls), control.now(), policy).is_ok());
+        if let Some(account) = admitted {
+            self.become_account(account.id());
+        }
+    }
+
+    fn become_account(&mut self, id: AuthId) {
+        self.account = Some(id);
+        self.failures = 0;
+        self.versions = (0, 0);
+    }
+}
+
+/// Whether `password` is the account's. Takes one hash of the slow plugin whether or not the
+/// account exists and whatever its plugin is.
+fn proves(account: Option<&Account>, password: &[u8]) -> bool {
+    let slow = |a: &&Account| a.plugin == DEFAULT_PLUGIN && !a.secret.is_empty();
+    if account.filter(slow).is_none() {
+        verify_password(DEFAULT_PLUGIN, UNUSABLE_SECRET, password);
+    }
+    account.is_some_and(|a| verify_password(&a.plugin, &a.secret, password))
+}
