@@ -1,6 +1,7 @@
 //! The parser: recursive descent over bytes, with the reasons and positions
 //! that MySQL reports of text that is no JSON.
 
+use porpoise_base::interrupt;
 use super::{Json, MAX_DEPTH, Object};
 
 /// Why text is no JSON.
@@ -85,6 +86,9 @@ impl Parser<'_> {
     }
 
     fn value(&mut self) -> Parsed<Json> {
+        if interrupt::leaves() {
+            return self.fail("The statement was interrupted.");
+        }
         match self.peek() {
             Some(b'{') => self.nested(Parser::object),
             Some(b'[') => self.nested(Parser::array),
