@@ -25,7 +25,9 @@
 //!    behind an abandoned loop finds the same reason.
 //! 4. Without a scope (other protocols, background threads, recovery) every
 //!    checkpoint passes.
-//! 5. Code that must complete once it has begun (applying a commit, rolling
+//! 5. A comparison that a sort of the standard library calls is not abandoned
+//!    ([`hold`]): the sort may panic when its order changes.
+//! 6. Code that must complete once it has begun (applying a commit, rolling
 //!    back, publishing a definition) has no checkpoint.
 //!
 //! Rejected: an argument in every function that loops (comparison, LIKE and
@@ -43,6 +45,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Cancel>> = const { RefCell::new(None) };
     static ABANDONED: Cell<bool> = const { Cell::new(false) };
     static WORK: Cell<u32> = const { Cell::new(0) };
+    static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
 /// The statement was ended from outside.
@@ -106,11 +109,30 @@ pub fn check() -> Result<(), Interrupted> {
 /// A checkpoint of code that returns no error: true when the caller is to
 /// leave at once, with any value.
 pub fn abandoned() -> bool {
-    let pending = reason().is_some();
+    let pending = HELD.get() == 0 && reason().is_some();
     if pending {
         ABANDONED.set(true);
     }
     pending
+}
+
+/// Keeps [`abandoned`] from being true on this thread while it lives.
+#[must_use = "loops are abandoned again once it is dropped"]
+#[derive(Debug)]
+pub struct Hold(std::marker::PhantomData<*const ()>);
+
+/// Lets no loop be abandoned until what is returned is dropped: for bounded
+/// work of the standard library that relies on consistent values, as a sort
+/// does on its comparisons.
+pub fn hold() -> Hold {
+    HELD.set(HELD.get() + 1);
+    Hold(std::marker::PhantomData)
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        HELD.set(HELD.get().saturating_sub(1));
+    }
 }
 
 /// The last checkpoint of a statement, before its result becomes final.
@@ -222,6 +244,18 @@ mod tests {
         drop(within);
         assert_eq!(outcome(), Ok(()));
         assert!(!abandoned());
+    }
+
+    #[test]
+    fn no_loop_is_abandoned_under_a_hold() {
+        let cancel = Cancel::new();
+        let _scope = Scope::enter(&cancel);
+        cancel.cancel(Reason::Query);
+        let held = hold();
+        assert!(!abandoned());
+        assert!(check().is_err(), "errors are told all the same");
+        drop(held);
+        assert!(abandoned());
     }
 
     #[test]

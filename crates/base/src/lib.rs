@@ -17,9 +17,9 @@
 pub mod base64;
 pub mod blocking;
 pub mod cancel;
-pub mod interrupt;
 pub mod clock;
 pub mod disk;
+pub mod interrupt;
 pub mod password;
 pub mod sleeper;
 pub mod sorting;

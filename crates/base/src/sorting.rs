@@ -5,7 +5,7 @@
 //! by the standard library, and merged pairwise with a checkpoint every few
 //! hundred comparisons ([`crate::interrupt`]).
 
-use crate::interrupt::{Interrupted, Pacer, check};
+use crate::interrupt::{Interrupted, Pacer, check, hold};
 use std::cmp::Ordering;
 
 /// Length of a run whose comparisons take nanoseconds: about a millisecond.
@@ -23,6 +23,7 @@ pub fn sort_by<T>(
     mut compare: impl FnMut(&T, &T) -> Ordering,
 ) -> Result<(), Interrupted> {
     if items.len() <= run.max(1) {
+        let _whole = hold();
         items.sort_by(&mut compare);
         return Ok(());
     }
@@ -34,7 +35,9 @@ pub fn sort_by<T>(
             break;
         }
         check()?;
+        let whole = hold();
         part.sort_by(&mut compare);
+        drop(whole);
         runs.push(part);
     }
     drop(rest);

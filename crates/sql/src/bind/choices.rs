@@ -127,7 +127,7 @@ pub(super) fn disjunction(args: Vec<Expr>, nullable: bool) -> Expr {
     let arg = Box::new(column.clone());
     let values = args.into_iter().filter_map(|arm| match arm.kind {
         ExprKind::Compare(_, how, sides) => {
-            let [_, value] = *sides;
+            let [_column, value] = *sides;
             Some((how, value))
         }
         _ => None,

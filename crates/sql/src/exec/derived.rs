@@ -155,24 +155,30 @@ fn combined(set: &SetPlan, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
             SetOp::Union => rows.extend(right),
             SetOp::Except => {
                 let mut counts = counted(keys, &right);
-                rows.retain(|row| pacer.leaves() || match counts.get_mut(&row_key(keys, row)) {
-                    Some(_) if !term.all => false,
-                    Some(left) if *left > 0 => {
-                        *left -= 1;
-                        false
-                    }
-                    _ => true,
+                rows.retain(|row| {
+                    pacer.leaves()
+                        || match counts.get_mut(&row_key(keys, row)) {
+                            Some(_) if !term.all => false,
+                            Some(left) if *left > 0 => {
+                                *left -= 1;
+                                false
+                            }
+                            _ => true,
+                        }
                 });
             }
             SetOp::Intersect => {
                 let mut counts = counted(keys, &right);
-                rows.retain(|row| pacer.leaves() || match counts.get_mut(&row_key(keys, row)) {
-                    Some(_) if !term.all => true,
-                    Some(left) if *left > 0 => {
-                        *left -= 1;
-                        true
-                    }
-                    _ => false,
+                rows.retain(|row| {
+                    pacer.leaves()
+                        || match counts.get_mut(&row_key(keys, row)) {
+                            Some(_) if !term.all => true,
+                            Some(left) if *left > 0 => {
+                                *left -= 1;
+                                true
+                            }
+                            _ => false,
+                        }
                 });
             }
         }

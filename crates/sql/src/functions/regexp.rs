@@ -310,10 +310,7 @@ fn expand(
 }
 
 fn too_long() -> SqlError {
-    error(
-        3684,
-        "The result string is larger than the result buffer.",
-    )
+    error(3684, "The result string is larger than the result buffer.")
 }
 
 fn replace<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {

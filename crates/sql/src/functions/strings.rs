@@ -263,7 +263,9 @@ fn pad<'a>(c: &Call<'_, 'a>, at_left: bool) -> Result<ValueRef<'a>> {
     let Ok(count) = usize::try_from(count) else {
         return Ok(ValueRef::Null);
     };
-    if let Some(null) = c.too_long(count.saturating_mul(collation.charset().max_len().max(1) as usize)) {
+    if let Some(null) =
+        c.too_long(count.saturating_mul(collation.charset().max_len().max(1) as usize))
+    {
         return Ok(null);
     }
     let have = char_count(text, collation);

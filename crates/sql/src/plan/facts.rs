@@ -4,9 +4,9 @@
 //! Only comparisons of a bare column count, with a value that is known before
 //! the table is read, and in a way in which the column's indexes order, too.
 
-use porpoise_base::interrupt;
 use crate::expr::query::{QueryTest, TestKind};
 use crate::expr::{CmpOp, Expr, ExprKind, Truth};
+use porpoise_base::interrupt;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{CompareAs, Kind};
 

@@ -16,7 +16,6 @@
 //! Rejected: a cache that sessions share (a lock or a shared cache line on
 //! every statement); the plans of a session are few.
 
-use porpoise_base::interrupt;
 use super::lex_mode;
 use super::run::Planned;
 use super::{Outcome, SqlSession};
@@ -27,6 +26,7 @@ use crate::parse::ast::Literal;
 use crate::parse::digest::{Digest, LiteralKind, LiteralToken, Normalized};
 use crate::parse::{LexMode, Literals, ParseOptions, parse_one};
 use bumpalo::Bump;
+use porpoise_base::interrupt;
 use porpoise_types::{Charset, Collation, ColumnType, SqlMode, ValueRef};
 use std::collections::HashMap;
 use std::sync::Arc;

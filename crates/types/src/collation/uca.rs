@@ -288,9 +288,6 @@ impl Iterator for Scanner<'_> {
             if let Some(weight) = self.current.next() {
                 return Some(weight);
             }
-            if self.pacer.leaves() {
-                self.rest = &[];
-            }
             let (first, rest) = self.rest.split_first()?;
             if first.is_ascii() {
                 self.rest = rest;
@@ -298,6 +295,10 @@ impl Iterator for Scanner<'_> {
                     0 => continue,
                     weight => return Some(weight),
                 }
+            }
+            if self.pacer.leaves() {
+                self.rest = &[];
+                return None;
             }
             match decode_utf8(self.rest) {
                 Some((code, len)) => {

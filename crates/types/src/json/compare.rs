@@ -1,9 +1,9 @@
 //! Order and containment of documents (manual, "Comparison and Ordering of
 //! JSON Values", "Functions That Search JSON Values").
 
-use porpoise_base::interrupt;
 use super::Json;
 use crate::Decimal;
+use porpoise_base::interrupt;
 use std::cmp::Ordering;
 
 /// Kinds in ascending order of precedence; values of different ranks compare

@@ -1,8 +1,8 @@
 //! The parser: recursive descent over bytes, with the reasons and positions
 //! that MySQL reports of text that is no JSON.
 
-use porpoise_base::interrupt;
 use super::{Json, MAX_DEPTH, Object};
+use porpoise_base::interrupt;
 
 /// Why text is no JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

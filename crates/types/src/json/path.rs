@@ -10,8 +10,8 @@
 //!
 //! Every value is selected once, in the order of the document.
 
-use porpoise_base::interrupt;
 use super::Json;
+use porpoise_base::interrupt;
 use std::collections::HashSet;
 
 /// An index into an array.

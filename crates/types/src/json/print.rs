@@ -1,8 +1,8 @@
 //! Printing: the normal form, and JSON_PRETTY's.
 
-use porpoise_base::interrupt;
 use super::Json;
 use crate::text::write_double;
+use porpoise_base::interrupt;
 
 /// Appends the normal form. Recursion is bounded by the depth of documents.
 pub(super) fn write(value: &Json, out: &mut Vec<u8>) {

@@ -1,9 +1,9 @@
 //! Functions that make and change documents.
 
-use porpoise_base::interrupt;
 use super::super::{Call, Function, Nullable};
 use super::json;
 use crate::error::{Result, SqlError};
+use porpoise_base::interrupt;
 use porpoise_types::ValueRef;
 use porpoise_types::json::{self as doc, Change, Json, Object};
 

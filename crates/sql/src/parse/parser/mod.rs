@@ -40,9 +40,9 @@ mod types;
 mod user;
 mod window;
 
-use porpoise_base::interrupt::Pacer;
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
+use porpoise_base::interrupt::Pacer;
 
 use super::ast::{ColumnName, Ident, TableName};
 use super::digest::LiteralToken;
