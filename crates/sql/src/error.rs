@@ -131,6 +131,17 @@ impl SqlError {
         SqlError::new(1232, "42000", text)
     }
 
+    /// The same for the transaction, of a statement that was ended from outside.
+    pub(crate) fn because(self, ended: porpoise_base::interrupt::Interrupted) -> SqlError {
+        let error = SqlError::from(ended);
+        SqlError {
+            fatal: self.fatal || error.fatal,
+            rolled_back: self.rolled_back,
+            ticket: self.ticket,
+            ..error
+        }
+    }
+
     /// 1815: an invariant of this server does not hold.
     pub fn internal(what: &str) -> SqlError {
         SqlError::new(1815, "HY000", format!("Internal error: {what}"))
@@ -175,6 +186,12 @@ impl From<porpoise_access::Error> for SqlError {
 impl From<porpoise_kv::Error> for SqlError {
     fn from(e: porpoise_kv::Error) -> SqlError {
         SqlError::from(porpoise_rows::Error::from(e))
+    }
+}
+
+impl From<porpoise_base::interrupt::Interrupted> for SqlError {
+    fn from(e: porpoise_base::interrupt::Interrupted) -> SqlError {
+        cancelled(e.0)
     }
 }
 

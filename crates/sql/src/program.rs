@@ -287,6 +287,8 @@ impl Program {
             collation: Collation::UTF8MB4_0900_AI_CI,
             locks: self.locks.clone(),
             cancel: Cancel::default(),
+            in_sets: Default::default(),
+            work: Cell::new(0),
         }
     }
 

@@ -147,3 +147,46 @@ fn a_password_is_not_in_the_process_list() {
     run(&mut a, "KILL 2").unwrap();
     let _ = sleeper.join().unwrap();
 }
+
+/// Statements of CPU work only, each of minutes.
+const BUSY: &[&str] = &[
+    "SELECT COUNT(*) FROM t x, t y, t z WHERE x.id + y.id + z.id < 0",
+    "SELECT x.id FROM t x, t y ORDER BY MD5(CONCAT(x.id, y.id))",
+    "SELECT REPEAT('a', 60000000) LIKE CONCAT(REPEAT('%a', 5000), '%b')",
+    "SELECT JSON_CONTAINS(CONCAT('[', REPEAT('1,', 200000), '1]'), \
+     CONCAT('[', REPEAT('2,', 200000), '2]'))",
+    "SELECT LOCATE(CONCAT(REPEAT('a', 5000), 'b'), REPEAT('a', 5000000))",
+    "SET @x = (SELECT SUM(x.id) FROM t x, t y, t z)",
+    "UPDATE t SET a = REPEAT('a', 60000000) LIKE CONCAT(REPEAT('%a', 5000), '%b')",
+];
+
+#[test]
+fn kill_query_ends_cpu_work_and_changes_nothing() {
+    let server = server();
+    let (mut a, mut b) = (connect(&server, 1), connect(&server, 2));
+    for text in [
+        "CREATE DATABASE d",
+        "USE d",
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT)",
+    ] {
+        run(&mut a, text).unwrap();
+    }
+    let values: Vec<String> = (0..5000).map(|n| format!("({n}, -1)")).collect();
+    let insert = format!("INSERT INTO t VALUES {}", values.join(","));
+    run(&mut a, &insert).unwrap();
+    run(&mut b, "USE d").unwrap();
+    for text in BUSY {
+        let worker = std::thread::spawn(move || {
+            let result = run(&mut b, text);
+            (b, result)
+        });
+        until_busy(&server, 2);
+        let since = Instant::now();
+        run(&mut a, "KILL QUERY 2").unwrap();
+        let (session, result) = worker.join().unwrap();
+        assert_eq!(result.unwrap_err().code, 1317, "{text}");
+        assert!(since.elapsed() < Duration::from_secs(5), "{text}");
+        b = session;
+    }
+    assert_eq!(run(&mut a, "UPDATE t SET a = 0 WHERE a <> -1").unwrap(), 0);
+}

@@ -191,6 +191,8 @@ impl Db {
         new.version = old.version + 1;
         new.derive();
         persist::write_changes(txn.as_mut(), &old, &new)?;
+        porpoise_base::interrupt::outcome()
+            .map_err(|ended| Error::Kv(porpoise_kv::Error::Cancelled(ended.0)))?;
         let commit = txn.commit()?;
         self.publish(Arc::new(new));
         Ok(commit.ticket)

@@ -29,6 +29,7 @@ use crate::catalog::Table;
 use crate::program::{Refused, refusal};
 use crate::row::RowBuf;
 use crate::{Error, Result};
+use porpoise_base::interrupt::Pacer;
 use porpoise_types::Value;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -252,7 +253,12 @@ impl NewRows<'_> {
         let mut unfit: Vec<Option<Error>> = Vec::new();
         let mut ids = std::mem::take(&mut self.plan.ids);
         let mut usable = rows.len();
+        let mut pacer = Pacer::new();
         for (n, row) in rows.iter().enumerate() {
+            if pacer.leaves() {
+                usable = n;
+                break;
+            }
             let fits = match refusal(&mut refused, n) {
                 None => check_not_null(self.table, row),
                 Some(error) => Err(error),

@@ -6,7 +6,7 @@ use super::types::{collation_of_two, compare_alike, comparison, merged};
 use crate::error::{Result, SqlError};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, When};
 use crate::parse::ast;
-use porpoise_types::Value;
+use porpoise_types::{CompareAs, Value};
 
 impl Binder<'_> {
     pub(super) fn like(&mut self, like: &ast::Like<'_>) -> Result<Expr> {
@@ -103,4 +103,58 @@ impl Binder<'_> {
         e.coercibility = coercibility.unwrap_or(Coercibility::Literal);
         e
     }
+}
+
+/// Arms of an OR from which on equalities of one column become an IN: a hash
+/// table answers those.
+const MANY_ARMS: usize = 64;
+
+/// `a OR b OR ...`. Where all of many arms compare one column in one way with
+/// constants or parameters, they are that column's IN: both are true where one
+/// is equal, and else unknown where the column or a value is NULL.
+pub(super) fn disjunction(args: Vec<Expr>, nullable: bool) -> Expr {
+    let first = args.first().and_then(equality);
+    let Some((column, how)) = first.filter(|_| args.len() >= MANY_ARMS) else {
+        return Expr::boolean(ExprKind::Or(args), nullable);
+    };
+    let alike = |e: &Expr| {
+        let found = equality(e);
+        found.is_some_and(|(c, h)| h == how && same_column(c, column) && c.ty == column.ty)
+    };
+    if !args.iter().all(alike) {
+        return Expr::boolean(ExprKind::Or(args), nullable);
+    }
+    let arg = Box::new(column.clone());
+    let values = args.into_iter().filter_map(|arm| match arm.kind {
+        ExprKind::Compare(_, how, sides) => {
+            let [_column, value] = *sides;
+            Some((how, value))
+        }
+        _ => None,
+    });
+    let kind = ExprKind::In {
+        arg,
+        list: values.collect(),
+        negated: false,
+    };
+    Expr::boolean(kind, nullable)
+}
+
+/// The column and the kind of comparison of `column = constant`.
+fn equality(e: &Expr) -> Option<(&Expr, CompareAs)> {
+    let ExprKind::Compare(CmpOp::Eq, how, sides) = &e.kind else {
+        return None;
+    };
+    let [column, value] = sides.as_ref();
+    let constant = matches!(value.kind, ExprKind::Const(_) | ExprKind::Param(_));
+    let is_column = matches!(column.kind, ExprKind::Column { .. });
+    (constant && is_column).then_some((column, *how))
+}
+
+fn same_column(a: &Expr, b: &Expr) -> bool {
+    let place = |e: &Expr| match e.kind {
+        ExprKind::Column { slot, column, .. } => Some((slot, column)),
+        _ => None,
+    };
+    place(a).is_some() && place(a) == place(b)
 }

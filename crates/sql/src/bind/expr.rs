@@ -21,6 +21,7 @@ impl Binder<'_> {
     /// Binds one expression.
     pub fn expr(&mut self, e: &ast::Expr<'_>) -> Result<Expr> {
         use ast::ExprKind as A;
+        porpoise_base::interrupt::check()?;
         match &e.kind {
             A::Literal(lit) => literal::literal(lit, self.env.collation, self.env.mode),
             A::Param(at) => Ok(self.param(*at as usize)),
@@ -387,16 +388,24 @@ impl Binder<'_> {
         let nullable = args.iter().any(|a| a.nullable);
         Ok(match op {
             LogicalOp::And => Expr::boolean(ExprKind::And(args), nullable),
-            LogicalOp::Or => Expr::boolean(ExprKind::Or(args), nullable),
+            LogicalOp::Or => super::choices::disjunction(args, nullable),
             LogicalOp::Xor => {
-                let mut args = args.into_iter();
-                let Some(mut left) = args.next() else {
-                    return Ok(Expr::null());
-                };
-                for right in args {
-                    left = Expr::boolean(ExprKind::Xor(Box::new([left, right])), nullable);
+                let mut args = args;
+                // Halves of a long chain, so that the tree is no higher than
+                // the stack allows.
+                while args.len() > LONG_XOR {
+                    let mut pairs = args.into_iter();
+                    args = Vec::with_capacity(pairs.len() / 2 + 1);
+                    while let Some(left) = pairs.next() {
+                        args.push(match pairs.next() {
+                            Some(right) => xor(left, right, nullable),
+                            None => left,
+                        });
+                    }
                 }
-                left
+                let each = args.into_iter();
+                let whole = each.reduce(|left, right| xor(left, right, nullable));
+                whole.unwrap_or_else(Expr::null)
             }
         })
     }
@@ -467,6 +476,13 @@ impl Binder<'_> {
         e.coercibility = Coercibility::Explicit;
         Ok(e)
     }
+}
+
+/// Operands beyond which a chain of XOR is bound as a balanced tree.
+const LONG_XOR: usize = 64;
+
+fn xor(left: Expr, right: Expr, nullable: bool) -> Expr {
+    Expr::boolean(ExprKind::Xor(Box::new([left, right])), nullable)
 }
 
 /// The operator with its sides exchanged.

@@ -19,6 +19,7 @@ use crate::parse::ast::SetOp;
 use crate::plan::derived::{Derived, RecursivePlan, RowsPlan, SetPlan};
 use crate::plan::{ResultColumn, SelectPlan};
 use bumpalo::Bump;
+use porpoise_base::interrupt::Pacer;
 use porpoise_types::{Value, ValueRef};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -125,14 +126,19 @@ fn row_key(plan: &SelectPlan, row: &[Value]) -> Vec<u8> {
 fn distinct(plan: &SelectPlan, rows: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
     let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(rows.len());
     let mut rows = rows;
-    rows.retain(|row| seen.insert(row_key(plan, row)));
+    let mut pacer = Pacer::new();
+    rows.retain(|row| pacer.leaves() || seen.insert(row_key(plan, row)));
     rows
 }
 
 /// How often each row of the right side occurs.
 fn counted(plan: &SelectPlan, rows: &[Vec<Value>]) -> HashMap<Vec<u8>, usize> {
     let mut counts = HashMap::with_capacity(rows.len());
+    let mut pacer = Pacer::new();
     for row in rows {
+        if pacer.leaves() {
+            break;
+        }
         *counts.entry(row_key(plan, row)).or_insert(0) += 1;
     }
     counts
@@ -144,34 +150,42 @@ fn combined(set: &SetPlan, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
     for term in &set.rest {
         exec.check_cancelled()?;
         let right = select(&term.plan, exec)?;
+        let mut pacer = Pacer::new();
         match term.op {
             SetOp::Union => rows.extend(right),
             SetOp::Except => {
                 let mut counts = counted(keys, &right);
-                rows.retain(|row| match counts.get_mut(&row_key(keys, row)) {
-                    Some(_) if !term.all => false,
-                    Some(left) if *left > 0 => {
-                        *left -= 1;
-                        false
-                    }
-                    _ => true,
+                rows.retain(|row| {
+                    pacer.leaves()
+                        || match counts.get_mut(&row_key(keys, row)) {
+                            Some(_) if !term.all => false,
+                            Some(left) if *left > 0 => {
+                                *left -= 1;
+                                false
+                            }
+                            _ => true,
+                        }
                 });
             }
             SetOp::Intersect => {
                 let mut counts = counted(keys, &right);
-                rows.retain(|row| match counts.get_mut(&row_key(keys, row)) {
-                    Some(_) if !term.all => true,
-                    Some(left) if *left > 0 => {
-                        *left -= 1;
-                        true
-                    }
-                    _ => false,
+                rows.retain(|row| {
+                    pacer.leaves()
+                        || match counts.get_mut(&row_key(keys, row)) {
+                            Some(_) if !term.all => true,
+                            Some(left) if *left > 0 => {
+                                *left -= 1;
+                                true
+                            }
+                            _ => false,
+                        }
                 });
             }
         }
         if !term.all {
             rows = distinct(keys, rows);
         }
+        exec.check_cancelled()?;
     }
     Ok(rows)
 }
@@ -189,7 +203,8 @@ fn recursive(plan: &RecursivePlan, derived: &Derived, exec: &mut Exec<'_>) -> Ru
     let mut seen: HashSet<Vec<u8>> = HashSet::new();
     let mut found = select(&plan.seed, exec)?;
     if plan.distinct {
-        found.retain(|row| seen.insert(key(row)));
+        let mut pacer = Pacer::new();
+        found.retain(|row| pacer.leaves() || seen.insert(key(row)));
     }
     let count = |e: &Option<crate::expr::Expr>, none: usize, exec: &Exec<'_>| -> Run<usize> {
         let Some(e) = e else {
@@ -226,7 +241,8 @@ fn recursive(plan: &RecursivePlan, derived: &Derived, exec: &mut Exec<'_>) -> Ru
         for step in &plan.steps {
             let mut more = select(step, exec)?;
             if plan.distinct {
-                more.retain(|row| seen.insert(key(row)));
+                let mut pacer = Pacer::new();
+                more.retain(|row| pacer.leaves() || seen.insert(key(row)));
             }
             found.append(&mut more);
         }

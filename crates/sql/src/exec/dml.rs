@@ -14,6 +14,7 @@ use crate::error::SqlError;
 use crate::expr::eval::{Slot, eval};
 use crate::plan::dml::{DeletePlan, Target, UpdatePlan};
 use bumpalo::Bump;
+use porpoise_base::sorting;
 use porpoise_rows::{RowBuf, RowChange, UpdateMode};
 use porpoise_types::{Level, Value, ValueRef, Warning};
 
@@ -74,7 +75,9 @@ fn targets(target: &Target, exec: &mut Exec<'_>) -> Run<Vec<(Vec<u8>, RowBuf)>> 
         }
     }
     if sorts {
-        found.sort_by(|(a, ..), (b, ..)| order_keys(&target.order_by, a, b));
+        sorting::sort_by(&mut found, sorting::DEAR, |(a, ..), (b, ..)| {
+            order_keys(&target.order_by, a, b)
+        })?;
     }
     found.truncate(limit);
     Ok(found.into_iter().map(|(_, key, row)| (key, row)).collect())

@@ -14,6 +14,7 @@ use super::reach::Reach;
 use super::{Exec, Run};
 use crate::expr::eval::{EvalCx, Slot};
 use crate::plan::Access;
+use porpoise_base::sorting;
 use porpoise_kv::Read;
 use porpoise_rows::catalog::Table;
 use porpoise_rows::{Fetch, KeyRange, RowRef, ScanPosition, ScanSpec};
@@ -107,7 +108,7 @@ impl Gathered {
                 exec.txn()
                     .scan_with(table, &spec, fetch, read, at, FETCHED, keep)?;
                 if self.over(1) {
-                    self.sort();
+                    self.sort()?;
                     // What is nearly as much as before would be sorted again
                     // and again.
                     if self.over(2) {
@@ -117,7 +118,7 @@ impl Gathered {
                 }
             }
         }
-        self.sort();
+        self.sort()?;
         exec.shared.states.hold(self.bytes as u64)?;
         Ok(true)
     }
@@ -127,10 +128,11 @@ impl Gathered {
         self.keys.len() > self.most / parts || self.bytes > MOST_BYTES / parts
     }
 
-    fn sort(&mut self) {
-        self.keys.sort_unstable();
+    fn sort(&mut self) -> Run<()> {
+        sorting::sort_by(&mut self.keys, sorting::CHEAP, Ord::cmp)?;
         self.keys.dedup();
         self.bytes = self.keys.iter().map(|key| bytes_of(key)).sum();
+        Ok(())
     }
 
     /// Shows the next rows, with their primary keys; false at the end.

@@ -29,6 +29,7 @@ use crate::expr::logic;
 use crate::expr::number::NumberExpr;
 use crate::plan::Step;
 use bumpalo::Bump;
+use porpoise_base::interrupt::Pacer;
 use porpoise_rows::catalog::Table;
 use porpoise_types::CompareAs;
 use smallvec::{SmallVec, smallvec};
@@ -164,8 +165,10 @@ impl<'h> HeldTables<'h> {
         let mut by_key = ByKey::of_bytes(rows.len());
         let mut tuple = self.empty().to_vec();
         let mut key = Vec::new();
+        let mut pacer = Pacer::new();
         // From the last on, so that chains run in the order of the rows.
         for (at, row) in rows.iter().enumerate().rev() {
+            pacer.tick()?;
             if let Some(place) = tuple.get_mut(step.slot) {
                 *place = *row;
             }

@@ -78,6 +78,7 @@ fn value_rows_with(
     let mut rows = Vec::with_capacity(plan.rows.len());
     let mut arena = Bump::new();
     for (number, given) in (1u64..).zip(&plan.rows) {
+        exec.env.tick()?;
         arena.reset();
         let cx = cx_of(exec, &arena);
         let mut row = blank(plan, storer)?;
@@ -155,6 +156,7 @@ fn selected_rows(
         beside.extend(collect.rows.iter_mut().map(|row| row.split_off(given)));
     }
     for (number, given) in (1u64..).zip(&collect.rows) {
+        exec.env.tick()?;
         let mut row = blank(plan, &storer)?;
         for ((position, value), item) in plan.columns.iter().zip(given).zip(&source.items) {
             let Some(column) = plan.table.columns.get(*position) else {

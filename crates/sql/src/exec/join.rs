@@ -27,6 +27,7 @@ use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::number::{Found, NumberExpr};
 use crate::plan::{Access, SelectPlan, Step};
 use bumpalo::Bump;
+use porpoise_base::interrupt::Pacer;
 use porpoise_rows::catalog::Table;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -170,7 +171,9 @@ impl<'h> Inner<'h> {
     {
         let Some((step, rest)) = steps.split_first() else {
             let cx = cx_of(exec, arena);
+            let mut pacer = Pacer::new();
             for tuple in tuples {
+                pacer.tick()?;
                 if !consume(tuple, &cx)? {
                     return Ok(false);
                 }
@@ -327,6 +330,7 @@ fn by_rows<'a, 'h: 'a, 'x: 'a>(
     let mut out = Vec::with_capacity(batch.len());
     // Conditions see this one row; only what they let through is kept.
     let mut joined: Vec<Slot<'a>> = Vec::new();
+    let mut pacer = Pacer::new();
     for (at, (from, tuple)) in batch.into_iter().enumerate() {
         // Each may be met with millions.
         if matches!(candidates, Candidates::All(_)) {
@@ -339,6 +343,7 @@ fn by_rows<'a, 'h: 'a, 'x: 'a>(
         joined.extend_from_slice(tuple);
         let mut found = false;
         for slot in candidates.of(at) {
+            pacer.tick()?;
             if let Some(place) = joined.get_mut(step.slot) {
                 *place = slot;
             }

@@ -22,6 +22,8 @@ use crate::expr::number::{Found, NumberExpr, of_value};
 use crate::expr::{Expr, ExprKind};
 use crate::plan::SelectPlan;
 use foldhash::fast::RandomState;
+use porpoise_base::interrupt::Pacer;
+use porpoise_base::sorting;
 use porpoise_types::ValueRef;
 use smallvec::SmallVec;
 use std::collections::HashSet;
@@ -255,7 +257,7 @@ impl<'p> Kept<'p> {
         self.count(states)?;
         let spare = self.most.saturating_mul(2).saturating_add(SPARE);
         if self.entries.len() >= spare {
-            self.sort();
+            self.sort()?;
             self.entries.truncate(self.most);
             self.shrink(states)?;
         }
@@ -281,7 +283,9 @@ impl<'p> Kept<'p> {
         }
         let mut fresh = RowStore::default();
         let width = self.plan.items.len();
+        let mut pacer = Pacer::new();
         for entry in &mut self.entries {
+            pacer.tick()?;
             let values = self.store.row(entry.place, width);
             let place = fresh.add(self.store.key(entry.place), &values);
             entry.place = place.ok_or_else(too_many)?;
@@ -292,28 +296,35 @@ impl<'p> Kept<'p> {
         self.count(states)
     }
 
-    fn sort(&mut self) {
+    fn sort(&mut self) -> Result<(), SqlError> {
         let (store, keys) = (&self.store, self.keys);
-        self.entries.sort_unstable_by(|a, b| {
+        let run = match keys.are_bytes() {
+            true => sorting::CHEAP,
+            false => sorting::DEAR,
+        };
+        sorting::sort_by(&mut self.entries, run, |a, b| {
             a.prefix
                 .cmp(&b.prefix)
                 .then_with(|| keys.compare(store.key(a.place), store.key(b.place)))
                 // Places ascend: what came first stays first.
                 .then_with(|| a.place.cmp(&b.place))
-        });
+        })?;
+        Ok(())
     }
 
     /// Sorts what is to be sorted and sends the window of it; the rows sent.
     pub(super) fn send(mut self, sink: &mut dyn ResultSink, window: Window) -> Run<u64> {
         if !self.plan.order_by.is_empty() {
-            self.sort();
+            self.sort()?;
         }
         sink.columns(&self.plan.columns)?;
         let skip = usize::try_from(window.offset).unwrap_or(usize::MAX);
         let take = usize::try_from(window.count).unwrap_or(usize::MAX);
         let width = self.plan.items.len();
         let mut sent = 0;
+        let mut pacer = Pacer::new();
         for entry in self.entries.iter().skip(skip).take(take) {
+            pacer.tick()?;
             sink.row(&self.store.row(entry.place, width))?;
             sent += 1;
         }

@@ -207,6 +207,7 @@ pub fn ranges<'a>(
             return Ok(None);
         }
         for equal in &span.keys {
+            cx.env.tick()?;
             ranges.extend(range(table, index, equal, bounds, row, cx)?);
         }
     }

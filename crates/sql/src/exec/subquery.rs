@@ -202,6 +202,7 @@ impl Shared<'_> {
 fn hash(test: &QueryTest, set: &mut RowSet, cx: &EvalCx<'_>) -> Result<()> {
     let mut found = HashSet::with_capacity(set.rows.len());
     for (at, row) in set.rows.iter().enumerate() {
+        cx.env.tick()?;
         if row.iter().any(Value::is_null) {
             set.with_null.push(at);
             continue;
@@ -272,6 +273,7 @@ fn over_rows<'r>(
 ) -> Result<Option<bool>> {
     let mut answer = Some(all);
     for row in rows {
+        cx.env.tick()?;
         match compare_rows(test, op, left, row, cx)? {
             Some(truth) if truth != all => return Ok(Some(truth)),
             Some(_) => {}

@@ -350,8 +350,17 @@ fn cast_text<'a>(
         with(cx, |cast| cast.warn(1292, message))?;
     }
     if to.kind == Kind::Binary && cut.len() < to.length as usize {
+        let length = to.length as usize;
+        if length as u64 > cx.env.max_allowed_packet {
+            let limit = cx.env.max_allowed_packet;
+            let message = format!(
+                "Result of cast_as_binary() was larger than max_allowed_packet ({limit}) - truncated"
+            );
+            with(cx, |cast| cast.warn(1301, message))?;
+            return Ok(ValueRef::Null);
+        }
         let mut padded = cut.to_vec();
-        padded.resize((to.length as usize).min(1 << 24), 0);
+        padded.resize(length, 0);
         return Ok(ValueRef::Bytes(cx.arena.alloc_slice_copy(&padded)));
     }
     Ok(ValueRef::Bytes(cut))

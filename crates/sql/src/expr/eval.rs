@@ -12,6 +12,7 @@ use crate::functions;
 use bumpalo::Bump;
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::Cancel;
+use porpoise_base::interrupt;
 use porpoise_rows::RowRef;
 use porpoise_types::{ColumnType, DateTime, SqlMode, TimeZone, Value, ValueRef, Warning};
 use std::cell::{Cell, RefCell};
@@ -73,10 +74,17 @@ pub struct Env {
     pub locks: Arc<functions::locks::NamedLocks>,
     /// Ends waits from outside.
     pub cancel: Cancel,
+    /// Tables of long lists of IN.
+    pub in_sets: super::in_set::InSets,
+    /// Paces the checkpoints of evaluation.
+    pub work: Cell<u32>,
 }
 
 /// Conditions kept at most (`max_error_count`).
 const MAX_WARNINGS: usize = 1024;
+
+/// Bytes of a condition's message (MySQL's `MYSQL_ERRMSG_SIZE`).
+const MAX_MESSAGE: usize = 512;
 
 /// While it lives, warnings of the environment are errors where it was made strict.
 #[must_use = "strictness ends with it"]
@@ -95,10 +103,30 @@ impl Env {
         Strictly(&self.strict)
     }
 
+    /// One unit of evaluation: an operator, an arm of an OR, an item of a
+    /// list. Every few hundred pass a checkpoint.
+    ///
+    /// # Errors
+    /// When the statement was ended from outside.
+    #[inline]
+    pub fn tick(&self) -> Result<()> {
+        let work = self.work.get().wrapping_add(1);
+        self.work.set(work);
+        match work.is_multiple_of(interrupt::STRIDE) {
+            true => Ok(interrupt::check()?),
+            false => Ok(()),
+        }
+    }
+
     /// Adds a condition to the statement's list.
-    pub fn warn(&self, warning: Warning) {
+    pub fn warn(&self, mut warning: Warning) {
         let mut list = self.warnings.borrow_mut();
         if list.len() < MAX_WARNINGS {
+            if warning.message.len() > MAX_MESSAGE {
+                let end = warning.message.floor_char_boundary(MAX_MESSAGE);
+                warning.message.truncate(end);
+                warning.message.shrink_to_fit();
+            }
             list.push(warning);
         } else {
             self.warnings_dropped.set(self.warnings_dropped.get() + 1);
@@ -217,6 +245,7 @@ pub fn eval<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueR
                 let text = "Thread stack overrun: the expression is nested too deeply";
                 return Err(SqlError::new(1436, "HY000", text));
             }
+            cx.env.tick()?;
             eval_nested(e, row, cx)
         }
     }
@@ -406,12 +435,13 @@ fn eval_call<'a>(
         });
     }
     let call = functions::Call {
+        name: function.name,
         args,
         values: values.into_bump_slice(),
         ty,
         cx,
     };
-    (function.run)(&call)
+    Ok(call.limited((function.run)(&call)?))
 }
 
 /// A storage value as SQL sees it.

@@ -4,7 +4,7 @@
 //! at the first operand that decides.
 
 use super::eval::{EvalCx, Slot, eval};
-use super::{CmpOp, Expr, Truth};
+use super::{CmpOp, Expr, Truth, in_set};
 use crate::error::Result;
 use crate::expr::convert;
 use porpoise_types::{Collation, CompareAs, ValueRef};
@@ -27,6 +27,7 @@ pub fn truth<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Optio
 pub fn and<'a>(args: &'a [Expr], row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Option<bool>> {
     let mut result = Some(true);
     for arg in args {
+        cx.env.tick()?;
         match truth(arg, row, cx)? {
             Some(false) => return Ok(Some(false)),
             None => result = None,
@@ -40,6 +41,7 @@ pub fn and<'a>(args: &'a [Expr], row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Op
 pub fn or<'a>(args: &'a [Expr], row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Option<bool>> {
     let mut result = Some(false);
     for arg in args {
+        cx.env.tick()?;
         match truth(arg, row, cx)? {
             Some(true) => return Ok(Some(true)),
             None => result = None,
@@ -107,8 +109,14 @@ pub fn is_in<'a>(
     if value.is_null() {
         return Ok(None);
     }
+    if list.len() >= in_set::MANY
+        && let Some(found) = in_set::probe((value, arg), list, cx)?
+    {
+        return Ok(found);
+    }
     let mut result = Some(false);
     for (how, item) in list {
+        cx.env.tick()?;
         let candidate = eval(item, row, cx)?;
         match order(*how, (value, arg), (candidate, item), cx)? {
             Some(Ordering::Equal) => return Ok(Some(true)),

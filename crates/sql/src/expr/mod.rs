@@ -15,6 +15,7 @@
 pub mod arith;
 pub mod convert;
 pub mod eval;
+pub mod in_set;
 pub(crate) mod large;
 pub mod logic;
 pub(crate) mod number;

@@ -10,6 +10,7 @@ use aws_lc_rs::cipher::{
     UnboundCipherKey,
 };
 use porpoise_base::base64;
+use porpoise_base::interrupt::Pacer;
 use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -17,7 +18,11 @@ fn to_base64<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(bytes) = c.text(0)? else {
         return Ok(ValueRef::Null);
     };
-    let mut out = Vec::with_capacity(bytes.len() / 3 * 4 + 8);
+    let digits = bytes.len().div_ceil(3) * 4;
+    if let Some(null) = c.too_long(digits + digits.saturating_sub(1) / 76) {
+        return Ok(null);
+    }
+    let mut out = Vec::with_capacity(digits + digits / 76);
     for (n, line) in bytes.chunks(57).enumerate() {
         if n > 0 {
             out.push(b'\n');
@@ -258,7 +263,11 @@ fn md5(message: &[u8]) -> [u8; 16] {
     }
     data.extend_from_slice(&(message.len() as u64).wrapping_mul(8).to_le_bytes());
     let mut state = [0x6745_2301u32, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
+    let mut pacer = Pacer::new();
     for block in data.chunks(64) {
+        if pacer.leaves_by(4) {
+            break;
+        }
         let words: Vec<u32> = block
             .chunks(4)
             .map(|w| w.iter().rev().fold(0, |n, b| n << 8 | u32::from(*b)))

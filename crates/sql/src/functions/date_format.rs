@@ -46,6 +46,9 @@ pub(super) fn time_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         out.push('-');
     }
     while let Some(plain) = characters.next() {
+        if let Some(null) = c.too_long(out.len()) {
+            return Ok(null);
+        }
         if plain != '%' {
             out.push(plain);
             continue;

@@ -48,7 +48,9 @@ use crate::error::Result;
 use crate::expr::Expr;
 use crate::expr::convert;
 use crate::expr::eval::EvalCx;
-use porpoise_types::{Collation, ColumnType, Date, DateTime, Decimal, Kind, Time, ValueRef};
+use porpoise_types::{
+    Collation, ColumnType, Date, DateTime, Decimal, Kind, Level, Time, ValueRef, Warning,
+};
 
 /// Whether the result can be NULL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +121,8 @@ pub fn find(name: &str) -> Option<&'static Function> {
 
 /// A call: evaluated arguments and what is known about them.
 pub struct Call<'c, 'a> {
+    /// The function's name in capitals.
+    pub name: &'static str,
     /// The bound arguments, for their types.
     pub args: &'c [Expr],
     /// Their values.
@@ -138,6 +142,49 @@ impl<'a> Call<'_, 'a> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
+    }
+
+    /// NULL and warning 1301 where the result would exceed `max_allowed_packet`.
+    /// Asked with the length of the result before that is allocated.
+    pub fn too_long(&self, bytes: usize) -> Option<ValueRef<'a>> {
+        let limit = self.cx.env.max_allowed_packet;
+        if bytes as u64 <= limit {
+            return None;
+        }
+        let name = self.name.to_ascii_lowercase();
+        self.cx.env.warn(Warning {
+            level: Level::Warning,
+            code: 1301,
+            message: format!(
+                "Result of {name}() was larger than max_allowed_packet ({limit}) - truncated"
+            ),
+        });
+        Some(ValueRef::Null)
+    }
+
+    /// [`Call::too_long`] of a function whose result holds its arguments: twice
+    /// the limit may become less once it is in normal form.
+    pub fn arguments_too_long(&self) -> Option<ValueRef<'a>> {
+        let length = |v: &ValueRef<'_>| match v {
+            ValueRef::Bytes(text) => text.len(),
+            _ => 0,
+        };
+        self.too_long(self.values.iter().map(length).sum::<usize>() / 2)
+    }
+
+    /// The result, if it is within `max_allowed_packet` or no longer than an
+    /// argument: every function's result passes here, after [`Call::too_long`]
+    /// kept those that grow by more than a factor from being made.
+    pub(crate) fn limited(&self, result: ValueRef<'a>) -> ValueRef<'a> {
+        let ValueRef::Bytes(text) = result else {
+            return result;
+        };
+        let longer = |v: &ValueRef<'_>| matches!(v, ValueRef::Bytes(a) if a.len() >= text.len());
+        match text.len() as u64 > self.cx.env.max_allowed_packet && !self.values.iter().any(longer)
+        {
+            true => self.too_long(text.len()).unwrap_or(result),
+            false => result,
+        }
     }
 
     fn arg(&self, at: usize) -> (ValueRef<'a>, Option<&ColumnType>) {

@@ -12,6 +12,7 @@ use super::{Call, Function, Nullable, bigint, like_first};
 use crate::error::{Result, SqlError};
 use crate::expr::convert;
 use fancy_regex::{Captures, Regex, RegexBuilder};
+use porpoise_base::interrupt;
 use porpoise_types::{Charset, Collation, ColumnType, ValueRef};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -203,6 +204,7 @@ fn occurrence(
 ) -> Result<Option<(usize, usize)>> {
     let mut at = from;
     for n in 1.. {
+        interrupt::check()?;
         if at > text.len() {
             break;
         }
@@ -269,9 +271,17 @@ fn give<'a>(c: &Call<'_, 'a>, text: &str) -> ValueRef<'a> {
 }
 
 /// `$1` to `$99` stand for groups; a backslash makes the next character plain.
-fn expand(replacement: &str, groups: &Captures<'_, str>, out: &mut String) -> Result<()> {
+fn expand(
+    replacement: &str,
+    groups: &Captures<'_, str>,
+    limit: usize,
+    out: &mut String,
+) -> Result<()> {
     let mut rest = replacement.chars().peekable();
     while let Some(c) = rest.next() {
+        if out.len() > limit {
+            return Err(too_long());
+        }
         match c {
             '\\' => out.extend(rest.next()),
             '$' => {
@@ -299,6 +309,10 @@ fn expand(replacement: &str, groups: &Captures<'_, str>, out: &mut String) -> Re
     Ok(())
 }
 
+fn too_long() -> SqlError {
+    error(3684, "The result string is larger than the result buffer.")
+}
+
 fn replace<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (Some(position), Some(wanted)) = (number(c, 3, 1)?, number(c, 4, 0)?) else {
         return Ok(ValueRef::Null);
@@ -315,6 +329,7 @@ fn replace<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let mut n = 0;
     let limit = usize::try_from(c.cx.env.max_allowed_packet).unwrap_or(usize::MAX);
     while at <= text.len() {
+        interrupt::check()?;
         let found = regex
             .captures_from_pos(text.as_ref(), at)
             .map_err(runtime_error)?;
@@ -330,13 +345,10 @@ fn replace<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
             continue;
         }
         out.push_str(text.get(copied..whole.start()).unwrap_or_default());
-        expand(&replacement, &groups, &mut out)?;
+        expand(&replacement, &groups, limit, &mut out)?;
         copied = whole.end();
         if out.len() > limit {
-            return Err(error(
-                3684,
-                "The result string is larger than the result buffer.",
-            ));
+            return Err(too_long());
         }
         if wanted > 0 {
             break;

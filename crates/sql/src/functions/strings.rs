@@ -8,7 +8,8 @@ use super::{
 };
 use crate::error::Result;
 use crate::expr::Expr;
-use porpoise_types::{Charset, Collation, ColumnType, Kind, Level, ValueRef, Warning};
+use porpoise_base::interrupt::Pacer;
+use porpoise_types::{Charset, Collation, ColumnType, Kind, ValueRef};
 
 fn binary(_: &[Expr], _: Collation) -> ColumnType {
     ColumnType::blob(Kind::LongBlob)
@@ -48,22 +49,6 @@ fn offset(text: &[u8], at: usize, collation: Collation) -> usize {
         .map_or(text.len(), |(i, _)| i)
 }
 
-/// NULL and warning 1301 when a result would exceed `max_allowed_packet`.
-fn too_long<'a>(c: &Call<'_, 'a>, name: &str, bytes: u64) -> Option<ValueRef<'a>> {
-    let limit = c.cx.env.max_allowed_packet;
-    if bytes <= limit {
-        return None;
-    }
-    c.cx.env.warn(Warning {
-        level: Level::Warning,
-        code: 1301,
-        message: format!(
-            "Result of {name}() was larger than max_allowed_packet ({limit}) - truncated"
-        ),
-    });
-    Some(ValueRef::Null)
-}
-
 fn concat<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let mut out: Vec<u8> = Vec::new();
     for at in 0..c.len() {
@@ -71,7 +56,7 @@ fn concat<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
             Some(text) => out.extend_from_slice(text),
             None => return Ok(ValueRef::Null),
         }
-        if let Some(null) = too_long(c, "concat", out.len() as u64) {
+        if let Some(null) = c.too_long(out.len()) {
             return Ok(null);
         }
     }
@@ -91,7 +76,7 @@ fn concat_ws<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
             }
             first = false;
             out.extend_from_slice(text);
-            if let Some(null) = too_long(c, "concat_ws", out.len() as u64) {
+            if let Some(null) = c.too_long(out.len()) {
                 return Ok(null);
             }
         }
@@ -117,7 +102,7 @@ fn repeat<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     };
     let times = u64::try_from(times).unwrap_or(0);
     let bytes = (text.len() as u64).saturating_mul(times);
-    if let Some(null) = too_long(c, "repeat", bytes) {
+    if let Some(null) = c.too_long(usize::try_from(bytes).unwrap_or(usize::MAX)) {
         return Ok(null);
     }
     let times = usize::try_from(times).unwrap_or(0);
@@ -165,7 +150,9 @@ fn change_case<'a>(c: &Call<'_, 'a>, upper: bool) -> Result<ValueRef<'a>> {
     };
     Ok(match std::str::from_utf8(text) {
         Ok(text) => {
-            let changed = text.chars().map(one).collect::<String>();
+            let mut pacer = Pacer::new();
+            let letters = text.chars().take_while(|_| !pacer.leaves());
+            let changed = letters.map(one).collect::<String>();
             c.keep(&Charset::Utf8mb4.convert(charset, changed.as_bytes()).0)
         }
         Err(_) if upper => c.keep(&text.to_ascii_uppercase()),
@@ -254,11 +241,13 @@ fn replace<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     }
     let mut out: Vec<u8> = Vec::with_capacity(text.len());
     let mut rest = text;
+    let mut pacer = Pacer::new();
     while let Some(at) = memchr::memmem::find(rest, from) {
         out.extend_from_slice(rest.get(..at).unwrap_or_default());
         out.extend_from_slice(to);
         rest = rest.get(at + from.len()..).unwrap_or_default();
-        if let Some(null) = too_long(c, "replace", out.len() as u64) {
+        pacer.tick()?;
+        if let Some(null) = c.too_long(out.len()) {
             return Ok(null);
         }
     }
@@ -274,7 +263,9 @@ fn pad<'a>(c: &Call<'_, 'a>, at_left: bool) -> Result<ValueRef<'a>> {
     let Ok(count) = usize::try_from(count) else {
         return Ok(ValueRef::Null);
     };
-    if let Some(null) = too_long(c, if at_left { "lpad" } else { "rpad" }, count as u64) {
+    if let Some(null) =
+        c.too_long(count.saturating_mul(collation.charset().max_len().max(1) as usize))
+    {
         return Ok(null);
     }
     let have = char_count(text, collation);
@@ -285,7 +276,9 @@ fn pad<'a>(c: &Call<'_, 'a>, at_left: bool) -> Result<ValueRef<'a>> {
         return Ok(ValueRef::Bytes(b""));
     }
     let unit: Vec<&[u8]> = chars(pad, c.collation(2)).collect();
+    let mut pacer = Pacer::new();
     let filling = unit.iter().cycle().take(count - have).copied();
+    let filling = filling.take_while(|_| !pacer.leaves());
     let out: Vec<u8> = match at_left {
         true => filling.chain([text]).flatten().copied().collect(),
         false => std::iter::once(text)
@@ -297,6 +290,8 @@ fn pad<'a>(c: &Call<'_, 'a>, at_left: bool) -> Result<ValueRef<'a>> {
     Ok(c.keep(&out))
 }
 
+const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+
 fn hex<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let numeric = c.args.first().is_some_and(|e| e.ty.is_numeric());
     if numeric {
@@ -306,8 +301,14 @@ fn hex<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(text) = c.text(0)? else {
         return Ok(ValueRef::Null);
     };
-    let digits: String = text.iter().map(|b| format!("{b:02X}")).collect();
-    Ok(c.keep(digits.as_bytes()))
+    if let Some(null) = c.too_long(text.len().saturating_mul(2)) {
+        return Ok(null);
+    }
+    let digit = |half: u8| DIGITS.get(usize::from(half)).copied().unwrap_or(b'0');
+    let digits = text.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]);
+    let mut out = Vec::with_capacity(text.len() * 2);
+    out.extend(digits);
+    Ok(c.keep(&out))
 }
 
 fn unhex<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -318,7 +319,9 @@ fn unhex<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     if text.len() % 2 == 1 {
         nibbles.push(0);
     }
+    let mut pacer = Pacer::new();
     for byte in text {
+        pacer.tick()?;
         match (*byte as char).to_digit(16) {
             Some(digit) => nibbles.push(digit as u8),
             None => return Ok(ValueRef::Null),
@@ -341,7 +344,11 @@ fn position<'a>(text: &[u8], part: &[u8], from: i64, collation: Collation) -> Va
         return ValueRef::Int(0);
     }
     let same = |a: &&[u8], b: &&[u8]| collation.compare(a, b).is_eq();
+    let mut pacer = Pacer::new();
     let found = (start..=whole.len().saturating_sub(wanted.len())).find(|at| {
+        if pacer.leaves_by(1 + wanted.len() / 8) {
+            return true;
+        }
         let window = whole.get(*at..at + wanted.len()).unwrap_or_default();
         window.len() == wanted.len() && window.iter().zip(&wanted).all(|(a, b)| same(a, b))
     });
@@ -380,8 +387,10 @@ fn reverse<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(text) = c.text(0)? else {
         return Ok(ValueRef::Null);
     };
+    let mut pacer = Pacer::new();
     let out: Vec<u8> = chars(text, c.collation(0))
         .rev()
+        .take_while(|_| !pacer.leaves())
         .flatten()
         .copied()
         .collect();
@@ -398,7 +407,7 @@ fn space<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         return Ok(ValueRef::Null);
     };
     let count = u64::try_from(count).unwrap_or(0);
-    if let Some(null) = too_long(c, "space", count) {
+    if let Some(null) = c.too_long(usize::try_from(count).unwrap_or(usize::MAX)) {
         return Ok(null);
     }
     Ok(c.keep(&vec![b' '; usize::try_from(count).unwrap_or(0)]))
@@ -408,6 +417,10 @@ fn quote<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(text) = c.text(0)? else {
         return Ok(ValueRef::Bytes(b"NULL"));
     };
+    let escaped = |b: &&u8| matches!(b, b'\'' | b'\\' | 0 | 0x1a);
+    if let Some(null) = c.too_long(text.len() + text.iter().filter(escaped).count() + 2) {
+        return Ok(null);
+    }
     let mut out = vec![b'\''];
     for byte in text {
         match byte {

@@ -4,6 +4,7 @@
 use super::{Call, Function, Nullable, bigint, common_collation, joined, text_of, width, widths};
 use crate::error::Result;
 use crate::expr::Expr;
+use porpoise_base::interrupt::Pacer;
 use porpoise_types::{Collation, ColumnType, Decimal, Kind, ValueRef};
 
 fn elt_type(args: &[Expr], collation: Collation) -> ColumnType {
@@ -51,7 +52,8 @@ fn find_in_set<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     }
     let collation = common_collation(c.args, Collation::BINARY);
     let mut items = list.split(|b| *b == b',');
-    let found = items.position(|item| collation.compare(item, wanted).is_eq());
+    let mut pacer = Pacer::new();
+    let found = items.position(|item| pacer.leaves() || collation.compare(item, wanted).is_eq());
     Ok(ValueRef::Int(found.map_or(0, |at| at as i64 + 1)))
 }
 
@@ -71,6 +73,9 @@ fn make_set<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
             }
             first = false;
             out.extend_from_slice(text);
+            if let Some(null) = c.too_long(out.len()) {
+                return Ok(null);
+            }
         }
     }
     Ok(c.keep(&out))
@@ -95,6 +100,11 @@ fn export_set<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let parts: Vec<&[u8]> = (0..count)
         .map(|bit| if bits >> bit & 1 == 1 { on } else { off })
         .collect();
+    let texts: usize = parts.iter().map(|part| part.len()).sum();
+    let between = separator.len() * count.saturating_sub(1);
+    if let Some(null) = c.too_long(texts + between) {
+        return Ok(null);
+    }
     Ok(c.keep(&parts.join(separator)))
 }
 
@@ -180,6 +190,10 @@ fn insert<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let end = start.saturating_add(count).min(chars);
     let at = |i: usize| bounds.get(i).copied().unwrap_or(text.len());
     let (before, after) = (text.get(..at(start)), text.get(at(end)..));
+    let kept = before.map_or(0, <[u8]>::len) + after.map_or(0, <[u8]>::len);
+    if let Some(null) = c.too_long(kept + new.len()) {
+        return Ok(null);
+    }
     Ok(c.keep(&[before.unwrap_or_default(), new, after.unwrap_or_default()].concat()))
 }
 

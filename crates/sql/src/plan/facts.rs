@@ -6,6 +6,7 @@
 
 use crate::expr::query::{QueryTest, TestKind};
 use crate::expr::{CmpOp, Expr, ExprKind, Truth};
+use porpoise_base::interrupt;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{CompareAs, Kind};
 
@@ -237,6 +238,9 @@ fn learn_either<'e>(arms: &'e [Expr], slot: usize, joined: u64, facts: &mut [Fac
     let mut together: Option<usize> = None;
     let (mut values, mut null) = (Vec::new(), false);
     for arm in arms {
+        if interrupt::leaves() {
+            return;
+        }
         let mut own: Vec<Facts<'e>> = (0..facts.len()).map(|_| Facts::default()).collect();
         learn(arm, slot, joined, &mut own);
         // An arm that says something of two columns says it of the first.

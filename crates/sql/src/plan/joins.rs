@@ -5,7 +5,9 @@
 //! and find rows through a hash table. The cheaper is taken, given how many
 //! rows are joined before. Orders are tried depth first, the most promising
 //! next table first; an order is left as soon as it costs more than the best
-//! so far, and after a number of steps only the most promising is followed.
+//! so far, and after a number of steps only the most promising is followed. A
+//! join of many tables ends with that number: one greedy order and what could be
+//! tried beside it.
 //!
 //! Rejected: dynamic programming over sets of tables (the number of rows
 //! joined, and whether they have the wanted order, is the same for all orders
@@ -19,10 +21,15 @@ use super::order::Wanted;
 use super::{Access, Estimate, HashKey, OrderKey, Span, Step, cost};
 use crate::bind::{Origin, Source};
 use crate::expr::{CmpOp, Expr, ExprKind};
+use porpoise_base::interrupt;
 use porpoise_types::CompareAs;
 
 /// Tables tried as the next one before only the most promising is followed.
 const BUDGET: u32 = 2_000;
+
+/// Tables beyond which the search ends with its budget: what is left untried
+/// grows with the power of their number.
+const MANY: usize = 10;
 
 /// Rows of a derived table, about.
 const DERIVED_ROWS: f64 = 1_000.0;
@@ -97,6 +104,8 @@ struct Best {
     cost: f64,
     order: Vec<usize>,
     budget: u32,
+    /// The search ends when the budget is used up and an order is found.
+    bounded: bool,
 }
 
 impl Steps<'_> {
@@ -106,6 +115,7 @@ impl Steps<'_> {
             cost: f64::INFINITY,
             order: tables.to_vec(),
             budget: BUDGET,
+            bounded: tables.len() > MANY,
         };
         let mut chosen = Vec::with_capacity(tables.len());
         let first = self.order.is_empty();
@@ -121,6 +131,10 @@ impl Steps<'_> {
         chosen: &mut Vec<usize>,
         best: &mut Best,
     ) {
+        let ended = best.bounded && best.budget == 0 && best.cost.is_finite();
+        if ended || interrupt::abandoned() {
+            return;
+        }
         if tables.is_empty() {
             let total = self.total(before, ordered);
             if total < best.cost {

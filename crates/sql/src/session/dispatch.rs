@@ -141,6 +141,7 @@ impl SqlSession {
         types: &[ColumnType],
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
+        let _deadline = self.arm_planning(statement)?;
         let plan = self.secure(|session, catalog| {
             let plan = session.plan(statement, text, types, catalog)?;
             plan.map(Arc::new)

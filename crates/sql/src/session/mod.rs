@@ -56,6 +56,7 @@ use diagnostics::Diagnostics;
 use plan_cache::PlanCache;
 use porpoise_access::{AuthId, Rights};
 use porpoise_base::cancel::Cancel;
+use porpoise_base::interrupt::{self, Scope};
 use porpoise_kv::Ticket;
 use porpoise_rows::mdl::MdlSession;
 use porpoise_types::{Charset, Collation, DateTime, SqlMode};
@@ -293,6 +294,7 @@ impl SqlSession {
         multi: bool,
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
+        let _scope = Scope::enter(&self.env.cancel);
         let now = self.begin_statement("Query", None);
         let sent = text;
         let text = self.decode(sent);
@@ -365,6 +367,17 @@ impl SqlSession {
     /// Files the statement's conditions, and the transaction of an error that
     /// ended it.
     fn end_statement(&mut self, result: Result<Outcome>) -> Result<Outcome> {
+        // What a loop that was left early made of it is no result.
+        let result = match interrupt::outcome() {
+            Ok(()) => result,
+            Err(ended) => Err(match result {
+                Ok(outcome) => SqlError {
+                    ticket: outcome.ticket,
+                    ..SqlError::from(ended)
+                },
+                Err(error) => error.because(ended),
+            }),
+        };
         let result = result.map_err(|error| self.settle_error(error));
         let ticket = match &result {
             Ok(outcome) => outcome.ticket,

@@ -26,6 +26,7 @@ use crate::parse::ast::Literal;
 use crate::parse::digest::{Digest, LiteralKind, LiteralToken, Normalized};
 use crate::parse::{LexMode, Literals, ParseOptions, parse_one};
 use bumpalo::Bump;
+use porpoise_base::interrupt;
 use porpoise_types::{Charset, Collation, ColumnType, SqlMode, ValueRef};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -194,13 +195,21 @@ impl SqlSession {
             ..ParseOptions::default()
         };
         let Ok(parsed) = parse_one(arena, text, 0, &options) else {
+            if interrupt::check().is_err() {
+                return None;
+            }
             cache.keep(normalized.key, conditions, None);
             return None;
         };
         let types = types_of(cache.digest.literals(), text, self.settings.collation);
         self.volatile.set(false);
+        let _deadline = match self.arm_planning(&parsed.statement) {
+            Ok(armed) => armed,
+            Err(error) => return Some(Err(error)),
+        };
         let planned = match self.plan(&parsed.statement, text, &types, &catalog) {
             Ok(plan) => plan.map(Arc::new),
+            Err(_) if interrupt::check().is_err() => return None,
             // With its literals in their places it may be no error: `GROUP BY
             // a + 1` groups `SELECT a + 1`.
             Err(_) => {

@@ -15,6 +15,7 @@ use crate::parse::ast::{PrepareSource, Statement};
 use crate::parse::{ParseOptions, Parsed, parse_one};
 use crate::plan::ResultColumn;
 use bumpalo::Bump;
+use porpoise_base::interrupt::Scope;
 use porpoise_types::{Collation, ColumnType, SqlMode, Value, ValueRef};
 use std::sync::Arc;
 
@@ -97,6 +98,7 @@ impl SqlSession {
     /// # Errors
     /// What parsing and binding find; 1461 when there are too many.
     pub fn prepare(&mut self, text: &[u8]) -> Result<PreparedInfo> {
+        let _scope = Scope::enter(&self.env.cancel);
         let text = self.decode(text).into_owned();
         self.begin_statement("Prepare", Some(&super::shown(&text)));
         let prepared = self
@@ -181,6 +183,7 @@ impl SqlSession {
         params: &[Param<'_>],
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
+        let _scope = Scope::enter(&self.env.cancel);
         self.begin_statement("Execute", None);
         let result = match self.statements.remove(&id) {
             Some(mut prepared) => {
@@ -223,6 +226,7 @@ impl SqlSession {
             }
             let arena = Bump::new();
             let parsed = session.parse_whole(&arena, &text)?;
+            let _deadline = session.arm_planning(&parsed.statement)?;
             session.volatile.set(false);
             let plan = session.plan(&parsed.statement, &text, types, catalog)?;
             let plan = Arc::new(plan.ok_or_else(not_a_plan)?);

@@ -37,6 +37,7 @@ use crate::plan::select::{self, PlanCx, Reads};
 use crate::plan::{dml, insert};
 use crate::vars::settings::IsolationLevel;
 use porpoise_base::blocking::blocking;
+use porpoise_base::interrupt;
 use porpoise_kv::Mark;
 use porpoise_rows::catalog::{Catalog, Table};
 use porpoise_rows::program::RowCx;
@@ -118,6 +119,8 @@ impl SqlSession {
             }
             _ => return Ok(None),
         };
+        // A search that was left early planned nothing that may be kept.
+        interrupt::outcome()?;
         let mut planned = Planned::new(plan);
         if !reads.views.borrow().is_empty() {
             planned.through = Some(Box::new(Through {
@@ -203,6 +206,7 @@ impl SqlSession {
         let checked = check_open(plan, tables, &open);
         let ran =
             checked.and_then(|()| self.attempts(planned, params, &mut open, mark, keep, sink));
+        let ran = ran.and_then(|done| Ok(interrupt::outcome().map(|()| done)?));
         match ran {
             Ok(done) => {
                 open.marks.read |= tables.iter().any(|(_, writes)| !writes);
@@ -366,8 +370,22 @@ impl SqlSession {
 
     /// `max_execution_time`, which is for SELECT only.
     fn arm_deadline(&self, plan: &Plan) -> Result<Option<Armed>> {
-        let limit = self.notes.hinted_limit.or(self.settings.max_execution);
-        let (Some(limit), Plan::Select(_)) = (limit, plan) else {
+        match plan {
+            Plan::Select(_) => self.armed(),
+            _ => Ok(None),
+        }
+    }
+
+    /// The same for the time in which a SELECT is planned.
+    pub(super) fn arm_planning(&self, statement: &Statement<'_>) -> Result<Option<Armed>> {
+        match statement {
+            Statement::Query(_) => self.armed(),
+            _ => Ok(None),
+        }
+    }
+
+    fn armed(&self) -> Result<Option<Armed>> {
+        let Some(limit) = self.notes.hinted_limit.or(self.settings.max_execution) else {
             return Ok(None);
         };
         let deadline = Instant::now() + limit;
@@ -385,6 +403,7 @@ impl SqlSession {
         run: &RunCx,
         sink: &mut dyn ResultSink,
     ) -> exec::Run<Done> {
+        let _sets = self.env.keep_sets();
         let states = States::default();
         let shared = Shared {
             txn: &open.txn,

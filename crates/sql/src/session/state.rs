@@ -134,5 +134,7 @@ pub(super) fn fresh_env(
         collation: settings.collation,
         locks: locks.clone(),
         cancel,
+        in_sets: Default::default(),
+        work: Cell::new(0),
     }
 }

@@ -3,6 +3,7 @@
 //! Latin1 is MySQL's: Windows code page 1252, with its five unassigned bytes
 //! standing for the control characters of the same number.
 
+use porpoise_base::interrupt::Pacer;
 use std::borrow::Cow;
 
 use super::Collation;
@@ -206,7 +207,11 @@ impl Charset {
         let mut out = Vec::with_capacity(text.len() * 2);
         let mut lossy = false;
         let mut rest = text;
+        let mut pacer = Pacer::new();
         while let Some((code, len)) = self.step(rest) {
+            if pacer.leaves() {
+                break;
+            }
             rest = rest.get(len..).unwrap_or_default();
             if !to.push(code, &mut out) {
                 out.push(b'?');

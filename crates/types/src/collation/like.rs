@@ -5,6 +5,7 @@
 //! the time is the product of both lengths at worst, without recursion.
 
 use super::{Charset, Collation};
+use porpoise_base::interrupt::Pacer;
 
 /// The next item of a pattern.
 enum Item {
@@ -39,7 +40,11 @@ pub(super) fn like(
     let (mut text, mut pattern) = (text, pattern);
     // Text and pattern just after the last `%`.
     let mut retry: Option<(&[u8], &[u8])> = None;
+    let mut pacer = Pacer::new();
     loop {
+        if pacer.leaves() {
+            return false;
+        }
         let matched = match next_item(charset, pattern, escape) {
             Some((Item::Any, len)) => {
                 pattern = pattern.get(len..).unwrap_or_default();

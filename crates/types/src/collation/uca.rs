@@ -12,6 +12,7 @@
 //!
 //! This file has the NO PAD order of version 13; `uca_pad` has the other.
 
+use porpoise_base::interrupt::Pacer;
 use std::cmp::Ordering;
 use std::hash::Hasher;
 
@@ -263,6 +264,8 @@ pub(super) struct Scanner<'a> {
     uca: &'static Uca,
     rest: &'a [u8],
     current: Weights,
+    /// Paces the checkpoints: abandoned, the text ends.
+    pacer: Pacer,
 }
 
 impl<'a> Scanner<'a> {
@@ -271,6 +274,7 @@ impl<'a> Scanner<'a> {
             uca,
             rest: text,
             current: Weights::none(uca),
+            pacer: Pacer::new(),
         }
     }
 }
@@ -291,6 +295,10 @@ impl Iterator for Scanner<'_> {
                     0 => continue,
                     weight => return Some(weight),
                 }
+            }
+            if self.pacer.leaves() {
+                self.rest = &[];
+                return None;
             }
             match decode_utf8(self.rest) {
                 Some((code, len)) => {

@@ -3,6 +3,7 @@
 
 use super::Json;
 use crate::Decimal;
+use porpoise_base::interrupt;
 use std::cmp::Ordering;
 
 /// Kinds in ascending order of precedence; values of different ranks compare
@@ -48,6 +49,9 @@ fn numbers(a: &Json, b: &Json) -> Ordering {
 /// equality; objects are ordered by size, then by their members.
 #[must_use]
 pub fn order(a: &Json, b: &Json) -> Ordering {
+    if interrupt::leaves() {
+        return Ordering::Less;
+    }
     match (a, b) {
         (Json::String(a), Json::String(b)) => a.as_bytes().cmp(b.as_bytes()),
         (Json::Bool(a), Json::Bool(b)) => a.cmp(b),
@@ -82,13 +86,16 @@ pub fn equal(a: &Json, b: &Json) -> bool {
 /// JSON_CONTAINS: whether `candidate` is contained in `target`.
 #[must_use]
 pub fn contains(target: &Json, candidate: &Json) -> bool {
+    if interrupt::leaves() {
+        return false;
+    }
     match (target, candidate) {
         (Json::Object(target), Json::Object(candidate)) => candidate
             .iter()
             .all(|(key, value)| target.get(key).is_some_and(|t| contains(t, value))),
         (Json::Array(items), Json::Array(candidate)) => candidate
             .iter()
-            .all(|one| items.iter().any(|item| contains(item, one))),
+            .all(|one| !interrupt::abandoned() && items.iter().any(|item| contains(item, one))),
         (Json::Array(items), one) => items.iter().any(|item| contains(item, one)),
         _ => equal(target, candidate),
     }
@@ -99,7 +106,9 @@ pub fn contains(target: &Json, candidate: &Json) -> bool {
 #[must_use]
 pub fn overlaps(a: &Json, b: &Json) -> bool {
     match (a, b) {
-        (Json::Array(a), Json::Array(b)) => a.iter().any(|x| b.iter().any(|y| equal(x, y))),
+        (Json::Array(a), Json::Array(b)) => a
+            .iter()
+            .any(|x| interrupt::abandoned() || b.iter().any(|y| equal(x, y))),
         (Json::Array(items), other) | (other, Json::Array(items)) => {
             items.iter().any(|item| equal(item, other))
         }

@@ -2,6 +2,7 @@
 //! that MySQL reports of text that is no JSON.
 
 use super::{Json, MAX_DEPTH, Object};
+use porpoise_base::interrupt;
 
 /// Why text is no JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +86,9 @@ impl Parser<'_> {
     }
 
     fn value(&mut self) -> Parsed<Json> {
+        if interrupt::leaves() {
+            return self.fail("The statement was interrupted.");
+        }
         match self.peek() {
             Some(b'{') => self.nested(Parser::object),
             Some(b'[') => self.nested(Parser::array),

@@ -11,6 +11,7 @@
 //! Every value is selected once, in the order of the document.
 
 use super::Json;
+use porpoise_base::interrupt;
 use std::collections::HashSet;
 
 /// An index into an array.
@@ -113,9 +114,12 @@ fn select<'j>(steps: &[Step], document: &'j Json, found: &mut Vec<&'j Json>) {
     let repeats = steps.contains(&Step::Descend);
     for step in steps {
         let mut next: Vec<&Json> = Vec::with_capacity(found.len());
-        found
-            .iter()
-            .for_each(|value| leg_of(step, value, &mut next));
+        for value in &*found {
+            if interrupt::leaves() {
+                return;
+            }
+            leg_of(step, value, &mut next);
+        }
         if repeats {
             let mut seen = HashSet::with_capacity(next.len());
             next.retain(|value| seen.insert(std::ptr::from_ref(*value)));
@@ -149,6 +153,9 @@ fn leg_of<'j>(step: &Step, value: &'j Json, next: &mut Vec<&'j Json>) {
 }
 
 fn descend<'j>(value: &'j Json, next: &mut Vec<&'j Json>) {
+    if interrupt::leaves() {
+        return;
+    }
     next.push(value);
     match value {
         Json::Array(items) => items.iter().for_each(|v| descend(v, next)),
@@ -181,6 +188,9 @@ fn strings(
     roots: &HashSet<*const Json>,
     visit: &mut dyn FnMut(&str, &str) -> bool,
 ) -> bool {
+    if interrupt::leaves() {
+        return false;
+    }
     let inside = inside || roots.contains(&std::ptr::from_ref(value));
     match value {
         Json::String(text) if inside => visit(path, text),

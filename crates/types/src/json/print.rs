@@ -2,9 +2,13 @@
 
 use super::Json;
 use crate::text::write_double;
+use porpoise_base::interrupt;
 
 /// Appends the normal form. Recursion is bounded by the depth of documents.
 pub(super) fn write(value: &Json, out: &mut Vec<u8>) {
+    if interrupt::leaves() {
+        return;
+    }
     match value {
         Json::Array(items) => {
             out.push(b'[');
@@ -80,6 +84,9 @@ pub fn pretty(value: &Json, level: usize, out: &mut Vec<u8>) {
         out.push(b'\n');
         out.extend(std::iter::repeat_n(b' ', level * 2));
     };
+    if interrupt::leaves() {
+        return;
+    }
     match value {
         Json::Array(items) if !items.is_empty() => {
             out.push(b'[');

@@ -16,6 +16,8 @@ use crate::exec::{Exec, Run, Stop};
 use crate::expr::convert;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::number::{Found, Unit, to_value};
+use porpoise_base::interrupt::Pacer;
+use porpoise_base::sorting;
 use porpoise_types::{Decimal, Kind, Level, Value, ValueRef, Warning, cast};
 
 /// What an aggregate has seen so far.
@@ -304,7 +306,7 @@ impl Accumulator {
             (State::Count(n), _) => Value::Int(n),
             (State::Best(value), _) => value,
             (State::Bits(bits), _) => Value::UInt(bits),
-            (State::Texts(pieces), _) => concatenated(aggregate, pieces, exec),
+            (State::Texts(pieces), _) => concatenated(aggregate, pieces, exec)?,
             (State::Document(document), _) => document.finish(),
             (State::Spread { count, squares, .. }, kind) => spread(kind, count, squares),
             (State::Double { count: 0, .. }, _) | (State::Exact { sum: None, .. }, _) => {
@@ -404,16 +406,19 @@ fn piece(
 }
 
 /// The texts in order, joined, and cut at `group_concat_max_len`.
-fn concatenated(aggregate: &Aggregate, mut pieces: Vec<Piece>, exec: &Exec<'_>) -> Value {
+fn concatenated(aggregate: &Aggregate, mut pieces: Vec<Piece>, exec: &Exec<'_>) -> Run<Value> {
     if pieces.is_empty() {
-        return Value::Null;
+        return Ok(Value::Null);
     }
     if !aggregate.order.is_empty() {
-        pieces.sort_by(|a, b| order_keys(&aggregate.order, &a.keys, &b.keys));
+        let by_keys = |a: &Piece, b: &Piece| order_keys(&aggregate.order, &a.keys, &b.keys);
+        sorting::sort_by(&mut pieces, sorting::DEAR, by_keys)?;
     }
     let most = usize::try_from(exec.env.group_concat_max_len).unwrap_or(usize::MAX);
     let mut out: Vec<u8> = Vec::new();
+    let mut pacer = Pacer::new();
     for (at, piece) in pieces.iter().enumerate() {
+        pacer.tick()?;
         if at > 0 {
             out.extend_from_slice(&aggregate.separator);
         }
@@ -431,5 +436,5 @@ fn concatenated(aggregate: &Aggregate, mut pieces: Vec<Piece>, exec: &Exec<'_>) 
             break;
         }
     }
-    Value::Bytes(out)
+    Ok(Value::Bytes(out))
 }

@@ -27,6 +27,8 @@ use accumulate::Accumulator;
 use bumpalo::Bump;
 use foldhash::fast::RandomState;
 use numbers::{FIRST_ROWS, Numbers};
+use porpoise_base::interrupt::Pacer;
+use porpoise_base::sorting;
 use porpoise_types::{ColumnType, Kind, Value, ValueRef, encode_key};
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -413,7 +415,9 @@ impl<'p> Groups<'p> {
         let groups: Box<dyn Iterator<Item = (Group, Vec<Accumulator>)>> = match plan.rollup {
             true => {
                 let mut groups: Vec<(Group, Vec<Accumulator>)> = with_own.collect();
-                groups.sort_by(|(a, _), (b, _)| rollup_order(plan, &a.keys, &b.keys));
+                sorting::sort_by(&mut groups, sorting::DEAR, |(a, _), (b, _)| {
+                    rollup_order(plan, &a.keys, &b.keys)
+                })?;
                 Box::new(groups.into_iter())
             }
             false => Box::new(with_own),
@@ -426,7 +430,9 @@ impl<'p> Groups<'p> {
         self.numbers = None;
         let mut arena = Bump::new();
         let mut results: Vec<Value> = Vec::with_capacity(plan.aggregates.len());
+        let mut pacer = Pacer::new();
         for (group, own) in groups {
+            pacer.tick()?;
             arena.reset();
             results.clear();
             for (aggregate, accumulator) in plan.aggregates.iter().zip(own) {

@@ -3,10 +3,14 @@
 use super::super::{Call, Function, Nullable};
 use super::json;
 use crate::error::{Result, SqlError};
+use porpoise_base::interrupt;
 use porpoise_types::ValueRef;
 use porpoise_types::json::{self as doc, Change, Json, Object};
 
 fn array<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    if let Some(null) = c.arguments_too_long() {
+        return Ok(null);
+    }
     let items: Result<Vec<Json>> = (0..c.len()).map(|at| c.json_value(at)).collect();
     c.give(&Json::Array(items?))
 }
@@ -20,6 +24,9 @@ fn pairs(c: &Call<'_, '_>, first: usize, name: &str) -> Result<()> {
 }
 
 fn object<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    if let Some(null) = c.arguments_too_long() {
+        return Ok(null);
+    }
     pairs(c, 0, "JSON_OBJECT")?;
     let mut members = Vec::with_capacity(c.len() / 2);
     for at in (0..c.len()).step_by(2) {
@@ -35,11 +42,15 @@ fn object<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 
 /// JSON_SET and its kin: pairs of path and value, from left to right.
 fn change<'a>(c: &Call<'_, 'a>, name: &str, how: Change) -> Result<ValueRef<'a>> {
+    if let Some(null) = c.arguments_too_long() {
+        return Ok(null);
+    }
     pairs(c, 1, name)?;
     let Some(mut document) = c.document(0, name)? else {
         return Ok(ValueRef::Null);
     };
     for at in (1..c.len()).step_by(2) {
+        interrupt::check()?;
         let Some(path) = c.single_path(at)? else {
             return Ok(ValueRef::Null);
         };
@@ -53,6 +64,7 @@ fn remove<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         return Ok(ValueRef::Null);
     };
     for at in 1..c.len() {
+        interrupt::check()?;
         let Some(path) = c.single_path(at)? else {
             return Ok(ValueRef::Null);
         };
@@ -66,11 +78,15 @@ fn remove<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 }
 
 fn append<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    if let Some(null) = c.arguments_too_long() {
+        return Ok(null);
+    }
     pairs(c, 1, "JSON_ARRAY_APPEND")?;
     let Some(mut document) = c.document(0, "json_array_append")? else {
         return Ok(ValueRef::Null);
     };
     for at in (1..c.len()).step_by(2) {
+        interrupt::check()?;
         let Some(path) = c.single_path(at)? else {
             return Ok(ValueRef::Null);
         };
@@ -80,11 +96,15 @@ fn append<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 }
 
 fn array_insert<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    if let Some(null) = c.arguments_too_long() {
+        return Ok(null);
+    }
     pairs(c, 1, "JSON_ARRAY_INSERT")?;
     let Some(mut document) = c.document(0, "json_array_insert")? else {
         return Ok(ValueRef::Null);
     };
     for at in (1..c.len()).step_by(2) {
+        interrupt::check()?;
         let Some(path) = c.single_path(at)? else {
             return Ok(ValueRef::Null);
         };
@@ -97,9 +117,13 @@ fn array_insert<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 }
 
 fn merge_preserve<'a>(c: &Call<'_, 'a>, name: &str) -> Result<ValueRef<'a>> {
+    if let Some(null) = c.arguments_too_long() {
+        return Ok(null);
+    }
     let mut merged: Option<Json> = None;
     let mut null = false;
     for at in 0..c.len() {
+        interrupt::check()?;
         match (merged.take(), c.document(at, name)?) {
             (_, None) => null = true,
             (None, Some(next)) => merged = Some(next),
@@ -115,8 +139,12 @@ fn merge_preserve<'a>(c: &Call<'_, 'a>, name: &str) -> Result<ValueRef<'a>> {
 /// A NULL makes NULL of the result so far, until a document that is no object
 /// replaces it.
 fn merge_patch<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    if let Some(null) = c.arguments_too_long() {
+        return Ok(null);
+    }
     let mut merged = c.document(0, "json_merge_patch")?;
     for at in 1..c.len() {
+        interrupt::check()?;
         merged = match (merged, c.document(at, "json_merge_patch")?) {
             (_, None) | (None, Some(Json::Object(_))) => None,
             (Some(all), Some(next)) => Some(doc::merge_patch(all, next)),

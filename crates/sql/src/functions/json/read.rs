@@ -19,11 +19,25 @@ fn extract<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         };
         several |= path.is_multiple();
         found.extend(path.select(&document));
+        porpoise_base::interrupt::check()?;
     }
     match found.as_slice() {
         [] => Ok(ValueRef::Null),
         [one] if !several => c.give(one),
-        _ => c.give(&Json::Array(found.into_iter().cloned().collect())),
+        _ => {
+            let mut text = vec![b'['];
+            for (at, part) in found.into_iter().enumerate() {
+                if at > 0 {
+                    text.extend_from_slice(b", ");
+                }
+                text.extend_from_slice(&part.to_text());
+                if let Some(null) = c.too_long(text.len()) {
+                    return Ok(null);
+                }
+            }
+            text.push(b']');
+            Ok(c.keep(&text))
+        }
     }
 }
 
@@ -53,6 +67,11 @@ fn quote<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     if !textual {
         let text = "Incorrect type for argument 1 in function json_quote.";
         return Err(SqlError::new(3064, "HY000", text));
+    }
+    let control = text.iter().filter(|b| matches!(b, 0..0x20)).count();
+    let marked = text.iter().filter(|b| matches!(b, b'"' | b'\\')).count();
+    if let Some(null) = c.too_long(text.len() + marked + control) {
+        return Ok(null);
     }
     let mut out = Vec::with_capacity(text.len() + 2);
     doc::quote(&String::from_utf8_lossy(text), &mut out);

@@ -42,6 +42,7 @@ mod window;
 
 use bumpalo::Bump;
 use bumpalo::collections::Vec as BumpVec;
+use porpoise_base::interrupt::Pacer;
 
 use super::ast::{ColumnName, Ident, TableName};
 use super::digest::LiteralToken;
@@ -82,6 +83,8 @@ pub(crate) struct Parser<'a> {
     params: u32,
     /// Literals to be read as parameters, None: all stay literals.
     literals: Option<&'a [LiteralToken]>,
+    /// Paces the checkpoints of the parse.
+    pacer: Pacer,
     /// INTO met inside a SELECT, before its FROM.
     into: Option<&'a super::ast::Into<'a>>,
 }
@@ -115,6 +118,7 @@ impl<'a> Parser<'a> {
                 Literals::Keep => None,
                 Literals::Params(list) => Some(list),
             },
+            pacer: Pacer::new(),
             into: None,
         }
     }
@@ -143,6 +147,10 @@ impl<'a> Parser<'a> {
             Some(token) => token,
             None => self.lexer.next_token(),
         };
+        if self.pacer.leaves() {
+            // No rule takes it: the parse ends here.
+            self.token.kind = TokenKind::Invalid;
+        }
         taken
     }
 

@@ -1,0 +1,118 @@
+//! The corpus beside clients that behave: the long form.
+
+use crate::corpus::{Attack, attacks};
+use crate::support::{Cache, Random, Sql, map_prefix, server};
+use crate::{attacked, memory, prepare};
+use porpoise_testkit::Porpoise;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Clients of each protocol.
+const CLIENTS: u64 = 8;
+/// How long the attackers go on.
+const TIME: Duration = Duration::from_secs(180);
+/// Longest wait of a client that behaves, on a machine of few cores that does nothing else.
+const BOUND: Duration = Duration::from_secs(3);
+
+/// Times of one class of requests.
+#[derive(Default)]
+struct Times(Mutex<Vec<Duration>>);
+
+impl Times {
+    fn add(&self, since: Instant) {
+        self.0.lock().unwrap().push(since.elapsed());
+    }
+
+    /// Prints median, 99th percentile and maximum; the maximum.
+    fn print(&self, class: &str) -> Duration {
+        let mut all = self.0.lock().unwrap();
+        all.sort_unstable();
+        assert!(!all.is_empty(), "no requests of class {class}");
+        let at = |part: usize| all[(all.len() - 1) * part / 100];
+        println!(
+            "{class}: {} requests, p50 {:?}, p99 {:?}, max {:?}",
+            all.len(),
+            at(50),
+            at(99),
+            at(100)
+        );
+        at(100)
+    }
+}
+
+/// Loops over the corpus from a place of its own until the end.
+fn attacker(
+    server: &Porpoise,
+    corpus: &[Attack],
+    first: usize,
+    over: &AtomicBool,
+    done: &AtomicU64,
+) {
+    let mut killer = Sql::connect(server.mysql_addr);
+    for attack in corpus.iter().cycle().skip(first) {
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
+        attacked(server, &mut killer, attack);
+        done.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+#[ignore = "three minutes of attacks beside sixteen clients"]
+fn clients_that_behave_are_answered_beside_two_attackers() {
+    let server = server().start();
+    let mut sql = Sql::connect(server.mysql_addr);
+    prepare(&mut sql);
+    sql.run("CREATE TABLE k (id VARCHAR(20) PRIMARY KEY, v VARCHAR(100) NOT NULL)");
+    sql.run("INSERT INTO k SELECT id, b FROM n WHERE id <= 1000");
+    map_prefix(&mut sql, "k:", ("a", "k"), ("id", "v"));
+    let corpus = attacks();
+    let (over, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (selects, updates, gets) = (Times::default(), Times::default(), Times::default());
+    std::thread::scope(|scope| {
+        let (server, corpus, over, done) = (&server, &corpus, &over, &done);
+        for half in 0..2 {
+            let first = half * corpus.len() / 2;
+            scope.spawn(move || attacker(server, corpus, first, over, done));
+        }
+        for client in 0..CLIENTS {
+            let (selects, updates, gets) = (&selects, &updates, &gets);
+            scope.spawn(move || {
+                let (mut sql, mut random) = (Sql::connect(server.mysql_addr), Random::new(client));
+                while !over.load(Ordering::Relaxed) {
+                    let id = 1 + random.below(1000);
+                    let since = Instant::now();
+                    sql.run(&format!("SELECT v FROM a.k WHERE id = '{id}'"));
+                    selects.add(since);
+                    let since = Instant::now();
+                    sql.run(&format!("UPDATE a.k SET v = 'new' WHERE id = '{id}'"));
+                    updates.add(since);
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            });
+            scope.spawn(move || {
+                let mut cache = Cache::connect(server.memcached_addr);
+                let mut random = Random::new(100 + client);
+                while !over.load(Ordering::Relaxed) {
+                    let id = 1 + random.below(1000);
+                    let since = Instant::now();
+                    assert!(cache.get(&format!("k:{id}")).is_some());
+                    gets.add(since);
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            });
+        }
+        std::thread::sleep(TIME);
+        over.store(true, Ordering::Relaxed);
+    });
+    println!(
+        "{} attacks, peak {} MiB",
+        done.into_inner(),
+        memory(&server, "VmHWM") >> 20
+    );
+    let worst = [("SELECT", &selects), ("UPDATE", &updates), ("get", &gets)]
+        .map(|(class, times)| times.print(class));
+    assert!(worst.iter().all(|wait| *wait < BOUND), "{worst:?}");
+}

@@ -1,0 +1,160 @@
+//! IN over a long list of constants: a hash table in the place of a linear scan.
+//!
+//! The table is made at the second evaluation of a list in one run of a
+//! statement and kept until its end. Its keys are the encodings by which hash
+//! joins compare values ([`append_comparable`]).
+//!
+//! Invariants:
+//! 1. Sets are kept only while a plan runs ([`Env::keep_sets`]): they are found
+//!    by the address of the list, which no other list has until the plan is
+//!    dropped.
+//! 2. The answer is that of the linear scan: true when a value is equal, else
+//!    unknown when one is NULL, else false.
+
+use super::eval::{Env, EvalCx, eval};
+use super::{Expr, ExprKind};
+use crate::error::Result;
+use crate::exec::state::append_comparable;
+use porpoise_types::{CompareAs, ValueRef};
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Items from which on a list has a table.
+pub const MANY: usize = 32;
+
+/// The items of one list.
+#[derive(Debug)]
+pub struct InSet {
+    keys: HashSet<Vec<u8>>,
+    with_null: bool,
+}
+
+/// What is known of one list.
+#[derive(Clone, Debug)]
+enum Known {
+    /// It was evaluated once.
+    Seen,
+    /// Its items have no common encoding.
+    Mixed,
+    Set(Arc<InSet>),
+}
+
+/// The sets of the plan that runs, by the addresses of their lists; none while
+/// no plan runs.
+#[derive(Debug, Default)]
+pub struct InSets(RefCell<Option<HashMap<usize, Known>>>);
+
+/// Lets go of the sets when it is dropped.
+#[must_use = "sets are kept until it is dropped"]
+pub struct Keeping<'e>(&'e InSets);
+
+impl Drop for Keeping<'_> {
+    fn drop(&mut self) {
+        self.0.0.replace(None);
+    }
+}
+
+impl Env {
+    /// Keeps sets until what is returned is dropped.
+    pub fn keep_sets(&self) -> Keeping<'_> {
+        self.in_sets.0.replace(Some(HashMap::new()));
+        Keeping(&self.in_sets)
+    }
+}
+
+/// Whether a value that is not NULL is among the items; the outer `None` where
+/// a linear scan is to answer.
+pub fn probe<'a>(
+    (value, arg): (ValueRef<'a>, &'a Expr),
+    list: &'a [(CompareAs, Expr)],
+    cx: &EvalCx<'a>,
+) -> Result<Option<Option<bool>>> {
+    let Some(how) = list.first().map(|(how, _)| *how) else {
+        return Ok(None);
+    };
+    let address = list.as_ptr().addr();
+    let known = match &mut *cx.env.in_sets.0.borrow_mut() {
+        None => return Ok(None),
+        Some(sets) => match sets.get(&address) {
+            Some(known) => known.clone(),
+            None => {
+                sets.insert(address, Known::Seen);
+                return Ok(None);
+            }
+        },
+    };
+    let set = match known {
+        Known::Mixed => return Ok(None),
+        Known::Set(set) => set,
+        Known::Seen => {
+            let made = set_of(list, how, cx)?.map(Arc::new);
+            let known = made.clone().map_or(Known::Mixed, Known::Set);
+            if let Some(sets) = &mut *cx.env.in_sets.0.borrow_mut() {
+                sets.insert(address, known);
+            }
+            match made {
+                Some(set) => set,
+                None => return Ok(None),
+            }
+        }
+    };
+    let mut key = Vec::with_capacity(24);
+    if !encode((value, arg), how, cx, &mut key)? {
+        return Ok(None);
+    }
+    Ok(Some(match set.keys.contains(&key) {
+        true => Some(true),
+        false if set.with_null => None,
+        false => Some(false),
+    }))
+}
+
+fn set_of<'a>(
+    list: &'a [(CompareAs, Expr)],
+    how: CompareAs,
+    cx: &EvalCx<'a>,
+) -> Result<Option<InSet>> {
+    let mut set = InSet {
+        keys: HashSet::with_capacity(list.len()),
+        with_null: false,
+    };
+    for (as_item, item) in list {
+        cx.env.tick()?;
+        let constant = matches!(item.kind, ExprKind::Const(_) | ExprKind::Param(_));
+        if !constant || *as_item != how {
+            return Ok(None);
+        }
+        let value = eval(item, &[], cx)?;
+        if value.is_null() {
+            set.with_null = true;
+            continue;
+        }
+        let mut key = Vec::with_capacity(24);
+        if !encode((value, item), how, cx, &mut key)? {
+            return Ok(None);
+        }
+        set.keys.insert(key);
+    }
+    Ok(Some(set))
+}
+
+/// Appends the encoding of a value; false where it has none that needs no
+/// conversion: a conversion may warn, once for each row.
+fn encode(
+    (value, e): (ValueRef<'_>, &Expr),
+    how: CompareAs,
+    cx: &EvalCx<'_>,
+    key: &mut Vec<u8>,
+) -> Result<bool> {
+    let plain = match (how, value) {
+        (CompareAs::Int, ValueRef::Int(_) | ValueRef::UInt(_)) => true,
+        (CompareAs::Bytes(collation), ValueRef::Bytes(text)) => {
+            e.ty.collation.charset() == collation.charset() || text.is_ascii()
+        }
+        (CompareAs::Decimal, ValueRef::Decimal(_) | ValueRef::Int(_)) => true,
+        (CompareAs::Double, ValueRef::Double(_)) => true,
+        _ => false,
+    };
+    Ok(plain && append_comparable(value, &e.ty, how, cx, key)?)
+}

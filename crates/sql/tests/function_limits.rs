@@ -1,0 +1,153 @@
+//! No function's result is longer than `max_allowed_packet`, whatever its arguments.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+mod common;
+
+use porpoise_kv::model::Model;
+use porpoise_sql::error::SqlError;
+use porpoise_sql::exec::ResultSink;
+use porpoise_sql::functions::{self, Function};
+use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::session::SqlSession;
+use porpoise_types::ValueRef;
+use std::sync::Arc;
+
+/// The limit of the test, the least that the variable takes.
+const LIMIT: usize = 1024;
+
+#[derive(Default)]
+struct Longest(usize, bool);
+
+impl ResultSink for Longest {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+        for value in values {
+            if let ValueRef::Bytes(text) = value {
+                self.0 = self.0.max(text.len());
+            }
+            self.1 |= value.is_null();
+        }
+        Ok(())
+    }
+}
+
+/// A session that began with the limit.
+fn session() -> SqlSession {
+    let server = common::server(Arc::new(Model::new()));
+    let mut first = common::connect(&server, 1);
+    let set = format!("SET GLOBAL max_allowed_packet = {LIMIT}");
+    first
+        .query(set.as_bytes(), false, &mut Longest::default())
+        .unwrap();
+    common::connect(&server, 2)
+}
+
+/// Calls of a function with arguments of all kinds, each near the limit.
+fn calls(function: &Function) -> Vec<String> {
+    let kinds = [
+        "REPEAT('a', 1000)",
+        "REPEAT('\"', 1000)",
+        "REPEAT('''', 1000)",
+        "REPEAT('ä', 500)",
+        "REPEAT('%W', 500)",
+        "CONCAT('\"', REPEAT('a', 900), '\"')",
+        "CONCAT('[', REPEAT('1,', 400), '1]')",
+        "CONCAT('{\"k\": \"', REPEAT('a', 900), '\"}')",
+        "'$'",
+        "'$[0]'",
+        "'a'",
+        "'all'",
+        "100000",
+        "1",
+        "-1",
+        "'2020-01-01 10:00:00'",
+        "NULL",
+    ];
+    let (least, most) = function.args;
+    let mut calls = Vec::new();
+    for count in least..=most.min(least.max(3) + 1) {
+        for first in kinds {
+            for second in kinds {
+                for rest in ["'a'", "REPEAT('a', 900)"] {
+                    let all = [first, second].into_iter().chain(std::iter::repeat(rest));
+                    let list: Vec<&str> = all.take(count).collect();
+                    calls.push(format!("{}({})", function.name, list.join(", ")));
+                }
+            }
+        }
+    }
+    calls.sort();
+    calls.dedup();
+    calls
+}
+
+#[test]
+fn no_result_exceeds_max_allowed_packet() {
+    let mut session = session();
+    let special = ["SLEEP", "GET_LOCK", "TRIM_LEADING", "TRIM_TRAILING"];
+    let mut wrong = Vec::new();
+    let mut tried = 0;
+    for function in functions::all().filter(|f| !special.contains(&f.name)) {
+        let mut ran = 0;
+        for call in calls(function) {
+            let mut longest = Longest::default();
+            let text = format!("SELECT {call}");
+            match session.query(text.as_bytes(), false, &mut longest) {
+                Ok(_) if longest.0 > LIMIT => wrong.push(format!("{call}: {}", longest.0)),
+                Ok(_) => ran += 1,
+                Err(_) => {}
+            }
+        }
+        tried += usize::from(ran > 0);
+    }
+    assert!(tried > 100, "only {tried} functions ran");
+    assert!(
+        wrong.is_empty(),
+        "{} calls: {:#?}",
+        wrong.len(),
+        wrong.iter().take(30).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn results_that_would_be_too_long_are_null_with_warning_1301() {
+    let mut session = session();
+    for call in [
+        "REPEAT('a', 1025)",
+        "SPACE(1025)",
+        "LPAD('a', 1025, 'b')",
+        "RPAD('a', 257, 'b')",
+        "HEX(REPEAT('a', 513))",
+        "CONCAT(REPEAT('a', 1000), REPEAT('a', 25))",
+        "CONCAT_WS(',', REPEAT('a', 1000), REPEAT('a', 24))",
+        "REPLACE(REPEAT('a', 1000), 'a', 'bb')",
+        "INSERT(REPEAT('a', 1000), 1, 1, REPEAT('b', 26))",
+        "TO_BASE64(REPEAT('a', 900))",
+        "QUOTE(REPEAT('''', 600))",
+        "EXPORT_SET(5, REPEAT('a', 20), REPEAT('b', 20))",
+        "MAKE_SET(3, REPEAT('a', 600), REPEAT('b', 600))",
+        "JSON_QUOTE(REPEAT('\"', 600))",
+        "WEIGHT_STRING(REPEAT('a', 1000))",
+    ] {
+        let mut longest = Longest::default();
+        let text = format!("SELECT {call}");
+        let outcome = session.query(text.as_bytes(), false, &mut longest).unwrap();
+        assert!(longest.1, "{call} is {} bytes", longest.0);
+        assert!(outcome.warnings > 0, "{call}");
+    }
+    // One byte less is no error.
+    for call in [
+        "REPEAT('a', 1024)",
+        "HEX(REPEAT('a', 512))",
+        "LPAD('a', 256, 'b')",
+    ] {
+        let mut longest = Longest::default();
+        let text = format!("SELECT {call}");
+        let outcome = session.query(text.as_bytes(), false, &mut longest).unwrap();
+        assert!(!longest.1 && outcome.warnings == 0, "{call}");
+    }
+}
