@@ -8,6 +8,7 @@
 //! * [`blocking`]: announcing that the current thread may stand still.
 //! * [`clock`]: wall and monotonic time, replaceable.
 //! * [`disk`]: files and their durability, replaceable by disks with faults.
+//! * [`memory`]: the memory budget of statements, connections and the server.
 //! * [`password`]: the forms in which passwords are stored.
 //! * [`sleeper`]: falling asleep without missing what one is woken for.
 //! * [`stack`]: how much stack is left, for whatever recurses on input.
@@ -19,6 +20,7 @@ pub mod blocking;
 pub mod cancel;
 pub mod clock;
 pub mod disk;
+pub mod memory;
 pub mod password;
 pub mod sleeper;
 pub mod stack;
