@@ -16,6 +16,7 @@ use crate::error::{Result, SqlError};
 use crate::expr::eval::{Env, EvalCx, Slot, eval};
 use crate::expr::{Expr, ExprKind, convert};
 use crate::functions::locks::NamedLocks;
+use crate::memory::SessionMemory;
 use crate::parse::{ParseOptions, ast, parse_expr};
 use crate::session::dispatch::syntax_error;
 use crate::statistics::Figures;
@@ -286,6 +287,7 @@ impl Program {
             collation: Collation::UTF8MB4_0900_AI_CI,
             locks: self.locks.clone(),
             cancel: Cancel::default(),
+            memory: SessionMemory::default(),
         }
     }
 

@@ -259,12 +259,13 @@ impl Core {
         self.live += 1;
         self.now = self.shared.now();
         self.shared.before_login.fetch_add(1, Ordering::Relaxed);
-        let peer = Box::new(newcomer.peer(cancel.clone()));
+        let peer = Box::new(newcomer.peer(cancel.clone(), &self.shared.config.memory));
         let out = Output::new(
             Transport::new(newcomer.socket),
             self.shared.marks.clone(),
             cancel.clone(),
             self.shared.config.net_write_timeout,
+            &peer.memory,
         );
         let group = self.group.clone();
         let conn = Box::new(Conn::new(token, newcomer.id, group, out, cancel, self.now));

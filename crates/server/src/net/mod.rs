@@ -55,6 +55,7 @@ pub use output::{FLUSH_AT, Gone, Output};
 use self::core::Core;
 use self::group::Group;
 use self::worker::Staff;
+use porpoise_base::memory::MemoryBudget;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -77,6 +78,8 @@ pub struct NetConfig {
     pub net_read_timeout: Duration,
     /// Without any progress in writing to a client.
     pub net_write_timeout: Duration,
+    /// Memory budget of connections.
+    pub memory: Arc<MemoryBudget>,
 }
 
 impl Default for NetConfig {
@@ -89,6 +92,7 @@ impl Default for NetConfig {
             connect_timeout: Duration::from_secs(10),
             net_read_timeout: Duration::from_secs(30),
             net_write_timeout: Duration::from_secs(60),
+            memory: Arc::default(),
         }
     }
 }

@@ -382,7 +382,7 @@ impl SqlSession {
         run: &RunCx,
         sink: &mut dyn ResultSink,
     ) -> exec::Run<Done> {
-        let states = States::default();
+        let states = States::new(self.env.memory.statement());
         let shared = Shared {
             txn: &open.txn,
             env: &self.env,
