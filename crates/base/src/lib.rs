@@ -9,6 +9,7 @@
 //! * [`clock`]: wall and monotonic time, replaceable.
 //! * [`disk`]: files and their durability, replaceable by disks with faults.
 //! * [`lend`]: a cell from which a supervisor retakes what was lent for too long.
+//! * [`memory`]: the memory budget of statements, connections and the server.
 //! * [`password`]: the forms in which passwords are stored.
 //! * [`sleeper`]: falling asleep without missing what one is woken for.
 //! * [`stack`]: how much stack is left, for whatever recurses on input.
@@ -23,6 +24,7 @@ pub mod clock;
 pub mod disk;
 pub mod interrupt;
 pub mod lend;
+pub mod memory;
 pub mod password;
 pub mod sleeper;
 pub mod sorting;

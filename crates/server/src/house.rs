@@ -17,6 +17,7 @@ use crate::rows;
 use crate::tls;
 use parking_lot::Mutex;
 use porpoise_access::{Account, AuthId, DelayPolicy, Grant, Privileges, UNUSABLE_SECRET};
+use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Engine;
 use porpoise_rows::Db;
 use porpoise_sql::{SqlConfig, SqlServer};
@@ -30,6 +31,8 @@ pub struct House {
     pub db: Arc<Db>,
     /// SQL.
     pub sql: Arc<SqlServer>,
+    /// Memory budget of connections.
+    pub memory: Arc<MemoryBudget>,
     /// The MySQL door, if there is one.
     pub mysql: Option<Arc<dyn Door>>,
     /// The memcached door, if there is one.
@@ -59,9 +62,11 @@ impl House {
             StartError::failure(format!("{what}: {error}"))
         };
         let db = rows::open(engine.clone()).map_err(|e| failed("the catalog does not open", &e))?;
+        let memory = Arc::new(MemoryBudget::default());
         let setup = SqlConfig {
             variables: variables(config),
             root_password: root_password.map(str::to_owned),
+            memory: memory.clone(),
         };
         let sql =
             SqlServer::new(db.clone(), setup).map_err(|e| failed("SQL does not start", &e))?;
@@ -83,6 +88,7 @@ impl House {
             engine,
             db,
             sql,
+            memory,
             mysql,
             memcached: doors.first.map(|door| -> Arc<dyn Door> { door }),
             more_memcached: doors
@@ -181,6 +187,9 @@ fn login_policy(sql: &SqlServer) -> (DelayPolicy, u16) {
     (delays(sql), u16::try_from(lifetime).unwrap_or(u16::MAX))
 }
 
+/// Smallest `statement-memory` in bytes.
+const LEAST_STATEMENT_MEMORY: u64 = 64 << 20;
+
 /// Settings that clients read as system variables.
 fn variables(config: &Config) -> Vec<(String, String)> {
     // Whole seconds, and at least what the variables take.
@@ -192,6 +201,10 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         ("net_read_timeout", seconds(config.net_read_timeout)),
         ("net_write_timeout", seconds(config.net_write_timeout)),
     ];
+    if let Some(bytes) = config.statement_memory {
+        let bytes = bytes.max(LEAST_STATEMENT_MEMORY);
+        list.push(("global_connection_memory_limit", bytes.to_string()));
+    }
     if let Some(address) = config.mysql_listen {
         list.push(("port", address.port().to_string()));
     }

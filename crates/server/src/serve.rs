@@ -17,6 +17,7 @@ use crate::noop::Noop;
 use crate::sys::{self, Signals};
 use crate::tls;
 use porpoise_base::threads::{self, Role};
+use porpoise_base::memory::MemoryBudget;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -114,7 +115,7 @@ fn fit_open_files(config: &Config) -> Result<usize, StartError> {
     Ok(room.max(1))
 }
 
-fn net_config(config: &Config, max_connections: usize) -> NetConfig {
+fn net_config(config: &Config, max_connections: usize, memory: Arc<MemoryBudget>) -> NetConfig {
     let cores = NetConfig::default().groups;
     NetConfig {
         groups: if config.worker_groups == 0 {
@@ -128,6 +129,7 @@ fn net_config(config: &Config, max_connections: usize) -> NetConfig {
         connect_timeout: config.connect_timeout,
         net_read_timeout: config.net_read_timeout,
         net_write_timeout: config.net_write_timeout,
+        memory,
     }
 }
 
@@ -186,7 +188,8 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     exposure::check(config, house.root_has_password)?;
 
     let marks = Marks::of(house.engine.clone());
-    let mut net = Net::start(net_config(config, max_connections), marks.clone())
+    let memory = house.memory.clone();
+    let mut net = Net::start(net_config(config, max_connections, memory), marks.clone())
         .map_err(|e| failed("cannot start workers", e))?;
     let look = Arc::new(Look {
         house: house.clone(),

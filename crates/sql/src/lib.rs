@@ -6,6 +6,7 @@
 //! * [`expr`], [`functions`]: evaluation.
 //! * [`exec`]: running a plan against a transaction on rows.
 //! * [`session`]: statements, transactions, prepared statements of a client.
+//! * [`memory`]: what sessions and statements hold, within the server's budget.
 //! * [`vars`]: system variables. [`users`]: accounts. [`privileges`]: what
 //!   they may do.
 //! * [`information_schema`], [`virtual_tables`]: tables whose rows are made.
@@ -23,6 +24,7 @@ pub mod exec;
 pub mod expr;
 pub mod functions;
 pub mod information_schema;
+pub mod memory;
 pub mod parse;
 pub mod plan;
 pub mod privileges;

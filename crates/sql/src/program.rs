@@ -16,6 +16,7 @@ use crate::error::{Result, SqlError};
 use crate::expr::eval::{Env, EvalCx, Slot, eval};
 use crate::expr::{Expr, ExprKind, convert};
 use crate::functions::locks::NamedLocks;
+use crate::memory::SessionMemory;
 use crate::parse::{ParseOptions, ast, parse_expr};
 use crate::session::dispatch::syntax_error;
 use crate::statistics::Figures;
@@ -289,6 +290,7 @@ impl Program {
             cancel: Cancel::default(),
             in_sets: Default::default(),
             work: Cell::new(0),
+            memory: SessionMemory::default(),
         }
     }
 

@@ -143,6 +143,8 @@ pub struct Config {
     pub shutdown_timeout: Duration,
     /// Memory for rows in bytes; `None` is unlimited.
     pub memory_limit: Option<u64>,
+    /// Memory for statements and connections in bytes; `None` is unlimited.
+    pub statement_memory: Option<u64>,
     /// Own certificate (PEM); made at first start if not given.
     pub tls_cert: Option<PathBuf>,
     /// Its key (PEM).

@@ -140,6 +140,9 @@ settings! {
     "memory-limit" "SIZE" = "75%":
         "Memory for rows: bytes, 4G, a share of the machine's, or off",
         |c, t| c.memory_limit = size(t)?;
+    "statement-memory" "SIZE" = "25%":
+        "Memory for statements and connections (sorts, joins, results, prepared statements), at least 64M",
+        |c, t| c.statement_memory = size(t)?;
     "tls-cert" "FILE" = "":
         "Certificate chain (PEM) instead of the one made at first start",
         |c, t| c.tls_cert = path(t)?;
@@ -256,6 +259,7 @@ pub fn defaults() -> Config {
         net_write_timeout: Duration::ZERO,
         shutdown_timeout: Duration::ZERO,
         memory_limit: None,
+        statement_memory: None,
         tls_cert: None,
         tls_key: None,
         ssl_ca: None,

@@ -8,7 +8,7 @@
 //! 1. A hold covers a reply from its first byte that has not been written.
 //! 2. An ERR packet ends a reply, also after rows.
 
-use crate::net::{Gone, Output};
+use crate::net::{FLUSH_AT, Gone, Output};
 use porpoise_kv::Ticket;
 use porpoise_sql::{Outcome, SessionChange, SqlError, SqlSession};
 use porpoise_wire::mysql::reply;
@@ -23,6 +23,8 @@ pub(super) struct Answer<'o> {
     pub(super) sequence: u8,
     /// Where the reply, or what is left of it, begins.
     start: usize,
+    /// The sequence number of the packet there.
+    start_sequence: u8,
     /// Part of it has been written already.
     pub(super) departed: bool,
 }
@@ -36,6 +38,7 @@ impl<'o> Answer<'o> {
             caps,
             sequence,
             start,
+            start_sequence: sequence,
             departed: false,
         }
     }
@@ -43,6 +46,7 @@ impl<'o> Answer<'o> {
     /// The next result of a reply of several begins here.
     pub(super) fn next_part(&mut self) {
         self.start = self.out.position();
+        self.start_sequence = self.sequence;
         self.departed = false;
     }
 
@@ -68,8 +72,25 @@ impl<'o> Answer<'o> {
     pub(super) fn drain(&mut self) -> Result<(), Gone> {
         self.out.drain()?;
         self.start = self.out.position();
+        self.start_sequence = self.sequence;
         self.departed = true;
         Ok(())
+    }
+
+    /// Charges the connection for what has been appended.
+    ///
+    /// # Errors
+    /// A memory limit is exceeded. What has not been written is taken back: the error follows
+    /// what the client has got.
+    pub(super) fn charge(&mut self) -> Result<(), SqlError> {
+        self.out.charge().map_err(|refused| {
+            self.out.buf().truncate(self.start);
+            self.out.buf().shrink_to(FLUSH_AT);
+            self.sequence = self.start_sequence;
+            // The buffer is small again.
+            let _ = self.out.charge();
+            porpoise_sql::memory::refused(refused)
+        })
     }
 
     /// OK without figures.

@@ -365,6 +365,7 @@ mod tests {
             id: 1,
             address: address.map(|a| a.parse().unwrap()),
             reserved: false,
+            memory: Arc::default(),
             cancel: Cancel::new(),
         }
     }

@@ -250,12 +250,13 @@ impl MysqlSession {
             collation: request.collation,
             database: request.database.clone(),
         };
-        let sql = self.shared.sql.connect(info, self.peer.cancel.clone())?;
+        let (cancel, memory) = (self.peer.cancel.clone(), &self.peer.memory);
+        let sql = self.shared.sql.connect_with(info, cancel, memory)?;
         let limit = self.shared.sql.variable("max_allowed_packet");
         let limit = limit.and_then(|text| text.parse().ok());
         Ok(Open {
             sql,
-            statements: Statements::default(),
+            statements: Statements::new(memory),
             caps,
             multi: caps.has(Capabilities::MULTI_STATEMENTS),
             max_packet: limit.unwrap_or(DEFAULT_PACKET).min(LARGEST_PACKET),

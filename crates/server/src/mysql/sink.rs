@@ -11,6 +11,7 @@
 //!    an error of the statement.
 
 use super::answer::{Answer, client_gone};
+use porpoise_base::memory::{MemoryCharge, MemoryTracker};
 use porpoise_sql::{ResultColumn, ResultSink, SqlError};
 use porpoise_types::ValueRef;
 use porpoise_wire::mysql::column::{self, ColumnDefinition};
@@ -18,6 +19,7 @@ use porpoise_wire::mysql::frame::{HEADER, MAX_PIECE};
 use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::row::RowEncoder;
 use porpoise_wire::mysql::{Capabilities, Status};
+use std::sync::Arc;
 
 /// How rows are encoded, and where they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +39,22 @@ pub(super) struct KeptRows {
     pub(super) bytes: Vec<u8>,
     /// Where each of them ends.
     pub(super) ends: Vec<usize>,
+    /// What the connection is charged for them.
+    charge: Option<MemoryCharge>,
 }
 
 impl KeptRows {
+    /// Charges the connection for what has grown.
+    fn count(&mut self, memory: &Arc<MemoryTracker>) -> Result<(), SqlError> {
+        let size = (self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()) as u64;
+        let counted = match &mut self.charge {
+            Some(charge) if charge.bytes() >= size => Ok(()),
+            Some(charge) => charge.grow(size - charge.bytes()),
+            None => memory.charge(size).map(|charge| self.charge = Some(charge)),
+        };
+        counted.map_err(porpoise_sql::memory::refused)
+    }
+
     /// Memory that they take, in bytes.
     pub(super) fn size(&self) -> usize {
         self.bytes.len() + self.ends.len() * size_of::<usize>()
@@ -58,6 +73,8 @@ pub(super) struct WireSink<'a, 'o> {
     pub(super) kept: KeptRows,
     /// Most bytes of rows that may be kept.
     limit: usize,
+    /// What is charged for them.
+    memory: Option<&'a Arc<MemoryTracker>>,
     /// Columns are described to the client.
     definitions: bool,
     /// How many columns the client was told of when the statement was
@@ -83,6 +100,7 @@ impl<'a, 'o> WireSink<'a, 'o> {
             begun: false,
             kept: KeptRows::default(),
             limit: 0,
+            memory: None,
             definitions: true,
             told: None,
             changed: false,
@@ -97,9 +115,10 @@ impl<'a, 'o> WireSink<'a, 'o> {
         self
     }
 
-    /// So many bytes of rows may be kept.
-    pub(super) fn keeps(mut self, bytes: usize) -> Self {
+    /// So many bytes of rows may be kept, charged to this tracker.
+    pub(super) fn keeps(mut self, bytes: usize, memory: &'a Arc<MemoryTracker>) -> Self {
         self.limit = bytes;
+        self.memory = Some(memory);
         self
     }
 
@@ -125,7 +144,10 @@ impl<'a, 'o> WireSink<'a, 'o> {
             at += MAX_PIECE;
         }
         self.kept.ends.push(self.kept.bytes.len());
-        Ok(())
+        match self.memory {
+            Some(memory) => self.kept.count(memory),
+            None => Ok(()),
+        }
     }
 }
 
@@ -184,10 +206,14 @@ impl ResultSink for WireSink<'_, '_> {
             }
             Form::Cursor => return self.keep(values),
         }
-        if self.answer.out.is_full() && !self.whole {
-            return self.answer.drain().map_err(|_| client_gone());
+        if !self.answer.out.is_full() {
+            return Ok(());
         }
-        Ok(())
+        self.answer.charge()?;
+        match self.whole {
+            true => Ok(()),
+            false => self.answer.drain().map_err(|_| client_gone()),
+        }
     }
 
     fn whole(&mut self) {

@@ -7,7 +7,8 @@
 //!    next execution refused, as there is no answer to a piece.
 //! 2. Long data and cursor belong to one execution: the next one, or a reset,
 //!    drops them.
-//! 3. A cursor's rows were read by its execution and are kept in the form in
+//! 3. Long data and cursors are charged to the connection's memory.
+//! 4. A cursor's rows were read by its execution and are kept in the form in
 //!    which they are sent; those of all cursors of a connection come to at
 //!    most [`CURSOR_LIMIT`].
 
@@ -15,6 +16,7 @@ use super::answer::{Answer, client_gone, status_of};
 use super::query::after;
 use super::session::{Open, Then};
 use super::sink::{Form, KeptRows, WireSink, definition};
+use porpoise_base::memory::{ConnectionMemory, MemoryClass, MemoryRefused, MemoryTracker};
 use porpoise_sql::{Outcome, Param, SqlError};
 use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
 use porpoise_wire::mysql::capability::type_code as t;
@@ -23,6 +25,7 @@ use porpoise_wire::mysql::params::{self, ParamTypes};
 use porpoise_wire::mysql::reply::PrepareOk;
 use porpoise_wire::mysql::{Capabilities, Status, column, frame, reply};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Bytes of long data that one connection may have waiting.
 const LONG_DATA_LIMIT: usize = 1 << 30;
@@ -34,10 +37,11 @@ const CURSOR_LIMIT: usize = 1 << 30;
 const MOST: usize = u16::MAX as usize;
 
 /// The prepared statements of a connection.
-#[derive(Default)]
 pub(super) struct Statements {
     all: HashMap<u32, Statement>,
     long_bytes: usize,
+    /// Counts long data and the rows of cursors.
+    memory: Arc<MemoryTracker>,
 }
 
 #[derive(Default)]
@@ -58,6 +62,8 @@ enum LongError {
     NoParameter,
     /// It would be too long.
     TooLong,
+    /// There is no memory for it.
+    Refused(MemoryRefused),
 }
 
 impl From<LongError> for SqlError {
@@ -72,6 +78,7 @@ impl From<LongError> for SqlError {
                             mysql_send_long_data() is longer than 'max_allowed_packet' bytes";
                 SqlError::new(1105, "HY000", text)
             }
+            LongError::Refused(refused) => porpoise_sql::memory::refused(refused),
         }
     }
 }
@@ -92,9 +99,21 @@ struct Cursor {
 }
 
 impl Statements {
+    /// None yet, of a connection.
+    pub(super) fn new(connection: &Arc<ConnectionMemory>) -> Statements {
+        let memory = MemoryTracker::new(connection.clone(), MemoryClass::Session);
+        Statements {
+            all: HashMap::new(),
+            long_bytes: 0,
+            memory: Arc::new(memory),
+        }
+    }
+
     /// Drops all of them.
     pub(super) fn clear(&mut self) {
-        *self = Statements::default();
+        self.all = HashMap::new();
+        self.memory.release(self.long_bytes as u64);
+        self.long_bytes = 0;
     }
 
     /// Drops one.
@@ -120,6 +139,10 @@ impl Statements {
             statement.long_error = Some(LongError::TooLong);
             return;
         }
+        if let Err(refused) = self.memory.hold(data.len() as u64) {
+            statement.long_error = Some(LongError::Refused(refused));
+            return;
+        }
         value.extend_from_slice(data);
         self.long_bytes = total;
     }
@@ -137,6 +160,7 @@ impl Statements {
         {
             let bytes: usize = statement.long.values().map(Vec::len).sum();
             self.long_bytes = self.long_bytes.saturating_sub(bytes);
+            self.memory.release(bytes as u64);
             statement.long = HashMap::new();
             statement.long_error = None;
         }
@@ -245,7 +269,9 @@ impl Open {
         };
         let before = status_of(&self.sql);
         let told = statement.columns;
-        let sink = WireSink::new(answer, form, before).told(told).keeps(room);
+        let memory = self.statements.memory.clone();
+        let sink = WireSink::new(answer, form, before).told(told);
+        let sink = sink.keeps(room, &memory);
         let mut sink = sink.definitions(self.sql.sends_metadata());
         let result = self.sql.execute(id, &values, &mut sink);
         let rows = Kept {

@@ -54,12 +54,13 @@ impl Core {
         newcomer
             .budget
             .admit(newcomer.id, address, self.group.clone(), token);
-        let peer = Box::new(newcomer.peer(cancel.clone()));
+        let peer = Box::new(newcomer.peer(cancel.clone(), &self.shared.config.memory));
         let out = Output::new(
             Transport::new(newcomer.socket),
             self.shared.marks.clone(),
             cancel.clone(),
             self.shared.config.net_write_timeout,
+            &peer.memory,
         );
         let mut conn = Conn::new(
             token,

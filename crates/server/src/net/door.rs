@@ -11,6 +11,7 @@
 
 use super::{Input, Output};
 use porpoise_base::cancel::Cancel;
+use porpoise_base::memory::ConnectionMemory;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub struct Peer {
     pub reserved: bool,
     /// Ends the session's waits, and the session: KILL, hang-up, shutdown.
     pub cancel: Cancel,
+    /// The connection's memory.
+    pub memory: Arc<ConnectionMemory>,
 }
 
 impl Peer {

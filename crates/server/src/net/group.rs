@@ -13,6 +13,8 @@ use super::door::{Door, Peer};
 use super::worker::WorkerSlot;
 use crate::sys::{Epoll, EventFd, events};
 use parking_lot::Mutex;
+use porpoise_base::cancel::Cancel;
+use porpoise_base::memory::{ConnectionMemory, MemoryBudget};
 use porpoise_base::sleeper::Sleeper;
 use socket2::Socket;
 use std::io;
@@ -56,12 +58,13 @@ pub(super) struct Newcomer {
 
 impl Newcomer {
     /// Who it is, once its cancel handle is known.
-    pub(super) fn peer(&self, cancel: porpoise_base::cancel::Cancel) -> Peer {
+    pub(super) fn peer(&self, cancel: Cancel, budget: &Arc<MemoryBudget>) -> Peer {
         Peer {
             id: self.id,
             address: self.peer,
             reserved: self.reserved,
             cancel,
+            memory: Arc::new(ConnectionMemory::new(budget.clone())),
         }
     }
 }

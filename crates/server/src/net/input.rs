@@ -4,10 +4,14 @@
 //! 1. `start <= end <= buf.len()`.
 //! 2. The buffer grows by doubling as bytes really arrive, and never beyond
 //!    what the session asked for: a length field alone allocates nothing.
-//! 3. A connection without unread bytes holds no buffer: it goes back to the
+//! 3. What a buffer takes beyond [`BUFFER`] is charged to the connection before it grows; where
+//!    that is refused there is no room, and the connection ends.
+//! 4. A connection without unread bytes holds no buffer: it goes back to the
 //!    group's pool.
 
 use super::pool::{BUFFER, Pool};
+use porpoise_base::memory::{ConnectionMemory, MemoryClass, MemoryTracker};
+use std::sync::Arc;
 
 /// Unread bytes of one connection; see the module.
 #[derive(Debug, Default)]
@@ -17,9 +21,26 @@ pub struct Input {
     end: usize,
     want: usize,
     consumed: bool,
+    /// `None` in tests: nothing is charged.
+    memory: Option<MemoryTracker>,
 }
 
 impl Input {
+    /// Input of a connection that is charged for what it takes.
+    pub(crate) fn new(connection: Arc<ConnectionMemory>) -> Input {
+        Input {
+            memory: Some(MemoryTracker::new(connection, MemoryClass::Input)),
+            ..Input::default()
+        }
+    }
+
+    /// Charges for a buffer of so many bytes; false where that is refused.
+    fn charge(&self, bytes: usize) -> bool {
+        let beyond = bytes.saturating_sub(BUFFER) as u64;
+        let charged = self.memory.as_ref().map(|m| m.resize(beyond));
+        charged.is_none_or(|done| done.is_ok())
+    }
+
     /// The unread bytes.
     pub fn bytes(&self) -> &[u8] {
         self.buf.get(self.start..self.end).unwrap_or_default()
@@ -94,7 +115,14 @@ impl Input {
                 self.buf = bigger;
             } else if self.end == self.buf.len() && self.want > self.end {
                 let bound = self.want.next_multiple_of(BUFFER);
-                self.buf.resize((self.buf.len() * 2).min(bound), 0);
+                let grown = (self.buf.len() * 2).min(bound);
+                if !self.charge(grown) {
+                    tracing::info!("cut off: no memory for a request of {} bytes", self.want);
+                    return &mut [];
+                }
+                // Not `resize`: it may take more than what is charged.
+                self.buf.reserve_exact(grown - self.buf.len());
+                self.buf.resize(grown, 0);
             }
         }
         self.buf.get_mut(self.end..).unwrap_or_default()
@@ -112,6 +140,7 @@ impl Input {
             if !self.buf.is_empty() {
                 pool.give_input(std::mem::take(&mut self.buf));
             }
+            self.charge(0);
             self.start = 0;
             self.end = 0;
         } else if self.buf.len() == BUFFER && self.len() <= BUFFER / 16 && self.want <= BUFFER {

@@ -65,6 +65,7 @@ use self::core::Core;
 use self::group::Group;
 use self::supervisor::Supervisor;
 use self::worker::WorkerPool;
+use porpoise_base::memory::MemoryBudget;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -87,6 +88,8 @@ pub struct NetConfig {
     pub net_read_timeout: Duration,
     /// Without any progress in writing to a client.
     pub net_write_timeout: Duration,
+    /// Memory budget of connections.
+    pub memory: Arc<MemoryBudget>,
 }
 
 impl Default for NetConfig {
@@ -99,6 +102,7 @@ impl Default for NetConfig {
             connect_timeout: Duration::from_secs(10),
             net_read_timeout: Duration::from_secs(30),
             net_write_timeout: Duration::from_secs(60),
+            memory: Arc::default(),
         }
     }
 }

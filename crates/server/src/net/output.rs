@@ -12,6 +12,8 @@
 //! 3. Bytes that have been written are never shown again; positions given to
 //!    the session stay valid until its call returns or it calls
 //!    [`Output::drain`].
+//! 4. A buffer of [`FLUSH_AT`] bytes or more is charged to the connection: by the session as it
+//!    grows ([`Output::charge`]), and in any case while it waits for the client.
 //!
 //! Rejected: one buffer per reply (an allocation and a writev entry each);
 //! holding a whole connection's output (a pipelined GET before a SET would
@@ -23,6 +25,7 @@ use super::transport::{TlsSession, Transport};
 use super::worker;
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
+use porpoise_base::memory::{ConnectionMemory, MemoryClass, MemoryRefused, MemoryTracker};
 use porpoise_kv::Ticket;
 use std::collections::VecDeque;
 use std::io;
@@ -71,6 +74,7 @@ pub struct Output {
     reply_start: usize,
     /// Bytes written since the group last looked.
     pub(crate) sent: u64,
+    pub(crate) memory: MemoryTracker,
 }
 
 impl Output {
@@ -79,6 +83,7 @@ impl Output {
         marks: Arc<Marks>,
         cancel: Cancel,
         write_timeout: Duration,
+        memory: &Arc<ConnectionMemory>,
     ) -> Output {
         Output {
             transport,
@@ -92,6 +97,7 @@ impl Output {
             total_requests: 0,
             reply_start: 0,
             sent: 0,
+            memory: MemoryTracker::new(memory.clone(), MemoryClass::Output),
         }
     }
 
@@ -154,6 +160,21 @@ impl Output {
         self.unsent() >= FLUSH_AT
     }
 
+    /// Charges the connection for the buffer as large as it is now.
+    ///
+    /// # Errors
+    /// A memory limit is exceeded: the session takes back what it appended.
+    pub fn charge(&mut self) -> Result<(), MemoryRefused> {
+        self.memory.resize(self.buf.capacity() as u64)
+    }
+
+    /// Charges the connection for a large buffer, and for no other.
+    fn charge_large(&mut self) {
+        let bytes = self.buf.capacity();
+        let charged = if bytes >= FLUSH_AT { bytes } else { 0 };
+        self.memory.resize_always(charged as u64);
+    }
+
     /// Writes everything out, waiting for the log and for a client that reads
     /// slowly; for results too large to buffer. Nothing that others need may
     /// be held. Positions taken before are void afterwards.
@@ -168,6 +189,8 @@ impl Output {
             match flushed {
                 Flushed::All => {
                     self.reply_start = 0;
+                    self.buf.shrink_to(2 * FLUSH_AT);
+                    self.memory.resize_always(0);
                     return Ok(());
                 }
                 Flushed::Held => self.await_log()?,
@@ -188,6 +211,7 @@ impl Output {
     }
 
     fn await_client(&mut self, deadline: Instant) -> Result<(), Gone> {
+        self.charge_large();
         let fd = self.transport.fd();
         blocking(|| {
             loop {
@@ -239,6 +263,7 @@ impl Output {
         if self.buf.is_empty() && self.buf.capacity() > 0 {
             pool.give_output(std::mem::take(&mut self.buf));
         }
+        self.charge_large();
         if self.holds.is_empty() && self.holds.capacity() > 8 {
             self.holds = VecDeque::new();
         }

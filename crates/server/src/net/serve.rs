@@ -44,7 +44,7 @@ impl Conn {
             id,
             group,
             session: None,
-            input: Input::default(),
+            input: Input::new(out.memory.connection().clone()),
             out,
             cancel,
             closing: false,

@@ -87,7 +87,9 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> Run<Rc<RowS
             let mut out = Vec::with_capacity(rows.len());
             for row in rows {
                 let values = row.iter().map(|e| Ok(eval(e, &[], &cx)?.to_owned()));
-                out.push(values.collect::<Run<Vec<Value>>>()?);
+                let values = values.collect::<Run<Vec<Value>>>()?;
+                states.hold(size_of_row(&values))?;
+                out.push(values);
             }
             out
         }
@@ -123,29 +125,88 @@ fn row_key(plan: &SelectPlan, row: &[Value]) -> Vec<u8> {
     key
 }
 
-fn distinct(plan: &SelectPlan, rows: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
-    let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(rows.len());
-    let mut rows = rows;
-    let mut pacer = Pacer::new();
-    rows.retain(|row| pacer.leaves() || seen.insert(row_key(plan, row)));
-    rows
+/// Bytes that a key takes in a hash table.
+fn size_of_key(key: &[u8]) -> u64 {
+    key.len() as u64 + 48
 }
 
-/// How often each row of the right side occurs.
-fn counted(plan: &SelectPlan, rows: &[Vec<Value>]) -> HashMap<Vec<u8>, usize> {
-    let mut counts = HashMap::with_capacity(rows.len());
+/// A set of keys, counted with the statement.
+struct Seen<'s> {
+    keys: HashSet<Vec<u8>>,
+    states: &'s States,
+    /// The error that ended counting.
+    failed: Option<SqlError>,
+}
+
+impl<'s> Seen<'s> {
+    fn new(states: &'s States) -> Seen<'s> {
+        Seen {
+            keys: HashSet::new(),
+            states,
+            failed: None,
+        }
+    }
+
+    /// Keeps the rows whose keys are new.
+    fn retain_new(
+        &mut self,
+        rows: &mut Vec<Vec<Value>>,
+        key: impl Fn(&[Value]) -> Vec<u8>,
+    ) -> Run<()> {
+        let mut pacer = Pacer::new();
+        rows.retain(|row| pacer.leaves() || (self.failed.is_none() && self.insert(key(row))));
+        match self.failed.take() {
+            Some(error) => Err(Stop::Error(error)),
+            None => Ok(()),
+        }
+    }
+
+    fn insert(&mut self, key: Vec<u8>) -> bool {
+        if self.keys.contains(&key) {
+            return false;
+        }
+        if let Err(error) = self.states.hold(size_of_key(&key)) {
+            self.failed = Some(error);
+            return false;
+        }
+        self.keys.insert(key)
+    }
+}
+
+impl Drop for Seen<'_> {
+    fn drop(&mut self) {
+        let held = self.keys.iter().map(|key| size_of_key(key)).sum();
+        self.states.let_go(held);
+    }
+}
+
+fn distinct(plan: &SelectPlan, rows: &mut Vec<Vec<Value>>, states: &States) -> Run<()> {
+    Seen::new(states).retain_new(rows, |row| row_key(plan, row))
+}
+
+/// How often each row of the right side occurs. The keys are counted with the statement until
+/// the whole set operation settles.
+fn counted(
+    plan: &SelectPlan,
+    rows: &[Vec<Value>],
+    states: &States,
+) -> Run<HashMap<Vec<u8>, usize>> {
+    let mut counts = HashMap::new();
     let mut pacer = Pacer::new();
     for row in rows {
         if pacer.leaves() {
             break;
         }
-        *counts.entry(row_key(plan, row)).or_insert(0) += 1;
+        let key = row_key(plan, row);
+        states.hold(size_of_key(&key))?;
+        *counts.entry(key).or_insert(0) += 1;
     }
-    counts
+    Ok(counts)
 }
 
 fn combined(set: &SetPlan, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
     let keys = &set.first;
+    let states = exec.shared.states;
     let mut rows = select(&set.first, exec)?;
     for term in &set.rest {
         exec.check_cancelled()?;
@@ -154,7 +215,7 @@ fn combined(set: &SetPlan, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
         match term.op {
             SetOp::Union => rows.extend(right),
             SetOp::Except => {
-                let mut counts = counted(keys, &right);
+                let mut counts = counted(keys, &right, states)?;
                 rows.retain(|row| {
                     pacer.leaves()
                         || match counts.get_mut(&row_key(keys, row)) {
@@ -168,7 +229,7 @@ fn combined(set: &SetPlan, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
                 });
             }
             SetOp::Intersect => {
-                let mut counts = counted(keys, &right);
+                let mut counts = counted(keys, &right, states)?;
                 rows.retain(|row| {
                     pacer.leaves()
                         || match counts.get_mut(&row_key(keys, row)) {
@@ -183,7 +244,7 @@ fn combined(set: &SetPlan, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
             }
         }
         if !term.all {
-            rows = distinct(keys, rows);
+            distinct(keys, &mut rows, states)?;
         }
         exec.check_cancelled()?;
     }
@@ -200,11 +261,10 @@ fn recursive(plan: &RecursivePlan, derived: &Derived, exec: &mut Exec<'_>) -> Ru
         }
         key
     };
-    let mut seen: HashSet<Vec<u8>> = HashSet::new();
+    let mut seen = Seen::new(states);
     let mut found = select(&plan.seed, exec)?;
     if plan.distinct {
-        let mut pacer = Pacer::new();
-        found.retain(|row| pacer.leaves() || seen.insert(key(row)));
+        seen.retain_new(&mut found, key)?;
     }
     let count = |e: &Option<crate::expr::Expr>, none: usize, exec: &Exec<'_>| -> Run<usize> {
         let Some(e) = e else {
@@ -231,9 +291,12 @@ fn recursive(plan: &RecursivePlan, derived: &Derived, exec: &mut Exec<'_>) -> Ru
             );
             return Err(Stop::Error(SqlError::new(3636, "HY000", text)));
         }
+        let held = found.iter().map(|row| size_of_row(row)).sum();
+        states.hold(held)?;
         all.extend(found.iter().cloned());
         let working = RowSet {
             rows: found,
+            held,
             ..RowSet::default()
         };
         states.set_working(address, Rc::new(working));
@@ -241,8 +304,7 @@ fn recursive(plan: &RecursivePlan, derived: &Derived, exec: &mut Exec<'_>) -> Ru
         for step in &plan.steps {
             let mut more = select(step, exec)?;
             if plan.distinct {
-                let mut pacer = Pacer::new();
-                more.retain(|row| pacer.leaves() || seen.insert(key(row)));
+                seen.retain_new(&mut more, key)?;
             }
             found.append(&mut more);
         }

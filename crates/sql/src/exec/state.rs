@@ -8,10 +8,13 @@
 use crate::error::SqlError;
 use crate::expr::convert;
 use crate::expr::eval::EvalCx;
+use crate::memory::refused;
+use porpoise_base::memory::MemoryTracker;
 use porpoise_types::{ColumnType, CompareAs, Value, ValueRef};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Rows that were kept.
 #[derive(Debug, Default)]
@@ -39,18 +42,17 @@ pub(super) struct Memo {
 /// Answers remembered for one subquery at most; past it all are forgotten.
 const MOST_ANSWERS: usize = 65_536;
 
-/// What an execution keeps.
+/// What an execution keeps. What is still counted when it is dropped is released.
 #[derive(Debug, Default)]
 pub struct States {
     memos: RefCell<HashMap<usize, Memo>>,
     working: RefCell<HashMap<usize, Rc<RowSet>>>,
     used: Cell<u64>,
+    /// Where `used` is counted too.
+    tracker: Option<Arc<MemoryTracker>>,
     /// A subquery met a row newer than the view: the statement runs again.
     pub restart: Cell<bool>,
 }
-
-/// Bytes that one statement may hold.
-pub const STATEMENT_MEMORY: u64 = 1 << 30;
 
 /// About what a row costs.
 pub fn size_of_row(row: &[Value]) -> u64 {
@@ -61,18 +63,30 @@ pub fn size_of_row(row: &[Value]) -> u64 {
     24 + cells.sum::<u64>()
 }
 
+impl Drop for States {
+    fn drop(&mut self) {
+        self.let_go(self.used.get());
+    }
+}
+
 impl States {
+    /// The state of an execution that counts its memory with this tracker.
+    pub fn new(tracker: Option<Arc<MemoryTracker>>) -> States {
+        let mut states = States::default();
+        states.tracker = tracker;
+        states
+    }
+
     /// Counts bytes that the statement goes on holding.
     ///
     /// # Errors
-    /// 1038 when they are too many.
+    /// 1038, 4081 or 4082 when they are too many; they are not counted then.
+    #[inline]
     pub fn hold(&self, bytes: u64) -> Result<(), SqlError> {
-        let used = self.used.get().saturating_add(bytes);
-        self.used.set(used);
-        if used > STATEMENT_MEMORY {
-            let text = "Out of memory for this statement: it would hold more than 1 GiB of rows";
-            return Err(SqlError::new(1038, "HY001", text));
+        if let Some(tracker) = &self.tracker {
+            tracker.hold(bytes).map_err(refused)?;
         }
+        self.used.set(self.used.get().saturating_add(bytes));
         Ok(())
     }
 
@@ -84,12 +98,25 @@ impl States {
     /// A query inside has ended: of what it held since `before`, only so much
     /// is left.
     pub fn settle(&self, before: u64, left: u64) {
-        self.used.set(before.saturating_add(left));
+        let (used, now) = (self.used.get(), before.saturating_add(left));
+        if let Some(more) = now.checked_sub(used) {
+            if let Some(tracker) = self.tracker.as_ref().filter(|_| more > 0) {
+                tracker.hold_always(more);
+            }
+            self.used.set(now);
+        } else {
+            self.let_go(used - now);
+        }
     }
 
     /// What was counted is held no more.
     pub fn let_go(&self, bytes: u64) {
-        self.used.set(self.used.get().saturating_sub(bytes));
+        let used = self.used.get();
+        let bytes = bytes.min(used);
+        self.used.set(used - bytes);
+        if let Some(tracker) = self.tracker.as_ref().filter(|_| bytes > 0) {
+            tracker.release(bytes);
+        }
     }
 
     pub(super) fn answer(&self, of: usize, key: &[u8]) -> Option<Value> {
@@ -125,7 +152,9 @@ impl States {
     }
 
     pub(super) fn set_working(&self, of: usize, rows: Rc<RowSet>) {
-        self.working.borrow_mut().insert(of, rows);
+        if let Some(old) = self.working.borrow_mut().insert(of, rows) {
+            self.let_go(old.held);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::query::{Frame, RunQueries};
 use super::{Expr, ExprKind, Load, Truth, arith, convert, large, logic};
 use crate::error::{Result, SqlError};
 use crate::functions;
+use crate::memory::{NOTED, SessionMemory};
 use bumpalo::Bump;
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::Cancel;
@@ -78,6 +79,8 @@ pub struct Env {
     pub in_sets: super::in_set::InSets,
     /// Paces the checkpoints of evaluation.
     pub work: Cell<u32>,
+    /// Memory of the session and the statement.
+    pub memory: SessionMemory,
 }
 
 /// Conditions kept at most (`max_error_count`).
@@ -246,7 +249,13 @@ pub fn eval<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueR
                 return Err(SqlError::new(1436, "HY000", text));
             }
             cx.env.tick()?;
-            eval_nested(e, row, cx)
+            let value = eval_nested(e, row, cx)?;
+            if let ValueRef::Bytes(text) = value
+                && text.len() >= NOTED
+            {
+                cx.env.memory.note_arena(cx.arena)?;
+            }
+            Ok(value)
         }
     }
 }
@@ -381,11 +390,9 @@ fn eval_state<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Valu
         }
         ExprKind::AssignVariable(name, arg) => {
             let value = eval(arg, row, cx)?;
-            let entry = (value.to_owned(), arg.ty.clone());
+            let kept = value.to_owned();
             cx.env
-                .user_variables
-                .borrow_mut()
-                .insert(name.clone(), entry);
+                .set_user_variable(name.clone(), kept, arg.ty.clone())?;
             Ok(value)
         }
         ExprKind::NewValue { column, load } => {

@@ -60,6 +60,7 @@ impl SqlSession {
             ..ParseOptions::default()
         };
         let parsed = parse_one(arena, text, 0, &options).map_err(|e| syntax_error(&e, text))?;
+        self.env.memory.note_arena(arena)?;
         if let (false, Some(rest)) = (multi, parsed.rest) {
             return Err(near(text, rest));
         }

@@ -79,9 +79,8 @@ impl SqlSession {
         outcome.had_rows = false;
         match row.values {
             Some(found) => {
-                let variables = self.env.user_variables.get_mut();
                 for ((name, value), ty) in row.names.into_iter().zip(found).zip(row.types) {
-                    variables.insert(name, (value, ty));
+                    self.env.set_user_variable(name, value, ty)?;
                 }
                 outcome.affected_rows = 1;
             }

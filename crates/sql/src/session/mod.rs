@@ -48,6 +48,7 @@ mod views;
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::expr::eval::Env;
+use crate::memory::SessionMemory;
 use crate::parse::LexMode;
 use crate::plan::ResultColumn;
 use crate::vars::{Settings, Values};
@@ -57,6 +58,7 @@ use plan_cache::PlanCache;
 use porpoise_access::{AuthId, Rights};
 use porpoise_base::cancel::Cancel;
 use porpoise_base::interrupt::{self, Scope};
+use porpoise_base::memory::ConnectionMemory;
 use porpoise_kv::Ticket;
 use porpoise_rows::mdl::MdlSession;
 use porpoise_types::{Charset, Collation, DateTime, SqlMode};
@@ -178,6 +180,7 @@ impl SqlSession {
         server: Arc<SqlServer>,
         client: ClientInfo,
         cancel: Cancel,
+        memory: &Arc<ConnectionMemory>,
     ) -> Result<SqlSession> {
         let values = server.globals.read().clone();
         let settings = Settings::new(&values)?;
@@ -220,6 +223,8 @@ impl SqlSession {
             server,
             client,
         };
+        session.env.memory = SessionMemory::new(memory);
+        session.limit_memory();
         session.activate_login_roles();
         session.apply_handshake()?;
         session.tracker = Tracker::new(session.client.capabilities);
@@ -303,7 +308,7 @@ impl SqlSession {
         if let Err(error) = self.check_alive() {
             return self.end_statement(Err(error));
         }
-        let mut arena = std::mem::take(&mut self.arena);
+        let arena = std::mem::take(&mut self.arena);
         let client = self.settings.client;
         let mut result = self.query_in(&arena, &text, multi, sink);
         if let (Cow::Owned(text), Ok(outcome)) = (&text, &mut result) {
@@ -312,8 +317,7 @@ impl SqlSession {
             let rest = rest.map(|rest| Charset::Utf8mb4.convert(client, rest).0.len());
             outcome.rest = rest.map(|length| sent.len().saturating_sub(length));
         }
-        arena.reset();
-        self.arena = arena;
+        self.arena = reusable(arena);
         self.end_statement(result)
     }
 
@@ -378,6 +382,7 @@ impl SqlSession {
                 Err(error) => error.because(ended),
             }),
         };
+        self.env.memory.end_statement();
         let result = result.map_err(|error| self.settle_error(error));
         let ticket = match &result {
             Ok(outcome) => outcome.ticket,
@@ -423,6 +428,18 @@ impl SqlSession {
         let table = found.ok_or_else(|| SqlError::no_table(&database, table))?;
         Ok(results::columns_of(table))
     }
+}
+
+/// Bytes of a parsed statement's arena that a session keeps for the next one.
+const ARENA_KEPT: usize = 64 * 1024;
+
+/// The arena for the next statement: this one, unless it has become large.
+fn reusable(mut arena: Bump) -> Bump {
+    if arena.allocated_bytes() > ARENA_KEPT {
+        return Bump::new();
+    }
+    arena.reset();
+    arena
 }
 
 /// The statement's text as the process list may show it.

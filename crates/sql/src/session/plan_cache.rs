@@ -17,22 +17,28 @@
 //! every statement); the plans of a session are few.
 
 use super::lex_mode;
+use super::prepared::size_of_plan;
 use super::run::Planned;
 use super::{Outcome, SqlSession};
 use crate::bind::literal;
 use crate::error::Result;
 use crate::exec::ResultSink;
+use crate::memory::SessionMemory;
 use crate::parse::ast::Literal;
 use crate::parse::digest::{Digest, LiteralKind, LiteralToken, Normalized};
 use crate::parse::{LexMode, Literals, ParseOptions, parse_one};
 use bumpalo::Bump;
 use porpoise_base::interrupt;
+use porpoise_base::memory::MemoryCharge;
 use porpoise_types::{Charset, Collation, ColumnType, SqlMode, ValueRef};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Plans that a session keeps; past it all are dropped.
 const MOST: usize = 256;
+
+/// Bytes that these plans take, by [`size_of_plan`]; past it all are dropped.
+const MOST_BYTES: usize = 4 << 20;
 
 /// Texts longer than this are not kept: large INSERTs hardly come again.
 const LONGEST: usize = 16 * 1024;
@@ -84,6 +90,7 @@ struct Entry {
     conditions: Conditions,
     /// None: the text has to go the ordinary way.
     plan: Option<Arc<Planned>>,
+    _charge: Option<MemoryCharge>,
 }
 
 /// The plans of one session.
@@ -91,6 +98,7 @@ struct Entry {
 pub(super) struct PlanCache {
     digest: Digest,
     entries: HashMap<u128, Entry, foldhash::fast::FixedState>,
+    bytes: usize,
 }
 
 impl PlanCache {
@@ -99,14 +107,28 @@ impl PlanCache {
         (*entry.normalized == *self.digest.normalized()).then_some(entry)
     }
 
-    fn keep(&mut self, key: u128, conditions: Conditions, plan: Option<Arc<Planned>>) {
-        if self.entries.len() >= MOST {
+    /// Keeps a plan, unless there is no memory for it.
+    fn keep(
+        &mut self,
+        key: u128,
+        conditions: Conditions,
+        plan: Option<Arc<Planned>>,
+        memory: &SessionMemory,
+    ) {
+        let bytes = size_of_plan(self.digest.normalized());
+        if self.entries.len() >= MOST || self.bytes.saturating_add(bytes) > MOST_BYTES {
             self.entries.clear();
+            self.bytes = 0;
         }
+        let Ok(charge) = memory.charge(bytes) else {
+            return;
+        };
+        self.bytes += bytes;
         let entry = Entry {
             normalized: self.digest.normalized().into(),
             conditions,
             plan,
+            _charge: charge,
         };
         self.entries.insert(key, entry);
     }
@@ -198,7 +220,7 @@ impl SqlSession {
             if interrupt::check().is_err() {
                 return None;
             }
-            cache.keep(normalized.key, conditions, None);
+            cache.keep(normalized.key, conditions, None, &self.env.memory);
             return None;
         };
         let types = types_of(cache.digest.literals(), text, self.settings.collation);
@@ -213,7 +235,7 @@ impl SqlSession {
             // With its literals in their places it may be no error: `GROUP BY
             // a + 1` groups `SELECT a + 1`.
             Err(_) => {
-                cache.keep(normalized.key, conditions, None);
+                cache.keep(normalized.key, conditions, None, &self.env.memory);
                 return None;
             }
         };
@@ -221,7 +243,7 @@ impl SqlSession {
             true => None,
             false => planned,
         };
-        cache.keep(normalized.key, conditions, plan.clone());
+        cache.keep(normalized.key, conditions, plan.clone(), &self.env.memory);
         plan.map(Ok)
     }
 }

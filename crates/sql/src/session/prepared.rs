@@ -16,8 +16,10 @@ use crate::parse::{ParseOptions, Parsed, parse_one};
 use crate::plan::ResultColumn;
 use bumpalo::Bump;
 use porpoise_base::interrupt::Scope;
+use porpoise_base::memory::MemoryCharge;
 use porpoise_types::{Collation, ColumnType, SqlMode, Value, ValueRef};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A parameter of an execution.
 #[derive(Clone, Debug)]
@@ -81,16 +83,47 @@ impl PlanKey {
 }
 
 /// A prepared statement.
-#[derive(Clone)]
 pub struct Prepared {
     text: Arc<[u8]>,
     params: usize,
     plan: Option<(PlanKey, Arc<Planned>)>,
+    _counted: Counted,
+    _charge: Option<MemoryCharge>,
 }
 
-/// Most prepared statements of a session (`max_prepared_stmt_count` counts
-/// those of a server on MySQL).
-const MOST: usize = 16_382;
+/// Bytes that a prepared statement takes beside what grows with its text.
+const STATEMENT_BYTES: usize = 2048;
+
+/// Bytes of a plan and its text, for a byte of the text (an estimate).
+const BYTES_PER_BYTE: usize = 10;
+
+/// About what a statement's text and plan take.
+pub(super) fn size_of_plan(text: &[u8]) -> usize {
+    STATEMENT_BYTES + text.len().saturating_mul(BYTES_PER_BYTE)
+}
+
+/// A place among the prepared statements of the server.
+struct Counted(Arc<AtomicU64>);
+
+impl Counted {
+    /// One place more, unless `most` are taken.
+    fn take(count: &Arc<AtomicU64>, most: u64) -> Result<Counted> {
+        let counted = Counted(count.clone());
+        if count.fetch_add(1, Ordering::Relaxed) < most {
+            return Ok(counted);
+        }
+        let text = format!(
+            "Can't create more than max_prepared_stmt_count statements (current value: {most})"
+        );
+        Err(SqlError::new(1461, "42000", text))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl SqlSession {
     /// COM_STMT_PREPARE.
@@ -133,11 +166,9 @@ impl SqlSession {
     }
 
     fn prepare_text(&mut self, text: &[u8]) -> Result<(Prepared, Vec<ResultColumn>)> {
-        if self.statements.len() + self.named.len() >= MOST {
-            let text = "Can't create more than max_prepared_stmt_count statements (current value: \
-                        16382)";
-            return Err(SqlError::new(1461, "42000", text));
-        }
+        let most = self.server.globals.read().int("max_prepared_stmt_count");
+        let counted = Counted::take(&self.server.prepared, most)?;
+        let charge = self.env.memory.charge(size_of_plan(text))?;
         Counters::add(&self.server.counters.prepares);
         let arena = Bump::new();
         let parsed = self.parse_whole(&arena, text)?;
@@ -155,6 +186,8 @@ impl SqlSession {
             text: Arc::from(text),
             params: parsed.params as usize,
             plan: None,
+            _counted: counted,
+            _charge: charge,
         };
         Ok((prepared, columns))
     }

@@ -404,7 +404,7 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> exec::Run<Done> {
         let _sets = self.env.keep_sets();
-        let states = States::default();
+        let states = States::new(self.env.memory.statement());
         let shared = Shared {
             txn: &open.txn,
             env: &self.env,

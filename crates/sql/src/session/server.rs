@@ -10,6 +10,7 @@ use crate::vars::{Settings, Values};
 use parking_lot::RwLock;
 use porpoise_access::{AccessControl, Account};
 use porpoise_base::cancel::Cancel;
+use porpoise_base::memory::{ConnectionMemory, MemoryBudget};
 use porpoise_kv::Stat;
 use porpoise_rows::Db;
 use porpoise_types::Value;
@@ -32,6 +33,8 @@ pub struct SqlConfig {
     /// The password that `root` gets when the accounts are made; none leaves
     /// it empty.
     pub root_password: Option<String>,
+    /// Memory budget of connections; `global_connection_memory_limit` sets its limit.
+    pub memory: Arc<MemoryBudget>,
 }
 
 /// Counters of all sessions.
@@ -84,6 +87,10 @@ pub struct SqlServer {
     pub(super) timer: super::timer::Timer,
     /// What is known of tables.
     pub(crate) statistics: Statistics,
+    /// Memory budget of connections.
+    pub(crate) memory: Arc<MemoryBudget>,
+    /// Prepared statements of all sessions.
+    pub(super) prepared: Arc<AtomicU64>,
     providers: RwLock<Vec<(String, String, RowsProvider)>>,
     keys: RwLock<Option<KeyProvider>>,
     status: RwLock<Vec<StatusProvider>>,
@@ -98,6 +105,8 @@ impl SqlServer {
     pub fn new(db: Arc<Db>, config: SqlConfig) -> Result<Arc<SqlServer>> {
         let globals = Values::new(&config.variables)?;
         Settings::new(&globals)?;
+        let memory = config.memory;
+        memory.set_limit(globals.int("global_connection_memory_limit"));
         db.set_compiler(Arc::new(crate::program::Compiler::default()));
         let access = AccessControl::open(db.clone(), config.root_password.as_deref())?;
         let server = Arc::new(SqlServer {
@@ -111,6 +120,8 @@ impl SqlServer {
             counters: Counters::default(),
             locks: Arc::default(),
             access,
+            memory,
+            prepared: Arc::default(),
             providers: RwLock::new(Vec::new()),
             keys: RwLock::new(None),
             status: RwLock::new(Vec::new()),
@@ -144,8 +155,22 @@ impl SqlServer {
     /// # Errors
     /// 1049 when the default database asked for does not exist.
     pub fn connect(self: &Arc<Self>, info: ClientInfo, cancel: Cancel) -> Result<SqlSession> {
+        let memory = Arc::new(ConnectionMemory::new(self.memory.clone()));
+        self.connect_with(info, cancel, &memory)
+    }
+
+    /// Opens a session that uses the memory of this connection.
+    ///
+    /// # Errors
+    /// As [`SqlServer::connect`].
+    pub fn connect_with(
+        self: &Arc<Self>,
+        info: ClientInfo,
+        cancel: Cancel,
+        memory: &Arc<ConnectionMemory>,
+    ) -> Result<SqlSession> {
         Counters::add(&self.counters.connections);
-        SqlSession::open(self.clone(), info, cancel)
+        SqlSession::open(self.clone(), info, cancel, memory)
     }
 
     /// Fills a virtual table of [`crate::virtual_tables::all`].
@@ -198,7 +223,7 @@ impl SqlServer {
             counter: true,
             value: value.load(Ordering::Relaxed),
         };
-        vec![
+        let mut stats = vec![
             counter("sql_statements_total", "SQL statements run.", &c.questions),
             counter("sql_selects_total", "SELECT statements run.", &c.selects),
             counter(
@@ -247,7 +272,20 @@ impl SqlServer {
                 counter: false,
                 value: self.processes.count() as u64,
             },
-        ]
+            Stat {
+                name: "prepared_statements",
+                help: "Prepared statements of all sessions now.",
+                counter: false,
+                value: self.prepared_statements(),
+            },
+        ];
+        stats.extend(crate::memory::stats(&self.memory));
+        stats
+    }
+
+    /// Prepared statements of all sessions now.
+    pub(crate) fn prepared_statements(&self) -> u64 {
+        self.prepared.load(Ordering::Relaxed)
     }
 
     /// The line of COM_STATISTICS.

@@ -83,14 +83,14 @@ impl SqlSession {
                     self.need_global(porpoise_access::Privileges::SUPER, shown)?;
                 }
                 let value = self.value_for(at, variable, global, value, params, types)?;
-                self.check_meaning(variable, &value)?;
+                self.check_meaning(variable, global, &value)?;
                 Ok(Change::System(at, variable, global, value))
             }
         }
     }
 
     /// What only the session or the engine can judge.
-    fn check_meaning(&self, variable: &Variable, value: &VarValue) -> Result<()> {
+    fn check_meaning(&self, variable: &Variable, global: bool, value: &VarValue) -> Result<()> {
         match (variable.name, value) {
             ("transaction_isolation", VarValue::Text(level)) => {
                 self.check_isolation(IsolationLevel::named(level))
@@ -102,6 +102,12 @@ impl SqlSession {
             }
             ("init_connect", VarValue::Text(text)) if !text.is_empty() => {
                 Err(SqlError::wrong_variable_value(variable.name, text))
+            }
+            ("connection_memory_limit" | "statement_memory_limit", VarValue::Int(bytes))
+                if !global && *bytes > self.server.globals.read().int(variable.name) =>
+            {
+                let shown = "SUPER or SYSTEM_VARIABLES_ADMIN";
+                self.need_global(porpoise_access::Privileges::SUPER, shown)
             }
             ("local_infile" | "read_only" | "super_read_only" | "offline_mode", v)
                 if *v == VarValue::Bool(true) =>
@@ -194,7 +200,7 @@ impl SqlSession {
         match change {
             Change::User(name, value, ty) => {
                 self.tracker.state();
-                self.env.user_variables.get_mut().insert(name, (value, ty));
+                self.env.set_user_variable(name, value, ty)?;
             }
             Change::Names(collation) => {
                 self.set_names(collation)?;
@@ -210,6 +216,11 @@ impl SqlSession {
                 self.track_charsets();
             }
             Change::System(at, variable, true, value) => {
+                if let ("global_connection_memory_limit", VarValue::Int(bytes)) =
+                    (variable.name, &value)
+                {
+                    self.server.memory.set_limit(*bytes);
+                }
                 let partner = partner(variable.name, &value);
                 let mut globals = self.server.globals.write();
                 globals.set(at, value);

@@ -7,6 +7,7 @@ use super::{ClientInfo, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::expr::eval::Env;
 use crate::functions::locks::NamedLocks;
+use crate::memory::SessionMemory;
 use crate::session::diagnostics::Diagnostics;
 use crate::vars::Settings;
 use porpoise_base::cancel::Cancel;
@@ -69,7 +70,11 @@ impl SqlSession {
         self.settings = Settings::new(&self.values)?;
         let database = self.env.database.take();
         let cancel = self.env.cancel.clone();
+        self.env.clear_user_variables();
+        let memory = std::mem::take(&mut self.env.memory);
         self.env = fresh_env(&self.client, &self.settings, &self.server.locks, cancel);
+        self.env.memory = memory;
+        self.limit_memory();
         self.activate_login_roles();
         let collation = Collation::from_id(self.client.collation);
         if let Some(collation) = collation.filter(|c| c.charset() != Charset::Binary) {
@@ -79,6 +84,15 @@ impl SqlSession {
         let _ = database.map(|name| self.use_db(&name));
         self.tracker = Tracker::new(self.client.capabilities);
         Ok(())
+    }
+
+    /// The limits of memory that the settings say.
+    pub(super) fn limit_memory(&self) {
+        let (statement, connection) = (
+            self.settings.statement_memory,
+            self.settings.connection_memory,
+        );
+        self.env.memory.set_limits(statement, connection);
     }
 
     /// Values of user variables and the like, for the statement.
@@ -91,6 +105,9 @@ impl SqlSession {
         self.env.div_precision = s.div_precision;
         self.env.group_concat_max_len = s.group_concat_max_len;
         self.env.collation = s.collation;
+        self.env
+            .memory
+            .set_limits(s.statement_memory, s.connection_memory);
         if let Some(open) = &mut self.open {
             open.txn
                 .get_mut()
@@ -136,5 +153,6 @@ pub(super) fn fresh_env(
         cancel,
         in_sets: Default::default(),
         work: Cell::new(0),
+        memory: SessionMemory::default(),
     }
 }

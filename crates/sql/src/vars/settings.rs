@@ -79,6 +79,10 @@ pub struct Settings {
     pub group_concat_max_len: u64,
     /// `max_allowed_packet`.
     pub max_allowed_packet: u64,
+    /// `statement_memory_limit`.
+    pub statement_memory: u64,
+    /// `connection_memory_limit`.
+    pub connection_memory: u64,
     /// `timestamp`, in microseconds, unless it is the clock's.
     pub timestamp: Option<i64>,
     /// `default_storage_engine`.
@@ -167,6 +171,8 @@ impl Settings {
             div_precision: u8::try_from(values.int("div_precision_increment")).unwrap_or(4),
             recursion: values.int("cte_max_recursion_depth"),
             group_concat_max_len: values.int("group_concat_max_len"),
+            statement_memory: values.int("statement_memory_limit"),
+            connection_memory: values.int("connection_memory_limit"),
             max_allowed_packet: values.int("max_allowed_packet"),
             timestamp,
             engine: values.text("default_storage_engine").to_owned(),

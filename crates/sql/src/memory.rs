@@ -1,0 +1,261 @@
+//! Memory of a session and of its running statement, within the server's budget
+//! ([`porpoise_base::memory`]; transactions.md, rule 50).
+//!
+//! Operators count what they keep through [`crate::exec::state::States`]. Strings that
+//! expressions compute live in arenas; an arena is charged when a string of
+//! [`NOTED`] bytes or more is added to it. The charge is the size of the statement's largest
+//! arena so far and lasts until the statement ends, because an arena that is emptied keeps its
+//! largest chunk.
+//!
+//! Invariants:
+//! 1. When a statement has ended, its tracker counts nothing ([`SessionMemory::end_statement`]
+//!    asserts it).
+//! 2. What outlives statements (prepared statements, plans, user variables) is charged to the
+//!    session's tracker and is released with the thing itself.
+
+use crate::error::{Result, SqlError};
+use crate::expr::eval::Env;
+use bumpalo::Bump;
+use porpoise_base::memory::{
+    ConnectionMemory, MemoryBudget, MemoryCharge, MemoryClass, MemoryLimit, MemoryRefused,
+    MemoryTracker,
+};
+use porpoise_kv::Stat;
+use porpoise_types::{ColumnType, Value};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// Length from which a computed string is worth a look at its arena.
+pub const NOTED: usize = 256;
+
+/// Arenas below this size are not charged.
+const SMALL_ARENA: u64 = 64 * 1024;
+
+/// Bytes of a map's entry beside its name and value.
+const ENTRY: usize = 96;
+
+#[derive(Debug)]
+struct Trackers {
+    statement: Arc<MemoryTracker>,
+    session: Arc<MemoryTracker>,
+}
+
+/// Memory of a session; see the module. The default counts nothing: it is for
+/// evaluations outside of sessions.
+#[derive(Debug, Default)]
+pub struct SessionMemory {
+    trackers: Option<Trackers>,
+    /// Bytes charged for arenas of the statement.
+    arena: Cell<u64>,
+}
+
+/// The error of a refused reservation.
+pub fn refused(refused: MemoryRefused) -> SqlError {
+    let MemoryRefused {
+        limit,
+        allowed,
+        wanted,
+    } = refused;
+    let (code, text) = match limit {
+        MemoryLimit::Statement => (
+            1038,
+            format!(
+                "Out of memory for this statement: it would hold {wanted} bytes, and \
+                 statement_memory_limit is {allowed}"
+            ),
+        ),
+        MemoryLimit::Connection => (
+            4082,
+            format!("Connection memory limit {allowed} bytes exceeded. Consumed {wanted} bytes."),
+        ),
+        MemoryLimit::Server => (
+            4081,
+            format!(
+                "Global connection memory limit {allowed} bytes exceeded. Consumed {wanted} bytes."
+            ),
+        ),
+    };
+    let state = match code {
+        1038 => "HY001",
+        _ => "HY000",
+    };
+    SqlError::new(code, state, text)
+}
+
+/// Figures of a budget for the metrics page.
+pub fn stats(budget: &MemoryBudget) -> Vec<Stat> {
+    let gauge = |name, help, value| Stat {
+        name,
+        help,
+        counter: false,
+        value,
+    };
+    let refused = |name, limit| Stat {
+        name,
+        help: "Memory reservations refused because of the limit in the name.",
+        counter: true,
+        value: budget.refusals(limit),
+    };
+    let by_class = |class| {
+        let (name, help) = match class {
+            MemoryClass::Statement => (
+                "client_memory_statement_bytes",
+                "Memory reserved for rows, keys and strings of running statements.",
+            ),
+            MemoryClass::Session => (
+                "client_memory_session_bytes",
+                "Memory reserved for prepared statements, plans, variables and cursors.",
+            ),
+            MemoryClass::Input => (
+                "client_memory_input_bytes",
+                "Memory reserved for requests being received.",
+            ),
+            MemoryClass::Output => (
+                "client_memory_output_bytes",
+                "Memory reserved for replies that clients have not taken.",
+            ),
+        };
+        gauge(name, help, budget.used_by(class))
+    };
+    let all = "Memory reserved for statements, sessions, input and output.";
+    let peak = "Most memory reserved at once for them.";
+    let limit = "Limit of that memory (statement-memory).";
+    let mut stats = vec![
+        gauge("client_memory_bytes", all, budget.used()),
+        gauge("client_memory_peak_bytes", peak, budget.peak()),
+        gauge("client_memory_limit_bytes", limit, budget.limit()),
+    ];
+    stats.extend(MemoryClass::ALL.map(by_class));
+    stats.extend([
+        refused(
+            "client_memory_refused_statement_total",
+            MemoryLimit::Statement,
+        ),
+        refused(
+            "client_memory_refused_connection_total",
+            MemoryLimit::Connection,
+        ),
+        refused("client_memory_refused_server_total", MemoryLimit::Server),
+    ]);
+    stats
+}
+
+impl SessionMemory {
+    /// Memory of a session on this connection.
+    pub fn new(connection: &Arc<ConnectionMemory>) -> SessionMemory {
+        let tracker = |class| Arc::new(MemoryTracker::new(connection.clone(), class));
+        SessionMemory {
+            trackers: Some(Trackers {
+                statement: tracker(MemoryClass::Statement),
+                session: tracker(MemoryClass::Session),
+            }),
+            arena: Cell::new(0),
+        }
+    }
+
+    /// The connection's memory.
+    pub fn connection(&self) -> Option<&Arc<ConnectionMemory>> {
+        self.trackers.as_ref().map(|t| t.statement.connection())
+    }
+
+    /// The tracker of running statements.
+    pub fn statement(&self) -> Option<Arc<MemoryTracker>> {
+        self.trackers.as_ref().map(|t| t.statement.clone())
+    }
+
+    /// Sets the limits of one statement and of the connection.
+    pub fn set_limits(&self, statement: u64, connection: u64) {
+        if let Some(trackers) = &self.trackers {
+            trackers.statement.set_limit(statement);
+            trackers.statement.connection().set_limit(connection);
+        }
+    }
+
+    /// Charges the statement for an arena that has grown.
+    ///
+    /// # Errors
+    /// A limit is exceeded.
+    pub fn note_arena(&self, arena: &Bump) -> Result<()> {
+        let bytes = arena.allocated_bytes() as u64;
+        let charged = self.arena.get();
+        if bytes <= charged.max(SMALL_ARENA) {
+            return Ok(());
+        }
+        if let Some(trackers) = &self.trackers {
+            trackers.statement.hold(bytes - charged).map_err(refused)?;
+            self.arena.set(bytes);
+        }
+        Ok(())
+    }
+
+    /// Ends the charge for arenas; nothing else of the statement is held now.
+    pub fn end_statement(&self) {
+        let charged = self.arena.replace(0);
+        if let Some(trackers) = &self.trackers {
+            if charged > 0 {
+                trackers.statement.release(charged);
+            }
+            let left = trackers.statement.used();
+            debug_assert_eq!(left, 0, "bytes still charged to a statement that has ended");
+            if left > 0 {
+                trackers.statement.release(left);
+            }
+        }
+    }
+
+    /// Charges the session until what is returned is dropped.
+    ///
+    /// # Errors
+    /// A limit is exceeded.
+    pub fn charge(&self, bytes: usize) -> Result<Option<MemoryCharge>> {
+        let Some(trackers) = &self.trackers else {
+            return Ok(None);
+        };
+        let charge = trackers.session.charge(bytes as u64).map_err(refused)?;
+        Ok(Some(charge))
+    }
+
+    /// Changes by how much the session is charged for something of that size before and now.
+    fn replace(&self, before: usize, now: usize) -> Result<()> {
+        let Some(trackers) = &self.trackers else {
+            return Ok(());
+        };
+        match now.checked_sub(before) {
+            Some(more) => trackers.session.hold(more as u64).map_err(refused)?,
+            None => trackers.session.release((before - now) as u64),
+        }
+        Ok(())
+    }
+}
+
+fn size_of_variable(name: &str, value: &Value) -> usize {
+    let text = match value {
+        Value::Bytes(text) => text.len(),
+        _ => 0,
+    };
+    name.len() + text + ENTRY
+}
+
+impl Env {
+    /// Sets a user variable.
+    ///
+    /// # Errors
+    /// A memory limit is exceeded; the variable is unchanged.
+    pub fn set_user_variable(&self, name: Arc<str>, value: Value, ty: ColumnType) -> Result<()> {
+        let mut variables = self.user_variables.borrow_mut();
+        let before = variables.get(&name);
+        let before = before.map_or(0, |(old, _)| size_of_variable(&name, old));
+        self.memory
+            .replace(before, size_of_variable(&name, &value))?;
+        variables.insert(name, (value, ty));
+        Ok(())
+    }
+
+    /// Drops all user variables.
+    pub fn clear_user_variables(&self) {
+        let variables = std::mem::take(&mut *self.user_variables.borrow_mut());
+        let sizes = variables.iter().map(|(n, (v, _))| size_of_variable(n, v));
+        // Releasing does not fail.
+        let _ = self.memory.replace(sizes.sum(), 0);
+    }
+}
