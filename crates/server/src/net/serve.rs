@@ -192,7 +192,7 @@ impl Core {
     }
 
     /// Why a kicked connection ends, if it does now.
-    fn kicked(&mut self, conn: &Conn, flags: u8) -> Option<End> {
+    fn kicked(&mut self, conn: &Conn, flags: u16) -> Option<End> {
         if self.phase() >= Phase::Cancel {
             return Some(End::Shutdown);
         }
