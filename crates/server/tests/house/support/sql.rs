@@ -147,6 +147,12 @@ impl Sql {
         }
     }
 
+    /// Sends bytes and reads no answer; the server may close the connection meanwhile.
+    #[allow(dead_code, reason = "for tests of clients that do not read")]
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
+    }
+
     /// Runs statements, which may fail.
     pub fn attempt(&mut self, text: &str) -> Result<Answer, Failure> {
         let mut out = Vec::new();
