@@ -13,6 +13,7 @@ fn start(model: Model, root_password: Option<&str>) -> Arc<SqlServer> {
     let config = SqlConfig {
         variables: Vec::new(),
         root_password: root_password.map(str::to_owned),
+        ..SqlConfig::default()
     };
     common::server_with(Arc::new(model), config)
 }

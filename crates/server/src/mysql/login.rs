@@ -365,7 +365,7 @@ mod tests {
             id: 1,
             address: address.map(|a| a.parse().unwrap()),
             reserved: false,
-            memory: Arc::default(),
+            memory: std::sync::Arc::default(),
             cancel: Cancel::new(),
         }
     }
