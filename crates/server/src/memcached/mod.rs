@@ -101,8 +101,8 @@ impl Shared {
 
 impl Memcached {
     /// Opens the door: makes `ndbmemcache` where it is missing and reads the
-    /// configuration of the role. `max_value` is the longest value taken, in
-    /// bytes; `cache` is where keys of `cache_only` prefixes live.
+    /// configuration of the role. `max_value` is the largest item taken, in
+    /// bytes, as memcached counts it; `cache` is where keys of `cache_only` prefixes live.
     ///
     /// # Errors
     /// An unknown role is a mistake in the command line; others are failures.
@@ -135,6 +135,7 @@ impl Memcached {
         }
         let limits = Limits {
             max_value,
+            max_item: max_value,
             ..Limits::default()
         };
         let figures = Figures::new(db.clock().as_ref());
