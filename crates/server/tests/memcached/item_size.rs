@@ -61,3 +61,25 @@ fn a_long_line_is_answered_and_the_connection_goes_on() {
          CLIENT_ERROR options flags are too long\r\nSTORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n"
     );
 }
+
+fn figure(stats: &str, name: &str) -> u64 {
+    let line = format!("STAT {name} ");
+    let found = stats.lines().find_map(|l| l.strip_prefix(&line));
+    found
+        .unwrap_or_else(|| panic!("{name}: {stats}"))
+        .trim()
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn stats_count_items_stored_and_expired() {
+    let server = Porpoise::builder().arg("--mysql-listen", "off").start();
+    server.memcached("set a 0 0 1\r\nx\r\nset b 0 0 1\r\nx\r\nset c 0 -1 1\r\nx\r\n");
+    server.memcached("add a 0 0 1\r\nx\r\nget a c\r\n");
+    let stats = server.memcached("stats\r\n");
+    assert_eq!(figure(&stats, "total_items"), 3, "add stored nothing");
+    assert!(figure(&stats, "curr_items") >= 2, "{stats}");
+    assert_eq!(figure(&stats, "get_expired"), 1, "{stats}");
+    assert_eq!(figure(&stats, "evictions"), 0, "{stats}");
+}
