@@ -19,10 +19,11 @@ use support::Random;
 
 const LIMITS: Limits = Limits {
     max_value: 2000,
+    max_item: usize::MAX,
     max_line: 4000,
 };
 /// More than any request may need at once.
-const MOST: usize = 2000 + 4000 + 512;
+const MOST: usize = 2000 + (16 << 10) + 512;
 
 const ASCII: &[&[u8]] = &[
     b"get a\r\n",

@@ -63,6 +63,7 @@ fn describe(request: &Request<'_>) -> String {
 
 const SMALL: Limits = Limits {
     max_value: 64,
+    max_item: usize::MAX,
     max_line: 4096,
 };
 
@@ -181,13 +182,140 @@ fn control_characters_in_keys_are_refused_but_for_tab() {
 #[test]
 fn numbers_out_of_range_are_refused() {
     for line in [
-        "set a 4294967296 0 1\r\n",
         "set a 0 0 4294967297\r\n",
         "set a 0 9223372036854775808 1\r\n",
     ] {
         let events = events(line.as_bytes(), |left| left, SMALL);
         assert_eq!(events, ["BadFormat false None"], "{line:?}");
     }
+}
+
+#[test]
+fn client_flags_are_cut_to_32_bits() {
+    for (sent, kept) in [
+        ("4294967296", 0),
+        ("4294967303", 7),
+        ("18446744073709551615", u32::MAX),
+    ] {
+        let line = format!("set a {sent} 0 1\r\nx\r\n");
+        let events = events(line.as_bytes(), |left| left, SMALL);
+        assert!(events[0].contains(&format!("flags: {kept},")), "{events:?}");
+        let line = format!("ms a 1 F{sent}\r\nx\r\n");
+        let events = self::events(line.as_bytes(), |left| left, SMALL);
+        assert!(events[0].contains(&format!("flags: {kept},")), "{events:?}");
+    }
+}
+
+#[test]
+fn an_item_counts_as_memcached_counts_it() {
+    let limits = Limits::default();
+    let most = (1 << 20) - 60;
+    assert!(limits.allow(1, 0, most) && !limits.allow(1, 0, most + 1));
+    assert!(limits.allow(1, 9, most - 4) && !limits.allow(1, 9, most - 3));
+    assert!(limits.allow(250, 0, most - 249) && !limits.allow(250, 0, most - 248));
+    assert!(!limits.allow(1, 0, usize::MAX));
+}
+
+/// Feeds a stream in pieces to one parser, as a connection does: the events of
+/// its requests and refusals, and the most bytes that were buffered.
+fn feed(stream: &[u8], piece: usize) -> (Vec<String>, usize) {
+    let mut parser = Parser::new(Limits::default());
+    let (mut buffer, mut seen, mut most) = (Vec::new(), Vec::new(), 0);
+    for part in stream.chunks(piece) {
+        buffer.extend_from_slice(part);
+        most = most.max(buffer.len());
+        loop {
+            let consumed = match parser.parse(&buffer) {
+                Parsed::NeedMore(_) => break,
+                Parsed::Swallow { consumed } => consumed,
+                Parsed::Request { consumed, request } => {
+                    seen.push(describe(&request));
+                    consumed
+                }
+                Parsed::Refused {
+                    fault, consumed, ..
+                } => {
+                    assert!(!fault.closes());
+                    seen.push(fault.reply().escape_ascii().to_string());
+                    consumed
+                }
+            };
+            buffer.drain(..consumed);
+        }
+    }
+    (seen, most)
+}
+
+#[test]
+fn a_line_over_its_limit_is_skipped_and_the_next_command_is_served() {
+    let long = |n: usize| "k".repeat(n);
+    let flags = "v ".repeat(20_000);
+    let spaces = " ".repeat(40_000);
+    for (line, reply) in [
+        (
+            format!("set {} 0 0 1", long(40_000)),
+            "CLIENT_ERROR bad command line format",
+        ),
+        (
+            format!("delete {}", long(40_000)),
+            "CLIENT_ERROR bad command line format",
+        ),
+        (
+            format!("mg {}", long(40_000)),
+            "CLIENT_ERROR bad command line format",
+        ),
+        (
+            format!("mg k {flags}"),
+            "CLIENT_ERROR options flags are too long",
+        ),
+        (
+            format!("md k {flags}"),
+            "CLIENT_ERROR options flags too long",
+        ),
+        (
+            format!("mg k O{}", long(40_000)),
+            "CLIENT_ERROR opaque token too long",
+        ),
+        (format!("me k {flags}"), "CLIENT_ERROR line too long"),
+        (long(40_000), "ERROR"),
+        (format!("delete a{spaces}"), "CLIENT_ERROR line too long"),
+        (spaces, "ERROR"),
+    ] {
+        let stream = format!("{line}\r\nversion\r\n");
+        for piece in [1, 7, 2048, 2049, 16_384, 16_385, stream.len()] {
+            let (seen, most) = feed(stream.as_bytes(), piece);
+            let expected = [format!("{reply}\\r\\n"), "Version".to_owned()];
+            assert_eq!(seen, expected, "{line:.20} in pieces of {piece}");
+            assert!(most <= 16_384 + 1 + piece, "{most} bytes buffered");
+        }
+    }
+}
+
+#[test]
+fn a_line_of_2049_bytes_is_parsed_whatever_the_pieces() {
+    let line = format!("delete a{}\r\nversion\r\n", " ".repeat(3000));
+    for piece in [1, 2048, 2049, 5000] {
+        let (seen, _) = feed(line.as_bytes(), piece);
+        assert!(seen[0].starts_with("Delete"), "{seen:?}");
+        assert_eq!(seen[1], "Version");
+    }
+}
+
+#[test]
+fn a_long_request_line_of_http_ends_the_connection() {
+    let stream = format!("POST /{} HTTP/1.1\r\nflush_all\r\n", "a".repeat(40_000));
+    let seen = events(stream.as_bytes(), |left| left, Limits::default());
+    assert_eq!(seen, ["ForeignProtocol false None"]);
+}
+
+#[test]
+fn a_get_beyond_16_mib_is_refused_and_skipped() {
+    let mut stream = b"get".to_vec();
+    stream.extend(b" key".repeat(5 << 20));
+    stream.extend(b"\r\nversion\r\n");
+    let (seen, most) = feed(&stream, 1 << 20);
+    assert_eq!(seen, ["CLIENT_ERROR line too long\\r\\n", "Version"]);
+    assert!(most <= (17 << 20) + 1, "{most} bytes buffered");
 }
 
 #[test]

@@ -114,6 +114,9 @@ pub(super) fn count(command: &Change<'_>, status: Status) {
     let counter = match (command, status) {
         (Change::Store(c), status) => {
             metrics::add(Counter::MemcachedSet, 1);
+            if status == Status::Stored {
+                metrics::add(Counter::MemcachedStored, 1);
+            }
             if c.compare.is_none() {
                 return;
             }

@@ -22,11 +22,12 @@
 //! Rejected: an exact LRU list, which turns every read into a write of shared
 //! memory.
 
+use crate::metrics::{self, Counter};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
-use quick_cache::sync::{Cache as Store, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, Weighter};
+use quick_cache::sync::Cache as Store;
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -95,7 +96,21 @@ fn weight(key: usize, value: usize) -> u64 {
     (key + value + OVERHEAD) as u64
 }
 
-type Items = Store<Box<[u8]>, Item, Weight, RandomState>;
+/// Counts items that are dropped for want of room.
+#[derive(Clone, Copy, Debug)]
+struct CountEvictions;
+
+impl Lifecycle<Box<[u8]>, Item> for CountEvictions {
+    /// Evicted items, dropped once the shard's lock is released.
+    type RequestState = Vec<(Box<[u8]>, Item)>;
+
+    fn on_evict(&self, evicted: &mut Self::RequestState, key: Box<[u8]>, item: Item) {
+        metrics::add(Counter::MemcachedEvictions, 1);
+        evicted.push((key, item));
+    }
+}
+
+type Items = Store<Box<[u8]>, Item, Weight, RandomState, CountEvictions>;
 
 /// The cache; see the module. Its memory is taken as items come.
 pub struct Cache {
@@ -143,19 +158,16 @@ impl Cache {
                 .hot_allocation(0.5)
                 .build();
             match options {
-                Ok(options) => Store::with_options(
-                    options,
-                    Weight,
-                    self.hash.clone(),
-                    DefaultLifecycle::default(),
-                ),
+                Ok(options) => {
+                    Store::with_options(options, Weight, self.hash.clone(), CountEvictions)
+                }
                 // Both figures are given: it does not come to this.
                 Err(_) => Store::with(
                     estimate,
                     self.capacity,
                     Weight,
                     self.hash.clone(),
-                    DefaultLifecycle::default(),
+                    CountEvictions,
                 ),
             }
         })
@@ -293,12 +305,15 @@ mod tests {
 
     #[test]
     fn what_is_kept_stays_within_the_capacity() {
+        let before = metrics::sum(Counter::MemcachedEvictions);
         let cache = cache(64 << 10);
         for n in 0..10_000 {
             put(&cache, format!("k{n}").as_bytes(), &[0; 100], 0).unwrap();
         }
         let (items, bytes) = cache.size();
         assert!(bytes <= 64 << 10, "{bytes}");
+        let evicted = metrics::sum(Counter::MemcachedEvictions) - before;
+        assert!(evicted > 0, "items were dropped");
         assert!(items > 100, "{items}");
     }
 

@@ -106,9 +106,9 @@ impl Shared {
 
 impl Memcached {
     /// Opens the door: makes `ndbmemcache` where it is missing and reads the
-    /// configuration of the role. `max_value` is the longest value taken, in
-    /// bytes; `cache` is where keys of `cache_only` prefixes live; `authentication` decides
-    /// which account a connection acts as.
+    /// configuration of the role. `max_value` is the largest item taken, in
+    /// bytes, as memcached counts it; `cache` is where keys of `cache_only` prefixes live;
+    /// `authentication` decides which account a connection acts as.
     ///
     /// # Errors
     /// An unknown role is a mistake in the command line; others are failures.
@@ -142,6 +142,7 @@ impl Memcached {
         }
         let limits = Limits {
             max_value,
+            max_item: max_value,
             ..Limits::default()
         };
         let figures = Figures::new(db.clock().as_ref());

@@ -14,6 +14,7 @@ use super::notes::Notes;
 use super::reading::{self, Shown};
 use super::requirement::Requirement;
 use super::work::{Desk, Failure};
+use crate::metrics::{self, Counter};
 use crate::net::Output;
 use porpoise_kv::Read;
 use porpoise_rows::Txn;
@@ -188,7 +189,11 @@ impl Portion<'_> {
         view: &mut View<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
+        let there = shown.is_some();
         let shown = shown.filter(|(row, _)| !container.expired(row, || view.now()));
+        if there && shown.is_none() {
+            metrics::add(Counter::MemcachedGetExpired, 1);
+        }
         match &shown {
             Some((row, value)) => {
                 let place = (container, primary);

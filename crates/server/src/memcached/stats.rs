@@ -29,6 +29,9 @@ const NAMES: &[(&str, Counter)] = &[
     ("cas_badval", Counter::MemcachedCasBadval),
     ("touch_hits", Counter::MemcachedTouchHit),
     ("touch_misses", Counter::MemcachedTouchMiss),
+    ("get_expired", Counter::MemcachedGetExpired),
+    ("total_items", Counter::MemcachedStored),
+    ("evictions", Counter::MemcachedEvictions),
     ("bytes_read", Counter::BytesReceived),
     ("bytes_written", Counter::BytesSent),
 ];
@@ -132,20 +135,33 @@ pub(super) fn answer<'a>(
         Some(b"slabs") => number(show, "active_slabs", 0),
         Some(b"sizes") => show("sizes_status", b"disabled"),
         Some(b"conns") => shared.figures.open.show(show),
-        Some(b"cachedump") => {
-            return Answer::Text(b"CLIENT_ERROR stats cachedump not allowed\r\n");
-        }
+        Some(b"cachedump") => return Answer::Text(cachedump(args.next(), args.next())),
         Some(b"detail") => return Answer::Text(detail(args.next())),
         Some(_) => return Answer::Unknown,
     }
     Answer::Figures
 }
 
+/// Most slab classes of memcached.
+const SLAB_CLASSES: u64 = 63;
+
+/// Rows lie in no slab class, so every class is empty.
+fn cachedump(class: Option<&[u8]>, limit: Option<&[u8]>) -> &'static [u8] {
+    let (Some(class), Some(limit)) = (class, limit) else {
+        return b"CLIENT_ERROR bad command line\r\n";
+    };
+    let parse = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<u64>().ok();
+    match (parse(class), parse(limit)) {
+        (Some(class), Some(_)) if class > SLAB_CLASSES => b"CLIENT_ERROR Illegal slab id\r\n",
+        (Some(_), Some(_)) => reply::END,
+        _ => b"CLIENT_ERROR bad command line format\r\n",
+    }
+}
+
 /// Figures by prefix are not kept: `ndbmemcache.status` tells of prefixes.
 fn detail(what: Option<&[u8]>) -> &'static [u8] {
     match what {
-        Some(b"on") => b"SERVER_ERROR figures by prefix are not kept\r\n",
-        Some(b"off") => reply::OK,
+        Some(b"on" | b"off") => reply::OK,
         Some(b"dump") => reply::END,
         _ => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
     }
@@ -177,11 +193,37 @@ fn general(shared: &Shared, show: &mut Show<'_>) {
     }
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     number(show, "threads", threads);
+    // The server stops accepting on no listener while it runs.
+    number(show, "accepting_conns", 1);
+    // `flush_all` deletes rows, so no get finds an item that was flushed.
+    number(show, "get_flushed", 0);
+    let (items, bytes) = shared.cache.size();
+    number(show, "curr_items", items.saturating_add(rows(shared)));
+    number(show, "bytes", bytes);
+}
+
+/// About how many rows the tables of the containers have together.
+fn rows(shared: &Shared) -> u64 {
+    let current = shared.live.load();
+    let mut tables: Vec<_> = current
+        .mapping
+        .containers
+        .iter()
+        .map(|c| &c.table)
+        .collect();
+    tables.sort_unstable_by_key(|table| table.id);
+    tables.dedup_by_key(|table| table.id);
+    let counts = tables.into_iter();
+    counts
+        .filter_map(|table| shared.db.approximate_rows(table))
+        .sum()
 }
 
 fn settings(shared: &Shared, show: &mut Show<'_>) {
     let limits = &shared.limits;
     number(show, "item_size_max", limits.max_value as u64);
+    // `verbosity` is accepted and has no effect.
+    number(show, "verbosity", 0);
     show("evictions", b"off");
     show("cas_enabled", b"yes");
     show("flush_enabled", b"yes");

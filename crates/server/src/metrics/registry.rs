@@ -71,4 +71,7 @@ counters! {
     MemcachedCasMiss: "porpoise_memcached_commands_total", "command=\"cas\",result=\"miss\"", "Commands of the memcached door; of the get family, keys.";
     MemcachedCasBadval: "porpoise_memcached_commands_total", "command=\"cas\",result=\"badval\"", "Commands of the memcached door; of the get family, keys.";
     MemcachedFlush: "porpoise_memcached_commands_total", "command=\"flush_all\",result=\"any\"", "Commands of the memcached door; of the get family, keys.";
+    MemcachedStored: "porpoise_memcached_items_stored_total", "", "Items stored by memcached commands.";
+    MemcachedGetExpired: "porpoise_memcached_gets_expired_total", "", "Keys of the get family whose row had expired.";
+    MemcachedEvictions: "porpoise_memcached_cache_evictions_total", "", "Items that the memory cache dropped for want of room.";
 }

@@ -73,6 +73,19 @@ fn stats_count_and_can_be_reset() {
     ] {
         assert!(stats.contains(&format!("STAT {name} ")), "{name}: {stats}");
     }
+    for figure in [
+        "curr_items 1",
+        "get_flushed 0",
+        "accepting_conns 1",
+        "bytes 0",
+    ] {
+        let line = format!("STAT {figure}\r\n");
+        assert!(stats.contains(&line), "{figure}: {stats}");
+    }
+    // Counters are of the process, which runs other tests.
+    for name in ["total_items", "evictions", "get_expired"] {
+        assert!(stats.contains(&format!("STAT {name} ")), "{name}: {stats}");
+    }
     assert!(stats.ends_with("END\r\n"));
     assert_eq!(house.ask("stats reset\r\n"), "RESET\r\n");
     assert!(
@@ -80,6 +93,11 @@ fn stats_count_and_can_be_reset() {
             .ask("stats settings\r\n")
             .contains("STAT item_size_max 1048576\r\n")
     );
+    let settings = house.ask("stats settings\r\n");
+    assert!(settings.contains("STAT verbosity 0\r\n"), "{settings}");
+    assert_eq!(house.ask("stats cachedump 1 0\r\n"), "END\r\n");
+    assert_eq!(house.ask("stats detail on\r\n"), "OK\r\n");
+    assert_eq!(house.ask("stats detail dump\r\n"), "END\r\n");
     assert_eq!(
         house.ask("stats sizes\r\n"),
         "STAT sizes_status disabled\r\nEND\r\n"

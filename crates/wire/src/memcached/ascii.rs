@@ -18,15 +18,22 @@
 //!    two bytes more.
 //!
 //! Wanted differences:
-//! 5. Numbers out of range are refused instead of cut to 32 bits, and an
-//!    expiry time keeps 64 bits.
+//! 5. Lengths and times out of range are refused instead of cut to 32 bits,
+//!    and an expiry time keeps 64 bits. Client flags are cut, as memcached does.
 //! 6. Control characters in keys are refused, but for TAB, which separates the
 //!    columns of a key; the protocol's specification forbids them all, and
 //!    memcached lets them pass.
-//! 7. The limit on a line's length holds for the line, not for what happens to
-//!    have arrived of it (memcached drops a connection after 2,048 bytes
-//!    without an end of line, and takes a longer line that comes in one read).
-//!    The whole get family may be longer, not only `get` and `gets`.
+//! 7. memcached drops a connection after 2,048 bytes without an end of line,
+//!    and parses a longer line that arrives in one read of its 16 KiB buffer.
+//!    Here the answer never depends on how the bytes arrive: lines of up to
+//!    [`MAX_SHORT_LINE`] bytes are parsed, a longer one is refused and skipped
+//!    to its end, and the command behind it is served. The whole get family
+//!    may be longer, not only `get` and `gets`.
+//!
+//! A line over its limit is refused with the fault that its first
+//! [`MAX_SHORT_LINE`] bytes have as a command of their own, else with
+//! [`Fault::LineTooLong`]. Its bytes are dropped as they arrive, so the buffer
+//! stays bounded.
 //!
 //! Rejected: a parser that takes keys of a long `get` one by one as they
 //! arrive. The keys of a request are one batch in one snapshot, so nothing can
@@ -37,8 +44,13 @@ use super::line::{Line, StoreLine, parse_line};
 use super::meta::{Meta, MetaFault, MetaLine};
 use super::tokens::Words;
 
-/// Longest line of a command outside the get family, without its end.
-pub const MAX_SHORT_LINE: usize = 2048;
+/// Longest line of a command outside the get family, without its end: the read
+/// buffer of memcached 1.6.18.
+pub const MAX_SHORT_LINE: usize = 16 << 10;
+
+/// Bytes that memcached counts for an item beside its key and its value: the
+/// header with the CAS value (56), the key's NUL, and CR LF.
+const ITEM_OVERHEAD: usize = 59;
 
 /// Spaces that may precede a get command longer than [`MAX_SHORT_LINE`].
 const MAX_LEADING_SPACES: usize = 100;
@@ -48,6 +60,9 @@ const MAX_LEADING_SPACES: usize = 100;
 pub struct Limits {
     /// Longest value in bytes.
     pub max_value: usize,
+    /// Largest item in bytes, as memcached counts it for its `-I`: key, value
+    /// and [`ITEM_OVERHEAD`].
+    pub max_item: usize,
     /// Longest line of the get family in bytes.
     pub max_line: usize,
 }
@@ -57,8 +72,20 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             max_value: 1 << 20,
+            max_item: 1 << 20,
             max_line: 16 << 20,
         }
+    }
+}
+
+impl Limits {
+    /// Whether an item of these lengths may be stored.
+    #[inline]
+    pub fn allow(&self, key: usize, flags: u32, value: usize) -> bool {
+        // memcached keeps flags only where they are not 0.
+        let flags = if flags == 0 { 0 } else { size_of::<u32>() };
+        let item = value.saturating_add(key + flags + ITEM_OVERHEAD);
+        value <= self.max_value && item <= self.max_item
     }
 }
 
@@ -84,7 +111,7 @@ pub enum Fault {
     BadChunk,
     /// `shutdown`.
     ShutdownRefused,
-    /// A line beyond its limit; the connection must end.
+    /// A line beyond its limit; it is skipped to its end.
     LineTooLong,
     /// A request of another protocol (HTTP); the connection must end.
     ForeignProtocol,
@@ -109,16 +136,14 @@ impl Fault {
             Fault::BadChunk => b"CLIENT_ERROR bad data chunk\r\n",
             Fault::ShutdownRefused => b"ERROR: shutdown not enabled\r\n",
             Fault::Meta(fault) => fault.reply(),
-            Fault::LineTooLong | Fault::ForeignProtocol | Fault::BinaryDialect => b"",
+            Fault::LineTooLong => b"CLIENT_ERROR line too long\r\n",
+            Fault::ForeignProtocol | Fault::BinaryDialect => b"",
         }
     }
 
     /// Whether the connection must end: the stream cannot be followed further.
     pub fn closes(self) -> bool {
-        matches!(
-            self,
-            Fault::LineTooLong | Fault::ForeignProtocol | Fault::BinaryDialect
-        )
+        matches!(self, Fault::ForeignProtocol | Fault::BinaryDialect)
     }
 }
 
@@ -146,7 +171,7 @@ pub enum Parsed<'a> {
         /// Bytes to drop.
         consumed: usize,
     },
-    /// Bytes of a refused value: drop them and parse on.
+    /// Bytes of a refused line or value: drop them and parse on.
     Swallow {
         /// Bytes to drop, never 0.
         consumed: usize,
@@ -159,6 +184,8 @@ pub struct Parser {
     limits: Limits,
     /// Bytes of a refused value still to come.
     swallow: usize,
+    /// The buffer begins inside a refused line.
+    skip_line: bool,
     /// Bytes at the start of the buffer known to hold no LF.
     scanned: usize,
 }
@@ -169,6 +196,7 @@ impl Parser {
         Parser {
             limits,
             swallow: 0,
+            skip_line: false,
             scanned: 0,
         }
     }
@@ -183,6 +211,9 @@ impl Parser {
     /// the consumed bytes.
     #[inline]
     pub fn parse<'a>(&mut self, buf: &'a [u8]) -> Parsed<'a> {
+        if self.skip_line {
+            return self.skip_line(buf);
+        }
         if self.swallow > 0 {
             return self.swallow(buf);
         }
@@ -197,7 +228,7 @@ impl Parser {
         self.scanned = 0;
         let line = buf.get(..end).unwrap_or_default();
         if end > MAX_SHORT_LINE && !self.long_line_allowed(line) {
-            return fatal(Fault::LineTooLong, end + 1);
+            return self.refuse_long_line(line);
         }
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         match parse_line(line) {
@@ -228,10 +259,53 @@ impl Parser {
     /// No LF yet.
     fn unfinished_line<'a>(&mut self, buf: &'a [u8]) -> Parsed<'a> {
         if buf.len() > MAX_SHORT_LINE && !self.long_line_allowed(buf) {
-            return fatal(Fault::LineTooLong, buf.len());
+            self.scanned = 0;
+            return self.refuse_long_line(buf);
         }
         self.scanned = buf.len();
         Parsed::NeedMore(1)
+    }
+
+    /// Refuses a line over its limit, of which `line` is at least the start;
+    /// its end comes later.
+    #[cold]
+    fn refuse_long_line<'a>(&mut self, line: &'a [u8]) -> Parsed<'a> {
+        let start = line.get(..MAX_SHORT_LINE).unwrap_or(line);
+        let command = Words::new(start).next().unwrap_or_default();
+        let fault = match parse_line(start) {
+            // The verbs of HTTP are capitals, no command has any; the word that
+            // tells a request line of HTTP is its last, which is not known yet.
+            Line::Refused(Fault::Unknown, _)
+                if command.first().is_some_and(u8::is_ascii_uppercase) =>
+            {
+                return fatal(Fault::ForeignProtocol, line.len());
+            }
+            Line::Refused(fault, _) => fault,
+            Line::Meta(MetaLine::Refused(fault, value)) => {
+                self.swallow = value.map_or(0, |length| length.saturating_add(2));
+                Fault::Meta(fault)
+            }
+            _ => Fault::LineTooLong,
+        };
+        self.skip_line = true;
+        Parsed::Refused {
+            fault,
+            silent: false,
+            key: None,
+            consumed: line.len(),
+        }
+    }
+
+    /// Drops bytes up to the end of a refused line.
+    fn skip_line<'a>(&mut self, buf: &'a [u8]) -> Parsed<'a> {
+        if buf.is_empty() {
+            return Parsed::NeedMore(1);
+        }
+        let end = memchr::memchr(b'\n', buf);
+        self.skip_line = end.is_none();
+        Parsed::Swallow {
+            consumed: end.map_or(buf.len(), |end| end + 1),
+        }
     }
 
     /// Whether a line of more than [`MAX_SHORT_LINE`] bytes, of which `line`
@@ -268,7 +342,7 @@ impl Parser {
             }
             MetaLine::Store(store, shape, length) => (store, shape, length),
         };
-        if length > self.limits.max_value {
+        if !self.limits.allow(store.key.len(), store.flags, length) {
             self.swallow = length.saturating_add(2);
             return refused(Fault::TooLarge, Some(store.key));
         }
@@ -287,7 +361,10 @@ impl Parser {
 
     /// The block that follows a storage command.
     fn value<'a>(&mut self, store: StoreLine<'a>, buf: &'a [u8], line: usize) -> Parsed<'a> {
-        if store.length > self.limits.max_value {
+        if !self
+            .limits
+            .allow(store.key.len(), store.flags, store.length)
+        {
             self.swallow = store.length.saturating_add(2);
             return Parsed::Refused {
                 fault: Fault::TooLarge,

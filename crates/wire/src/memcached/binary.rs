@@ -345,7 +345,9 @@ impl BinaryParser {
             Some(true) if header.key > MAX_KEY => return refused(StatusCode::Invalid, true),
             Some(true) => {}
         }
-        if header.body - header.key - header.extras > self.limits.max_value {
+        let value = header.body - header.key - header.extras;
+        // The flags may not have arrived yet; the header alone decides.
+        if !self.limits.allow(header.key, 0, value) {
             self.swallow = header.body;
             return refused(StatusCode::TooLarge, false);
         }

@@ -8,7 +8,7 @@
 use super::MAX_KEY;
 use super::ascii::{Args, Fault, Keys, Request, StoreVerb};
 use super::meta::{MetaLine, parse_meta};
-use super::number::{signed, unsigned};
+use super::number::{client_flags, signed, unsigned};
 use super::tokens::Words;
 
 /// What a line says, before the value behind it is looked at.
@@ -146,7 +146,7 @@ fn store<'a>(mut verb: StoreVerb, args: &[&'a [u8]], noreply: bool) -> Line<'a> 
     if !key_fits(key) {
         return bad;
     }
-    let Some(flags) = unsigned(flags).and_then(|n| u32::try_from(n).ok()) else {
+    let Some(flags) = client_flags(flags) else {
         return bad;
     };
     let (Some(exptime), Some(length)) = (signed(exptime), signed(length)) else {

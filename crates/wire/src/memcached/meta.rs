@@ -15,13 +15,14 @@
 //!    since the fields of an answer stand in their order.
 //!
 //! Differences: an opaque that is too long is refused before anything is done,
-//! not after; numbers out of range are refused instead of cut to 32 bits.
+//! not after; lengths and times out of range are refused instead of cut to 32
+//! bits.
 
 use super::MAX_KEY;
 use super::base64::Decoded;
 use super::command::{Change, Count, Delete, Mode, Seed, Store};
 use super::line::key_fits;
-use super::number::{signed, unsigned};
+use super::number::{client_flags, signed, unsigned};
 use super::tokens::Words;
 
 /// Most flags of a line.
@@ -234,8 +235,7 @@ impl Flags {
             b'N' => self.vivify = Some(time()?),
             b'R' => self.recache = Some(time()?),
             b'F' => {
-                let flags = number(MetaFault::BadFormat)?;
-                self.client_flags = u32::try_from(flags).map_err(|_| MetaFault::BadFormat)?;
+                self.client_flags = client_flags(argument).ok_or(MetaFault::BadFormat)?;
             }
             b'C' => self.compare = Some(number(MetaFault::BadToken)?),
             b'E' => self.version = Some(number(MetaFault::BadToken)?),

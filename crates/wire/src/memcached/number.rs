@@ -1,6 +1,7 @@
 //! Numbers as memcached reads them: C's `strtol` family, then the end of the
-//! word or white space. A number out of range is refused, where memcached
-//! 1.6.18 cuts it to 32 bits (a value length of 4294967297 is one byte to it).
+//! word or white space. A length or time out of range is refused, where
+//! memcached 1.6.18 cuts it to 32 bits (a value length of 4294967297 is one
+//! byte to it). Client flags have no meaning to the server and are cut.
 
 /// Skips what `strtol` accepts before the digits and returns sign and rest.
 fn sign(word: &[u8]) -> (bool, &[u8]) {
@@ -18,6 +19,11 @@ pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
         return None;
     }
     magnitude(digits)
+}
+
+/// Client flags: the low 32 bits of an unsigned number of up to 64 bits.
+pub(super) fn client_flags(word: &[u8]) -> Option<u32> {
+    u32::try_from(unsigned(word)? & u64::from(u32::MAX)).ok()
 }
 
 /// A signed number of 64 bits.
@@ -62,6 +68,11 @@ mod tests {
         assert_eq!(unsigned(b"+"), None);
         assert_eq!(unsigned(b"1\r"), Some(1));
         assert_eq!(unsigned(b"1x"), None);
+        assert_eq!(client_flags(b"4294967295"), Some(u32::MAX));
+        assert_eq!(client_flags(b"4294967296"), Some(0));
+        assert_eq!(client_flags(b"18446744073709551615"), Some(u32::MAX));
+        assert_eq!(client_flags(b"18446744073709551616"), None);
+        assert_eq!(client_flags(b"-1"), None);
         assert_eq!(signed(b"-9223372036854775808"), Some(i64::MIN));
         assert_eq!(signed(b"-9223372036854775809"), None);
         assert_eq!(signed(b"9223372036854775808"), None);
