@@ -145,8 +145,6 @@ fn memcached_authentication(
     }
     let server = Arc::downgrade(sql);
     Ok(Arc::new(Authentication {
-        control: control.clone(),
-        default,
         tls: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
         require_tls: config.memcached_tls == TlsMode::Required,
         policy: Box::new(move || {
@@ -155,6 +153,7 @@ fn memcached_authentication(
                 .map(|s| login_policy(&s))
                 .unwrap_or_default()
         }),
+        ..Authentication::new(control.clone(), default)
     }))
 }
 

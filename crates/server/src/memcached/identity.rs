@@ -28,16 +28,30 @@ use std::time::Duration;
 pub(super) const MOST_FAILURES: u32 = 3;
 
 /// Settings of authentication, shared by all connections of the listener.
-pub(crate) struct Authentication {
-    pub(super) control: Arc<AccessControl>,
+pub struct Authentication {
+    pub(crate) control: Arc<AccessControl>,
     /// The account of clients that do not authenticate.
-    pub(super) default: Option<AuthId>,
+    pub(crate) default: Option<AuthId>,
     /// What a listener offers to clients that begin with a TLS handshake.
-    pub(super) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     /// Refuse clients without TLS.
-    pub(super) require_tls: bool,
+    pub(crate) require_tls: bool,
     /// Delays after failed attempts, and when a password expires.
-    pub(super) policy: Box<dyn Fn() -> (DelayPolicy, u16) + Send + Sync>,
+    pub(crate) policy: Box<dyn Fn() -> (DelayPolicy, u16) + Send + Sync>,
+}
+
+impl Authentication {
+    /// Authentication against these accounts, without TLS and without delays. Clients that
+    /// do not authenticate are `default`, where their host matches.
+    pub fn new(control: Arc<AccessControl>, default: Option<AuthId>) -> Authentication {
+        Authentication {
+            control,
+            default,
+            tls: None,
+            require_tls: false,
+            policy: Box::new(Default::default),
+        }
+    }
 }
 
 /// The result of an attempt to authenticate.

@@ -23,6 +23,7 @@ use porpoise_wire::memcached::{Limits, Request, StoreVerb, binary_reply, reply};
 /// What a client may send before it is authenticated.
 pub(super) const UNAUTHENTICATED: Limits = Limits {
     max_value: 1024,
+    max_item: 2048,
     max_line: 2048,
 };
 

@@ -31,7 +31,7 @@ mod first_rows;
 pub mod flush;
 pub mod form;
 pub mod get;
-pub(crate) mod identity;
+pub mod identity;
 pub mod item;
 pub mod json;
 pub mod large;

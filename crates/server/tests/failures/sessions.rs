@@ -1,11 +1,13 @@
 //! Panics within a client's session.
 
+use porpoise_access::{AccessControl, AuthId};
 use porpoise_base::clock::{Clock, SystemClock};
 use porpoise_kv::{Durability, Engine};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::{Db, DbOptions};
 use porpoise_server::memcached::Memcached;
 use porpoise_server::memcached::cache::Cache;
+use porpoise_server::memcached::identity::Authentication;
 use porpoise_server::mysql::MysqlDoor;
 use porpoise_server::net::{Bound, Door, Listener, Listening, Marks, Net, NetConfig};
 use porpoise_sql::{SqlConfig, SqlServer};
@@ -55,10 +57,15 @@ fn start() -> Server {
     let clock = Arc::new(PlantedClock::default());
     let db = Db::open(engine.clone(), clock.clone(), DbOptions::default()).unwrap();
     let cache = Arc::new(Cache::new(1 << 20, 1 << 20, db.clock().as_ref()));
-    let memcached = Memcached::open(db.clone(), "default_role", 1 << 20, cache).unwrap();
+    let access = AccessControl::open(db.clone(), None).unwrap();
+    let root = Some(AuthId::new("root", "localhost"));
+    let authentication = Arc::new(Authentication::new(access, root));
+    let memcached =
+        Memcached::open(db.clone(), "default_role", 1 << 20, cache, authentication).unwrap();
     let config = SqlConfig {
         variables: Vec::new(),
         root_password: None,
+        ..SqlConfig::default()
     };
     let server = SqlServer::new(db, config).unwrap();
     server.provide_rows("ndbmemcache", "status", Box::new(|| panic!("planted")));

@@ -1,6 +1,7 @@
 //! The memcached door over an engine in this process, so that a test can also
 //! work on the rows and the configuration from the other side.
 
+use porpoise_access::{AccessControl, AuthId};
 use porpoise_base::clock;
 use porpoise_kv::{Durability, Engine, Read};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
@@ -9,6 +10,7 @@ use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
 use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode};
 use porpoise_server::memcached::Memcached;
 use porpoise_server::memcached::cache::Cache;
+use porpoise_server::memcached::identity::Authentication;
 use porpoise_server::net::{Bound, Listening, Marks, Net, NetConfig};
 use porpoise_testkit::exchange;
 use porpoise_types::{Collation, ColumnType, Value, ValueRef, write_text};
@@ -60,7 +62,11 @@ impl House {
         let db = Db::open(engine.clone(), clock::system(), DbOptions::default()).unwrap();
         let cache = Cache::new(64 << 20, 1 << 20, db.clock().as_ref());
         let cache = Arc::new(cache);
-        let door = Memcached::open(db.clone(), "default_role", 1 << 20, cache).unwrap();
+        let access = AccessControl::open(db.clone(), None).unwrap();
+        let root = Some(AuthId::new("root", "localhost"));
+        let authentication = Arc::new(Authentication::new(access, root));
+        let door =
+            Memcached::open(db.clone(), "default_role", 1 << 20, cache, authentication).unwrap();
         let door = Arc::new(door);
         let marks = Marks::new(engine.durable_mark());
         engine.subscribe(marks.clone());
