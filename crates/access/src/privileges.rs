@@ -1,12 +1,12 @@
-//! Sets of static privileges (manual, "Privileges Provided by MySQL").
+//! Sets of static and dynamic privileges (manual, "Privileges Provided by MySQL").
 
 /// A set of privileges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Privileges(pub u32);
+pub struct Privileges(pub u64);
 
 /// Names in the order in which SHOW GRANTS lists them; a privilege is the bit
 /// of its position.
-pub const NAMES: [&str; 31] = [
+pub const NAMES: [&str; 49] = [
     "SELECT",
     "INSERT",
     "UPDATE",
@@ -38,6 +38,24 @@ pub const NAMES: [&str; 31] = [
     "CREATE ROLE",
     "DROP ROLE",
     "GRANT OPTION",
+    "MEMCACHED_ADMIN",
+    "APPLICATION_PASSWORD_ADMIN",
+    "BACKUP_ADMIN",
+    "BINLOG_ADMIN",
+    "CONNECTION_ADMIN",
+    "FLUSH_OPTIMIZER_COSTS",
+    "FLUSH_STATUS",
+    "FLUSH_TABLES",
+    "FLUSH_USER_RESOURCES",
+    "PERSIST_RO_VARIABLES_ADMIN",
+    "ROLE_ADMIN",
+    "SESSION_VARIABLES_ADMIN",
+    "SET_ANY_DEFINER",
+    "SET_USER_ID",
+    "SHOW_ROUTINE",
+    "SYSTEM_USER",
+    "SYSTEM_VARIABLES_ADMIN",
+    "XA_RECOVER_ADMIN",
 ];
 
 macro_rules! privileges {
@@ -53,14 +71,19 @@ macro_rules! privileges {
 
 privileges! {
     SELECT = 0, INSERT = 1, UPDATE = 2, DELETE = 3, CREATE = 4, DROP = 5, RELOAD = 6,
-    SHUTDOWN = 7, PROCESS = 8, REFERENCES = 10, INDEX = 11, ALTER = 12, SHOW_DATABASES = 13,
-    SUPER = 14, CREATE_TEMPORARY_TABLES = 15, LOCK_TABLES = 16, CREATE_VIEW = 20, SHOW_VIEW = 21, CREATE_USER = 24, CREATE_ROLE = 28, DROP_ROLE = 29, GRANT_OPTION = 30,
+    SHUTDOWN = 7, PROCESS = 8, FILE = 9, REFERENCES = 10, INDEX = 11, ALTER = 12, SHOW_DATABASES = 13,
+    SUPER = 14, CREATE_TEMPORARY_TABLES = 15, LOCK_TABLES = 16, EXECUTE = 17, REPLICATION_SLAVE = 18, REPLICATION_CLIENT = 19,
+    CREATE_VIEW = 20, SHOW_VIEW = 21, CREATE_ROUTINE = 22, ALTER_ROUTINE = 23, CREATE_USER = 24,
+    EVENT = 25, TRIGGER = 26, CREATE_ROLE = 28, DROP_ROLE = 29, GRANT_OPTION = 30,
+    MEMCACHED_ADMIN = 31, APPLICATION_PASSWORD_ADMIN = 32, BACKUP_ADMIN = 33, BINLOG_ADMIN = 34, CONNECTION_ADMIN = 35, FLUSH_OPTIMIZER_COSTS = 36, FLUSH_STATUS = 37, FLUSH_TABLES = 38, FLUSH_USER_RESOURCES = 39, PERSIST_RO_VARIABLES_ADMIN = 40, ROLE_ADMIN = 41, SESSION_VARIABLES_ADMIN = 42, SET_ANY_DEFINER = 43, SET_USER_ID = 44, SHOW_ROUTINE = 45, SYSTEM_USER = 46, SYSTEM_VARIABLES_ADMIN = 47, XA_RECOVER_ADMIN = 48,
 }
 
 impl Privileges {
     /// None.
     pub const NONE: Privileges = Privileges(0);
-    /// All that can be granted on `*.*`, without GRANT OPTION.
+    /// All dynamic privileges. They are granted on `*.*` only; SUPER includes them.
+    pub const DYNAMIC: Privileges = Privileges(((1 << 18) - 1) << 31);
+    /// All static privileges that can be granted on `*.*`, without GRANT OPTION.
     pub const ALL: Privileges = Privileges((1 << 30) - 1);
     /// All that can be granted on a database, without GRANT OPTION.
     pub const DATABASE: Privileges = Privileges(

@@ -46,6 +46,9 @@ impl Rights {
                 (false, false) => rights.tables.push((database, table, grant.privileges)),
             }
         }
+        if rights.global.has(Privileges::SUPER) {
+            rights.global = rights.global.with(Privileges::DYNAMIC);
+        }
         rights
     }
 

@@ -365,3 +365,70 @@ fn patterns_with_wildcards_do_not_reach_system_schemas() {
     good(&mut root, "GRANT SELECT ON mysql.* TO ann");
     good(&mut ann, "SELECT * FROM mysql.user");
 }
+
+#[test]
+fn foreign_keys_need_references_on_the_parent() {
+    let (_server, mut root, mut ann) = house();
+    good(&mut root, "CREATE DATABASE own");
+    good(&mut root, "GRANT ALL ON own.* TO ann");
+    let create = "CREATE TABLE own.kid (g INT, FOREIGN KEY (g) REFERENCES shop.goods (id) \
+                  ON DELETE CASCADE ON UPDATE CASCADE)";
+    let text = "REFERENCES command denied to user 'ann'@'localhost' for table 'goods'";
+    assert_eq!(ask(&mut ann, create).unwrap_err(), (1142, text.to_owned()));
+    good(&mut ann, "CREATE TABLE own.kid (g INT)");
+    let alter = "ALTER TABLE own.kid ADD CONSTRAINT c FOREIGN KEY (g) REFERENCES shop.goods (id) \
+                 ON DELETE CASCADE";
+    assert_eq!(code(&mut ann, alter), 1142);
+    // The parent need not exist.
+    good(&mut ann, "SET foreign_key_checks = 0");
+    let later = "CREATE TABLE own.other (g INT, FOREIGN KEY (g) REFERENCES shop.later (id))";
+    assert_eq!(code(&mut ann, later), 1142);
+    good(&mut ann, "SET foreign_key_checks = 1");
+    good(&mut root, "GRANT REFERENCES ON shop.goods TO ann");
+    good(&mut ann, alter);
+    good(&mut ann, "INSERT INTO own.kid VALUES (1)");
+    // A cascade has the authority of the constraint.
+    good(&mut root, "CREATE USER owner");
+    good(&mut root, "GRANT SELECT, DELETE ON shop.goods TO owner");
+    let mut owner = open(&_server, "owner", "%");
+    good(&mut owner, "DELETE FROM shop.goods WHERE id = 1");
+    assert_eq!(good(&mut root, "SELECT COUNT(*) FROM own.kid"), ["0"]);
+}
+
+#[test]
+fn columns_and_existence_of_others_tables_are_not_told() {
+    let (_server, _root, mut ann) = house();
+    for text in [
+        "SELECT nosuch FROM shop.goods",
+        "SELECT 1 FROM shop.nosuch",
+        "SET @a = (SELECT nosuch FROM shop.goods)",
+    ] {
+        assert_eq!(code(&mut ann, text), 1142, "{text}");
+    }
+    let error = ann.prepare(b"SELECT * FROM shop.goods").unwrap_err();
+    assert_eq!(error.code, 1142);
+}
+
+#[test]
+fn dynamic_privileges_are_global_and_part_of_super() {
+    let (_server, mut root, mut ann) = house();
+    let global = "SET GLOBAL max_connections = 5";
+    assert_eq!(code(&mut ann, global), 1227);
+    good(
+        &mut root,
+        "GRANT system_variables_admin, MEMCACHED_ADMIN ON *.* TO ann",
+    );
+    good(&mut ann, global);
+    assert_eq!(
+        good(&mut ann, "SHOW GRANTS"),
+        [
+            "GRANT USAGE ON *.* TO `ann`@`%`",
+            "GRANT MEMCACHED_ADMIN,SYSTEM_VARIABLES_ADMIN ON *.* TO `ann`@`%`"
+        ]
+    );
+    assert_eq!(code(&mut root, "GRANT BACKUP_ADMIN ON shop.* TO ann"), 3619);
+    good(&mut root, "REVOKE SYSTEM_VARIABLES_ADMIN ON *.* FROM ann");
+    assert_eq!(code(&mut ann, global), 1227);
+    good(&mut root, "GRANT SUPER ON *.* TO ann");
+    good(&mut ann, global);
+}

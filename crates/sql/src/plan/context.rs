@@ -49,7 +49,7 @@ pub struct Reads {
     pub locks: Cell<bool>,
     /// The views, outer ones behind those they name.
     pub views: RefCell<Vec<ViewUse>>,
-    /// What the text at hand names, while there are views.
+    /// The tables and views that the text at hand names, existing or not.
     pub names: RefCell<Vec<(String, String)>>,
 }
 
@@ -133,14 +133,11 @@ impl PlanCx<'_> {
             (None, None) => return Err(SqlError::no_database_selected()),
         };
         let names = (database.to_owned(), name.name.name.to_owned());
+        self.reads.names.borrow_mut().push(names);
         if let Some(view) = self.catalog.view(database, name.name.name) {
-            self.reads.names.borrow_mut().push(names);
             return super::views::source(view, alias, self);
         }
         if let Some(table) = self.catalog.table(database, name.name.name) {
-            if self.view.is_some() || !self.catalog.views.is_empty() {
-                self.reads.names.borrow_mut().push(names);
-            }
             if self.inner {
                 self.reads.tables.borrow_mut().push(table.clone());
             }

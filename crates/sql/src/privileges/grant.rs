@@ -45,14 +45,24 @@ fn named(statement: &ast::Grant<'_>, database: &str, table: &str) -> Result<Priv
             "ALL" | "ALL PRIVILEGES" => all,
             "USAGE" => Privileges::NONE,
             "GRANT OPTION" => Privileges::GRANT_OPTION,
-            name => Privileges::named(name)
-                .ok_or_else(|| SqlError::not_supported("dynamic privileges and roles"))?,
+            name => Privileges::named(&name.to_ascii_uppercase())
+                .ok_or_else(|| SqlError::not_supported("this privilege"))?,
         });
     }
     if statement.grant_option {
         set = set.with(Privileges::GRANT_OPTION);
     }
-    let allowed = all.with(Privileges::GRANT_OPTION);
+    let dynamic = set
+        .names()
+        .find(|name| Privileges::named(name).is_some_and(|p| Privileges::DYNAMIC.has(p)));
+    let mut allowed = all.with(Privileges::GRANT_OPTION);
+    match dynamic {
+        Some(name) if !database.is_empty() => {
+            let text = format!("Illegal privilege level specified for {name}");
+            return Err(SqlError::new(3619, "HY000", text));
+        }
+        _ => allowed = allowed.with(Privileges::DYNAMIC),
+    }
     if allowed.has(set) {
         return Ok(set);
     }
@@ -235,7 +245,10 @@ pub fn shown(session: &SqlSession, id: &AuthId, roles: &[AuthId]) -> Vec<String>
                 (Privileges::TABLE, place)
             }
         };
-        let plain = grant.privileges.without(Privileges::GRANT_OPTION);
+        let plain = grant
+            .privileges
+            .without(Privileges::GRANT_OPTION)
+            .without(Privileges::DYNAMIC);
         let what = match plain {
             p if p == all => "ALL PRIVILEGES".to_owned(),
             Privileges::NONE => "USAGE".to_owned(),
@@ -246,6 +259,14 @@ pub fn shown(session: &SqlSession, id: &AuthId, roles: &[AuthId]) -> Vec<String>
             false => "",
         };
         lines.push(format!("GRANT {what} ON {place} TO {to}{option}"));
+        let all = grant.privileges.names();
+        let dynamic =
+            all.filter(|name| Privileges::named(name).is_some_and(|p| Privileges::DYNAMIC.has(p)));
+        let dynamic: Vec<&str> = dynamic.collect();
+        if !dynamic.is_empty() {
+            let what = dynamic.join(",");
+            lines.push(format!("GRANT {what} ON {place} TO {to}{option}"));
+        }
     }
     lines.extend(roles_shown(session, &data, id));
     lines

@@ -14,7 +14,9 @@
 //! stands for these. Visibility of objects is [`visible`]'s.
 
 pub mod grant;
+pub mod kinds;
 pub mod needs;
+mod requirements;
 mod visible;
 
 use crate::error::{Result, SqlError};

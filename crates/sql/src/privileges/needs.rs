@@ -1,23 +1,33 @@
-//! Which privileges a statement needs (manual, "Privileges Provided by
-//! MySQL", and the section of each statement).
+//! Checks of statements against the rights of the session's account.
 //!
-//! Statements that run a plan are checked at each execution, by the tables of
-//! the plan; all others when they are dispatched, by their names.
+//! Statements that run a plan are checked at each execution, by the tables of the plan;
+//! all others when they are dispatched, by the table of [`super::requirements`].
 
+use super::requirements::Requirement;
 use crate::error::{Result, SqlError};
-use crate::parse::ast::{
-    Account, AlterAction, CreateTable, GrantOn, ShowWhat, Statement, TableName,
-};
-use crate::plan::Access;
-use crate::plan::dml::Target;
+use crate::parse::ast::Statement;
+use crate::plan::dml::{NewValue, Target};
+use crate::plan::{Access, Step};
 use crate::session::SqlSession;
-use crate::session::dispatch::qualified;
 use crate::session::run::{Plan, Planned, Through};
 use porpoise_access::Privileges;
+use porpoise_kv::LockMode;
 use porpoise_rows::InsertMode;
 
-/// Whether finding the rows of an UPDATE or DELETE looks at their columns.
-fn reads_columns(target: &Target) -> bool {
+/// Whether new values are computed from columns of the row in slot 0.
+fn reads_values(set: &[(usize, NewValue)]) -> bool {
+    let mut values = set.iter();
+    values.any(|(_, value)| match value {
+        NewValue::Expr(e) => e.slots() & 1 != 0,
+        NewValue::Default => false,
+    })
+}
+
+/// Whether an UPDATE or DELETE reads columns of its table: to find rows, or for new values.
+fn reads_columns(target: &Target, set: &[(usize, NewValue)]) -> bool {
+    if reads_values(set) {
+        return true;
+    }
     let all = matches!(target.step.access, Access::Full { .. });
     !all || !target.step.filter.is_empty() || !target.order_by.is_empty()
 }
@@ -38,12 +48,12 @@ impl SqlSession {
                 if !plan.on_duplicate.is_empty() {
                     wanted = wanted.with(Privileges::UPDATE);
                 }
-                (wanted, false)
+                (wanted, reads_values(&plan.on_duplicate))
             }
-            Plan::Update(plan) => (Privileges::UPDATE, reads_columns(&plan.target)),
+            Plan::Update(plan) => (Privileges::UPDATE, reads_columns(&plan.target, &plan.set)),
             Plan::Multi(plan) if plan.delete => (Privileges::DELETE, true),
             Plan::Multi(_) => (Privileges::UPDATE, true),
-            Plan::Delete(plan) => (Privileges::DELETE, reads_columns(&plan.target)),
+            Plan::Delete(plan) => (Privileges::DELETE, reads_columns(&plan.target, &[])),
         };
         if let Some(through) = &planned.through {
             self.check_through(planned, through, first)?;
@@ -67,7 +77,7 @@ impl SqlSession {
             };
             self.need_table(wanted, &table.database, &table.name)?;
         }
-        Ok(())
+        self.check_locking(planned)
     }
 
     /// Privileges on views, and those of their definers on what they name.
@@ -102,183 +112,119 @@ impl SqlSession {
         Ok(())
     }
 
-    fn need_named(&self, wanted: Privileges, name: &TableName<'_>) -> Result<()> {
-        let (database, table) = qualified(self, name)?;
-        self.need_table(wanted, &database, &table)
-    }
-
-    fn need_each(&self, wanted: Privileges, names: &[TableName<'_>]) -> Result<()> {
-        names.iter().try_for_each(|n| self.need_named(wanted, n))
-    }
-
-    /// 1142 unless something may be done with the table.
-    fn need_any(&self, name: &TableName<'_>) -> Result<()> {
-        let (database, table) = qualified(self, name)?;
-        let known = crate::virtual_tables::find(&database, &table).is_some();
-        match known || self.rights().sees_table(&database, &table) {
-            true => Ok(()),
-            false => self.need_table(Privileges::SELECT, &database, &table),
-        }
-    }
-
-    /// Checks a statement that runs no plan.
+    /// Checks a statement that runs no plan, before anything of it runs.
     pub(crate) fn check_statement(&self, statement: &Statement<'_>) -> Result<()> {
         if self.may_everything() {
             return Ok(());
         }
-        match statement {
-            Statement::CreateDatabase(create) => {
-                self.need_database(Privileges::CREATE, create.name.name)
-            }
-            Statement::AlterDatabase(alter) => match alter.name {
-                Some(name) => self.need_database(Privileges::ALTER, name.name),
-                None => match &self.env.database {
-                    Some(name) => self.need_database(Privileges::ALTER, name),
-                    None => Err(SqlError::no_database_selected()),
-                },
-            },
-            Statement::DropDatabase { name, .. } => self.need_database(Privileges::DROP, name.name),
-            Statement::Use(name) => match self.rights().sees_database(name.name) {
-                true => Ok(()),
-                false => Err(self.database_denied(name.name)),
-            },
-            Statement::CreateTable(create) => self.need_create(create),
-            Statement::AlterTable(alter) => {
-                self.need_named(Privileges::ALTER, &alter.name)?;
-                let renamed = alter.actions.iter().find_map(|action| match action {
-                    AlterAction::Rename(to) => Some(to),
-                    _ => None,
-                });
-                match renamed {
-                    Some(to) => {
-                        self.need_named(Privileges::DROP, &alter.name)?;
-                        self.need_named(Privileges::CREATE.with(Privileges::INSERT), to)
-                    }
-                    None => Ok(()),
+        let wanted = self.requirements(statement)?;
+        wanted.iter().try_for_each(|wanted| self.need(wanted))
+    }
+
+    fn need(&self, wanted: &Requirement) -> Result<()> {
+        match wanted {
+            Requirement::Global(wanted, shown) => self.need_global(*wanted, shown),
+            Requirement::OneOfGlobal(some, shown) => {
+                if self.rights().global().meets(*some) {
+                    return Ok(());
                 }
+                self.need_global(*some, shown)
             }
-            Statement::DropTable(drop) => match drop.temporary {
-                true => Ok(()),
-                false => self.need_drop(drop.names),
-            },
-            Statement::DropView(drop) => self.need_each(Privileges::DROP, drop.names),
-            Statement::CreateView(view) => self.need_named(Privileges::CREATE_VIEW, &view.name),
-            Statement::RenameTable(pairs) => pairs.iter().try_for_each(|(old, new)| {
-                self.need_named(Privileges::ALTER.with(Privileges::DROP), old)?;
-                self.need_named(Privileges::CREATE.with(Privileges::INSERT), new)
-            }),
-            Statement::Truncate(name) => self.need_named(Privileges::DROP, name),
-            Statement::CreateIndex(create) => self.need_named(Privileges::INDEX, &create.table),
-            Statement::DropIndex(drop) => self.need_named(Privileges::INDEX, &drop.table),
-            Statement::LockTables(tables) => tables.iter().try_for_each(|lock| {
-                let (database, _) = qualified(self, &lock.table)?;
-                self.need_database(Privileges::LOCK_TABLES, &database)?;
-                self.need_named(Privileges::SELECT, &lock.table)
-            }),
-            Statement::Maintain(maintain) => {
-                let wanted = Privileges::SELECT.with(Privileges::INSERT);
-                self.need_each(wanted, maintain.tables)
+            Requirement::Database(wanted, database) => self.need_database(*wanted, database),
+            Requirement::Table(wanted, database, table) => {
+                self.need_table(*wanted, database, table)
             }
-            Statement::Describe { table, .. } => self.need_any(table),
-            Statement::Show(show) => self.check_show(&show.what),
-            _ => self.check_administration(statement),
+            Requirement::VisibleDatabase(name) if self.rights().sees_database(name) => Ok(()),
+            Requirement::VisibleDatabase(name) => Err(self.database_denied(name)),
+            Requirement::VisibleTable(database, table) => self.need_visible(database, table),
         }
     }
 
-    fn need_create(&self, create: &CreateTable<'_>) -> Result<()> {
-        if let Some(like) = &create.like {
-            self.need_named(Privileges::SELECT, like)?;
+    /// 1142 unless the account holds any privilege on the table.
+    fn need_visible(&self, database: &str, table: &str) -> Result<()> {
+        if self.rights().sees_table(database, table) {
+            return Ok(());
         }
-        if create.temporary {
-            let (database, _) = qualified(self, &create.name)?;
-            return self.need_database(Privileges::CREATE_TEMPORARY_TABLES, &database);
-        }
-        self.need_named(Privileges::CREATE, &create.name)
+        self.need_table(Privileges::SELECT, database, table)
     }
 
-    /// Temporary tables are dropped by whoever has them.
-    fn need_drop(&self, names: &[TableName<'_>]) -> Result<()> {
-        for name in names {
-            let (database, table) = qualified(self, name)?;
-            if self.temporary.table(&database, &table).is_none() {
-                self.need_table(Privileges::DROP, &database, &table)?;
+    /// Takes the place of an error found while a statement was planned, if it would tell of
+    /// tables that the account may not see: an unknown column is reported only of those.
+    pub(crate) fn hide(&self, error: SqlError, names: &[(String, String)]) -> SqlError {
+        if self.may_everything() {
+            return error;
+        }
+        let stored = |(d, t): &&(String, String)| {
+            self.temporary.table(d, t).is_none() && !crate::virtual_tables::is_database(d)
+        };
+        let names = names.iter().filter(stored);
+        let mut denied = names.map(|(d, t)| self.need_visible(d, t));
+        denied.find_map(Result::err).unwrap_or(error)
+    }
+
+    /// Checks EXPLAIN of a plan: SHOW VIEW on its views, and SELECT on their tables, which
+    /// the output names.
+    pub(crate) fn check_explain(&self, planned: &Planned) -> Result<()> {
+        self.check_plan(planned)?;
+        let views = planned.through.iter().flat_map(|through| &through.views);
+        for view in views {
+            let wanted = Privileges::SHOW_VIEW.with(Privileges::SELECT);
+            let mut needs = vec![(wanted, &view.database, &view.name)];
+            let names = view.names.iter();
+            needs.extend(names.map(|(d, t)| (Privileges::SELECT, d, t)));
+            for (wanted, database, table) in needs {
+                if self.need_table(wanted, database, table).is_err() {
+                    let text = "EXPLAIN/SHOW can not be issued; lacking privileges for \
+                                underlying table";
+                    return Err(SqlError::new(1345, "HY000", text));
+                }
             }
         }
         Ok(())
     }
 
-    fn check_show(&self, what: &ShowWhat<'_>) -> Result<()> {
-        match what {
-            ShowWhat::Columns { table, .. }
-            | ShowWhat::Index { table, .. }
-            | ShowWhat::CreateTable(table)
-            | ShowWhat::CreateView(table) => self.need_any(table),
-            ShowWhat::Tables {
-                schema: Some(name), ..
-            }
-            | ShowWhat::TableStatus(Some(name)) => match self.rights().sees_database(name.name) {
-                true => Ok(()),
-                false => Err(self.database_denied(name.name)),
-            },
-            ShowWhat::CreateDatabase { name, .. } => match self.rights().sees_database(name.name) {
-                true => Ok(()),
-                false => Err(self.database_denied(name.name)),
-            },
-            ShowWhat::Engine(..) => self.need_global(Privileges::PROCESS, "PROCESS"),
-            ShowWhat::Grants(Some(account), _) | ShowWhat::CreateUser(account) => {
-                match self.is_own(account) {
-                    true => Ok(()),
-                    false => self.need_database(Privileges::SELECT, "mysql"),
-                }
-            }
-            _ => Ok(()),
+    /// 1142 for FOR UPDATE on tables that the account may only read: it needs UPDATE, DELETE
+    /// or LOCK TABLES.
+    fn check_locking(&self, planned: &Planned) -> Result<()> {
+        let Plan::Select(plan) = &planned.plan else {
+            return Ok(());
+        };
+        let exclusive = |s: &Step| {
+            s.lock
+                .as_ref()
+                .is_some_and(|l| l.mode == LockMode::Exclusive)
+        };
+        if !plan.inner_locks && !plan.all_steps().any(exclusive) {
+            return Ok(());
         }
-    }
-
-    fn is_own(&self, account: &Account<'_>) -> bool {
-        let (user, host) = crate::users::named(self, account);
-        format!("{user}@{host}") == self.client.account
-    }
-
-    fn check_administration(&self, statement: &Statement<'_>) -> Result<()> {
-        let users = || self.need_global(Privileges::CREATE_USER, "CREATE USER");
-        match statement {
-            Statement::User(user) => {
-                let own = user.alter
-                    && user.options.is_empty()
-                    && user.users.iter().all(|u| self.is_own(&u.account));
-                if own { Ok(()) } else { users() }
+        let named: Vec<(&str, &str)> = match &planned.through {
+            Some(through) => {
+                let names = through.names.iter();
+                names.map(|(d, t)| (d.as_str(), t.as_str())).collect()
             }
-            Statement::SetPassword(set) => match &set.account {
-                Some(account) if !self.is_own(account) => users(),
-                _ => Ok(()),
-            },
-            Statement::DropUser { .. } | Statement::RenameUser(_) => users(),
-            Statement::Role { create, .. } => {
-                let (wanted, shown) = if *create {
-                    (Privileges::CREATE_ROLE, "CREATE ROLE or CREATE USER")
-                } else {
-                    (Privileges::DROP_ROLE, "DROP ROLE or CREATE USER")
-                };
-                users().or_else(|_| self.need_global(wanted, shown))
+            None => {
+                let tables = planned.tables.iter().map(|(table, _)| table);
+                let tables = tables.filter(|table| !self.temporary.holds(table.id));
+                tables
+                    .map(|t| (t.database.as_str(), t.name.as_str()))
+                    .collect()
             }
-            Statement::SetRole(set) if set.default_to.iter().any(|a| !self.is_own(a)) => users(),
-            // GRANT checks the privileges and roles that are granted itself.
-            Statement::Grant(grant) => match &grant.on {
-                Some(GrantOn::Program(..)) => users(),
-                Some(_) | None => Ok(()),
-            },
-            Statement::Flush(_) | Statement::Reset(_) => {
-                self.need_global(Privileges::RELOAD, "RELOAD")
+        };
+        let some = Privileges::UPDATE
+            .with(Privileges::DELETE)
+            .with(Privileges::LOCK_TABLES);
+        for (database, table) in named {
+            let known = crate::virtual_tables::find(database, table).is_some()
+                || self.temporary.table(database, table).is_some();
+            if !known && !self.rights().on_table(database, table).meets(some) {
+                let text = format!(
+                    "SELECT with locking clause command denied to user {} for table '{table}'",
+                    self.client_name()
+                );
+                return Err(SqlError::new(1142, "42000", text));
             }
-            Statement::Shutdown | Statement::Restart => {
-                self.need_global(Privileges::SHUTDOWN, "SHUTDOWN")
-            }
-            Statement::LockInstance(_) | Statement::Plugin { .. } | Statement::Binlog(_) => {
-                self.need_global(Privileges::SUPER, "SUPER")
-            }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     /// Whether this session may do all that can be granted.

@@ -243,9 +243,9 @@ impl SqlSession {
         Err(error)
     }
 
-    /// 1095: sessions of other users are ended by those with SUPER only.
+    /// 1095: sessions of other users are ended by those with CONNECTION_ADMIN only.
     fn may_kill(&self, id: u64) -> Result<()> {
-        if self.rights().global().has(Privileges::SUPER) {
+        if self.rights().global().has(Privileges::CONNECTION_ADMIN) {
             return Ok(());
         }
         let list = self.server.sessions();

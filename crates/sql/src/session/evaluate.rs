@@ -4,7 +4,7 @@
 //! run as `SELECT expr`, under the rules of transactions like any other.
 
 use super::SqlSession;
-use super::run::{Plan, Planned};
+use super::run::{Plan, Planned, Through};
 use crate::bind::Scope;
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
@@ -48,9 +48,11 @@ impl SqlSession {
         }
         let mut ty = ColumnType::null();
         let planned = self.secure(|session, catalog| {
-            let (plan, found) = session.plan_value(e, types, catalog)?;
+            let (plan, found, through) = session.plan_value(e, types, catalog)?;
             ty = found;
-            Ok(Arc::new(Planned::new(Plan::Select(plan))))
+            let mut planned = Planned::new(Plan::Select(plan));
+            planned.through = through;
+            Ok(Arc::new(planned))
         })?;
         let mut one = One::default();
         self.run_plan(&planned, params, &mut one)?;
@@ -62,19 +64,20 @@ impl SqlSession {
         e: &ast::Expr<'_>,
         types: &[ColumnType],
         catalog: &Catalog,
-    ) -> Result<(SelectPlan, ColumnType)> {
+    ) -> Result<(SelectPlan, ColumnType, Option<Box<Through>>)> {
         let env = self.bind_env(types.to_vec());
         let reads = Reads::default();
         let cx = PlanCx::new(catalog, &env, self, "", &reads);
         let scope = Scope::default();
-        let bound: Expr = cx.binder(&scope, "field list").expr(e)?;
+        let bound = cx.binder(&scope, "field list").expr(e);
+        let bound: Expr = bound.map_err(|e| self.hide(e, &reads.names.borrow()))?;
         let ty = bound.ty.clone();
         let mut plan = SelectPlan::of_value(bound);
         plan.inner_tables = reads.tables.take();
         plan.inner_locks = reads.locks.get();
         match plan.inner_locks {
             true => Err(SqlError::not_supported("a locking subquery here")),
-            false => Ok((plan, ty)),
+            false => Ok((plan, ty, Through::of(&reads))),
         }
     }
 }

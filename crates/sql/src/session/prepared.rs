@@ -181,6 +181,9 @@ impl SqlSession {
         }
         let catalog = self.catalog();
         let plan = self.plan(&parsed.statement, text, &[], &catalog)?;
+        if let Some(plan) = &plan {
+            self.check_plan(plan)?;
+        }
         let columns = plan.map(|p| p.plan.columns().to_vec()).unwrap_or_default();
         let prepared = Prepared {
             text: Arc::from(text),

@@ -90,11 +90,22 @@ impl SqlSession {
         let reads = Reads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();
         let cx = PlanCx::new(catalog, &env, self, text, &reads);
+        let made = self.plan_kind(statement, &cx);
+        let Some(plan) = made.map_err(|e| self.hide(e, &reads.names.borrow()))? else {
+            return Ok(None);
+        };
+        let mut planned = Planned::new(plan);
+        planned.through = Through::of(&reads);
+        Ok(Some(planned))
+    }
+
+    /// The plan of a statement that reads or changes rows; `None` for others.
+    fn plan_kind(&self, statement: &Statement<'_>, cx: &PlanCx<'_>) -> Result<Option<Plan>> {
         let plan = match statement {
             // Its rows go into variables, by a statement of its own.
             Statement::Query(query) if query.into.is_some() => return Ok(None),
             Statement::Query(query) => {
-                let mut plan = select::plan_query(query, &cx)?;
+                let mut plan = select::plan_query(query, cx)?;
                 if plan.limit.is_none()
                     && let Some(limit) = self.settings.select_limit
                 {
@@ -102,33 +113,26 @@ impl SqlSession {
                 }
                 Plan::Select(plan)
             }
-            Statement::Insert(insert) => Plan::Insert(insert::plan_insert(insert, &cx)?),
+            Statement::Insert(insert) => Plan::Insert(insert::plan_insert(insert, cx)?),
             Statement::Update(update) => {
                 self.check_safe(update.filter.is_some() || update.limit.is_some())?;
                 match dml::of_one_table(update) {
-                    true => Plan::Update(dml::plan_update(update, &cx)?),
-                    false => Plan::Multi(multi::plan_update(update, &cx)?),
+                    true => Plan::Update(dml::plan_update(update, cx)?),
+                    false => Plan::Multi(multi::plan_update(update, cx)?),
                 }
             }
             Statement::Delete(delete) => {
                 self.check_safe(delete.filter.is_some() || delete.limit.is_some())?;
                 match &delete.target {
-                    DeleteTarget::One(_) => Plan::Delete(dml::plan_delete(delete, &cx)?),
-                    DeleteTarget::Many { .. } => Plan::Multi(multi::plan_delete(delete, &cx)?),
+                    DeleteTarget::One(_) => Plan::Delete(dml::plan_delete(delete, cx)?),
+                    DeleteTarget::Many { .. } => Plan::Multi(multi::plan_delete(delete, cx)?),
                 }
             }
             _ => return Ok(None),
         };
         // A search that was left early planned nothing that may be kept.
         interrupt::outcome()?;
-        let mut planned = Planned::new(plan);
-        if !reads.views.borrow().is_empty() {
-            planned.through = Some(Box::new(Through {
-                views: reads.views.take(),
-                names: reads.names.take(),
-            }));
-        }
-        Ok(Some(planned))
+        Ok(Some(plan))
     }
 
     /// `sql_safe_updates`.

@@ -80,7 +80,7 @@ impl SqlSession {
                 let global = settable(variable, *scope)?;
                 if global {
                     let shown = "SUPER or SYSTEM_VARIABLES_ADMIN";
-                    self.need_global(porpoise_access::Privileges::SUPER, shown)?;
+                    self.need_global(porpoise_access::Privileges::SYSTEM_VARIABLES_ADMIN, shown)?;
                 }
                 let value = self.value_for(at, variable, global, value, params, types)?;
                 self.check_meaning(variable, global, &value)?;

@@ -26,9 +26,6 @@ impl SqlSession {
             (_, true) => ViewMode::Replace,
             _ => ViewMode::Create,
         };
-        if mode != ViewMode::Create {
-            self.need_table(Privileges::DROP, &view.database, &view.name)?;
-        }
         self.check_view(&view)?;
         let db = self.server.db.clone();
         let done = db.create_view(&self.ddl_cx(), &view, mode)?;
@@ -107,8 +104,10 @@ impl SqlSession {
         for (database, table) in reads.names.take() {
             self.need_table(Privileges::SELECT, &database, &table)?;
         }
-        for (table, _) in plan.tables() {
-            if reads.views.borrow().is_empty() {
+        if reads.views.borrow().is_empty() {
+            let inner = reads.tables.borrow().clone();
+            let outer = plan.tables().into_iter().map(|(table, _)| table);
+            for table in outer.chain(inner) {
                 self.need_table(Privileges::SELECT, &table.database, &table.name)?;
             }
         }
@@ -123,7 +122,10 @@ impl SqlSession {
         let (user, host) = crate::users::named(self, account);
         let definer = format!("{user}@{host}");
         if definer != self.client.account {
-            self.need_global(Privileges::SUPER, "SUPER or SET_USER_ID")?;
+            let some = Privileges::SET_ANY_DEFINER.with(Privileges::SET_USER_ID);
+            if !self.rights().global().meets(some) {
+                self.need_global(some, "SUPER or SET_ANY_DEFINER")?;
+            }
         }
         Ok(definer)
     }

@@ -92,7 +92,7 @@ pub fn explain(
         let plan = plan?.ok_or_else(|| SqlError::not_supported("EXPLAIN of this statement"))?;
         Ok(Arc::new(plan))
     })?;
-    session.check_plan(&plan)?;
+    session.check_explain(&plan)?;
     if explain.analyze && matches!(&plan.plan, Plan::Update(_) | Plan::Delete(_)) {
         return one(NOT_RUN.to_owned()).send(session, sink);
     }

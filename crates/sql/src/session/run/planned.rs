@@ -3,6 +3,7 @@
 use crate::bind::Source;
 use crate::plan::dml::{DeletePlan, InsertPlan, UpdatePlan};
 use crate::plan::multi::MultiPlan;
+use crate::plan::select::Reads;
 use crate::plan::views::ViewUse;
 use crate::plan::{ResultColumn, SelectPlan};
 use porpoise_rows::catalog::{Table, TableId};
@@ -115,6 +116,19 @@ pub struct Through {
     pub views: Vec<ViewUse>,
     /// What the statement itself names: tables and views.
     pub names: Vec<(String, String)>,
+}
+
+impl Through {
+    /// The views of a statement and the names beside them; `None` without views.
+    pub(crate) fn of(reads: &Reads) -> Option<Box<Through>> {
+        if reads.views.borrow().is_empty() {
+            return None;
+        }
+        Some(Box::new(Through {
+            views: reads.views.take(),
+            names: reads.names.take(),
+        }))
+    }
 }
 
 impl Planned {

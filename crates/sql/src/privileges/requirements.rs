@@ -1,0 +1,409 @@
+//! The table of requirements: the privileges that each statement needs, and on which
+//! objects (manual, "Privileges Provided by MySQL", and the section of each statement).
+//!
+//! One exhaustive match over [`Statement`], without a wildcard arm: a new statement does
+//! not build before it says here what it needs. Text, prepared and re-executed statements
+//! all pass it. Examples of each kind, for the test matrix, are [`super::kinds`]'.
+//!
+//! Statements with a plan (SELECT, DML, DO, SET with subqueries) need nothing here:
+//! [`super::needs`] checks the tables of the plan at every execution.
+
+use crate::error::{Result, SqlError};
+use crate::parse::ast::{
+    Account, AlterAction, AlterTable, CreateTable, CreateView, ForeignKeyDef, GrantOn,
+    HandlerAction, Maintain, MaintainKind, PartitionMaintenance, ProgramKind, ShowWhat, Statement,
+    TableElement, TableName, VarScope, Xa,
+};
+use crate::session::SqlSession;
+use crate::session::dispatch::qualified;
+use porpoise_access::Privileges;
+
+/// Privileges on one object.
+#[derive(Clone, Debug)]
+pub(crate) enum Requirement {
+    /// All of these on `*.*`; the text is what 1227 asks for.
+    Global(Privileges, &'static str),
+    /// One of these on `*.*`.
+    OneOfGlobal(Privileges, &'static str),
+    /// All of these on a database.
+    Database(Privileges, String),
+    /// All of these on a table or view.
+    Table(Privileges, String, String),
+    /// Any privilege on a database or on something in it.
+    VisibleDatabase(String),
+    /// Any privilege on a table or view.
+    VisibleTable(String, String),
+}
+
+use Requirement::{Database, Global, OneOfGlobal, Table, VisibleDatabase, VisibleTable};
+
+type Requirements = Result<Vec<Requirement>>;
+
+fn super_user() -> Requirement {
+    Global(Privileges::SUPER, "SUPER")
+}
+
+fn create_user() -> Requirement {
+    Global(Privileges::CREATE_USER, "CREATE USER")
+}
+
+fn program(kind: ProgramKind, create: bool, database: String) -> Requirement {
+    let wanted = match kind {
+        ProgramKind::Trigger => Privileges::TRIGGER,
+        ProgramKind::Event => Privileges::EVENT,
+        ProgramKind::Procedure | ProgramKind::Function if create => Privileges::CREATE_ROUTINE,
+        ProgramKind::Procedure | ProgramKind::Function => Privileges::ALTER_ROUTINE,
+    };
+    Database(wanted, database)
+}
+
+impl SqlSession {
+    fn table(&self, wanted: Privileges, name: &TableName<'_>) -> Result<Requirement> {
+        let (database, table) = qualified(self, name)?;
+        Ok(Table(wanted, database, table))
+    }
+
+    fn tables(&self, wanted: Privileges, names: &[TableName<'_>]) -> Requirements {
+        names.iter().map(|name| self.table(wanted, name)).collect()
+    }
+
+    fn visible(&self, name: &TableName<'_>) -> Result<Requirement> {
+        let (database, table) = qualified(self, name)?;
+        Ok(VisibleTable(database, table))
+    }
+
+    fn named_database(&self, name: Option<&str>) -> Result<String> {
+        let name = name.map(str::to_owned);
+        let name = name.or_else(|| self.env.database.clone());
+        name.ok_or_else(SqlError::no_database_selected)
+    }
+
+    /// The privileges that a statement needs before it runs.
+    pub(crate) fn requirements(&self, statement: &Statement<'_>) -> Requirements {
+        use Statement as S;
+        Ok(match statement {
+            // By the tables of the plan.
+            S::Query(_) | S::Insert(_) | S::Update(_) | S::Delete(_) | S::Do(_) => Vec::new(),
+            S::Explain(_) | S::Kill { .. } => Vec::new(),
+            // Of the own session and transaction only.
+            S::Begin(_) | S::Commit(_) | S::Rollback(_) | S::RollbackTo(_) => Vec::new(),
+            S::Savepoint(_) | S::ReleaseSavepoint(_) | S::UnlockTables => Vec::new(),
+            S::Prepare { .. } | S::Execute { .. } | S::Deallocate(_) | S::Help(_) => Vec::new(),
+            // Not supported, and no object of it exists.
+            S::Call(_) => Vec::new(),
+            // By variable and by what is granted: the scope of a variable and the privileges
+            // of a grant are known only there.
+            S::Set(_) => Vec::new(),
+            S::Grant(grant) => match &grant.on {
+                Some(GrantOn::Program(..)) => vec![create_user()],
+                Some(_) | None => Vec::new(),
+            },
+            S::SetTransaction(_) | S::Xa(_) | S::LoadData(_) | S::Handler(_) | S::LockTables(_) => {
+                self.of_access(statement)?
+            }
+            S::Maintain(maintain) => self.of_maintenance(maintain)?,
+            S::Describe { table, .. } => vec![self.visible(table)?],
+            S::Show(show) => self.of_show(&show.what)?,
+            S::CreateDatabase(_)
+            | S::AlterDatabase(_)
+            | S::DropDatabase { .. }
+            | S::Use(_)
+            | S::CreateTable(_)
+            | S::AlterTable(_)
+            | S::DropTable(_)
+            | S::RenameTable(_)
+            | S::Truncate(_)
+            | S::CreateIndex(_)
+            | S::DropIndex(_)
+            | S::CreateView(_)
+            | S::DropView(_)
+            | S::CreateProgram(_)
+            | S::DropProgram { .. } => self.of_definition(statement)?,
+            S::User(_)
+            | S::DropUser { .. }
+            | S::RenameUser(_)
+            | S::SetPassword(_)
+            | S::Role { .. }
+            | S::SetRole(_) => self.of_accounts(statement),
+            S::Flush(_) | S::Reset(_) => vec![Global(Privileges::RELOAD, "RELOAD")],
+            S::Shutdown | S::Restart => vec![Global(Privileges::SHUTDOWN, "SHUTDOWN")],
+            S::ImportTable(_) => vec![Global(Privileges::FILE, "FILE")],
+            S::LockInstance(_) => vec![Global(Privileges::BACKUP_ADMIN, "BACKUP_ADMIN")],
+            S::Plugin { .. } | S::Binlog(_) => vec![super_user()],
+        })
+    }
+
+    /// Statements on rows without a plan, and on transactions of the server.
+    fn of_access(&self, statement: &Statement<'_>) -> Requirements {
+        use Statement as S;
+        Ok(match statement {
+            S::SetTransaction(set) => match set.scope {
+                VarScope::Global | VarScope::Persist | VarScope::PersistOnly => {
+                    vec![Global(
+                        Privileges::SYSTEM_VARIABLES_ADMIN,
+                        "SUPER or SYSTEM_VARIABLES_ADMIN",
+                    )]
+                }
+                VarScope::Default | VarScope::Session => Vec::new(),
+            },
+            S::Xa(xa) => match xa {
+                Xa::Recover(_) => vec![Global(Privileges::XA_RECOVER_ADMIN, "XA_RECOVER_ADMIN")],
+                Xa::Start(..) | Xa::End(..) | Xa::Prepare(_) => Vec::new(),
+                Xa::Commit(..) | Xa::Rollback(_) => Vec::new(),
+            },
+            S::LoadData(load) => {
+                let mut all = vec![self.table(Privileges::INSERT, &load.table)?];
+                if !load.local {
+                    all.push(Global(Privileges::FILE, "FILE"));
+                }
+                all
+            }
+            S::Handler(handler) => match handler.action {
+                HandlerAction::Open(_) => vec![self.table(Privileges::SELECT, &handler.table)?],
+                HandlerAction::Close | HandlerAction::Read { .. } => Vec::new(),
+            },
+            S::LockTables(tables) => {
+                let mut all = Vec::new();
+                for lock in *tables {
+                    let (database, _) = qualified(self, &lock.table)?;
+                    all.push(Database(Privileges::LOCK_TABLES, database));
+                    all.push(self.table(Privileges::SELECT, &lock.table)?);
+                }
+                all
+            }
+            _ => return Err(SqlError::internal("no such statement")),
+        })
+    }
+
+    fn of_definition(&self, statement: &Statement<'_>) -> Requirements {
+        use Statement as S;
+        Ok(match statement {
+            S::CreateDatabase(create) => {
+                vec![Database(Privileges::CREATE, create.name.name.to_owned())]
+            }
+            S::AlterDatabase(alter) => {
+                let name = self.named_database(alter.name.map(|name| name.name))?;
+                vec![Database(Privileges::ALTER, name)]
+            }
+            S::DropDatabase { name, .. } => vec![Database(Privileges::DROP, name.name.to_owned())],
+            S::Use(name) => vec![VisibleDatabase(name.name.to_owned())],
+            S::CreateTable(create) => self.of_create_table(create)?,
+            S::AlterTable(alter) => self.of_alter_table(alter)?,
+            S::DropTable(drop) => {
+                // Temporary tables are the session's own.
+                let own = |name: &&TableName<'_>| {
+                    let name = qualified(self, name);
+                    name.is_ok_and(|(d, t)| self.temporary.table(&d, &t).is_some())
+                };
+                let names = drop
+                    .names
+                    .iter()
+                    .filter(|name| !drop.temporary && !own(name));
+                let wanted = names.map(|name| self.table(Privileges::DROP, name));
+                wanted.collect::<Result<_>>()?
+            }
+            S::RenameTable(pairs) => {
+                let mut all = Vec::new();
+                for (old, new) in *pairs {
+                    all.push(self.table(Privileges::ALTER.with(Privileges::DROP), old)?);
+                    all.push(self.table(Privileges::CREATE.with(Privileges::INSERT), new)?);
+                }
+                all
+            }
+            S::Truncate(name) => vec![self.table(Privileges::DROP, name)?],
+            S::CreateIndex(create) => vec![self.table(Privileges::INDEX, &create.table)?],
+            S::DropIndex(drop) => vec![self.table(Privileges::INDEX, &drop.table)?],
+            S::CreateView(view) => vec![self.of_create_view(view)?],
+            S::DropView(drop) => self.tables(Privileges::DROP, drop.names)?,
+            S::CreateProgram(create) => {
+                let (database, _) = qualified(self, &create.name)?;
+                vec![program(create.kind, true, database)]
+            }
+            S::DropProgram { kind, name, .. } => {
+                let (database, _) = qualified(self, name)?;
+                vec![program(*kind, false, database)]
+            }
+            _ => return Err(SqlError::internal("no definition")),
+        })
+    }
+
+    fn of_create_view(&self, view: &CreateView<'_>) -> Result<Requirement> {
+        let mut wanted = Privileges::CREATE_VIEW;
+        if view.alter || view.or_replace {
+            wanted = wanted.with(Privileges::DROP);
+        }
+        self.table(wanted, &view.name)
+    }
+
+    /// REFERENCES on the parent of a foreign key, whether or not the parent exists. A table
+    /// that refers to itself needs none.
+    fn of_foreign_key(
+        &self,
+        child: &TableName<'_>,
+        key: &ForeignKeyDef<'_>,
+    ) -> Result<Option<Requirement>> {
+        let (database, table) = qualified(self, child)?;
+        let parent = &key.references.table;
+        let schema = parent
+            .schema
+            .map_or(database.as_str(), |schema| schema.name);
+        let name = parent.name.name;
+        if schema == database && name == table {
+            return Ok(None);
+        }
+        let wanted = Table(Privileges::REFERENCES, schema.to_owned(), name.to_owned());
+        Ok(Some(wanted))
+    }
+
+    fn of_elements(&self, child: &TableName<'_>, elements: &[TableElement<'_>]) -> Requirements {
+        let mut all = Vec::new();
+        for element in elements {
+            if let TableElement::ForeignKey(key) = element {
+                all.extend(self.of_foreign_key(child, key)?);
+            }
+        }
+        Ok(all)
+    }
+
+    fn of_create_table(&self, create: &CreateTable<'_>) -> Requirements {
+        let mut all = self.of_elements(&create.name, create.elements)?;
+        if let Some(like) = &create.like {
+            all.push(self.table(Privileges::SELECT, like)?);
+        }
+        if create.temporary {
+            let (database, _) = qualified(self, &create.name)?;
+            all.push(Database(Privileges::CREATE_TEMPORARY_TABLES, database));
+            return Ok(all);
+        }
+        let mut wanted = Privileges::CREATE;
+        if create.query.is_some() {
+            wanted = wanted.with(Privileges::INSERT);
+        }
+        all.push(self.table(wanted, &create.name)?);
+        Ok(all)
+    }
+
+    fn of_alter_table(&self, alter: &AlterTable<'_>) -> Requirements {
+        let mut all = vec![self.table(Privileges::ALTER, &alter.name)?];
+        for action in alter.actions {
+            match action {
+                AlterAction::AddForeignKey(key) => {
+                    all.extend(self.of_foreign_key(&alter.name, key)?);
+                }
+                AlterAction::AddElements(elements) => {
+                    all.extend(self.of_elements(&alter.name, elements)?);
+                }
+                AlterAction::Rename(to) => {
+                    all.push(self.table(Privileges::DROP, &alter.name)?);
+                    all.push(self.table(Privileges::CREATE.with(Privileges::INSERT), to)?);
+                }
+                AlterAction::DropPartitions(_)
+                | AlterAction::MaintainPartitions(PartitionMaintenance::Truncate, _) => {
+                    all.push(self.table(Privileges::DROP, &alter.name)?);
+                }
+                AlterAction::ExchangePartition(_, with, _) => {
+                    let wanted = Privileges::INSERT
+                        .with(Privileges::CREATE)
+                        .with(Privileges::DROP);
+                    all.push(self.table(wanted, &alter.name)?);
+                    all.push(self.table(wanted.with(Privileges::ALTER), with)?);
+                }
+                _ => {}
+            }
+        }
+        Ok(all)
+    }
+
+    fn of_maintenance(&self, maintain: &Maintain<'_>) -> Requirements {
+        let wanted = match maintain.kind {
+            MaintainKind::Check | MaintainKind::Checksum => Privileges::SELECT,
+            MaintainKind::Analyze | MaintainKind::Optimize | MaintainKind::Repair => {
+                Privileges::SELECT.with(Privileges::INSERT)
+            }
+        };
+        self.tables(wanted, maintain.tables)
+    }
+
+    fn of_accounts(&self, statement: &Statement<'_>) -> Vec<Requirement> {
+        use Statement as S;
+        let (create, drop) = (Privileges::CREATE_ROLE, Privileges::DROP_ROLE);
+        match statement {
+            S::User(user) => {
+                let own = user.alter
+                    && user.options.is_empty()
+                    && user.users.iter().all(|u| self.is_own(&u.account));
+                if own { Vec::new() } else { vec![create_user()] }
+            }
+            S::SetPassword(set) => match &set.account {
+                Some(account) if !self.is_own(account) => vec![create_user()],
+                _ => Vec::new(),
+            },
+            S::Role { create: true, .. } => vec![OneOfGlobal(
+                create.with(Privileges::CREATE_USER),
+                "CREATE ROLE, CREATE USER",
+            )],
+            S::Role { create: false, .. } => vec![OneOfGlobal(
+                drop.with(Privileges::CREATE_USER),
+                "DROP ROLE, CREATE USER",
+            )],
+            S::SetRole(set) if set.default_to.iter().all(|a| self.is_own(a)) => Vec::new(),
+            _ => vec![create_user()],
+        }
+    }
+
+    fn of_show(&self, what: &ShowWhat<'_>) -> Requirements {
+        use ShowWhat as W;
+        Ok(match what {
+            W::Columns { table, .. } | W::Index { table, .. } => vec![self.visible(table)?],
+            W::CreateTable(table) | W::CreateView(table) => {
+                let (database, name) = qualified(self, table)?;
+                let view = self.server.db.catalog().view(&database, &name).is_some();
+                let wanted = Privileges::SHOW_VIEW.with(Privileges::SELECT);
+                if view {
+                    vec![Table(wanted, database, name)]
+                } else {
+                    vec![VisibleTable(database, name)]
+                }
+            }
+            W::Tables { schema, .. } => schema
+                .iter()
+                .map(|name| VisibleDatabase(name.name.to_owned()))
+                .collect(),
+            W::TableStatus(schema) | W::OpenTables(schema) => schema
+                .iter()
+                .map(|name| VisibleDatabase(name.name.to_owned()))
+                .collect(),
+            W::Triggers(schema) | W::Events(schema) => schema
+                .iter()
+                .map(|name| VisibleDatabase(name.name.to_owned()))
+                .collect(),
+            W::CreateDatabase { name, .. } => vec![VisibleDatabase(name.name.to_owned())],
+            W::Engine(..) => vec![Global(Privileges::PROCESS, "PROCESS")],
+            W::Grants(Some(account), _) | W::CreateUser(account) if !self.is_own(account) => {
+                vec![Database(Privileges::SELECT, "mysql".to_owned())]
+            }
+            W::BinaryLogStatus | W::BinaryLogs | W::ReplicaStatus => vec![Global(
+                Privileges::REPLICATION_CLIENT,
+                "SUPER, REPLICATION CLIENT",
+            )],
+            W::Replicas | W::BinlogEvents(..) => {
+                vec![Global(Privileges::REPLICATION_SLAVE, "REPLICATION SLAVE")]
+            }
+            // Of the own account; or rows are filtered by what the account may see.
+            W::Grants(..) | W::CreateUser(_) | W::Databases | W::Processlist(_) => Vec::new(),
+            W::MemcachedKey(_) => Vec::new(),
+            // Of the server or the session; no data of tables.
+            W::Variables(_) | W::Status(_) | W::Warnings | W::Errors => Vec::new(),
+            W::CountWarnings | W::CountErrors | W::Engines | W::Collation => Vec::new(),
+            W::Charset | W::Privileges | W::Plugins | W::Profiles | W::Profile => Vec::new(),
+            // Stored programs do not exist.
+            W::CreateProgram(..) | W::ProgramStatus(_) | W::ProgramCode(..) => Vec::new(),
+        })
+    }
+
+    /// Whether an account is the session's own.
+    pub(crate) fn is_own(&self, account: &Account<'_>) -> bool {
+        let (user, host) = crate::users::named(self, account);
+        format!("{user}@{host}") == self.client.account
+    }
+}
