@@ -16,8 +16,8 @@ use crate::net::{Bound, Door, Listener, Listening, Marks, Net, NetConfig, NetPro
 use crate::noop::Noop;
 use crate::sys::{self, Signals};
 use crate::tls;
-use porpoise_base::threads::{self, Role};
 use porpoise_base::memory::MemoryBudget;
+use porpoise_base::threads::{self, Role};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;

@@ -21,8 +21,23 @@ mod visible;
 
 use crate::error::{Result, SqlError};
 use crate::session::SqlSession;
-use porpoise_access::{Privileges, Rights};
+use porpoise_access::{MEMCACHED_CONFIGURATION, MEMCACHED_DATABASE, Privileges, Rights};
 use std::sync::Arc;
+
+/// Privileges by which a table or its rows change.
+const CHANGES: Privileges = Privileges::INSERT
+    .with(Privileges::UPDATE)
+    .with(Privileges::DELETE)
+    .with(Privileges::CREATE)
+    .with(Privileges::DROP)
+    .with(Privileges::ALTER)
+    .with(Privileges::INDEX);
+
+/// Whether a table decides what memcached keys mean: who changes it can map any table, so
+/// the privileges on the table itself are not enough.
+fn is_memcached_configuration(database: &str, table: &str) -> bool {
+    database.eq_ignore_ascii_case(MEMCACHED_DATABASE) && MEMCACHED_CONFIGURATION.contains(&table)
+}
 
 impl SqlSession {
     /// What this session's account may do now.
@@ -42,6 +57,10 @@ impl SqlSession {
     /// 1142 unless the table may be used so.
     pub(crate) fn need_table(&self, wanted: Privileges, database: &str, table: &str) -> Result<()> {
         let rights = self.rights();
+        if is_memcached_configuration(database, table) && wanted.meets(CHANGES) {
+            let admin = "SUPER or MEMCACHED_ADMIN";
+            self.need_global(Privileges::MEMCACHED_ADMIN, admin)?;
+        }
         if rights.global().has(wanted) || crate::virtual_tables::find(database, table).is_some() {
             return Ok(());
         }

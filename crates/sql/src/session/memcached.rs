@@ -155,7 +155,7 @@ impl SqlSession {
 
     /// Whether this session may change every mapping.
     fn administers_memcached(&self) -> bool {
-        self.rights().global().has(Privileges::SUPER)
+        self.rights().global().has(Privileges::MEMCACHED_ADMIN)
     }
 
     /// The privileges for changing the mapping of a table: MEMCACHED_ADMIN, or all that its
