@@ -7,6 +7,7 @@
     reason = "a test that fails may panic"
 )]
 
+mod accounts;
 mod alter_memcached;
 mod concurrent_incr;
 mod configuration;
