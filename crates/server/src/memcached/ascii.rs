@@ -18,13 +18,8 @@ pub(super) fn take(parser: &mut Parser, work: &mut Work, bytes: &[u8], out: &mut
     let mut at = 0;
     let mut plan = Plan::new();
     loop {
-        if work.is_gathered(&plan) || out.should_yield() {
-            if !work.answer(&mut plan, out) {
-                return Took::end(at, Next::Close);
-            }
-            if out.should_yield() {
-                return Took::end(at, Next::Yield);
-            }
+        if let Some(next) = work.answer_gathered(&mut plan, out) {
+            return Took::end(at, next);
         }
         let rest = bytes.get(at..).unwrap_or_default();
         let (consumed, goes_on) = match parser.parse(rest) {

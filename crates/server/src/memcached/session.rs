@@ -228,8 +228,25 @@ impl Work {
 
     /// Whether the reads gathered should be answered before another joins.
     #[inline]
-    pub(super) fn is_gathered(&self, plan: &Plan<'_>) -> bool {
+    fn is_gathered(&self, plan: &Plan<'_>) -> bool {
         plan.len() >= self.gather
+    }
+
+    /// Answers the reads gathered when there are enough of them, or others wait for their
+    /// turn; `None`: the next request follows.
+    #[inline]
+    pub(super) fn answer_gathered(
+        &mut self,
+        plan: &mut Plan<'_>,
+        out: &mut Output,
+    ) -> Option<Next> {
+        if !self.is_gathered(plan) && !out.should_yield() {
+            return None;
+        }
+        if !self.answer(plan, out) {
+            return Some(Next::Close);
+        }
+        out.should_yield().then_some(Next::Yield)
     }
 
     /// Answers the reads gathered; false when the connection must end.

@@ -114,16 +114,10 @@ impl Core {
         if conn.lingering {
             return self.linger(conn, index);
         }
-        if conn.delayed_until != 0 {
-            let ended = conn.cancel.reason().is_some_and(|r| r.ends_session());
-            let hung_up = self.flags(index) & (flag::HUNG_UP | flag::EVICTED) != 0;
-            if ended || hung_up || self.phase() != Phase::Serve {
-                return Step::Gone;
-            }
-            if self.now < conn.delayed_until {
-                return Step::Rest;
-            }
-            conn.delayed_until = 0;
+        if conn.delayed_until != 0
+            && let Some(step) = self.while_delayed(conn, index)
+        {
+            return step;
         }
         if !conn.out.is_clear() {
             match self.flush(conn) {
@@ -177,6 +171,20 @@ impl Core {
             Some(end) => Step::Run(Call::End(end)),
             None => Step::Rest,
         }
+    }
+
+    /// A connection whose reply is delayed; `None` once the delay is over.
+    fn while_delayed(&mut self, conn: &mut Conn, index: u32) -> Option<Step> {
+        let ended = conn.cancel.reason().is_some_and(|r| r.ends_session());
+        let hung_up = self.flags(index) & (flag::HUNG_UP | flag::EVICTED) != 0;
+        if ended || hung_up || self.phase() != Phase::Serve {
+            return Some(Step::Gone);
+        }
+        if self.now < conn.delayed_until {
+            return Some(Step::Rest);
+        }
+        conn.delayed_until = 0;
+        None
     }
 
     /// The client does not take its replies.

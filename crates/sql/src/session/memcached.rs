@@ -47,8 +47,7 @@ impl SqlSession {
         let catalog = self.server.db.catalog();
         let table = catalog.table(database, name);
         let table = table.ok_or_else(|| SqlError::no_table(database, name))?;
-        let (key, value) = columns(table, def)?;
-        let role = self.role_number(def)?;
+        let ((key, value), role) = (columns(table, def)?, self.role_number(def)?);
         self.may_map(database, name, &role, def.prefix)?;
         let policy = self.policy_name(def)?;
         let container = container_name(database, name, def.prefix);
