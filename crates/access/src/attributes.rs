@@ -156,7 +156,7 @@ fn text(t: &str) -> Value {
 pub(crate) fn columns() -> Vec<ColumnSpec> {
     let column = |name: &str, ty: ColumnType, default: Option<Value>| ColumnSpec {
         nullable: Some(default.is_none()),
-        default: Some(ColumnDefault::Literal(default.unwrap_or(Value::Null))),
+        default: default.map(ColumnDefault::Literal),
         ..ColumnSpec::new(name, ty)
     };
     let string = |n| ColumnType::varchar(n, Collation::UTF8MB4_BIN);
