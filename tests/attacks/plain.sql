@@ -4,12 +4,12 @@ cross join counted: SELECT COUNT(*) FROM n x, n y, n z
 cross join with sum: SELECT SUM(x.a * y.a + z.a) FROM n x, n y, n z
 cross join sent: SELECT x.b, y.b FROM n x, n y WHERE x.a + y.a < 0
 cross join of digits: SELECT COUNT(*) FROM e a, e b, e c, e d, e f, e g, e h, e i, e k, e l, e m
-sorted cross join: SELECT x.id, y.id FROM n x JOIN e y ORDER BY y.x, x.b, x.a LIMIT 5 OFFSET 500000
+sorted cross join: SELECT x.id, y.x FROM n x JOIN e y ORDER BY y.x, x.b, x.a LIMIT 5 OFFSET 500000
 sorted by expression: SELECT id FROM n x JOIN e y ON 1 ORDER BY REVERSE(CONCAT(x.b, y.x)), MD5(x.b)
 sorted by documents: SELECT CAST(CONCAT('[', x.a, ']') AS JSON) q FROM n x JOIN e y ORDER BY q
 distinct of a cross join: SELECT DISTINCT x.a + y.a FROM n x, n y
 groups of a cross join: SELECT x.a + y.a s, COUNT(*) FROM n x, n y GROUP BY s
-rollup of a cross join: SELECT x.b, y.b, COUNT(*) FROM n x, e y GROUP BY x.b, y.b WITH ROLLUP
+rollup of a cross join: SELECT x.b, y.x, COUNT(*) FROM n x, e y GROUP BY x.b, y.x WITH ROLLUP
 hash join with one key: SELECT COUNT(*) FROM n x JOIN n y ON x.id % 2 = y.id % 2 JOIN n z ON z.id % 2 = y.id % 2
 inequality join: SELECT COUNT(*) FROM n x JOIN n y ON x.a < y.a JOIN n z ON y.a < z.a
 outer join without index: SELECT COUNT(*) FROM n x LEFT JOIN n y ON x.a + y.a = -1 LEFT JOIN n z ON x.b = CONCAT(z.b, 'q')
@@ -18,8 +18,8 @@ antijoin: SELECT COUNT(*) FROM n x WHERE x.a NOT IN (SELECT y.a + x.id FROM n y)
 correlated scalar: SELECT (SELECT COUNT(*) FROM n y WHERE y.a < x.a) FROM n x ORDER BY 1
 all of a subquery: SELECT COUNT(*) FROM n x WHERE x.a + 70000 > ALL (SELECT y.a FROM n y WHERE y.id <> x.id)
 recursive numbers: WITH RECURSIVE s (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM s WHERE x < 100000000) SELECT COUNT(*) FROM s
-recursive doubling: WITH RECURSIVE s (x) AS (SELECT 1 UNION ALL SELECT x + e.x FROM s, e WHERE s.x < 1000000) SELECT COUNT(*) FROM s
-recursive distinct: WITH RECURSIVE s (x) AS (SELECT 1 UNION SELECT (x * 7 + e.x) % 10000000 FROM s, e) SELECT COUNT(*) FROM s
+recursive doubling: WITH RECURSIVE s (x) AS (SELECT 1 UNION ALL SELECT s.x + e.x FROM s, e WHERE s.x < 1000000) SELECT COUNT(*) FROM s
+recursive distinct: WITH RECURSIVE s (x) AS (SELECT 1 UNION SELECT (s.x * 7 + e.x) % 10000000 FROM s, e) SELECT COUNT(*) FROM s
 recursive text: WITH RECURSIVE s (x) AS (SELECT CAST('a' AS CHAR(60000)) UNION ALL SELECT CONCAT(x, 'a') FROM s WHERE LENGTH(x) < 59999) SELECT MAX(x) FROM s
 union of cross joins: SELECT x.a FROM n x, e y UNION SELECT x.a + 1 FROM n x, e y UNION SELECT x.a + 2 FROM n x, e y
 except of cross joins: SELECT x.a, y.x FROM n x, e y EXCEPT SELECT x.id, y.x FROM n x, e y

@@ -46,7 +46,7 @@ use super::Shared;
 use super::conn::{Conn, Verdict};
 use super::core::{Core, Job};
 use super::defer::rouse_deferring;
-use super::door::Session;
+use super::door::{Next, Session};
 use super::supervisor::LONG_CPU;
 use crate::metrics::{self, Counter};
 use crate::sys;
@@ -484,9 +484,11 @@ fn deliver(
     } else {
         0
     };
-    // The reply need not wait for the group's turn. A failure shows again
-    // when the group flushes.
-    let _ = conn.out.flush();
+    // The reply need not wait for the group's turn, unless it is to be
+    // delayed. A failure shows again when the group flushes.
+    if !matches!(verdict, Verdict::Next(Next::Delay { .. })) {
+        let _ = conn.out.flush();
+    }
     let group = conn.group.clone();
     group.leave(|inbox| inbox.returned.push((conn, verdict)));
     None

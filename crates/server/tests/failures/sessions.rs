@@ -69,8 +69,7 @@ fn start() -> Server {
     };
     let server = SqlServer::new(db, config).unwrap();
     server.provide_rows("ndbmemcache", "status", Box::new(|| panic!("planted")));
-    let marks = Marks::new(engine.durable_mark());
-    engine.subscribe(marks.clone());
+    let marks = Marks::of(engine);
     let one_group = NetConfig {
         groups: 1,
         ..NetConfig::default()

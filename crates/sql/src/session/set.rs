@@ -77,11 +77,12 @@ impl SqlSession {
                     None => name.name.to_owned(),
                 };
                 let (at, variable) = vars::entry(&full)?;
-                let global = settable(variable, *scope)?;
-                if global {
+                // Before anything is told of the variable or its value.
+                if !matches!(scope, VarScope::Default | VarScope::Session) {
                     let shown = "SUPER or SYSTEM_VARIABLES_ADMIN";
                     self.need_global(porpoise_access::Privileges::SYSTEM_VARIABLES_ADMIN, shown)?;
                 }
+                let global = settable(variable, *scope)?;
                 let value = self.value_for(at, variable, global, value, params, types)?;
                 self.check_meaning(variable, global, &value)?;
                 Ok(Change::System(at, variable, global, value))

@@ -90,10 +90,11 @@ mod tests {
     #[test]
     fn deadlines_are_kept_after_a_panic_in_the_thread() {
         let timer = Timer::default();
-        let bad = Cancel::owned(Arc::new(|| panic!("planted")));
+        let bad = Cancel::new();
+        let _wakes = bad.register(Arc::new(|| panic!("planted")));
         let good = Cancel::new();
         let now = Instant::now();
-        let _bad = timer.arm(now + Duration::from_millis(5), bad);
+        let _bad = timer.arm(now + Duration::from_millis(5), bad.clone());
         let _good = timer.arm(now + Duration::from_millis(10), good.clone());
         let limit = now + Duration::from_secs(10);
         while good.reason().is_none() {

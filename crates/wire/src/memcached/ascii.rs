@@ -280,6 +280,8 @@ impl Parser {
             {
                 return fatal(Fault::ForeignProtocol, line.len());
             }
+            // The words that are missing may follow.
+            Line::Refused(Fault::Unknown, _) => Fault::BadFormat,
             Line::Refused(fault, _) => fault,
             Line::Meta(MetaLine::Refused(fault, value)) => {
                 self.swallow = value.map_or(0, |length| length.saturating_add(2));
