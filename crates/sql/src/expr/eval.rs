@@ -121,6 +121,22 @@ impl Env {
         }
     }
 
+    /// Several units of evaluation: the arguments of a call.
+    ///
+    /// # Errors
+    /// When the statement was ended from outside.
+    #[inline]
+    pub fn tick_by(&self, units: usize) -> Result<()> {
+        let before = self.work.get();
+        let units = u32::try_from(units).unwrap_or(interrupt::STRIDE);
+        let work = before.wrapping_add(units);
+        self.work.set(work);
+        match work / interrupt::STRIDE != before / interrupt::STRIDE {
+            true => Ok(interrupt::check()?),
+            false => Ok(()),
+        }
+    }
+
     /// Adds a condition to the statement's list.
     pub fn warn(&self, mut warning: Warning) {
         let mut list = self.warnings.borrow_mut();
@@ -216,6 +232,13 @@ pub struct EvalCx<'a> {
     pub queries: Option<&'a dyn RunQueries>,
 }
 
+/// Length from which making a text takes so long that a checkpoint follows it.
+const LONG_TEXT: usize = 64 * 1024;
+
+/// Arguments of a call up to which their values are kept in the arena of the evaluation. That
+/// is emptied once a batch of rows: more values would fill it.
+const FEW_ARGUMENTS: usize = 64;
+
 /// Stack that must be left to go deeper, in bytes.
 const STACK_RESERVE: usize = 64 * 1024;
 
@@ -254,6 +277,9 @@ pub fn eval<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueR
                 && text.len() >= NOTED
             {
                 cx.env.memory.note_arena(cx.arena)?;
+                if text.len() >= LONG_TEXT {
+                    interrupt::check()?;
+                }
             }
             Ok(value)
         }
@@ -309,6 +335,7 @@ fn eval_chosen<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Val
     match &e.kind {
         ExprKind::Case { whens, otherwise } => {
             for when in whens {
+                cx.env.tick()?;
                 if logic::truth(&when.condition, row, cx)? == Some(true) {
                     return convert::to_type(eval(&when.result, row, cx)?, &when.result, e, cx);
                 }
@@ -320,6 +347,7 @@ fn eval_chosen<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Val
         }
         ExprKind::Coalesce(args) => {
             for arg in args {
+                cx.env.tick()?;
                 let value = eval(arg, row, cx)?;
                 if !value.is_null() {
                     return convert::to_type(value, arg, e, cx);
@@ -430,7 +458,15 @@ fn eval_call<'a>(
     {
         return Ok(length);
     }
-    let mut values = bumpalo::collections::Vec::with_capacity_in(args.len(), cx.arena);
+    cx.env.tick_by(args.len())?;
+    let of_call;
+    let arena = if args.len() > FEW_ARGUMENTS {
+        of_call = Bump::new();
+        &of_call
+    } else {
+        cx.arena
+    };
+    let mut values = bumpalo::collections::Vec::with_capacity_in(args.len(), arena);
     for (at, arg) in args.iter().enumerate() {
         let start = match at == 0 && large::looks_at_start(function.name, args.len()) {
             true => large::start(arg, row),

@@ -126,7 +126,7 @@ pub struct Call<'c, 'a> {
     /// The bound arguments, for their types.
     pub args: &'c [Expr],
     /// Their values.
-    pub values: &'a [ValueRef<'a>],
+    pub values: &'c [ValueRef<'a>],
     /// The type of the result.
     pub ty: &'c ColumnType,
     /// The evaluation.

@@ -26,9 +26,11 @@ fn field<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let textual = |e: &Expr| e.ty.is_string() || e.ty.is_binary() || e.ty.is_blob();
     let all_text = c.args.iter().all(textual);
     let all_integer = c.args.iter().all(|e| e.ty.is_integer());
+    let collation = common_collation(c.args, Collation::BINARY);
+    let mut pacer = Pacer::new();
     for at in 1..c.len() {
+        pacer.tick()?;
         let same = if all_text {
-            let collation = common_collation(c.args, Collation::BINARY);
             let both = c.text(0)?.zip(c.text(at)?);
             both.is_some_and(|(a, b)| collation.compare(a, b).is_eq())
         } else if all_integer {
@@ -253,7 +255,9 @@ fn soundex<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         _ => b'0',
     };
     let text = String::from_utf8_lossy(text);
-    let mut letters = text.chars().filter(|c| c.is_alphabetic());
+    let mut pacer = Pacer::new();
+    let characters = text.chars().take_while(|_| !pacer.leaves());
+    let mut letters = characters.filter(|c| c.is_alphabetic());
     let Some(first) = letters.next() else {
         return Ok(ValueRef::Bytes(b""));
     };
