@@ -10,9 +10,12 @@ use aws_lc_rs::cipher::{
     UnboundCipherKey,
 };
 use porpoise_base::base64;
-use porpoise_base::interrupt::Pacer;
+use porpoise_base::interrupt::{self, Pacer};
 use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
 use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Symbols of base 64 that are decoded between two checkpoints: whole groups of four.
+const BASE64_PIECE: usize = 64 * 1024;
 
 fn to_base64<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(bytes) = c.text(0)? else {
@@ -23,7 +26,9 @@ fn to_base64<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         return Ok(null);
     }
     let mut out = Vec::with_capacity(digits + digits / 76);
+    let mut pacer = Pacer::new();
     for (n, line) in bytes.chunks(57).enumerate() {
+        pacer.tick()?;
         if n > 0 {
             out.push(b'\n');
         }
@@ -36,9 +41,25 @@ fn from_base64<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(text) = c.text(0)? else {
         return Ok(ValueRef::Null);
     };
-    let symbols = text.iter().copied().filter(|b| !b.is_ascii_whitespace());
-    let bytes = base64::decode(&symbols.collect::<Vec<u8>>());
-    Ok(bytes.map_or(ValueRef::Null, |bytes| c.keep(&bytes)))
+    let mut symbols = Vec::with_capacity(text.len());
+    for piece in text.chunks(BASE64_PIECE) {
+        interrupt::check()?;
+        symbols.extend(piece.iter().filter(|b| !b.is_ascii_whitespace()));
+    }
+    let mut out = Vec::with_capacity(symbols.len() / 4 * 3);
+    let mut pieces = symbols.chunks(BASE64_PIECE).peekable();
+    while let Some(piece) = pieces.next() {
+        interrupt::check()?;
+        let Some(bytes) = base64::decode(piece) else {
+            return Ok(ValueRef::Null);
+        };
+        // Padding stands at the end of the whole text only.
+        if pieces.peek().is_some() && bytes.len() < piece.len() / 4 * 3 {
+            return Ok(ValueRef::Null);
+        }
+        out.extend_from_slice(&bytes);
+    }
+    Ok(c.keep(&out))
 }
 
 /// The 16 bytes of a UUID in one of its three written forms.

@@ -2,6 +2,7 @@
 
 use super::Call;
 use crate::error::Result;
+use porpoise_base::interrupt::Pacer;
 use porpoise_types::ValueRef;
 
 /// GET_FORMAT().
@@ -45,7 +46,9 @@ pub(super) fn time_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     if time.is_negative() {
         out.push('-');
     }
+    let mut pacer = Pacer::new();
     while let Some(plain) = characters.next() {
+        pacer.tick()?;
         if let Some(null) = c.too_long(out.len()) {
             return Ok(null);
         }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::error::Result;
 use crate::expr::Expr;
-use porpoise_base::interrupt::Pacer;
+use porpoise_base::interrupt::{self, Pacer};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, ValueRef};
 
 fn binary(_: &[Expr], _: Collation) -> ColumnType {
@@ -290,6 +290,9 @@ fn pad<'a>(c: &Call<'_, 'a>, at_left: bool) -> Result<ValueRef<'a>> {
     Ok(c.keep(&out))
 }
 
+/// Bytes of HEX's argument between two checkpoints.
+const HEX_PART: usize = 64 * 1024;
+
 const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
 
 fn hex<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -305,9 +308,11 @@ fn hex<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         return Ok(null);
     }
     let digit = |half: u8| DIGITS.get(usize::from(half)).copied().unwrap_or(b'0');
-    let digits = text.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]);
     let mut out = Vec::with_capacity(text.len() * 2);
-    out.extend(digits);
+    for part in text.chunks(HEX_PART) {
+        interrupt::check()?;
+        out.extend(part.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]));
+    }
     Ok(c.keep(&out))
 }
 

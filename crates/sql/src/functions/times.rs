@@ -4,6 +4,7 @@
 use super::{Call, Function, Nullable, bigint, text_of};
 use crate::error::Result;
 use crate::expr::Expr;
+use porpoise_base::interrupt::Pacer;
 use porpoise_types::{Collation, ColumnType, Date, DateTime, Kind, Time, Value, ValueRef};
 
 fn fsp(args: &[Expr], at: usize) -> u8 {
@@ -132,7 +133,7 @@ fn from_unixtime<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         return Ok(ValueRef::DateTime(cut(local, c.ty.decimals)));
     }
     Ok(match c.text(1)? {
-        Some(format) => shown(c, local, format),
+        Some(format) => shown(c, local, format)?,
         None => ValueRef::Null,
     })
 }
@@ -141,21 +142,21 @@ fn date_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (Some(moment), Some(format)) = (c.datetime(0)?, c.text(1)?) else {
         return Ok(ValueRef::Null);
     };
-    Ok(shown(c, moment, format))
+    shown(c, moment, format)
 }
 
 /// DATE_FORMAT's result: NULL for an empty format, and where it asks for a name
 /// that the date has none for.
-fn shown<'a>(c: &Call<'_, 'a>, moment: DateTime, format: &[u8]) -> ValueRef<'a> {
+fn shown<'a>(c: &Call<'_, 'a>, moment: DateTime, format: &[u8]) -> Result<ValueRef<'a>> {
     let has = |specs: &[u8]| {
-        let mut pairs = format.windows(2);
-        pairs.any(|w| matches!(w, [b'%', spec] if specs.contains(spec)))
+        let (mut pairs, mut pacer) = (format.windows(2), Pacer::new());
+        pairs.any(|w| pacer.leaves() || matches!(w, [b'%', spec] if specs.contains(spec)))
     };
     let nameless = (moment.month() == 0 && has(b"Mb"))
         || (moment.month() == 0 && moment.year() == 0 && has(b"Wa"));
     match format.is_empty() || nameless {
-        true => ValueRef::Null,
-        false => c.keep(&formatted(moment, format)),
+        true => Ok(ValueRef::Null),
+        false => formatted(c, moment, format),
     }
 }
 
@@ -196,10 +197,15 @@ fn weekday_name(date: Date) -> &'static str {
 }
 
 /// DATE_FORMAT's specifiers.
-fn formatted(m: DateTime, format: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(format.len() * 2);
+fn formatted<'a>(c: &Call<'_, 'a>, m: DateTime, format: &[u8]) -> Result<ValueRef<'a>> {
+    let mut out = Vec::new();
     let mut bytes = format.iter().copied();
+    let mut pacer = Pacer::new();
     while let Some(byte) = bytes.next() {
+        pacer.tick()?;
+        if let Some(null) = c.too_long(out.len()) {
+            return Ok(null);
+        }
         if byte != b'%' {
             out.push(byte);
             continue;
@@ -213,7 +219,7 @@ fn formatted(m: DateTime, format: &[u8]) -> Vec<u8> {
             None => out.push(spec),
         }
     }
-    out
+    Ok(c.keep(&out))
 }
 
 fn specifier(m: DateTime, spec: u8) -> Option<String> {

@@ -59,11 +59,24 @@ fn write_number(v: f64, out: &mut Vec<u8>) {
     }
 }
 
+/// Bytes of a string that are escaped between two checkpoints.
+const ESCAPED_PART: usize = 64 * 1024;
+
 /// Appends a string in quotation marks, escaped.
 pub fn quote(s: &str, out: &mut Vec<u8>) {
     out.push(b'"');
-    for byte in s.bytes() {
-        match byte {
+    for (n, part) in s.as_bytes().chunks(ESCAPED_PART).enumerate() {
+        if n > 0 && interrupt::abandoned() {
+            return;
+        }
+        escape(part, out);
+    }
+    out.push(b'"');
+}
+
+fn escape(text: &[u8], out: &mut Vec<u8>) {
+    for byte in text {
+        match *byte {
             b'"' => out.extend_from_slice(b"\\\""),
             b'\\' => out.extend_from_slice(b"\\\\"),
             0x08 => out.extend_from_slice(b"\\b"),
@@ -71,11 +84,10 @@ pub fn quote(s: &str, out: &mut Vec<u8>) {
             b'\n' => out.extend_from_slice(b"\\n"),
             b'\r' => out.extend_from_slice(b"\\r"),
             b'\t' => out.extend_from_slice(b"\\t"),
-            0..0x20 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            _ => out.push(byte),
+            byte @ 0..0x20 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            byte => out.push(byte),
         }
     }
-    out.push(b'"');
 }
 
 /// Appends the form of JSON_PRETTY: an item a line, two spaces a level.

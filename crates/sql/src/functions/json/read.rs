@@ -56,6 +56,9 @@ fn unquote<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     }
 }
 
+/// Bytes of JSON_QUOTE's argument between two checkpoints.
+const QUOTE_PART: usize = 64 * 1024;
+
 fn quote<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let textual = c
         .args
@@ -68,9 +71,13 @@ fn quote<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         let text = "Incorrect type for argument 1 in function json_quote.";
         return Err(SqlError::new(3064, "HY000", text));
     }
-    let control = text.iter().filter(|b| matches!(b, 0..0x20)).count();
-    let marked = text.iter().filter(|b| matches!(b, b'"' | b'\\')).count();
-    if let Some(null) = c.too_long(text.len() + marked + control) {
+    let mut escaped = 0;
+    for part in text.chunks(QUOTE_PART) {
+        porpoise_base::interrupt::check()?;
+        let marked = part.iter().filter(|b| matches!(b, 0..0x20 | b'"' | b'\\'));
+        escaped += marked.count();
+    }
+    if let Some(null) = c.too_long(text.len() + escaped) {
         return Ok(null);
     }
     let mut out = Vec::with_capacity(text.len() + 2);
