@@ -56,7 +56,7 @@ use bumpalo::Bump;
 use diagnostics::Diagnostics;
 use plan_cache::PlanCache;
 use porpoise_access::{AuthId, Rights};
-use porpoise_base::cancel::Cancel;
+use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::interrupt::{self, Scope};
 use porpoise_base::memory::ConnectionMemory;
 use porpoise_kv::Ticket;
@@ -152,6 +152,8 @@ pub struct SqlSession {
     plans: PlanCache,
     /// A plan made since this was cleared holds the value of a variable.
     pub(crate) volatile: Cell<bool>,
+    /// More statements of the same text follow the one that has ended.
+    continues: bool,
     pub(crate) notes: hint::Notes,
     /// Tables of this session only.
     pub(crate) temporary: Temporary,
@@ -214,6 +216,7 @@ impl SqlSession {
             arena: Bump::new(),
             plans: PlanCache::default(),
             volatile: Cell::new(false),
+            continues: false,
             notes: hint::Notes::default(),
             temporary: Temporary::default(),
             table_locks: None,
@@ -300,7 +303,12 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
         let _scope = Scope::enter(&self.env.cancel);
+        // KILL QUERY that came too late for a statement ends the rest of its text.
+        let killed = self.continues && self.env.cancel.reason() == Some(Reason::Query);
         let now = self.begin_statement("Query", None);
+        if killed {
+            return self.end_statement(Err(crate::error::cancelled(Reason::Query)));
+        }
         let sent = text;
         let text = self.decode(sent);
         self.process.begin("Query", Some(&shown(&text)), now);
@@ -318,6 +326,7 @@ impl SqlSession {
             outcome.rest = rest.map(|length| sent.len().saturating_sub(length));
         }
         self.arena = reusable(arena);
+        self.continues = result.as_ref().is_ok_and(|outcome| outcome.rest.is_some());
         self.end_statement(result)
     }
 
@@ -355,6 +364,7 @@ impl SqlSession {
         if let Some(at) = DateTime::from_unix_micros(micros) {
             self.env.now_utc = at;
         }
+        self.continues = false;
         self.env.cancel.clear_query();
         self.env.strict.set(false);
         self.env.warnings.get_mut().clear();
@@ -410,7 +420,10 @@ impl SqlSession {
             self.env.row_count = -1;
         }
         let now = self.server.db.clock().now();
-        self.process.end(now);
+        // Between two statements of a text the session is not idle: KILL QUERY finds it.
+        if !self.continues {
+            self.process.end(now);
+        }
         result
     }
 
@@ -442,8 +455,11 @@ fn reusable(mut arena: Bump) -> Bump {
     arena
 }
 
-/// The statement's text as the process list may show it.
+/// The part of the statement's text that the process list keeps, as it may show it. What follows
+/// is not looked at: a text of many statements comes here once for each of them. A password
+/// stands behind the words that tell of it.
 fn shown(text: &[u8]) -> Cow<'_, [u8]> {
+    let text = text.get(..processes::KEPT).unwrap_or(text);
     match crate::users::mentions_password(text) {
         true => Cow::Borrowed(b"(a statement with a password)"),
         false => Cow::Borrowed(text),

@@ -38,7 +38,7 @@ struct Running {
 }
 
 /// Bytes of a statement that the list keeps.
-const KEPT: usize = 64 * 1024;
+pub(super) const KEPT: usize = 64 * 1024;
 
 /// Bytes of buffer that an idle session keeps for it.
 const IDLE: usize = 1024;
