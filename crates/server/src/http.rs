@@ -12,13 +12,10 @@ mod budget;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
-use axum::http::StatusCode;
-use axum::http::header::{self, DATE, HeaderValue};
-use axum::middleware::map_response;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use budget::{Client, Listener};
-use porpoise_base::clock::{self, Clock};
 use porpoise_base::threads::{self, Role};
 use std::io;
 use std::sync::Arc;
@@ -131,19 +128,9 @@ async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Resu
         .fallback(|| async {
             let text = "Here are /health and /metrics.\n";
             (StatusCode::NOT_FOUND, text)
-        })
-        .layer(map_response(with_valid_date));
+        });
     let service = router.into_make_service_with_connect_info::<Client>();
     axum::serve(listener, service).await
-}
-
-/// A date for responses while the clock is before 1970: the library's own date would panic.
-async fn with_valid_date(mut response: Response) -> Response {
-    if clock::system().unix_micros() < 0 {
-        let date = HeaderValue::from_static("Thu, 01 Jan 1970 00:00:00 GMT");
-        response.headers_mut().insert(DATE, date);
-    }
-    response
 }
 
 /// 200 and `ok`, or 503 and one reason a line.
