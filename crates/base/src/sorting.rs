@@ -104,7 +104,7 @@ mod tests {
             let items: Vec<(u64, usize)> = (0..length).map(|at| (next(), at)).collect();
             let (mut ours, mut theirs) = (items.clone(), items);
             sort_by(&mut ours, 8, |a, b| a.0.cmp(&b.0)).unwrap();
-            theirs.sort_by(|a, b| a.0.cmp(&b.0));
+            theirs.sort_by_key(|item| item.0);
             assert_eq!(ours, theirs);
         }
     }

@@ -1,6 +1,13 @@
 //! A store whose files are not all there, or not whole, is refused or loses
 //! nothing: it never opens with acknowledged commits missing.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that fails may panic"
+)]
+
 mod common;
 
 use common::{all, options, set};

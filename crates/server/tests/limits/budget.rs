@@ -153,15 +153,6 @@ fn prepared_statements_are_counted_over_all_sessions() {
     assert_eq!(sql.number("SELECT 1"), 1);
 }
 
-/// A packet of COM_QUERY.
-fn query(text: &str) -> Vec<u8> {
-    let length = (text.len() + 1) as u32;
-    let mut packet = length.to_le_bytes()[..3].to_vec();
-    packet.extend_from_slice(&[0, 3]);
-    packet.extend_from_slice(text.as_bytes());
-    packet
-}
-
 /// Looks at the server while clients that do not read wait: memory stays below so many bytes more
 /// than before, and others are served.
 fn watch(server: &Porpoise, before: u64, bound: u64) {
@@ -191,7 +182,7 @@ fn clients_that_never_read_hold_a_bounded_amount() {
             1 => "SELECT * FROM d.t FOR SHARE",
             _ => "SELECT REPEAT('a', 8000000), id FROM d.t LIMIT 3",
         };
-        assert!(client.send_bytes(&query(text)));
+        assert!(client.send(text));
     }
     watch(&server, before, 400 * MIB);
     assert!(metric(&server, "porpoise_client_memory_peak_bytes") > 16 * MIB);
