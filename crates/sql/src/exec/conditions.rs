@@ -16,6 +16,9 @@ use crate::expr::number::{Holds, Test};
 use crate::expr::{Expr, logic};
 use porpoise_rows::catalog::Table;
 
+/// Conditions beyond which judging one row passes a checkpoint of its own.
+const LONG_LIST: usize = 64;
+
 /// All of these must be true.
 #[derive(Debug)]
 pub(super) struct Conditions<'e> {
@@ -64,6 +67,10 @@ impl<'e> Conditions<'e> {
     where
         'e: 'a,
     {
+        let count = self.tests.len() + self.others.len();
+        if count > LONG_LIST {
+            cx.env.tick_by(count)?;
+        }
         let mut undecided = false;
         for test in &self.tests {
             match test.holds(row) {
