@@ -103,14 +103,16 @@ mod tests {
         let check = || {
             let here = ask();
             assert!(
-                here > 400 * 1024 && here <= 512 * 1024 + 64 * 1024,
+                here > 150 * 1024 && here <= 256 * 1024 + 64 * 1024,
                 "{here}"
             );
             let deeper = use_stack();
             assert!(deeper + 16 * 1024 <= here, "{deeper} {here}");
         };
+        // The C library may hand out the stack of a thread that has ended, if it is no more than
+        // four times as large; those of other tests have 2 MiB.
         std::thread::Builder::new()
-            .stack_size(512 * 1024)
+            .stack_size(256 * 1024)
             .spawn(check)
             .unwrap()
             .join()
