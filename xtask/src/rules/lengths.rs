@@ -103,9 +103,12 @@ mod tests {
         let mut ratchet = Ratchet::default();
         assert_eq!(judge(&file_of(FILE_SOFT), &ratchet), 0);
         assert_eq!(judge(&file_of(FILE_SOFT + 1), &ratchet), 1);
-        ratchet.files.insert("crates/kv/src/a.rs".to_owned(), 600);
-        assert_eq!(judge(&file_of(600), &ratchet), 0);
-        assert_eq!(judge(&file_of(601), &ratchet), 1);
+        let recorded = FILE_SOFT + 100;
+        ratchet
+            .files
+            .insert("crates/kv/src/a.rs".to_owned(), recorded);
+        assert_eq!(judge(&file_of(recorded), &ratchet), 0);
+        assert_eq!(judge(&file_of(recorded + 1), &ratchet), 1);
     }
 
     #[test]

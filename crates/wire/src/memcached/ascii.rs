@@ -281,7 +281,9 @@ impl Parser {
                 return fatal(Fault::ForeignProtocol, line.len());
             }
             // The words that are missing may follow.
-            Line::Refused(Fault::Unknown, _) => Fault::BadFormat,
+            Line::Refused(Fault::Unknown, _) if Words::new(start).nth(1).is_some() => {
+                Fault::BadFormat
+            }
             Line::Refused(fault, _) => fault,
             Line::Meta(MetaLine::Refused(fault, value)) => {
                 self.swallow = value.map_or(0, |length| length.saturating_add(2));
