@@ -26,9 +26,9 @@ pub struct Account {
     pub user: String,
     /// The host, with `%` and `_` as in LIKE.
     pub host: String,
-    /// How it proves who it is.
+    /// Authentication plugin.
     pub plugin: String,
-    /// What that plugin stores; empty: no password.
+    /// The plugin's stored form of the password; empty: no password.
     pub secret: Vec<u8>,
     /// It may not log in.
     pub locked: bool,

@@ -96,7 +96,7 @@ fn table_spec() -> TableSpec {
 /// Makes the table, and `root@localhost`, if they are not there.
 ///
 /// # Errors
-/// What definitions and writes fail with.
+/// Defining or writing the table failed.
 pub(crate) fn create_at_first_start(db: &Arc<Db>, root_password: Option<&str>) -> Result<()> {
     if USERS.exists(db) {
         return add_attributes(db);

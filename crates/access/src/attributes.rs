@@ -7,7 +7,7 @@ use porpoise_rows::catalog::ColumnDefault;
 use porpoise_rows::ddl::ColumnSpec;
 use porpoise_types::{Collation, ColumnType, DateTime, Kind, Value, ValueRef};
 
-/// What REQUIRE demands of a connection.
+/// The REQUIRE clause: demands on an account's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Require {
     /// NONE

@@ -234,7 +234,7 @@ impl AccessControl {
     /// position in the log at which it is durable; it waits for that position.
     ///
     /// # Errors
-    /// What `compute` returns; writing or reading the tables failed.
+    /// Errors of `compute`; writing or reading the tables failed.
     pub fn change<E: From<crate::Error>>(
         &self,
         compute: impl FnOnce(&AccessData) -> std::result::Result<Change, E>,

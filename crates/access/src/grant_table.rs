@@ -48,7 +48,7 @@ fn table_spec() -> TableSpec {
 /// may do everything.
 ///
 /// # Errors
-/// What definitions and writes fail with.
+/// Defining or writing the table failed.
 pub(crate) fn create_if_missing(db: &Arc<Db>, accounts: &[Account]) -> Result<()> {
     if GRANTS.exists(db) {
         return Ok(());

@@ -17,7 +17,7 @@ use crate::roles::AuthId;
 use crate::usage::Usage;
 use std::sync::Arc;
 
-/// What the server's configuration and the client decide about expired passwords.
+/// Policy on expired passwords, from system variables and the client's capabilities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoginPolicy {
     /// `default_password_lifetime` in days; 0: passwords do not expire.

@@ -15,11 +15,11 @@ pub struct Grant {
     pub database: String,
     /// The table; empty: the whole database.
     pub table: String,
-    /// What.
+    /// The granted privileges.
     pub privileges: Privileges,
 }
 
-/// What one account may do.
+/// Effective privileges of one account.
 #[derive(Clone, Debug, Default)]
 pub struct Rights {
     version: u64,
@@ -57,12 +57,12 @@ impl Rights {
         self.version
     }
 
-    /// What may be done everywhere.
+    /// Privileges on `*.*`.
     pub fn global(&self) -> Privileges {
         self.global
     }
 
-    /// What may be done on all of a database.
+    /// Privileges on all of a database.
     pub fn on_database(&self, database: &str) -> Privileges {
         let covers = |(p, _): &&(String, Privileges)| pattern::covers(p, database);
         let found = self.databases.iter().filter(covers);
@@ -77,7 +77,7 @@ impl Rights {
         found.fold(self.global, |all, (_, p)| all.with(*p))
     }
 
-    /// What may be done on a table.
+    /// Privileges on a table.
     pub fn on_table(&self, database: &str, table: &str) -> Privileges {
         let found = self
             .tables
@@ -104,7 +104,7 @@ impl Rights {
         rights.meets(Privileges::COLUMN)
     }
 
-    /// What may be done with a table's columns, as COLUMNS.PRIVILEGES lists it.
+    /// Privileges on a table's columns, as COLUMNS.PRIVILEGES lists them.
     pub fn column_privileges(&self, database: &str, table: &str) -> String {
         let all = Privileges::COLUMN.0 & self.on_table(database, table).0;
         let names: Vec<String> = Privileges(all).names().map(str::to_lowercase).collect();
