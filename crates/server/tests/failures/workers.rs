@@ -11,7 +11,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 const CHILD: &str = "PORPOISE_TEST_PLANTED_THREAD";
@@ -21,7 +21,7 @@ const CHILD: &str = "PORPOISE_TEST_PLANTED_THREAD";
 struct Planted {
     name: Option<String>,
     busy: Arc<AtomicBool>,
-    reached: Arc<AtomicBool>,
+    calls: Arc<AtomicUsize>,
 }
 
 impl Planted {
@@ -36,13 +36,13 @@ impl Planted {
 
 struct Busy {
     busy: Arc<AtomicBool>,
-    reached: Arc<AtomicBool>,
+    calls: Arc<AtomicUsize>,
 }
 
 impl Session for Busy {
     fn on_input(&mut self, input: &mut Input, _: &mut Output) -> Next {
         input.consume(input.bytes().len());
-        self.reached.store(true, Ordering::SeqCst);
+        self.calls.fetch_add(1, Ordering::SeqCst);
         while self.busy.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -64,7 +64,7 @@ impl Door for Planted {
     fn open(&self, _: Peer, _: &mut Output) -> Box<dyn Session> {
         Box::new(Busy {
             busy: self.busy.clone(),
-            reached: self.reached.clone(),
+            calls: self.calls.clone(),
         })
     }
 
@@ -132,29 +132,48 @@ fn a_panic_outside_of_sessions_ends_the_process() {
     }
 }
 
+/// One detached worker may compute; the group of the next one that is busy has
+/// no other worker to answer for it.
 #[test]
-fn a_group_whose_worker_is_busy_does_not_answer_until_it_is_free() {
-    let (busy, reached) = (Arc::new(AtomicBool::new(true)), Arc::default());
+fn a_group_answers_while_one_worker_is_busy_and_not_while_all_are() {
+    let busy = Arc::new(AtomicBool::new(true));
+    let calls = Arc::new(AtomicUsize::new(0));
     let protocol = Planted {
         name: None,
         busy: busy.clone(),
-        reached: Arc::clone(&reached),
+        calls: calls.clone(),
     };
     let config = NetConfig {
         groups: 2,
+        max_running_statements: 1,
         ..NetConfig::default()
     };
     let (net, address) = start(config, protocol);
     let probe = net.probe();
+    let all_answer = |when: &str| {
+        let asked = probe.ask();
+        eventually(when, || probe.unanswered(&asked).is_empty());
+    };
+    let occupy = |workers: usize| {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(b"x").unwrap();
+        eventually("the worker is busy", || {
+            calls.load(Ordering::SeqCst) == workers
+        });
+        client
+    };
+    all_answer("both groups answer");
+    let _first = occupy(1);
+    all_answer("another worker answers");
+    let _second = occupy(2);
     let asked = probe.ask();
-    eventually("both answer", || probe.unanswered(&asked).is_empty());
-    let mut client = TcpStream::connect(address).unwrap();
-    client.write_all(b"x").unwrap();
-    eventually("the worker is busy", || reached.load(Ordering::SeqCst));
-    let asked = probe.ask();
-    eventually("the other one answers", || {
+    eventually("the other group answers", || {
         probe.unanswered(&asked).len() == 1
     });
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(probe.unanswered(&asked).len(), 1);
     busy.store(false, Ordering::SeqCst);
-    eventually("both answer again", || probe.unanswered(&asked).is_empty());
+    eventually("both groups answer again", || {
+        probe.unanswered(&asked).is_empty()
+    });
 }
