@@ -1,6 +1,7 @@
 //! The house rules, one module each, and what they report.
 
 mod citations;
+mod cycles;
 mod edges;
 mod formats;
 mod headers;
@@ -14,6 +15,7 @@ use std::fmt;
 use crate::ratchet::Ratchet;
 use crate::tree::Tree;
 
+pub use cycles::measured_cycles;
 pub use ignored::long_tests;
 pub use lengths::{FILE_HARD, FILE_SOFT, FUNCTION_SOFT, measured_files, measured_functions};
 
@@ -64,6 +66,7 @@ pub fn run_all(tree: &Tree) -> Result<Vec<Violation>, String> {
     let mut found = edges::check(tree);
     found.extend(edges::check_features(tree));
     found.extend(lengths::check(tree, &ratchet));
+    found.extend(cycles::check(tree, &ratchet));
     found.extend(citations::check(tree));
     found.extend(headers::check(tree));
     found.extend(words::check(tree)?);
