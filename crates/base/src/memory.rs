@@ -373,8 +373,12 @@ impl MemoryTracker {
     ///
     /// # Errors
     /// They would exceed a limit; what was counted before still is.
+    #[inline]
     pub fn resize(&self, bytes: u64) -> Result<(), MemoryRefused> {
         let used = self.used();
+        if bytes == used {
+            return Ok(());
+        }
         if bytes > used {
             return self.hold(bytes - used);
         }
@@ -383,11 +387,15 @@ impl MemoryTracker {
     }
 
     /// Makes `bytes` the number of bytes held, beyond any limit if need be.
+    #[inline]
     pub fn resize_always(&self, bytes: u64) {
         let used = self.used();
+        if bytes == used {
+            return;
+        }
         if bytes > used {
             self.hold_always(bytes - used);
-        } else if bytes < used {
+        } else {
             self.release(used - bytes);
         }
     }

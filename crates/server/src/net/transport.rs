@@ -99,6 +99,20 @@ fn contained<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     })
 }
 
+fn push_tls(tls: &mut ServerConnection, mut socket: &Socket) -> io::Result<()> {
+    contained(|| {
+        while tls.wants_write() {
+            match tls.write_tls(&mut socket) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    })
+}
+
 fn bad_tls(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
@@ -180,21 +194,12 @@ impl Transport {
     }
 
     /// Writes waiting ciphertext; `WouldBlock` when the socket is full.
+    #[inline]
     pub(crate) fn push(&mut self) -> io::Result<()> {
-        let Some(tls) = &mut self.tls else {
-            return Ok(());
-        };
-        contained(|| {
-            while tls.wants_write() {
-                match tls.write_tls(&mut &self.socket) {
-                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                    Ok(_) => {}
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(())
-        })
+        match &mut self.tls {
+            None => Ok(()),
+            Some(tls) => push_tls(tls, &self.socket),
+        }
     }
 
     /// Reads once (with TLS: until there are plain bytes or nothing more).
