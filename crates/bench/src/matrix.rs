@@ -97,7 +97,8 @@ pub fn run(
                     return Err(Error::failed(load::INTERRUPTED));
                 }
                 let (run, is_wrong) = one(group, entry, effort, cores, round == 0);
-                progress.ran(group, entry.system, round, effort.rounds, &run);
+                let operation = (group.operation.as_str(), group.size, entry.system);
+                progress.one(operation, round, effort.rounds, &run);
                 let failure = run.failure.clone();
                 if let Some(cell) = cells.get_mut(first + place) {
                     cell.runs.push(run);

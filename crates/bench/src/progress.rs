@@ -1,7 +1,6 @@
 //! What people see while it runs: a line for each run, and on a terminal a
 //! bar below them.
 
-use crate::matrix::Group;
 use crate::report::Run;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -68,11 +67,6 @@ impl Progress {
             let _ = write!(out, "{}", self.bar());
             let _ = out.flush();
         }
-    }
-
-    /// A run is done.
-    pub fn ran(&mut self, group: &Group<'_>, system: &str, round: usize, rounds: usize, run: &Run) {
-        self.one((&group.operation, group.size, system), round, rounds, run);
     }
 
     /// A run of an operation at a size by a system is done.

@@ -5,21 +5,11 @@
 //! transaction (they tie latches to the caller's lifetime; visitors and
 //! resumable batches do not); `async` (the core is synchronous).
 
-use crate::{DeadlockListener, Key, LockWait, Result};
+use crate::{DeadlockListener, Key, LockMode, LockWait, Result, SpaceId};
 use porpoise_base::cancel::Cancel;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Identifies a space. Ids below [`SpaceId::FIRST_FREE`] always exist and are
-/// the catalog's; others come from [`Engine::create_space`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SpaceId(pub u64);
-
-impl SpaceId {
-    /// The first id that [`Engine::create_space`] may give out.
-    pub const FIRST_FREE: SpaceId = SpaceId(64);
-}
 
 /// Whether a space's commits reach the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,39 +123,6 @@ pub enum ScanEnd {
         /// The last key visited.
         key: Vec<u8>,
     },
-}
-
-/// Lock strengths, as PostgreSQL's four row locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LockMode {
-    /// A foreign-key check: holds off deleting the row or changing its key.
-    KeyShare,
-    /// FOR SHARE: holds off every change.
-    Share,
-    /// The row changes, its referenced keys do not.
-    Update,
-    /// The row appears, goes, or changes a referenced key; FOR UPDATE.
-    Exclusive,
-}
-
-impl LockMode {
-    /// Whether two transactions may hold these at once.
-    pub fn compatible(self, other: LockMode) -> bool {
-        use LockMode::{Exclusive, KeyShare, Share, Update};
-        match (self, other) {
-            (Exclusive, _) | (_, Exclusive) => false,
-            (KeyShare, _) | (_, KeyShare) => true,
-            (Share, Share) => true,
-            (Update, _) | (_, Update) => false,
-        }
-    }
-
-    /// Whether holding `self` makes asking for `other` needless. Share and
-    /// Update do not cover each other; both together need Exclusive.
-    pub fn covers(self, other: LockMode) -> bool {
-        use LockMode::{Exclusive, KeyShare};
-        self == other || self == Exclusive || other == KeyShare
-    }
 }
 
 /// One key to lock.

@@ -1,6 +1,14 @@
 //! Keys: a space and bytes within it.
 
-use crate::SpaceId;
+/// Identifies a space. Ids below [`SpaceId::FIRST_FREE`] always exist and are
+/// the catalog's; others come from [`crate::Engine::create_space`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpaceId(pub u64);
+
+impl SpaceId {
+    /// The first id that [`crate::Engine::create_space`] may give out.
+    pub const FIRST_FREE: SpaceId = SpaceId(64);
+}
 
 /// A key as the contract passes it: borrowed, cheap to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -62,16 +62,16 @@
 mod engine;
 mod error;
 mod key;
-mod waiting;
+mod lock;
 
 pub mod contract;
 pub mod model;
 
 pub use engine::{
     Capabilities, Check, Commit, CounterId, Durability, DurableListener, Engine, Isolation, Limits,
-    LockMode, LockRequest, Locked, Mark, Read, ScanEnd, ScanRange, ScanVisitor, SpaceDurability,
-    SpaceId, SpaceSpec, Stat, Ticket, Txn, TxnOptions, View, Wait,
+    LockRequest, Locked, Mark, Read, ScanEnd, ScanRange, ScanVisitor, SpaceDurability, SpaceSpec,
+    Stat, Ticket, Txn, TxnOptions, View, Wait,
 };
 pub use error::{Error, Full, Result};
-pub use key::{Key, prefix_end};
-pub use waiting::{DeadlockListener, LockWait};
+pub use key::{Key, SpaceId, prefix_end};
+pub use lock::{DeadlockListener, LockMode, LockWait};

@@ -9,6 +9,7 @@
 //! workers and other HTTP clients do.
 
 mod budget;
+pub mod metrics_page;
 
 use axum::Router;
 use axum::extract::ConnectInfo;

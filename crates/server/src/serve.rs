@@ -10,8 +10,8 @@ use crate::config::{Config, StartError, exposure};
 use crate::datadir::DataDir;
 use crate::engine;
 use crate::house::House;
+use crate::http::metrics_page;
 use crate::http::{Health, Http, Pages};
-use crate::metrics::page;
 use crate::net::{Bound, Door, Listener, Listening, Marks, Net, NetConfig, NetProbe};
 use crate::noop::Noop;
 use crate::sys::{self, Signals};
@@ -165,7 +165,7 @@ impl Pages for Look {
     }
 
     fn metrics(&self) -> String {
-        page::render(
+        metrics_page::render(
             &self.net,
             &self.house.engine.stats(),
             &self.house.sql.stats(),

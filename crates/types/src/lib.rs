@@ -37,8 +37,8 @@ pub mod time_zone;
 pub mod value;
 
 pub use cast::{
-    CastCx, round_f64, storage_to_sql, store, to_bool, to_date, to_datetime, to_decimal, to_f64,
-    to_i64, to_text, to_time, to_u64,
+    CastCx, round_f64, store, to_bool, to_date, to_datetime, to_decimal, to_f64, to_i64, to_text,
+    to_time, to_u64,
 };
 pub use collation::{Charset, Collation};
 pub use column_type::{ColumnType, Kind};
@@ -51,6 +51,6 @@ pub use key::{
 };
 pub use sql_mode::SqlMode;
 pub use temporal::{Date, DateTime, Time};
-pub use text::write_text;
+pub use text::{storage_to_sql, write_text};
 pub use time_zone::TimeZone;
 pub use value::{Value, ValueRef};

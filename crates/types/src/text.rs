@@ -4,7 +4,6 @@
 //! (FLOAT with at most six), without an exponent while the decimal point lies
 //! within 15 digits of the first, as MySQL's `my_gcvt` does.
 
-use crate::cast::storage_to_sql;
 use crate::column_type::{ColumnType, Kind, NOT_FIXED_DECIMALS};
 use crate::decimal::Decimal;
 use crate::value::ValueRef;
@@ -34,6 +33,19 @@ pub fn write_text(v: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
         ValueRef::DateTime(v) if ty.kind == Kind::Date => v.date().write_text(out),
         ValueRef::DateTime(v) => v.write_text(ty.decimals.min(6), out),
         ValueRef::Time(v) => v.write_text(ty.decimals.min(6), out),
+    }
+}
+
+/// The value as SQL sees it: the index of an ENUM becomes its member's text ('' for 0); other
+/// kinds stay as they are. A SET has no such text at hand: print it with [`write_text`].
+#[must_use]
+pub fn storage_to_sql<'a>(v: ValueRef<'a>, ty: &'a ColumnType) -> ValueRef<'a> {
+    match (ty.kind, v) {
+        (Kind::Enum, ValueRef::UInt(index)) => {
+            let at = usize::try_from(index).ok().and_then(|i| i.checked_sub(1));
+            ValueRef::Bytes(at.and_then(|i| ty.members.get(i)).map_or(&[], |m| m))
+        }
+        _ => v,
     }
 }
 

@@ -8,7 +8,6 @@
 //! 1. Counting touches no cache line that another group writes.
 //! 2. Counters only grow; gauges go both ways and are kept by their owners.
 
-pub mod page;
 pub mod registry;
 
 pub use registry::{COUNTERS, Counter};

@@ -2,12 +2,12 @@
 //! dates and times, for which a bad value is NULL too.
 
 use super::number::{double_prefix, int_prefix, only_spaces_from, round_to_i64, round_to_u64};
-use super::{CastCx, shown, storage_to_sql, text_of};
+use super::{CastCx, shown, text_of};
 use crate::column_type::{ColumnType, Kind};
 use crate::decimal::{Decimal, DecimalError};
 use crate::error::{ER_TRUNCATED_WRONG_VALUE, ER_UNKNOWN_ERROR};
 use crate::temporal::{Date, DateRules, DateTime, ParsedDateTime, ParsedTime, Time};
-use crate::text::{write_double, write_text};
+use crate::text::{storage_to_sql, write_double, write_text};
 use crate::value::ValueRef;
 
 /// The number that a temporal value is in a numeric context, with its fraction.

@@ -24,11 +24,11 @@ pub use store::store;
 
 use std::borrow::Cow;
 
-use crate::column_type::{ColumnType, Kind};
+use crate::column_type::ColumnType;
 use crate::error::{Level, TypeError, Warning};
 use crate::sql_mode::SqlMode;
 use crate::temporal::{DateRules, DateTime};
-use crate::text::write_text;
+use crate::text::{storage_to_sql, write_text};
 use crate::time_zone::TimeZone;
 use crate::value::ValueRef;
 
@@ -111,19 +111,6 @@ pub(crate) fn shown(value: &[u8]) -> String {
         }
     }
     out
-}
-
-/// The value as SQL sees it: the index of an ENUM becomes its member's text ('' for 0); other
-/// kinds stay as they are. A SET has no such text at hand: print it with [`write_text`].
-#[must_use]
-pub fn storage_to_sql<'a>(v: ValueRef<'a>, ty: &'a ColumnType) -> ValueRef<'a> {
-    match (ty.kind, v) {
-        (Kind::Enum, ValueRef::UInt(index)) => {
-            let at = usize::try_from(index).ok().and_then(|i| i.checked_sub(1));
-            ValueRef::Bytes(at.and_then(|i| ty.members.get(i)).map_or(&[], |m| m))
-        }
-        _ => v,
-    }
 }
 
 /// The value's text, borrowed where it is text already; None for NULL.

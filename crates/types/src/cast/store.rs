@@ -171,7 +171,7 @@ fn sql_view<'a>(
     target: &ColumnType,
 ) -> ValueRef<'a> {
     match source {
-        Some(source) if !target.is_numeric() => super::storage_to_sql(value, source),
+        Some(source) if !target.is_numeric() => crate::text::storage_to_sql(value, source),
         _ => value,
     }
 }

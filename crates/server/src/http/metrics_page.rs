@@ -1,6 +1,6 @@
 //! The metrics page, in Prometheus' text form.
 
-use super::{COUNTERS, Counter, sum};
+use crate::metrics::{COUNTERS, Counter, sum};
 use crate::net::NetProbe;
 use porpoise_kv::Stat;
 use std::fmt::Write;
