@@ -9,14 +9,19 @@
 //! workers and other HTTP clients do.
 
 mod budget;
+mod undated;
 
-use axum::Router;
-use axum::extract::ConnectInfo;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use budget::{Client, Listener};
+use axum::{Extension, Router};
+use budget::{Client, Connection, Listener};
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use porpoise_base::clock::Clock;
 use porpoise_base::threads::{self, Role};
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -103,7 +108,7 @@ fn run(
     let served = runtime.block_on(async {
         tokio::select! {
             _ = stopped.wait_for(|stop| *stop) => Ok(()),
-            result = serve(socket, pages.clone()) => result,
+            result = serve(socket, pages.clone()) => result.map(|never| match never {}),
         }
     });
     // A page that waits for a latch must not hold up the shutdown.
@@ -111,14 +116,14 @@ fn run(
     served
 }
 
-async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Result<()> {
+async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Result<Infallible> {
     let listener = Listener::new(TcpListener::from_std(socket)?);
     let checked = pages.clone();
-    let health = move |ConnectInfo(client): ConnectInfo<Client>| async move {
+    let health = move |Extension(client): Extension<Client>| async move {
         client.begin_answer();
         health_page(&*checked).await
     };
-    let metrics = move |ConnectInfo(client): ConnectInfo<Client>| async move {
+    let metrics = move |Extension(client): Extension<Client>| async move {
         client.begin_answer();
         metrics_page(pages).await
     };
@@ -129,8 +134,32 @@ async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Resu
             let text = "Here are /health and /metrics.\n";
             (StatusCode::NOT_FOUND, text)
         });
-    let service = router.into_make_service_with_connect_info::<Client>();
-    axum::serve(listener, service).await
+    let clock = porpoise_base::clock::system();
+    loop {
+        let (connection, client) = listener.accept().await;
+        let pages = router.clone().layer(Extension(client));
+        if is_dated(&*clock) {
+            tokio::spawn(converse(connection, pages));
+        } else {
+            tokio::spawn(undated::converse(connection, pages));
+        }
+    }
+}
+
+/// Whether the HTTP library can tell the time. A clock reads 0 in all the years before 1970.
+fn is_dated(clock: &dyn Clock) -> bool {
+    clock.unix_micros() > 0
+}
+
+/// Answers the requests of one connection.
+async fn converse(connection: Connection, pages: Router) {
+    let service = TowerToHyperService::new(pages);
+    let served = http1::Builder::new()
+        .serve_connection(TokioIo::new(connection), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!("HTTP: {error}");
+    }
 }
 
 /// 200 and `ok`, or 503 and one reason a line.
