@@ -165,6 +165,7 @@ const AFTERWARDS: Duration = Duration::from_millis(150);
 /// Invariant 1 of `porpoise_base::interrupt`, for every function: one call with large values ends
 /// soon after the deadline of its statement.
 #[test]
+#[ignore = "two minutes: every function with large values"]
 fn calls_with_large_values_end_at_the_deadline() {
     let server = common::server(Arc::new(Model::new()));
     let mut session = common::connect(&server, 1);

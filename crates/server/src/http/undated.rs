@@ -7,6 +7,7 @@
 use super::budget::Connection;
 use axum::Router;
 use axum::body::{Body, to_bytes};
+use axum::http::header::CONTENT_LENGTH;
 use axum::http::{Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::service::Service;
@@ -57,17 +58,18 @@ async fn print(response: Response, whole: bool) -> io::Result<Vec<u8>> {
     let (head, body) = response.into_parts();
     let body = to_bytes(body, usize::MAX).await.map_err(io::Error::other)?;
     let mut out = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
-    let own = ["content-length", "connection"];
-    let others = head.headers.iter();
-    for (name, value) in others.filter(|(name, _)| !own.contains(&name.as_str())) {
+    for (name, value) in &head.headers {
         out.extend_from_slice(name.as_str().as_bytes());
         out.extend_from_slice(b": ");
         out.extend_from_slice(value.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
-    let length = body.len();
-    let last = format!("content-length: {length}\r\nconnection: close\r\n\r\n");
-    out.extend_from_slice(last.as_bytes());
+    // The answer to HEAD has the length of a body that is not there.
+    if !head.headers.contains_key(CONTENT_LENGTH) {
+        let length = format!("content-length: {}\r\n", body.len());
+        out.extend_from_slice(length.as_bytes());
+    }
+    out.extend_from_slice(b"connection: close\r\n\r\n");
     if whole {
         out.extend_from_slice(&body);
     }
