@@ -92,3 +92,17 @@ explained and run: EXPLAIN ANALYZE SELECT COUNT(*) FROM n x, n y WHERE x.a <> y.
 variable set by a query: SET @x = (SELECT SUM(x.a + y.a) FROM n x, n y)
 do of a query: DO (SELECT SUM(x.a + y.a) FROM n x, n y)
 query into a variable: SELECT SUM(x.a + y.a) INTO @x FROM n x, n y
+regex whose automaton thrashes: SELECT REGEXP_LIKE(REPEAT(CONCAT(REPEAT('a', 37), REPEAT('ab', 41), 'b'), 200000), '[ab]*a[ab]{400}c')
+regex with a large class: SELECT REGEXP_INSTR(REPEAT('äöü', 5000000), '(\\w{1,300}[^ä]){3}z')
+regex with look-ahead in a long text: SELECT REGEXP_LIKE(REPEAT('ab', 4000000), '(?=(a|b)*c)(a|b)*\\1c')
+regex with a back-reference in a long text: SELECT REGEXP_INSTR(REPEAT('abcd', 1000000), '(.+)x\\1')
+regex with a boundary beside non-ASCII: SELECT REGEXP_LIKE(REPEAT('ä ', 8000000), '\\bq\\b')
+regex replacing by groups: SELECT LENGTH(REGEXP_REPLACE(REPEAT('ab', 8000000), '(a)(b)', '$2$1'))
+digests again and again: SELECT MAX(SHA2(REPEAT(x.b, 600000), 384)) FROM n x
+cyclic redundancy of long texts: SELECT CRC32(REPEAT('a', 60000000)), CRC32(REPEAT('b', 60000000)), CRC32(REPEAT('c', 60000000))
+ciphers again and again: SELECT MAX(LENGTH(AES_ENCRYPT(REPEAT(x.b, 600000), 'k'))), MAX(LENGTH(AES_DECRYPT(REPEAT(x.b, 600000), 'k'))) FROM n x
+address of many parts: SELECT MAX(INET_ATON(CONCAT(x.id, REPEAT('.1', 30000000)))) FROM n x
+deleted rows that a snapshot keeps: SELECT COUNT(*) FROM n x WHERE (SELECT MIN(g.id) FROM g WHERE g.id > x.a) IS NOT NULL
+deleted rows backwards: SELECT COUNT(*) FROM n x WHERE (SELECT g.id FROM g WHERE g.id > x.a ORDER BY g.id DESC LIMIT 1) IS NOT NULL
+deleted rows locked: SELECT COUNT(*) FROM n x WHERE (SELECT MIN(g.id) FROM g WHERE g.id > x.a) IS NOT NULL FOR UPDATE
+deleted rows sampled: ANALYZE TABLE g, g, g, g, g, g, g, g, g, g, g, g, g, g, g, g, g, g, g, g

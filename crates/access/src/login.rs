@@ -9,7 +9,7 @@
 //!
 //! Resource limits (1226) are the session's, when it opens.
 
-use crate::account::Account;
+use crate::account::{Account, NATIVE_PLUGIN, UNUSABLE_SECRET, verify_password};
 use crate::attributes::TlsPeer;
 use crate::control::AccessControl;
 use crate::guard::{LoginGuard, TemporaryLock};
@@ -66,6 +66,31 @@ impl AccessControl {
     pub fn forget(&self, account: &AuthId) {
         self.guard.unlock(account);
         self.usage.forget(account);
+    }
+
+    /// The account that stands in for a name without one: no password proves it, and its
+    /// plugin is the one that such a name is offered. Where some accounts have the older
+    /// plugin, some names are given it, so that neither the exchange nor its time tells a
+    /// name that exists from one that does not.
+    pub fn decoy(&self, user: &str) -> Account {
+        let mut decoy = Account::new(AuthId::new(user, "%"));
+        decoy.secret = UNUSABLE_SECRET.to_vec();
+        let native = |a: &Account| a.plugin == NATIVE_PLUGIN;
+        if self.data().accounts.iter().any(native) && self.guard.decoy_bit(user) {
+            decoy.plugin = NATIVE_PLUGIN.to_owned();
+        }
+        decoy
+    }
+
+    /// Whether `password` is that of `account`, the account of the name `user`. An account
+    /// that does not exist, or has no password, takes the time of the decoy.
+    pub fn proves(&self, user: &str, account: Option<&Account>, password: &[u8]) -> bool {
+        let Some(account) = account.filter(|a| !a.secret.is_empty()) else {
+            let decoy = self.decoy(user);
+            let proved = verify_password(&decoy.plugin, &decoy.secret, password);
+            return !proved && account.is_some() && password.is_empty();
+        };
+        verify_password(&account.plugin, &account.secret, password)
     }
 
     /// Counts a wrong password for an account.

@@ -386,7 +386,10 @@ pub trait Txn: Send {
 
     /// Walks the ranges one after the other, at most `limit` (at least 1)
     /// entries in all.
-    /// The visitor gets range index, key and value and may break off.
+    /// The visitor gets range index, key and value and may break off. Keys
+    /// without a visible value show nothing to it, so the scan itself passes
+    /// a checkpoint (`porpoise_base::interrupt`) at every thousand of them,
+    /// and fails with [`crate::Error::Cancelled`] in a statement that was ended.
     fn scan(
         &mut self,
         read: Read,

@@ -2,14 +2,16 @@
 //!
 //! The index is walked in steps; between two steps its latch is let go and the
 //! epoch pinned anew, so that a long scan holds up neither inserts nor the
-//! freeing of memory.
+//! freeing of memory. There is the checkpoint of a range in which nothing is
+//! visible (a million deleted versions, say): its visitor is never called.
 
 use crate::index::Walk;
 use crate::record::{InlineKey, Record};
 use crate::space::Space;
 use crate::writes::WriteSet;
 use crossbeam_epoch::Guard;
-use porpoise_kv::{Mark, ScanRange, ScanVisitor};
+use porpoise_base::interrupt::{self, Pacer};
+use porpoise_kv::{Error, Mark, Result, ScanRange, ScanVisitor};
 use std::cmp::Ordering;
 use std::iter::Peekable;
 use std::ops::{Bound, ControlFlow};
@@ -104,13 +106,16 @@ impl RangeScan {
     }
 
     /// Walks the range; the key at which it stopped early, if it did.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] when the statement around it was ended from outside.
     pub(crate) fn run(
         &mut self,
         space: &Space,
         writes: &WriteSet,
         range: &ScanRange<'_>,
         visit: &mut ScanVisitor<'_>,
-    ) -> Option<InlineKey> {
+    ) -> Result<Option<InlineKey>> {
         let mut own = Vec::new();
         if !writes.is_empty() {
             own = writes.range(range.space, range.start, range.end, self.mark);
@@ -145,20 +150,31 @@ impl RangeScan {
                 });
             match walk {
                 Walk::Done => break,
-                Walk::Broken => return stopped,
+                Walk::Broken => return Ok(stopped),
                 Walk::Paused(key) => {
                     behind = Some(key);
                     guard.repin();
+                    check()?;
                 }
             }
         }
+        let mut pacer = Pacer::new();
         for (key, value) in own {
+            pacer.tick().map_err(|ended| Error::Cancelled(ended.0))?;
             if let Some(value) = value
                 && self.show(key, value, visit, &mut stopped).is_break()
             {
-                return stopped;
+                return Ok(stopped);
             }
         }
-        None
+        Ok(None)
     }
+}
+
+/// A checkpoint of the statement that reads, where there is one.
+///
+/// # Errors
+/// [`Error::Cancelled`] when it was ended from outside.
+pub(crate) fn check() -> Result<()> {
+    interrupt::check().map_err(|ended| Error::Cancelled(ended.0))
 }

@@ -15,9 +15,11 @@ mod views;
 use crate::index::TOGETHER;
 use crate::lock::TxnId;
 use crate::record::RecordRef;
+use crate::scan::check;
 use crate::shared::Shared;
 use crate::validate::{Reads, Tracked};
 use crate::writes::WriteSet;
+use porpoise_base::interrupt::Pacer;
 use porpoise_base::sync::atomic::{AtomicU64, Ordering};
 use porpoise_kv::{
     Check, Commit, Error, Full, Isolation, Key, LockRequest, Locked, Mark, Read, Result, ScanEnd,
@@ -187,6 +189,7 @@ impl Txn for MemTxn {
             for some in run.chunks(TOGETHER) {
                 if at / REPIN != (at + some.len()) / REPIN {
                     guard.repin();
+                    check()?;
                 }
                 let mut found = [None; TOGETHER];
                 let mut bytes = some.iter().map(|key| key.bytes);
@@ -237,7 +240,7 @@ impl Txn for MemTxn {
                 left,
             };
             let space = self.shared.spaces.get(range.space)?;
-            let stopped = scan.run(space, &self.writes, range, visit);
+            let stopped = scan.run(space, &self.writes, range, visit)?;
             (self.seen, left) = (scan.seen, scan.left);
             if let Some(since) = since {
                 self.reads
@@ -262,7 +265,9 @@ impl Txn for MemTxn {
         self.alive()?;
         let mut order: SmallVec<[usize; 16]> = (0..requests.len()).collect();
         order.sort_unstable_by_key(|n| requests.get(*n).map(|request| request.key));
+        let mut pacer = Pacer::new();
         for index in order {
+            pacer.tick().map_err(|ended| Error::Cancelled(ended.0))?;
             let Some(request) = requests.get(index) else {
                 continue;
             };

@@ -169,3 +169,62 @@ fn versions_of_a_dropped_space_are_counted_out_once() {
     engine.reclaim();
     engine.verify().unwrap();
 }
+
+/// A range of deleted versions that an older snapshot keeps shows nothing to its visitor: the scan
+/// itself observes that its statement was ended. So do an insertion of many locks and reads.
+#[test]
+fn a_scan_over_deleted_versions_observes_a_cancellation() {
+    use porpoise_base::cancel::{Cancel, Reason};
+    use porpoise_base::interrupt::Scope;
+    use porpoise_kv::{ScanEnd, ScanRange};
+    use std::ops::ControlFlow;
+
+    let engine = KvMem::open(KvMemOptions::default()).unwrap();
+    let names: Vec<String> = (0..5_000).map(|n| format!("k{n:05}")).collect();
+    let put = |value: Option<&str>| {
+        let writes: Vec<_> = names.iter().map(|name| (name.as_str(), value)).collect();
+        write(&engine, &writes).unwrap();
+    };
+    put(Some("v"));
+    let mut long = engine.begin(Default::default()).unwrap();
+    long.pin().unwrap();
+    put(None);
+    let scan = |name: &str, reverse: bool| {
+        let start = key(name);
+        let range = ScanRange {
+            space: start.space,
+            start: start.bytes,
+            end: None,
+            reverse,
+        };
+        let mut txn = engine.begin(Default::default()).unwrap();
+        let mut seen = 0;
+        let ended = txn.scan(Read::SNAPSHOT, &[range], usize::MAX, &mut |_, _, _| {
+            seen += 1;
+            ControlFlow::Continue(())
+        });
+        assert_eq!(seen, 0);
+        ended
+    };
+    assert!(matches!(scan("k", false), Ok(ScanEnd::Done)));
+    let cancel = Cancel::new();
+    let _scope = Scope::enter(&cancel);
+    assert!(matches!(scan("k", false), Ok(ScanEnd::Done)));
+    cancel.cancel(Reason::Query);
+    for reverse in [false, true] {
+        let ended = scan("k", reverse);
+        assert!(
+            matches!(ended, Err(Error::Cancelled(Reason::Query))),
+            "{ended:?}"
+        );
+    }
+    // A short one passes no checkpoint.
+    assert!(matches!(scan("k04900", false), Ok(ScanEnd::Done)));
+    let keys: Vec<Key<'_>> = names.iter().map(|name| key(name)).collect();
+    let mut txn = engine.begin(Default::default()).unwrap();
+    let read = txn.get(Read::SNAPSHOT, &keys, &mut |_, _| ());
+    assert!(
+        matches!(read, Err(Error::Cancelled(Reason::Query))),
+        "{read:?}"
+    );
+}

@@ -23,7 +23,8 @@
 use crate::catalog::Table;
 use crate::db::Db;
 use crate::txn::{BeginOptions, Txn};
-use crate::{KeyRange, Result, ScanPosition, ScanSpec};
+use crate::{Error, KeyRange, Result, ScanPosition, ScanSpec};
+use porpoise_base::interrupt;
 use porpoise_kv::Read;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -143,10 +144,11 @@ impl Db {
         self.engine().approximate_keys(table.index_spaces(0))
     }
 
-    /// Samples a table, in a transaction of its own.
+    /// Samples a table, in a transaction of its own. Passes a checkpoint at every 1,024 entries
+    /// at least.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's, and that of a statement that was ended from outside.
     pub fn sample(self: &Arc<Self>, table: &Table, effort: Effort) -> Result<Sample> {
         let mut txn = self.begin(BeginOptions::default())?;
         let mut sample = Sample {
@@ -191,6 +193,7 @@ fn run(
     seen.before = None;
     let mut more = true;
     while more && read < most && (read < usual || seen.first_changes() == changes) {
+        interrupt::check().map_err(|ended| Error::Kv(porpoise_kv::Error::Cancelled(ended.0)))?;
         let limit = usize::try_from(usual.clamp(1, 1024)).unwrap_or(1024);
         let mut got = 0;
         let at = (&mut position, limit);

@@ -12,12 +12,21 @@ pub struct Names {
     pub subject: String,
     /// The authority that signed it.
     pub issuer: String,
+    /// The subject's common name, where it has exactly one, which is text. It is read from the
+    /// attribute itself: in the one-line form another attribute could contain `/CN=`.
+    pub common_name: Option<String>,
 }
 
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT_ID: u8 = 0x06;
 const VERSION: u8 = 0xA0;
+const UTF8_STRING: u8 = 0x0C;
+const PRINTABLE_STRING: u8 = 0x13;
+const IA5_STRING: u8 = 0x16;
+
+/// The attribute type of common names, 2.5.4.3.
+const COMMON_NAME: &[u8] = b"\x55\x04\x03";
 
 /// Reader of consecutive DER elements.
 struct Der<'a>(&'a [u8]);
@@ -56,34 +65,68 @@ pub fn names(certificate: &[u8]) -> Option<Names> {
         tbs.next()?;
     }
     tbs.expect(SEQUENCE)?;
-    let issuer = one_line(tbs.expect(SEQUENCE)?)?;
+    let issuer = one_line(&attributes(tbs.expect(SEQUENCE)?)?);
     tbs.expect(SEQUENCE)?;
-    let subject = one_line(tbs.expect(SEQUENCE)?)?;
-    Some(Names { subject, issuer })
+    let subject = attributes(tbs.expect(SEQUENCE)?)?;
+    Some(Names {
+        subject: one_line(&subject),
+        issuer,
+        common_name: common_name(&subject),
+    })
 }
 
-/// A distinguished name in OpenSSL's one-line form.
-fn one_line(name: &[u8]) -> Option<String> {
-    let mut line = String::new();
+/// An attribute of a distinguished name.
+struct Attribute<'a> {
+    /// Its type, an object identifier.
+    kind: &'a [u8],
+    /// Tag of the value.
+    tag: u8,
+    value: &'a [u8],
+}
+
+/// The attributes of a distinguished name, in order.
+fn attributes(name: &[u8]) -> Option<Vec<Attribute<'_>>> {
+    let mut all = Vec::new();
     let mut sets = Der(name);
     while !sets.0.is_empty() {
         let mut set = Der(sets.expect(SET)?);
         while !set.0.is_empty() {
             let mut pair = Der(set.expect(SEQUENCE)?);
-            let kind = attribute(pair.expect(OBJECT_ID)?);
-            let (_, value) = pair.next()?;
-            line.push('/');
-            line.push_str(&kind);
-            line.push('=');
-            for &byte in value {
-                match byte {
-                    b' '..=b'~' => line.push(char::from(byte)),
-                    other => line.push_str(&format!("\\x{other:02X}")),
-                }
+            let kind = pair.expect(OBJECT_ID)?;
+            let (tag, value) = pair.next()?;
+            all.push(Attribute { kind, tag, value });
+        }
+    }
+    Some(all)
+}
+
+/// The only common name among the attributes, if it is text without control characters.
+fn common_name(attributes: &[Attribute<'_>]) -> Option<String> {
+    let mut names = attributes.iter().filter(|a| a.kind == COMMON_NAME);
+    let name = names.next().filter(|_| names.next().is_none())?;
+    let text = match name.tag {
+        UTF8_STRING | PRINTABLE_STRING | IA5_STRING => std::str::from_utf8(name.value).ok()?,
+        _ => return None,
+    };
+    let plain = !text.is_empty() && !text.chars().any(char::is_control);
+    plain.then(|| text.to_owned())
+}
+
+/// A distinguished name in OpenSSL's one-line form.
+fn one_line(attributes: &[Attribute<'_>]) -> String {
+    let mut line = String::new();
+    for one in attributes {
+        line.push('/');
+        line.push_str(&attribute(one.kind));
+        line.push('=');
+        for &byte in one.value {
+            match byte {
+                b' '..=b'~' => line.push(char::from(byte)),
+                other => line.push_str(&format!("\\x{other:02X}")),
             }
         }
     }
-    Some(line)
+    line
 }
 
 /// The short name of an attribute type, or its numbers.
@@ -157,9 +200,37 @@ mod tests {
         let found = names(made.der()).unwrap();
         assert_eq!(found.issuer, "/O=Example/CN=authority");
         assert_eq!(found.subject, "/C=SE/CN=a client\\xC3\\xA9");
+        assert_eq!(found.common_name.as_deref(), Some("a client\u{e9}"));
         for cut in [0, 1, 5, 40] {
             assert_eq!(names(&made.der()[..cut]), None, "{cut}");
         }
+    }
+
+    /// The names of a certificate with these attributes.
+    fn named(attributes: &[(DnType, &str)]) -> Names {
+        let own = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        for (kind, value) in attributes {
+            params.distinguished_name.push(kind.clone(), *value);
+        }
+        names(params.self_signed(&own).unwrap().der()).unwrap()
+    }
+
+    #[test]
+    fn another_attribute_is_never_taken_for_the_common_name() {
+        let names = named(&[
+            (DnType::OrganizationName, "x/CN=root"),
+            (DnType::CommonName, "client"),
+        ]);
+        assert_eq!(names.subject, "/O=x/CN=root/CN=client");
+        assert_eq!(names.common_name.as_deref(), Some("client"));
+        let without = named(&[(DnType::OrganizationName, "x/CN=root")]);
+        assert_eq!(without.common_name, None);
+        let control = named(&[(DnType::CommonName, "root\0.example")]);
+        assert_eq!(control.common_name, None);
+        let slash = named(&[(DnType::CommonName, "a/b")]);
+        assert_eq!(slash.common_name.as_deref(), Some("a/b"));
     }
 
     #[test]

@@ -11,17 +11,22 @@
 mod budget;
 pub mod metrics_page;
 
-use axum::Router;
-use axum::extract::ConnectInfo;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use budget::{Client, Listener};
+use axum::{Extension, Router};
+use budget::{Client, Connection, Listener};
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use porpoise_base::clock::Clock;
 use porpoise_base::threads::{self, Role};
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -104,7 +109,7 @@ fn run(
     let served = runtime.block_on(async {
         tokio::select! {
             _ = stopped.wait_for(|stop| *stop) => Ok(()),
-            result = serve(socket, pages.clone()) => result,
+            result = serve(socket, pages.clone()) => result.map(|never| match never {}),
         }
     });
     // A page that waits for a latch must not hold up the shutdown.
@@ -112,14 +117,14 @@ fn run(
     served
 }
 
-async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Result<()> {
+async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Result<Infallible> {
     let listener = Listener::new(TcpListener::from_std(socket)?);
     let checked = pages.clone();
-    let health = move |ConnectInfo(client): ConnectInfo<Client>| async move {
+    let health = move |Extension(client): Extension<Client>| async move {
         client.begin_answer();
         health_page(&*checked).await
     };
-    let metrics = move |ConnectInfo(client): ConnectInfo<Client>| async move {
+    let metrics = move |Extension(client): Extension<Client>| async move {
         client.begin_answer();
         metrics_page(pages).await
     };
@@ -130,8 +135,51 @@ async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Resu
             let text = "Here are /health and /metrics.\n";
             (StatusCode::NOT_FOUND, text)
         });
-    let service = router.into_make_service_with_connect_info::<Client>();
-    axum::serve(listener, service).await
+    let clock = porpoise_base::clock::system();
+    loop {
+        let (connection, client) = listener.accept().await;
+        let pages = router.clone().layer(Extension(client));
+        if is_dated(&*clock) {
+            tokio::spawn(converse(connection, pages));
+        } else {
+            tokio::spawn(refuse_undated(connection));
+        }
+    }
+}
+
+/// Answer to every request while the clock is before 1970.
+const UNDATED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 32\r\n\
+    connection: close\r\n\r\nthe system clock is before 1970\n";
+
+/// Whether the HTTP library can format the time: it does at every step of a connection, and
+/// panics before 1970. The clock reads 0 in all those years.
+fn is_dated(clock: &dyn Clock) -> bool {
+    clock.unix_micros() > 0
+}
+
+/// Answers one request with [`UNDATED`].
+async fn refuse_undated(mut connection: Connection) {
+    let mut request = [0; 4096];
+    let answered = async {
+        // A close with unread bytes would reset the connection.
+        let _ = connection.read(&mut request).await?;
+        connection.write_all(UNDATED).await?;
+        connection.shutdown().await
+    };
+    if let Err(error) = answered.await {
+        tracing::debug!("HTTP: {error}");
+    }
+}
+
+/// Answers the requests of one connection.
+async fn converse(connection: Connection, pages: Router) {
+    let service = TowerToHyperService::new(pages);
+    let served = http1::Builder::new()
+        .serve_connection(TokioIo::new(connection), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!("HTTP: {error}");
+    }
 }
 
 /// 200 and `ok`, or 503 and one reason a line.

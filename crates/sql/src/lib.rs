@@ -41,4 +41,6 @@ pub use exec::ResultSink;
 pub use functions::info::VERSION;
 pub use plan::ResultColumn;
 pub use session::server::{SqlConfig, SqlServer};
-pub use session::{ClientInfo, Outcome, Param, PreparedInfo, SessionChange, SqlSession};
+pub use session::{
+    ClientInfo, Encryption, Outcome, Param, PreparedInfo, SessionChange, SqlSession,
+};

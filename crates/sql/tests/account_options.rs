@@ -302,3 +302,40 @@ fn stores_of_the_first_layout_are_taken_over() {
     good(&mut root, "CREATE ROLE r");
     good(&mut root, "GRANT r TO u");
 }
+
+#[test]
+fn names_without_an_account_have_decoys_of_the_plugins_in_use() {
+    let (server, mut root) = start(Model::new());
+    let plugins = || {
+        let decoys = (0..200).map(|n| server.access().decoy(&format!("u{n}")).plugin);
+        let mut plugins: Vec<String> = decoys.collect();
+        plugins.sort();
+        plugins.dedup();
+        plugins
+    };
+    assert_eq!(plugins(), ["caching_sha2_password"]);
+    good(
+        &mut root,
+        "CREATE USER old@localhost IDENTIFIED WITH mysql_native_password BY 'x'",
+    );
+    good(&mut root, "CREATE USER open@localhost");
+    assert_eq!(
+        plugins(),
+        ["caching_sha2_password", "mysql_native_password"]
+    );
+    let access = server.access();
+    let proves = |user: &str, password: &[u8]| {
+        let account = access.find(user, "localhost").unwrap();
+        access.proves(user, account.as_ref(), password)
+    };
+    assert!(proves("old", b"x") && proves("open", b""));
+    for (user, password) in [
+        ("old", &b"y"[..]),
+        ("old", b""),
+        ("open", b"x"),
+        ("u1", b""),
+        ("u1", b"x"),
+    ] {
+        assert!(!proves(user, password), "{user}");
+    }
+}

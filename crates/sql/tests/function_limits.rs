@@ -12,6 +12,7 @@ use porpoise_sql::plan::ResultColumn;
 use porpoise_sql::session::SqlSession;
 use porpoise_types::ValueRef;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The limit of the test, the least that the variable takes.
 const LIMIT: usize = 1024;
@@ -150,4 +151,72 @@ fn results_that_would_be_too_long_are_null_with_warning_1301() {
         let outcome = session.query(text.as_bytes(), false, &mut longest).unwrap();
         assert!(!longest.1 && outcome.warnings == 0, "{call}");
     }
+}
+
+/// CPU time of this thread.
+fn cpu() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// CPU time that a function may take behind the deadline of its statement, in a build of tests.
+const AFTERWARDS: Duration = Duration::from_millis(150);
+
+/// Invariant 1 of `porpoise_base::interrupt`, for every function: one call with large values ends
+/// soon after the deadline of its statement.
+#[test]
+#[ignore = "two minutes: every function with large values"]
+fn calls_with_large_values_end_at_the_deadline() {
+    let server = common::server(Arc::new(Model::new()));
+    let mut session = common::connect(&server, 1);
+    let mut run = |text: &str| {
+        let before = cpu();
+        let ended = session.query(text.as_bytes(), false, &mut Longest::default());
+        (ended.map_or_else(|e| e.code, |_| 0), cpu() - before)
+    };
+    for text in [
+        "SET SESSION max_execution_time = 0",
+        "SET @a = REPEAT('a', 8000000)",
+        "SET @b = REPEAT('ä.', 3000000)",
+        "SET @c = CONCAT('[', REPEAT('1,', 4000000), '1]')",
+        "SET max_execution_time = 20",
+    ] {
+        assert_eq!(run(text).0, 0, "{text}");
+    }
+    let special = [
+        "SLEEP",
+        "GET_LOCK",
+        "TRIM_LEADING",
+        "TRIM_TRAILING",
+        "BENCHMARK",
+    ];
+    let only = std::env::var("FUNCTION").ok();
+    let (mut ended, mut wrong) = (0, Vec::new());
+    for function in functions::all().filter(|f| !special.contains(&f.name)) {
+        if only.as_ref().is_some_and(|only| only != function.name) {
+            continue;
+        }
+        let (least, most) = function.args;
+        let mut counts = vec![least.max(1), most.min(3).max(least)];
+        counts.dedup();
+        for count in counts {
+            for first in ["@a", "@b", "@c"] {
+                for rest in [first, "2"] {
+                    let all = [first].into_iter().chain(std::iter::repeat(rest));
+                    let list: Vec<&str> = all.take(count).collect();
+                    let call = format!("{}({})", function.name, list.join(", "));
+                    let (code, took) = run(&format!("SELECT {call}"));
+                    ended += usize::from(code == 3024);
+                    if took > Duration::from_millis(20) + AFTERWARDS {
+                        wrong.push(format!("{call}: {code} after {took:?}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(
+        ended > 50 || only.is_some(),
+        "only {ended} calls were ended"
+    );
+    assert!(wrong.is_empty(), "{} calls: {wrong:#?}", wrong.len());
 }

@@ -94,6 +94,10 @@ mod tests {
                 .message
                 .contains("--insecure-memcached")
         );
+        open.memcached_tls = TlsMode::Required;
+        assert!(check(&open, true).is_ok());
+        open.memcached_tls = TlsMode::Allowed;
+        assert!(check(&open, true).is_err());
         open.insecure_memcached = true;
         assert!(check(&open, true).is_ok());
         assert!(check(&open, false).is_err());

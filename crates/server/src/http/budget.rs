@@ -10,8 +10,6 @@
 //! Rejected: leaving newcomers in the listen queue, where a health check waits
 //! behind idle clients.
 
-use axum::extract::connect_info::Connected;
-use axum::serve::IncomingStream;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -87,12 +85,6 @@ impl Client {
     }
 }
 
-impl Connected<IncomingStream<'_, Listener>> for Client {
-    fn connect_info(stream: IncomingStream<'_, Listener>) -> Client {
-        stream.remote_addr().clone()
-    }
-}
-
 /// Accepts within the budget.
 pub(super) struct Listener {
     socket: TcpListener,
@@ -104,6 +96,20 @@ impl Listener {
         Listener {
             socket,
             registry: Arc::default(),
+        }
+    }
+
+    /// The next connection, and the handle of its requests.
+    pub(super) async fn accept(&self) -> (Connection, Client) {
+        loop {
+            match self.socket.accept().await {
+                Ok((stream, _)) => {
+                    let connection = self.admit(stream);
+                    let client = connection.client.clone();
+                    return (connection, client);
+                }
+                Err(_) => sleep(Duration::from_millis(50)).await,
+            }
         }
     }
 
@@ -131,28 +137,6 @@ impl Listener {
             received: 0,
             wrote: false,
         }
-    }
-}
-
-impl axum::serve::Listener for Listener {
-    type Io = Connection;
-    type Addr = Client;
-
-    async fn accept(&mut self) -> (Connection, Client) {
-        loop {
-            match self.socket.accept().await {
-                Ok((stream, _)) => {
-                    let connection = self.admit(stream);
-                    let client = connection.client.clone();
-                    return (connection, client);
-                }
-                Err(_) => sleep(Duration::from_millis(50)).await,
-            }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<Client> {
-        Ok(Client::default())
     }
 }
 

@@ -147,3 +147,21 @@ fn a_panic_in_a_page_ends_its_connection_only() {
     assert!(get(address, "/health").starts_with("HTTP/1.1 200 "));
     http.stop();
 }
+
+#[test]
+fn answers_are_dated_from_1970_on() {
+    struct At(i64);
+    impl Clock for At {
+        fn unix_micros(&self) -> i64 {
+            self.0
+        }
+        fn now(&self) -> std::time::Instant {
+            std::time::Instant::now()
+        }
+    }
+    assert!(is_dated(&At(1)) && !is_dated(&At(0)) && !is_dated(&At(-1)));
+    let (http, _pages, address) = start();
+    let answer = get(address, "/health").to_lowercase();
+    assert!(answer.contains("\r\ndate: "), "{answer:?}");
+    http.stop();
+}

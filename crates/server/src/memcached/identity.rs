@@ -3,7 +3,8 @@
 //! A connection begins as the default account (`--memcached-account`) if that account's
 //! host pattern matches the client, and without an account otherwise. Authentication
 //! (the first `set` of the ASCII dialect, SASL PLAIN of the binary one, a client
-//! certificate) replaces it.
+//! certificate) replaces it. A default account whose REQUIRE clause the connection does not
+//! meet is left before the first request.
 //!
 //! Invariants:
 //! 1. Privileges are looked up per container once and kept with the versions of access
@@ -16,10 +17,7 @@
 
 use super::mapping::Mapping;
 use super::work::Failure;
-use porpoise_access::{
-    AccessControl, Account, AuthId, DEFAULT_PLUGIN, DelayPolicy, LoginPolicy, Privileges, TlsPeer,
-    UNUSABLE_SECRET, verify_password,
-};
+use porpoise_access::{AccessControl, AuthId, DelayPolicy, LoginPolicy, Privileges, TlsPeer};
 use porpoise_base::blocking::blocking;
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,7 +174,7 @@ impl Identity {
         let account = control.candidate(&user, &self.host).ok().flatten();
         // Without a password from this machine only, as over MySQL's protocol.
         let account = account.filter(|a| local || !a.secret.is_empty());
-        let right = blocking(|| proves(account.as_ref(), password));
+        let right = blocking(|| control.proves(&user, account.as_ref(), password));
         let granted = account.and_then(|account| {
             if !right {
                 control.password_failed(&account, now);
@@ -210,6 +208,17 @@ impl Identity {
         attempt
     }
 
+    /// Leaves the default account where the connection does not meet its REQUIRE clause.
+    pub(super) fn check_default(&mut self, tls: Option<&TlsPeer>) {
+        let data = self.settings.control.data();
+        let account = self.account.as_ref();
+        let account = account.and_then(|id| data.account(&id.user, &id.host));
+        if account.is_some_and(|a| !a.attributes.require.permits(tls)) {
+            self.account = None;
+            self.versions = (0, 0);
+        }
+    }
+
     /// Acts as the account that a verified client certificate names by its subject's common
     /// name, if there is one that this connection satisfies.
     pub(super) fn by_certificate(&mut self, name: &str, tls: &TlsPeer) {
@@ -234,14 +243,4 @@ impl Identity {
         self.failures = 0;
         self.versions = (0, 0);
     }
-}
-
-/// Whether `password` is the account's. Takes one hash of the slow plugin whether or not the
-/// account exists and whatever its plugin is.
-fn proves(account: Option<&Account>, password: &[u8]) -> bool {
-    let slow = |a: &&Account| a.plugin == DEFAULT_PLUGIN && !a.secret.is_empty();
-    if account.filter(slow).is_none() {
-        verify_password(DEFAULT_PLUGIN, UNUSABLE_SECRET, password);
-    }
-    account.is_some_and(|a| verify_password(&a.plugin, &a.secret, password))
 }

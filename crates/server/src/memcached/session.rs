@@ -23,7 +23,7 @@ use super::{Shared, ascii, binary, flush, get};
 use crate::mysql::login::tls_peer;
 use crate::net::{End, Input, Next, Output, Peer, Session};
 use porpoise_access::TlsPeer;
-use porpoise_wire::memcached::binary::BinaryParser;
+use porpoise_wire::memcached::binary::{BinaryParser, Head, StatusCode};
 use porpoise_wire::memcached::{Dialect, Limits, Parser, binary_reply, reply};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -191,29 +191,34 @@ impl Work {
     }
 
     /// Begins TLS where the client does, and refuses clients that do not where it is
-    /// required; `None` when requests can be carried out.
+    /// required; then decides the account of the connection until it authenticates. `None`
+    /// when requests can be carried out, or nothing has arrived.
     fn encrypt(&mut self, codec: &Codec, first: Option<&u8>, out: &mut Output) -> Option<Next> {
         if !matches!(codec, Codec::Unknown) {
             return None;
         }
         let settings = self.shared.authentication.clone();
-        match (out.tls(), &settings.tls, first) {
-            (Some(session), ..) => {
-                let name = session.certificate.as_deref().and_then(common_name);
-                let tls = tls_peer(session);
-                if let Some(name) = name {
-                    self.desk.identity.by_certificate(&name, &tls);
-                }
-                self.tls = Some(tls);
-                None
+        let first = first?;
+        let tls = out.tls();
+        match (&tls, &settings.tls, first) {
+            (None, Some(config), &TLS_HANDSHAKE) => {
+                return Some(Next::StartTls(config.clone()));
             }
-            (None, Some(tls), Some(&TLS_HANDSHAKE)) => Some(Next::StartTls(tls.clone())),
-            (None, _, Some(_)) if settings.require_tls && self.peer.address.is_some() => {
-                reply::client_error(out.buf(), "this listener requires TLS");
-                Some(Next::Close)
+            (None, ..) if settings.require_tls && self.peer.address.is_some() => {
+                refuse_plain(*first, out);
+                return Some(Next::Close);
             }
-            _ => None,
+            _ => {}
         }
+        let certificate = tls.as_ref().and_then(|tls| tls.certificate.as_deref());
+        let names = certificate.and_then(crate::certificate::names);
+        self.tls = tls.map(tls_peer);
+        let identity = &mut self.desk.identity;
+        identity.check_default(self.tls.as_ref());
+        if let (Some(name), Some(tls)) = (names.and_then(|n| n.common_name), &self.tls) {
+            identity.by_certificate(&name, tls);
+        }
+        None
     }
 
     /// What the connection is encrypted with.
@@ -277,11 +282,21 @@ impl Work {
     }
 }
 
-/// The common name of a certificate's subject.
-fn common_name(certificate: &[u8]) -> Option<String> {
-    let subject = crate::certificate::names(certificate)?.subject;
-    let (_, rest) = subject.split_once("/CN=")?;
-    Some(rest.split('/').next().unwrap_or(rest).to_owned())
+/// Tells a client without TLS, whose first byte this is, that TLS is required.
+fn refuse_plain(first: u8, out: &mut Output) {
+    const TEXT: &str = "this listener requires TLS";
+    match Dialect::of(first) {
+        Dialect::Ascii => reply::client_error(out.buf(), TEXT),
+        Dialect::Binary => {
+            // The request's head may not have arrived.
+            let head = Head {
+                opcode: 0,
+                opaque: 0,
+                quiet: false,
+            };
+            binary_reply::refusal(out.buf(), &head, StatusCode::Auth, TEXT);
+        }
+    }
 }
 
 /// Answers a read that failed; false when the connection must end.

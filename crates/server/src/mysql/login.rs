@@ -48,11 +48,6 @@ impl FastPath {
     }
 }
 
-/// Where the client comes from, as accounts name it.
-pub(super) fn host_of(peer: &Peer) -> String {
-    peer.host()
-}
-
 /// What a client asks for with its login or change of user.
 #[derive(Debug)]
 pub(super) struct Request {
@@ -152,7 +147,7 @@ impl Authentication {
         tls: Option<TlsSession>,
     ) -> Result<Authentication, SqlError> {
         let access = shared.sql.access();
-        let found = access.candidate(&request.user, &host_of(peer));
+        let found = access.candidate(&request.user, &peer.host());
         let found = found.map_err(SqlError::from)?;
         // Without a password from this machine only.
         let found = found.filter(|a| peer.is_local() || !a.secret.is_empty());
@@ -162,13 +157,8 @@ impl Authentication {
             secret: &a.secret,
             remembered: shared.fast_path.find(&a.secret),
         });
-        // Where some accounts have the older plugin, some unknown names are offered it.
-        let data = access.data();
-        let native = |a: &Account| a.plugin == Plugin::Native.name();
-        let decoy = match data.accounts.iter().any(native) {
-            true if access.guard().decoy_bit(&request.user) => Plugin::Native,
-            _ => Plugin::CachingSha2,
-        };
+        let decoy = access.decoy(&request.user).plugin;
+        let decoy = Plugin::by_name(decoy.as_bytes()).unwrap_or(Plugin::CachingSha2);
         let secure = peer.address.is_none() || tls.is_some();
         Ok(Authentication {
             login: Login::new(account, decoy, salt, secure),
@@ -247,7 +237,7 @@ impl Authentication {
             Next::Granted(proof) => Some(proof),
             Next::Denied => None,
         };
-        let (access, host) = (shared.sql.access(), host_of(peer));
+        let (access, host) = (shared.sql.access(), peer.host());
         let now = access.now();
         // Before this attempt is counted: its own result does not show in the delay.
         let delay = access
@@ -283,7 +273,7 @@ impl Authentication {
 
     /// 1045
     fn deny(&self, peer: &Peer, answer: &mut Answer<'_>) {
-        let (user, host) = (&self.request.user, host_of(peer));
+        let (user, host) = (&self.request.user, peer.host());
         let using = if self.with_password { "YES" } else { "NO" };
         let text = format!("Access denied for user '{user}'@'{host}' (using password: {using})");
         answer.raw_error(1045, *b"28000", &text);
@@ -308,7 +298,7 @@ impl Authentication {
             refuse_expired: !capable && on("disconnect_on_expired_password"),
         };
         let access = sql.access();
-        let (user, host) = (&self.request.user, host_of(peer));
+        let (user, host) = (&self.request.user, peer.host());
         match access.admit(account, self.tls.as_ref(), access.now(), policy) {
             Ok(_) if peer.reserved && *user != ADMINISTRATOR => {
                 answer.raw_error(1040, *b"08004", "Too many connections");
@@ -358,30 +348,6 @@ const ADMINISTRATOR: &str = "root";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use porpoise_base::cancel::Cancel;
-
-    fn peer(address: Option<&str>) -> Peer {
-        Peer {
-            id: 1,
-            address: address.map(|a| a.parse().unwrap()),
-            reserved: false,
-            memory: std::sync::Arc::default(),
-            cancel: Cancel::new(),
-        }
-    }
-
-    #[test]
-    fn sockets_and_loopback_are_localhost() {
-        for local in [
-            None,
-            Some("127.0.0.1:1"),
-            Some("[::1]:1"),
-            Some("[::ffff:127.0.0.1]:1"),
-        ] {
-            assert_eq!(host_of(&peer(local)), "localhost", "{local:?}");
-        }
-        assert_eq!(host_of(&peer(Some("[::ffff:192.0.2.1]:1"))), "192.0.2.1");
-    }
 
     #[test]
     fn the_fast_path_forgets_rather_than_grows() {

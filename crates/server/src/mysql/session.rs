@@ -14,11 +14,11 @@
 
 use super::Shared;
 use super::answer::{Answer, status_of};
-use super::login::{Authentication, Request, Verdict, host_of};
+use super::login::{Authentication, Request, Verdict};
 use super::statements::Statements;
 use crate::net::{End, Input, Next, Output, Peer, Session, TlsSession};
 use porpoise_base::cancel::Reason;
-use porpoise_sql::{ClientInfo, SqlError, SqlSession, VERSION};
+use porpoise_sql::{ClientInfo, Encryption, SqlError, SqlSession, VERSION};
 use porpoise_types::Collation;
 use porpoise_wire::mysql::auth::Plugin;
 use porpoise_wire::mysql::command::{self, Command};
@@ -223,6 +223,12 @@ impl MysqlSession {
                     if granted.password_expired {
                         open.sql.expire_password();
                     }
+                    if let Some(tls) = answer.out.tls() {
+                        open.sql.set_encryption(Encryption {
+                            cipher: tls.cipher,
+                            version: tls.version.to_owned(),
+                        });
+                    }
                     answer.plain_ok(status_of(&open.sql), &[]);
                     self.reader.set_limit(open.max_packet);
                     self.reader.expect(0);
@@ -244,7 +250,7 @@ impl MysqlSession {
         let info = ClientInfo {
             connection_id: self.peer.id,
             user: request.user.clone(),
-            host: host_of(&self.peer),
+            host: self.peer.host(),
             account,
             capabilities: u64::from(caps.0),
             collation: request.collation,

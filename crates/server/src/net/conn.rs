@@ -65,6 +65,8 @@ pub(crate) struct Conn {
     pub(super) waiting_for: u64,
     /// Times in the server's milliseconds; 0 is never.
     pub(super) opened: u64,
+    /// When its TLS handshake began.
+    pub(super) handshake_since: u64,
     pub(super) request_since: u64,
     pub(super) blocked_since: u64,
     pub(super) linger_until: u64,

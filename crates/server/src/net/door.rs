@@ -153,3 +153,31 @@ pub trait Session: Send {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(address: Option<&str>) -> Peer {
+        Peer {
+            id: 1,
+            address: address.map(|a| a.parse().unwrap()),
+            reserved: false,
+            memory: Arc::default(),
+            cancel: Cancel::new(),
+        }
+    }
+
+    #[test]
+    fn sockets_and_loopback_are_localhost() {
+        for local in [
+            None,
+            Some("127.0.0.1:1"),
+            Some("[::1]:1"),
+            Some("[::ffff:127.0.0.1]:1"),
+        ] {
+            assert_eq!(peer(local).host(), "localhost", "{local:?}");
+        }
+        assert_eq!(peer(Some("[::ffff:192.0.2.1]:1")).host(), "192.0.2.1");
+    }
+}

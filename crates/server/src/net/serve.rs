@@ -59,6 +59,7 @@ impl Conn {
             delayed_until: 0,
             waiting_for: 0,
             opened: 0,
+            handshake_since: 0,
             request_since: 0,
             blocked_since: 0,
             linger_until: 0,
@@ -220,7 +221,7 @@ impl Core {
         if self.now < deadline || !conn.out.is_clear() {
             return None;
         }
-        let (end, counter) = if conn.before_login {
+        let (end, counter) = if conn.before_login || conn.out.transport.is_handshaking() {
             (End::LoginTimeout, Counter::TimedOutLogin)
         } else if conn.request_since != 0 {
             (End::RequestTimeout, Counter::TimedOutRequest)
@@ -325,6 +326,7 @@ impl Core {
                 if self.flush(conn).is_err() {
                     return false;
                 }
+                conn.handshake_since = self.now;
                 let early = conn.input.bytes().to_vec();
                 conn.input.consume(early.len());
                 if let Err(error) = conn.out.transport.start_tls(config, &early) {
@@ -432,6 +434,12 @@ impl Core {
         }
         if conn.before_login {
             return conn.opened.saturating_add(millis(config.connect_timeout));
+        }
+        if conn.out.transport.is_handshaking() {
+            // Also of a client that needs no login.
+            return conn
+                .handshake_since
+                .saturating_add(millis(config.connect_timeout));
         }
         if conn.request_since != 0 {
             let size = conn.input.wanted().max(conn.input.len()) as u64;

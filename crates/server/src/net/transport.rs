@@ -128,7 +128,7 @@ impl Transport {
 
     /// What the handshake agreed on; `None` without TLS, or before its end.
     pub(crate) fn tls_session(&self) -> Option<TlsSession> {
-        let tls = self.tls.as_ref()?;
+        let tls = self.tls.as_ref().filter(|tls| !tls.is_handshaking())?;
         let suite = tls.negotiated_cipher_suite()?;
         let certificate = tls.peer_certificates().and_then(|chain| chain.first());
         Some(TlsSession {
@@ -139,6 +139,11 @@ impl Transport {
             },
             certificate: certificate.map(|c| c.as_ref().to_vec()),
         })
+    }
+
+    /// Whether a TLS handshake has begun and is not complete.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
     /// Tells a TLS client that nothing was cut off.

@@ -76,7 +76,7 @@ fn attacker(
 fn clients_that_behave_are_answered_beside_two_attackers() {
     let server = server().start();
     let mut sql = Sql::connect(server.mysql_addr);
-    prepare(&mut sql);
+    let _snapshot = prepare(&server, &mut sql);
     sql.run("CREATE TABLE k (id VARCHAR(20) PRIMARY KEY, v VARCHAR(100) NOT NULL)");
     sql.run("INSERT INTO k SELECT id, b FROM n WHERE id <= 1000");
     map_prefix(&mut sql, "k:", ("a", "k"), ("id", "v"));

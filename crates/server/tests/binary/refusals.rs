@@ -90,13 +90,22 @@ fn bad_options_values_and_places_are_refused() {
 #[test]
 fn the_memcached_door_stays_on_this_machine_without_consent() {
     let dir = tempfile::tempdir().unwrap();
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_porpoise"));
-    command
-        .args(["serve", "--http-listen", "off", "--mysql-listen", "off"])
-        .args(["--memcached-listen", "0.0.0.0:0", "--data-dir"])
-        .arg(dir.path())
-        .env("PORPOISE_ROOT_PASSWORD", "secret");
-    let (status, said) = refusal(command);
-    assert_eq!(status, 2);
-    assert!(said.contains("--insecure-memcached"), "{said}");
+    for tls in ["off", "allowed"] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_porpoise"));
+        command
+            .args(["serve", "--http-listen", "off", "--mysql-listen", "off"])
+            .args(["--memcached-listen", "0.0.0.0:0", "--memcached-tls", tls])
+            .arg("--data-dir")
+            .arg(dir.path())
+            .env("PORPOISE_ROOT_PASSWORD", "secret");
+        let (status, said) = refusal(command);
+        assert_eq!(status, 2);
+        one_line(&said);
+        assert_eq!(
+            said.trim(),
+            "porpoise: --memcached-listen 0.0.0.0:0 is reachable from other machines, and \
+             memcached clients may send passwords in the clear: listen at 127.0.0.1, use \
+             --memcached-tls required, or say --insecure-memcached"
+        );
+    }
 }

@@ -1,6 +1,8 @@
 //! A system clock before 1970. A library loaded before libc shows the server such a clock.
 
 use porpoise_testkit::Porpoise;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
 
 const SHIM: &str = r"
@@ -15,8 +17,8 @@ int clock_gettime(clockid_t id, struct timespec *t) {
 }
 ";
 
-#[test]
-fn tls_logins_work_with_a_clock_before_1970() {
+/// A server that sees such a clock; the directory holds the library.
+fn server() -> (Porpoise, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let (source, shim) = (dir.path().join("shim.c"), dir.path().join("shim.so"));
     std::fs::write(&source, SHIM).unwrap();
@@ -28,6 +30,12 @@ fn tls_logins_work_with_a_clock_before_1970() {
     let server = Porpoise::builder()
         .env("LD_PRELOAD", shim.to_str().unwrap())
         .start();
+    (server, dir)
+}
+
+#[test]
+fn tls_logins_work_with_a_clock_before_1970() {
+    let (server, _dir) = server();
     let address = server.mysql_addr;
     // More logins than there are workers, which each used to end one for good.
     for _ in 0..8 {
@@ -45,4 +53,25 @@ fn tls_logins_work_with_a_clock_before_1970() {
         assert!(text.contains("Cipher in use"), "not encrypted: {text}");
         assert!(text.contains("< 10\n1\n"), "the clock is not early: {text}");
     }
+}
+
+#[test]
+fn http_tells_of_a_clock_before_1970() {
+    let (server, _dir) = server();
+    for request in [
+        "GET /health HTTP/1.1\r\nHost: x\r\n\r\n",
+        "no request\r\n\r\n",
+    ] {
+        let mut stream = TcpStream::connect(server.http_addr).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        assert!(
+            answer.ends_with("\r\n\r\nthe system clock is before 1970\n"),
+            "{answer}"
+        );
+    }
+    let log = server.log();
+    assert!(!log.contains("panic"), "{log}");
 }

@@ -17,6 +17,9 @@
 )]
 
 #[allow(dead_code, reason = "shared with other tests, which use more of it")]
+#[path = "../mysql/certificates.rs"]
+mod certificates;
+#[allow(dead_code, reason = "shared with other tests, which use more of it")]
 #[path = "../mysql/client.rs"]
 mod client;
 mod corpus;

@@ -48,7 +48,7 @@ fn as_u(server: &Porpoise, request: &str) -> String {
 }
 
 /// A request of the binary protocol.
-fn binary(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
+pub fn binary(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
     let body = u32::try_from(extras.len() + key.len() + value.len()).unwrap();
     let mut bytes = vec![0x80, opcode];
     bytes.extend(u16::try_from(key.len()).unwrap().to_be_bytes());
@@ -62,7 +62,7 @@ fn binary(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 /// The statuses of a binary conversation's replies.
-fn statuses(mut reply: &[u8]) -> Vec<u16> {
+pub fn statuses(mut reply: &[u8]) -> Vec<u16> {
     let mut all = Vec::new();
     while let Some((head, rest)) = reply.split_first_chunk::<24>() {
         all.push(u16::from_be_bytes([head[6], head[7]]));
@@ -74,7 +74,7 @@ fn statuses(mut reply: &[u8]) -> Vec<u16> {
 
 const PLAIN: &[u8] = b"PLAIN";
 
-fn sasl(password: &str) -> Vec<u8> {
+pub fn sasl(password: &str) -> Vec<u8> {
     binary(0x21, b"", PLAIN, format!("\0u\0{password}").as_bytes())
 }
 

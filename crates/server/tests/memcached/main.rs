@@ -9,6 +9,8 @@
 
 mod accounts;
 mod alter_memcached;
+#[path = "../mysql/certificates.rs"]
+mod certificates;
 mod concurrent_incr;
 mod configuration;
 mod conformance;
@@ -31,6 +33,7 @@ mod portions;
 mod reaper;
 mod roles;
 mod switching;
+mod tls;
 mod transactions;
 mod transcripts;
 mod unique_keys;

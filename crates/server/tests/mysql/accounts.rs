@@ -1,9 +1,9 @@
 //! What accounts demand at login: locks, expiry, encryption, certificates; failed logins.
 
+use crate::certificates::Authority;
 use crate::client::{Client, How};
 use porpoise_testkit::Porpoise;
 use porpoise_wire::mysql::Capabilities;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
@@ -84,28 +84,11 @@ fn an_expired_password_opens_a_session_that_may_only_change_it() {
 #[test]
 fn connections_must_meet_the_requirements_of_their_account() {
     let dir = tempfile::tempdir().unwrap();
-    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "authority");
-    let key = KeyPair::generate().unwrap();
-    let authority = params.self_signed(&key).unwrap();
+    let authority = Authority::new("authority");
     let path = dir.path().join("ca.pem");
-    std::fs::write(&path, authority.pem()).unwrap();
-    let issuer = Issuer::new(params, key);
-    let own = KeyPair::generate().unwrap();
-    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, "client");
-    let signed = params.signed_by(&own, &issuer).unwrap();
-    let stranger = params.self_signed(&own).unwrap();
-
-    let pair = |der: &[u8]| -> &'static [Vec<u8>; 2] {
-        Box::leak(Box::new([der.to_vec(), own.serialize_der()]))
-    };
-    let (own_pair, forged_pair) = (pair(signed.der()), pair(stranger.der()));
+    std::fs::write(&path, &authority.pem).unwrap();
+    let own_pair = authority.client("client");
+    let forged_pair = Authority::new("authority").client("client");
 
     let server = Porpoise::builder().arg("--ssl-ca", &path).start();
     let mut root = Client::root(server.mysql_addr);
@@ -195,4 +178,54 @@ fn repeated_failures_are_delayed_without_holding_a_worker() {
     let began = Instant::now();
     assert_eq!(login(&server, &how("u", "wrong")), 1045);
     assert!(began.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn show_status_names_the_cipher_of_the_own_connection() {
+    let (server, mut root) = server();
+    root.good("CREATE USER u@localhost IDENTIFIED BY 'p'");
+    let shown = |client: &mut Client| {
+        let texts = client.good("SHOW STATUS LIKE 'Ssl%'").texts();
+        let of = |name: &str| texts.iter().find(|r| r[0] == name).unwrap()[1].clone();
+        [of("Ssl_cipher"), of("Ssl_version")]
+    };
+    assert_eq!(shown(&mut root), ["", ""]);
+    let how = How {
+        tls: true,
+        ..how("u", "p")
+    };
+    let mut client = Client::connect(server.mysql_addr, &how).unwrap();
+    let expected = ["TLS_AES_256_GCM_SHA384", "TLSv1.3"];
+    assert_eq!(shown(&mut client), expected);
+    client.simple(porpoise_wire::mysql::command::code::RESET_CONNECTION);
+    assert_eq!(shown(&mut client), expected);
+    assert_eq!(shown(&mut root), ["", ""], "of others");
+}
+
+#[test]
+fn the_mariadb_client_shows_the_cipher() {
+    let (server, _root) = server();
+    let status = |encryption: &str| {
+        let done = std::process::Command::new("mariadb")
+            .args(["--no-defaults", "--protocol=tcp", "--user=root", "--batch"])
+            .args([encryption, "--skip-ssl-verify-server-cert"])
+            .arg(format!("--host={}", server.mysql_addr.ip()))
+            .arg(format!("--port={}", server.mysql_addr.port()))
+            .arg("--execute=\\s; SHOW STATUS LIKE 'Ssl_cipher'")
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    let plain = status("--skip-ssl");
+    assert!(plain.contains("SSL:\t\t\tNot in use\n"), "{plain}");
+    assert!(plain.contains("Ssl_cipher\t\n"), "{plain}");
+    let encrypted = status("--ssl");
+    let cipher = encrypted
+        .lines()
+        .find_map(|l| l.strip_prefix("Ssl_cipher\t"));
+    let cipher = cipher.unwrap();
+    assert!(cipher.starts_with("TLS_"), "{encrypted}");
+    let line = format!("Cipher in use is {cipher}");
+    assert!(encrypted.contains(&line), "{encrypted}");
 }

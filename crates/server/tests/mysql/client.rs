@@ -1,6 +1,7 @@
 //! A client of the MySQL protocol for these tests: plain and blocking, over
 //! the codec's client half, with every packet at hand.
 
+use crate::certificates::client_config;
 use porpoise_types::{ColumnType, ValueRef};
 use porpoise_wire::mysql::Capabilities;
 use porpoise_wire::mysql::Status;
@@ -15,7 +16,6 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Longest wait for anything.
@@ -105,63 +105,10 @@ pub struct Client {
     input: Vec<u8>,
 }
 
-/// The root store of a test: takes the certificate that the server made.
-#[derive(Debug)]
-struct AnyCertificate(Arc<rustls::crypto::CryptoProvider>);
-
-impl rustls::client::danger::ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &rustls::pki_types::CertificateDer<'_>,
-        _: &[rustls::pki_types::CertificateDer<'_>],
-        _: &rustls::pki_types::ServerName<'_>,
-        _: &[u8],
-        _: rustls::pki_types::UnixTime,
-    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
-        Ok(rustls::client::danger::ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &rustls::pki_types::CertificateDer<'_>,
-        _: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &rustls::pki_types::CertificateDer<'_>,
-        _: &rustls::DigitallySignedStruct,
-    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
-        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
 fn tls_over(stream: Box<dyn Stream>, how: &How) -> Box<dyn Stream> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)));
-    let config = match how.certificate.cloned() {
-        None => config.with_no_client_auth(),
-        Some([certificate, key]) => {
-            let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key);
-            config
-                .with_client_auth_cert(vec![certificate.into()], key.into())
-                .unwrap()
-        }
-    };
+    let config = client_config(how.certificate);
     let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
-    let connection = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let connection = rustls::ClientConnection::new(config, name).unwrap();
     Box::new(rustls::StreamOwned::new(connection, stream))
 }
 

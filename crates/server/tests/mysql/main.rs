@@ -9,6 +9,7 @@
 
 mod abuse;
 mod accounts;
+mod certificates;
 mod client;
 mod definitions;
 mod durable;

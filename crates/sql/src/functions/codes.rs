@@ -6,13 +6,19 @@ use super::{Call, Function, Nullable, text_of, unsigned, width};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use aws_lc_rs::cipher::{
-    AES_128, DecryptionContext, PaddedBlockDecryptingKey, PaddedBlockEncryptingKey,
-    UnboundCipherKey,
+    AES_128, DecryptionContext, StreamingDecryptingKey, StreamingEncryptingKey, UnboundCipherKey,
 };
+use aws_lc_rs::error::Unspecified;
 use porpoise_base::base64;
 use porpoise_base::interrupt::{self, Pacer};
 use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
 use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Bytes that are encrypted or decrypted between two checkpoints.
+const CIPHER_PIECE: usize = 64 * 1024;
+
+/// Bytes of a block of AES.
+const BLOCK: usize = 16;
 
 /// Symbols of base 64 that are decoded between two checkpoints: whole groups of four.
 const BASE64_PIECE: usize = 64 * 1024;
@@ -181,7 +187,8 @@ fn inet_aton<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         return Ok(ValueRef::Null);
     };
     let mut parts: Vec<u64> = Vec::new();
-    for part in text.split(|b| *b == b'.') {
+    // A fifth part makes it none, whatever follows.
+    for part in text.split(|b| *b == b'.').take(5) {
         let digits = std::str::from_utf8(part).ok();
         let digits = digits.filter(|d| d.bytes().all(|b| b.is_ascii_digit()));
         match digits.and_then(|d| d.parse().ok()) {
@@ -256,17 +263,44 @@ fn aes<'a>(c: &Call<'_, 'a>, decrypt: bool) -> Result<ValueRef<'a>> {
     };
     let broken = |_| SqlError::internal("the cipher");
     let key = UnboundCipherKey::new(&AES_128, &folded(password)).map_err(broken)?;
-    let mut bytes = text.to_vec();
     if decrypt {
-        let key = PaddedBlockDecryptingKey::ecb_pkcs7(key).map_err(broken)?;
-        return Ok(match key.decrypt(&mut bytes, DecryptionContext::None) {
-            Ok(plain) => c.keep(plain),
-            Err(_) => ValueRef::Null,
+        let mut key =
+            StreamingDecryptingKey::ecb_pkcs7(key, DecryptionContext::None).map_err(broken)?;
+        let plain = in_pieces(text, |piece, out| {
+            key.update(piece, out).map(|done| done.written().len())
+        })?;
+        let mut last = [0; BLOCK];
+        return Ok(match (plain, key.finish(&mut last)) {
+            (Some(plain), Ok(rest)) => c.keep(&[&plain, rest.written()].concat()),
+            _ => ValueRef::Null,
         });
     }
-    let key = PaddedBlockEncryptingKey::ecb_pkcs7(key).map_err(broken)?;
-    key.encrypt(&mut bytes).map_err(broken)?;
-    Ok(c.keep(&bytes))
+    let mut key = StreamingEncryptingKey::ecb_pkcs7(key).map_err(broken)?;
+    let secret = in_pieces(text, |piece, out| {
+        key.update(piece, out).map(|done| done.written().len())
+    })?;
+    let mut last = [0; BLOCK];
+    let (_, rest) = key.finish(&mut last).map_err(broken)?;
+    let secret = secret.ok_or_else(|| SqlError::internal("the cipher"))?;
+    Ok(c.keep(&[&secret, rest.written()].concat()))
+}
+
+/// What a cipher makes of a text, without its last block; `None` when it fails. `update` gives
+/// the number of bytes written, at most a block more than it was given.
+fn in_pieces(
+    text: &[u8],
+    mut update: impl FnMut(&[u8], &mut [u8]) -> std::result::Result<usize, Unspecified>,
+) -> Result<Option<Vec<u8>>> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut room = vec![0; CIPHER_PIECE.min(text.len()) + BLOCK];
+    for piece in text.chunks(CIPHER_PIECE) {
+        interrupt::check()?;
+        let Ok(written) = update(piece, &mut room) else {
+            return Ok(None);
+        };
+        out.extend_from_slice(room.get(..written).unwrap_or_default());
+    }
+    Ok(Some(out))
 }
 
 /// MD5 of RFC 1321, for MD5(): no security rests on it.

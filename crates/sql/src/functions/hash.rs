@@ -4,17 +4,26 @@
 use super::{Call, Function, Nullable, bigint, text_of};
 use crate::error::Result;
 use aws_lc_rs::digest;
+use porpoise_base::interrupt;
 use porpoise_types::{Collation, ValueRef};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
+/// Bytes that are digested between two checkpoints: fractions of a millisecond.
+const PIECE: usize = 64 * 1024;
+
 fn digest_of<'a>(c: &Call<'_, 'a>, how: &'static digest::Algorithm) -> Result<ValueRef<'a>> {
-    let text = c.text(0)?;
-    Ok(text.map_or(ValueRef::Null, |t| {
-        c.keep(hex(digest::digest(how, t).as_ref()).as_bytes())
-    }))
+    let Some(text) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let mut context = digest::Context::new(how);
+    for piece in text.chunks(PIECE) {
+        interrupt::check()?;
+        context.update(piece);
+    }
+    Ok(c.keep(hex(context.finish().as_ref()).as_bytes()))
 }
 
 fn sha2<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -28,19 +37,26 @@ fn sha2<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 }
 
 fn crc32<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let text = c.text(0)?;
-    Ok(text.map_or(ValueRef::Null, |t| ValueRef::UInt(u64::from(crc(t)))))
+    let Some(text) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let mut state = !0;
+    for piece in text.chunks(PIECE) {
+        interrupt::check()?;
+        state = crc(state, piece);
+    }
+    Ok(ValueRef::UInt(u64::from(!state)))
 }
 
-/// CRC-32 of ISO 3309, bit by bit: not on any hot path.
-fn crc(bytes: &[u8]) -> u32 {
+/// The state of CRC-32 of ISO 3309 after more bytes, bit by bit: not on any hot path.
+fn crc(state: u32, bytes: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
             let mask = 0u32.wrapping_sub(crc & 1);
             (crc >> 1) ^ (0xedb8_8320 & mask)
         })
     };
-    !bytes.iter().fold(!0, step)
+    bytes.iter().fold(state, step)
 }
 
 /// UUID(): version 4, as drivers expect no order of it.

@@ -142,14 +142,19 @@ impl NamedLocks {
     }
 }
 
+/// Bytes of a name that are looked at.
+const LONGEST: usize = 1024;
+
 /// The name in small letters; 3057 for NULL, nothing, or more than 64 characters.
 fn name(c: &Call<'_, '_>) -> Result<String> {
     let text = c.text(0)?;
+    // More than 64 characters, whatever follows.
+    let text = text.map(|t| t.get(..LONGEST).unwrap_or(t));
     let name = text.map(|t| String::from_utf8_lossy(t).to_lowercase());
     match name {
         Some(name) if !name.is_empty() && name.chars().count() <= 64 => Ok(name),
         other => {
-            let shown = other.unwrap_or_else(|| "NULL".to_owned());
+            let shown = other.map_or("NULL".to_owned(), |name| name.chars().take(192).collect());
             let text = format!("Incorrect user-level lock name '{shown}'.");
             Err(SqlError::new(3057, "42000", text))
         }

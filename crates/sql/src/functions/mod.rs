@@ -36,6 +36,7 @@ pub mod hash;
 pub mod info;
 pub mod interval;
 pub mod json;
+mod linear;
 pub mod locks;
 pub mod numbers;
 pub mod regexp;

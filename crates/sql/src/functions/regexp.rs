@@ -2,30 +2,52 @@
 //!
 //! Patterns are those of the fancy-regex crate: linear automata where the
 //! pattern has neither look-around nor back-references, else backtracking with
-//! a limit of steps, so that no pattern holds a worker for long. Compiled
-//! patterns are kept per thread, a few of them, as most statements use one.
+//! a limit of steps. Compiled patterns are kept per thread, a few of them, as
+//! most statements use one.
+//!
+//! The crate searches to its end in one call, which cannot be interrupted. So the
+//! cost of each call is bounded:
+//!
+//! | pattern | text | search |
+//! |---|---|---|
+//! | linear | bytes times states of the automaton up to [`COST_PER_CALL`] | the crate's |
+//! | linear | longer | [`Linear`], which has checkpoints |
+//! | linear, not decided there (`\b` beside non-ASCII), or groups of a match | up to [`COST_LIMIT`] | the crate's; beyond, error 3699 |
+//! | backtracking | up to [`SHORT`] bytes | the crate's, [`STEPS`] |
+//! | backtracking | longer | fewer steps, as each may read the whole text; when they do not suffice, each start by itself, with a checkpoint between |
 //!
 //! Differs from ICU: `\R`, `\X`, possessive sets and `[[:<:]]` are not there.
 
 use super::json::truth;
+use super::linear::{Linear, Search};
 use super::{Call, Function, Nullable, bigint, like_first};
 use crate::error::{Result, SqlError};
 use crate::expr::convert;
-use fancy_regex::{Captures, Regex, RegexBuilder};
+use fancy_regex::{Captures, Regex, RegexBuilder, RegexInput};
 use porpoise_base::interrupt;
 use porpoise_types::{Charset, Collation, ColumnType, ValueRef};
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 /// Steps that a backtracking match may take.
 const STEPS: usize = 1_000_000;
+/// Steps that it may take in any text.
+const FEWEST_STEPS: usize = 1_000;
+/// Steps times bytes of the text of one search by backtracking.
+const STEP_BYTES: usize = 1_000_000_000;
+/// Bytes of a text that is searched whatever it costs.
+const SHORT: usize = STEP_BYTES / STEPS;
+/// States times bytes: milliseconds at worst, and far less as a rule.
+const COST_PER_CALL: usize = 2_000_000;
+/// States times bytes of what cannot be interrupted: some 100 ms at worst.
+const COST_LIMIT: usize = 50_000_000;
 /// Bytes that a compiled pattern may take.
 const COMPILED: usize = 4 << 20;
 /// Compiled patterns kept by a thread.
 const KEPT: usize = 16;
 
-type Kept = Vec<(String, Flags, Rc<Regex>)>;
+type Kept = Vec<(String, Flags, Rc<Pattern>)>;
 
 thread_local! {
     static COMPILED_PATTERNS: RefCell<Kept> = const { RefCell::new(Vec::new()) };
@@ -88,12 +110,180 @@ fn syntax_error(pattern: &str, e: &fancy_regex::Error) -> SqlError {
     )
 }
 
-fn runtime_error(_: fancy_regex::Error) -> SqlError {
+fn timeout() -> SqlError {
     error(3699, "Timeout exceeded in regular expression match.")
 }
 
+fn runtime_error(_: fancy_regex::Error) -> SqlError {
+    timeout()
+}
+
+/// A compiled pattern.
+struct Pattern {
+    /// The pattern with its flags in front.
+    source: String,
+    regex: Regex,
+    linear: OnceCell<Option<Linear>>,
+    /// With fewer steps, for long texts.
+    bounded: RefCell<Vec<(usize, Rc<Regex>)>>,
+}
+
+impl Pattern {
+    fn new(pattern: &str, flags: Flags) -> Result<Pattern> {
+        let mut source = String::new();
+        for (set, flag) in [
+            (flags.insensitive, "(?i)"),
+            (flags.multi_line, "(?m)"),
+            (flags.dot_all, "(?s)"),
+        ] {
+            if set {
+                source.push_str(flag);
+            }
+        }
+        source.push_str(pattern);
+        let regex = builder(&source).build();
+        Ok(Pattern {
+            regex: regex.map_err(|e| syntax_error(pattern, &e))?,
+            source,
+            linear: OnceCell::new(),
+            bounded: RefCell::default(),
+        })
+    }
+
+    /// The automaton of a linear pattern.
+    fn linear(&self) -> Option<&Linear> {
+        let linear = || Linear::new(&self.source, COMPILED);
+        self.linear.get_or_init(linear).as_ref()
+    }
+
+    /// Whether a search of so many bytes may be left to the library, and the automaton for it
+    /// otherwise; `None` in the second place: by backtracking.
+    fn is_cheap(&self, bytes: usize) -> (bool, Option<&Linear>) {
+        if bytes <= SHORT {
+            return (true, None);
+        }
+        let linear = self.linear();
+        let cost = linear.map(|linear| linear.states().saturating_mul(bytes));
+        (cost.is_some_and(|cost| cost <= COST_PER_CALL), linear)
+    }
+
+    fn is_match(&self, text: &str) -> Result<bool> {
+        let found = match self.is_cheap(text.len()) {
+            (true, _) => return self.regex.is_match(text).map_err(runtime_error),
+            (false, Some(linear)) => linear.is_match(text)?,
+            (false, None) => return Ok(self.backtrack(text, 0)?.is_some()),
+        };
+        match found {
+            Some(found) => Ok(found),
+            None => {
+                self.check_cost(text.len())?;
+                self.regex.is_match(text).map_err(runtime_error)
+            }
+        }
+    }
+
+    /// The bytes of the first match from byte `at` on.
+    fn find(&self, text: &str, at: usize) -> Result<Option<(usize, usize)>> {
+        let bytes = text.len().saturating_sub(at);
+        match self.is_cheap(bytes) {
+            (true, _) => self.find_at_once(text, at),
+            (false, None) => self.backtrack(text, at),
+            (false, Some(linear)) => match linear.find(text, at)? {
+                Search::Found(start, end) => Ok(Some((start, end))),
+                Search::None => Ok(None),
+                Search::Undecided => {
+                    self.check_cost(bytes)?;
+                    self.find_at_once(text, at)
+                }
+            },
+        }
+    }
+
+    fn find_at_once(&self, text: &str, at: usize) -> Result<Option<(usize, usize)>> {
+        let found = self.regex.find_from_pos(text, at).map_err(runtime_error)?;
+        Ok(found.map(|found| (found.start(), found.end())))
+    }
+
+    /// The groups of the first match from byte `at` on.
+    fn captures<'t>(&self, text: &'t str, at: usize) -> Result<Option<Captures<'t, str>>> {
+        let bytes = text.len().saturating_sub(at);
+        let (cheap, linear) = self.is_cheap(bytes);
+        if cheap {
+            return self
+                .regex
+                .captures_from_pos(text, at)
+                .map_err(runtime_error);
+        }
+        let Some((start, end)) = self.find(text, at)? else {
+            return Ok(None);
+        };
+        let input = RegexInput::new(text).from_pos(start).anchored(true);
+        let found = match linear {
+            Some(_) => {
+                self.check_cost(end - start)?;
+                self.regex.captures_input(input.range(start..end))
+            }
+            None => self.bounded(bytes)?.captures_input(input),
+        };
+        found.map_err(runtime_error)
+    }
+
+    /// Refuses a search that cannot be interrupted and may take long.
+    fn check_cost(&self, bytes: usize) -> Result<()> {
+        let states = self.linear().map_or(1, Linear::states);
+        match states.saturating_mul(bytes) <= COST_LIMIT {
+            true => Ok(()),
+            false => Err(timeout()),
+        }
+    }
+
+    /// The pattern with the steps that a text of so many bytes allows.
+    fn bounded(&self, bytes: usize) -> Result<Rc<Regex>> {
+        let steps = (STEP_BYTES / bytes.max(1)).clamp(FEWEST_STEPS, STEPS);
+        // Few different ones.
+        let steps = 1 << steps.ilog2();
+        let mut bounded = self.bounded.borrow_mut();
+        if let Some((_, regex)) = bounded.iter().find(|(s, _)| *s == steps) {
+            return Ok(regex.clone());
+        }
+        let regex = builder(&self.source).backtrack_limit(steps).build();
+        let regex = Rc::new(regex.map_err(|e| syntax_error(&self.source, &e))?);
+        bounded.push((steps, regex.clone()));
+        Ok(regex)
+    }
+
+    /// A search by backtracking in a long text: at once if few steps suffice, else from each
+    /// character by itself.
+    fn backtrack(&self, text: &str, at: usize) -> Result<Option<(usize, usize)>> {
+        let regex = self.bounded(text.len().saturating_sub(at))?;
+        match regex.find_from_pos(text, at) {
+            Ok(found) => return Ok(found.map(|found| (found.start(), found.end()))),
+            // Where the search begins matters to `\G`.
+            Err(error) if self.source.contains("\\G") => return Err(runtime_error(error)),
+            Err(_) => {}
+        }
+        for start in (at..=text.len()).filter(|start| text.is_char_boundary(*start)) {
+            interrupt::check()?;
+            let input = RegexInput::new(text).from_pos(start).anchored(true);
+            if let Some(found) = regex.find_input(input).map_err(runtime_error)? {
+                return Ok(Some((found.start(), found.end())));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn builder(source: &str) -> RegexBuilder {
+    let mut builder = RegexBuilder::new(source);
+    builder
+        .backtrack_limit(STEPS)
+        .delegate_size_limit(COMPILED)
+        .delegate_dfa_size_limit(COMPILED);
+    builder
+}
+
 /// The compiled pattern.
-fn compiled(pattern: &str, flags: Flags) -> Result<Rc<Regex>> {
+fn compiled(pattern: &str, flags: Flags) -> Result<Rc<Pattern>> {
     if pattern.is_empty() {
         return Err(error(3685, "Illegal argument to a regular expression."));
     }
@@ -104,16 +294,7 @@ fn compiled(pattern: &str, flags: Flags) -> Result<Rc<Regex>> {
     if let Some(regex) = kept {
         return Ok(regex);
     }
-    let regex = RegexBuilder::new(pattern)
-        .case_insensitive(flags.insensitive)
-        .multi_line(flags.multi_line)
-        .dot_matches_new_line(flags.dot_all)
-        .backtrack_limit(STEPS)
-        .delegate_size_limit(COMPILED)
-        .delegate_dfa_size_limit(COMPILED)
-        .build()
-        .map_err(|e| syntax_error(pattern, &e))?;
-    let regex = Rc::new(regex);
+    let regex = Rc::new(Pattern::new(pattern, flags)?);
     COMPILED_PATTERNS.with_borrow_mut(|kept| {
         if kept.len() >= KEPT {
             kept.remove(0);
@@ -139,7 +320,7 @@ fn argument<'a>(c: &Call<'_, 'a>, at: usize) -> Result<Option<Cow<'a, str>>> {
 }
 
 /// Text and pattern of a call, with its match type at position `types`; None when one is NULL.
-fn subject<'a>(c: &Call<'_, 'a>, types: usize) -> Result<Option<(Cow<'a, str>, Rc<Regex>)>> {
+fn subject<'a>(c: &Call<'_, 'a>, types: usize) -> Result<Option<(Cow<'a, str>, Rc<Pattern>)>> {
     let (Some(text), Some(pattern)) = (argument(c, 0)?, argument(c, 1)?) else {
         return Ok(None);
     };
@@ -171,7 +352,7 @@ fn like<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some((text, regex)) = subject(c, 2)? else {
         return Ok(ValueRef::Null);
     };
-    let found = regex.is_match(text.as_ref()).map_err(runtime_error)?;
+    let found = regex.is_match(&text)?;
     Ok(ValueRef::Int(i64::from(found)))
 }
 
@@ -198,7 +379,7 @@ fn number(c: &Call<'_, '_>, at: usize, default: i64) -> Result<Option<i64>> {
 /// The bytes of the occurrence wanted; an empty match moves on by one character.
 fn occurrence(
     text: &str,
-    regex: &Regex,
+    regex: &Pattern,
     from: usize,
     wanted: i64,
 ) -> Result<Option<(usize, usize)>> {
@@ -208,14 +389,13 @@ fn occurrence(
         if at > text.len() {
             break;
         }
-        let found = regex.find_from_pos(text, at).map_err(runtime_error)?;
-        let Some(found) = found else {
+        let Some((start, end)) = regex.find(text, at)? else {
             break;
         };
         if n >= wanted {
-            return Ok(Some((found.start(), found.end())));
+            return Ok(Some((start, end)));
         }
-        at = next_start(text, found.start(), found.end());
+        at = next_start(text, start, end);
     }
     Ok(None)
 }
@@ -270,14 +450,16 @@ fn give<'a>(c: &Call<'_, 'a>, text: &str) -> ValueRef<'a> {
     }
 }
 
-/// `$1` to `$99` stand for groups; a backslash makes the next character plain.
+/// `$1` to `$99` stand for groups; a backslash makes the next character plain. `groups` is
+/// there where the replacement has a `$`.
 fn expand(
     replacement: &str,
-    groups: &Captures<'_, str>,
+    groups: Option<&Captures<'_, str>>,
     limit: usize,
     out: &mut String,
 ) -> Result<()> {
     let mut rest = replacement.chars().peekable();
+    let count = groups.map_or(0, Captures::len);
     while let Some(c) = rest.next() {
         if out.len() > limit {
             return Err(too_long());
@@ -288,7 +470,7 @@ fn expand(
                 let mut number: Option<usize> = None;
                 while let Some(digit) = rest.peek().and_then(|c| c.to_digit(10)) {
                     let next = number.unwrap_or(0) * 10 + digit as usize;
-                    if number.is_some() && next >= groups.len() {
+                    if number.is_some() && next >= count {
                         break;
                     }
                     number = Some(next);
@@ -298,10 +480,13 @@ fn expand(
                     || error(3686, "Index out of bounds in regular expression search.");
                 let number =
                     number.ok_or_else(|| error(3887, "A capture group has an invalid name."))?;
-                if number >= groups.len() {
+                if number >= count {
                     return Err(out_of_bounds());
                 }
-                out.push_str(groups.get(number).map_or("", |m| m.as_str()));
+                // A group may be megabytes long.
+                interrupt::check()?;
+                let group = groups.and_then(|groups| groups.get(number));
+                out.push_str(group.map_or("", |m| m.as_str()));
             }
             other => out.push(other),
         }
@@ -328,25 +513,30 @@ fn replace<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let mut copied = 0;
     let mut n = 0;
     let limit = usize::try_from(c.cx.env.max_allowed_packet).unwrap_or(usize::MAX);
+    // Groups cost more to find than a match.
+    let grouped = replacement.contains('$');
     while at <= text.len() {
         interrupt::check()?;
-        let found = regex
-            .captures_from_pos(text.as_ref(), at)
-            .map_err(runtime_error)?;
-        let Some(groups) = found else {
-            break;
+        let (groups, start, end) = if grouped {
+            let groups = regex.captures(&text, at)?;
+            let Some(whole) = groups.as_ref().and_then(|groups| groups.get(0)) else {
+                break;
+            };
+            (groups, whole.start(), whole.end())
+        } else {
+            let Some((start, end)) = regex.find(&text, at)? else {
+                break;
+            };
+            (None, start, end)
         };
-        let Some(whole) = groups.get(0) else {
-            break;
-        };
-        at = next_start(&text, whole.start(), whole.end());
+        at = next_start(&text, start, end);
         n += 1;
         if wanted > 0 && n < wanted {
             continue;
         }
-        out.push_str(text.get(copied..whole.start()).unwrap_or_default());
-        expand(&replacement, &groups, limit, &mut out)?;
-        copied = whole.end();
+        out.push_str(text.get(copied..start).unwrap_or_default());
+        expand(&replacement, groups.as_ref(), limit, &mut out)?;
+        copied = end;
         if out.len() > limit {
             return Err(too_long());
         }

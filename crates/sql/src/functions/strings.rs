@@ -19,7 +19,9 @@ fn binary(_: &[Expr], _: Collation) -> ColumnType {
 fn chars(text: &[u8], collation: Collation) -> impl DoubleEndedIterator<Item = &[u8]> {
     let utf8 = collation.charset().max_len() > 1;
     let starts = move |i: &usize| !utf8 || text.get(*i).is_some_and(|b| b & 0xc0 != 0x80);
-    let mut bounds: Vec<usize> = (0..text.len()).filter(starts).collect();
+    let mut pacer = Pacer::new();
+    let paced = (0..text.len()).take_while(|_| !pacer.leaves());
+    let mut bounds: Vec<usize> = paced.filter(starts).collect();
     bounds.push(text.len());
     (1..bounds.len()).map(move |i| {
         let (from, to) = (bounds.get(i - 1), bounds.get(i));
@@ -343,13 +345,16 @@ fn position<'a>(text: &[u8], part: &[u8], from: i64, collation: Collation) -> Va
     let Ok(start) = usize::try_from(from - 1) else {
         return ValueRef::Int(0);
     };
-    let whole: Vec<&[u8]> = chars(text, collation).collect();
-    let wanted: Vec<&[u8]> = chars(part, collation).collect();
+    let mut pacer = Pacer::new();
+    let mut paced = |text| -> Vec<&[u8]> {
+        let chars = chars(text, collation);
+        chars.take_while(|_| !pacer.leaves()).collect()
+    };
+    let (whole, wanted) = (paced(text), paced(part));
     if start > whole.len() {
         return ValueRef::Int(0);
     }
     let same = |a: &&[u8], b: &&[u8]| collation.compare(a, b).is_eq();
-    let mut pacer = Pacer::new();
     let found = (start..=whole.len().saturating_sub(wanted.len())).find(|at| {
         if pacer.leaves_by(1 + wanted.len() / 8) {
             return true;

@@ -7,7 +7,7 @@
 //! 2. A session without limits pays one comparison a statement for them.
 //! 3. With an expired password a session may change it and set variables, nothing else.
 
-use super::{ClientInfo, SqlSession};
+use super::{ClientInfo, Encryption, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{Account as AstAccount, Statement};
 use crate::session::server::SqlServer;
@@ -85,6 +85,11 @@ impl SqlSession {
     /// refused with 1820.
     pub fn expire_password(&mut self) {
         self.password_expired = true;
+    }
+
+    /// Names what the connection is encrypted with, for SHOW STATUS.
+    pub fn set_encryption(&mut self, encryption: Encryption) {
+        self.encryption = encryption;
     }
 
     /// Counts a statement against the account's limits.

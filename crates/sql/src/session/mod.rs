@@ -103,6 +103,15 @@ pub struct ClientInfo {
     pub database: Option<String>,
 }
 
+/// What a connection is encrypted with; empty without TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Encryption {
+    /// OpenSSL's name of the cipher suite.
+    pub cipher: String,
+    /// The protocol version, like `TLSv1.3`.
+    pub version: String,
+}
+
 /// What a statement did, besides the rows it sent.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -128,6 +137,7 @@ pub struct Outcome {
 pub struct SqlSession {
     pub(crate) server: Arc<SqlServer>,
     pub(crate) client: ClientInfo,
+    pub(crate) encryption: Encryption,
     pub(crate) env: Env,
     pub(crate) values: Values,
     pub(crate) settings: Settings,
@@ -225,6 +235,7 @@ impl SqlSession {
             told: Ticket::NONE,
             server,
             client,
+            encryption: Encryption::default(),
         };
         session.env.memory = SessionMemory::new(memory);
         session.limit_memory();

@@ -64,8 +64,9 @@ pub fn status(session: &SqlSession) -> Rows {
         let name = format!("Porpoise_engine_{}", stat.name);
         list.push((name, stat.value.to_string()));
     }
-    list.push(("Ssl_cipher".to_owned(), String::new()));
-    list.push(("Ssl_version".to_owned(), String::new()));
+    let tls = &session.encryption;
+    list.push(("Ssl_cipher".to_owned(), tls.cipher.clone()));
+    list.push(("Ssl_version".to_owned(), tls.version.clone()));
     for (name, value) in server.provided_status() {
         list.retain(|(n, _)| *n != name);
         list.push((name, value));
