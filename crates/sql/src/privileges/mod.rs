@@ -24,6 +24,9 @@ use crate::session::SqlSession;
 use porpoise_access::{MEMCACHED_CONFIGURATION, MEMCACHED_DATABASE, Privileges, Rights};
 use std::sync::Arc;
 
+/// The privileges that change any mapping of memcached keys, as errors name them.
+pub(crate) const MEMCACHED_ADMIN: &str = "SUPER or MEMCACHED_ADMIN";
+
 /// Privileges by which a table or its rows change.
 const CHANGES: Privileges = Privileges::INSERT
     .with(Privileges::UPDATE)
@@ -58,8 +61,7 @@ impl SqlSession {
     pub(crate) fn need_table(&self, wanted: Privileges, database: &str, table: &str) -> Result<()> {
         let rights = self.rights();
         if is_memcached_configuration(database, table) && wanted.meets(CHANGES) {
-            let admin = "SUPER or MEMCACHED_ADMIN";
-            self.need_global(Privileges::MEMCACHED_ADMIN, admin)?;
+            self.need_global(Privileges::MEMCACHED_ADMIN, MEMCACHED_ADMIN)?;
         }
         if rights.global().has(wanted) || crate::virtual_tables::find(database, table).is_some() {
             return Ok(());
