@@ -70,6 +70,8 @@ pub(crate) struct Identity {
     settings: Arc<Authentication>,
     host: String,
     account: Option<AuthId>,
+    /// The version of access control at which the account had that name.
+    named_at: u64,
     failures: u32,
     /// Versions of access control and mapping that `granted` was computed from.
     versions: (u64, u64),
@@ -83,6 +85,7 @@ impl Identity {
         let account = settings.default.clone();
         let account = account.filter(|id| id.matches_host(&host));
         Identity {
+            named_at: settings.control.version(),
             settings,
             host,
             account,
@@ -125,6 +128,8 @@ impl Identity {
     fn refresh(&mut self, mapping: &Mapping) {
         let data = self.settings.control.data();
         self.versions = (data.version, mapping.serial);
+        let named_at = std::mem::replace(&mut self.named_at, data.version);
+        self.account = self.account.take().map(|id| data.name_since(&id, named_at));
         let account = self.account.as_ref();
         let account = account.and_then(|id| data.account(&id.user, &id.host));
         let rights = account
@@ -173,10 +178,12 @@ impl Identity {
         let now = control.now();
         let (delays, lifetime) = (settings.policy)();
         let delay = control.guard().delay(&user, &self.host, now, delays);
-        let account = control.candidate(&user, &self.host).ok().flatten();
+        let data = control.current().unwrap_or_default();
+        let account = data.candidate(&user, &self.host).cloned();
         // Without a password from this machine only, as over MySQL's protocol.
         let account = account.filter(|a| local || !a.secret.is_empty());
-        let right = blocking(|| proves(account.as_ref(), password));
+        let twice = data.has_second_passwords();
+        let right = blocking(|| proves(account.as_ref(), password, twice));
         let granted = account.and_then(|account| {
             if !right {
                 control.password_failed(&account, now);
@@ -199,7 +206,7 @@ impl Identity {
             close: granted.is_none() && self.failures + 1 >= MOST_FAILURES,
         };
         match granted {
-            Some(account) => self.become_account(account.id()),
+            Some(account) => self.become_account(account.id(), data.version),
             None => {
                 self.account = None;
                 self.versions = (0, 0);
@@ -214,7 +221,8 @@ impl Identity {
     /// name, if there is one that this connection satisfies.
     pub(super) fn by_certificate(&mut self, name: &str, tls: &TlsPeer) {
         let control = &self.settings.control;
-        let account = control.candidate(name, &self.host).ok().flatten();
+        let data = control.current().unwrap_or_default();
+        let account = data.candidate(name, &self.host).cloned();
         let (_, lifetime) = (self.settings.policy)();
         let policy = LoginPolicy {
             default_lifetime: lifetime,
@@ -225,23 +233,33 @@ impl Identity {
         let admitted =
             account.filter(|a| control.admit(a, Some(tls), control.now(), policy).is_ok());
         if let Some(account) = admitted {
-            self.become_account(account.id());
+            self.become_account(account.id(), data.version);
         }
     }
 
-    fn become_account(&mut self, id: AuthId) {
+    /// Acts as the account that has this name at a version of access control.
+    fn become_account(&mut self, id: AuthId, version: u64) {
         self.account = Some(id);
+        self.named_at = version;
         self.failures = 0;
         self.versions = (0, 0);
     }
 }
 
-/// Whether `password` is the account's. Takes one hash of the slow plugin whether or not the
-/// account exists and whatever its plugin is.
-fn proves(account: Option<&Account>, password: &[u8]) -> bool {
+/// Whether `password` is the account's, or its second one. Takes one hash of the slow plugin
+/// whether or not the account exists and whatever its plugin is; and if the first check fails
+/// a second hash where any account has a second password (`twice`).
+fn proves(account: Option<&Account>, password: &[u8], twice: bool) -> bool {
     let slow = |a: &&Account| a.plugin == DEFAULT_PLUGIN && !a.secret.is_empty();
     if account.filter(slow).is_none() {
         verify_password(DEFAULT_PLUGIN, UNUSABLE_SECRET, password);
     }
-    account.is_some_and(|a| verify_password(&a.plugin, &a.secret, password))
+    if account.is_some_and(|a| verify_password(&a.plugin, &a.secret, password)) {
+        return true;
+    }
+    let second = account.and_then(|a| Some((&a.plugin, a.attributes.second_secret.as_ref()?)));
+    if twice && second.is_none_or(|(plugin, _)| plugin != DEFAULT_PLUGIN) {
+        verify_password(DEFAULT_PLUGIN, UNUSABLE_SECRET, password);
+    }
+    second.is_some_and(|(plugin, secret)| verify_password(plugin, secret.as_bytes(), password))
 }

@@ -128,6 +128,8 @@ pub struct Outcome {
 pub struct SqlSession {
     pub(crate) server: Arc<SqlServer>,
     pub(crate) client: ClientInfo,
+    /// The version of access control at which the account had the name in `client`.
+    pub(super) named_at: u64,
     pub(crate) env: Env,
     pub(crate) values: Values,
     pub(crate) settings: Settings,
@@ -202,6 +204,7 @@ impl SqlSession {
             mdl,
             values,
             settings,
+            named_at: server.access.version(),
             rights: RefCell::default(),
             password_expired: false,
             roles: Vec::new(),
@@ -365,6 +368,7 @@ impl SqlSession {
             self.env.now_utc = at;
         }
         self.continues = false;
+        self.follow_renames();
         self.env.cancel.clear_query();
         self.env.strict.set(false);
         self.env.warnings.get_mut().clear();
