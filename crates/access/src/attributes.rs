@@ -2,6 +2,8 @@
 //! limits, password policy, failed-login tracking, comment (manual, "CREATE USER
 //! Statement"), and their columns in `mysql.user`.
 
+use crate::restrictions::Restrictions;
+use crate::user_attributes::UserAttributes;
 use porpoise_rows::RowRef;
 use porpoise_rows::catalog::ColumnDefault;
 use porpoise_rows::ddl::ColumnSpec;
@@ -143,6 +145,10 @@ pub struct Attributes {
     pub password: PasswordPolicy,
     /// ATTRIBUTE and COMMENT: a JSON object.
     pub metadata: Option<String>,
+    /// Databases on which privileges of `*.*` do not hold.
+    pub restrictions: Restrictions,
+    /// The stored form of the second password, which RETAIN CURRENT PASSWORD keeps.
+    pub second_secret: Option<String>,
 }
 
 /// Number of columns below.
@@ -196,6 +202,16 @@ pub(crate) fn columns() -> Vec<ColumnSpec> {
 }
 
 impl Attributes {
+    /// The text of User_attributes.
+    fn user_attributes(&self) -> Option<String> {
+        let all = UserAttributes {
+            metadata: self.metadata.clone(),
+            restrictions: self.restrictions.clone(),
+            second_secret: self.second_secret.clone(),
+        };
+        all.to_text()
+    }
+
     /// The values of [`columns`].
     pub(crate) fn values(&self) -> Vec<Value> {
         let empty = String::new();
@@ -229,7 +245,7 @@ impl Attributes {
             password.require_current.map_or(Value::Null, switch),
             number(u32::from(password.failed_logins)),
             Value::Int(i64::from(password.lock_days)),
-            self.metadata.as_deref().map_or(Value::Null, text),
+            self.user_attributes().map_or(Value::Null, |t| text(&t)),
         ]
     }
 
@@ -261,6 +277,7 @@ impl Attributes {
             ValueRef::UInt(n) => i16::try_from(n).unwrap_or(-1),
             _ => 0,
         };
+        let json = UserAttributes::parse(&string(15));
         Attributes {
             require,
             limits: Limits {
@@ -279,7 +296,9 @@ impl Attributes {
                 failed_logins: maybe(13).unwrap_or(0),
                 lock_days,
             },
-            metadata: Some(string(15)).filter(|m| !m.is_empty()),
+            metadata: json.metadata,
+            restrictions: json.restrictions,
+            second_secret: json.second_secret,
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use crate::account::{Account, host_matches, specificity};
 use crate::account_table::{self, USERS};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::grant_table::{self, GRANTS};
 use crate::guard::LoginGuard;
 use crate::history::{self, OldPassword};
@@ -23,7 +23,7 @@ use parking_lot::{Mutex, MutexGuard};
 use porpoise_kv::Ticket;
 use porpoise_rows::{Db, Watch};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// All accounts and grants as of one version.
 #[derive(Debug, Default)]
@@ -40,9 +40,62 @@ pub struct AccessData {
     pub default_roles: Vec<DefaultRole>,
     /// Earlier passwords of accounts whose policies look back.
     pub history: Vec<OldPassword>,
+    /// `partial_revokes`: accounts can have restrictions, and names of databases in grants
+    /// are literal.
+    pub partial_revokes: bool,
+    /// Changes of accounts' names since the start, oldest first.
+    pub renames: Vec<Rename>,
 }
 
+/// A change of an account's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rename {
+    /// The first version with the new name.
+    pub version: u64,
+    /// The old name.
+    pub from: AuthId,
+    /// The new name.
+    pub to: AuthId,
+}
+
+/// Changes of names that are kept: sessions of older names lose their privileges.
+const RENAMES: usize = 10_000;
+
 impl AccessData {
+    /// The name now of the account that had this name at a version.
+    pub fn name_since(&self, id: &AuthId, version: u64) -> AuthId {
+        let later = self.renames.iter().filter(|r| r.version > version);
+        later.fold(id.clone(), |name, rename| match rename.from == name {
+            true => rename.to.clone(),
+            false => name,
+        })
+    }
+
+    /// Whether any account has restrictions.
+    pub fn is_restricted(&self) -> bool {
+        let mut accounts = self.accounts.iter();
+        accounts.any(|a| !a.attributes.restrictions.is_empty())
+    }
+
+    /// Checks a value of `partial_revokes`.
+    ///
+    /// # Errors
+    /// 3896 for OFF while an account has restrictions.
+    pub fn check_partial_revokes(&self, on: bool) -> Result<()> {
+        if on || !self.is_restricted() {
+            return Ok(());
+        }
+        let text = "At least one partial revoke exists on a database. The system variable \
+                    '@@partial_revokes' must be set to ON.";
+        Err(Error::new(3896, "HY000", text))
+    }
+
+    /// Whether any account has a second password.
+    pub fn has_second_passwords(&self) -> bool {
+        let mut accounts = self.accounts.iter();
+        accounts.any(|a| a.attributes.second_secret.is_some())
+    }
+
     /// The account of exactly that name.
     pub fn account(&self, user: &str, host: &str) -> Option<&Account> {
         let mut accounts = self.accounts.iter();
@@ -85,7 +138,18 @@ impl AccessData {
         if !ids.contains(id) {
             ids.push(id.clone());
         }
-        Rights::of(self.version, &self.grants, &ids)
+        let rights = Rights::of(self.version, &self.grants, &ids);
+        let rights = rights.with_literal_names(self.partial_revokes);
+        if !self.is_restricted() {
+            return rights;
+        }
+        let of = |id: AuthId| {
+            let account = self.account(&id.user, &id.host);
+            let own = account.map(|a| a.attributes.restrictions.clone());
+            (id, own.unwrap_or_default())
+        };
+        let restrictions: Vec<_> = ids.into_iter().map(of).collect();
+        rights.restricted(&self.grants, &restrictions)
     }
 }
 
@@ -112,6 +176,9 @@ pub struct Change {
     pub put_history: Vec<OldPassword>,
     /// Entries removed from the password history.
     pub remove_history: Vec<OldPassword>,
+    /// Accounts put under the second name that were removed under the first: sessions go on
+    /// under the new name.
+    pub renames: Vec<(AuthId, AuthId)>,
 }
 
 impl Change {
@@ -139,6 +206,8 @@ pub struct AccessControl {
     /// Serializes changes and loads.
     changing: Mutex<()>,
     is_new: bool,
+    /// The variable `partial_revokes`.
+    partial_revokes: AtomicBool,
     watch: Arc<Watch>,
     /// Failed logins.
     pub(crate) guard: LoginGuard,
@@ -171,6 +240,7 @@ impl AccessControl {
             loaded: AtomicU64::new(0),
             changing: Mutex::new(()),
             is_new,
+            partial_revokes: AtomicBool::new(false),
             watch,
             guard: LoginGuard::default(),
             usage: UsageTable::default(),
@@ -206,10 +276,7 @@ impl AccessControl {
     /// # Errors
     /// Reading the tables failed.
     pub fn find(&self, user: &str, host: &str) -> Result<Option<Account>> {
-        if self.is_stale() {
-            self.reload_if_stale(&self.changing.lock())?;
-        }
-        Ok(self.data.load().find(user, host).cloned())
+        Ok(self.current()?.find(user, host).cloned())
     }
 
     /// As [`AccessControl::find`], locked accounts included; [`AccessControl::admit`] must
@@ -218,10 +285,30 @@ impl AccessControl {
     /// # Errors
     /// Reading the tables failed.
     pub fn candidate(&self, user: &str, host: &str) -> Result<Option<Account>> {
+        Ok(self.current()?.candidate(user, host).cloned())
+    }
+
+    /// The current accounts and grants, loaded again first if the tables were written to.
+    ///
+    /// # Errors
+    /// Reading the tables failed.
+    pub fn current(&self) -> Result<Arc<AccessData>> {
         if self.is_stale() {
             self.reload_if_stale(&self.changing.lock())?;
         }
-        Ok(self.data.load().candidate(user, host).cloned())
+        Ok(self.data())
+    }
+
+    /// Sets `partial_revokes`.
+    ///
+    /// # Errors
+    /// 3896 for turning it off while an account has restrictions; reading the tables failed.
+    pub fn set_partial_revokes(&self, on: bool) -> Result<()> {
+        let held = self.changing.lock();
+        self.reload_if_stale(&held)?;
+        self.data.load().check_partial_revokes(on)?;
+        self.partial_revokes.store(on, Ordering::Relaxed);
+        self.load(&held)
     }
 
     /// The effective privileges of an account, `user@host`. Keep them as long as
@@ -258,7 +345,11 @@ impl AccessControl {
         ];
         let ticket = system_table::write(&self.db, changes)?;
         self.db.engine().wait_durable(ticket)?;
-        self.load(held)?;
+        self.load_renamed(&change.renames, held)?;
+        for (from, to) in &change.renames {
+            self.guard.rename(from, to);
+            self.usage.rename(from, to);
+        }
         Ok(ticket)
     }
 
@@ -282,22 +373,74 @@ impl AccessControl {
         Ok(())
     }
 
-    fn load(&self, _held: &MutexGuard<'_, ()>) -> Result<()> {
+    fn load(&self, held: &MutexGuard<'_, ()>) -> Result<()> {
+        self.load_renamed(&[], held)
+    }
+
+    /// Loads the tables after a change that renamed accounts.
+    fn load_renamed(&self, renamed: &[(AuthId, AuthId)], _held: &MutexGuard<'_, ()>) -> Result<()> {
         // Counted before the tables are read: a commit in between is read again.
         let changes = self.watch.changes();
         self.db.engine().wait_durable(self.watch.ticket())?;
         let version = self.version() + 1;
-        let data = AccessData {
+        let rename = |(from, to): &(AuthId, AuthId)| Rename {
+            version,
+            from: from.clone(),
+            to: to.clone(),
+        };
+        let mut renames = self.data.load().renames.clone();
+        renames.extend(renamed.iter().map(rename));
+        renames.drain(..renames.len().saturating_sub(RENAMES));
+        let mut data = AccessData {
             version,
             accounts: account_table::load(&self.db)?,
             grants: grant_table::load(&self.db)?,
             edges: roles::load_edges(&self.db)?,
             default_roles: roles::load_defaults(&self.db)?,
             history: history::load(&self.db)?,
+            partial_revokes: false,
+            renames,
         };
+        // Restrictions are in force whatever the variable was at start.
+        data.partial_revokes = self.partial_revokes.load(Ordering::Relaxed) || data.is_restricted();
         self.data.store(Arc::new(data));
         self.version.store(version, Ordering::Release);
         self.loaded.store(changes, Ordering::Release);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_renames_after_a_version() {
+        let id = |n: &str| AuthId::new(n, "%");
+        let rename = |version, from: &str, to: &str| Rename {
+            version,
+            from: id(from),
+            to: id(to),
+        };
+        let data = AccessData {
+            renames: vec![
+                rename(3, "a", "b"),
+                rename(5, "b", "c"),
+                rename(5, "d", "b"),
+                rename(8, "b", "a"),
+            ],
+            ..AccessData::default()
+        };
+        for (name, version, expected) in [
+            ("a", 2, "c"),
+            ("a", 3, "a"),
+            ("b", 2, "c"),
+            ("b", 5, "a"),
+            ("d", 4, "a"),
+            ("x", 0, "x"),
+        ] {
+            let now = data.name_since(&id(name), version);
+            assert_eq!(now, id(expected), "{name} {version}");
+        }
     }
 }

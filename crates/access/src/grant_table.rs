@@ -2,7 +2,17 @@
 //!
 //! One row a grant: host, user, database (empty: `*.*`), table (empty: the
 //! database), and the names of the privileges between commas, so that a later
-//! version's names are kept by an earlier one that reads them over.
+//! version's names are kept by an earlier one that reads them over. A dynamic privilege
+//! whose GRANT OPTION differs from the row's has it behind its name:
+//!
+//! ```text
+//!   SELECT,GRANT OPTION,BACKUP_ADMIN                        may be passed on
+//!   SELECT,GRANT OPTION,BACKUP_ADMIN WITHOUT GRANT OPTION   may not
+//!   SELECT,BACKUP_ADMIN WITH GRANT OPTION                   may
+//! ```
+//!
+//! Rows that were written when GRANT OPTION was one for all privileges thus keep their
+//! meaning.
 
 use crate::account::Account;
 use crate::error::Result;
@@ -21,6 +31,9 @@ pub(crate) static GRANTS: SystemTable = SystemTable {
     columns: 5,
 };
 
+/// Length of the column of privileges.
+const LENGTH: u32 = 1024;
+
 fn table_spec() -> TableSpec {
     let column = |name: &str, length: u32| ColumnSpec {
         default: Some(ColumnDefault::Literal(Value::Bytes(Vec::new()))),
@@ -31,7 +44,7 @@ fn table_spec() -> TableSpec {
         column("User", 32),
         column("Db", 64),
         column("Table_name", 64),
-        column("Privileges", 1024),
+        column("Privileges", LENGTH),
     ];
     let key = IndexSpec::primary(&["Host", "User", "Db", "Table_name"]);
     let options = TableOptions {
@@ -60,6 +73,7 @@ pub(crate) fn create_if_missing(db: &Arc<Db>, accounts: &[Account]) -> Result<()
         database: String::new(),
         table: String::new(),
         privileges: Privileges::ALL.with(Privileges::GRANT_OPTION),
+        grantable: Privileges::NONE,
     };
     let grants: Vec<Grant> = accounts.iter().map(everything).collect();
     let ticket = system_table::write(db, vec![change(&grants, &[])])?;
@@ -72,26 +86,64 @@ fn of(row: &RowRef<'_>) -> Grant {
         ValueRef::Bytes(b) => String::from_utf8_lossy(b).into_owned(),
         _ => String::new(),
     };
-    let names = text(4);
-    let known = names.split(',').filter_map(Privileges::named);
+    let (privileges, grantable) = parse(&text(4));
     Grant {
         host: text(0),
         user: text(1),
         database: text(2),
         table: text(3),
-        privileges: known.fold(Privileges::NONE, Privileges::with),
+        privileges,
+        grantable,
     }
+}
+
+const WITH: &str = " WITH GRANT OPTION";
+const WITHOUT: &str = " WITHOUT GRANT OPTION";
+
+/// Privileges, and the dynamic ones of them that are held WITH GRANT OPTION.
+fn parse(names: &str) -> (Privileges, Privileges) {
+    let names: Vec<&str> = names.split(',').collect();
+    let for_all = names.contains(&"GRANT OPTION");
+    let (mut privileges, mut grantable) = (Privileges::NONE, Privileges::NONE);
+    for name in names {
+        let (name, passes_on) = match (name.strip_suffix(WITH), name.strip_suffix(WITHOUT)) {
+            (Some(name), _) => (name, true),
+            (_, Some(name)) => (name, false),
+            _ => (name, for_all),
+        };
+        let privilege = Privileges::named(name).unwrap_or_default();
+        privileges = privileges.with(privilege);
+        if passes_on {
+            grantable = grantable.with(privilege.intersection(Privileges::DYNAMIC));
+        }
+    }
+    (privileges, grantable)
+}
+
+/// The text that [`parse`] reads.
+fn print(grant: &Grant) -> String {
+    let for_all = grant.privileges.has(Privileges::GRANT_OPTION);
+    let name = |name: &'static str| {
+        let privilege = Privileges::named(name).unwrap_or_default();
+        let passes_on = grant.grantable.has(privilege);
+        match Privileges::DYNAMIC.has(privilege) && passes_on != for_all {
+            true if passes_on => format!("{name}{WITH}"),
+            true => format!("{name}{WITHOUT}"),
+            false => name.to_owned(),
+        }
+    };
+    let names: Vec<String> = grant.privileges.names().map(name).collect();
+    names.join(",")
 }
 
 fn row(grant: &Grant) -> Vec<Value> {
     let text = |t: &str| Value::Bytes(t.as_bytes().to_vec());
-    let names: Vec<&str> = grant.privileges.names().collect();
     vec![
         text(&grant.host),
         text(&grant.user),
         text(&grant.database),
         text(&grant.table),
-        text(&names.join(",")),
+        text(&print(grant)),
     ]
 }
 
@@ -111,5 +163,48 @@ pub(crate) fn change(put: &[Grant], remove: &[Grant]) -> TableChange {
         table: &GRANTS,
         put: rows(put),
         remove: rows(remove),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(privileges: Privileges, grantable: Privileges) -> Grant {
+        Grant {
+            user: String::new(),
+            host: String::new(),
+            database: String::new(),
+            table: String::new(),
+            privileges,
+            grantable,
+        }
+    }
+
+    #[test]
+    fn rows_of_one_grant_option_keep_their_meaning() {
+        let backup = Privileges::BACKUP_ADMIN;
+        let old = "SELECT,GRANT OPTION,BACKUP_ADMIN,LATER_ADMIN";
+        let all = Privileges::SELECT
+            .with(Privileges::GRANT_OPTION)
+            .with(backup);
+        assert_eq!(parse(old), (all, backup));
+        let old = "SELECT,BACKUP_ADMIN";
+        let all = Privileges::SELECT.with(backup);
+        assert_eq!(parse(old), (all, Privileges::NONE));
+        assert_eq!(parse(""), (Privileges::NONE, Privileges::NONE));
+    }
+
+    #[test]
+    fn grant_options_of_dynamic_privileges_read_back() {
+        let (backup, user) = (Privileges::BACKUP_ADMIN, Privileges::SYSTEM_USER);
+        for option in [Privileges::NONE, Privileges::GRANT_OPTION] {
+            for grantable in [Privileges::NONE, backup, user, backup.with(user)] {
+                let one = grant(backup.with(user).with(option), grantable);
+                assert_eq!(parse(&print(&one)), (one.privileges, one.grantable));
+            }
+        }
+        let longest = grant(Privileges(u64::MAX), Privileges::NONE);
+        assert!(print(&longest).len() <= LENGTH as usize);
     }
 }

@@ -196,6 +196,14 @@ impl LoginGuard {
         self.locks.lock().remove(account);
     }
 
+    /// Keeps failures and lock of an account that was renamed.
+    pub(crate) fn rename(&self, from: &AuthId, to: &AuthId) {
+        let mut locks = self.locks.lock();
+        if let Some(lock) = locks.remove(from) {
+            locks.insert(to.clone(), lock);
+        }
+    }
+
     /// Ends all temporary locks (FLUSH PRIVILEGES).
     pub fn unlock_all(&self) {
         self.locks.lock().clear();

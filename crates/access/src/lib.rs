@@ -15,6 +15,7 @@
 //! * [`Attributes`]: requirements, limits and password policy of an account.
 //! * [`RoleEdge`], [`AuthId`]: roles, granted to accounts and to each other.
 //! * [`LoginGuard`], [`Usage`]: failed logins, and resources used, in memory.
+//! * [`Restrictions`]: databases on which global privileges do not hold.
 //! * [`Rights`]: the effective privileges of one account.
 //!
 //! Invariants:
@@ -38,23 +39,26 @@ mod history;
 mod login;
 mod pattern;
 mod privileges;
+mod restrictions;
 mod rights;
 mod roles;
 mod system_table;
 mod system_tables;
 mod usage;
+mod user_attributes;
 
 pub use account::{
     Account, DEFAULT_PLUGIN, NATIVE_PLUGIN, UNUSABLE_SECRET, hash_password, verify_password,
 };
 pub use attributes::{Attributes, Limits, PasswordPolicy, Require, TlsPeer};
-pub use control::{AccessControl, AccessData, Change};
+pub use control::{AccessControl, AccessData, Change, Rename};
 pub use error::{Error, Result};
 pub use guard::{DelayPolicy, LoginGuard, TemporaryLock};
 pub use history::{OldPassword, ReusePolicy};
 pub use login::{Admission, Denial, LoginPolicy};
-pub use pattern::is_system_schema;
+pub use pattern::{is_system_schema, literal};
 pub use privileges::{NAMES, Privileges};
+pub use restrictions::Restrictions;
 pub use rights::{Grant, Rights};
 pub use roles::{AuthId, DefaultRole, RoleEdge};
 pub use system_tables::{MEMCACHED_CONFIGURATION, MEMCACHED_DATABASE, is_system_table};

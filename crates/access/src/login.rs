@@ -82,15 +82,27 @@ impl AccessControl {
         decoy
     }
 
-    /// Whether `password` is that of `account`, the account of the name `user`. An account
-    /// that does not exist, or has no password, takes the time of the decoy.
+    /// Whether `password` is that of `account`, or its second one; `account` is that of the
+    /// name `user`. An account that does not exist, or has no password, takes the time of the
+    /// decoy. A wrong password takes a second hash where any account has a second password.
     pub fn proves(&self, user: &str, account: Option<&Account>, password: &[u8]) -> bool {
         let Some(account) = account.filter(|a| !a.secret.is_empty()) else {
-            let decoy = self.decoy(user);
-            let proved = verify_password(&decoy.plugin, &decoy.secret, password);
+            let proved = self.verify_both(&self.decoy(user), password);
             return !proved && account.is_some() && password.is_empty();
         };
-        verify_password(&account.plugin, &account.secret, password)
+        self.verify_both(account, password)
+    }
+
+    fn verify_both(&self, account: &Account, password: &[u8]) -> bool {
+        if verify_password(&account.plugin, &account.secret, password) {
+            return true;
+        }
+        if !self.data().has_second_passwords() {
+            return false;
+        }
+        let second = account.attributes.second_secret.as_ref();
+        let secret = second.map_or(UNUSABLE_SECRET, String::as_bytes);
+        verify_password(&account.plugin, secret, password)
     }
 
     /// Counts a wrong password for an account.

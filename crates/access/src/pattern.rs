@@ -82,6 +82,18 @@ fn is_exactly(pattern: &str, database: &str) -> bool {
     pattern == database || (literal && letters.next().is_none())
 }
 
+/// The database that a name in GRANT or REVOKE means where wildcards are literal
+/// (`partial_revokes`): the name with its escapes removed.
+pub fn literal(name: &str) -> String {
+    let mut plain = String::with_capacity(name.len());
+    let mut letters = name.chars();
+    while let Some(letter) = letters.next() {
+        let escaped = (letter == '\\').then(|| letters.next()).flatten();
+        plain.push(escaped.unwrap_or(letter));
+    }
+    plain
+}
+
 /// Whether a grant's pattern covers a database. Patterns with wildcards never cover a
 /// system schema.
 pub(crate) fn covers(pattern: &str, database: &str) -> bool {
@@ -239,6 +251,18 @@ mod tests {
         assert!(!covers("performance%", "performance_schema"));
         assert!(!covers("performance_schem_", "performance_schema"));
         assert!(covers("m%", "mysq") && covers("m%", "mysqlx"));
+    }
+
+    #[test]
+    fn literal_names_have_no_wildcards() {
+        for (name, expected) in [
+            ("a_b%", "a_b%"),
+            ("a\\_b\\%", "a_b%"),
+            ("a\\\\b\\", "a\\b\\"),
+            ("", ""),
+        ] {
+            assert_eq!(literal(name), expected);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::pattern;
 use crate::privileges::Privileges;
+use crate::restrictions::Restrictions;
 use crate::roles::AuthId;
 
 /// One grant: an account, where, and what.
@@ -17,6 +18,16 @@ pub struct Grant {
     pub table: String,
     /// The granted privileges.
     pub privileges: Privileges,
+    /// Those of the dynamic ones that are held WITH GRANT OPTION. GRANT OPTION among
+    /// `privileges` is that of the static ones.
+    pub grantable: Privileges,
+}
+
+impl Grant {
+    /// Whether the grant is of this account.
+    pub fn is_of(&self, id: &AuthId) -> bool {
+        self.user == id.user && self.host.eq_ignore_ascii_case(&id.host)
+    }
 }
 
 /// Effective privileges of one account.
@@ -24,6 +35,10 @@ pub struct Grant {
 pub struct Rights {
     version: u64,
     global: Privileges,
+    grantable: Privileges,
+    restrictions: Restrictions,
+    /// Names of databases in grants are literal.
+    literal: bool,
     databases: Vec<(String, Privileges)>,
     tables: Vec<(String, String, Privileges)>,
 }
@@ -35,21 +50,68 @@ impl Rights {
             version,
             ..Rights::default()
         };
-        let is =
-            |id: &AuthId, g: &Grant| g.user == id.user && g.host.eq_ignore_ascii_case(&id.host);
-        let own = |g: &&Grant| ids.iter().any(|id| is(id, g));
+        let own = |g: &&Grant| ids.iter().any(|id| g.is_of(id));
         for grant in grants.iter().filter(own) {
             let (database, table) = (grant.database.clone(), grant.table.clone());
             match (database.is_empty(), table.is_empty()) {
-                (true, _) => rights.global = rights.global.with(grant.privileges),
+                (true, _) => {
+                    rights.global = rights.global.with(grant.privileges);
+                    rights.grantable = rights.grantable.with(grant.grantable);
+                }
                 (false, true) => rights.databases.push((database, grant.privileges)),
                 (false, false) => rights.tables.push((database, table, grant.privileges)),
             }
         }
         if rights.global.has(Privileges::SUPER) {
+            if rights.global.has(Privileges::GRANT_OPTION) {
+                rights.grantable = Privileges::DYNAMIC;
+            }
             rights.global = rights.global.with(Privileges::DYNAMIC);
         }
         rights
+    }
+
+    /// These rights of several accounts together, with their restrictions. A privilege is
+    /// restricted on a database if each account that holds it on `*.*` is restricted there.
+    pub(crate) fn restricted(
+        mut self,
+        grants: &[Grant],
+        accounts: &[(AuthId, Restrictions)],
+    ) -> Rights {
+        let global = |id: &AuthId| {
+            let own = grants
+                .iter()
+                .filter(|g| g.database.is_empty() && g.is_of(id));
+            own.fold(Privileges::NONE, |all, g| all.with(g.privileges))
+        };
+        for (database, _) in accounts.iter().flat_map(|(_, own)| own.iter()) {
+            let unrestricted = accounts.iter().fold(Privileges::NONE, |all, (id, own)| {
+                all.with(global(id).without(own.on(database)))
+            });
+            let restricted = self.global.without(unrestricted);
+            self.restrictions.set(database, restricted);
+        }
+        self
+    }
+
+    /// These rights with literal names of databases in grants (`partial_revokes`).
+    pub(crate) fn with_literal_names(mut self, literal: bool) -> Rights {
+        self.literal = literal;
+        self
+    }
+
+    fn covers(&self, pattern: &str, database: &str) -> bool {
+        match self.literal {
+            true => pattern::literal(pattern) == database,
+            false => pattern::covers(pattern, database),
+        }
+    }
+
+    fn covers_pattern(&self, own: &str, granted: &str) -> bool {
+        match self.literal {
+            true => pattern::literal(own) == pattern::literal(granted),
+            false => pattern::covers_pattern(own, granted),
+        }
     }
 
     /// The version of the access control data that these were computed from.
@@ -62,19 +124,38 @@ impl Rights {
         self.global
     }
 
+    /// Privileges on `*.*` that hold on every database.
+    pub fn everywhere(&self) -> Privileges {
+        self.global.without(self.restrictions.anywhere())
+    }
+
+    /// Dynamic privileges that may be granted to others.
+    pub fn grantable(&self) -> Privileges {
+        self.grantable
+    }
+
+    /// Databases on which privileges of `*.*` do not hold.
+    pub fn restrictions(&self) -> &Restrictions {
+        &self.restrictions
+    }
+
     /// Privileges on all of a database.
     pub fn on_database(&self, database: &str) -> Privileges {
-        let covers = |(p, _): &&(String, Privileges)| pattern::covers(p, database);
+        let covers = |(p, _): &&(String, Privileges)| self.covers(p, database);
         let found = self.databases.iter().filter(covers);
-        found.fold(self.global, |all, (_, p)| all.with(*p))
+        let global = self.global.without(self.restrictions.on(database));
+        found.fold(global, |all, (_, p)| all.with(*p))
     }
 
     /// Privileges held on every database that a granted pattern matches: those of `*.*`,
     /// and of each own pattern that contains the granted one.
     pub fn on_pattern(&self, granted: &str) -> Privileges {
-        let covers = |(p, _): &&(String, Privileges)| pattern::covers_pattern(p, granted);
+        let covers = |(p, _): &&(String, Privileges)| self.covers_pattern(p, granted);
         let found = self.databases.iter().filter(covers);
-        found.fold(self.global, |all, (_, p)| all.with(*p))
+        let restrictions = self.restrictions.iter();
+        let restrictions = restrictions.filter(|(database, _)| self.covers(granted, database));
+        let global = restrictions.fold(self.global, |all, (_, p)| all.without(p));
+        found.fold(global, |all, (_, p)| all.with(*p))
     }
 
     /// Privileges on a table.
@@ -109,5 +190,105 @@ impl Rights {
         let all = Privileges::COLUMN.0 & self.on_table(database, table).0;
         let names: Vec<String> = Privileges(all).names().map(str::to_lowercase).collect();
         names.join(",")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SELECT: Privileges = Privileges::SELECT;
+    const INSERT: Privileges = Privileges::INSERT;
+    const BOTH: Privileges = SELECT.with(INSERT);
+
+    fn grant(user: &str, database: &str, privileges: Privileges) -> Grant {
+        Grant {
+            user: user.to_owned(),
+            host: "%".to_owned(),
+            database: database.to_owned(),
+            table: String::new(),
+            privileges,
+            grantable: Privileges::NONE,
+        }
+    }
+
+    fn restricted(user: &str, list: &[(&str, Privileges)]) -> (AuthId, Restrictions) {
+        let mut all = Restrictions::default();
+        for (database, privileges) in list {
+            all.add(database, *privileges);
+        }
+        (AuthId::new(user, "%"), all)
+    }
+
+    fn rights(grants: &[Grant], accounts: &[(AuthId, Restrictions)]) -> Rights {
+        let ids: Vec<AuthId> = accounts.iter().map(|(id, _)| id.clone()).collect();
+        let rights = Rights::of(1, grants, &ids).restricted(grants, accounts);
+        rights.with_literal_names(true)
+    }
+
+    #[test]
+    fn restrictions_limit_global_privileges_only() {
+        let mut on_table = grant("u", "d", INSERT);
+        "t".clone_into(&mut on_table.table);
+        let grants = [
+            grant("u", "", BOTH.with(Privileges::FILE)),
+            on_table,
+            grant("u", "e", INSERT),
+        ];
+        let own = restricted("u", &[("d", INSERT), ("e", INSERT)]);
+        let rights = rights(&grants, &[own]);
+        assert_eq!(rights.on_database("other"), BOTH.with(Privileges::FILE));
+        assert!(!rights.on_database("d").has(INSERT));
+        assert!(!rights.on_pattern("d").has(INSERT));
+        assert!(rights.on_pattern("d_").has(INSERT));
+        assert!(!rights.on_table("d", "other").has(INSERT));
+        assert!(rights.on_table("d", "t").has(BOTH));
+        assert!(rights.on_database("e").has(BOTH));
+        assert_eq!(rights.everywhere(), SELECT.with(Privileges::FILE));
+    }
+
+    #[test]
+    fn a_role_without_the_restriction_lifts_it() {
+        let grants = [grant("u", "", BOTH), grant("r", "", INSERT)];
+        let own = restricted("u", &[("d", BOTH)]);
+        let role = restricted("r", &[("e", INSERT)]);
+        let both = rights(&grants, &[own.clone(), role]);
+        assert_eq!(both.on_database("d"), INSERT);
+        assert_eq!(both.on_database("e"), BOTH);
+        let same = restricted("r", &[("d", INSERT)]);
+        let both = rights(&grants, &[own, same]);
+        assert_eq!(both.on_database("d"), Privileges::NONE);
+    }
+
+    #[test]
+    fn names_are_patterns_or_literal() {
+        let grants = [grant("u", "a_b", SELECT), grant("u", "c\\_d", SELECT)];
+        let id = AuthId::new("u", "%");
+        let patterns = Rights::of(1, &grants, std::slice::from_ref(&id));
+        let literal = patterns.clone().with_literal_names(true);
+        assert!(patterns.on_database("axb").has(SELECT));
+        assert!(!literal.on_database("axb").has(SELECT));
+        assert!(!literal.on_pattern("axb").has(SELECT));
+        for rights in [patterns, literal] {
+            assert!(rights.on_database("a_b").has(SELECT));
+            assert!(rights.on_database("c_d").has(SELECT));
+            assert!(rights.on_pattern("c\\_d").has(SELECT));
+        }
+    }
+
+    #[test]
+    fn each_dynamic_privilege_is_grantable_by_itself() {
+        let (backup, user) = (Privileges::BACKUP_ADMIN, Privileges::SYSTEM_USER);
+        let mut some = grant("u", "", backup.with(user));
+        some.grantable = backup;
+        let id = AuthId::new("u", "%");
+        let of =
+            |grant: &Grant| Rights::of(1, std::slice::from_ref(grant), std::slice::from_ref(&id));
+        assert_eq!(of(&some).grantable(), backup);
+        some.privileges = Privileges::SUPER;
+        some.grantable = Privileges::NONE;
+        assert_eq!(of(&some).grantable(), Privileges::NONE);
+        some.privileges = Privileges::SUPER.with(Privileges::GRANT_OPTION);
+        assert_eq!(of(&some).grantable(), Privileges::DYNAMIC);
     }
 }

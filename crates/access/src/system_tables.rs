@@ -1,6 +1,8 @@
 //! Tables that belong to the server: accounts and grants, and the configuration of the
 //! memcached protocol. Both front ends refuse to map them to memcached keys.
 
+use crate::pattern::is_system_schema;
+
 /// The database that holds the configuration of the memcached protocol.
 pub const MEMCACHED_DATABASE: &str = "ndbmemcache";
 
@@ -24,9 +26,7 @@ pub fn is_system_table(database: &str, table: &str) -> bool {
     if database.eq_ignore_ascii_case(MEMCACHED_DATABASE) {
         return MEMCACHED_CONFIGURATION.contains(&table) || MEMCACHED_RECORDS.contains(&table);
     }
-    ["mysql", "sys", "information_schema", "performance_schema"]
-        .iter()
-        .any(|system| database.eq_ignore_ascii_case(system))
+    is_system_schema(database)
 }
 
 #[cfg(test)]

@@ -123,6 +123,14 @@ impl UsageTable {
         self.0.lock().values().for_each(|usage| usage.reset());
     }
 
+    /// Keeps the counters of an account that was renamed.
+    pub(crate) fn rename(&self, from: &AuthId, to: &AuthId) {
+        let mut all = self.0.lock();
+        if let Some(usage) = all.remove(from) {
+            all.insert(to.clone(), usage);
+        }
+    }
+
     /// Forgets an account that was dropped.
     pub fn forget(&self, account: &AuthId) {
         self.0.lock().remove(account);

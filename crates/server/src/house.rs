@@ -172,6 +172,7 @@ fn default_account(id: &AuthId) -> porpoise_access::Change {
         database: String::new(),
         table: String::new(),
         privileges,
+        grantable: Privileges::NONE,
     };
     porpoise_access::Change {
         put_accounts: vec![account],

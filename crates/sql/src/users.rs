@@ -1,11 +1,12 @@
-//! Statements on accounts: CREATE USER, ALTER USER, DROP USER and SET PASSWORD; those on
-//! roles are [`roles`]'.
+//! Statements on accounts: CREATE USER, ALTER USER, DROP USER and SET PASSWORD; RENAME USER is
+//! [`rename`]'s, those on roles are [`roles`]'.
 //!
 //! Invariant: a password is hashed before anything else is done with it; it reaches
 //! no log, no error text and no process list.
 
 mod options;
 mod passwords;
+mod rename;
 pub(crate) mod roles;
 mod secrets;
 
@@ -19,6 +20,7 @@ use passwords::PasswordChange;
 use porpoise_access::{AccessData, Account, Change, Grant, Privileges};
 use porpoise_kv::Ticket;
 
+pub use rename::rename_users;
 pub use secrets::mentions_password;
 
 /// User and host that a statement names.
@@ -140,10 +142,8 @@ fn put_account(
     spec: &UserSpec<'_>,
     change: &mut Change,
 ) -> Result<Option<passwords::Generated>> {
-    if spec.retain || spec.discard_old {
-        return Err(SqlError::not_supported("a second password of an account"));
-    }
     let id = roles::auth_id(session, &spec.account);
+    session.need_system_user(data, &id)?;
     let old = data.account(&id.user, &id.host);
     let mut account = match old {
         Some(account) => account.clone(),
@@ -156,7 +156,11 @@ fn put_account(
         data,
         existed: old.is_some(),
         current: spec.current,
+        retain: spec.retain,
     };
+    if spec.discard_old {
+        account.attributes.second_secret = None;
+    }
     let generated = password.identified(&spec.identified, &mut account, change)?;
     account.attributes.password.expired |= expires;
     if let Some(roles) = &user.default_roles {
@@ -202,6 +206,7 @@ fn accounts_dropped(
                 // DROP ROLE as a privilege reaches accounts that cannot log in only.
                 session.need_global(Privileges::CREATE_USER, "CREATE USER")?;
             }
+            session.need_system_user(data, &id)?;
             change.remove_accounts.push(account.clone());
             let grants = data.grants.iter().filter(own);
             change.remove_grants.extend(grants.cloned());
@@ -233,9 +238,6 @@ pub fn set_password(
     set: &SetPassword<'_>,
     sink: &mut dyn ResultSink,
 ) -> Result<Outcome> {
-    if set.retain {
-        return Err(SqlError::not_supported("a second password of an account"));
-    }
     let before = session.commit()?;
     let target = set.account.unwrap_or(AstAccount::Current);
     let (user, host) = named(session, &target);
@@ -246,12 +248,14 @@ pub fn set_password(
             let text = "Can't find any matching row in the user table";
             return Err(SqlError::new(1133, "42000", text));
         };
+        session.need_system_user(data, &account.id())?;
         let mut change = Change::default();
         let password = PasswordChange {
             session,
             data,
             existed: true,
             current: set.current,
+            retain: set.retain,
         };
         if let Some(new) = set.password {
             let plugin = account.plugin.clone();

@@ -9,43 +9,11 @@
 
 mod common;
 
-use common::Collected;
-use porpoise_base::cancel::Cancel;
+use common::{ask, code, good, open, try_open};
 use porpoise_kv::model::Model;
+use porpoise_sql::session::SqlSession;
 use porpoise_sql::session::server::SqlServer;
-use porpoise_sql::session::{ClientInfo, SqlSession};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-static NEXT: AtomicU64 = AtomicU64::new(1);
-
-fn try_open(server: &Arc<SqlServer>, user: &str, host: &str) -> Result<SqlSession, u16> {
-    let info = ClientInfo {
-        user: user.to_owned(),
-        account: format!("{user}@{host}"),
-        ..common::root(NEXT.fetch_add(1, Ordering::Relaxed))
-    };
-    server.connect(info, Cancel::new()).map_err(|e| e.code)
-}
-
-fn open(server: &Arc<SqlServer>, user: &str, host: &str) -> SqlSession {
-    try_open(server, user, host).unwrap()
-}
-
-fn ask(session: &mut SqlSession, text: &str) -> Result<Vec<String>, (u16, String)> {
-    let mut sink = Collected::default();
-    let ran = session.query(text.as_bytes(), false, &mut sink);
-    ran.map(|_| sink.lines("|"))
-        .map_err(|e| (e.code, e.message))
-}
-
-fn good(session: &mut SqlSession, text: &str) -> Vec<String> {
-    ask(session, text).unwrap_or_else(|e| panic!("{text}: {e:?}"))
-}
-
-fn code(session: &mut SqlSession, text: &str) -> u16 {
-    ask(session, text).expect_err(text).0
-}
 
 fn start(model: Model) -> (Arc<SqlServer>, SqlSession) {
     let server = common::server(Arc::new(model));
@@ -338,4 +306,152 @@ fn names_without_an_account_have_decoys_of_the_plugins_in_use() {
     ] {
         assert!(!proves(user, password), "{user}");
     }
+}
+fn secrets(server: &Arc<SqlServer>, user: &str) -> (String, Option<String>) {
+    let account = server.account(user, "localhost").unwrap().unwrap();
+    let secret = String::from_utf8(account.secret).unwrap();
+    (secret, account.attributes.second_secret)
+}
+
+/// The secret that a password has with mysql_native_password.
+fn native(password: &str) -> String {
+    let secret = porpoise_access::hash_password("mysql_native_password", password.as_bytes());
+    String::from_utf8(secret.unwrap()).unwrap()
+}
+
+#[test]
+fn a_second_password_is_kept_until_it_is_discarded() {
+    let model = Model::new();
+    let again = model.reopen();
+    let (server, mut root) = start(model);
+    good(
+        &mut root,
+        "CREATE USER u IDENTIFIED WITH mysql_native_password BY 'a' COMMENT 'c'",
+    );
+    let retain = |text: &str| format!("ALTER USER u {text} RETAIN CURRENT PASSWORD");
+    good(&mut root, &retain("IDENTIFIED BY 'b'"));
+    assert_eq!(secrets(&server, "u"), (native("b"), Some(native("a"))));
+    let attributes = "SELECT User_attributes FROM mysql.user WHERE User = 'u'";
+    let expected = format!(
+        "{{\"metadata\": {{\"comment\": \"c\"}}, \"additional_password\": \"{}\"}}",
+        native("a")
+    );
+    assert_eq!(good(&mut root, attributes), [expected]);
+    // The metadata alone is what others see.
+    let seen = "SELECT attribute FROM information_schema.user_attributes WHERE user = 'u'";
+    assert_eq!(good(&mut root, seen), ["{\"comment\": \"c\"}"]);
+    let shown = good(&mut root, "SHOW CREATE USER u");
+    assert!(!shown[0].contains(&native("a")), "{shown:?}");
+    // A new password without RETAIN leaves it.
+    good(&mut root, "ALTER USER u IDENTIFIED BY 'c'");
+    assert_eq!(secrets(&server, "u"), (native("c"), Some(native("a"))));
+    good(
+        &mut root,
+        "SET PASSWORD FOR u = 'd' RETAIN CURRENT PASSWORD",
+    );
+    assert_eq!(secrets(&server, "u"), (native("d"), Some(native("c"))));
+    let hash = format!("IDENTIFIED WITH mysql_native_password AS '{}'", native("e"));
+    good(&mut root, &retain(&hash));
+    assert_eq!(secrets(&server, "u"), (native("e"), Some(native("d"))));
+    drop((root, server));
+    let (server, mut root) = start(again);
+    assert_eq!(secrets(&server, "u"), (native("e"), Some(native("d"))));
+    for (number, text, message) in [
+        (
+            3894,
+            "IDENTIFIED WITH caching_sha2_password BY 'x'",
+            "Current password can not be retained for user 'u'@'%' because authentication plugin \
+             is being changed.",
+        ),
+        (
+            3895,
+            "IDENTIFIED BY ''",
+            "Current password can not be retained for user 'u'@'%' because new password is empty.",
+        ),
+    ] {
+        let error = ask(&mut root, &retain(text)).unwrap_err();
+        assert_eq!(error, (number, message.to_owned()));
+    }
+    good(&mut root, "ALTER USER u DISCARD OLD PASSWORD");
+    assert_eq!(secrets(&server, "u"), (native("e"), None));
+    good(&mut root, "ALTER USER u DISCARD OLD PASSWORD");
+    // An empty password, or another plugin, ends it, too.
+    for end in [
+        "IDENTIFIED BY ''",
+        "IDENTIFIED WITH caching_sha2_password BY 'z'",
+    ] {
+        let first = "ALTER USER u IDENTIFIED WITH mysql_native_password BY 'f'";
+        good(&mut root, first);
+        good(&mut root, &retain("IDENTIFIED BY 'g'"));
+        assert!(secrets(&server, "u").1.is_some());
+        good(&mut root, &format!("ALTER USER u {end}"));
+        assert_eq!(secrets(&server, "u").1, None);
+    }
+    good(&mut root, "ALTER USER u IDENTIFIED BY ''");
+    let error = ask(&mut root, &retain("IDENTIFIED BY 'x'")).unwrap_err();
+    let text = "Empty password can not be retained as second password for user 'u'@'%'.";
+    assert_eq!(error, (3878, text.to_owned()));
+    assert_eq!(
+        code(
+            &mut root,
+            "CREATE USER v IDENTIFIED BY 'x' RETAIN CURRENT PASSWORD"
+        ),
+        1064
+    );
+}
+
+#[test]
+fn the_own_second_password_needs_a_privilege() {
+    let (server, mut root) = start(Model::new());
+    good(
+        &mut root,
+        "CREATE USER u IDENTIFIED BY 'a', v IDENTIFIED BY 'a'",
+    );
+    let mut u = open(&server, "u", "%");
+    let text = "Access denied; you need (at least one of) the CREATE USER or \
+                APPLICATION_PASSWORD_ADMIN privilege(s) for this operation";
+    let own = [
+        "ALTER USER USER() IDENTIFIED BY 'b' RETAIN CURRENT PASSWORD",
+        "SET PASSWORD = 'c' RETAIN CURRENT PASSWORD",
+        "ALTER USER u DISCARD OLD PASSWORD",
+    ];
+    for statement in own {
+        let error = ask(&mut u, statement).unwrap_err();
+        assert_eq!(error, (1227, text.to_owned()), "{statement}");
+    }
+    good(&mut root, "GRANT APPLICATION_PASSWORD_ADMIN ON *.* TO u");
+    for statement in own {
+        good(&mut u, statement);
+        let other = "ALTER USER v IDENTIFIED BY 'b' RETAIN CURRENT PASSWORD";
+        assert_eq!(code(&mut u, other), 1227);
+    }
+}
+
+#[test]
+fn attributes_of_the_first_layout_are_metadata() {
+    let model = Model::new();
+    let again = model.reopen();
+    let (server, mut root) = start(model);
+    good(&mut root, "CREATE USER u COMMENT 'new'");
+    // As earlier versions wrote the column.
+    good(
+        &mut root,
+        "UPDATE mysql.user SET User_attributes = '{\"comment\": \"old\"}' WHERE User = 'u'",
+    );
+    drop((root, server));
+    let (_server, mut root) = start(again);
+    let shown = good(&mut root, "SHOW CREATE USER u");
+    assert!(
+        shown[0].ends_with("ATTRIBUTE '{\"comment\": \"old\"}'"),
+        "{shown:?}"
+    );
+    good(
+        &mut root,
+        "ALTER USER u ATTRIBUTE '{\"Restrictions\": [1], \"metadata\": {}}'",
+    );
+    let column = "SELECT User_attributes FROM mysql.user WHERE User = 'u'";
+    assert_eq!(
+        good(&mut root, column),
+        ["{\"metadata\": {\"comment\": \"old\", \"metadata\": {}, \"Restrictions\": [1]}}"]
+    );
 }

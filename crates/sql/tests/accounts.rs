@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::Nothing;
+use common::{Nothing, code, good};
 use porpoise_kv::model::Model;
 use porpoise_sql::session::server::{SqlConfig, SqlServer};
 use std::sync::Arc;
@@ -71,4 +71,129 @@ fn an_empty_password_is_an_empty_secret() {
     run(&server, "ALTER USER root@localhost IDENTIFIED BY ''");
     let root = server.account("root", "localhost").unwrap().unwrap();
     assert!(root.secret.is_empty());
+}
+
+#[test]
+fn renamed_accounts_keep_everything_and_their_sessions() {
+    let server = start(Model::new(), None);
+    let mut root = common::open(&server, "root", "localhost");
+    for text in [
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.t (id INT PRIMARY KEY)",
+        "CREATE ROLE r, unused",
+        "GRANT INSERT ON shop.* TO r",
+        "CREATE USER ann IDENTIFIED BY 'a' DEFAULT ROLE r PASSWORD HISTORY 2",
+        "CREATE USER bob IDENTIFIED BY 'b'",
+        "GRANT SELECT ON shop.t TO ann",
+    ] {
+        good(&mut root, text);
+    }
+    let mut ann = common::open(&server, "ann", "%");
+    let mut bob = common::open(&server, "bob", "%");
+    // Renamed from under an execution that was prepared before.
+    let prepared = ann.prepare(b"SELECT COUNT(*) FROM shop.t").unwrap();
+    good(
+        &mut root,
+        "RENAME USER ann TO eve@LocalHost, bob TO ann, unused TO used",
+    );
+    ann.execute(prepared.id, &[], &mut Nothing).unwrap();
+    assert_eq!(good(&mut ann, "SELECT CURRENT_USER()"), ["eve@localhost"]);
+    assert_eq!(good(&mut ann, "SELECT CURRENT_ROLE()"), ["`r`@`%`"]);
+    good(&mut ann, "INSERT INTO shop.t VALUES (1)");
+    good(&mut ann, "SELECT * FROM shop.t");
+    assert_eq!(good(&mut bob, "SELECT CURRENT_USER()"), ["ann@%"]);
+    assert_eq!(code(&mut bob, "SELECT * FROM shop.t"), 1142);
+    assert_eq!(
+        good(&mut root, "SHOW GRANTS FOR eve@localhost"),
+        [
+            "GRANT USAGE ON *.* TO `eve`@`localhost`",
+            "GRANT SELECT ON `shop`.`t` TO `eve`@`localhost`",
+            "GRANT `r`@`%` TO `eve`@`localhost`",
+        ]
+    );
+    assert_eq!(
+        good(&mut root, "SHOW GRANTS FOR ann"),
+        ["GRANT USAGE ON *.* TO `ann`@`%`"]
+    );
+    // Default roles and the password history go along.
+    let mut again = common::open(&server, "eve", "localhost");
+    assert_eq!(good(&mut again, "SELECT CURRENT_ROLE()"), ["`r`@`%`"]);
+    assert_eq!(code(&mut again, "SET PASSWORD = 'a'"), 3638);
+    good(&mut root, "REVOKE SELECT ON shop.t FROM eve@localhost");
+    assert_eq!(code(&mut ann, "SELECT * FROM shop.t"), 1142);
+    // A new account of the old name is nothing to the session.
+    good(&mut root, "RENAME USER eve@localhost TO last");
+    good(&mut root, "CREATE USER eve@localhost");
+    good(&mut root, "GRANT SELECT ON shop.t TO eve@localhost");
+    assert_eq!(code(&mut ann, "SELECT * FROM shop.t"), 1142);
+    assert_eq!(good(&mut ann, "SELECT CURRENT_USER()"), ["last@%"]);
+}
+
+#[test]
+fn a_rename_is_all_or_nothing() {
+    let server = start(Model::new(), None);
+    let mut root = common::open(&server, "root", "localhost");
+    good(&mut root, "CREATE USER a, b, c");
+    good(&mut root, "CREATE ROLE r");
+    let users = |root: &mut _| {
+        good(
+            root,
+            "SELECT User FROM mysql.user WHERE User < 'm' ORDER BY 1",
+        )
+    };
+    for (text, names) in [
+        ("RENAME USER a TO d, missing TO e", "'missing'@'%'"),
+        ("RENAME USER a TO b", "'a'@'%'"),
+        ("RENAME USER a TO a", "'a'@'%'"),
+        ("RENAME USER a TO d, b TO d, a TO e", "'b'@'%','a'@'%'"),
+    ] {
+        let error = common::ask(&mut root, text).unwrap_err();
+        let message = format!("Operation RENAME USER failed for {names}");
+        assert_eq!(error, (1396, message), "{text}");
+        assert_eq!(users(&mut root), ["a", "b", "c"]);
+    }
+    // One after the other: a chain, and an exchange.
+    good(&mut root, "ALTER USER a COMMENT 'a'");
+    good(&mut root, "ALTER USER b COMMENT 'b'");
+    good(
+        &mut root,
+        "RENAME USER a TO x, b TO a, x TO b, c TO d, d TO e",
+    );
+    let comments = "SELECT user, attribute FROM information_schema.user_attributes \
+                    WHERE attribute IS NOT NULL ORDER BY 1";
+    assert_eq!(
+        good(&mut root, comments),
+        ["a|{\"comment\": \"b\"}", "b|{\"comment\": \"a\"}"]
+    );
+    assert_eq!(users(&mut root), ["a", "b", "e"]);
+    // Roles that are granted keep their names.
+    good(&mut root, "GRANT r TO a");
+    let error = common::ask(&mut root, "RENAME USER r TO s").unwrap_err();
+    let text = "Renaming of a role identifier is forbidden";
+    assert_eq!(error, (3532, text.to_owned()));
+}
+
+#[test]
+fn definers_of_views_are_renamed_by_those_who_may_name_any() {
+    let server = start(Model::new(), None);
+    let mut root = common::open(&server, "root", "localhost");
+    for text in [
+        "CREATE DATABASE shop",
+        "CREATE USER ann, admin",
+        "GRANT ALL ON shop.* TO ann",
+        "GRANT CREATE USER ON *.* TO admin",
+    ] {
+        good(&mut root, text);
+    }
+    let mut ann = common::open(&server, "ann", "%");
+    good(&mut ann, "CREATE VIEW shop.v AS SELECT 1");
+    let mut admin = common::open(&server, "admin", "%");
+    let error = common::ask(&mut admin, "RENAME USER ann TO eve").unwrap_err();
+    let text = "User 'ann'@'%' is referenced as a definer account in a view.";
+    assert_eq!(error, (4006, text.to_owned()));
+    good(&mut root, "RENAME USER ann TO eve");
+    assert_eq!(
+        good(&mut root, "SHOW WARNINGS"),
+        [format!("Warning|4005|{text}")]
+    );
 }

@@ -9,43 +9,14 @@
 
 mod common;
 
-use common::Collected;
-use porpoise_base::cancel::Cancel;
+use common::{ask, code, good, open};
 use porpoise_kv::model::Model;
+use porpoise_sql::session::SqlSession;
 use porpoise_sql::session::server::SqlServer;
-use porpoise_sql::session::{ClientInfo, SqlSession};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 fn start(model: Model) -> Arc<SqlServer> {
     common::server(Arc::new(model))
-}
-
-/// The next connection's number.
-static NEXT: AtomicU64 = AtomicU64::new(1);
-
-fn open(server: &Arc<SqlServer>, user: &str, host: &str) -> SqlSession {
-    let info = ClientInfo {
-        user: user.to_owned(),
-        account: format!("{user}@{host}"),
-        ..common::root(NEXT.fetch_add(1, Ordering::Relaxed))
-    };
-    server.connect(info, Cancel::new()).unwrap()
-}
-
-fn ask(session: &mut SqlSession, text: &str) -> Result<Vec<String>, (u16, String)> {
-    let mut sink = Collected::default();
-    let ran = session.query(text.as_bytes(), false, &mut sink);
-    ran.map(|_| sink.lines("|"))
-        .map_err(|e| (e.code, e.message))
-}
-
-fn good(session: &mut SqlSession, text: &str) -> Vec<String> {
-    ask(session, text).unwrap_or_else(|e| panic!("{text}: {e:?}"))
-}
-
-fn code(session: &mut SqlSession, text: &str) -> u16 {
-    ask(session, text).expect_err(text).0
 }
 
 /// Root, and a user without grants, beside a database with two tables.
@@ -431,4 +402,104 @@ fn dynamic_privileges_are_global_and_part_of_super() {
     assert_eq!(code(&mut ann, global), 1227);
     good(&mut root, "GRANT SUPER ON *.* TO ann");
     good(&mut ann, global);
+}
+
+#[test]
+fn each_dynamic_privilege_has_a_grant_option_of_its_own() {
+    let (server, mut root, mut ann) = house();
+    good(&mut root, "CREATE USER bob");
+    good(
+        &mut root,
+        "GRANT BACKUP_ADMIN ON *.* TO ann WITH GRANT OPTION",
+    );
+    good(&mut root, "GRANT SYSTEM_USER, ROLE_ADMIN ON *.* TO ann");
+    let shown = |root: &mut SqlSession| good(root, "SHOW GRANTS FOR ann");
+    let usage = "GRANT USAGE ON *.* TO `ann`@`%`";
+    let others = "GRANT ROLE_ADMIN,SYSTEM_USER ON *.* TO `ann`@`%`";
+    let backup = "GRANT BACKUP_ADMIN ON *.* TO `ann`@`%` WITH GRANT OPTION";
+    assert_eq!(shown(&mut root), [usage, others, backup]);
+    let grantable = "SELECT privilege_type, is_grantable FROM information_schema.user_privileges \
+                     WHERE grantee = '''ann''@''%''' ORDER BY 1";
+    assert_eq!(
+        good(&mut root, grantable),
+        ["BACKUP_ADMIN|YES", "ROLE_ADMIN|NO", "SYSTEM_USER|NO"]
+    );
+    good(&mut ann, "GRANT BACKUP_ADMIN ON *.* TO bob");
+    let text = "Access denied; you need (at least one of) the GRANT OPTION privilege(s) for this \
+                operation";
+    for denied in [
+        "GRANT ROLE_ADMIN ON *.* TO bob",
+        "GRANT BACKUP_ADMIN, SYSTEM_USER ON *.* TO bob",
+        "REVOKE ROLE_ADMIN ON *.* FROM ann",
+    ] {
+        let error = ask(&mut ann, denied).unwrap_err();
+        assert_eq!(error, (1227, text.to_owned()), "{denied}");
+    }
+    assert_eq!(code(&mut ann, "GRANT USAGE ON *.* TO bob"), 1045);
+    assert_eq!(
+        code(&mut ann, "GRANT SELECT, BACKUP_ADMIN ON *.* TO bob"),
+        1045
+    );
+    // GRANT OPTION of static privileges is not that of dynamic ones.
+    good(&mut root, "GRANT SELECT ON *.* TO ann WITH GRANT OPTION");
+    good(&mut ann, "GRANT SELECT, BACKUP_ADMIN ON *.* TO bob");
+    assert_eq!(code(&mut ann, "GRANT ROLE_ADMIN ON *.* TO bob"), 1227);
+    let select = "GRANT SELECT ON *.* TO `ann`@`%` WITH GRANT OPTION";
+    assert_eq!(shown(&mut root), [select, others, backup]);
+    // Granting again without it takes nothing away; REVOKE GRANT OPTION takes all.
+    good(&mut root, "GRANT BACKUP_ADMIN ON *.* TO ann");
+    assert_eq!(shown(&mut root), [select, others, backup]);
+    good(&mut root, "REVOKE GRANT OPTION ON *.* FROM ann");
+    let all = "GRANT BACKUP_ADMIN,ROLE_ADMIN,SYSTEM_USER ON *.* TO `ann`@`%`";
+    assert_eq!(shown(&mut root), ["GRANT SELECT ON *.* TO `ann`@`%`", all]);
+    good(
+        &mut root,
+        "GRANT ROLE_ADMIN ON *.* TO ann WITH GRANT OPTION",
+    );
+    good(&mut root, "REVOKE ROLE_ADMIN ON *.* FROM ann");
+    good(&mut root, "GRANT ROLE_ADMIN ON *.* TO ann");
+    assert_eq!(code(&mut ann, "GRANT ROLE_ADMIN ON *.* TO bob"), 1227);
+    // SUPER with GRANT OPTION passes all on.
+    good(&mut root, "GRANT SUPER ON *.* TO ann WITH GRANT OPTION");
+    good(&mut ann, "GRANT ROLE_ADMIN ON *.* TO bob");
+    drop(server);
+}
+
+#[test]
+fn accounts_with_system_user_are_changed_by_such_accounts_only() {
+    let (_server, mut root, mut ann) = house();
+    good(
+        &mut root,
+        "CREATE USER sys IDENTIFIED BY 'x', bob IDENTIFIED BY 'x'",
+    );
+    good(&mut root, "CREATE ROLE r");
+    good(&mut root, "GRANT SYSTEM_USER ON *.* TO sys");
+    good(
+        &mut root,
+        "GRANT SELECT, CREATE USER ON *.* TO ann WITH GRANT OPTION",
+    );
+    good(&mut root, "GRANT r TO ann WITH ADMIN OPTION");
+    let text = "Access denied; you need (at least one of) the SYSTEM_USER privilege(s) for this \
+                operation";
+    let statements = [
+        "ALTER USER # IDENTIFIED BY 'y'",
+        "ALTER USER # ACCOUNT LOCK",
+        "SET PASSWORD FOR # = 'y'",
+        "GRANT SELECT ON *.* TO #",
+        "REVOKE SELECT ON *.* FROM #",
+        "GRANT r TO #",
+        "RENAME USER # TO other",
+        "RENAME USER other TO #",
+        "DROP USER #",
+    ];
+    for statement in statements {
+        let own = statement.replace('#', "bob");
+        if !own.contains("RENAME USER other") {
+            let denied = ask(&mut ann, &statement.replace('#', "sys")).unwrap_err();
+            assert_eq!(denied, (1227, text.to_owned()), "{statement}");
+        }
+        good(&mut ann, &own);
+    }
+    good(&mut root, "GRANT SYSTEM_USER ON *.* TO ann");
+    good(&mut ann, "DROP USER sys");
 }

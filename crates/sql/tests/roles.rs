@@ -8,39 +8,11 @@
 
 mod common;
 
-use common::Collected;
-use porpoise_base::cancel::Cancel;
+use common::{Collected, ask, code, good, open};
 use porpoise_kv::model::Model;
+use porpoise_sql::session::SqlSession;
 use porpoise_sql::session::server::SqlServer;
-use porpoise_sql::session::{ClientInfo, SqlSession};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-static NEXT: AtomicU64 = AtomicU64::new(1);
-
-fn open(server: &Arc<SqlServer>, user: &str, host: &str) -> SqlSession {
-    let info = ClientInfo {
-        user: user.to_owned(),
-        account: format!("{user}@{host}"),
-        ..common::root(NEXT.fetch_add(1, Ordering::Relaxed))
-    };
-    server.connect(info, Cancel::new()).unwrap()
-}
-
-fn ask(session: &mut SqlSession, text: &str) -> Result<Vec<String>, (u16, String)> {
-    let mut sink = Collected::default();
-    let ran = session.query(text.as_bytes(), false, &mut sink);
-    ran.map(|_| sink.lines("|"))
-        .map_err(|e| (e.code, e.message))
-}
-
-fn good(session: &mut SqlSession, text: &str) -> Vec<String> {
-    ask(session, text).unwrap_or_else(|e| panic!("{text}: {e:?}"))
-}
-
-fn code(session: &mut SqlSession, text: &str) -> u16 {
-    ask(session, text).expect_err(text).0
-}
 
 /// Root, and ann with the role reader; reader may SELECT, writer INSERT.
 fn house(model: Model) -> (Arc<SqlServer>, SqlSession, SqlSession) {

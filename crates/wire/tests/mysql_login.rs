@@ -13,7 +13,7 @@ use porpoise_wire::mysql::auth::{self, Plugin, RsaKey, Sha2Stage2};
 use porpoise_wire::mysql::client::login::{ClientLogin, Credentials, Step, WANTED, parse_greeting};
 use porpoise_wire::mysql::frame::{self, PacketReader};
 use porpoise_wire::mysql::handshake::{ClientHello, Greeting, Salt, parse_hello, random_salt};
-use porpoise_wire::mysql::login::{Account, Login, Next};
+use porpoise_wire::mysql::login::{Account, Login, Next, SecondPassword};
 use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::{Capabilities, Status};
 use support::Random;
@@ -94,6 +94,7 @@ fn run(case: &Case, rsa: Option<&RsaKey>) -> (Step, Option<Option<Sha2Stage2>>, 
             remembered: case
                 .remembered
                 .then(|| auth::sha2_stage2(password.as_bytes())),
+            second: None,
         });
     let mut server = Login::new(account, Plugin::CachingSha2, SALT, case.secure);
     let request = payloads(&to_server, 1).remove(0);
@@ -241,6 +242,7 @@ fn a_password_is_never_taken_in_clear_over_an_open_channel() {
         plugin: Plugin::CachingSha2,
         secret: &secret,
         remembered: None,
+        second: None,
     };
     let mut login = Login::new(Some(account), Plugin::CachingSha2, SALT, false);
     let (mut out, mut number) = (Vec::new(), 2);
@@ -359,6 +361,7 @@ fn course(
         plugin,
         secret,
         remembered: None,
+        second: None,
     });
     let mut login = Login::new(account, decoy, SALT, true);
     let (mut out, mut number) = (Vec::new(), 2);
@@ -396,4 +399,85 @@ fn unknown_and_passwordless_accounts_take_the_course_of_a_wrong_password() {
     .1;
     assert_eq!(known, [Next::Wait, Next::Denied]);
     assert_eq!(course(None, Plugin::Native, b"wrong").1, known);
+}
+
+#[test]
+fn either_password_proves_an_account() {
+    let rsa = RsaKey::generate().expect("key");
+    for plugin in [Plugin::Native, Plugin::CachingSha2] {
+        let (first, second) = (stored(plugin, b"new"), stored(plugin, b"old"));
+        for (password, remembered) in [
+            (&b"new"[..], false),
+            (b"old", false),
+            (b"new", true),
+            (b"old", true),
+            (b"wrong", true),
+        ] {
+            let stage2 = |of: &[u8]| remembered.then(|| auth::sha2_stage2(of));
+            let account = Account {
+                plugin,
+                secret: &first,
+                remembered: stage2(b"new"),
+                second: Some(SecondPassword {
+                    secret: &second,
+                    remembered: stage2(b"old"),
+                }),
+            };
+            let mut login = Login::new(Some(account), plugin, SALT, false);
+            let (mut out, mut number) = (Vec::new(), 2);
+            let answer = match plugin {
+                Plugin::Native => auth::native_answer(password, &SALT).to_vec(),
+                Plugin::CachingSha2 => auth::sha2_answer(password, &SALT).to_vec(),
+            };
+            let name = plugin.name().as_bytes();
+            let mut next = login.start(name, &answer, &mut out, &mut number);
+            let asked = next == Next::Wait;
+            if asked {
+                let key = rsa.public_pem().as_bytes();
+                let wanted = login.more(&[2], Some(&rsa), &mut out, &mut number);
+                assert_eq!(wanted, Next::Wait);
+                let sealed = auth::encrypt_password(password, &SALT, key).expect("sealed");
+                next = login.more(&sealed, Some(&rsa), &mut out, &mut number);
+            }
+            let proved = matches!(next, Next::Granted(_));
+            assert_eq!(proved, password != b"wrong", "{plugin:?} {password:?}");
+            assert_eq!(login.is_proved_by_second(), password == b"old");
+            let fast = plugin == Plugin::Native || remembered;
+            assert_eq!(asked, !(fast && proved) && plugin == Plugin::CachingSha2);
+        }
+    }
+}
+
+#[test]
+fn a_second_check_proves_nobody_without_a_second_password() {
+    for plugin in [Plugin::Native, Plugin::CachingSha2] {
+        let secret = stored(plugin, b"right");
+        for (known, password) in [(true, "right"), (true, "wrong"), (false, "right")] {
+            let account = known.then_some(Account {
+                plugin,
+                secret: &secret,
+                remembered: None,
+                second: None,
+            });
+            let mut login = Login::new(account, plugin, SALT, true).check_twice();
+            let (mut out, mut number) = (Vec::new(), 2);
+            let answer = match plugin {
+                Plugin::Native => auth::native_answer(password.as_bytes(), &SALT).to_vec(),
+                Plugin::CachingSha2 => auth::sha2_answer(password.as_bytes(), &SALT).to_vec(),
+            };
+            let name = plugin.name().as_bytes();
+            let mut next = login.start(name, &answer, &mut out, &mut number);
+            if next == Next::Wait {
+                let password = format!("{password}\0");
+                next = login.more(password.as_bytes(), None, &mut out, &mut number);
+            }
+            let proved = matches!(next, Next::Granted(_));
+            assert_eq!(
+                proved,
+                known && password == "right",
+                "{plugin:?} {password}"
+            );
+            assert!(!login.is_proved_by_second());
+        }
+    }
 }

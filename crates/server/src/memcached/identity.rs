@@ -68,6 +68,8 @@ pub(crate) struct Identity {
     settings: Arc<Authentication>,
     host: String,
     account: Option<AuthId>,
+    /// The version of access control at which the account had that name.
+    named_at: u64,
     failures: u32,
     /// Versions of access control and mapping that `granted` was computed from.
     versions: (u64, u64),
@@ -81,6 +83,7 @@ impl Identity {
         let account = settings.default.clone();
         let account = account.filter(|id| id.matches_host(&host));
         Identity {
+            named_at: settings.control.version(),
             settings,
             host,
             account,
@@ -123,6 +126,8 @@ impl Identity {
     fn refresh(&mut self, mapping: &Mapping) {
         let data = self.settings.control.data();
         self.versions = (data.version, mapping.serial);
+        let named_at = std::mem::replace(&mut self.named_at, data.version);
+        self.account = self.account.take().map(|id| data.name_since(&id, named_at));
         let account = self.account.as_ref();
         let account = account.and_then(|id| data.account(&id.user, &id.host));
         let rights = account
@@ -171,7 +176,8 @@ impl Identity {
         let now = control.now();
         let (delays, lifetime) = (settings.policy)();
         let delay = control.guard().delay(&user, &self.host, now, delays);
-        let account = control.candidate(&user, &self.host).ok().flatten();
+        let data = control.current().unwrap_or_default();
+        let account = data.candidate(&user, &self.host).cloned();
         // Without a password from this machine only, as over MySQL's protocol.
         let account = account.filter(|a| local || !a.secret.is_empty());
         let right = blocking(|| control.proves(&user, account.as_ref(), password));
@@ -197,7 +203,7 @@ impl Identity {
             close: granted.is_none() && self.failures + 1 >= MOST_FAILURES,
         };
         match granted {
-            Some(account) => self.become_account(account.id()),
+            Some(account) => self.become_account(account.id(), data.version),
             None => {
                 self.account = None;
                 self.versions = (0, 0);
@@ -223,7 +229,8 @@ impl Identity {
     /// name, if there is one that this connection satisfies.
     pub(super) fn by_certificate(&mut self, name: &str, tls: &TlsPeer) {
         let control = &self.settings.control;
-        let account = control.candidate(name, &self.host).ok().flatten();
+        let data = control.current().unwrap_or_default();
+        let account = data.candidate(name, &self.host).cloned();
         let (_, lifetime) = (self.settings.policy)();
         let policy = LoginPolicy {
             default_lifetime: lifetime,
@@ -234,12 +241,14 @@ impl Identity {
         let admitted =
             account.filter(|a| control.admit(a, Some(tls), control.now(), policy).is_ok());
         if let Some(account) = admitted {
-            self.become_account(account.id());
+            self.become_account(account.id(), data.version);
         }
     }
 
-    fn become_account(&mut self, id: AuthId) {
+    /// Acts as the account that has this name at a version of access control.
+    fn become_account(&mut self, id: AuthId, version: u64) {
         self.account = Some(id);
+        self.named_at = version;
         self.failures = 0;
         self.versions = (0, 0);
     }

@@ -23,7 +23,7 @@ use porpoise_sql::{SqlError, SqlServer};
 use porpoise_wire::mysql::auth::{Plugin, Sha2Stage2};
 use porpoise_wire::mysql::capability::Capabilities;
 use porpoise_wire::mysql::handshake::{Attributes, ChangeUser, LoginRequest, Salt};
-use porpoise_wire::mysql::login::{Account as Proof, Login, Next};
+use porpoise_wire::mysql::login::{Account as Proof, Login, Next, SecondPassword};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -156,12 +156,24 @@ impl Authentication {
             plugin: *plugin,
             secret: &a.secret,
             remembered: shared.fast_path.find(&a.secret),
+            second: a
+                .attributes
+                .second_secret
+                .as_ref()
+                .map(|secret| SecondPassword {
+                    secret: secret.as_bytes(),
+                    remembered: shared.fast_path.find(secret.as_bytes()),
+                }),
         });
         let decoy = access.decoy(&request.user).plugin;
         let decoy = Plugin::by_name(decoy.as_bytes()).unwrap_or(Plugin::CachingSha2);
         let secure = peer.address.is_none() || tls.is_some();
+        let mut login = Login::new(account, decoy, salt, secure);
+        if access.data().has_second_passwords() {
+            login = login.check_twice();
+        }
         Ok(Authentication {
-            login: Login::new(account, decoy, salt, secure),
+            login,
             account: found.map(|(_, a)| a),
             request,
             tls: tls.map(tls_peer),
@@ -247,7 +259,10 @@ impl Authentication {
         let granted = match (proof, account) {
             (Some(proof), Some(account)) => {
                 if let Some(proof) = proof {
-                    shared.fast_path.remember(account.secret.clone(), proof);
+                    let second = account.attributes.second_secret.as_ref();
+                    let second = second.filter(|_| self.login.is_proved_by_second());
+                    let secret = second.map_or(&account.secret[..], |s| s.as_bytes());
+                    shared.fast_path.remember(secret.to_vec(), proof);
                 }
                 self.admit(shared, peer, &account, answer)
             }

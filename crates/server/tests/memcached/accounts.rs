@@ -2,7 +2,10 @@
 
 use crate::with_sql::sql;
 use porpoise_testkit::{Porpoise, exchange};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
+use std::time::Duration;
 
 /// A server on which table `app.t` is mapped to keys `t:` and account `u@localhost`, password
 /// `pw`, may do nothing.
@@ -368,4 +371,77 @@ fn the_mapping_belongs_to_its_administrators_and_owners() {
     sql(&server, "GRANT MEMCACHED_ADMIN ON *.* TO u@localhost");
     assert_eq!(sql_as_u(&server, &map("sess")), 0);
     assert_eq!(sql_as_u(&server, insert), 0);
+}
+
+#[test]
+fn either_password_authenticates_in_every_dialect() {
+    let server = server("off");
+    sql(
+        &server,
+        "GRANT SELECT ON app.t TO u@localhost;
+         ALTER USER u@localhost IDENTIFIED BY 'p2' RETAIN CURRENT PASSWORD",
+    );
+    let ascii = |password: &str| {
+        let request = format!("set a 0 0 4\r\nu {password}\r\nget t:1\r\n");
+        server.memcached(&request)
+    };
+    let read = "STORED\r\nVALUE t:1 0 2\r\n10\r\nEND\r\n";
+    for password in ["pw", "p2"] {
+        assert_eq!(ascii(password), read);
+        assert_eq!(statuses(&ask(&server, &sasl(password))), [0]);
+    }
+    assert!(ascii("no").starts_with("CLIENT_ERROR authentication failure"));
+    sql(&server, "ALTER USER u@localhost DISCARD OLD PASSWORD");
+    assert!(ascii("pw").starts_with("CLIENT_ERROR authentication failure"));
+    assert_eq!(statuses(&ask(&server, &sasl("pw"))), [0x20]);
+    assert_eq!(ascii("p2"), read);
+}
+
+#[test]
+fn restrictions_of_databases_hold_for_keys() {
+    let server = server("memcached@localhost");
+    sql(
+        &server,
+        "SET GLOBAL partial_revokes = ON;
+         REVOKE UPDATE, DELETE ON app.* FROM memcached@localhost",
+    );
+    assert_eq!(
+        server.memcached("get t:1\r\nset t:1 0 0 1\r\n9\r\ndelete t:1\r\nset k 0 0 1\r\nx\r\n"),
+        "VALUE t:1 0 2\r\n10\r\nEND\r\n\
+         SERVER_ERROR UPDATE command denied to user 'memcached'@'localhost' for table 't'\r\n\
+         SERVER_ERROR DELETE command denied to user 'memcached'@'localhost' for table 't'\r\n\
+         STORED\r\n"
+    );
+    sql(
+        &server,
+        "GRANT UPDATE, DELETE ON app.* TO memcached@localhost",
+    );
+    assert_eq!(server.memcached("set t:1 0 0 1\r\n9\r\n"), "STORED\r\n");
+}
+
+#[test]
+fn connections_keep_an_account_that_is_renamed() {
+    let server = server("off");
+    sql(&server, "GRANT SELECT ON app.t TO u@localhost");
+    let mut stream = TcpStream::connect(server.memcached_addr).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let mut talk = |request: &str, reply: &str| {
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut bytes = vec![0; reply.len()];
+        stream.read_exact(&mut bytes).unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), reply);
+    };
+    talk("set a 0 0 4\r\nu pw\r\n", "STORED\r\n");
+    let value = "VALUE t:1 0 2\r\n10\r\nEND\r\n";
+    talk("get t:1\r\n", value);
+    sql(&server, "RENAME USER u@localhost TO v@localhost");
+    talk("get t:1\r\n", value);
+    // Another account takes the old name; the connection is not its.
+    sql(&server, "CREATE USER u@localhost");
+    talk("get t:1\r\n", value);
+    sql(&server, "DROP USER v@localhost");
+    let denied = "SERVER_ERROR SELECT command denied to user 'v'@'localhost' for table 't'\r\n";
+    talk("get t:1\r\n", denied);
 }

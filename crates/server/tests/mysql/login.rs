@@ -270,3 +270,35 @@ fn the_last_place_is_root_s() {
     assert_eq!(second.good("SELECT 1").one(), "1");
     assert!(server.is_running());
 }
+
+#[test]
+fn either_password_logs_in_until_the_second_is_discarded() {
+    let server = server();
+    let mut root = Client::root(server.mysql_addr);
+    let logs_in = |how: &How, password: &'static str, tls: bool| {
+        let how = How {
+            password,
+            tls,
+            ..how.clone()
+        };
+        Client::connect(server.mysql_addr, &how).is_ok()
+    };
+    for how in [SHA2, NATIVE] {
+        // The first password is known to the fast path, too.
+        assert!(logs_in(&how, how.password, false));
+        let name = how.user;
+        root.good(&format!(
+            "ALTER USER {name}@localhost IDENTIFIED BY 'next' RETAIN CURRENT PASSWORD"
+        ));
+        for tls in [false, true] {
+            for password in [how.password, "next", how.password, "next"] {
+                assert!(logs_in(&how, password, tls), "{name} {password} {tls}");
+            }
+            assert!(!logs_in(&how, "wrong", tls));
+            assert!(!logs_in(&how, "", tls));
+        }
+        root.good(&format!("ALTER USER {name}@localhost DISCARD OLD PASSWORD"));
+        assert!(logs_in(&how, "next", false));
+        assert!(!logs_in(&how, how.password, false));
+    }
+}

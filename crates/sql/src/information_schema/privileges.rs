@@ -51,7 +51,10 @@ fn rows(
     which: impl Fn(&Grant) -> bool,
     place: impl Fn(&Grant) -> Vec<Value>,
 ) -> Vec<Vec<Value>> {
-    let all = session.rights().global().has(Privileges::SELECT);
+    let all = session
+        .rights()
+        .on_database("mysql")
+        .has(Privileges::SELECT);
     let account = &session.client.account;
     let grants = session.server.access.data();
     let mut own: Vec<&Grant> = grants.grants.iter().filter(|g| which(g)).collect();
@@ -72,6 +75,11 @@ fn rows(
             some => some.names().collect(),
         };
         for name in names {
+            let privilege = Privileges::named(name).unwrap_or_default();
+            let option = match Privileges::DYNAMIC.meets(privilege) {
+                true => grant.grantable.has(privilege),
+                false => option,
+            };
             let mut row = vec![text(&grantee), text("def")];
             row.extend(place(grant));
             row.extend([text(name), text(if option { "YES" } else { "NO" })]);
@@ -84,7 +92,10 @@ fn rows(
 /// Rows of USER_PRIVILEGES; USAGE for accounts that may do nothing everywhere.
 pub(super) fn user(session: &SqlSession) -> Vec<Vec<Value>> {
     let mut out = rows(session, |g| g.database.is_empty(), |_| Vec::new());
-    let all = session.rights().global().has(Privileges::SELECT);
+    let all = session
+        .rights()
+        .on_database("mysql")
+        .has(Privileges::SELECT);
     let account = &session.client.account;
     let data = session.server.access.data();
     let mut accounts: Vec<_> = data.accounts.iter().map(|a| (&a.user, &a.host)).collect();

@@ -3,6 +3,7 @@
 
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{self, GrantOn};
+use crate::privileges::partial;
 use crate::session::{Outcome, SqlSession};
 use crate::users;
 use porpoise_access::{AccessData, AuthId, Change, Grant, Privileges};
@@ -49,8 +50,13 @@ fn named(statement: &ast::Grant<'_>, database: &str, table: &str) -> Result<Priv
                 .ok_or_else(|| SqlError::not_supported("this privilege"))?,
         });
     }
-    if statement.grant_option {
+    let fixed = set.without(Privileges::DYNAMIC);
+    if statement.grant_option && (fixed != Privileges::NONE || set == Privileges::NONE) {
+        // Of dynamic privileges alone it is theirs, each its own.
         set = set.with(Privileges::GRANT_OPTION);
+    }
+    if statement.revoke && database.is_empty() && set.has(Privileges::ALL) {
+        set = set.with(Privileges::DYNAMIC);
     }
     let dynamic = set
         .names()
@@ -79,6 +85,17 @@ fn named(statement: &ast::Grant<'_>, database: &str, table: &str) -> Result<Priv
 /// pattern it must hold them on every database that the pattern matches.
 fn may_grant(session: &SqlSession, set: Privileges, database: &str, table: &str) -> Result<()> {
     let rights = session.rights();
+    let (dynamic, fixed) = (
+        set.intersection(Privileges::DYNAMIC),
+        set.without(Privileges::DYNAMIC),
+    );
+    if !rights.grantable().has(dynamic) {
+        return session.refuse_global("GRANT OPTION");
+    }
+    if dynamic != Privileges::NONE && fixed == Privileges::NONE {
+        return Ok(());
+    }
+    let set = fixed;
     let own = match (database.is_empty(), table.is_empty()) {
         (true, _) => rights.global(),
         (false, true) => rights.on_pattern(database),
@@ -136,6 +153,7 @@ fn change(session: &SqlSession, data: &AccessData, statement: &ast::Grant<'_>) -
     for account in statement.accounts {
         let (user, host) = users::named(session, account);
         if data.account(&user, &host).is_some() {
+            session.need_system_user(data, &AuthId::new(&user, &host))?;
             targets.push((user, host));
         } else if statement.revoke {
             return Err(no_grant(&user, &host, ""));
@@ -151,6 +169,7 @@ fn change(session: &SqlSession, data: &AccessData, statement: &ast::Grant<'_>) -
             let theirs = |g: &&Grant| targets.iter().any(|(u, h)| *u == g.user && *h == g.host);
             let grants = data.grants.iter().filter(theirs);
             change.remove_grants.extend(grants.cloned());
+            partial::lift_all(session, data, &targets, &mut change)?;
         }
         Some(on) => {
             let (database, table) = place(session, on)?;
@@ -163,21 +182,30 @@ fn change(session: &SqlSession, data: &AccessData, statement: &ast::Grant<'_>) -
                 return Err(SqlError::no_table(&database, &table));
             }
             for (user, host) in targets {
-                let empty = Grant {
+                let mut empty = Grant {
                     user,
                     host,
                     database: database.clone(),
                     table: table.clone(),
                     privileges: Privileges::NONE,
+                    grantable: match statement.grant_option {
+                        true => set.intersection(Privileges::DYNAMIC),
+                        false => Privileges::NONE,
+                    },
                 };
-                change_one(data, statement.revoke, set, empty, &mut change)?;
+                let rest =
+                    partial::restrict(session, data, statement, set, &mut empty, &mut change)?;
+                if let Some(rest) = rest {
+                    change_one(data, statement.revoke, rest, empty, &mut change)?;
+                }
             }
         }
     }
     Ok(change)
 }
 
-/// Adds the change of one account's privileges on the object of `next`.
+/// Adds the change of one account's privileges on the object of `next`, whose `grantable` are
+/// the dynamic privileges that the statement grants WITH GRANT OPTION.
 fn change_one(
     data: &AccessData,
     revoke: bool,
@@ -196,11 +224,17 @@ fn change_one(
         return Err(no_grant(&next.user, &next.host, &next.table));
     }
     let had = old.map_or(Privileges::NONE, |g| g.privileges);
-    next.privileges = if revoke {
-        had.without(set)
+    let grantable = old.map_or(Privileges::NONE, |g| g.grantable);
+    if revoke {
+        next.privileges = had.without(set);
+        next.grantable = match set.has(Privileges::GRANT_OPTION) {
+            true => Privileges::NONE,
+            false => grantable.without(set),
+        };
     } else {
-        had.with(set)
-    };
+        next.privileges = had.with(set);
+        next.grantable = grantable.with(next.grantable);
+    }
     if next.privileges == Privileges::NONE {
         change.remove_grants.push(next);
     } else {
@@ -220,7 +254,10 @@ pub fn shown(session: &SqlSession, id: &AuthId, roles: &[AuthId]) -> Vec<String>
     for grant in data.grants.iter().filter(held) {
         let same = |m: &&mut Grant| m.database == grant.database && m.table == grant.table;
         match merged.iter_mut().find(same) {
-            Some(m) => m.privileges = m.privileges.with(grant.privileges),
+            Some(m) => {
+                m.privileges = m.privileges.with(grant.privileges);
+                m.grantable = m.grantable.with(grant.grantable);
+            }
             None => merged.push(grant.clone()),
         }
     }
@@ -259,16 +296,31 @@ pub fn shown(session: &SqlSession, id: &AuthId, roles: &[AuthId]) -> Vec<String>
             false => "",
         };
         lines.push(format!("GRANT {what} ON {place} TO {to}{option}"));
-        let all = grant.privileges.names();
-        let dynamic =
-            all.filter(|name| Privileges::named(name).is_some_and(|p| Privileges::DYNAMIC.has(p)));
-        let dynamic: Vec<&str> = dynamic.collect();
-        if !dynamic.is_empty() {
-            let what = dynamic.join(",");
-            lines.push(format!("GRANT {what} ON {place} TO {to}{option}"));
+        lines.extend(dynamic_shown(grant, &to));
+        if grant.database.is_empty() {
+            lines.extend(partial::shown(session, &data, id, roles));
         }
     }
     lines.extend(roles_shown(session, &data, id));
+    lines
+}
+
+/// The dynamic privileges of a grant as SHOW GRANTS prints them: those WITH GRANT OPTION apart.
+fn dynamic_shown(grant: &Grant, to: &str) -> Vec<String> {
+    let dynamic = grant.privileges.intersection(Privileges::DYNAMIC);
+    let grantable = dynamic.intersection(grant.grantable);
+    let mut lines = Vec::new();
+    for (some, option) in [
+        (dynamic.without(grantable), ""),
+        (grantable, " WITH GRANT OPTION"),
+    ] {
+        let mut names: Vec<&str> = some.names().collect();
+        names.sort_unstable();
+        if !names.is_empty() {
+            let what = names.join(",");
+            lines.push(format!("GRANT {what} ON *.* TO {to}{option}"));
+        }
+    }
     lines
 }
 

@@ -24,6 +24,13 @@ const fn example(sql: &'static str, sufficient: &'static [&'static [&'static str
     Example { sql, sufficient }
 }
 
+/// The statement changes the second password of the own account.
+const SECOND_PASSWORD: &[&[&str]] = &[
+    &["CREATE USER ON *.*"],
+    &["APPLICATION_PASSWORD_ADMIN ON *.*"],
+    &["SUPER ON *.*"],
+];
+
 /// The statement needs no privilege.
 const FREE: &[&[&str]] = &[&[]];
 
@@ -140,6 +147,7 @@ kinds! {
         example("SET @a = (SELECT MAX(n) FROM shop.goods)", &[&["SELECT ON shop.goods"]]),
         example("SET sql_mode = ''", FREE),
         example("SET GLOBAL max_connections = 5", &[&["SUPER ON *.*"], &["SYSTEM_VARIABLES_ADMIN ON *.*"]]),
+        example("SET GLOBAL partial_revokes = ON", &[&["SUPER ON *.*"], &["SYSTEM_VARIABLES_ADMIN ON *.*"]]),
         example("SET PERSIST max_connections = 5", &[&["SUPER ON *.*"], &["SYSTEM_VARIABLES_ADMIN ON *.*"]]),
     ],
     SetTransaction(Statement::SetTransaction(_)) => &[
@@ -168,15 +176,21 @@ kinds! {
         example("ALTER USER bob IDENTIFIED BY 'y'", &[&["CREATE USER ON *.*"]]),
         example("ALTER USER ann ACCOUNT UNLOCK", &[&["CREATE USER ON *.*"]]),
         example("ALTER USER CURRENT_USER() IDENTIFIED BY 'y'", FREE),
+        example("ALTER USER CURRENT_USER() IDENTIFIED BY 'y' RETAIN CURRENT PASSWORD", SECOND_PASSWORD),
+        example("ALTER USER ann DISCARD OLD PASSWORD", SECOND_PASSWORD),
+        example("ALTER USER bob DISCARD OLD PASSWORD", &[&["CREATE USER ON *.*"]]),
     ],
     DropUser(Statement::DropUser { .. }) => &[
         example("DROP USER bob", &[&["CREATE USER ON *.*"]]),
+        example("DROP USER root@localhost", &[&["CREATE USER ON *.*", "SYSTEM_USER ON *.*"]]),
     ],
     RenameUser(Statement::RenameUser(_)) => &[
         example("RENAME USER bob TO eve", &[&["CREATE USER ON *.*"]]),
     ],
     SetPassword(Statement::SetPassword(_)) => &[
         example("SET PASSWORD = 'y'", FREE),
+        example("SET PASSWORD = 'y' RETAIN CURRENT PASSWORD", SECOND_PASSWORD),
+        example("SET PASSWORD FOR bob = 'y' RETAIN CURRENT PASSWORD", &[&["CREATE USER ON *.*"]]),
         example("SET PASSWORD FOR bob = 'y'", &[&["CREATE USER ON *.*"]]),
     ],
     Grant(Statement::Grant(_)) => &[
@@ -186,6 +200,7 @@ kinds! {
         ),
         example("GRANT SELECT ON `sho_`.* TO bob", &[&["SELECT ON `sho%`.*", "GRANT OPTION ON `s%`.*"]]),
         example("GRANT SELECT ON mysql.* TO bob", &[&["SELECT ON mysql.*", "GRANT OPTION ON mysql.*"]]),
+        example("GRANT BACKUP_ADMIN ON *.* TO bob", &[&["SUPER ON *.*", "GRANT OPTION ON *.*"]]),
         example("REVOKE SELECT ON shop.held FROM bob", &[&["SELECT ON shop.held", "GRANT OPTION ON shop.*"]]),
     ],
     Role(Statement::Role { .. }) => &[

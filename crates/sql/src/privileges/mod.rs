@@ -10,19 +10,25 @@
 //! 2. An account without grants may connect, and nothing else.
 //! 3. For an account with all privileges on everything a statement costs one comparison.
 //!
-//! Differs: there are no privileges on columns, no roles, and no dynamic privileges: SUPER
-//! stands for these. Visibility of objects is [`visible`]'s.
+//! Differs: there are no privileges on columns. Visibility of objects is [`visible`]'s, partial
+//! revokes are [`partial`]'s.
 
 pub mod grant;
 pub mod kinds;
 pub mod needs;
+mod partial;
 mod requirements;
 mod visible;
 
 use crate::error::{Result, SqlError};
 use crate::session::SqlSession;
-use porpoise_access::{MEMCACHED_CONFIGURATION, MEMCACHED_DATABASE, Privileges, Rights};
+use porpoise_access::{
+    AccessData, AuthId, MEMCACHED_CONFIGURATION, MEMCACHED_DATABASE, Privileges, Rights,
+};
 use std::sync::Arc;
+
+/// The privileges that change any mapping of memcached keys, as errors name them.
+pub(crate) const MEMCACHED_ADMIN: &str = "SUPER or MEMCACHED_ADMIN";
 
 /// Privileges by which a table or its rows change.
 const CHANGES: Privileges = Privileges::INSERT
@@ -58,10 +64,10 @@ impl SqlSession {
     pub(crate) fn need_table(&self, wanted: Privileges, database: &str, table: &str) -> Result<()> {
         let rights = self.rights();
         if is_memcached_configuration(database, table) && wanted.meets(CHANGES) {
-            let admin = "SUPER or MEMCACHED_ADMIN";
-            self.need_global(Privileges::MEMCACHED_ADMIN, admin)?;
+            self.need_global(Privileges::MEMCACHED_ADMIN, MEMCACHED_ADMIN)?;
         }
-        if rights.global().has(wanted) || crate::virtual_tables::find(database, table).is_some() {
+        if rights.everywhere().has(wanted) || crate::virtual_tables::find(database, table).is_some()
+        {
             return Ok(());
         }
         let missing = wanted.without(rights.on_table(database, table));
@@ -94,11 +100,27 @@ impl SqlSession {
         SqlError::new(1044, "42000", text)
     }
 
-    /// 1227 unless one of these may be done everywhere.
-    pub(crate) fn need_global(&self, wanted: Privileges, shown: &str) -> Result<()> {
-        if self.rights().global().has(wanted) {
+    /// 1227 for an account with SYSTEM_USER, unless the session has it, too, or is of that
+    /// account.
+    pub(crate) fn need_system_user(&self, data: &AccessData, id: &AuthId) -> Result<()> {
+        let own = AuthId::parse(&self.client.account);
+        let theirs = data.rights_with(id, &data.default_roles_of(id), &[]);
+        if own == *id || !theirs.global().has(Privileges::SYSTEM_USER) {
             return Ok(());
         }
+        self.need_global(Privileges::SYSTEM_USER, "SYSTEM_USER")
+    }
+
+    /// 1227 unless one of these may be done everywhere.
+    pub(crate) fn need_global(&self, wanted: Privileges, shown: &str) -> Result<()> {
+        match self.rights().global().has(wanted) {
+            true => Ok(()),
+            false => self.refuse_global(shown),
+        }
+    }
+
+    /// 1227
+    pub(crate) fn refuse_global(&self, shown: &str) -> Result<()> {
         let text = format!(
             "Access denied; you need (at least one of) the {shown} privilege(s) for this operation"
         );

@@ -229,6 +229,6 @@ impl SqlSession {
 
     /// Whether this session may do all that can be granted.
     pub(crate) fn may_everything(&self) -> bool {
-        self.rights().global().has(Privileges::ALL)
+        self.rights().everywhere().has(Privileges::ALL)
     }
 }

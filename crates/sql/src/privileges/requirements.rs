@@ -47,6 +47,19 @@ fn create_user() -> Requirement {
     Global(Privileges::CREATE_USER, "CREATE USER")
 }
 
+/// The privileges for changing the password of the own account or another one, or the `second`
+/// password.
+fn of_password(own: bool, second: bool) -> Vec<Requirement> {
+    match (own, second) {
+        (true, false) => Vec::new(),
+        (true, true) => vec![OneOfGlobal(
+            Privileges::CREATE_USER.with(Privileges::APPLICATION_PASSWORD_ADMIN),
+            "CREATE USER or APPLICATION_PASSWORD_ADMIN",
+        )],
+        (false, _) => vec![create_user()],
+    }
+}
+
 fn program(kind: ProgramKind, create: bool, database: String) -> Requirement {
     let wanted = match kind {
         ProgramKind::Trigger => Privileges::TRIGGER,
@@ -332,12 +345,13 @@ impl SqlSession {
                 let own = user.alter
                     && user.options.is_empty()
                     && user.users.iter().all(|u| self.is_own(&u.account));
-                if own { Vec::new() } else { vec![create_user()] }
+                let second = user.users.iter().any(|u| u.retain || u.discard_old);
+                of_password(own, second)
             }
-            S::SetPassword(set) => match &set.account {
-                Some(account) if !self.is_own(account) => vec![create_user()],
-                _ => Vec::new(),
-            },
+            S::SetPassword(set) => {
+                let own = set.account.is_none_or(|account| self.is_own(&account));
+                of_password(own, set.retain)
+            }
             S::Role { create: true, .. } => vec![OneOfGlobal(
                 create.with(Privileges::CREATE_USER),
                 "CREATE ROLE, CREATE USER",

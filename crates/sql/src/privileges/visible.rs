@@ -15,7 +15,7 @@ impl SqlSession {
     pub(crate) fn visible_catalog(&self) -> Arc<Catalog> {
         let catalog = self.server.db.catalog();
         let rights = self.rights();
-        if rights.global().meets(Privileges::TABLE) {
+        if rights.everywhere().meets(Privileges::TABLE) {
             return catalog;
         }
         let mut seen = Catalog::clone(&catalog);

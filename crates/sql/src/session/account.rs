@@ -6,6 +6,7 @@
 //!    computed again when access control's version moves, and only then.
 //! 2. A session without limits pays one comparison a statement for them.
 //! 3. With an expired password a session may change it and set variables, nothing else.
+//! 4. A session keeps its account when RENAME USER changes the name.
 
 use super::{ClientInfo, Encryption, SqlSession};
 use crate::error::{Result, SqlError};
@@ -152,6 +153,7 @@ impl SqlSession {
             | Statement::DropView(_)
             | Statement::User(_)
             | Statement::DropUser { .. }
+            | Statement::RenameUser(_)
             | Statement::Role { .. }
             | Statement::Grant(_)
             | Statement::SetPassword(_) => self.count_update(),
@@ -187,10 +189,26 @@ impl SqlSession {
         active.cloned().collect()
     }
 
+    /// Takes over the new name of the session's account, if it was renamed.
+    pub(super) fn follow_renames(&mut self) {
+        if self.named_at == self.server.access.version() {
+            return;
+        }
+        let data = self.server.access.data();
+        let old = AuthId::parse(&self.client.account);
+        let name = data.name_since(&old, self.named_at);
+        self.named_at = data.version;
+        if name != old {
+            self.client.account = format!("{}@{}", name.user, name.host);
+            self.env.account.clone_from(&self.client.account);
+        }
+    }
+
     /// The rights of the account with its active roles.
     pub(crate) fn current_rights(&self) -> Arc<Rights> {
-        let own = AuthId::parse(&self.client.account);
         let data = self.server.access.data();
+        // Renamed within a statement: `follow_renames` is for the next one.
+        let own = data.name_since(&AuthId::parse(&self.client.account), self.named_at);
         let mandatory = self.mandatory_roles();
         Arc::new(data.rights_with(&own, &self.roles, &mandatory))
     }

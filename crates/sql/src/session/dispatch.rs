@@ -187,6 +187,7 @@ impl SqlSession {
                 if_exists,
                 accounts,
             } => crate::users::drop_users(self, *if_exists, accounts),
+            Statement::RenameUser(pairs) => crate::users::rename_users(self, pairs),
             Statement::SetPassword(set) => crate::users::set_password(self, set, sink),
             Statement::Role {
                 create: true,
@@ -377,7 +378,6 @@ fn refused(session: &SqlSession, statement: &Statement<'_>) -> SqlError {
         },
         Statement::Xa(_) => "XA",
         Statement::LockInstance(_) => "LOCK INSTANCE",
-        Statement::RenameUser(_) => "RENAME USER",
         Statement::Reset(_) => "RESET",
         Statement::Binlog(_) => "BINLOG",
         Statement::ImportTable(_) => "IMPORT TABLE",

@@ -201,9 +201,8 @@ impl SqlSession {
                 ))
             });
             if names.is_none_or(|(d, t)| !rights.on_table(&d, &t).has(OWNER)) {
-                let text = "Access denied; you need (at least one of) the SUPER or \
-                            MEMCACHED_ADMIN privilege(s) for this operation";
-                return Err(SqlError::new(1227, "42000", text));
+                let admin = crate::privileges::MEMCACHED_ADMIN;
+                self.need_global(Privileges::MEMCACHED_ADMIN, admin)?;
             }
         }
         Ok(())

@@ -138,6 +138,8 @@ pub struct SqlSession {
     pub(crate) server: Arc<SqlServer>,
     pub(crate) client: ClientInfo,
     pub(crate) encryption: Encryption,
+    /// The version of access control at which the account had the name in `client`.
+    pub(super) named_at: u64,
     pub(crate) env: Env,
     pub(crate) values: Values,
     pub(crate) settings: Settings,
@@ -212,6 +214,7 @@ impl SqlSession {
             mdl,
             values,
             settings,
+            named_at: server.access.version(),
             rights: RefCell::default(),
             password_expired: false,
             roles: Vec::new(),
@@ -376,6 +379,7 @@ impl SqlSession {
             self.env.now_utc = at;
         }
         self.continues = false;
+        self.follow_renames();
         self.env.cancel.clear_query();
         self.env.strict.set(false);
         self.env.warnings.get_mut().clear();

@@ -6,7 +6,7 @@ use crate::deadlocks::{Deadlocks, Listener};
 use crate::error::{Result, SqlError};
 use crate::functions::locks::NamedLocks;
 use crate::statistics::Statistics;
-use crate::vars::{Settings, Values};
+use crate::vars::{Settings, Values, VarValue};
 use parking_lot::RwLock;
 use porpoise_access::{AccessControl, Account};
 use porpoise_base::cancel::Cancel;
@@ -103,12 +103,19 @@ impl SqlServer {
     /// A variable of the configuration that is unknown or takes no such
     /// value; what making the accounts fails with.
     pub fn new(db: Arc<Db>, config: SqlConfig) -> Result<Arc<SqlServer>> {
-        let globals = Values::new(&config.variables)?;
+        let mut globals = Values::new(&config.variables)?;
         Settings::new(&globals)?;
         let memory = config.memory;
         memory.set_limit(globals.int("global_connection_memory_limit"));
         db.set_compiler(Arc::new(crate::program::Compiler::default()));
         let access = AccessControl::open(db.clone(), config.root_password.as_deref())?;
+        if globals.bool("partial_revokes") {
+            access.set_partial_revokes(true)?;
+        } else if access.data().partial_revokes {
+            // Restrictions are in force: the variable tells so, as MySQL's does.
+            let (at, _) = crate::vars::entry("partial_revokes")?;
+            globals.set(at, VarValue::Bool(true));
+        }
         let server = Arc::new(SqlServer {
             deadlocks: Deadlocks::default(),
             started: db.clock().now(),

@@ -110,6 +110,9 @@ impl SqlSession {
                 let shown = "SUPER or SYSTEM_VARIABLES_ADMIN";
                 self.need_global(porpoise_access::Privileges::SUPER, shown)
             }
+            ("partial_revokes", VarValue::Bool(on)) => {
+                Ok(self.server.access.data().check_partial_revokes(*on)?)
+            }
             ("local_infile" | "read_only" | "super_read_only" | "offline_mode", v)
                 if *v == VarValue::Bool(true) =>
             {
@@ -221,6 +224,9 @@ impl SqlSession {
                     (variable.name, &value)
                 {
                     self.server.memory.set_limit(*bytes);
+                }
+                if let ("partial_revokes", VarValue::Bool(on)) = (variable.name, &value) {
+                    self.server.access.set_partial_revokes(*on)?;
                 }
                 let partner = partner(variable.name, &value);
                 let mut globals = self.server.globals.write();

@@ -1,6 +1,7 @@
 //! Changes of passwords: who may change one, and which may follow (manual, "Password
 //! Management").
 
+use super::quoted;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::Identified;
 use crate::session::SqlSession;
@@ -86,6 +87,8 @@ pub(super) struct PasswordChange<'c> {
     pub(super) existed: bool,
     /// `REPLACE 'current password'`
     pub(super) current: Option<&'c [u8]>,
+    /// RETAIN CURRENT PASSWORD
+    pub(super) retain: bool,
 }
 
 impl PasswordChange<'_> {
@@ -126,7 +129,7 @@ impl PasswordChange<'_> {
                 self.check_current(account)?;
                 let plugin = plugin_name(Some(plugin))?;
                 let hash = checked_hash(plugin, hash.unwrap_or_default())?;
-                self.store(plugin, hash, account, change);
+                self.store(plugin, hash, account, change)?;
                 Ok(None)
             }
         }
@@ -173,8 +176,7 @@ impl PasswordChange<'_> {
             }
         }
         let secret = hash_password(plugin, password)?;
-        self.store(plugin, secret, account, change);
-        Ok(())
+        self.store(plugin, secret, account, change)
     }
 
     /// Whether the account is the session's own.
@@ -230,7 +232,60 @@ impl PasswordChange<'_> {
         self.policy(account).split(own.cloned().collect(), now)
     }
 
-    fn store(&self, plugin: &str, secret: Vec<u8>, account: &mut Account, change: &mut Change) {
+    /// The second password of an account that gets a new one.
+    ///
+    /// # Errors
+    /// 3894, 3878 and 3895 for a password that cannot be retained.
+    fn second_password(
+        &self,
+        plugin: &str,
+        secret: &[u8],
+        account: &Account,
+    ) -> Result<Option<String>> {
+        let same_plugin = plugin == account.plugin;
+        if !self.retain || !self.existed {
+            let second = account.attributes.second_secret.as_ref();
+            let kept = second.filter(|_| same_plugin && !secret.is_empty());
+            return Ok(kept.cloned());
+        }
+        let name = quoted(&account.user, &account.host);
+        let refused = |code, text: String| Err(SqlError::new(code, "HY000", text));
+        if !same_plugin {
+            let text = format!(
+                "Current password can not be retained for user {name} because authentication \
+                 plugin is being changed."
+            );
+            return refused(3894, text);
+        }
+        if account.secret.is_empty() {
+            let text =
+                format!("Empty password can not be retained as second password for user {name}.");
+            return refused(3878, text);
+        }
+        if secret.is_empty() {
+            let text = format!(
+                "Current password can not be retained for user {name} because new password is \
+                 empty."
+            );
+            return refused(3895, text);
+        }
+        // Kept in JSON, which holds text only.
+        let old = String::from_utf8(account.secret.clone());
+        old.map(Some).map_err(|_| wrong_hash())
+    }
+
+    /// Stores a new secret.
+    ///
+    /// # Errors
+    /// As [`PasswordChange::second_password`].
+    fn store(
+        &self,
+        plugin: &str,
+        secret: Vec<u8>,
+        account: &mut Account,
+        change: &mut Change,
+    ) -> Result<()> {
+        account.attributes.second_secret = self.second_password(plugin, &secret, account)?;
         let policy = self.policy(account);
         let now = self.session.server.access.now();
         let (covered, rest) = self.past(account);
@@ -250,6 +305,7 @@ impl PasswordChange<'_> {
         let password = &mut account.attributes.password;
         password.changed = changed.and_then(|at| at.round(0, true));
         password.expired = false;
+        Ok(())
     }
 }
 
@@ -261,6 +317,10 @@ fn checked_hash(plugin: &str, hash: &[u8]) -> Result<Vec<u8>> {
     if fits {
         return Ok(hash.to_vec());
     }
+    Err(wrong_hash())
+}
+
+fn wrong_hash() -> SqlError {
     let text = "The password hash doesn't have the expected format.";
-    Err(SqlError::new(1827, "HY000", text))
+    SqlError::new(1827, "HY000", text)
 }

@@ -146,6 +146,7 @@ pub(crate) fn grant_change(
             }
             return Err(unknown(&grantee));
         }
+        session.need_system_user(data, &grantee)?;
         for role in &roles {
             match grant.revoke {
                 true => revoke_one(session, data, grant.if_exists, role, &grantee, &mut change)?,

@@ -303,6 +303,8 @@ pub const VARIABLES: &[Variable] = &[
         "Accepted; without effect."),
     v("optimizer_trace", Both, Text, "enabled=off,one_line=off",
         "Accepted; without effect."),
+    v("partial_revokes", Global, Bool, "OFF",
+        "REVOKE on a database restricts privileges on *.*; names of databases in GRANT are literal."),
     v("password_history", Global, Int(0, 65_535), "0",
         "Newest passwords of an account that may not be set again."),
     v("password_require_current", Global, Bool, "OFF",

@@ -15,6 +15,7 @@ use porpoise_sql::session::server::{SqlConfig, SqlServer};
 use porpoise_sql::session::{ClientInfo, SqlSession};
 use porpoise_types::{ValueRef, write_text};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A server over what an engine holds.
 pub fn server(engine: Arc<dyn Engine>) -> Arc<SqlServer> {
@@ -112,4 +113,43 @@ pub fn run(session: &mut SqlSession, sql: &str) -> Vec<String> {
         panic!("{}: {sql}", e.message);
     }
     sink.lines("|")
+}
+
+/// The next connection's number.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A session of an account, or the number of the error that refuses it.
+pub fn try_open(server: &Arc<SqlServer>, user: &str, host: &str) -> Result<SqlSession, u16> {
+    let info = ClientInfo {
+        user: user.to_owned(),
+        account: format!("{user}@{host}"),
+        ..root(NEXT.fetch_add(1, Ordering::Relaxed))
+    };
+    server.connect(info, Cancel::new()).map_err(|e| e.code)
+}
+
+/// A session of an account.
+pub fn open(server: &Arc<SqlServer>, user: &str, host: &str) -> SqlSession {
+    try_open(server, user, host).unwrap()
+}
+
+/// The rows of a statement as lines, or number and text of its error.
+pub fn ask(session: &mut SqlSession, text: &str) -> Result<Vec<String>, (u16, String)> {
+    let mut sink = Collected::default();
+    let ran = session.query(text.as_bytes(), false, &mut sink);
+    ran.map(|_| sink.lines("|"))
+        .map_err(|e| (e.code, e.message))
+}
+
+/// The rows of a statement that succeeds.
+pub fn good(session: &mut SqlSession, text: &str) -> Vec<String> {
+    ask(session, text).unwrap_or_else(|e| panic!("{text}: {e:?}"))
+}
+
+/// The number of the error of a statement that fails.
+pub fn code(session: &mut SqlSession, text: &str) -> u16 {
+    match ask(session, text) {
+        Ok(rows) => panic!("{text} succeeds: {rows:?}"),
+        Err((code, _)) => code,
+    }
 }

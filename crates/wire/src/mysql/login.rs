@@ -10,6 +10,8 @@
 //!    at the end, so that names cannot be told apart by the exchange: the same
 //!    plugins, packets and amount of hashing. So does an account without a
 //!    password to which a password is sent.
+//! 4. An account with a second password is proved by either. Where any account has one,
+//!    logins to the others take the time of a second check ([`Login::check_twice`]).
 
 use super::auth::{
     Plugin, RsaKey, Sha2Stage2, native_verify, parse_native_text, sha2_stage2, sha2_verify_fast,
@@ -38,6 +40,17 @@ pub struct Account<'a> {
     pub secret: &'a [u8],
     /// What the fast path remembers of it.
     pub remembered: Option<Sha2Stage2>,
+    /// The second password, of the same plugin.
+    pub second: Option<SecondPassword<'a>>,
+}
+
+/// A second password of an account.
+#[derive(Clone, Copy, Debug)]
+pub struct SecondPassword<'a> {
+    /// Its stored secret.
+    pub secret: &'a [u8],
+    /// The fast path's memory of it.
+    pub remembered: Option<Sha2Stage2>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +77,8 @@ pub struct Login {
     plugin: Plugin,
     secret: Vec<u8>,
     remembered: Option<Sha2Stage2>,
+    second: Option<(Vec<u8>, Option<Sha2Stage2>)>,
+    proved_by_second: bool,
     known: bool,
     salt: Salt,
     secure: bool,
@@ -80,16 +95,43 @@ impl Login {
             plugin: decoy,
             secret: DECOY,
             remembered: None,
+            second: None,
         });
+        let second = account.second;
         Login {
             plugin: account.plugin,
             secret: account.secret.to_vec(),
             remembered: account.remembered,
+            second: second.map(|s| (s.secret.to_vec(), s.remembered)),
+            proved_by_second: false,
             known,
             salt,
             secure,
             state: State::Start,
         }
+    }
+
+    /// Makes a login to an account without a second password take as long as one to an
+    /// account that has one.
+    #[must_use]
+    pub fn check_twice(mut self) -> Login {
+        self.second.get_or_insert_with(|| (DECOY.to_vec(), None));
+        self
+    }
+
+    /// Whether the second password proved the user.
+    pub fn is_proved_by_second(&self) -> bool {
+        self.proved_by_second
+    }
+
+    /// Whether the account's password, or else its second one, passes a check.
+    fn either(&mut self, check: impl Fn(&[u8], Option<Sha2Stage2>) -> bool) -> bool {
+        if check(&self.secret, self.remembered) {
+            return self.known;
+        }
+        let second = self.second.as_ref();
+        self.proved_by_second = second.is_some_and(|(s, remembered)| check(s, *remembered));
+        self.proved_by_second && self.known
     }
 
     /// Takes plugin and answer of a login request or a change of user. An
@@ -173,19 +215,22 @@ impl Login {
         }
         match self.plugin {
             Plugin::Native => {
-                let stage2 = parse_native_text(&self.secret);
-                let proved = stage2.is_some_and(|s| native_verify(answer, &self.salt, &s));
-                self.over(if proved && self.known {
+                let salt = self.salt;
+                let proved = self.either(|secret, _| {
+                    parse_native_text(secret).is_some_and(|s| native_verify(answer, &salt, &s))
+                });
+                self.over(if proved {
                     Next::Granted(None)
                 } else {
                     Next::Denied
                 })
             }
             Plugin::CachingSha2 => {
-                let proved = self
-                    .remembered
-                    .is_some_and(|s| sha2_verify_fast(answer, &self.salt, &s));
-                if proved && self.known {
+                let salt = self.salt;
+                let proved = self.either(|_, remembered| {
+                    remembered.is_some_and(|s| sha2_verify_fast(answer, &salt, &s))
+                });
+                if proved {
                     write_auth_more(out, sequence, &[FAST_OK]);
                     return self.over(Next::Granted(None));
                 }
@@ -198,8 +243,8 @@ impl Login {
     }
 
     fn judge(&mut self, password: &[u8]) -> Next {
-        let proved = sha2_verify_full(password, &self.secret);
-        self.over(if proved && self.known {
+        let proved = self.either(|secret, _| sha2_verify_full(password, secret));
+        self.over(if proved {
             Next::Granted(Some(sha2_stage2(password)))
         } else {
             Next::Denied

@@ -98,7 +98,7 @@ impl<'a> Parser<'a> {
             if self.eat_kw(Kw::REPLACE) {
                 spec.current = Some(self.string()?);
             }
-            spec.retain = self.retain_password()?;
+            spec.retain = alter && self.retain_password()?;
         } else if alter && self.eat_kw(Kw::DISCARD) {
             self.expect_kw(Kw::OLD)?;
             self.expect_kw(Kw::PASSWORD)?;

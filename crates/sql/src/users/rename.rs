@@ -1,0 +1,163 @@
+//! RENAME USER (manual, "RENAME USER Statement").
+//!
+//! Everything that refers to an account moves with it: grants, roles, default roles, password
+//! history, usage and failed logins. Sessions of the account go on under the new name.
+//!
+//! Pairs apply in the order written, each to the names that the pairs before it left:
+//! `a TO b, b TO c` makes `c` of `a`. If one fails, none applies.
+
+use super::roles::auth_id;
+use super::{failed, quoted};
+use crate::error::{Result, SqlError};
+use crate::parse::ast::Account as AstAccount;
+use crate::session::{Outcome, SqlSession};
+use porpoise_access::{
+    AccessData, Account, AuthId, Change, DefaultRole, Grant, OldPassword, Privileges, RoleEdge,
+};
+
+/// Accounts by their name before the statement and after it.
+struct Names(Vec<(AuthId, AuthId)>);
+
+impl Names {
+    fn new(data: &AccessData) -> Names {
+        let ids = data.accounts.iter().map(Account::id);
+        Names(ids.map(|id| (id.clone(), id)).collect())
+    }
+
+    /// Applies a pair; `None` if there is no such account, or the new name is taken.
+    fn rename(&mut self, from: &AuthId, to: &AuthId) -> Option<AuthId> {
+        let is = |name: &AuthId, id: &AuthId| {
+            name.user == id.user && name.host.eq_ignore_ascii_case(&id.host)
+        };
+        if self.0.iter().any(|(_, now)| is(now, to)) {
+            return None;
+        }
+        let (before, now) = self.0.iter_mut().find(|(_, now)| is(now, from))?;
+        *now = to.clone();
+        Some(before.clone())
+    }
+
+    fn after(&self, id: &AuthId) -> AuthId {
+        let found = self.0.iter().find(|(before, _)| before == id);
+        found.map_or_else(|| id.clone(), |(_, now)| now.clone())
+    }
+
+    /// Moves the items of `list` that refer to renamed accounts.
+    fn apply<T: Clone + PartialEq>(
+        &self,
+        list: &[T],
+        renamed: impl Fn(&T) -> T,
+        put: &mut Vec<T>,
+        remove: &mut Vec<T>,
+    ) {
+        for old in list {
+            let new = renamed(old);
+            if new != *old {
+                remove.push(old.clone());
+                put.push(new);
+            }
+        }
+    }
+
+    fn change(&self, data: &AccessData) -> Change {
+        let mut change = Change::default();
+        let account = |a: &Account| {
+            let AuthId { user, host } = self.after(&a.id());
+            Account {
+                user,
+                host,
+                ..a.clone()
+            }
+        };
+        let grant = |g: &Grant| {
+            let AuthId { user, host } = self.after(&AuthId::new(&g.user, &g.host));
+            Grant {
+                user,
+                host,
+                ..g.clone()
+            }
+        };
+        let edge = |e: &RoleEdge| RoleEdge {
+            role: self.after(&e.role),
+            grantee: self.after(&e.grantee),
+            admin: e.admin,
+        };
+        let default = |d: &DefaultRole| DefaultRole {
+            account: self.after(&d.account),
+            role: self.after(&d.role),
+        };
+        let old_password = |old: &OldPassword| OldPassword {
+            account: self.after(&old.account),
+            ..old.clone()
+        };
+        let c = &mut change;
+        let (put, remove) = (&mut c.put_accounts, &mut c.remove_accounts);
+        self.apply(&data.accounts, account, put, remove);
+        self.apply(&data.grants, grant, &mut c.put_grants, &mut c.remove_grants);
+        self.apply(&data.edges, edge, &mut c.put_edges, &mut c.remove_edges);
+        let (put, remove) = (&mut c.put_defaults, &mut c.remove_defaults);
+        self.apply(&data.default_roles, default, put, remove);
+        let (put, remove) = (&mut c.put_history, &mut c.remove_history);
+        self.apply(&data.history, old_password, put, remove);
+        let moved = self.0.iter().filter(|(before, now)| before != now);
+        change.renames = moved.cloned().collect();
+        change
+    }
+}
+
+/// 4006 for an account that is the definer of a view, unless the session may name any definer:
+/// then a warning, 4005.
+fn check_definer(session: &SqlSession, id: &AuthId) -> Result<()> {
+    let name = format!("{}@{}", id.user, id.host);
+    let catalog = session.server.db().catalog();
+    if !catalog.views.values().any(|view| view.definer == name) {
+        return Ok(());
+    }
+    let name = quoted(&id.user, &id.host);
+    let text = format!("User {name} is referenced as a definer account in a view.");
+    let some = Privileges::SET_ANY_DEFINER.with(Privileges::SET_USER_ID);
+    if session.rights().global().meets(some) {
+        session.warn(4005, text);
+        return Ok(());
+    }
+    Err(SqlError::new(4006, "HY000", text))
+}
+
+/// RENAME USER.
+///
+/// # Errors
+/// 1396 for names that do not exist, and for new ones that do; 3532 for roles that are granted;
+/// 1227 for accounts with SYSTEM_USER; 4006.
+pub fn rename_users(
+    session: &mut SqlSession,
+    pairs: &[(AstAccount<'_>, AstAccount<'_>)],
+) -> Result<Outcome> {
+    let before = session.commit()?;
+    let access = session.server.access.clone();
+    let ticket = access.change(|data| {
+        let mut names = Names::new(data);
+        let mut wrong = Vec::new();
+        for (from, to) in pairs {
+            let (from, to) = (auth_id(session, from), auth_id(session, to));
+            if data.edges.iter().any(|e| e.role == from || e.role == to) {
+                let text = "Renaming of a role identifier is forbidden";
+                return Err(SqlError::new(3532, "HY000", text));
+            }
+            match names.rename(&from, &to) {
+                Some(account) => {
+                    session.need_system_user(data, &account)?;
+                    check_definer(session, &account)?;
+                }
+                None => wrong.push(quoted(&from.user, &from.host)),
+            }
+        }
+        match wrong.is_empty() {
+            true => Ok(names.change(data)),
+            false => Err(failed("RENAME USER", &wrong)),
+        }
+    })?;
+    Ok(Outcome {
+        ticket: ticket.max(before),
+        ..Outcome::default()
+    })
+}
