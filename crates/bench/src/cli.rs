@@ -5,7 +5,7 @@ mod options;
 use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
-    Bench, analytics, fk, inserts, kv_runs, memcached_runs, mget, native, sysbench,
+    Bench, analytics, contention, fk, inserts, kv_runs, memcached_runs, mget, native, sysbench,
 };
 use crate::machine::Machine;
 use crate::output;
@@ -61,12 +61,16 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "sysbench's OLTP scripts over numbers of connections",
     ),
     (
+        "contention",
+        "Transactions that lock a few rows in random order and deadlock",
+    ),
+    (
         "analytics",
         "Groups, joins and sorts of a million rows; answers are compared",
     ),
     (
         "all",
-        "All of these; memcached, sysbench and analytics not with --quick",
+        "All of these; memcached, sysbench, contention and analytics not with --quick",
     ),
 ];
 
@@ -204,6 +208,7 @@ fn dispatch(name: &str, bench: &mut Bench, limit: Option<u64>) -> Result<()> {
         "autoinc" => inserts::autoinc(bench),
         "blob" => inserts::blob(bench),
         "sysbench" => sysbench::sysbench(bench),
+        "contention" => contention::contention(bench),
         "analytics" => analytics::analytics(bench),
         "connections" if is_quick => kv_runs::connections(bench, &[8, 64, 512]),
         "connections" => kv_runs::connections(bench, &[1, 8, 64, 256, 512]),
@@ -234,6 +239,7 @@ fn all_of_them(bench: &mut Bench, within: &dyn Fn(&mut Bench) -> Result<()>) -> 
         "connections",
         "native",
         "sysbench",
+        "contention",
         "analytics",
     ] {
         let done = match name {
@@ -243,7 +249,9 @@ fn all_of_them(bench: &mut Bench, within: &dyn Fn(&mut Bench) -> Result<()>) -> 
             }
             "connections" if bench.choice.is_quick => kv_runs::connections(bench, &[8, 64]),
             "native" => within(bench),
-            "memcached" | "sysbench" | "analytics" if bench.choice.is_quick => continue,
+            "memcached" | "sysbench" | "contention" | "analytics" if bench.choice.is_quick => {
+                continue;
+            }
             _ => dispatch(name, bench, None),
         };
         if let Err(error) = done {

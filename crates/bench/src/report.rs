@@ -117,8 +117,26 @@ pub struct Run {
     /// Instructions of the calling threads for a request, where counted.
     #[serde(default)]
     pub instructions: Option<f64>,
+    /// Counters of `bench contention`.
+    #[serde(default)]
+    pub contention: Option<Contention>,
     /// Why it failed.
     pub failure: Option<String>,
+}
+
+/// Transactions that deadlocked, were repeated and committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contention {
+    /// Attempts, committed or not.
+    pub attempts: u64,
+    /// Attempts refused with 1213.
+    pub deadlocks: u64,
+    /// Attempts refused with 1205.
+    pub timeouts: u64,
+    /// Commits of the client that had the fewest.
+    pub fewest: u64,
+    /// Commits of the client that had the most.
+    pub most: u64,
 }
 
 /// Latencies of a run in microseconds.
@@ -178,6 +196,7 @@ impl Run {
             outside: outside.filter(|_| capacity > 0.0).map(|o| o / capacity),
             futex_per_thousand: None,
             instructions: None,
+            contention: None,
             failure: outcome.failure.as_ref().map(|e| e.message.clone()),
         }
     }

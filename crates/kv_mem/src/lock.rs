@@ -3,7 +3,7 @@
 //! An uncontended lock is a change of [`LockCell`] under the record's latch.
 //! Who must wait looks for a moment whether a lone holder lets go; then joins
 //! the record's queue, looks for a moment whether it is granted; then looks for
-//! a circle of waits ([`crate::wait_graph`]), and sleeps. Whoever changes the
+//! a deadlock cycle ([`crate::wait_graph`]), and sleeps. Whoever changes the
 //! holders hands the lock over under the latch: a waiter that looks is granted
 //! the lock, one that sleeps is *called*: it wakes up and claims the lock, and
 //! until it has come others may take it. Were it granted at once, a hot row
@@ -18,9 +18,14 @@
 //!    holder and with everybody waiting ahead of it: a queued exclusive holds
 //!    off later key-shares (transactions.md, 8).
 //! 3. Newcomers pass a queue only while its first is called and on its way, and
-//!    nobody who was passed that way before: who was is granted the lock next.
+//!    no waiter that was passed that way before, or waited for the victim of a
+//!    deadlock: such a one is granted the lock next.
 //! 4. Latch order: graph of waits, then record. Nothing is held while sleeping.
 //! 5. A waiter that gives up looks under the latch whether it was granted.
+//! 6. A waiter whose transaction is the victim of a deadlock is told under the
+//!    latch, unless it was granted before. It keeps its place, and holds off
+//!    those behind it, until it gives up; it is never granted the lock, and
+//!    waits for no transaction any more.
 //!
 //! Rejected: a sharded lock table beside the index (a second look-up for every
 //! key).
@@ -250,6 +255,7 @@ impl LockCell {
             let free = beside(holders, waiter)
                 && !ahead.contains(&LockMode::Exclusive)
                 && ahead.iter().all(|mode| mode.compatible(waiter.mode));
+            let free = free && !waiter.is_victim();
             if free && !waiter.is_called() && !waiter.prefers_a_call() {
                 join(holders, waiter);
                 return false;
@@ -270,6 +276,9 @@ impl LockCell {
         let LockCell::Many(queue) = self else {
             return waiter.is_granted();
         };
+        if waiter.is_victim() {
+            return false;
+        }
         let Queue { holders, waiting } = &mut **queue;
         let Some(at) = waiting.iter().position(|w| Arc::ptr_eq(w, waiter)) else {
             return waiter.is_granted();
@@ -285,6 +294,17 @@ impl LockCell {
         true
     }
 
+    /// Makes a waiter's transaction the victim of a deadlock; false when it was
+    /// granted the lock, or chosen, before.
+    pub(crate) fn choose_victim(&mut self, waiter: &Arc<Waiter>) -> bool {
+        let waits = self.waiting().iter().any(|w| Arc::ptr_eq(w, waiter));
+        let chosen = waits && !waiter.is_victim();
+        if chosen {
+            waiter.become_victim();
+        }
+        chosen
+    }
+
     /// Without waiters, the queue goes if it is not needed.
     fn shrink(&mut self) {
         if let LockCell::Many(queue) = self
@@ -298,9 +318,10 @@ impl LockCell {
         }
     }
 
-    /// Whom a waiting transaction waits for.
+    /// Whom a waiting transaction waits for; a victim waits for none.
     pub(crate) fn blockers(&self, txn: TxnId, out: &mut Vec<TxnId>) {
-        let Some(waiter) = self.waiting().iter().find(|w| w.txn == txn) else {
+        let waiter = self.waiting().iter().find(|w| w.txn == txn);
+        let Some(waiter) = waiter.filter(|w| !w.is_victim()) else {
             return;
         };
         let holders = self.holders().iter().map(|h| (h.txn, h.mode));
@@ -325,7 +346,7 @@ impl LockCell {
             }
         }
         match self.waiting().first() {
-            Some(first) if !first.is_called() => {
+            Some(first) if !first.is_called() && !first.is_victim() => {
                 let mut blockers = Vec::new();
                 self.blockers(first.txn, &mut blockers);
                 if blockers.is_empty() {
@@ -447,6 +468,55 @@ mod tests {
         assert!(second.is_called() && cell.claim(&second));
         cell.release(3);
         assert!(cell.is_free());
+    }
+
+    #[test]
+    fn a_victim_keeps_its_place_until_it_gives_up() {
+        for is_called in [false, true] {
+            let mut cell = LockCell::default();
+            assert!(granted(&mut cell, 1, Exclusive));
+            let [victim, behind] = [2, 3].map(|txn| cell.enqueue(txn, Exclusive));
+            victim.doze();
+            if is_called {
+                cell.release(1);
+                assert!(victim.is_called());
+            }
+            assert!(cell.choose_victim(&victim));
+            assert!(!cell.choose_victim(&victim), "it is chosen once");
+            cell.release(1);
+            assert!(victim.is_victim() && !behind.is_granted());
+            assert!(!granted(&mut cell, 4, KeyShare), "not past those behind");
+            assert!(!cell.claim(&victim));
+            let mut blockers = Vec::new();
+            cell.blockers(2, &mut blockers);
+            assert!(blockers.is_empty(), "{blockers:?}");
+            cell.check().unwrap();
+            assert!(cell.give_up(&victim));
+            assert!(behind.is_granted());
+            assert!(!cell.choose_victim(&behind), "it has the lock");
+            cell.release(3);
+            assert!(cell.is_free());
+        }
+    }
+
+    #[test]
+    fn the_survivor_of_a_deadlock_is_not_overtaken() {
+        for is_called in [false, true] {
+            let mut cell = LockCell::default();
+            assert!(granted(&mut cell, 1, Exclusive));
+            let survivor = cell.enqueue(2, Exclusive);
+            survivor.doze();
+            if is_called {
+                cell.release(1);
+            }
+            survivor.forbid_overtaking();
+            cell.release(1);
+            assert_eq!(survivor.is_granted(), !is_called);
+            assert!(!granted(&mut cell, 3, KeyShare));
+            assert!(cell.claim(&survivor));
+            cell.release(2);
+            assert!(cell.is_free());
+        }
     }
 
     #[test]

@@ -1,12 +1,15 @@
-//! A circle of waits, of any length, is broken at once: one is told, the others go on.
+//! A deadlock cycle of any length is broken at once: the transaction with the least work is rolled
+//! back, the others go on.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod common;
 
 use common::key;
-use porpoise_kv::{Engine, Error, LockMode, LockRequest, Result, Txn, Wait};
+use porpoise_kv::{
+    Check, DeadlockListener, Engine, Error, LockMode, LockRequest, LockWait, Result, Txn, Wait,
+};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 fn lock(txn: &mut dyn Txn, name: &str) -> Result<()> {
@@ -44,4 +47,164 @@ fn one_of_a_circle_is_told_whatever_its_length() {
         let granted = outcomes.iter().filter(|o| o.is_ok()).count();
         assert_eq!(granted, length - 1, "of {length}: {outcomes:?}");
     }
+}
+
+/// Waits until so many transactions wait.
+fn await_waits(engine: &KvMem, count: usize) {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let mut waiting: Vec<u64> = engine.lock_waits().iter().map(|wait| wait.txn).collect();
+        waiting.sort_unstable();
+        waiting.dedup();
+        if waiting.len() == count {
+            return;
+        }
+        assert!(Instant::now() < end, "{} of {count} wait", waiting.len());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A transaction that holds exclusive locks on these keys.
+fn holding(engine: &KvMem, names: &[&str]) -> Box<dyn Txn> {
+    let mut txn = engine.begin(Default::default()).unwrap();
+    for name in names {
+        lock(&mut *txn, name).unwrap();
+    }
+    txn
+}
+
+/// The waits of every deadlock, as the listener was told.
+#[derive(Default)]
+struct Told(Mutex<Vec<Vec<LockWait>>>);
+
+impl DeadlockListener for Told {
+    fn deadlock(&self, circle: &[LockWait]) {
+        self.0.lock().unwrap().push(circle.to_vec());
+    }
+}
+
+fn listened() -> (Arc<KvMem>, Arc<Told>) {
+    let engine = KvMem::open(KvMemOptions::default()).unwrap();
+    let told = Arc::new(Told::default());
+    engine.watch_deadlocks(told.clone());
+    (engine, told)
+}
+
+/// The victim is the one with the least work, wherever it waits; the one that
+/// closes the cycle goes on, and every other, too.
+#[test]
+fn the_lightest_of_three_is_the_victim() {
+    // Keys held and keys written by the transaction that began to wait first.
+    for (held, written, is_first) in [(1, 0, true), (2, 9, false)] {
+        let (engine, told) = listened();
+        let names: Vec<String> = (0..held).map(|n| format!("a{n}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut first = holding(&engine, &names);
+        for _ in 0..written {
+            first.put(key("a0"), b"x", Check::Locked).unwrap();
+        }
+        let mut second = holding(&engine, &["b0", "b1"]);
+        let mut third = holding(&engine, &["c0", "c1", "c2"]);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(move || (lock(&mut *first, "b0"), first));
+            await_waits(&engine, 1);
+            let second = scope.spawn(move || (lock(&mut *second, "c0"), second));
+            await_waits(&engine, 2);
+            let third = scope.spawn(move || (lock(&mut *third, "a0"), third));
+            // The victim ends; the one that waits for it is granted its lock, and so on.
+            let (victim, next, last) = if is_first {
+                (first, third, second)
+            } else {
+                (second, first, third)
+            };
+            let (ended, victim) = victim.join().unwrap();
+            assert!(matches!(ended, Err(Error::Deadlock)), "{ended:?}");
+            let (granted, next) = next.join().unwrap();
+            granted.unwrap();
+            next.rollback();
+            let (granted, last) = last.join().unwrap();
+            granted.unwrap();
+            last.rollback();
+            drop(victim);
+        });
+        let told = told.0.lock().unwrap();
+        assert_eq!(told.len(), 1, "{told:?}");
+        let keys: Vec<&[u8]> = told[0].iter().map(|wait| wait.key.as_slice()).collect();
+        let expected = if is_first {
+            [b"b0", b"c0", b"a0"]
+        } else {
+            [b"c0", b"a0", b"b0"]
+        };
+        assert_eq!(keys, expected, "the victim's wait is first");
+        for (n, wait) in told[0].iter().enumerate() {
+            assert_eq!(wait.blocker, told[0][(n + 1) % told[0].len()].txn);
+        }
+    }
+}
+
+/// Of transactions with as much work, the one that closes the cycle is ended.
+#[test]
+fn of_equals_the_searching_transaction_is_the_victim() {
+    let (engine, told) = listened();
+    let mut first = holding(&engine, &["a"]);
+    let mut second = holding(&engine, &["b"]);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(move || lock(&mut *first, "b"));
+        await_waits(&engine, 1);
+        assert!(matches!(lock(&mut *second, "a"), Err(Error::Deadlock)));
+        waits.join().unwrap().unwrap();
+    });
+    assert_eq!(told.0.lock().unwrap().len(), 1);
+}
+
+/// Two that share a lock and wait for the third, which wants it alone: both
+/// cycles are broken, each by the lighter.
+#[test]
+fn one_request_may_close_two_cycles() {
+    let (engine, told) = listened();
+    let mut heavy = holding(&engine, &["a", "b", "c"]);
+    std::thread::scope(|scope| {
+        let mut lighter = Vec::new();
+        for (n, name) in [(1, "a"), (2, "b")] {
+            let mut txn = engine.begin(Default::default()).unwrap();
+            let request = LockRequest {
+                key: key("shared"),
+                mode: LockMode::Share,
+            };
+            let wait = Wait::Until(Instant::now() + Duration::from_secs(30));
+            txn.lock(&[request], wait, &mut |_, _| ()).unwrap();
+            lighter.push(scope.spawn(move || lock(&mut *txn, name)));
+            await_waits(&engine, n);
+        }
+        lock(&mut *heavy, "shared").unwrap();
+        for txn in lighter {
+            assert!(matches!(txn.join().unwrap(), Err(Error::Deadlock)));
+        }
+    });
+    assert_eq!(told.0.lock().unwrap().len(), 2);
+}
+
+/// Two readers of a row that both want to change it: one is ended, though each
+/// holds as much, and the other's upgrade is granted.
+#[test]
+fn one_of_two_upgrades_is_granted() {
+    let (engine, told) = listened();
+    let share = |txn: &mut dyn Txn| {
+        let request = LockRequest {
+            key: key("row"),
+            mode: LockMode::Share,
+        };
+        txn.lock(&[request], Wait::NoWait, &mut |_, _| ())
+    };
+    let [mut one, mut two] = [(); 2].map(|()| engine.begin(Default::default()).unwrap());
+    share(&mut *one).unwrap();
+    share(&mut *two).unwrap();
+    lock(&mut *two, "more work").unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(move || lock(&mut *one, "row"));
+        await_waits(&engine, 1);
+        lock(&mut *two, "row").unwrap();
+        assert!(matches!(waits.join().unwrap(), Err(Error::Deadlock)));
+    });
+    assert_eq!(told.0.lock().unwrap().len(), 1);
 }

@@ -194,6 +194,7 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("connections", &["ops", "shape"]),
     ("native", &["shape"]),
     ("sysbench", &["ops", "shape"]),
+    ("contention", &["ops", "shape"]),
     ("analytics", &["ops", "shape", "clients", "time", "warm-up"]),
 ];
 
@@ -273,6 +274,7 @@ pub(super) fn choice(name: &str, given: &ArgMatches) -> Result<Choice> {
             .collect::<Result<Vec<_>>>()?,
         None => Vec::new(),
     };
+    let fewest = if name == "contention" { 2 } else { 100 };
     Ok(Choice {
         effort: Effort {
             rounds: number_or(given, "runs", rounds, 1, 1000)? as usize,
@@ -285,7 +287,7 @@ pub(super) fn choice(name: &str, given: &ArgMatches) -> Result<Choice> {
         operations,
         memcached,
         native: native_choice(name, given)?,
-        rows: number_or(given, "rows", 0, 100, 100_000_000)?,
+        rows: number_or(given, "rows", 0, fewest, 100_000_000)?,
         seed: number_or(given, "seed", 1, 0, u64::MAX)?,
         is_quick,
     })

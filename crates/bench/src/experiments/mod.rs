@@ -5,6 +5,7 @@
 
 pub mod analytics;
 pub mod batch;
+pub mod contention;
 pub mod fk;
 pub mod inserts;
 pub mod kv;

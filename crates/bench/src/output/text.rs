@@ -6,6 +6,36 @@ use crate::report::{Cell, Experiment, Report, Run};
 use crate::stats::Estimate;
 use std::fmt::Write;
 
+/// A figure of a run, where it has it.
+type Figure = fn(&Run) -> Option<f64>;
+
+/// Tables of `bench contention` beside throughput.
+const CONTENTION: &[(&str, Figure)] = &[
+    ("attempts for a commit", |run| {
+        let attempts = run.contention?.attempts as f64;
+        (run.requests > 0).then(|| attempts / run.requests as f64)
+    }),
+    ("attempts a second", |run| {
+        let attempts = run.contention?.attempts as f64;
+        (run.seconds > 0.0).then(|| attempts / run.seconds)
+    }),
+    ("deadlocks (1213)", |run| {
+        Some(run.contention?.deadlocks as f64)
+    }),
+    ("lock wait timeouts (1205)", |run| {
+        Some(run.contention?.timeouts as f64)
+    }),
+    ("99th percentile of a transaction in ms", |run| {
+        run.contention.map(|_| run.latency.p99 / 1e3)
+    }),
+    ("fewest commits of a client", |run| {
+        Some(run.contention?.fewest as f64)
+    }),
+    ("most commits of a client", |run| {
+        Some(run.contention?.most as f64)
+    }),
+];
+
 /// The whole report.
 pub fn render(report: &Report) -> String {
     let mut out = String::new();
@@ -73,6 +103,12 @@ fn render_experiment(experiment: &Experiment, out: &mut String) {
         if cells.any(|c| c.figure(instructions).is_some()) {
             let words = "instructions of the calling threads for a request";
             table(experiment, operation, words, instructions, out);
+        }
+        for (words, figure) in CONTENTION {
+            let mut cells = experiment.cells.iter();
+            if cells.any(|c| c.figure(figure).is_some()) {
+                table(experiment, operation, words, *figure, out);
+            }
         }
         if experiment.is_about_latency {
             lines(experiment, operation, out);

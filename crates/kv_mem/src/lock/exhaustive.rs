@@ -2,7 +2,8 @@
 //!
 //! A step is what happens under the record's latch: asking (and joining the
 //! queue when blocked, asleep from then on or not), noticing a grant, claiming
-//! after a call, giving up, letting go. A schedule is
+//! after a call, giving up, being chosen as the victim of a deadlock, letting
+//! go. A schedule is
 //! a list of choices; each is replayed on a fresh lock, and the next one differs
 //! in the last place that still has another choice (the way of stateless model
 //! checkers). After every step the cell is in order, and nobody sleeps who has
@@ -20,6 +21,8 @@ struct Agent {
     waits: Option<Arc<Waiter>>,
     /// Sleeps where it waits.
     sleeps: bool,
+    /// It may be chosen as a victim.
+    may_be_victim: bool,
     done: bool,
 }
 
@@ -30,6 +33,7 @@ impl Agent {
             wants: wants.iter().rev().copied().collect(),
             waits: None,
             sleeps: txn.is_multiple_of(2),
+            may_be_victim: false,
             done: false,
         }
     }
@@ -43,18 +47,35 @@ impl Agent {
         self.waits.as_ref().is_some_and(|w| w.is_granted())
     }
 
+    fn is_victim(&self) -> bool {
+        self.waits.as_ref().is_some_and(|w| w.is_victim())
+    }
+
     /// How many things it can do now.
     fn choices(&self) -> usize {
         match (&self.waits, self.done) {
             (_, true) => 0,
-            // Go on once told, or give up, also when told a moment ago.
-            (Some(_), _) => 1 + usize::from(self.is_told()),
+            // All that a victim can do is to give up.
+            (Some(_), _) if self.is_victim() => 1,
+            // Give up, also when told a moment ago; go on once told; be chosen.
+            (Some(_), _) => 1 + usize::from(self.is_told()) + usize::from(self.may_be_victim),
             (None, _) => 1,
         }
     }
 
     fn act(&mut self, choice: usize, cell: &mut LockCell) {
+        let told = self.is_told();
         match self.waits.take() {
+            Some(waiter) if choice == 2 || (choice == 1 && !told) => {
+                let chosen = cell.choose_victim(&waiter);
+                assert_eq!(chosen, !waiter.is_granted(), "granted or chosen, not both");
+                assert!(
+                    !chosen || !cell.claim(&waiter),
+                    "a victim is granted nothing"
+                );
+                self.waits = Some(waiter);
+                self.may_be_victim = false;
+            }
             Some(waiter) if choice == 1 => {
                 let called = waiter.is_called();
                 if called && !cell.claim(&waiter) {
@@ -96,17 +117,21 @@ fn in_order(cell: &LockCell, agents: &[Agent]) {
     for agent in agents.iter().filter(|a| a.waits.is_some()) {
         blockers.clear();
         cell.blockers(agent.txn, &mut blockers);
-        assert!(agent.is_told() || !blockers.is_empty(), "{}", agent.txn);
+        let waits = !agent.is_told() && !agent.is_victim();
+        assert!(!waits || !blockers.is_empty(), "{}", agent.txn);
         assert!(!agent.is_granted() || blockers.is_empty(), "{}", agent.txn);
     }
 }
 
 /// Runs one schedule; notes how many choices there were at each step.
-fn replay(schedule: &mut Vec<(usize, usize)>, scripts: &[Vec<LockMode>]) {
+fn replay(schedule: &mut Vec<(usize, usize)>, scripts: &[Vec<LockMode>], victims: bool) {
     let mut cell = LockCell::default();
     let mut agents: Vec<Agent> = (1..)
         .zip(scripts)
-        .map(|(txn, wants)| Agent::new(txn, wants))
+        .map(|(txn, wants)| Agent {
+            may_be_victim: victims,
+            ..Agent::new(txn, wants)
+        })
         .collect();
     for step in 0.. {
         let all: usize = agents.iter().map(Agent::choices).sum();
@@ -131,11 +156,11 @@ fn replay(schedule: &mut Vec<(usize, usize)>, scripts: &[Vec<LockMode>]) {
     assert!(cell.is_free(), "{scripts:?} by {schedule:?}");
 }
 
-/// All schedules of these scripts; how many there were.
-fn explore(scripts: &[Vec<LockMode>]) -> usize {
+/// All schedules of these scripts, without or with victims; how many there were.
+fn explore(scripts: &[Vec<LockMode>], victims: bool) -> usize {
     let mut schedule: Vec<(usize, usize)> = Vec::new();
     for count in 1.. {
-        replay(&mut schedule, scripts);
+        replay(&mut schedule, scripts, victims);
         while let Some((choice, all)) = schedule.pop() {
             if choice + 1 < all {
                 schedule.push((choice + 1, all));
@@ -155,7 +180,7 @@ fn every_order_of_three_transactions_ends_with_a_free_lock() {
     for one in MODES {
         for two in MODES {
             for three in MODES {
-                schedules += explore(&[vec![one], vec![two], vec![three]]);
+                schedules += explore(&[vec![one], vec![two], vec![three]], false);
             }
         }
     }
@@ -167,9 +192,22 @@ fn every_order_of_upgrades_ends_with_a_free_lock() {
     for first in MODES {
         for second in MODES {
             for other in MODES {
-                explore(&[vec![first, second], vec![other, Exclusive]]);
-                explore(&[vec![first, second], vec![KeyShare, other], vec![Update]]);
+                explore(&[vec![first, second], vec![other, Exclusive]], false);
+                explore(
+                    &[vec![first, second], vec![KeyShare, other], vec![Update]],
+                    false,
+                );
             }
+        }
+    }
+}
+
+#[test]
+fn every_order_with_victims_ends_with_a_free_lock() {
+    for one in MODES {
+        for two in MODES {
+            explore(&[vec![one], vec![two], vec![Exclusive]], true);
+            explore(&[vec![KeyShare, one], vec![two, Exclusive]], true);
         }
     }
 }

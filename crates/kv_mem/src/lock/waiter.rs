@@ -2,8 +2,9 @@
 //!
 //! Invariants:
 //! 1. The state goes from waiting to granted, or to called and from there to
-//!    granted or back to waiting; all but the waiter's own look happens under
-//!    the record's latch.
+//!    granted or back to waiting; from waiting or called it may go to victim,
+//!    which is final, as granted is. Each change happens under the record's
+//!    latch.
 //! 2. Whoever tells stores the state, then looks whether the waiter sleeps; a
 //!    waiter stores that it is about to sleep, then looks at the state (both
 //!    sequentially consistent; the wake-up is sent under the waiter's mutex).
@@ -21,6 +22,7 @@ use std::time::Instant;
 const WAITING: u8 = 0;
 const CALLED: u8 = 1;
 const GRANTED: u8 = 2;
+const VICTIM: u8 = 3;
 
 /// A transaction that waits for a record.
 pub(crate) struct Waiter {
@@ -28,7 +30,8 @@ pub(crate) struct Waiter {
     pub(super) mode: LockMode,
     pub(super) upgrade: bool,
     state: AtomicU8,
-    /// It was called once, and somebody else had the lock when it came.
+    /// It is not overtaken: it was called once, and another transaction had the
+    /// lock when it came; or a deadlock was broken so that it goes on.
     passed: AtomicBool,
     /// It sleeps, or is about to.
     asleep: AtomicBool,
@@ -42,6 +45,8 @@ pub(crate) enum Waited {
     Granted,
     /// The lock can be claimed, unless somebody was faster.
     Called,
+    /// The transaction is to be rolled back to break a deadlock cycle.
+    Victim,
     TimedOut,
     Cancelled(Reason),
 }
@@ -73,7 +78,13 @@ impl Waiter {
         self.is(CALLED)
     }
 
-    /// Whether others went ahead of it once, and may not again.
+    /// Whether its transaction was chosen to break a deadlock cycle. It stays in
+    /// the queue until it gives up, and is never granted the lock.
+    pub(super) fn is_victim(&self) -> bool {
+        self.is(VICTIM)
+    }
+
+    /// Whether others may not go ahead of it (any more).
     pub(super) fn was_passed(&self) -> bool {
         self.passed.load(Ordering::Relaxed)
     }
@@ -94,11 +105,21 @@ impl Waiter {
         }
     }
 
+    pub(super) fn become_victim(&self) {
+        self.tell(VICTIM);
+    }
+
     /// Somebody else was faster: the next time it is granted the lock.
     pub(super) fn came_late(&self) {
         self.passed.store(true, Ordering::Relaxed);
         self.asleep.store(false, Ordering::SeqCst);
         self.state.store(WAITING, Ordering::SeqCst);
+    }
+
+    /// No transaction goes ahead of it: a lock that becomes free is granted to
+    /// it at once, or, if it was called already, is left for it.
+    pub(crate) fn forbid_overtaking(&self) {
+        self.passed.store(true, Ordering::Relaxed);
     }
 
     fn tell(&self, state: u8) {
@@ -124,12 +145,17 @@ impl Waiter {
         match self.state.load(Ordering::SeqCst) {
             GRANTED => Some(Waited::Granted),
             CALLED => Some(Waited::Called),
+            VICTIM => Some(Waited::Victim),
             _ => None,
         }
     }
 
-    /// Sleeps until granted, called, cancelled, or out of time.
+    /// Sleeps until granted, called, chosen as a victim, cancelled, or out of
+    /// time.
     pub(crate) fn wait(self: &Arc<Waiter>, deadline: Instant, cancel: &Cancel) -> Waited {
+        if let Some(told) = self.told() {
+            return told;
+        }
         blocking(|| {
             let waiter = self.clone();
             let _registered = cancel.register(Arc::new(move || {

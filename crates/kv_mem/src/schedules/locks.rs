@@ -3,8 +3,12 @@
 use super::{explore, in_memory, key};
 use crate::KvMem;
 use porpoise_base::cancel::{Cancel, Reason};
+use porpoise_base::sync::atomic::{AtomicUsize, Ordering};
 use porpoise_base::sync::thread;
-use porpoise_kv::{Check, Engine, Error, LockMode, LockRequest, Read, Txn, TxnOptions, Wait};
+use porpoise_kv::{
+    Check, DeadlockListener, Engine, Error, LockMode, LockRequest, LockWait, Read, Txn, TxnOptions,
+    Wait,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -123,6 +127,89 @@ fn a_cancelled_wait_ends() {
         let ended = waiter.join().unwrap();
         assert!(matches!(ended, Err(Error::Cancelled(Reason::Query))));
         holder.rollback();
+    });
+}
+
+/// Locks the keys one after the other and rolls back.
+fn lock_in_turn(engine: &KvMem, names: &[&str], cancel: Cancel) -> Result<(), Error> {
+    let options = TxnOptions {
+        cancel,
+        ..TxnOptions::default()
+    };
+    let mut txn = engine.begin(options)?;
+    for name in names {
+        let until = porpoise_base::sync::now() + Duration::from_secs(3600);
+        let request = LockRequest {
+            key: key(name),
+            mode: LockMode::Exclusive,
+        };
+        txn.lock(&[request], Wait::Until(until), &mut |_, _| ())?;
+    }
+    txn.rollback();
+    Ok(())
+}
+
+/// Number of deadlocks that a listener was told of.
+#[derive(Default)]
+struct Deadlocks(AtomicUsize);
+
+impl DeadlockListener for Deadlocks {
+    fn deadlock(&self, cycle: &[LockWait]) {
+        assert_eq!(cycle.len(), 2);
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Two transactions in a cycle, of which one has done less: that one is the
+/// victim, whichever closes the cycle, and the other is granted what it waits
+/// for. So it is while a third wants the key of the victim, and the victim's
+/// wait is cancelled: it is told of the deadlock once, or cancelled.
+#[test]
+fn the_lighter_of_a_cycle_is_the_victim() {
+    explore(2000, || {
+        let engine = in_memory();
+        let deadlocks = Arc::new(Deadlocks::default());
+        engine.watch_deadlocks(deadlocks.clone());
+        let cancel = Cancel::new();
+        let run = |names: &'static [&'static str], cancel: Cancel| {
+            let engine = engine.clone();
+            thread::spawn(move || lock_in_turn(&engine, names, cancel))
+        };
+        let heavy = run(&["c", "a", "b"], Cancel::new());
+        let light = run(&["b", "a"], cancel.clone());
+        let third = run(&["b"], Cancel::new());
+        cancel.cancel(Reason::Query);
+        let ended = light.join().unwrap();
+        heavy.join().unwrap().unwrap();
+        third.join().unwrap().unwrap();
+        let told = deadlocks.0.load(Ordering::SeqCst);
+        match ended {
+            Ok(()) | Err(Error::Cancelled(Reason::Query)) => assert_eq!(told, 0),
+            Err(Error::Deadlock) => assert_eq!(told, 1),
+            Err(error) => panic!("{error}"),
+        }
+        assert!(engine.lock_waits().is_empty());
+    });
+}
+
+/// A ring of three: the two that hold one key each may be victims, the one that
+/// holds two never is.
+#[test]
+fn a_ring_of_three_ends_with_its_heaviest() {
+    explore(2000, || {
+        let engine = in_memory();
+        let run = |names: &'static [&'static str]| {
+            let engine = engine.clone();
+            thread::spawn(move || lock_in_turn(&engine, names, Cancel::new()))
+        };
+        let ring = [run(&["d", "a", "b"]), run(&["b", "c"]), run(&["c", "a"])];
+        let [heavy, one, two] = ring.map(|thread| thread.join().unwrap());
+        heavy.unwrap();
+        let ends = [one, two];
+        for end in &ends {
+            assert!(matches!(end, Ok(()) | Err(Error::Deadlock)), "{end:?}");
+        }
+        assert!(ends.iter().any(Result::is_ok), "{ends:?}");
     });
 }
 

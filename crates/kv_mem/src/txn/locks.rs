@@ -128,30 +128,28 @@ impl MemTxn {
         if waiter.look() {
             return None;
         }
-        let wait = Waiting {
-            space,
-            record: record.clone(),
-            mode,
-            since: self.shared.clock.now(),
-        };
         let graph = &self.shared.graph;
-        let failed = if graph.begin_wait(self.id, wait) {
-            Some(Error::Deadlock)
-        } else {
-            loop {
-                match waiter.wait(deadline, &self.options.cancel) {
-                    Waited::Granted => break None,
-                    Waited::Called => {
-                        if record.latch().lock.claim(waiter) || waiter.look() {
-                            break None;
-                        }
+        let weight = self.writes.len() + self.held.len();
+        let since = self.shared.clock.now();
+        let wait = Waiting::new((space, record, mode), waiter, since, weight);
+        graph.begin_wait(self.id, wait);
+        let failed = loop {
+            match waiter.wait(deadline, &self.options.cancel) {
+                Waited::Granted => break None,
+                Waited::Called => {
+                    if record.latch().lock.claim(waiter) || waiter.look() {
+                        break None;
                     }
-                    Waited::TimedOut => break Some(Error::LockTimeout),
-                    Waited::Cancelled(reason) => break Some(Error::Cancelled(reason)),
                 }
+                Waited::Victim => break Some(Error::Deadlock),
+                Waited::TimedOut => break Some(Error::LockTimeout),
+                Waited::Cancelled(reason) => break Some(Error::Cancelled(reason)),
             }
         };
-        graph.end_wait(self.id);
+        // A victim rolls back even if its deadline passed at the same moment.
+        if graph.end_wait(self.id) {
+            return Some(Error::Deadlock);
+        }
         failed
     }
 

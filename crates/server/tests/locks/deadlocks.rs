@@ -66,7 +66,9 @@ fn a_circle_of_three_with_children_and_a_reader_is_told() {
     let mut sessions = [(); 3].map(|()| session(&server));
     let [a, b, c] = &mut sessions;
     a.run("BEGIN; DELETE FROM t WHERE id = 1");
+    // The first has done least, and is the victim.
     b.run("BEGIN; SELECT * FROM t WHERE id = 2 FOR SHARE");
+    b.run("INSERT INTO c VALUES (8, 3, 'p'), (9, 3, 'q')");
     c.run("BEGIN; UPDATE c SET n = 2 WHERE name = 'x'");
     std::thread::scope(|scope| {
         let child = scope.spawn(|| {
@@ -91,6 +93,49 @@ fn a_circle_of_three_with_children_and_a_reader_is_told() {
         told[2],
         ["INSERT INTO c VALUES (3, 1, 'y')", "t", "KEY SHARE"]
     );
+}
+
+/// A session that waits is the victim, and the one that closed the circle goes on.
+#[test]
+fn the_session_with_the_least_work_is_the_victim() {
+    let (server, mut sql) = start();
+    let (mut a, mut b) = (session(&server), session(&server));
+    let (a_id, b_id) = (id(&mut a), id(&mut b));
+    a.run("BEGIN; UPDATE t SET a = 1 WHERE id = 1");
+    b.run("BEGIN; UPDATE t SET a = 2 WHERE id = 2; UPDATE t SET a = 2 WHERE id = 3");
+    let waiting = std::thread::spawn(move || {
+        let error = a.refused("UPDATE t SET a = 3 WHERE id = 2");
+        (error.code, a)
+    });
+    await_waits(&mut sql, 1);
+    b.run("UPDATE t SET a = 4 WHERE id = 1");
+    let (code, mut a) = waiting.join().unwrap();
+    assert_eq!(code, 1213);
+    // Its transaction is over: what it runs now commits by itself.
+    b.run("COMMIT");
+    a.run("UPDATE t SET a = a + 10 WHERE id = 1");
+    assert_eq!(sql.number("SELECT a FROM t WHERE id = 1"), 14);
+    let told = sql.rows(
+        "SELECT DEADLOCK, VICTIM, THREAD, QUERY, LOCK_KEY, BLOCKING_THREAD \
+         FROM information_schema.DEADLOCKS ORDER BY VICTIM DESC",
+    );
+    let (light, heavy) = (
+        "UPDATE t SET a = 3 WHERE id = 2",
+        "UPDATE t SET a = 4 WHERE id = 1",
+    );
+    assert_eq!(
+        told,
+        [
+            ["1", "YES", &a_id, light, "2", &b_id],
+            ["1", "NO", &b_id, heavy, "1", &a_id],
+        ]
+    );
+    let status = sql.rows("SHOW ENGINE INNODB STATUS").remove(0).remove(2);
+    let place = |text: &str| status.find(text).unwrap();
+    assert!(place("*** (1) TRANSACTION:") < place(light), "{status}");
+    assert!(place(light) < place("*** (2) TRANSACTION:"), "{status}");
+    assert!(place("*** (2) TRANSACTION:") < place(heavy), "{status}");
+    assert!(status.contains("WE ROLL BACK TRANSACTION (1)"), "{status}");
 }
 
 #[test]

@@ -1,0 +1,520 @@
+//! `bench contention`: many clients that lock a few rows in random order, so
+//! that transactions deadlock all the time.
+//!
+//! Each client draws 2 to 4 of the rows in random order and changes them one
+//! by one in a transaction. Whatever the server refuses with 1213 or 1205 is
+//! rolled back and begun again at once, with the same rows in the same order,
+//! until it commits. The variants differ in the locks that are taken: by UPDATE
+//! alone, by a SELECT ... FOR SHARE before each UPDATE (an upgrade), by a
+//! SELECT ... FOR UPDATE before each.
+//!
+//! 1. A request is a committed transaction; its latency begins with its first
+//!    attempt. Refused are the attempts that were rolled back.
+//! 2. The counters of the rows are compared with the committed changes after
+//!    each run: a lost or doubled change is a wrong answer.
+//! 3. All systems run at REPEATABLE READ.
+
+use super::Bench;
+use crate::conn::Connection;
+use crate::connect::{Access, Admin, Endpoint};
+use crate::error::{Error, Kind, Result};
+use crate::load::{Outcome, histogram};
+use crate::procfs::Reading;
+use crate::proto::{Answer, Call, Verb};
+use crate::report::{Axis, Cell, Contention, Experiment, Run};
+use crate::sys;
+use crate::url::{System, Target};
+use crate::value;
+use hdrhistogram::Histogram;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+/// Rows of the table unless chosen otherwise.
+const ROWS: u64 = 6;
+
+/// Rows that a transaction changes, at least and at most.
+const CHANGED: (u64, u64) = (2, 4);
+
+/// Statements of every connection, in the order of [`Statement`].
+const STATEMENTS: [&str; 6] = [
+    "BEGIN",
+    "COMMIT",
+    "ROLLBACK",
+    "UPDATE contention SET n = n + 1 WHERE id = ?",
+    "SELECT n FROM contention WHERE id = ? LOCK IN SHARE MODE",
+    "SELECT n FROM contention WHERE id = ? FOR UPDATE",
+];
+
+/// Indexes into [`STATEMENTS`].
+#[derive(Clone, Copy)]
+enum Statement {
+    Begin,
+    Commit,
+    Rollback,
+    Update,
+    Share,
+    ForUpdate,
+}
+
+/// Ways to lock a row, each with the statements that a transaction runs on it.
+const VARIANTS: [(&str, &[Statement]); 3] = [
+    ("UPDATE", &[Statement::Update]),
+    ("FOR SHARE, UPDATE", &[Statement::Share, Statement::Update]),
+    (
+        "FOR UPDATE, UPDATE",
+        &[Statement::ForUpdate, Statement::Update],
+    ),
+];
+
+const WARM_UP: u8 = 0;
+const MEASURING: u8 = 1;
+const OVER: u8 = 2;
+
+/// What one client counted.
+struct Tally {
+    /// Measured time alone.
+    commits: u64,
+    deadlocks: u64,
+    timeouts: u64,
+    latency: Histogram<u64>,
+    /// Row changes committed over the whole run.
+    changes: u64,
+    failure: Option<Error>,
+}
+
+/// End of an attempt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    Committed,
+    Deadlock,
+    Timeout,
+    /// The run ended before the attempt did.
+    Cut,
+}
+
+/// One connection with its random numbers.
+struct Client<'a> {
+    connection: Connection,
+    call: Call,
+    answer: Answer,
+    random: fastrand::Rng,
+    rows: u64,
+    locks: &'a [Statement],
+    phase: &'a AtomicU8,
+}
+
+impl Client<'_> {
+    fn phase(&self) -> u8 {
+        self.phase.load(Ordering::Relaxed)
+    }
+
+    /// Runs a statement; `None` when it succeeded.
+    fn run(&mut self, statement: Statement, row: Option<i64>) -> Result<Option<Attempt>> {
+        self.call.begin(Verb::Statement(statement as usize));
+        if let Some(row) = row {
+            self.call.int(row);
+        }
+        self.connection.exchange(&self.call, &mut self.answer)?;
+        match &self.answer.error {
+            None => {}
+            Some(reason) if reason.starts_with("1213 ") => return Ok(Some(Attempt::Deadlock)),
+            Some(reason) if reason.starts_with("1205 ") => return Ok(Some(Attempt::Timeout)),
+            Some(reason) => return Err(Error::refused(reason.clone())),
+        }
+        if matches!(statement, Statement::Update) && self.answer.affected != 1 {
+            let rows = self.answer.affected;
+            return Err(Error::wrong(format!(
+                "an UPDATE by key changed {rows} rows"
+            )));
+        }
+        Ok(None)
+    }
+
+    /// Runs the transaction once.
+    fn attempt(&mut self, rows: &[i64]) -> Result<Attempt> {
+        self.run(Statement::Begin, None)?;
+        for row in rows {
+            for lock in self.locks {
+                if self.phase() == OVER {
+                    return Ok(Attempt::Cut);
+                }
+                if let Some(refused) = self.run(*lock, Some(*row))? {
+                    return Ok(refused);
+                }
+            }
+        }
+        let refused = self.run(Statement::Commit, None)?;
+        Ok(refused.unwrap_or(Attempt::Committed))
+    }
+
+    /// Rows of the next transaction, in random order.
+    fn draw(&mut self) -> Vec<i64> {
+        let mut rows: Vec<i64> = (1..=self.rows).map(u64::cast_signed).collect();
+        self.random.shuffle(&mut rows);
+        let most = CHANGED.1.min(self.rows);
+        let count = self.random.u64(CHANGED.0.min(most)..=most);
+        rows.truncate(count as usize);
+        rows
+    }
+
+    /// Transactions until the run is over.
+    fn drive(&mut self, tally: &mut Tally) -> Result<()> {
+        while self.phase() != OVER {
+            let rows = self.draw();
+            let began = Instant::now();
+            loop {
+                let attempt = self.attempt(&rows)?;
+                let is_measured = self.phase() == MEASURING;
+                let counted = match attempt {
+                    Attempt::Committed => {
+                        tally.changes += rows.len() as u64;
+                        if is_measured {
+                            let nanos = began.elapsed().as_nanos();
+                            let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
+                            tally.latency.saturating_record(nanos);
+                            tally.commits += 1;
+                        }
+                        break;
+                    }
+                    Attempt::Deadlock => &mut tally.deadlocks,
+                    Attempt::Timeout => &mut tally.timeouts,
+                    Attempt::Cut => {
+                        self.run(Statement::Rollback, None)?;
+                        return Ok(());
+                    }
+                };
+                *counted += u64::from(is_measured);
+                self.run(Statement::Rollback, None)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One run's surroundings.
+struct Plan<'a> {
+    target: &'a Target,
+    clients: usize,
+    rows: u64,
+    locks: &'a [Statement],
+    warm_up: Duration,
+    time: Duration,
+    seed: u64,
+}
+
+/// Makes the table, whatever was there before.
+fn prepare(plan: &Plan<'_>) -> Result<()> {
+    let mut admin = Admin::connect(plan.target)?;
+    admin.run("DROP TABLE IF EXISTS contention")?;
+    admin.run("CREATE TABLE contention (id INT PRIMARY KEY, n BIGINT NOT NULL) ENGINE=InnoDB")?;
+    let rows: Vec<String> = (1..=plan.rows).map(|id| format!("({id}, 0)")).collect();
+    let insert = format!("INSERT INTO contention VALUES {}", rows.join(", "));
+    admin.run(&insert).map(|_| ())
+}
+
+/// Compares the rows with what was committed.
+fn verify(plan: &Plan<'_>, tallies: &[Tally]) -> Result<()> {
+    let changes: u64 = tallies.iter().map(|tally| tally.changes).sum();
+    let mut admin = Admin::connect(plan.target)?;
+    let found = admin.value("SELECT SUM(n) FROM contention")?;
+    if found.as_deref() == Some(changes.to_string().as_str()) {
+        return Ok(());
+    }
+    let found = found.unwrap_or_else(|| "NULL".to_owned());
+    Err(Error::wrong(format!(
+        "{changes} changes were committed, the rows have {found}"
+    )))
+}
+
+/// Opens the connections of a run.
+fn connect<'a>(plan: &Plan<'a>, phase: &'a AtomicU8) -> Result<Vec<Client<'a>>> {
+    let endpoint = Endpoint {
+        target: plan.target.clone(),
+        access: Access::MysqlText,
+    };
+    let statements = STATEMENTS.map(str::to_owned);
+    let mut clients = Vec::with_capacity(plan.clients);
+    for number in 0..plan.clients as u64 {
+        let mut client = Client {
+            connection: endpoint.connect(&statements)?,
+            call: Call::default(),
+            answer: Answer::default(),
+            random: fastrand::Rng::with_seed(value::mix(plan.seed ^ value::mix(number))),
+            rows: plan.rows,
+            locks: plan.locks,
+            phase,
+        };
+        let level = b"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
+        client.call.begin(Verb::Text).bytes(level);
+        client.connection.must(&client.call, &mut client.answer)?;
+        clients.push(client);
+    }
+    Ok(clients)
+}
+
+/// Sleeps so long, or until a client failed or the program is interrupted.
+fn sleep(time: Duration, phase: &AtomicU8) {
+    let end = Instant::now() + time;
+    while phase.load(Ordering::Relaxed) != OVER && !sys::is_interrupted() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(5)));
+    }
+}
+
+/// One measured run.
+fn measure(plan: &Plan<'_>, cores: usize) -> Result<Run> {
+    prepare(plan)?;
+    let phase = AtomicU8::new(WARM_UP);
+    let clients = connect(plan, &phase)?;
+    let pid = plan.target.pid;
+    let (tallies, spent, seconds) = std::thread::scope(|scope| {
+        let phase = &phase;
+        let drive = |mut client: Client<'_>| {
+            let mut tally = Tally {
+                commits: 0,
+                deadlocks: 0,
+                timeouts: 0,
+                latency: histogram(),
+                changes: 0,
+                failure: None,
+            };
+            tally.failure = client.drive(&mut tally).err();
+            if tally.failure.is_some() {
+                phase.store(OVER, Ordering::Relaxed);
+            }
+            tally
+        };
+        let threads: Vec<_> = clients
+            .into_iter()
+            .map(|client| scope.spawn(move || drive(client)))
+            .collect();
+        sleep(plan.warm_up, phase);
+        let _ = phase.compare_exchange(WARM_UP, MEASURING, Ordering::Relaxed, Ordering::Relaxed);
+        let (before, began) = (Reading::now(pid), Instant::now());
+        sleep(plan.time, phase);
+        let seconds = began.elapsed().as_secs_f64();
+        phase.store(OVER, Ordering::Relaxed);
+        let spent = before.within(&Reading::now(pid), seconds);
+        let tallies: Vec<Tally> = threads.into_iter().flat_map(|t| t.join().ok()).collect();
+        (tallies, spent, seconds)
+    });
+    if tallies.len() < plan.clients {
+        return Err(Error::failed("a thread of the generator ended"));
+    }
+    let mut outcome = Outcome {
+        requests: 0,
+        refused: 0,
+        seconds,
+        latency: histogram(),
+        per_second: Vec::new(),
+        spent,
+        failure: None,
+    };
+    let contention = sum_up(&tallies, &mut outcome);
+    if outcome.failure.is_none() {
+        outcome.failure = verify(plan, &tallies).err();
+    }
+    if let Some(error) = outcome.failure.take_if(|error| error.kind == Kind::Wrong) {
+        return Err(error);
+    }
+    Ok(Run {
+        contention: Some(contention),
+        ..Run::of(&outcome, cores)
+    })
+}
+
+/// Adds up what the clients counted.
+fn sum_up(tallies: &[Tally], outcome: &mut Outcome) -> Contention {
+    let mut contention = Contention {
+        fewest: tallies.iter().map(|t| t.commits).min().unwrap_or(0),
+        most: tallies.iter().map(|t| t.commits).max().unwrap_or(0),
+        ..Contention::default()
+    };
+    for tally in tallies {
+        contention.deadlocks += tally.deadlocks;
+        contention.timeouts += tally.timeouts;
+        outcome.requests += tally.commits;
+        // Both have the same bounds, so nothing is refused.
+        let _ = outcome.latency.add(&tally.latency);
+        if outcome.failure.is_none() {
+            outcome.failure.clone_from(&tally.failure);
+        }
+    }
+    outcome.refused = contention.deadlocks + contention.timeouts;
+    contention.attempts = outcome.requests + outcome.refused;
+    contention
+}
+
+/// `bench contention`.
+///
+/// # Errors
+/// A wrong answer, or no system speaks MySQL's protocol.
+pub fn contention(bench: &mut Bench) -> Result<()> {
+    bench
+        .progress
+        .begin("contention: few rows locked in random order");
+    let spoken = |t: &&Target| matches!(t.system, System::Mysql | System::Porpoise);
+    let targets: Vec<Target> = bench.targets.iter().filter(spoken).cloned().collect();
+    if targets.is_empty() {
+        return Err(Error::failed(
+            "contention: no target speaks MySQL's protocol",
+        ));
+    }
+    let clients = bench.clients(&[24]);
+    let rows = bench.rows(ROWS);
+    let mut experiment = describe(&targets, &clients, rows);
+    let done = rounds(bench, &targets, (&clients, rows), &mut experiment.cells);
+    bench.keep(experiment);
+    done
+}
+
+fn describe(targets: &[Target], clients: &[usize], rows: u64) -> Experiment {
+    let mut cells = Vec::new();
+    for (operation, _) in VARIANTS {
+        for clients in clients {
+            for target in targets {
+                cells.push(Cell {
+                    operation: operation.to_owned(),
+                    size: *clients as u64,
+                    system: target.name.clone(),
+                    client: format!("{clients} connections"),
+                    units: 1,
+                    runs: Vec::new(),
+                });
+            }
+        }
+    }
+    let ours = targets.iter().filter(|t| t.system == System::Porpoise);
+    let theirs = || targets.iter().filter(|t| t.system == System::Mysql);
+    let pairs = ours
+        .flat_map(|ours| theirs().map(|theirs| (ours.name.clone(), theirs.name.clone())))
+        .collect();
+    let (fewest, most) = CHANGED;
+    Experiment {
+        name: "contention".to_owned(),
+        title: "Few rows locked in random order".to_owned(),
+        about: format!(
+            "Transactions that change {fewest} to {most} of {rows} rows in random order, by UPDATE \
+             alone or after a locking read of each row; rolled back after 1213 and 1205 and begun \
+             again at once. A request is a committed transaction, its latency that of all its \
+             attempts. That no change is lost is verified."
+        ),
+        axis: Axis {
+            title: "clients".to_owned(),
+            is_logarithmic: true,
+        },
+        is_about_latency: false,
+        cells,
+        pairs,
+        notes: Vec::new(),
+    }
+}
+
+/// All runs, interleaved; cells are in the order of [`describe`].
+fn rounds(
+    bench: &mut Bench,
+    targets: &[Target],
+    (clients, rows): (&[usize], u64),
+    cells: &mut [Cell],
+) -> Result<()> {
+    let effort = bench.choice.effort;
+    let each = effort.warm_up + effort.time;
+    bench.progress.expect(cells.len() * effort.rounds, each);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    for round in 0..effort.rounds {
+        let mut first = 0;
+        for (operation, locks) in VARIANTS {
+            for clients in clients {
+                for step in 0..targets.len() {
+                    let place = match round % 2 {
+                        0 => step,
+                        _ => targets.len() - 1 - step,
+                    };
+                    let Some(target) = targets.get(place) else {
+                        continue;
+                    };
+                    if sys::is_interrupted() {
+                        return Err(Error::failed(crate::load::INTERRUPTED));
+                    }
+                    let plan = Plan {
+                        target,
+                        clients: *clients,
+                        rows,
+                        locks,
+                        warm_up: effort.warm_up,
+                        time: effort.time,
+                        seed: bench.choice.seed ^ round as u64,
+                    };
+                    let run = match measure(&plan, cores) {
+                        Err(error) if error.kind == Kind::Wrong => {
+                            return Err(error.during(&target.name));
+                        }
+                        run => run.unwrap_or_else(|error| Run {
+                            failure: Some(error.message),
+                            ..Run::default()
+                        }),
+                    };
+                    let what = (operation, *clients as u64, target.name.as_str());
+                    bench.progress.one(what, round, effort.rounds, &run);
+                    if let Some(cell) = cells.get_mut(first + place) {
+                        cell.runs.push(run);
+                    }
+                }
+                first += targets.len();
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(commits: u64, deadlocks: u64, timeouts: u64) -> Tally {
+        Tally {
+            commits,
+            deadlocks,
+            timeouts,
+            latency: histogram(),
+            changes: 0,
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn attempts_are_commits_and_refusals_of_all_clients() {
+        let mut outcome = Outcome {
+            requests: 0,
+            refused: 0,
+            seconds: 1.0,
+            latency: histogram(),
+            per_second: Vec::new(),
+            spent: Reading::now(None).within(&Reading::now(None), 1.0),
+            failure: None,
+        };
+        let contention = sum_up(&[tally(5, 2, 0), tally(3, 1, 4)], &mut outcome);
+        let expected = Contention {
+            attempts: 15,
+            deadlocks: 3,
+            timeouts: 4,
+            fewest: 3,
+            most: 5,
+        };
+        assert_eq!(contention, expected);
+        assert_eq!((outcome.requests, outcome.refused), (8, 7));
+    }
+
+    #[test]
+    fn every_variant_changes_each_row_once() {
+        for (name, statements) in VARIANTS {
+            let updates = statements.iter().filter(|s| matches!(s, Statement::Update));
+            assert_eq!(updates.count(), 1, "{name}");
+        }
+        assert!(STATEMENTS[Statement::Rollback as usize] == "ROLLBACK");
+        assert!(STATEMENTS[Statement::ForUpdate as usize].ends_with("FOR UPDATE"));
+    }
+}
