@@ -10,6 +10,7 @@
 
 use crate::account::{Account, host_matches, specificity};
 use crate::account_table::{self, USERS};
+use crate::column_grants::{self, COLUMN_GRANTS, ColumnGrant};
 use crate::error::Result;
 use crate::grant_table::{self, GRANTS};
 use crate::guard::LoginGuard;
@@ -34,6 +35,8 @@ pub struct AccessData {
     pub accounts: Vec<Account>,
     /// All grants.
     pub grants: Vec<Grant>,
+    /// All grants on columns.
+    pub column_grants: Vec<ColumnGrant>,
     /// Roles and their grantees.
     pub edges: Vec<RoleEdge>,
     /// Roles that logins activate.
@@ -47,6 +50,15 @@ impl AccessData {
     pub fn account(&self, user: &str, host: &str) -> Option<&Account> {
         let mut accounts = self.accounts.iter();
         accounts.find(|a| a.user == user && a.host.eq_ignore_ascii_case(host))
+    }
+
+    /// The grants on columns that an account holds itself.
+    pub fn column_grants_of<'a>(
+        &'a self,
+        account: &'a Account,
+    ) -> impl Iterator<Item = &'a ColumnGrant> {
+        let grants = self.column_grants.iter();
+        grants.filter(|g| g.is_of(&account.user, &account.host))
     }
 
     /// The account that a client logs in as: the most specific host first, a named user
@@ -85,7 +97,7 @@ impl AccessData {
         if !ids.contains(id) {
             ids.push(id.clone());
         }
-        Rights::of(self.version, &self.grants, &ids)
+        Rights::of(self.version, &self.grants, &ids).with_columns(&self.column_grants, &ids)
     }
 }
 
@@ -100,6 +112,10 @@ pub struct Change {
     pub put_grants: Vec<Grant>,
     /// Grants that are deleted.
     pub remove_grants: Vec<Grant>,
+    /// Grants on columns that are added, or replace those of the same account and column.
+    pub put_column_grants: Vec<ColumnGrant>,
+    /// Grants on columns that are deleted.
+    pub remove_column_grants: Vec<ColumnGrant>,
     /// Roles that are granted, or granted with another ADMIN OPTION.
     pub put_edges: Vec<RoleEdge>,
     /// Roles that are revoked.
@@ -120,6 +136,8 @@ impl Change {
             && self.remove_accounts.is_empty()
             && self.put_grants.is_empty()
             && self.remove_grants.is_empty()
+            && self.put_column_grants.is_empty()
+            && self.remove_column_grants.is_empty()
             && self.put_edges.is_empty()
             && self.remove_edges.is_empty()
             && self.put_defaults.is_empty()
@@ -156,9 +174,16 @@ impl AccessControl {
         let is_new = !USERS.exists(&db);
         account_table::create_at_first_start(&db, root_password)?;
         grant_table::create_if_missing(&db, &account_table::load(&db)?)?;
+        column_grants::create_if_missing(&db)?;
         roles::create_if_missing(&db)?;
         history::create_if_missing(&db)?;
-        let tables = [&USERS, &GRANTS, &roles::EDGES, &roles::DEFAULTS];
+        let tables = [
+            &USERS,
+            &GRANTS,
+            &COLUMN_GRANTS,
+            &roles::EDGES,
+            &roles::DEFAULTS,
+        ];
         let mut watched = Vec::new();
         for table in tables {
             watched.push(table.find(&db)?.id);
@@ -252,6 +277,7 @@ impl AccessControl {
         let changes = vec![
             account_table::change(&change.put_accounts, &change.remove_accounts),
             grant_table::change(&change.put_grants, &change.remove_grants),
+            column_grants::change(&change.put_column_grants, &change.remove_column_grants),
             roles::change_edges(&change.put_edges, &change.remove_edges),
             roles::change_defaults(&change.put_defaults, &change.remove_defaults),
             history::change(&change.put_history, &change.remove_history),
@@ -291,6 +317,7 @@ impl AccessControl {
             version,
             accounts: account_table::load(&self.db)?,
             grants: grant_table::load(&self.db)?,
+            column_grants: column_grants::load(&self.db)?,
             edges: roles::load_edges(&self.db)?,
             default_roles: roles::load_defaults(&self.db)?,
             history: history::load(&self.db)?,

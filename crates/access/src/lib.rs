@@ -11,7 +11,7 @@
 //!
 //! * [`AccessControl`]: accounts and grants in memory, with one version number.
 //! * [`Account`]: a user name, a host pattern, and what proves an identity.
-//! * [`Privileges`], [`Grant`]: what may be granted, and one grant.
+//! * [`Privileges`], [`Grant`], [`ColumnGrant`]: what may be granted, and one grant.
 //! * [`Attributes`]: requirements, limits and password policy of an account.
 //! * [`RoleEdge`], [`AuthId`]: roles, granted to accounts and to each other.
 //! * [`LoginGuard`], [`Usage`]: failed logins, and resources used, in memory.
@@ -30,6 +30,7 @@
 mod account;
 mod account_table;
 mod attributes;
+mod column_grants;
 mod control;
 mod error;
 mod grant_table;
@@ -48,6 +49,7 @@ pub use account::{
     Account, DEFAULT_PLUGIN, NATIVE_PLUGIN, UNUSABLE_SECRET, hash_password, verify_password,
 };
 pub use attributes::{Attributes, Limits, PasswordPolicy, Require, TlsPeer};
+pub use column_grants::{ColumnGrant, ColumnRights};
 pub use control::{AccessControl, AccessData, Change};
 pub use error::{Error, Result};
 pub use guard::{DelayPolicy, LoginGuard, TemporaryLock};

@@ -10,9 +10,11 @@
 //! 2. An account without grants may connect, and nothing else.
 //! 3. For an account with all privileges on everything a statement costs one comparison.
 //!
-//! Differs: there are no privileges on columns, no roles, and no dynamic privileges: SUPER
-//! stands for these. Visibility of objects is [`visible`]'s.
+//! Which columns a plan uses is recorded while it is bound ([`crate::plan::uses`]), so that
+//! privileges on columns are checked without the statement's text. Visibility of objects is
+//! [`visible`]'s.
 
+mod columns;
 pub mod grant;
 pub mod kinds;
 pub mod needs;
@@ -32,6 +34,9 @@ const CHANGES: Privileges = Privileges::INSERT
     .with(Privileges::DROP)
     .with(Privileges::ALTER)
     .with(Privileges::INDEX);
+
+/// What 1227 asks for where the mapping of memcached keys would change.
+const MEMCACHED_ADMINISTRATION: &str = "SUPER or MEMCACHED_ADMIN";
 
 /// Whether a table decides what memcached keys mean: who changes it can map any table, so
 /// the privileges on the table itself are not enough.
@@ -58,8 +63,7 @@ impl SqlSession {
     pub(crate) fn need_table(&self, wanted: Privileges, database: &str, table: &str) -> Result<()> {
         let rights = self.rights();
         if is_memcached_configuration(database, table) && wanted.meets(CHANGES) {
-            let admin = "SUPER or MEMCACHED_ADMIN";
-            self.need_global(Privileges::MEMCACHED_ADMIN, admin)?;
+            self.need_global(Privileges::MEMCACHED_ADMIN, MEMCACHED_ADMINISTRATION)?;
         }
         if rights.global().has(wanted) || crate::virtual_tables::find(database, table).is_some() {
             return Ok(());
@@ -67,14 +71,26 @@ impl SqlSession {
         let missing = wanted.without(rights.on_table(database, table));
         match missing.names().next() {
             None => Ok(()),
-            Some(name) => {
-                let text = format!(
-                    "{name} command denied to user {} for table '{table}'",
-                    self.client_name()
-                );
-                Err(SqlError::new(1142, "42000", text))
-            }
+            Some(name) => Err(self.table_denied(name, table)),
         }
+    }
+
+    /// 1142.
+    pub(crate) fn table_denied(&self, command: &str, table: &str) -> SqlError {
+        let text = format!(
+            "{command} command denied to user {} for table '{table}'",
+            self.client_name()
+        );
+        SqlError::new(1142, "42000", text)
+    }
+
+    /// 1143.
+    pub(crate) fn column_denied(&self, command: &str, column: &str, table: &str) -> SqlError {
+        let text = format!(
+            "{command} command denied to user {} for column '{column}' in table '{table}'",
+            self.client_name()
+        );
+        SqlError::new(1143, "42000", text)
     }
 
     /// 1044 unless the database may be used so.
@@ -99,9 +115,14 @@ impl SqlSession {
         if self.rights().global().has(wanted) {
             return Ok(());
         }
-        let text = format!(
-            "Access denied; you need (at least one of) the {shown} privilege(s) for this operation"
-        );
-        Err(SqlError::new(1227, "42000", text))
+        Err(denied_globally(shown))
     }
+}
+
+/// 1227.
+fn denied_globally(shown: &str) -> SqlError {
+    let text = format!(
+        "Access denied; you need (at least one of) the {shown} privilege(s) for this operation"
+    );
+    SqlError::new(1227, "42000", text)
 }
