@@ -4,10 +4,9 @@
 //! no log, no error text and no process list.
 
 use crate::attributes::Attributes;
+use crate::auth_id::AuthId;
 use crate::error::{Error, Result};
-use crate::roles::AuthId;
 use porpoise_base::password;
-use porpoise_types::Collation;
 
 /// The plugin of accounts that name none.
 pub const DEFAULT_PLUGIN: &str = "caching_sha2_password";
@@ -58,24 +57,6 @@ impl Account {
     pub fn name(&self) -> String {
         format!("{}@{}", self.user, self.host)
     }
-}
-
-/// How much of a host pattern is literal: more is more specific.
-pub(crate) fn specificity(host: &str) -> usize {
-    match host.find(['%', '_']) {
-        None => usize::MAX,
-        Some(at) => at,
-    }
-}
-
-fn is_local(host: &str) -> bool {
-    matches!(host, "localhost" | "127.0.0.1" | "::1" | "")
-}
-
-pub(crate) fn host_matches(pattern: &str, host: &str) -> bool {
-    pattern.eq_ignore_ascii_case(host)
-        || (pattern == "localhost" && is_local(host))
-        || Collation::UTF8MB4_GENERAL_CI.like(host.as_bytes(), pattern.as_bytes(), Some('\\'))
 }
 
 /// The form of a password that a plugin stores.

@@ -5,8 +5,8 @@
 
 use crate::account::{Account, DEFAULT_PLUGIN, hash_password};
 use crate::attributes::{self, Attributes};
+use crate::auth_id::AuthId;
 use crate::error::Result;
-use crate::roles::AuthId;
 use crate::system_table::{self, SystemTable, TableChange};
 use porpoise_rows::catalog::{ColumnDefault, TableOptions};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, IndexSpec, Position, TableSpec};

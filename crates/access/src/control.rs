@@ -8,14 +8,16 @@
 //! Statements may also write the tables directly. Such a commit is noticed at the next
 //! login (a [`Watch`] on both tables), or by FLUSH PRIVILEGES ([`AccessControl::reload`]).
 
-use crate::account::{Account, host_matches, specificity};
+use crate::account::Account;
 use crate::account_table::{self, USERS};
+use crate::auth_id::{AuthId, host_matches, specificity};
+use crate::column_grants::{self, COLUMN_GRANTS, ColumnGrant};
 use crate::error::{Error, Result};
 use crate::grant_table::{self, GRANTS};
 use crate::guard::LoginGuard;
 use crate::history::{self, OldPassword};
 use crate::rights::{Grant, Rights};
-use crate::roles::{self, AuthId, DefaultRole, RoleEdge};
+use crate::roles::{self, DefaultRole, RoleEdge};
 use crate::system_table;
 use crate::usage::UsageTable;
 use arc_swap::ArcSwap;
@@ -34,6 +36,8 @@ pub struct AccessData {
     pub accounts: Vec<Account>,
     /// All grants.
     pub grants: Vec<Grant>,
+    /// All grants on columns.
+    pub column_grants: Vec<ColumnGrant>,
     /// Roles and their grantees.
     pub edges: Vec<RoleEdge>,
     /// Roles that logins activate.
@@ -102,6 +106,15 @@ impl AccessData {
         accounts.find(|a| a.user == user && a.host.eq_ignore_ascii_case(host))
     }
 
+    /// The grants on columns that an account holds itself.
+    pub fn column_grants_of<'a>(
+        &'a self,
+        account: &'a Account,
+    ) -> impl Iterator<Item = &'a ColumnGrant> {
+        let grants = self.column_grants.iter();
+        grants.filter(|g| g.is_of(&account.user, &account.host))
+    }
+
     /// The account that a client logs in as: the most specific host first, a named user
     /// before the anonymous one (manual, "Connection Verification"). `None` when there is
     /// none, or when it is locked.
@@ -139,7 +152,9 @@ impl AccessData {
             ids.push(id.clone());
         }
         let rights = Rights::of(self.version, &self.grants, &ids);
-        let rights = rights.with_literal_names(self.partial_revokes);
+        let rights = rights
+            .with_columns(&self.column_grants, &ids)
+            .with_literal_names(self.partial_revokes);
         if !self.is_restricted() {
             return rights;
         }
@@ -164,6 +179,10 @@ pub struct Change {
     pub put_grants: Vec<Grant>,
     /// Grants that are deleted.
     pub remove_grants: Vec<Grant>,
+    /// Grants on columns that are added, or replace those of the same account and column.
+    pub put_column_grants: Vec<ColumnGrant>,
+    /// Grants on columns that are deleted.
+    pub remove_column_grants: Vec<ColumnGrant>,
     /// Roles that are granted, or granted with another ADMIN OPTION.
     pub put_edges: Vec<RoleEdge>,
     /// Roles that are revoked.
@@ -187,6 +206,8 @@ impl Change {
             && self.remove_accounts.is_empty()
             && self.put_grants.is_empty()
             && self.remove_grants.is_empty()
+            && self.put_column_grants.is_empty()
+            && self.remove_column_grants.is_empty()
             && self.put_edges.is_empty()
             && self.remove_edges.is_empty()
             && self.put_defaults.is_empty()
@@ -225,9 +246,16 @@ impl AccessControl {
         let is_new = !USERS.exists(&db);
         account_table::create_at_first_start(&db, root_password)?;
         grant_table::create_if_missing(&db, &account_table::load(&db)?)?;
+        column_grants::create_if_missing(&db)?;
         roles::create_if_missing(&db)?;
         history::create_if_missing(&db)?;
-        let tables = [&USERS, &GRANTS, &roles::EDGES, &roles::DEFAULTS];
+        let tables = [
+            &USERS,
+            &GRANTS,
+            &COLUMN_GRANTS,
+            &roles::EDGES,
+            &roles::DEFAULTS,
+        ];
         let mut watched = Vec::new();
         for table in tables {
             watched.push(table.find(&db)?.id);
@@ -339,6 +367,7 @@ impl AccessControl {
         let changes = vec![
             account_table::change(&change.put_accounts, &change.remove_accounts),
             grant_table::change(&change.put_grants, &change.remove_grants),
+            column_grants::change(&change.put_column_grants, &change.remove_column_grants),
             roles::change_edges(&change.put_edges, &change.remove_edges),
             roles::change_defaults(&change.put_defaults, &change.remove_defaults),
             history::change(&change.put_history, &change.remove_history),
@@ -395,6 +424,7 @@ impl AccessControl {
             version,
             accounts: account_table::load(&self.db)?,
             grants: grant_table::load(&self.db)?,
+            column_grants: column_grants::load(&self.db)?,
             edges: roles::load_edges(&self.db)?,
             default_roles: roles::load_defaults(&self.db)?,
             history: history::load(&self.db)?,

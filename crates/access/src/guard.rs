@@ -20,7 +20,7 @@
 //! others); a count per name alone (anybody could delay an account from elsewhere).
 
 use crate::attributes::{DAY, PasswordPolicy};
-use crate::roles::AuthId;
+use crate::auth_id::AuthId;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

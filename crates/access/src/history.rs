@@ -5,7 +5,7 @@
 //! when no policy of its account looks back that far.
 
 use crate::attributes::DAY;
-use crate::roles::AuthId;
+use crate::auth_id::AuthId;
 use crate::system_table::{SystemTable, TableChange};
 use porpoise_rows::Db;
 use porpoise_rows::catalog::{ColumnDefault, TableOptions};

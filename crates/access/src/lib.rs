@@ -11,7 +11,7 @@
 //!
 //! * [`AccessControl`]: accounts and grants in memory, with one version number.
 //! * [`Account`]: a user name, a host pattern, and what proves an identity.
-//! * [`Privileges`], [`Grant`]: what may be granted, and one grant.
+//! * [`Privileges`], [`Grant`], [`ColumnGrant`]: what may be granted, and one grant.
 //! * [`Attributes`]: requirements, limits and password policy of an account.
 //! * [`RoleEdge`], [`AuthId`]: roles, granted to accounts and to each other.
 //! * [`LoginGuard`], [`Usage`]: failed logins, and resources used, in memory.
@@ -31,6 +31,8 @@
 mod account;
 mod account_table;
 mod attributes;
+mod auth_id;
+mod column_grants;
 mod control;
 mod error;
 mod grant_table;
@@ -41,6 +43,7 @@ mod pattern;
 mod privileges;
 mod restrictions;
 mod rights;
+mod role_graph;
 mod roles;
 mod system_table;
 mod system_tables;
@@ -51,6 +54,8 @@ pub use account::{
     Account, DEFAULT_PLUGIN, NATIVE_PLUGIN, UNUSABLE_SECRET, hash_password, verify_password,
 };
 pub use attributes::{Attributes, Limits, PasswordPolicy, Require, TlsPeer};
+pub use auth_id::AuthId;
+pub use column_grants::{ColumnGrant, ColumnRights};
 pub use control::{AccessControl, AccessData, Change, Rename};
 pub use error::{Error, Result};
 pub use guard::{DelayPolicy, LoginGuard, TemporaryLock};
@@ -60,6 +65,6 @@ pub use pattern::{is_system_schema, literal};
 pub use privileges::{NAMES, Privileges};
 pub use restrictions::Restrictions;
 pub use rights::{Grant, Rights};
-pub use roles::{AuthId, DefaultRole, RoleEdge};
+pub use roles::{DefaultRole, RoleEdge};
 pub use system_tables::{MEMCACHED_CONFIGURATION, MEMCACHED_DATABASE, is_system_table};
 pub use usage::{Exceeded, Usage};

@@ -11,9 +11,9 @@
 
 use crate::account::{Account, NATIVE_PLUGIN, UNUSABLE_SECRET, verify_password};
 use crate::attributes::TlsPeer;
+use crate::auth_id::AuthId;
 use crate::control::AccessControl;
 use crate::guard::{LoginGuard, TemporaryLock};
-use crate::roles::AuthId;
 use crate::usage::Usage;
 use std::sync::Arc;
 

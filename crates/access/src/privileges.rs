@@ -101,7 +101,7 @@ impl Privileges {
     pub const TABLE: Privileges =
         Privileges(0b1111 | 1 << 4 | 1 << 5 | 1 << 10 | 1 << 11 | 1 << 12 | 0b11 << 20 | 1 << 26);
 
-    /// Those that make a table's columns visible.
+    /// All that can be granted on a column; each of them makes the column visible.
     pub const COLUMN: Privileges = Privileges(0b111 | 1 << 10);
 
     /// Whether any of `other` is in it.

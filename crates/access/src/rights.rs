@@ -1,9 +1,10 @@
 //! Grants, and the effective privileges of one account.
 
+use crate::auth_id::AuthId;
+use crate::column_grants::{ColumnGrant, ColumnRights};
 use crate::pattern;
 use crate::privileges::Privileges;
 use crate::restrictions::Restrictions;
-use crate::roles::AuthId;
 
 /// One grant: an account, where, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,7 @@ pub struct Rights {
     literal: bool,
     databases: Vec<(String, Privileges)>,
     tables: Vec<(String, String, Privileges)>,
+    columns: Vec<ColumnRights>,
 }
 
 impl Rights {
@@ -114,6 +116,12 @@ impl Rights {
         }
     }
 
+    /// These with the grants on columns of the same accounts.
+    pub(crate) fn with_columns(self, grants: &[ColumnGrant], ids: &[AuthId]) -> Rights {
+        let columns = ColumnRights::of(grants, ids);
+        Rights { columns, ..self }
+    }
+
     /// The version of the access control data that these were computed from.
     pub fn version(&self) -> u64 {
         self.version
@@ -172,23 +180,46 @@ impl Rights {
         database.eq_ignore_ascii_case("information_schema")
             || self.on_database(database).meets(Privileges::DATABASE)
             || self.tables.iter().any(|(d, ..)| d == database)
+            || self.columns.iter().any(|c| c.is_in(database))
     }
 
-    /// Whether anything may be done on a table or view.
+    /// Whether anything may be done on a table or view, or with one of its columns.
     pub fn sees_table(&self, database: &str, table: &str) -> bool {
         self.on_table(database, table).meets(Privileges::TABLE)
+            || self.on_columns(database, table).is_some()
     }
 
-    /// Whether any of a table's columns may be read, written or referred to.
-    pub fn sees_columns(&self, database: &str, table: &str) -> bool {
-        let rights = self.on_table(database, table);
-        rights.meets(Privileges::COLUMN)
+    /// Privileges that are granted on single columns of a table, if there are any.
+    pub fn on_columns(&self, database: &str, table: &str) -> Option<&ColumnRights> {
+        let mut columns = self.columns.iter();
+        columns.find(|c| c.is_on(database, table))
     }
 
-    /// Privileges on a table's columns, as COLUMNS.PRIVILEGES lists them.
-    pub fn column_privileges(&self, database: &str, table: &str) -> String {
-        let all = Privileges::COLUMN.0 & self.on_table(database, table).0;
-        let names: Vec<String> = Privileges(all).names().map(str::to_lowercase).collect();
+    /// Privileges on a table or on one of its columns.
+    pub fn on_any_column(&self, database: &str, table: &str) -> Privileges {
+        let columns = self.on_columns(database, table);
+        let any = columns.map_or(Privileges::NONE, ColumnRights::any);
+        self.on_table(database, table).with(any)
+    }
+
+    /// Privileges on a column: those on its table and its own.
+    pub fn on_column(&self, database: &str, table: &str, column: &str) -> Privileges {
+        let columns = self.on_columns(database, table);
+        let own = columns.map_or(Privileges::NONE, |c| c.on(column));
+        self.on_table(database, table).with(own)
+    }
+
+    /// Whether a column may be read, written or referred to.
+    pub fn sees_column(&self, database: &str, table: &str, column: &str) -> bool {
+        self.on_column(database, table, column)
+            .meets(Privileges::COLUMN)
+    }
+
+    /// Privileges on a column, as COLUMNS.PRIVILEGES lists them.
+    pub fn column_privileges(&self, database: &str, table: &str, column: &str) -> String {
+        let held = self.on_column(database, table, column);
+        let held = held.intersection(Privileges::COLUMN);
+        let names: Vec<String> = held.names().map(str::to_lowercase).collect();
         names.join(",")
     }
 }

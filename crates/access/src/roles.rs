@@ -1,90 +1,16 @@
-//! Roles: accounts granted to accounts (manual, "Using Roles").
+//! Tables of roles: accounts granted to accounts (manual, "Using Roles").
 //!
 //! A role is an account. `mysql.role_edges` holds the edges of the graph "is granted to",
-//! `mysql.default_roles` the roles that a login activates.
-//!
-//! ```text
-//!   reader --> writer --> alice      GRANT reader TO writer; GRANT writer TO alice
-//! ```
-//!
-//! Invariant: the graph has no cycle; a grant that would close one is refused
-//! ([`AccessData::reaches`]). Tables written by hand may hold one all the same, so every
-//! walk visits an account once.
+//! `mysql.default_roles` the roles that a login activates. Walks over the graph are
+//! `role_graph`'s.
 
-use crate::control::AccessData;
+use crate::auth_id::AuthId;
 use crate::system_table::{SystemTable, TableChange};
 use porpoise_rows::catalog::{ColumnDefault, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
 use porpoise_rows::{Db, RowRef};
 use porpoise_types::{Collation, ColumnType, Value, ValueRef};
 use std::sync::Arc;
-
-/// The name of an account or role.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct AuthId {
-    /// The user.
-    pub user: String,
-    /// The host.
-    pub host: String,
-}
-
-impl AuthId {
-    /// Whether a client at `host` can be this account.
-    pub fn matches_host(&self, host: &str) -> bool {
-        crate::account::host_matches(&self.host, host)
-    }
-
-    /// The name of this user and host.
-    pub fn new(user: &str, host: &str) -> AuthId {
-        AuthId {
-            user: user.to_owned(),
-            host: host.to_owned(),
-        }
-    }
-
-    /// The name that `user@host` spells.
-    pub fn parse(account: &str) -> AuthId {
-        let (user, host) = account.rsplit_once('@').unwrap_or((account, "%"));
-        AuthId::new(user, host)
-    }
-
-    /// The names in a list such as `mandatory_roles`: between commas, each part perhaps in
-    /// quotes or backticks, host `%` if not given.
-    pub fn parse_list(list: &str) -> Vec<AuthId> {
-        let mut ids = Vec::new();
-        let mut parts = vec![String::new()];
-        let mut quote = None;
-        for c in list.chars().chain([',']) {
-            match (quote, c) {
-                (Some(q), c) if q == c => quote = None,
-                (None, '\'' | '"' | '`') => quote = Some(c),
-                (None, '@') => parts.push(String::new()),
-                (None, ',') => {
-                    let mut names = parts.iter().map(|p| p.trim());
-                    let user = names.next().unwrap_or_default();
-                    let host = names.next().filter(|h| !h.is_empty()).unwrap_or("%");
-                    if !user.is_empty() {
-                        ids.push(AuthId::new(user, &host.to_lowercase()));
-                    }
-                    parts = vec![String::new()];
-                }
-                (_, c) => {
-                    if let Some(part) = parts.last_mut() {
-                        part.push(c);
-                    }
-                }
-            }
-        }
-        ids
-    }
-}
-
-impl std::fmt::Display for AuthId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
-        write!(f, "{}@{}", quoted(&self.user), quoted(&self.host))
-    }
-}
 
 /// A role granted to an account or another role.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,44 +30,6 @@ pub struct DefaultRole {
     pub account: AuthId,
     /// The role.
     pub role: AuthId,
-}
-
-impl AccessData {
-    /// The roles granted to an account directly.
-    pub fn roles_of<'a>(&'a self, account: &'a AuthId) -> impl Iterator<Item = &'a RoleEdge> {
-        self.edges.iter().filter(move |e| e.grantee == *account)
-    }
-
-    /// These accounts and every role granted to them, directly or not, each once.
-    pub fn closure(&self, from: &[AuthId]) -> Vec<AuthId> {
-        let mut found: Vec<AuthId> = Vec::new();
-        for id in from {
-            if !found.contains(id) {
-                found.push(id.clone());
-            }
-        }
-        let mut at = 0;
-        while let Some(id) = found.get(at).cloned() {
-            for edge in self.roles_of(&id) {
-                if !found.contains(&edge.role) {
-                    found.push(edge.role.clone());
-                }
-            }
-            at += 1;
-        }
-        found
-    }
-
-    /// Whether `role` is granted to `account` directly or through other roles, or is it.
-    pub fn reaches(&self, account: &AuthId, role: &AuthId) -> bool {
-        self.closure(std::slice::from_ref(account)).contains(role)
-    }
-
-    /// The roles that a login of the account activates by default.
-    pub fn default_roles_of(&self, account: &AuthId) -> Vec<AuthId> {
-        let own = self.default_roles.iter().filter(|d| d.account == *account);
-        own.map(|d| d.role.clone()).collect()
-    }
 }
 
 /// `mysql.role_edges`
@@ -289,41 +177,5 @@ pub(crate) fn change_defaults(put: &[DefaultRole], remove: &[DefaultRole]) -> Ta
         table: &DEFAULTS,
         put: rows(put),
         remove: rows(remove),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_names_may_be_quoted() {
-        let ids = AuthId::parse_list("a, `b,c`@'H%' ,'d'@\"x@y\",");
-        let expected = [("a", "%"), ("b,c", "h%"), ("d", "x@y")];
-        assert_eq!(ids, expected.map(|(u, h)| AuthId::new(u, h)));
-        assert!(AuthId::parse_list(" ").is_empty());
-    }
-
-    #[test]
-    fn walks_visit_each_account_once() {
-        let id = |n: &str| AuthId::new(n, "%");
-        let edge = |role: &str, grantee: &str| RoleEdge {
-            role: id(role),
-            grantee: id(grantee),
-            admin: false,
-        };
-        let data = AccessData {
-            edges: vec![
-                edge("a", "b"),
-                edge("b", "c"),
-                edge("a", "c"),
-                edge("c", "a"),
-            ],
-            ..AccessData::default()
-        };
-        assert_eq!(data.closure(&[id("c")]), [id("c"), id("b"), id("a")]);
-        assert!(data.reaches(&id("c"), &id("a")));
-        assert!(!data.reaches(&id("d"), &id("a")));
-        assert!(data.reaches(&id("d"), &id("d")));
     }
 }

@@ -6,7 +6,7 @@
 //! USER_RESOURCES and FLUSH PRIVILEGES begin a new one.
 
 use crate::attributes::Limits;
-use crate::roles::AuthId;
+use crate::auth_id::AuthId;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -210,6 +210,8 @@ fn accounts_dropped(
             change.remove_accounts.push(account.clone());
             let grants = data.grants.iter().filter(own);
             change.remove_grants.extend(grants.cloned());
+            let columns = data.column_grants_of(account);
+            change.remove_column_grants.extend(columns.cloned());
             roles::forget(data, &id, &mut change);
         }
         if missing.is_empty() || if_exists {

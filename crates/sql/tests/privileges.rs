@@ -133,9 +133,9 @@ fn finding_rows_needs_select() {
     good(&mut ann, "UPDATE shop.goods SET n = 11");
     assert_eq!(
         code(&mut ann, "UPDATE shop.goods SET n = 12 WHERE id = 1"),
-        1142
+        1143
     );
-    assert_eq!(code(&mut ann, "DELETE FROM shop.goods WHERE n = 11"), 1142);
+    assert_eq!(code(&mut ann, "DELETE FROM shop.goods WHERE n = 11"), 1143);
     good(&mut root, "GRANT SELECT ON shop.goods TO ann");
     good(&mut ann, "DELETE FROM shop.goods WHERE n = 11");
     let several = "UPDATE shop.goods g JOIN shop.orders o ON o.id = g.id SET g.n = 1";

@@ -260,6 +260,26 @@ impl Container {
             .is_some_and(|c| c.ty.is_string())
     }
 
+    /// Positions of the columns that commands read or give values to.
+    pub(super) fn used_columns(&self) -> Vec<usize> {
+        let mut used: Vec<usize> = self.key.iter().map(|part| part.column).collect();
+        used.extend(self.changed_columns());
+        used
+    }
+
+    /// Positions of the columns that commands change in rows that exist.
+    pub(super) fn changed_columns(&self) -> Vec<usize> {
+        let mut changed = self.values.clone();
+        if let Flags::Column(at) = self.flags {
+            changed.push(at);
+        }
+        changed.extend(self.increment);
+        changed.extend(self.cas);
+        changed.extend(self.expiry.map(|(at, _)| at));
+        changed.retain(|at| self.key.iter().all(|part| part.column != *at));
+        changed
+    }
+
     /// Whether rows can expire.
     pub fn can_expire(&self) -> bool {
         self.expiry.is_some()

@@ -16,6 +16,7 @@
 //!    and leaves the connection without an account.
 
 use super::mapping::Mapping;
+use super::requirement;
 use super::work::Failure;
 use porpoise_access::{AccessControl, AuthId, DelayPolicy, LoginPolicy, Privileges, TlsPeer};
 use porpoise_base::blocking::blocking;
@@ -134,19 +135,8 @@ impl Identity {
             .filter(|a| !a.locked)
             .map(|a| data.rights(&a.name()))
             .unwrap_or_default();
-        let on =
-            |table: &porpoise_rows::catalog::Table| rights.on_table(&table.database, &table.name);
-        self.granted = mapping
-            .containers
-            .iter()
-            .map(|container| {
-                let own = on(&container.table);
-                match &container.large {
-                    Some(large) => own.intersection(on(&large.table)),
-                    None => own,
-                }
-            })
-            .collect();
+        let containers = mapping.containers.iter();
+        self.granted = containers.map(|c| requirement::held(&rights, c)).collect();
     }
 
     #[cold]

@@ -14,12 +14,17 @@
 //! | md that keeps the item (I, x) | UPDATE ... WHERE key | SELECT, UPDATE |
 //! | flush_all | DELETE | DELETE |
 //!
+//! SELECT and INSERT may be granted on the container's columns instead of the table, and
+//! UPDATE on those that are no key columns; all of them, whichever the command uses.
+//!
 //! Commands of the memory cache and about the server need an account and no privilege
 //! on a table. The matches below have no wildcard arm, so that a new command does not
 //! compile without its requirement.
 
+use super::container::Container;
 use super::mapping::Operation;
-use porpoise_access::Privileges;
+use porpoise_access::{Privileges, Rights};
+use porpoise_rows::catalog::Table;
 use porpoise_wire::memcached::command::{Change, Mode, Store};
 
 /// What a command needs before it touches an item.
@@ -67,6 +72,32 @@ impl Requirement {
             operation,
             privileges,
         }
+    }
+}
+
+/// The privileges on a container that an account with these rights holds: those on its table,
+/// and those on all of its columns that commands use. Where long values are in a second table,
+/// the same privileges are needed there.
+pub(super) fn held(rights: &Rights, container: &Container) -> Privileges {
+    let on = |table: &Table| rights.on_table(&table.database, &table.name);
+    let table = &container.table;
+    let mut held = on(table);
+    if let Some(columns) = rights.on_columns(&table.database, &table.name) {
+        let (used, changed) = (container.used_columns(), container.changed_columns());
+        for (wanted, list) in [
+            (Privileges::SELECT, &used),
+            (Privileges::INSERT, &used),
+            (Privileges::UPDATE, &changed),
+        ] {
+            let mut names = list.iter().filter_map(|at| table.columns.get(*at));
+            if columns.any().has(wanted) && names.all(|c| columns.on(&c.name).has(wanted)) {
+                held = held.with(wanted);
+            }
+        }
+    }
+    match &container.large {
+        Some(large) => held.intersection(on(&large.table)),
+        None => held,
     }
 }
 

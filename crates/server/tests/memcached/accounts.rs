@@ -295,6 +295,59 @@ fn every_command_needs_the_privileges_of_its_statement_in_every_dialect() {
 }
 
 #[test]
+fn grants_on_the_mapped_columns_take_the_place_of_grants_on_the_table() {
+    let server = server("off");
+    sql(
+        &server,
+        "CREATE TABLE app.c (id VARCHAR(20) PRIMARY KEY, v VARCHAR(40), f INT UNSIGNED DEFAULT 0,
+                             secret INT DEFAULT 7);
+         INSERT INTO app.c (id, v) VALUES ('1', '10');
+         INSERT INTO ndbmemcache.containers SET name = 'c', db_schema = 'app', db_table = 'c',
+             key_columns = 'id', value_columns = 'v', flags = 'f';
+         INSERT INTO ndbmemcache.key_prefixes VALUES (0, 'c:', 0, 'ndb-only', 'c')",
+    );
+    let grant = |what: &str| {
+        let all = format!(
+            "REVOKE ALL PRIVILEGES, GRANT OPTION FROM u@localhost;
+             DELETE FROM app.c WHERE id = '2';
+             GRANT {what} ON app.c TO u@localhost"
+        );
+        sql(&server, &all);
+    };
+    let denied = |privilege: &str| {
+        let user = "command denied to user 'u'@'localhost' for table 'c'";
+        format!("SERVER_ERROR {privilege} {user}\r\n")
+    };
+    let (get, set, add) = (
+        "get c:1\r\n",
+        "set c:1 4 0 2\r\n12\r\n",
+        "add c:2 0 0 1\r\n2\r\n",
+    );
+    grant("SELECT (id, v), INSERT (id, v), UPDATE (f)");
+    assert_eq!(as_u(&server, get), denied("SELECT"), "the flags are read");
+    assert_eq!(as_u(&server, set), denied("INSERT"));
+    assert_eq!(as_u(&server, add), denied("INSERT"));
+    grant("SELECT (id, v, f)");
+    assert_eq!(as_u(&server, get), "VALUE c:1 0 2\r\n10\r\nEND\r\n");
+    assert_eq!(as_u(&server, set), denied("INSERT"));
+    grant("INSERT (id, v, f), UPDATE (v)");
+    assert_eq!(as_u(&server, add), "STORED\r\n");
+    assert_eq!(as_u(&server, set), denied("UPDATE"));
+    assert_eq!(as_u(&server, get), denied("SELECT"));
+    grant("INSERT, UPDATE (v, f), SELECT (f, v, id), DELETE");
+    let all = [set, get, "incr c:1 5\r\n", add, "delete c:2\r\n"].concat();
+    assert_eq!(
+        as_u(&server, &all),
+        "STORED\r\nVALUE c:1 4 2\r\n12\r\nEND\r\n17\r\nSTORED\r\nDELETED\r\n"
+    );
+    // In force from the next command.
+    sql(&server, "REVOKE SELECT (f) ON app.c FROM u@localhost");
+    assert_eq!(as_u(&server, get), denied("SELECT"));
+    assert_eq!(sql_as_u(&server, "SELECT id, v FROM app.c"), 0);
+    assert_eq!(sql_as_u(&server, "SELECT secret FROM app.c"), 1143);
+}
+
+#[test]
 fn flush_all_needs_delete_on_every_table_it_empties() {
     let server = server("off");
     sql(

@@ -15,6 +15,7 @@ use crate::functions::{self, text_of};
 use crate::parse::ast::{
     self, Binary, BinaryOp, Cast, Chain, ColumnName, IsTest, LogicalOp, UnaryOp,
 };
+use porpoise_access::Privileges;
 use porpoise_types::{Charset, Collation, ColumnType, Decimal, Kind, Value};
 
 impl Binder<'_> {
@@ -207,6 +208,7 @@ impl Binder<'_> {
         let Some(column) = self.scope.column(slot, position) else {
             return Expr::null();
         };
+        self.note(self.scope, slot, position);
         let load = if self.scope.is_stored(slot) {
             load_of(&column.ty)
         } else {
@@ -221,6 +223,14 @@ impl Binder<'_> {
             ty: column.ty.clone(),
             nullable: column.nullable,
             coercibility: Coercibility::Implicit,
+        }
+    }
+
+    /// Notes that a column is read, for its privileges.
+    pub(super) fn note(&self, scope: &Scope, slot: usize, position: usize) {
+        let named = scope.sources.get(slot).and_then(|source| source.named);
+        if let (Some(cx), Some(at)) = (self.plan, named) {
+            cx.reads.uses.note(at, position, Privileges::SELECT);
         }
     }
 

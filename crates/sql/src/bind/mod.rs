@@ -71,6 +71,9 @@ pub struct Source {
     pub hints: crate::plan::hints::Hints,
     /// It is a view of this table.
     pub view: Option<Arc<MergedView>>,
+    /// Its position among the uses of the statement ([`crate::plan::uses`]); `None` where its
+    /// columns need no privilege.
+    pub named: Option<usize>,
 }
 
 impl Source {
@@ -97,6 +100,7 @@ impl Source {
             partitions: None,
             hints: Default::default(),
             view: None,
+            named: None,
         }
     }
 

@@ -106,6 +106,7 @@ impl Binder<'_> {
                 .resolve(database, table, name.name.name, self.place)
             {
                 Ok((slot, column)) => {
+                    self.note(enclosing.scope, slot, column);
                     return Ok(enclosing.scope.column(slot, column).map(|found| {
                         let load = match enclosing.scope.is_stored(slot) {
                             true => load_of(&found.ty),

@@ -62,18 +62,18 @@ enum Walk {
 
 /// Whether an automaton can do what an expression asks for.
 fn is_linear(expr: &Expr) -> bool {
-    let own = match expr {
+    let own = matches!(
+        expr,
         Expr::Empty
-        | Expr::Any { .. }
-        | Expr::Assertion(_)
-        | Expr::Literal { .. }
-        | Expr::Concat(_)
-        | Expr::Alt(_)
-        | Expr::Group(_)
-        | Expr::Repeat { .. }
-        | Expr::Delegate { .. } => true,
-        _ => false,
-    };
+            | Expr::Any { .. }
+            | Expr::Assertion(_)
+            | Expr::Literal { .. }
+            | Expr::Concat(_)
+            | Expr::Alt(_)
+            | Expr::Group(_)
+            | Expr::Repeat { .. }
+            | Expr::Delegate { .. }
+    );
     own && expr.children_iter().all(is_linear)
 }
 

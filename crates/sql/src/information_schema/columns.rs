@@ -5,9 +5,8 @@ use crate::session::SqlSession;
 use crate::show::schema::{default_of, extra_of, has_collation, key_of};
 use crate::show::table::{maybe, text};
 use crate::virtual_tables;
-use porpoise_rows::catalog::{IndexKind, Table, View};
+use porpoise_rows::catalog::IndexKind;
 use porpoise_types::{ColumnType, Kind, TimeZone, Value};
-use std::sync::Arc;
 
 /// Columns of COLUMNS.
 pub(super) const COLUMNS: &[(&str, T)] = &[
@@ -162,14 +161,15 @@ fn row(at: u64, c: Described<'_>) -> Vec<Value> {
 /// Rows of COLUMNS.
 pub(super) fn rows(session: &SqlSession) -> Vec<Vec<Value>> {
     let catalog = session.visible_catalog();
-    let everything = session.server.db().catalog();
     let rights = session.rights();
     let utc = TimeZone::Fixed(0);
     let mut rows = Vec::new();
-    let seen = |t: &&Arc<Table>| rights.sees_columns(&t.database, &t.name);
-    for table in super::tables(&catalog).filter(seen) {
-        let privileges = rights.column_privileges(&table.database, &table.name);
+    for table in super::tables(&catalog) {
         for (at, column) in table.columns.iter().enumerate() {
+            let privileges = rights.column_privileges(&table.database, &table.name, &column.name);
+            if privileges.is_empty() {
+                continue;
+            }
             let described = Described {
                 database: &table.database,
                 table: &table.name,
@@ -186,29 +186,7 @@ pub(super) fn rows(session: &SqlSession) -> Vec<Vec<Value>> {
             rows.push(row(at as u64 + 1, described));
         }
     }
-    let seen = |v: &&Arc<View>| rights.sees_columns(&v.database, &v.name);
-    for view in catalog.views.values().filter(seen) {
-        let Ok(described) = crate::plan::views::describe(&everything, view) else {
-            continue;
-        };
-        let privileges = rights.column_privileges(&view.database, &view.name);
-        for (at, column) in (1u64..).zip(described.columns) {
-            let described = Described {
-                database: &view.database,
-                table: &view.name,
-                name: &column.name,
-                ty: &column.ty,
-                default: Value::Null,
-                nullable: column.nullable,
-                key: "",
-                extra: String::new(),
-                privileges: &privileges,
-                comment: "",
-                generation: "",
-            };
-            rows.push(row(at, described));
-        }
-    }
+    view_rows(session, &mut rows);
     for table in virtual_tables::all() {
         for (at, column) in (1u64..).zip((table.columns)()) {
             let described = Described {
@@ -228,6 +206,37 @@ pub(super) fn rows(session: &SqlSession) -> Vec<Vec<Value>> {
         }
     }
     rows
+}
+
+fn view_rows(session: &SqlSession, rows: &mut Vec<Vec<Value>>) {
+    let catalog = session.visible_catalog();
+    let everything = session.server.db().catalog();
+    let rights = session.rights();
+    for view in catalog.views.values() {
+        let Ok(described) = crate::plan::views::describe(&everything, view) else {
+            continue;
+        };
+        for (at, column) in (1u64..).zip(described.columns) {
+            let privileges = rights.column_privileges(&view.database, &view.name, &column.name);
+            if privileges.is_empty() {
+                continue;
+            }
+            let described = Described {
+                database: &view.database,
+                table: &view.name,
+                name: &column.name,
+                ty: &column.ty,
+                default: Value::Null,
+                nullable: column.nullable,
+                key: "",
+                extra: String::new(),
+                privileges: &privileges,
+                comment: "",
+                generation: "",
+            };
+            rows.push(row(at, described));
+        }
+    }
 }
 
 /// Rows of STATISTICS.

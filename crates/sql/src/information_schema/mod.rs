@@ -142,7 +142,11 @@ pub const TABLES: &[VirtualTable] = &[
         |_| server::applicability(),
     ),
     entry("COLUMNS", || columns_of(columns::COLUMNS), columns::rows),
-    entry("COLUMN_PRIVILEGES", || columns_of(privileges::COLUMN), none),
+    entry(
+        "COLUMN_PRIVILEGES",
+        || columns_of(privileges::COLUMN),
+        privileges::column,
+    ),
     entry(
         "COLUMN_STATISTICS",
         || columns_of(tools::COLUMN_STATISTICS),

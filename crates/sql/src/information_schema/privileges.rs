@@ -1,10 +1,11 @@
-//! USER_PRIVILEGES, SCHEMA_PRIVILEGES and TABLE_PRIVILEGES: what SHOW GRANTS tells, a row for each
-//! privilege. An account sees its own; one that may read everything sees all.
+//! USER_PRIVILEGES, SCHEMA_PRIVILEGES, TABLE_PRIVILEGES and COLUMN_PRIVILEGES: what SHOW GRANTS
+//! tells, a row for each privilege. An account sees its own; one that may read everything sees
+//! all.
 
 use super::T;
 use crate::session::SqlSession;
 use crate::show::table::text;
-use porpoise_access::{Grant, Privileges};
+use porpoise_access::{ColumnGrant, Grant, Privileges};
 use porpoise_types::Value;
 
 /// Columns of USER_PRIVILEGES.
@@ -34,7 +35,7 @@ pub(super) const TABLE: &[(&str, T)] = &[
     ("IS_GRANTABLE", T::Text(3)),
 ];
 
-/// Columns of COLUMN_PRIVILEGES, of which there are none.
+/// Columns of COLUMN_PRIVILEGES.
 pub(super) const COLUMN: &[(&str, T)] = &[
     ("GRANTEE", T::Text(292)),
     ("TABLE_CATALOG", T::Text(512)),
@@ -120,4 +121,38 @@ pub(super) fn schema(session: &SqlSession) -> Vec<Vec<Value>> {
 pub(super) fn table(session: &SqlSession) -> Vec<Vec<Value>> {
     let place = |g: &Grant| vec![text(&g.database), text(&g.table)];
     rows(session, |g| !g.table.is_empty(), place)
+}
+
+/// Rows of COLUMN_PRIVILEGES. Whether they can be granted on is said of the table.
+pub(super) fn column(session: &SqlSession) -> Vec<Vec<Value>> {
+    let all = session.rights().global().has(Privileges::SELECT);
+    let account = &session.client.account;
+    let data = session.server.access.data();
+    let shown = |g: &&ColumnGrant| all || *account == format!("{}@{}", g.user, g.host);
+    let mut grants: Vec<&ColumnGrant> = data.column_grants.iter().filter(shown).collect();
+    let place = |g: &ColumnGrant| {
+        let table = (g.database.clone(), g.table.clone(), g.column.clone());
+        (g.user.clone(), g.host.clone(), table)
+    };
+    grants.sort_by_cached_key(|g| place(g));
+    let mut out = Vec::new();
+    for grant in grants {
+        let option = data.grants.iter().any(|g| {
+            grant.is_of(&g.user, &g.host)
+                && grant.is_on(&g.database, &g.table)
+                && g.privileges.has(Privileges::GRANT_OPTION)
+        });
+        for name in grant.privileges.names() {
+            out.push(vec![
+                text(format!("'{}'@'{}'", grant.user, grant.host)),
+                text("def"),
+                text(&grant.database),
+                text(&grant.table),
+                text(&grant.column),
+                text(name),
+                text(if option { "YES" } else { "NO" }),
+            ]);
+        }
+    }
+    out
 }

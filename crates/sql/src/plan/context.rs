@@ -2,13 +2,15 @@
 //! which table, view or common table expression a name stands for.
 
 use super::derived::{CteEntry, Derived, RowsPlan};
-use super::views::{ViewFrame, ViewUse};
+use super::uses::{Object, Uses};
+use super::views::ViewFrame;
 use crate::bind::query::Enclosing;
 use crate::bind::{BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::TableName;
 use crate::statistics::Figures;
 use crate::virtual_tables;
+use porpoise_access::Privileges;
 use porpoise_rows::catalog::{Catalog, Table};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -47,10 +49,8 @@ pub struct Reads {
     pub tables: RefCell<Vec<Arc<Table>>>,
     /// One of them locks rows.
     pub locks: Cell<bool>,
-    /// The views, outer ones behind those they name.
-    pub views: RefCell<Vec<ViewUse>>,
-    /// The tables and views that the text at hand names, existing or not.
-    pub names: RefCell<Vec<(String, String)>>,
+    /// The tables and views that the statement and its views name, existing or not.
+    pub uses: Uses,
 }
 
 impl<'a> PlanCx<'a> {
@@ -79,6 +79,20 @@ impl<'a> PlanCx<'a> {
 }
 
 impl PlanCx<'_> {
+    /// Notes that columns of a table are written.
+    pub(super) fn note_writes(
+        &self,
+        source: &Source,
+        columns: impl IntoIterator<Item = usize>,
+        wanted: Privileges,
+    ) {
+        if let Some(at) = source.named {
+            for column in columns {
+                self.reads.uses.note(at, column, wanted);
+            }
+        }
+    }
+
     /// The binder of a clause.
     pub fn binder<'s>(&'s self, scope: &'s Scope, place: &'static str) -> Binder<'s> {
         Binder {
@@ -132,18 +146,23 @@ impl PlanCx<'_> {
             (None, Some(database)) => database.as_str(),
             (None, None) => return Err(SqlError::no_database_selected()),
         };
-        let names = (database.to_owned(), name.name.name.to_owned());
-        self.reads.names.borrow_mut().push(names);
+        let within = self.view.map(|frame| frame.at());
+        let at = self.reads.uses.add(database, name.name.name, within);
         if let Some(view) = self.catalog.view(database, name.name.name) {
-            return super::views::source(view, alias, self);
+            return super::views::source(view, alias, at, self);
         }
         if let Some(table) = self.catalog.table(database, name.name.name) {
             if self.inner {
                 self.reads.tables.borrow_mut().push(table.clone());
             }
-            return Ok(Source::stored(table.clone(), alias));
+            self.reads.uses.found(at, Object::Table(table.clone()));
+            return Ok(Source {
+                named: Some(at),
+                ..Source::stored(table.clone(), alias)
+            });
         }
         if let Some(table) = virtual_tables::find(database, name.name.name) {
+            self.reads.uses.found(at, Object::Virtual);
             return Ok(Source {
                 alias: alias.unwrap_or(table.name).to_owned(),
                 database: table.database.to_owned(),
@@ -152,6 +171,7 @@ impl PlanCx<'_> {
                 partitions: None,
                 hints: Default::default(),
                 view: None,
+                named: None,
             });
         }
         let known = self.catalog.database(database).is_some()

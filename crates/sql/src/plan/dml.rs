@@ -13,6 +13,7 @@ use crate::expr::Expr;
 use crate::parse::ast::{
     self, Assignment, Delete, DeleteTarget, Limit, OrderItem, TableFactor, TableRef, Update,
 };
+use porpoise_access::Privileges;
 use porpoise_kv::LockMode;
 use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::Table;
@@ -221,6 +222,8 @@ fn update_one(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<UpdatePlan> {
         cx,
     )?;
     let set = assigned(update.set, &target.table, &scope, cx, false)?;
+    let columns = set.iter().map(|(column, _)| *column);
+    cx.note_writes(&target.source, columns, Privileges::UPDATE);
     let check = check_of(&target.source);
     target.settle(&set, check.as_ref());
     Ok(UpdatePlan {
@@ -277,6 +280,11 @@ fn target(
     cx: &PlanCx<'_>,
 ) -> Result<(Target, Scope)> {
     let mut source = cx.changeable(&named.name, named.alias.map(|a| a.name), verb)?;
+    let wanted = match mode {
+        LockMode::Update => Privileges::UPDATE,
+        _ => Privileges::DELETE,
+    };
+    cx.reads.uses.want(source.named, wanted);
     let table = &stored(&source)?;
     source.partitions = chosen(table, named.partitions)?;
     let mut scope = Scope::default();

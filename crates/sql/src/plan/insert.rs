@@ -9,12 +9,14 @@ use super::upsert;
 use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{self, Insert, InsertSource};
+use porpoise_access::Privileges;
 use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::Table;
 
 /// Plans INSERT and REPLACE.
 pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
     let named = cx.changeable(&insert.table, None, "INSERT")?;
+    cx.reads.uses.insert_into(named.named, wanted(insert));
     let table = stored(&named)?;
     let partitions = chosen(&table, insert.partitions)?;
     let mut scope = Scope::default();
@@ -51,6 +53,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
             (columns, Vec::new(), Some(Box::new(plan)))
         }
     };
+    note_inserted(insert, &named, &columns, cx);
     let mode = match (insert.replace, insert.ignore) {
         (true, _) => InsertMode::Replace,
         (_, true) => InsertMode::Ignore,
@@ -73,6 +76,27 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
         mode,
         inner_tables: cx.reads.tables.take(),
     })
+}
+
+/// Privileges on the table, or some of its columns.
+fn wanted(insert: &Insert<'_>) -> Privileges {
+    let mut wanted = Privileges::INSERT;
+    if insert.replace {
+        wanted = wanted.with(Privileges::DELETE);
+    }
+    if !insert.on_duplicate.is_empty() {
+        wanted = wanted.with(Privileges::UPDATE);
+    }
+    wanted
+}
+
+/// Notes the columns that get values.
+fn note_inserted(insert: &Insert<'_>, named: &Source, columns: &[usize], cx: &PlanCx<'_>) {
+    let listed = insert.columns_given || matches!(insert.source, InsertSource::Set(_));
+    if let Some(at) = named.named.filter(|_| !listed && insert.columns.is_empty()) {
+        cx.reads.uses.note_whole(at, Privileges::INSERT);
+    }
+    cx.note_writes(named, columns.iter().copied(), Privileges::INSERT);
 }
 
 pub(super) fn wrong_count(row: usize) -> SqlError {

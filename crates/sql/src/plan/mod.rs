@@ -41,6 +41,7 @@ pub mod select;
 mod semi;
 mod spans;
 mod upsert;
+pub mod uses;
 pub mod views;
 
 use crate::bind::{Aggregate, Source};

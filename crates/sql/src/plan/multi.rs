@@ -16,6 +16,7 @@ use super::{Busy, LockSpec};
 use crate::bind::{Origin, Source};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{self, Assignment, Delete, DeleteTarget, TableRef, Update, With};
+use porpoise_access::Privileges;
 use porpoise_kv::LockMode;
 use porpoise_rows::catalog::Table;
 use std::sync::Arc;
@@ -111,7 +112,9 @@ fn assign(
     let (slot, column) = from.scope.resolve(schema, alias, name.name.name, place)?;
     let value = new_value(&assignment.value, &mut cx.binder(&from.scope, place))?;
     let source = from.scope.sources.get(slot);
-    let table = source.map_or_else(|| Err(SqlError::internal("no table")), changeable)?;
+    let source = source.ok_or_else(|| SqlError::internal("no table"))?;
+    let table = changeable(source)?;
+    cx.note_writes(source, [column], Privileges::UPDATE);
     let value = settable(&table, column, value)?;
     match targets.iter_mut().find(|t| t.slot == slot) {
         Some(target) => target.set.push((column, value)),
@@ -203,6 +206,14 @@ fn plan(
 ) -> Result<MultiPlan> {
     let mut from = bind_from(tables, cx)?;
     let mut targets = targets(&from)?;
+    for target in &targets {
+        let source = from.scope.sources.get(target.slot);
+        let wanted = match mode {
+            LockMode::Update => Privileges::UPDATE,
+            _ => Privileges::SELECT.with(Privileges::DELETE),
+        };
+        cx.reads.uses.want(source.and_then(|s| s.named), wanted);
+    }
     from.whole_rows = true;
     from.locked = targets.iter().fold(0, |all, t| all | 1u64 << (t.slot & 63));
     let clauses = Clauses {

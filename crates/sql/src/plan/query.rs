@@ -244,6 +244,7 @@ pub(super) fn derived_source(derived: Arc<Derived>, alias: String) -> Source {
         partitions: None,
         hints: Default::default(),
         view: None,
+        named: None,
     }
 }
 

@@ -16,6 +16,7 @@ use crate::expr::{Expr, ExprKind};
 use crate::parse::ast::{
     self, Literal, LockClause, OrderItem, Query, Select, SelectItem, TableName,
 };
+use porpoise_access::Privileges;
 use porpoise_rows::catalog::Table;
 use std::sync::Arc;
 
@@ -186,7 +187,13 @@ pub(super) fn star(
             name: name.to_owned(),
         });
     };
+    let whole = |source: &Source| {
+        if let Some(at) = source.named {
+            cx.reads.uses.note_whole(at, Privileges::SELECT);
+        }
+    };
     let Some(only) = only else {
+        from.scope.sources.iter().for_each(whole);
         for (slot, column) in &from.star {
             let name = from.scope.column(*slot, *column).map_or("", |c| &c.name);
             show(*slot, *column, name);
@@ -200,6 +207,7 @@ pub(super) fn star(
             && database.is_none_or(|d| d.name == source.database)
         {
             found = true;
+            whole(source);
             for position in source.places() {
                 let name = source.columns.get(position).map_or("", |c| &c.name);
                 show(slot, position, name);

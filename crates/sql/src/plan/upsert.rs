@@ -16,6 +16,7 @@ use super::select::{PlanCx, plan_query, plan_select_with};
 use crate::bind::{Origin, Scope, Source};
 use crate::error::Result;
 use crate::parse::ast::{Insert, Query, QueryBody, Select};
+use porpoise_access::Privileges;
 use porpoise_rows::catalog::Table;
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ pub(super) fn assignments(
         return Ok(Vec::new());
     }
     let Some(alias) = insert.row_alias else {
-        return assigned(insert.on_duplicate, table, scope, cx, true);
+        return updated(insert, table, scope, cx);
     };
     let mut new = Source {
         alias: alias.name.to_owned(),
@@ -48,6 +49,8 @@ pub(super) fn assignments(
             .unwrap_or_else(|| Source::stored(table.clone(), None))
     };
     new.database = String::new();
+    // Its values are those of the statement.
+    new.named = None;
     if !insert.column_aliases.is_empty() {
         let columns = given_columns(insert, &new)?;
         if columns.len() != insert.column_aliases.len() {
@@ -64,7 +67,17 @@ pub(super) fn assignments(
     }
     let mut both = scope.clone();
     both.add(new)?;
-    assigned(insert.on_duplicate, table, &both, cx, true)
+    updated(insert, table, &both, cx)
+}
+
+/// The assignments over a scope whose first table is the one that is changed.
+fn updated(insert: &Insert<'_>, table: &Arc<Table>, scope: &Scope, cx: &PlanCx<'_>) -> Result<Set> {
+    let set = assigned(insert.on_duplicate, table, scope, cx, true)?;
+    if let Some(target) = scope.sources.first() {
+        let columns = set.iter().map(|(column, _)| *column);
+        cx.note_writes(target, columns, Privileges::UPDATE);
+    }
+    Ok(set)
 }
 
 /// The query of INSERT ... SELECT, and where its tables can be named the assignments, with
@@ -106,7 +119,7 @@ fn naming_tables(
         both.sources.extend(read.sources.iter().map(read_before));
         let hidden = read.hidden.iter().map(|(slot, column)| (slot + 1, *column));
         both.hidden.extend(hidden);
-        let set = assigned(insert.on_duplicate, table, &both, cx, true)?;
+        let set = updated(insert, table, &both, cx)?;
         let mut named: Beside = Vec::new();
         let mut note = |slot: usize, column: usize| {
             if let Some(slot) = slot.checked_sub(1)

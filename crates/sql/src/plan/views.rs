@@ -17,6 +17,7 @@ use super::derived::{Derived, RowsPlan};
 use super::from::bind_from;
 use super::query::{columns_of, derived_source, entries, inside, plan_query};
 use super::select::{PlanCx, split};
+use super::uses::Object;
 use crate::bind::{BindEnv, Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, ExprKind};
@@ -34,22 +35,16 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct ViewFrame<'a> {
     view: &'a View,
+    /// Its position among the uses of the statement.
+    at: usize,
     up: Option<&'a ViewFrame<'a>>,
 }
 
-/// A view that a statement reads, for its privileges.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ViewUse {
-    /// The database.
-    pub database: String,
-    /// The name.
-    pub name: String,
-    /// The account whose rights its query has; `None`: whoever asks.
-    pub definer: Option<String>,
-    /// What its query names: tables and views.
-    pub names: Vec<(String, String)>,
-    /// It is itself named by another view.
-    pub inner: bool,
+impl ViewFrame<'_> {
+    /// The view's position among the uses of the statement.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
 }
 
 /// What makes a table of the statement a view.
@@ -99,8 +94,13 @@ fn stale(error: SqlError, view: &View) -> SqlError {
     }
 }
 
-/// The rows of a view under its name or another.
-pub(super) fn source(view: &Arc<View>, alias: Option<&str>, cx: &PlanCx<'_>) -> Result<Source> {
+/// The rows of a view under its name or another; `at` is its position among the uses.
+pub(super) fn source(
+    view: &Arc<View>,
+    alias: Option<&str>,
+    at: usize,
+    cx: &PlanCx<'_>,
+) -> Result<Source> {
     crate::bind::check_stack()?;
     let mut frame = cx.view;
     while let Some(around) = frame {
@@ -113,7 +113,11 @@ pub(super) fn source(view: &Arc<View>, alias: Option<&str>, cx: &PlanCx<'_>) -> 
         }
         frame = around.up;
     }
-    let frame = ViewFrame { view, up: cx.view };
+    let frame = ViewFrame {
+        view,
+        at,
+        up: cx.view,
+    };
     let arena = Bump::new();
     let env = BindEnv {
         mode: SqlMode::default(),
@@ -122,7 +126,6 @@ pub(super) fn source(view: &Arc<View>, alias: Option<&str>, cx: &PlanCx<'_>) -> 
         database: Some(view.database.clone()),
         div_precision: cx.env.div_precision,
     };
-    let names = cx.reads.names.take();
     let within = PlanCx {
         env: &env,
         text: &view.query,
@@ -131,16 +134,15 @@ pub(super) fn source(view: &Arc<View>, alias: Option<&str>, cx: &PlanCx<'_>) -> 
         view: Some(&frame),
         ..*cx
     };
-    let made = bound(view, alias, &arena, &within).map_err(|e| stale(e, view));
-    let inside = cx.reads.names.replace(names);
-    cx.reads.views.borrow_mut().push(ViewUse {
-        database: view.database.clone(),
-        name: view.name.clone(),
+    let mut source = bound(view, alias, &arena, &within).map_err(|e| stale(e, view))?;
+    let columns = source.columns.iter().map(|c| c.name.clone());
+    let object = Object::View {
+        columns: columns.collect(),
         definer: (!view.invoker).then(|| view.definer.clone()),
-        names: inside,
-        inner: cx.view.is_some(),
-    });
-    let mut source = made?;
+    };
+    cx.reads.uses.found(at, object);
+    cx.reads.uses.merged(at, source.named);
+    source.named = Some(at);
     source.alias = alias.unwrap_or(&view.name).to_owned();
     if alias.is_none() {
         source.database.clone_from(&view.database);
@@ -218,8 +220,7 @@ fn merged(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<Sour
         return Ok(None);
     };
     let reads = cx.reads.tables.borrow().len();
-    let uses = cx.reads.views.borrow().len();
-    let names = cx.reads.names.borrow().clone();
+    let uses = cx.reads.uses.len();
     let base = cx.source(&named.name, named.alias.map(|a| a.name))?;
     let shown = shown(view, select, &base, cx);
     let found = match base.table().is_some() {
@@ -229,8 +230,7 @@ fn merged(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<Sour
     let Some((shown, conditions)) = found else {
         // It is bound once more, as a derived table.
         cx.reads.tables.borrow_mut().truncate(reads);
-        cx.reads.views.borrow_mut().truncate(uses);
-        cx.reads.names.replace(names);
+        cx.reads.uses.truncate(uses);
         return Ok(None);
     };
     let beneath = base.view.clone();
@@ -289,7 +289,10 @@ fn shown(
         let ast::ExprKind::Column(named) = &expr.kind else {
             return Ok(None);
         };
-        let bound = cx.binder(&scope, "field list").expr(expr)?;
+        // Only columns that the statement uses of the view need privileges beneath it.
+        let mut binder = cx.binder(&scope, "field list");
+        binder.plan = None;
+        let bound = binder.expr(expr)?;
         let ExprKind::Column {
             slot: 0, column, ..
         } = bound.kind
@@ -446,7 +449,8 @@ pub fn describe(catalog: &porpoise_rows::catalog::Catalog, view: &View) -> Resul
     };
     let reads = super::select::Reads::default();
     let cx = PlanCx::new(catalog, &env, &NoVariables, "", &reads);
-    let source = source(&Arc::new(view.clone()), None, &cx)?;
+    let at = reads.uses.add(&view.database, &view.name, None);
+    let source = source(&Arc::new(view.clone()), None, at, &cx)?;
     let places = source.places();
     let columns = places.iter().filter_map(|at| source.columns.get(*at));
     Ok(Described {

@@ -1,12 +1,13 @@
 //! GRANT, REVOKE and SHOW GRANTS (manual, "GRANT Statement", "REVOKE
 //! Statement").
 
+use super::columns::{self, Columns, no_grant};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{self, GrantOn};
 use crate::privileges::partial;
 use crate::session::{Outcome, SqlSession};
 use crate::users;
-use porpoise_access::{AccessData, AuthId, Change, Grant, Privileges};
+use porpoise_access::{AccessData, AuthId, Change, ColumnGrant, Grant, Privileges};
 use porpoise_rows::show::quote;
 
 /// Database and table that a statement means; both empty is `*.*`.
@@ -30,17 +31,19 @@ fn place(session: &SqlSession, on: &GrantOn<'_>) -> Result<(String, String)> {
     })
 }
 
-/// The privileges that a statement names at a place.
-fn named(statement: &ast::Grant<'_>, database: &str, table: &str) -> Result<Privileges> {
+/// The privileges that a statement names at a place: on all of it, and on columns.
+fn named(statement: &ast::Grant<'_>, database: &str, table: &str) -> Result<(Privileges, Columns)> {
     let all = match (database.is_empty(), table.is_empty()) {
         (true, _) => Privileges::ALL,
         (false, true) => Privileges::DATABASE,
         (false, false) => Privileges::TABLE,
     };
     let mut set = Privileges::NONE;
+    let mut columns = Columns::default();
     for privilege in statement.privileges {
         if !privilege.columns.is_empty() {
-            return Err(SqlError::not_supported("privileges on columns"));
+            columns.add(privilege, table)?;
+            continue;
         }
         set = set.with(match privilege.name {
             "ALL" | "ALL PRIVILEGES" => all,
@@ -70,12 +73,10 @@ fn named(statement: &ast::Grant<'_>, database: &str, table: &str) -> Result<Priv
         _ => allowed = allowed.with(Privileges::DYNAMIC),
     }
     if allowed.has(set) {
-        return Ok(set);
+        return Ok((set, columns));
     }
     if !table.is_empty() {
-        let text = "Illegal GRANT/REVOKE command; please consult the manual to see which \
-                    privileges can be used";
-        return Err(SqlError::new(1144, "42000", text));
+        return Err(columns::illegal());
     }
     let text = "Incorrect usage of DB GRANT and GLOBAL PRIVILEGES";
     Err(SqlError::new(1221, "HY000", text))
@@ -90,7 +91,7 @@ fn may_grant(session: &SqlSession, set: Privileges, database: &str, table: &str)
         set.without(Privileges::DYNAMIC),
     );
     if !rights.grantable().has(dynamic) {
-        return session.refuse_global("GRANT OPTION");
+        return Err(super::denied_globally("GRANT OPTION"));
     }
     if dynamic != Privileges::NONE && fixed == Privileges::NONE {
         return Ok(());
@@ -119,14 +120,6 @@ fn may_grant(session: &SqlSession, set: Privileges, database: &str, table: &str)
         session.client_name()
     );
     Err(SqlError::new(1045, "28000", text))
-}
-
-fn no_grant(user: &str, host: &str, table: &str) -> SqlError {
-    let start = format!("There is no such grant defined for user '{user}' on host '{host}'");
-    match table.is_empty() {
-        true => SqlError::new(1141, "42000", start),
-        false => SqlError::new(1147, "42000", format!("{start} on table '{table}'")),
-    }
 }
 
 /// GRANT and REVOKE.
@@ -166,21 +159,24 @@ fn change(session: &SqlSession, data: &AccessData, statement: &ast::Grant<'_>) -
     match &statement.on {
         None => {
             session.need_global(Privileges::CREATE_USER, "CREATE USER")?;
-            let theirs = |g: &&Grant| targets.iter().any(|(u, h)| *u == g.user && *h == g.host);
-            let grants = data.grants.iter().filter(theirs);
-            change.remove_grants.extend(grants.cloned());
-            partial::lift_all(session, data, &targets, &mut change)?;
+            revoke_all(session, data, &targets, &mut change)?;
         }
         Some(on) => {
             let (database, table) = place(session, on)?;
-            let set = named(statement, &database, &table)?;
+            let (set, columns) = named(statement, &database, &table)?;
             may_grant(session, set, &database, &table)?;
+            columns.may_grant(session, &database, &table)?;
             let catalog = session.server.db().catalog();
             let exists = catalog.table(&database, &table).is_some()
                 || catalog.view(&database, &table).is_some();
-            if !table.is_empty() && !statement.revoke && !exists && !set.has(Privileges::CREATE) {
+            let create = set.has(Privileges::CREATE) && columns.is_empty();
+            if !table.is_empty() && !statement.revoke && !exists && !create {
                 return Err(SqlError::no_table(&database, &table));
             }
+            let columns = match statement.revoke {
+                true => columns,
+                false => columns.found(&catalog, &database, &table)?,
+            };
             for (user, host) in targets {
                 let mut empty = Grant {
                     user,
@@ -193,10 +189,15 @@ fn change(session: &SqlSession, data: &AccessData, statement: &ast::Grant<'_>) -
                         false => Privileges::NONE,
                     },
                 };
+                let revoke = statement.revoke;
+                let held = columns.change(data, revoke, set, &empty, &mut change)?;
+                if set == Privileges::NONE && !columns.is_empty() {
+                    continue;
+                }
                 let rest =
                     partial::restrict(session, data, statement, set, &mut empty, &mut change)?;
                 if let Some(rest) = rest {
-                    change_one(data, statement.revoke, rest, empty, &mut change)?;
+                    change_one(data, revoke, rest, empty, held, &mut change)?;
                 }
             }
         }
@@ -204,13 +205,31 @@ fn change(session: &SqlSession, data: &AccessData, statement: &ast::Grant<'_>) -
     Ok(change)
 }
 
+/// Adds the removal of everything granted to accounts.
+fn revoke_all(
+    session: &SqlSession,
+    data: &AccessData,
+    targets: &[(String, String)],
+    change: &mut Change,
+) -> Result<()> {
+    let theirs = |g: &&Grant| targets.iter().any(|(u, h)| *u == g.user && *h == g.host);
+    let grants = data.grants.iter().filter(theirs);
+    change.remove_grants.extend(grants.cloned());
+    let theirs = |g: &&ColumnGrant| targets.iter().any(|(u, h)| g.is_of(u, h));
+    let grants = data.column_grants.iter().filter(theirs);
+    change.remove_column_grants.extend(grants.cloned());
+    partial::lift_all(session, data, targets, change)
+}
+
 /// Adds the change of one account's privileges on the object of `next`, whose `grantable` are
-/// the dynamic privileges that the statement grants WITH GRANT OPTION.
+/// the dynamic privileges that the statement grants WITH GRANT OPTION. `columns`: the account
+/// holds privileges on columns of it.
 fn change_one(
     data: &AccessData,
     revoke: bool,
     set: Privileges,
     mut next: Grant,
+    columns: bool,
     change: &mut Change,
 ) -> Result<()> {
     let same = |g: &&Grant| {
@@ -220,6 +239,9 @@ fn change_one(
             && g.table == next.table
     };
     let old = data.grants.iter().find(same);
+    if revoke && old.is_none() && columns {
+        return Ok(());
+    }
     if revoke && old.is_none() && !next.database.is_empty() {
         return Err(no_grant(&next.user, &next.host, &next.table));
     }
@@ -261,6 +283,8 @@ pub fn shown(session: &SqlSession, id: &AuthId, roles: &[AuthId]) -> Vec<String>
             None => merged.push(grant.clone()),
         }
     }
+    let columns = columns::Shown::of(&data, &ids);
+    columns.add_tables(id, &mut merged);
     let mut own: Vec<&Grant> = merged.iter().collect();
     own.sort_by(|a, b| (&a.database, &a.table).cmp(&(&b.database, &b.table)));
     let to = id.to_string();
@@ -288,8 +312,10 @@ pub fn shown(session: &SqlSession, id: &AuthId, roles: &[AuthId]) -> Vec<String>
             .without(Privileges::DYNAMIC);
         let what = match plain {
             p if p == all => "ALL PRIVILEGES".to_owned(),
-            Privileges::NONE => "USAGE".to_owned(),
-            p => p.names().collect::<Vec<_>>().join(", "),
+            p => match columns.listed(p, &grant.database, &grant.table) {
+                list if list.is_empty() => "USAGE".to_owned(),
+                list => list.join(", "),
+            },
         };
         let option = match grant.privileges.has(Privileges::GRANT_OPTION) {
             true => " WITH GRANT OPTION",

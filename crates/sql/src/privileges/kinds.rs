@@ -136,7 +136,10 @@ kinds! {
         example("XA RECOVER", &[&["SUPER ON *.*"], &["XA_RECOVER_ADMIN ON *.*"]]),
     ],
     LockTables(Statement::LockTables(_)) => &[
-        example("LOCK TABLES shop.goods READ", &[&["LOCK TABLES ON shop.*", "SELECT ON shop.goods"]]),
+        example("LOCK TABLES shop.goods READ", &[
+            &["LOCK TABLES ON shop.*", "SELECT ON shop.goods"],
+            &["LOCK TABLES ON shop.*", "SELECT (n) ON shop.goods"],
+        ]),
     ],
     UnlockTables(Statement::UnlockTables) => &[example("UNLOCK TABLES", FREE)],
     LockInstance(Statement::LockInstance(_)) => &[
@@ -198,6 +201,13 @@ kinds! {
             "GRANT SELECT ON shop.goods TO bob",
             &[&["SELECT ON shop.goods", "GRANT OPTION ON shop.goods"], &["SELECT ON shop.*", "GRANT OPTION ON shop.*"]],
         ),
+        example(
+            "GRANT SELECT (n) ON shop.goods TO bob",
+            &[
+                &["SELECT (n) ON shop.goods", "GRANT OPTION ON shop.goods"],
+                &["SELECT ON shop.goods", "GRANT OPTION ON shop.goods"],
+            ],
+        ),
         example("GRANT SELECT ON `sho_`.* TO bob", &[&["SELECT ON `sho%`.*", "GRANT OPTION ON `s%`.*"]]),
         example("GRANT SELECT ON mysql.* TO bob", &[&["SELECT ON mysql.*", "GRANT OPTION ON mysql.*"]]),
         example("GRANT BACKUP_ADMIN ON *.* TO bob", &[&["SUPER ON *.*", "GRANT OPTION ON *.*"]]),
@@ -243,6 +253,7 @@ const QUERY: &[Example] = &[
             &["SELECT ON shop.goods"],
             &["SELECT ON shop.*"],
             &["SELECT ON *.*"],
+            &["SELECT (n) ON shop.goods"],
         ],
     ),
     example(
@@ -255,7 +266,11 @@ const QUERY: &[Example] = &[
     ),
     example(
         "SELECT COUNT(*) FROM shop.goods",
-        &[&["SELECT ON shop.goods"]],
+        &[&["SELECT ON shop.goods"], &["SELECT (id) ON shop.goods"]],
+    ),
+    example(
+        "SELECT * FROM shop.goods",
+        &[&["SELECT ON shop.goods"], &["SELECT (id, n) ON shop.goods"]],
     ),
     example(
         "SELECT (SELECT MAX(n) FROM shop.goods)",
@@ -275,7 +290,10 @@ const QUERY: &[Example] = &[
     ),
     example(
         "SELECT o.id FROM shop.orders o LEFT JOIN shop.goods g ON g.id = o.id",
-        &[&["SELECT ON shop.goods", "SELECT ON shop.orders"]],
+        &[
+            &["SELECT ON shop.goods", "SELECT ON shop.orders"],
+            &["SELECT (id) ON shop.goods", "SELECT (id) ON shop.orders"],
+        ],
     ),
     example(
         "SELECT 1 UNION SELECT n FROM shop.goods",
@@ -296,11 +314,18 @@ const QUERY: &[Example] = &[
     ),
     example(
         "SELECT n FROM shop.v",
-        &[&["SELECT ON shop.v"], &["SELECT ON shop.*"]],
+        &[
+            &["SELECT ON shop.v"],
+            &["SELECT ON shop.*"],
+            &["SELECT (n) ON shop.v"],
+        ],
     ),
     example(
         "SELECT n FROM shop.vi",
-        &[&["SELECT ON shop.vi", "SELECT ON shop.goods"]],
+        &[
+            &["SELECT ON shop.vi", "SELECT ON shop.goods"],
+            &["SELECT (n) ON shop.vi", "SELECT (n) ON shop.goods"],
+        ],
     ),
     example(
         "SELECT n FROM shop.goods FOR UPDATE",
@@ -308,6 +333,7 @@ const QUERY: &[Example] = &[
             &["SELECT ON shop.goods", "UPDATE ON shop.goods"],
             &["SELECT ON shop.goods", "DELETE ON shop.goods"],
             &["SELECT ON shop.goods", "LOCK TABLES ON shop.*"],
+            &["SELECT (n) ON shop.goods", "UPDATE (n) ON shop.goods"],
         ],
     ),
     example(
@@ -323,7 +349,15 @@ const QUERY: &[Example] = &[
 const INSERT: &[Example] = &[
     example(
         "INSERT INTO shop.goods VALUES (2, 2)",
-        &[&["INSERT ON shop.goods"]],
+        &[&["INSERT ON shop.goods"], &["INSERT (id, n) ON shop.goods"]],
+    ),
+    example(
+        "INSERT INTO shop.goods (id) VALUES (7)",
+        &[&["INSERT ON shop.goods"], &["INSERT (id) ON shop.goods"]],
+    ),
+    example(
+        "INSERT INTO shop.goods SET id = 8",
+        &[&["INSERT ON shop.goods"], &["INSERT (id) ON shop.goods"]],
     ),
     example(
         "INSERT INTO shop.goods VALUES (3, (SELECT MAX(id) FROM shop.orders))",
@@ -339,7 +373,22 @@ const INSERT: &[Example] = &[
     ),
     example(
         "INSERT INTO shop.goods VALUES (1, 2) ON DUPLICATE KEY UPDATE n = 3",
-        &[&["INSERT ON shop.goods", "UPDATE ON shop.goods"]],
+        &[
+            &["INSERT ON shop.goods", "UPDATE ON shop.goods"],
+            &["INSERT ON shop.goods", "UPDATE (n) ON shop.goods"],
+        ],
+    ),
+    example(
+        "INSERT INTO shop.goods (id) VALUES (1) ON DUPLICATE KEY UPDATE n = VALUES(n)",
+        &[&[
+            "INSERT (id) ON shop.goods",
+            "UPDATE (n) ON shop.goods",
+            "SELECT (n) ON shop.goods",
+        ]],
+    ),
+    example(
+        "INSERT INTO shop.goods (id) VALUES (1) AS new ON DUPLICATE KEY UPDATE n = new.n",
+        &[&["INSERT (id) ON shop.goods", "UPDATE (n) ON shop.goods"]],
     ),
     example(
         "INSERT INTO shop.goods VALUES (1, 2) ON DUPLICATE KEY UPDATE n = n + 1",
@@ -349,18 +398,30 @@ const INSERT: &[Example] = &[
             "SELECT ON shop.goods",
         ]],
     ),
-    example("INSERT INTO shop.v VALUES (4, 4)", &[&["INSERT ON shop.v"]]),
+    example(
+        "INSERT INTO shop.v VALUES (4, 4)",
+        &[&["INSERT ON shop.v"], &["INSERT (id, n) ON shop.v"]],
+    ),
     example(
         "INSERT INTO shop.vi VALUES (5, 5)",
-        &[&["INSERT ON shop.vi", "INSERT ON shop.goods"]],
+        &[
+            &["INSERT ON shop.vi", "INSERT ON shop.goods"],
+            &["INSERT ON shop.vi", "INSERT (id, n) ON shop.goods"],
+        ],
     ),
 ];
 
 const UPDATE: &[Example] = &[
-    example("UPDATE shop.goods SET n = 1", &[&["UPDATE ON shop.goods"]]),
+    example(
+        "UPDATE shop.goods SET n = 1",
+        &[&["UPDATE ON shop.goods"], &["UPDATE (n) ON shop.goods"]],
+    ),
     example(
         "UPDATE shop.goods SET n = id",
-        &[&["UPDATE ON shop.goods", "SELECT ON shop.goods"]],
+        &[
+            &["UPDATE ON shop.goods", "SELECT ON shop.goods"],
+            &["UPDATE (n) ON shop.goods", "SELECT (id) ON shop.goods"],
+        ],
     ),
     example(
         "UPDATE shop.goods SET n = 1 WHERE id = 1",
@@ -378,14 +439,32 @@ const UPDATE: &[Example] = &[
             "SELECT ON shop.orders",
         ]],
     ),
-    example("UPDATE shop.v SET n = 1", &[&["UPDATE ON shop.v"]]),
+    example(
+        "UPDATE shop.goods g JOIN shop.orders o ON g.id = o.id SET g.n = 1",
+        &[&[
+            "UPDATE (n) ON shop.goods",
+            "SELECT (id) ON shop.goods",
+            "SELECT (id) ON shop.orders",
+        ]],
+    ),
+    example(
+        "UPDATE shop.v SET n = 1",
+        &[&["UPDATE ON shop.v"], &["UPDATE (n) ON shop.v"]],
+    ),
+    example(
+        "UPDATE shop.v SET n = id",
+        &[&["UPDATE ON shop.v", "SELECT (id) ON shop.v"]],
+    ),
 ];
 
 const DELETE: &[Example] = &[
     example("DELETE FROM shop.goods", &[&["DELETE ON shop.goods"]]),
     example(
         "DELETE FROM shop.goods WHERE id = 1",
-        &[&["DELETE ON shop.goods", "SELECT ON shop.goods"]],
+        &[
+            &["DELETE ON shop.goods", "SELECT ON shop.goods"],
+            &["DELETE ON shop.goods", "SELECT (id) ON shop.goods"],
+        ],
     ),
     example(
         "DELETE g FROM shop.goods g JOIN shop.orders o ON g.id = o.id",
@@ -423,6 +502,7 @@ const CREATE_TABLE: &[Example] = &[
         &[
             &["CREATE ON shop.kid", "REFERENCES ON shop.goods"],
             &["CREATE ON shop.kid", "REFERENCES ON shop.*"],
+            &["CREATE ON shop.kid", "REFERENCES (id) ON shop.goods"],
         ],
     ),
     example(
@@ -438,7 +518,10 @@ const ALTER_TABLE: &[Example] = &[
     ),
     example(
         "ALTER TABLE shop.orders ADD FOREIGN KEY (id) REFERENCES shop.goods (id)",
-        &[&["ALTER ON shop.orders", "REFERENCES ON shop.goods"]],
+        &[
+            &["ALTER ON shop.orders", "REFERENCES ON shop.goods"],
+            &["ALTER ON shop.orders", "REFERENCES (id) ON shop.goods"],
+        ],
     ),
     example(
         "ALTER TABLE shop.orders RENAME TO shop.sold",
@@ -454,7 +537,10 @@ const ALTER_TABLE: &[Example] = &[
 const CREATE_VIEW: &[Example] = &[
     example(
         "CREATE VIEW shop.w AS SELECT n FROM shop.goods",
-        &[&["CREATE VIEW ON shop.*", "SELECT ON shop.goods"]],
+        &[
+            &["CREATE VIEW ON shop.*", "SELECT ON shop.goods"],
+            &["CREATE VIEW ON shop.*", "SELECT (n) ON shop.goods"],
+        ],
     ),
     example(
         "CREATE VIEW shop.w AS SELECT (SELECT MAX(n) FROM shop.goods) AS n",
@@ -486,9 +572,16 @@ const SHOW: &[Example] = &[
     example("SHOW EVENTS FROM shop", &[&["SELECT ON shop.goods"]]),
     example(
         "SHOW COLUMNS FROM shop.goods",
-        &[&["SELECT ON shop.goods"], &["INSERT ON shop.goods"]],
+        &[
+            &["SELECT ON shop.goods"],
+            &["INSERT ON shop.goods"],
+            &["REFERENCES (n) ON shop.goods"],
+        ],
     ),
-    example("SHOW INDEX FROM shop.goods", &[&["SELECT ON shop.goods"]]),
+    example(
+        "SHOW INDEX FROM shop.goods",
+        &[&["SELECT ON shop.goods"], &["UPDATE (n) ON shop.goods"]],
+    ),
     example(
         "SHOW CREATE TABLE shop.goods",
         &[&["SELECT ON shop.goods"], &["UPDATE ON shop.goods"]],

@@ -10,9 +10,11 @@
 //! 2. An account without grants may connect, and nothing else.
 //! 3. For an account with all privileges on everything a statement costs one comparison.
 //!
-//! Differs: there are no privileges on columns. Visibility of objects is [`visible`]'s, partial
-//! revokes are [`partial`]'s.
+//! Which columns a plan uses is recorded while it is bound ([`crate::plan::uses`]), so that
+//! privileges on columns are checked without the statement's text. Visibility of objects is
+//! [`visible`]'s, partial revokes are [`partial`]'s.
 
+mod columns;
 pub mod grant;
 pub mod kinds;
 pub mod needs;
@@ -73,14 +75,26 @@ impl SqlSession {
         let missing = wanted.without(rights.on_table(database, table));
         match missing.names().next() {
             None => Ok(()),
-            Some(name) => {
-                let text = format!(
-                    "{name} command denied to user {} for table '{table}'",
-                    self.client_name()
-                );
-                Err(SqlError::new(1142, "42000", text))
-            }
+            Some(name) => Err(self.table_denied(name, table)),
         }
+    }
+
+    /// 1142.
+    pub(crate) fn table_denied(&self, command: &str, table: &str) -> SqlError {
+        let text = format!(
+            "{command} command denied to user {} for table '{table}'",
+            self.client_name()
+        );
+        SqlError::new(1142, "42000", text)
+    }
+
+    /// 1143.
+    pub(crate) fn column_denied(&self, command: &str, column: &str, table: &str) -> SqlError {
+        let text = format!(
+            "{command} command denied to user {} for column '{column}' in table '{table}'",
+            self.client_name()
+        );
+        SqlError::new(1143, "42000", text)
     }
 
     /// 1044 unless the database may be used so.
@@ -113,17 +127,18 @@ impl SqlSession {
 
     /// 1227 unless one of these may be done everywhere.
     pub(crate) fn need_global(&self, wanted: Privileges, shown: &str) -> Result<()> {
-        match self.rights().global().has(wanted) {
-            true => Ok(()),
-            false => self.refuse_global(shown),
+        if self.rights().global().has(wanted) {
+            Ok(())
+        } else {
+            Err(denied_globally(shown))
         }
     }
+}
 
-    /// 1227
-    pub(crate) fn refuse_global(&self, shown: &str) -> Result<()> {
-        let text = format!(
-            "Access denied; you need (at least one of) the {shown} privilege(s) for this operation"
-        );
-        Err(SqlError::new(1227, "42000", text))
-    }
+/// 1227 naming a privilege on `*.*`.
+pub(crate) fn denied_globally(shown: &str) -> SqlError {
+    let text = format!(
+        "Access denied; you need (at least one of) the {shown} privilege(s) for this operation"
+    );
+    SqlError::new(1227, "42000", text)
 }

@@ -1,35 +1,107 @@
 //! Checks of statements against the rights of the session's account.
 //!
-//! Statements that run a plan are checked at each execution, by the tables of the plan;
-//! all others when they are dispatched, by the table of [`super::requirements`].
+//! Statements that run a plan are checked at each execution, by the uses of tables and columns
+//! that were recorded when the plan was made ([`crate::plan::uses`]); all others when they are
+//! dispatched, by the table of [`super::requirements`].
+//!
+//! A use passes in one of two ways (manual, "Privileges Provided by MySQL", and the sections
+//! of the statements):
+//!
+//! 1. the account holds what is wanted on the table; or
+//! 2. it holds each wanted privilege on the table or on one of its columns, else 1142; and on
+//!    each column that is read or written what that column needs, else 1143. Where the columns
+//!    were not listed (`*`, INSERT without a list) it is 1142 again.
+//!
+//! What a view names is checked with the rights of the view's definer, or with those of the
+//! view or statement around it for SQL SECURITY INVOKER.
 
+use super::is_memcached_configuration;
 use super::requirements::Requirement;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::Statement;
-use crate::plan::dml::{NewValue, Target};
-use crate::plan::{Access, Step};
+use crate::plan::Step;
+use crate::plan::uses::{Object, TableUse};
 use crate::session::SqlSession;
-use crate::session::run::{Plan, Planned, Through};
-use porpoise_access::Privileges;
+use crate::session::run::{Plan, Planned};
+use porpoise_access::{Privileges, Rights};
 use porpoise_kv::LockMode;
-use porpoise_rows::InsertMode;
+use std::sync::Arc;
 
-/// Whether new values are computed from columns of the row in slot 0.
-fn reads_values(set: &[(usize, NewValue)]) -> bool {
-    let mut values = set.iter();
-    values.any(|(_, value)| match value {
-        NewValue::Expr(e) => e.slots() & 1 != 0,
-        NewValue::Default => false,
-    })
+/// A lacking privilege.
+enum Missing<'u> {
+    /// That to change the mapping of memcached keys.
+    Administration,
+    /// One on a table.
+    Table(&'static str),
+    /// One on a column.
+    Column(&'static str, &'u str),
 }
 
-/// Whether an UPDATE or DELETE reads columns of its table: to find rows, or for new values.
-fn reads_columns(target: &Target, set: &[(usize, NewValue)]) -> bool {
-    if reads_values(set) {
-        return true;
+/// The first privilege that an account with these rights lacks for a use.
+fn missing<'u>(rights: &Rights, used: &'u TableUse) -> Option<Missing<'u>> {
+    let own = rights.on_table(&used.database, &used.name);
+    let all = used.wanted.with(used.on_columns());
+    if all.meets(super::CHANGES)
+        && is_memcached_configuration(&used.database, &used.name)
+        && !rights.global().has(Privileges::MEMCACHED_ADMIN)
+    {
+        return Some(Missing::Administration);
     }
-    let all = matches!(target.step.access, Access::Full { .. });
-    !all || !target.step.filter.is_empty() || !target.order_by.is_empty()
+    if own.has(all) {
+        return None;
+    }
+    let granted = rights.on_columns(&used.database, &used.name);
+    let any = granted.map_or(Privileges::NONE, |columns| columns.any());
+    let lacking = used.wanted.without(own).without(any);
+    if let Some(name) = lacking.names().next() {
+        return Some(Missing::Table(name));
+    }
+    for (column, wanted) in used.columns() {
+        let held = granted.map_or(Privileges::NONE, |columns| columns.on(column));
+        let lacking = wanted.without(own).without(held);
+        if let Some(name) = lacking.names().next() {
+            let listed = granted.is_none() || !used.whole.meets(lacking);
+            return Some(match listed {
+                true => Missing::Column(name, column),
+                false => Missing::Table(name),
+            });
+        }
+    }
+    None
+}
+
+/// The view whose definer's rights a use is checked with, and the definer; `None`: those of
+/// the session.
+fn definer_of<'u>(uses: &'u [TableUse], used: &TableUse) -> Option<&'u str> {
+    let mut around = used.within.and_then(|at| uses.get(at));
+    while let Some(view) = around {
+        if let Object::View {
+            definer: Some(definer),
+            ..
+        } = &view.object
+        {
+            return Some(definer);
+        }
+        around = view.within.and_then(|at| uses.get(at));
+    }
+    None
+}
+
+/// The rights of definers, each computed once.
+#[derive(Default)]
+struct Definers<'u> {
+    known: Vec<(&'u str, Arc<Rights>)>,
+}
+
+impl<'u> Definers<'u> {
+    fn rights(&mut self, session: &SqlSession, definer: &'u str) -> Arc<Rights> {
+        if let Some((_, rights)) = self.known.iter().find(|(name, _)| *name == definer) {
+            return rights.clone();
+        }
+        let rights = session.server.access.rights(definer);
+        self.known.push((definer, rights.clone()));
+        rights
+    }
 }
 
 impl SqlSession {
@@ -38,78 +110,63 @@ impl SqlSession {
         if self.may_everything() {
             return Ok(());
         }
-        let (first, read_too) = match &planned.plan {
-            Plan::Select(_) => (Privileges::SELECT, false),
-            Plan::Insert(plan) => {
-                let mut wanted = Privileges::INSERT;
-                if matches!(plan.mode, InsertMode::Replace) {
-                    wanted = wanted.with(Privileges::DELETE);
-                }
-                if !plan.on_duplicate.is_empty() {
-                    wanted = wanted.with(Privileges::UPDATE);
-                }
-                (wanted, reads_values(&plan.on_duplicate))
-            }
-            Plan::Update(plan) => (Privileges::UPDATE, reads_columns(&plan.target, &plan.set)),
-            Plan::Multi(plan) if plan.delete => (Privileges::DELETE, true),
-            Plan::Multi(_) => (Privileges::UPDATE, true),
-            Plan::Delete(plan) => (Privileges::DELETE, reads_columns(&plan.target, &[])),
-        };
-        if let Some(through) = &planned.through {
-            self.check_through(planned, through, first)?;
-        }
-        for (table, writes) in &planned.tables {
-            let own = |t: &Through| {
-                let mut names = t.names.iter();
-                names.any(|(d, n)| *d == table.database && *n == table.name)
-            };
-            if planned.through.as_ref().is_some_and(|t| !own(t)) {
-                // Only a view names it.
-                continue;
-            }
-            if self.temporary.holds(table.id) {
-                continue;
-            }
-            let wanted = match (writes, read_too) {
-                (false, _) => Privileges::SELECT,
-                (true, false) => first,
-                (true, true) => first.with(Privileges::SELECT),
-            };
-            self.need_table(wanted, &table.database, &table.name)?;
-        }
+        self.check_uses(&planned.uses)?;
         self.check_locking(planned)
     }
 
-    /// Privileges on views, and those of their definers on what they name.
-    fn check_through(&self, planned: &Planned, through: &Through, first: Privileges) -> Result<()> {
-        let written = planned.plan.written_views();
-        for view in &through.views {
-            let target = written.contains(&(view.database.as_str(), view.name.as_str()));
-            let wanted = if target { first } else { Privileges::SELECT };
-            if !view.inner {
-                self.need_table(wanted, &view.database, &view.name)?;
+    /// Checks all uses of a statement. A lacking column is told of only where no privilege on a
+    /// whole table is lacking.
+    fn check_uses(&self, uses: &[TableUse]) -> Result<()> {
+        let own = self.rights();
+        let mut definers = Definers::default();
+        let mut first = None;
+        for used in uses.iter().filter(|used| !self.is_free(used)) {
+            let definer = definer_of(uses, used);
+            let of_definer = definer.map(|definer| definers.rights(self, definer));
+            let rights = of_definer.as_ref().unwrap_or(&own);
+            let Some(missing) = missing(rights, used) else {
+                continue;
+            };
+            let of_table = matches!(missing, Missing::Administration | Missing::Table(_));
+            let view = used.within.and_then(|at| uses.get(at));
+            let error = match view.filter(|_| definer.is_some()) {
+                Some(view) => invalid_view(view),
+                None => self.refusal(used, &missing),
+            };
+            if of_table {
+                return Err(error);
             }
-            for (database, name) in &view.names {
-                let Some(definer) = &view.definer else {
-                    self.need_table(wanted, database, name)?;
-                    continue;
-                };
-                let known = crate::virtual_tables::find(database, name).is_some();
-                let rights = self.server.access.rights(definer);
-                if !known && !rights.on_table(database, name).has(wanted) {
-                    return Err(SqlError::new(
-                        1356,
-                        "HY000",
-                        format!(
-                            "View '{}.{}' references invalid table(s) or column(s) or function(s) \
-                             or definer/invoker of view lack rights to use them",
-                            view.database, view.name
-                        ),
-                    ));
-                }
-            }
+            first.get_or_insert(error);
         }
-        Ok(())
+        first.map_or(Ok(()), Err)
+    }
+
+    /// Checks what a statement itself names, with the rights of the session: what its views
+    /// name is not checked.
+    pub(crate) fn check_named(&self, uses: &[TableUse]) -> Result<()> {
+        if self.may_everything() {
+            return Ok(());
+        }
+        let own = uses.iter().filter(|used| used.within.is_none());
+        let own: Vec<TableUse> = own.cloned().collect();
+        self.check_uses(&own)
+    }
+
+    /// Whether a use needs no privilege: of a computed table, or the session's own one.
+    fn is_free(&self, used: &TableUse) -> bool {
+        match &used.object {
+            Object::Virtual => true,
+            Object::Table(table) => self.temporary.holds(table.id),
+            Object::Unknown | Object::View { .. } => false,
+        }
+    }
+
+    fn refusal(&self, used: &TableUse, missing: &Missing<'_>) -> SqlError {
+        match missing {
+            Missing::Administration => super::denied_globally(super::MEMCACHED_ADMIN),
+            Missing::Table(name) => self.table_denied(name, &used.name),
+            Missing::Column(name, column) => self.column_denied(name, column, &used.name),
+        }
     }
 
     /// Checks a statement that runs no plan, before anything of it runs.
@@ -134,13 +191,57 @@ impl SqlSession {
             Requirement::Table(wanted, database, table) => {
                 self.need_table(*wanted, database, table)
             }
+            Requirement::AnyColumn(wanted, database, table) => {
+                let held = self.rights().on_any_column(database, table);
+                match held.has(*wanted) {
+                    true => Ok(()),
+                    false => self.need_table(*wanted, database, table),
+                }
+            }
+            Requirement::Columns(wanted, database, table, columns) => {
+                self.need_columns(*wanted, (database, table), columns)
+            }
+            Requirement::Definition(database, table) => self.need_definition(database, table),
             Requirement::VisibleDatabase(name) if self.rights().sees_database(name) => Ok(()),
             Requirement::VisibleDatabase(name) => Err(self.database_denied(name)),
             Requirement::VisibleTable(database, table) => self.need_visible(database, table),
         }
     }
 
-    /// 1142 unless the account holds any privilege on the table.
+    /// 1142 unless the privilege is held on the table or some column, 1143 unless it is held
+    /// on each of the columns. Without columns it must be held on the table.
+    fn need_columns(
+        &self,
+        wanted: Privileges,
+        (database, table): (&str, &str),
+        columns: &[String],
+    ) -> Result<()> {
+        let rights = self.rights();
+        let held = rights.on_columns(database, table).map(|c| c.any());
+        if columns.is_empty() || !held.is_some_and(|held| held.has(wanted)) {
+            return self.need_table(wanted, database, table);
+        }
+        for column in columns {
+            let lacking = wanted.without(rights.on_column(database, table, column));
+            if let Some(name) = lacking.names().next() {
+                return Err(self.column_denied(name, column, table));
+            }
+        }
+        Ok(())
+    }
+
+    /// 1142 unless the account holds any privilege on the table as a whole.
+    fn need_definition(&self, database: &str, table: &str) -> Result<()> {
+        let rights = self.rights();
+        let hidden = rights.on_columns(database, table).is_some()
+            && !rights.on_table(database, table).meets(Privileges::TABLE);
+        match hidden {
+            true => Err(self.table_denied("SHOW", table)),
+            false => self.need_visible(database, table),
+        }
+    }
+
+    /// 1142 unless the account holds any privilege on the table or one of its columns.
     fn need_visible(&self, database: &str, table: &str) -> Result<()> {
         if self.rights().sees_table(database, table) {
             return Ok(());
@@ -166,19 +267,20 @@ impl SqlSession {
     /// the output names.
     pub(crate) fn check_explain(&self, planned: &Planned) -> Result<()> {
         self.check_plan(planned)?;
-        let views = planned.through.iter().flat_map(|through| &through.views);
-        for view in views {
-            let wanted = Privileges::SHOW_VIEW.with(Privileges::SELECT);
-            let mut needs = vec![(wanted, &view.database, &view.name)];
-            let names = view.names.iter();
-            needs.extend(names.map(|(d, t)| (Privileges::SELECT, d, t)));
-            for (wanted, database, table) in needs {
-                if self.need_table(wanted, database, table).is_err() {
-                    let text = "EXPLAIN/SHOW can not be issued; lacking privileges for \
-                                underlying table";
-                    return Err(SqlError::new(1345, "HY000", text));
-                }
-            }
+        let uses = &planned.uses;
+        let views = uses
+            .iter()
+            .filter(|u| matches!(u.object, Object::View { .. }));
+        let mut views = views.map(|view| {
+            let wanted = Privileges::SHOW_VIEW;
+            self.need_table(wanted, &view.database, &view.name)
+        });
+        let rights = self.rights();
+        let inner = |used: &&TableUse| used.within.is_some() && !self.is_free(used);
+        let mut inner = uses.iter().filter(inner);
+        if views.any(|view| view.is_err()) || inner.any(|used| missing(&rights, used).is_some()) {
+            let text = "EXPLAIN/SHOW can not be issued; lacking privileges for underlying table";
+            return Err(SqlError::new(1345, "HY000", text));
         }
         Ok(())
     }
@@ -197,31 +299,14 @@ impl SqlSession {
         if !plan.inner_locks && !plan.all_steps().any(exclusive) {
             return Ok(());
         }
-        let named: Vec<(&str, &str)> = match &planned.through {
-            Some(through) => {
-                let names = through.names.iter();
-                names.map(|(d, t)| (d.as_str(), t.as_str())).collect()
-            }
-            None => {
-                let tables = planned.tables.iter().map(|(table, _)| table);
-                let tables = tables.filter(|table| !self.temporary.holds(table.id));
-                tables
-                    .map(|t| (t.database.as_str(), t.name.as_str()))
-                    .collect()
-            }
-        };
         let some = Privileges::UPDATE
             .with(Privileges::DELETE)
             .with(Privileges::LOCK_TABLES);
-        for (database, table) in named {
-            let known = crate::virtual_tables::find(database, table).is_some()
-                || self.temporary.table(database, table).is_some();
-            if !known && !self.rights().on_table(database, table).meets(some) {
-                let text = format!(
-                    "SELECT with locking clause command denied to user {} for table '{table}'",
-                    self.client_name()
-                );
-                return Err(SqlError::new(1142, "42000", text));
+        let named = planned.uses.iter().filter(|used| used.within.is_none());
+        for used in named.filter(|used| !self.is_free(used)) {
+            let (database, table) = (&used.database, &used.name);
+            if !self.rights().on_any_column(database, table).meets(some) {
+                return Err(self.table_denied("SELECT with locking clause", table));
             }
         }
         Ok(())
@@ -231,4 +316,14 @@ impl SqlSession {
     pub(crate) fn may_everything(&self) -> bool {
         self.rights().everywhere().has(Privileges::ALL)
     }
+}
+
+/// 1356.
+fn invalid_view(view: &TableUse) -> SqlError {
+    let text = format!(
+        "View '{}.{}' references invalid table(s) or column(s) or function(s) or definer/invoker \
+         of view lack rights to use them",
+        view.database, view.name
+    );
+    SqlError::new(1356, "HY000", text)
 }

@@ -29,13 +29,22 @@ pub(crate) enum Requirement {
     Database(Privileges, String),
     /// All of these on a table or view.
     Table(Privileges, String, String),
+    /// All of these on a table, or on some of its columns.
+    AnyColumn(Privileges, String, String),
+    /// All of these on each of the columns of a table.
+    Columns(Privileges, String, String, Vec<String>),
+    /// Any privilege on a table as a whole.
+    Definition(String, String),
     /// Any privilege on a database or on something in it.
     VisibleDatabase(String),
     /// Any privilege on a table or view.
     VisibleTable(String, String),
 }
 
-use Requirement::{Database, Global, OneOfGlobal, Table, VisibleDatabase, VisibleTable};
+use Requirement::{
+    AnyColumn, Columns, Database, Definition, Global, OneOfGlobal, Table, VisibleDatabase,
+    VisibleTable,
+};
 
 type Requirements = Result<Vec<Requirement>>;
 
@@ -178,9 +187,9 @@ impl SqlSession {
             S::LockTables(tables) => {
                 let mut all = Vec::new();
                 for lock in *tables {
-                    let (database, _) = qualified(self, &lock.table)?;
-                    all.push(Database(Privileges::LOCK_TABLES, database));
-                    all.push(self.table(Privileges::SELECT, &lock.table)?);
+                    let (database, table) = qualified(self, &lock.table)?;
+                    all.push(Database(Privileges::LOCK_TABLES, database.clone()));
+                    all.push(AnyColumn(Privileges::SELECT, database, table));
                 }
                 all
             }
@@ -248,8 +257,8 @@ impl SqlSession {
         self.table(wanted, &view.name)
     }
 
-    /// REFERENCES on the parent of a foreign key, whether or not the parent exists. A table
-    /// that refers to itself needs none.
+    /// REFERENCES on the parent of a foreign key or on the columns of it that are referred to,
+    /// whether or not they exist. A table that refers to itself needs none.
     fn of_foreign_key(
         &self,
         child: &TableName<'_>,
@@ -264,8 +273,13 @@ impl SqlSession {
         if schema == database && name == table {
             return Ok(None);
         }
-        let wanted = Table(Privileges::REFERENCES, schema.to_owned(), name.to_owned());
-        Ok(Some(wanted))
+        let columns = key.references.columns.iter().map(|c| c.name.to_owned());
+        Ok(Some(Columns(
+            Privileges::REFERENCES,
+            schema.to_owned(),
+            name.to_owned(),
+            columns.collect(),
+        )))
     }
 
     fn of_elements(&self, child: &TableName<'_>, elements: &[TableElement<'_>]) -> Requirements {
@@ -376,7 +390,7 @@ impl SqlSession {
                 if view {
                     vec![Table(wanted, database, name)]
                 } else {
-                    vec![VisibleTable(database, name)]
+                    vec![Definition(database, name)]
                 }
             }
             W::Tables { schema, .. } => schema

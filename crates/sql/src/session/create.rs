@@ -134,7 +134,8 @@ impl SqlSession {
         let env = self.bind_env(Vec::new());
         let reads = Reads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();
-        let plan = plan_query(query, &PlanCx::new(catalog, &env, self, text, &reads))?;
+        let plan = plan_query(query, &PlanCx::new(catalog, &env, self, text, &reads));
+        let plan = plan.map_err(|e| self.hide(e, &reads.uses.names()))?;
         Ok((plan, reads))
     }
 
@@ -166,7 +167,10 @@ impl SqlSession {
                 named: Source::stored(table.clone(), None),
                 default_expressions: table.has_default_expressions(),
             };
-            Ok(Arc::new(Planned::new(Plan::Insert(plan))))
+            Ok(Arc::new(Planned::new(
+                Plan::Insert(plan),
+                reads.uses.take(),
+            )))
         })?;
         self.run_plan(&planned, &[], &mut Nothing)
     }

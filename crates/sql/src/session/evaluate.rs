@@ -4,13 +4,14 @@
 //! run as `SELECT expr`, under the rules of transactions like any other.
 
 use super::SqlSession;
-use super::run::{Plan, Planned, Through};
+use super::run::{Plan, Planned};
 use crate::bind::Scope;
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::expr::Expr;
 use crate::parse::ast;
 use crate::plan::select::{PlanCx, Reads};
+use crate::plan::uses::TableUse;
 use crate::plan::{ResultColumn, SelectPlan};
 use porpoise_rows::catalog::Catalog;
 use porpoise_types::{ColumnType, Value, ValueRef};
@@ -48,11 +49,9 @@ impl SqlSession {
         }
         let mut ty = ColumnType::null();
         let planned = self.secure(|session, catalog| {
-            let (plan, found, through) = session.plan_value(e, types, catalog)?;
+            let (plan, found, uses) = session.plan_value(e, types, catalog)?;
             ty = found;
-            let mut planned = Planned::new(Plan::Select(plan));
-            planned.through = through;
-            Ok(Arc::new(planned))
+            Ok(Arc::new(Planned::new(Plan::Select(plan), uses)))
         })?;
         let mut one = One::default();
         self.run_plan(&planned, params, &mut one)?;
@@ -64,20 +63,20 @@ impl SqlSession {
         e: &ast::Expr<'_>,
         types: &[ColumnType],
         catalog: &Catalog,
-    ) -> Result<(SelectPlan, ColumnType, Option<Box<Through>>)> {
+    ) -> Result<(SelectPlan, ColumnType, Box<[TableUse]>)> {
         let env = self.bind_env(types.to_vec());
         let reads = Reads::default();
         let cx = PlanCx::new(catalog, &env, self, "", &reads);
         let scope = Scope::default();
         let bound = cx.binder(&scope, "field list").expr(e);
-        let bound: Expr = bound.map_err(|e| self.hide(e, &reads.names.borrow()))?;
+        let bound: Expr = bound.map_err(|e| self.hide(e, &reads.uses.names()))?;
         let ty = bound.ty.clone();
         let mut plan = SelectPlan::of_value(bound);
         plan.inner_tables = reads.tables.take();
         plan.inner_locks = reads.locks.get();
         match plan.inner_locks {
             true => Err(SqlError::not_supported("a locking subquery here")),
-            false => Ok((plan, ty, Through::of(&reads))),
+            false => Ok((plan, ty, reads.uses.take())),
         }
     }
 }

@@ -21,7 +21,7 @@
 mod finish;
 mod planned;
 
-pub use planned::{Plan, Planned, Through};
+pub use planned::{Plan, Planned};
 
 use super::server::Counters;
 use super::timer::Armed;
@@ -91,12 +91,10 @@ impl SqlSession {
         let text = std::str::from_utf8(text).unwrap_or_default();
         let cx = PlanCx::new(catalog, &env, self, text, &reads);
         let made = self.plan_kind(statement, &cx);
-        let Some(plan) = made.map_err(|e| self.hide(e, &reads.names.borrow()))? else {
+        let Some(plan) = made.map_err(|e| self.hide(e, &reads.uses.names()))? else {
             return Ok(None);
         };
-        let mut planned = Planned::new(plan);
-        planned.through = Through::of(&reads);
-        Ok(Some(planned))
+        Ok(Some(Planned::new(plan, reads.uses.take())))
     }
 
     /// The plan of a statement that reads or changes rows; `None` for others.

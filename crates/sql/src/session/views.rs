@@ -54,7 +54,8 @@ impl SqlSession {
         let cx = PlanCx::new(&catalog, &env, self, source, &reads);
         let arena = Bump::new();
         self.volatile.set(false);
-        let plan = plan_query(create.query, &cx)?;
+        let plan = plan_query(create.query, &cx);
+        let plan = plan.map_err(|e| self.hide(e, &reads.uses.names()))?;
         self.refuse_variables(&Plan::Select(plan.clone()))?;
         self.check_sources(&plan, &reads)?;
         let spelled = views::spelled_out(&arena, create.query, &cx)?;
@@ -91,7 +92,7 @@ impl SqlSession {
         })
     }
 
-    /// 1352 for temporary tables, 1142 for what the definer may not read.
+    /// 1352 for temporary tables, 1142 and 1143 for what the definer may not read.
     fn check_sources(&self, plan: &SelectPlan, reads: &Reads) -> Result<()> {
         let inner = reads.tables.borrow().clone();
         let read = plan.tables().into_iter().map(|(t, _)| t).chain(inner);
@@ -101,17 +102,7 @@ impl SqlSession {
                 return Err(SqlError::new(1352, "HY000", text));
             }
         }
-        for (database, table) in reads.names.take() {
-            self.need_table(Privileges::SELECT, &database, &table)?;
-        }
-        if reads.views.borrow().is_empty() {
-            let inner = reads.tables.borrow().clone();
-            let outer = plan.tables().into_iter().map(|(table, _)| table);
-            for table in outer.chain(inner) {
-                self.need_table(Privileges::SELECT, &table.database, &table.name)?;
-            }
-        }
-        Ok(())
+        self.check_named(&reads.uses.take())
     }
 
     /// DEFINER, the session's own account if it is not given.

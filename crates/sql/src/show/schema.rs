@@ -6,7 +6,7 @@ use crate::parse::ast::TableName;
 use crate::session::SqlSession;
 use crate::virtual_tables::{self, VirtualTable};
 use porpoise_access::Privileges;
-use porpoise_rows::catalog::{Catalog, Column, ColumnDefault, IndexKind, Table};
+use porpoise_rows::catalog::{Catalog, Column, ColumnDefault, IndexKind, Table, View};
 use porpoise_rows::show as ddl;
 use porpoise_types::{Collation, ColumnType, DateTime, Kind, TimeZone, Value, write_text};
 use std::sync::Arc;
@@ -373,24 +373,21 @@ pub fn columns(session: &SqlSession, name: &TableName<'_>, full: bool) -> Result
         return Ok(rows);
     }
     let catalog = session.catalog();
+    let rights = session.rights();
     if let Some(view) = catalog.view(&database, name.name.name) {
-        for column in crate::plan::views::describe(&catalog, view)?.columns {
-            let mut row = vec![text(&column.name), text(column.ty.sql())];
-            if full {
-                let textual = column.ty.is_string() && !column.ty.is_binary();
-                row.push(maybe(textual.then(|| column.ty.collation.name())));
-            }
-            let nullable = if column.nullable { "YES" } else { "NO" };
-            row.extend([text(nullable), text(""), Value::Null, text("")]);
-            if full {
-                row.extend([text("select,insert,update,references"), text("")]);
-            }
-            rows.push(row);
-        }
+        view_columns(session, view, full, &mut rows)?;
         return Ok(rows);
     }
     let table = stored(session, name)?;
+    let own = session.temporary.holds(table.id);
     for (at, column) in table.columns.iter().enumerate() {
+        let privileges = match own {
+            true => "select,insert,update,references".to_owned(),
+            false => rights.column_privileges(&table.database, &table.name, &column.name),
+        };
+        if privileges.is_empty() {
+            continue;
+        }
         let mut row = vec![text(&column.name), text(column.ty.sql())];
         if full {
             let textual = has_collation(&column.ty);
@@ -403,14 +400,33 @@ pub fn columns(session: &SqlSession, name: &TableName<'_>, full: bool) -> Result
             text(extra_of(column)),
         ]);
         if full {
-            row.extend([
-                text("select,insert,update,references"),
-                text(&column.comment),
-            ]);
+            row.extend([text(privileges), text(&column.comment)]);
         }
         rows.push(row);
     }
     Ok(rows)
+}
+
+fn view_columns(session: &SqlSession, view: &View, full: bool, rows: &mut Rows) -> Result<()> {
+    let rights = session.rights();
+    for column in crate::plan::views::describe(&session.catalog(), view)?.columns {
+        let privileges = rights.column_privileges(&view.database, &view.name, &column.name);
+        if privileges.is_empty() {
+            continue;
+        }
+        let mut row = vec![text(&column.name), text(column.ty.sql())];
+        if full {
+            let textual = column.ty.is_string() && !column.ty.is_binary();
+            row.push(maybe(textual.then(|| column.ty.collation.name())));
+        }
+        let nullable = if column.nullable { "YES" } else { "NO" };
+        row.extend([text(nullable), text(""), Value::Null, text("")]);
+        if full {
+            row.extend([text(privileges), text("")]);
+        }
+        rows.push(row);
+    }
+    Ok(())
 }
 
 /// SHOW INDEX.

@@ -123,6 +123,7 @@ impl Rows {
                     partitions: None,
                     hints: Default::default(),
                     view: None,
+                    named: None,
                 })?;
                 let mut binder = Binder {
                     scope: &scope,

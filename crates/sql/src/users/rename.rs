@@ -12,7 +12,8 @@ use crate::error::{Result, SqlError};
 use crate::parse::ast::Account as AstAccount;
 use crate::session::{Outcome, SqlSession};
 use porpoise_access::{
-    AccessData, Account, AuthId, Change, DefaultRole, Grant, OldPassword, Privileges, RoleEdge,
+    AccessData, Account, AuthId, Change, ColumnGrant, DefaultRole, Grant, OldPassword, Privileges,
+    RoleEdge,
 };
 
 /// Accounts by their name before the statement and after it.
@@ -77,6 +78,14 @@ impl Names {
                 ..g.clone()
             }
         };
+        let column_grant = |g: &ColumnGrant| {
+            let AuthId { user, host } = self.after(&AuthId::new(&g.user, &g.host));
+            ColumnGrant {
+                user,
+                host,
+                ..g.clone()
+            }
+        };
         let edge = |e: &RoleEdge| RoleEdge {
             role: self.after(&e.role),
             grantee: self.after(&e.grantee),
@@ -94,6 +103,8 @@ impl Names {
         let (put, remove) = (&mut c.put_accounts, &mut c.remove_accounts);
         self.apply(&data.accounts, account, put, remove);
         self.apply(&data.grants, grant, &mut c.put_grants, &mut c.remove_grants);
+        let (put, remove) = (&mut c.put_column_grants, &mut c.remove_column_grants);
+        self.apply(&data.column_grants, column_grant, put, remove);
         self.apply(&data.edges, edge, &mut c.put_edges, &mut c.remove_edges);
         let (put, remove) = (&mut c.put_defaults, &mut c.remove_defaults);
         self.apply(&data.default_roles, default, put, remove);

@@ -1,10 +1,8 @@
 //! The plan of a statement and what is asked of it at every execution.
 
-use crate::bind::Source;
 use crate::plan::dml::{DeletePlan, InsertPlan, UpdatePlan};
 use crate::plan::multi::MultiPlan;
-use crate::plan::select::Reads;
-use crate::plan::views::ViewUse;
+use crate::plan::uses::TableUse;
 use crate::plan::{ResultColumn, SelectPlan};
 use porpoise_rows::catalog::{Table, TableId};
 use std::sync::Arc;
@@ -33,24 +31,6 @@ impl Plan {
             Plan::Update(p) => p.tables(),
             Plan::Delete(p) => p.tables(),
             Plan::Multi(p) => p.tables(),
-        }
-    }
-
-    /// The views whose rows it changes.
-    pub fn written_views(&self) -> Vec<(&str, &str)> {
-        fn view(source: Option<&Source>) -> Option<(&str, &str)> {
-            let view = source?.view.as_ref()?;
-            Some((&view.database, &view.name))
-        }
-        match self {
-            Plan::Select(_) => Vec::new(),
-            Plan::Insert(p) => view(Some(&p.named)).into_iter().collect(),
-            Plan::Update(p) => view(Some(&p.target.source)).into_iter().collect(),
-            Plan::Delete(p) => view(Some(&p.target.source)).into_iter().collect(),
-            Plan::Multi(p) => {
-                let slots = p.targets.iter().map(|t| p.select.sources.get(t.slot));
-                slots.filter_map(view).collect()
-            }
         }
     }
 
@@ -105,35 +85,13 @@ pub struct Planned {
     pub(super) unlocked: bool,
     /// It writes to a table whose definition holds expressions.
     pub(super) expressions: bool,
-    /// The views that it reads or writes through.
-    pub through: Option<Box<Through>>,
-}
-
-/// What a statement with views names, for its privileges.
-#[derive(Debug)]
-pub struct Through {
-    /// The views.
-    pub views: Vec<ViewUse>,
-    /// What the statement itself names: tables and views.
-    pub names: Vec<(String, String)>,
-}
-
-impl Through {
-    /// The views of a statement and the names beside them; `None` without views.
-    pub(crate) fn of(reads: &Reads) -> Option<Box<Through>> {
-        if reads.views.borrow().is_empty() {
-            return None;
-        }
-        Some(Box::new(Through {
-            views: reads.views.take(),
-            names: reads.names.take(),
-        }))
-    }
+    /// What it and the views in it do with tables and columns, for privileges.
+    pub(crate) uses: Box<[TableUse]>,
 }
 
 impl Planned {
     /// Works out what executions ask for.
-    pub fn new(plan: Plan) -> Planned {
+    pub fn new(plan: Plan, uses: Box<[TableUse]>) -> Planned {
         let tables = plan.tables();
         let mut used: Vec<TableId> = Vec::with_capacity(8);
         for (table, writes) in &tables {
@@ -148,7 +106,7 @@ impl Planned {
             expressions: tables.iter().any(|(t, w)| *w && t.has_expressions()),
             used,
             tables,
-            through: None,
+            uses,
             plan,
         }
     }

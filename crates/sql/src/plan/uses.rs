@@ -1,0 +1,262 @@
+//! Uses of tables: which columns of which table or view a statement reads and writes, for the
+//! check of its privileges.
+//!
+//! Binding records them. Each name in a FROM clause, or behind INSERT, UPDATE and DELETE, is a
+//! [`TableUse`]; each column that a name resolves to is noted there with the privilege that it
+//! needs. What a plan reads beside that (index columns, checks, expressions of generated
+//! columns) needs no privilege and is not here.
+//!
+//! A merged view and the table beneath it are two uses. Columns of the view are noted with the
+//! view, under the table's positions; when the statement is bound, they are carried down:
+//!
+//! ```text
+//!   UPDATE v SET a = 1       v is SELECT x AS a FROM t WHERE y > 0
+//!
+//!   0  v  wanted UPDATE   a: UPDATE                beneath 1
+//!   1  t  wanted UPDATE   y: SELECT, x: UPDATE     within 0
+//! ```
+//!
+//! Invariants:
+//! 1. A use stands behind the view whose query names it: `within` and `beneath` point from
+//!    inner to outer and from outer to inner by position in one list.
+//! 2. A name is recorded before it is looked up, so that an error about it can be replaced by
+//!    the lack of a privilege. What has not been found needs the privilege on all of it.
+
+use porpoise_access::Privileges;
+use porpoise_rows::catalog::Table;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub enum Object {
+    /// Nothing that was found.
+    Unknown,
+    /// A table that the server computes; it needs no privilege.
+    Virtual,
+    /// A stored table.
+    Table(Arc<Table>),
+    /// A view.
+    View {
+        /// Names of its columns; empty at positions that it does not show.
+        columns: Vec<String>,
+        /// The account whose rights its query has; `None`: those of the statement or view
+        /// that names it.
+        definer: Option<String>,
+    },
+}
+
+/// One table or view that a statement names, and what it does with it.
+#[derive(Clone, Debug)]
+pub struct TableUse {
+    /// The database.
+    pub database: String,
+    /// The name.
+    pub name: String,
+    /// What it stands for.
+    pub object: Object,
+    /// The view whose query names it; `None`: the statement does.
+    pub within: Option<usize>,
+    /// What a merged view is of.
+    beneath: Option<usize>,
+    /// Privileges needed on the table, or on any of its columns.
+    pub wanted: Privileges,
+    /// Privileges needed on all columns, because the statement does not list them.
+    pub whole: Privileges,
+    /// Privileges needed on single columns, by position: the lowest bits of [`Privileges`].
+    columns: Vec<u8>,
+}
+
+/// Bits of `columns`.
+const BITS: u64 = Privileges::SELECT
+    .with(Privileges::INSERT)
+    .with(Privileges::UPDATE)
+    .0;
+
+const _: () = assert!(BITS <= u8::MAX as u64);
+
+impl TableUse {
+    fn note(&mut self, column: usize, bits: u8) {
+        if self.columns.len() <= column {
+            self.columns.resize(column + 1, 0);
+        }
+        if let Some(noted) = self.columns.get_mut(column) {
+            *noted |= bits;
+        }
+    }
+
+    /// The privileges that some column needs.
+    pub fn on_columns(&self) -> Privileges {
+        let all = self.columns.iter().fold(0, |all, bits| all | bits);
+        Privileges(u64::from(all))
+    }
+
+    /// The columns that need privileges, and which.
+    pub fn columns(&self) -> impl Iterator<Item = (&str, Privileges)> {
+        let noted = self.columns.iter().enumerate();
+        noted
+            .filter(|(_, bits)| **bits != 0)
+            .map(|(at, bits)| (self.column_name(at), Privileges(u64::from(*bits))))
+    }
+
+    fn column_name(&self, at: usize) -> &str {
+        match &self.object {
+            Object::Table(table) => table.columns.get(at).map_or("", |c| &c.name),
+            Object::View { columns, .. } => columns.get(at).map_or("", String::as_str),
+            Object::Unknown | Object::Virtual => "",
+        }
+    }
+}
+
+/// The uses of a statement while it is bound; see the module.
+#[derive(Debug, Default)]
+pub struct Uses {
+    list: RefCell<Vec<TableUse>>,
+}
+
+impl Uses {
+    /// Records a name that is about to be looked up; returns its position.
+    pub(super) fn add(&self, database: &str, name: &str, within: Option<usize>) -> usize {
+        let mut list = self.list.borrow_mut();
+        list.push(TableUse {
+            database: database.to_owned(),
+            name: name.to_owned(),
+            object: Object::Unknown,
+            within,
+            beneath: None,
+            wanted: Privileges::SELECT,
+            whole: Privileges::NONE,
+            columns: Vec::new(),
+        });
+        list.len() - 1
+    }
+
+    /// Records what a name stands for.
+    pub(super) fn found(&self, at: usize, object: Object) {
+        if let Some(used) = self.list.borrow_mut().get_mut(at) {
+            used.object = object;
+        }
+    }
+
+    /// Records that a view is merged with the table or view at `beneath`.
+    pub(super) fn merged(&self, at: usize, beneath: Option<usize>) {
+        if let Some(used) = self.list.borrow_mut().get_mut(at) {
+            used.beneath = beneath;
+        }
+    }
+
+    /// Notes a privilege on a column.
+    pub(crate) fn note(&self, at: usize, column: usize, wanted: Privileges) {
+        if let Some(used) = self.list.borrow_mut().get_mut(at) {
+            used.note(column, (wanted.0 & BITS) as u8);
+        }
+    }
+
+    /// Records that columns were meant without being listed.
+    pub(super) fn note_whole(&self, at: usize, wanted: Privileges) {
+        if let Some(used) = self.list.borrow_mut().get_mut(at) {
+            used.whole = used.whole.with(wanted);
+        }
+    }
+
+    /// Sets the privileges that are needed on a table, in place of SELECT, and on what is
+    /// beneath it.
+    pub(super) fn want(&self, at: Option<usize>, wanted: Privileges) {
+        self.beneath(at, |used| used.wanted = wanted);
+    }
+
+    /// The same for a table that rows are inserted into: conditions of views are not evaluated.
+    pub(super) fn insert_into(&self, at: Option<usize>, wanted: Privileges) {
+        self.beneath(at, |used| {
+            used.wanted = wanted;
+            used.columns.clear();
+        });
+    }
+
+    fn beneath(&self, mut at: Option<usize>, change: impl Fn(&mut TableUse)) {
+        let mut list = self.list.borrow_mut();
+        while let Some(used) = at.and_then(|at| list.get_mut(at)) {
+            change(used);
+            at = used.beneath;
+        }
+    }
+
+    /// Number of uses so far.
+    pub(super) fn len(&self) -> usize {
+        self.list.borrow().len()
+    }
+
+    /// Forgets those behind the first `len`.
+    pub(super) fn truncate(&self, len: usize) {
+        self.list.borrow_mut().truncate(len);
+    }
+
+    /// The uses of the whole statement, with columns of merged views carried down.
+    pub(crate) fn take(&self) -> Box<[TableUse]> {
+        let mut list = self.list.take();
+        for at in 0..list.len() {
+            let found = list.get(at).and_then(|u| Some((u.beneath?, &u.columns)));
+            let Some((beneath, columns)) = found else {
+                continue;
+            };
+            let columns = columns.clone();
+            if let Some(used) = list.get_mut(beneath) {
+                for (column, bits) in columns.into_iter().enumerate() {
+                    used.note(column, bits);
+                }
+            }
+        }
+        list.into_boxed_slice()
+    }
+
+    /// Database and name of what the statement itself names.
+    pub(crate) fn names(&self) -> Vec<(String, String)> {
+        let list = self.list.borrow();
+        let own = list.iter().filter(|used| used.within.is_none());
+        own.map(|used| (used.database.clone(), used.name.clone()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noted(used: &TableUse) -> Vec<(usize, u8)> {
+        let columns = used.columns.iter().copied().enumerate();
+        columns.filter(|(_, bits)| *bits != 0).collect()
+    }
+
+    #[test]
+    fn columns_of_merged_views_are_carried_down() {
+        let uses = Uses::default();
+        let outer = uses.add("d", "w", None);
+        let inner = uses.add("d", "v", Some(outer));
+        let table = uses.add("d", "t", Some(inner));
+        uses.note(table, 1, Privileges::SELECT);
+        uses.merged(inner, Some(table));
+        uses.merged(outer, Some(inner));
+        uses.want(Some(outer), Privileges::UPDATE);
+        uses.note(outer, 3, Privileges::UPDATE);
+        assert_eq!(uses.names(), [("d".to_owned(), "w".to_owned())]);
+        let list = uses.take();
+        assert_eq!(noted(&list[outer]), [(3, 4)]);
+        assert_eq!(noted(&list[inner]), [(3, 4)]);
+        assert_eq!(noted(&list[table]), [(1, 1), (3, 4)]);
+        assert!(list.iter().all(|u| u.wanted == Privileges::UPDATE));
+    }
+
+    #[test]
+    fn rows_are_inserted_without_the_conditions_of_a_view() {
+        let uses = Uses::default();
+        let view = uses.add("d", "v", None);
+        let table = uses.add("d", "t", Some(view));
+        uses.note(table, 1, Privileges::SELECT);
+        uses.merged(view, Some(table));
+        uses.insert_into(Some(view), Privileges::INSERT);
+        uses.note(view, 0, Privileges::INSERT);
+        let list = uses.take();
+        assert_eq!(noted(&list[table]), [(0, 2)]);
+        assert_eq!(list[table].on_columns(), Privileges::INSERT);
+    }
+}
