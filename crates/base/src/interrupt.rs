@@ -1,9 +1,9 @@
 //! Checkpoints: how running code observes KILL, deadlines and shutdown.
 //!
-//! A session enters a [`Scope`] with its [`Cancel`] for the time of one
-//! statement. Code below it, however deep, polls the state through a
-//! thread-local, so that no function signature carries it. The waits of a
-//! statement are ended by [`Cancel::register`]; this module ends its CPU work.
+//! A session enters a [`Scope`] with its [`Cancel`] for one statement. Code at
+//! any call depth polls the state through a thread-local variable, so that no
+//! function signature carries it. [`Cancel::register`] ends a statement's waits;
+//! this module ends its computation.
 //!
 //! ```text
 //! session      Scope::enter(cancel) ── parse ── bind ── plan ── run ── outcome() ── commit
@@ -17,16 +17,16 @@
 //! 1. A loop whose length depends on input passes a checkpoint at least every
 //!    millisecond of CPU: [`check`] once per iteration that costs
 //!    microseconds, a [`Pacer`] in loops of nanoseconds.
-//! 2. A loop that cannot return an error leaves by [`abandoned`] with any
-//!    value. That value is never used: the scope remembers it, and
-//!    [`outcome`] fails before the statement's result becomes final.
-//! 3. The state of a statement is not taken back while its scope is open
+//! 2. A loop that cannot return an error ends when [`abandoned`] is true, with
+//!    any value. That value is never used: the scope records that a loop was
+//!    abandoned, and [`outcome`] fails before the statement's result is final.
+//! 3. A reason to stop is not cleared while the statement's scope is open
 //!    ([`Cancel::clear_query`] runs between statements), so that a checkpoint
-//!    behind an abandoned loop finds the same reason.
+//!    after an abandoned loop sees the same reason.
 //! 4. Without a scope (other protocols, background threads, recovery) every
 //!    checkpoint passes.
-//! 5. A comparison that a sort of the standard library calls is not abandoned
-//!    ([`hold`]): the sort may panic when its order changes.
+//! 5. No loop is abandoned inside a sort of the standard library ([`hold`]): the
+//!    sort may panic when its comparisons are inconsistent.
 //! 6. Code that must complete once it has begun (applying a commit, rolling
 //!    back, publishing a definition) has no checkpoint.
 //!
@@ -48,7 +48,7 @@ thread_local! {
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The statement was ended from outside.
+/// Error of a statement that KILL, a deadline, a hang-up or shutdown has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted(pub Reason);
 
@@ -60,14 +60,15 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// The time of one statement on this thread; the scope around it, if any, is
-/// restored when it is dropped.
+/// A guard for the duration of one statement on this thread. Dropping it
+/// restores the enclosing scope, if there is one.
 #[must_use = "checkpoints pass once it is dropped"]
 #[derive(Debug)]
 pub struct Scope {
+    /// State of the enclosing scope.
     around: Option<Cancel>,
     abandoned: bool,
-    /// Belongs to its thread.
+    /// Makes the guard `!Send`: it restores its own thread's state.
     _thread: std::marker::PhantomData<*const ()>,
 }
 
@@ -98,7 +99,7 @@ pub fn reason() -> Option<Reason> {
 /// A checkpoint.
 ///
 /// # Errors
-/// When the statement was ended from outside.
+/// [`Interrupted`] when there is a reason to stop.
 pub fn check() -> Result<(), Interrupted> {
     match reason() {
         None => Ok(()),
@@ -106,8 +107,8 @@ pub fn check() -> Result<(), Interrupted> {
     }
 }
 
-/// A checkpoint of code that returns no error: true when the caller is to
-/// leave at once, with any value.
+/// A checkpoint for code that returns no error. When true, the caller returns
+/// at once with any value.
 pub fn abandoned() -> bool {
     let pending = HELD.get() == 0 && reason().is_some();
     if pending {
@@ -116,14 +117,13 @@ pub fn abandoned() -> bool {
     pending
 }
 
-/// Keeps [`abandoned`] from being true on this thread while it lives.
+/// A guard under which [`abandoned`] is false on this thread.
 #[must_use = "loops are abandoned again once it is dropped"]
 #[derive(Debug)]
 pub struct Hold(std::marker::PhantomData<*const ()>);
 
-/// Lets no loop be abandoned until what is returned is dropped: for bounded
-/// work of the standard library that relies on consistent values, as a sort
-/// does on its comparisons.
+/// Prevents loops from being abandoned until the guard is dropped: for bounded
+/// work that needs consistent values, as a sort needs consistent comparisons.
 pub fn hold() -> Hold {
     HELD.set(HELD.get() + 1);
     Hold(std::marker::PhantomData)
@@ -138,7 +138,7 @@ impl Drop for Hold {
 /// The last checkpoint of a statement, before its result becomes final.
 ///
 /// # Errors
-/// When a loop of it was abandoned: its values are not to be used.
+/// [`Interrupted`] when a loop was abandoned: its value must not be used.
 pub fn outcome() -> Result<(), Interrupted> {
     match ABANDONED.get() {
         true => check(),
@@ -146,8 +146,8 @@ pub fn outcome() -> Result<(), Interrupted> {
     }
 }
 
-/// One unit of work of recursive code, which has no place for a [`Pacer`]:
-/// as [`Pacer::leaves`], with a count of the thread's.
+/// Counts one unit of work of recursive code, which has no place for a
+/// [`Pacer`]: like [`Pacer::leaves`], with a counter of the thread.
 #[inline]
 pub fn leaves() -> bool {
     let work = WORK.get().wrapping_add(1);
@@ -165,19 +165,19 @@ impl Pacer {
         Pacer(0)
     }
 
-    /// One unit of work.
+    /// Counts one unit of work.
     ///
     /// # Errors
-    /// When the statement was ended from outside.
+    /// [`Interrupted`] when there is a reason to stop.
     #[inline]
     pub fn tick(&mut self) -> Result<(), Interrupted> {
         self.tick_by(1)
     }
 
-    /// Several units of work, done or about to be done.
+    /// Counts several units of work, done or about to be done.
     ///
     /// # Errors
-    /// When the statement was ended from outside.
+    /// [`Interrupted`] when there is a reason to stop.
     #[inline]
     pub fn tick_by(&mut self, units: usize) -> Result<(), Interrupted> {
         match self.is_due(units) {
@@ -186,13 +186,13 @@ impl Pacer {
         }
     }
 
-    /// One unit of work of code that returns no error; see [`abandoned`].
+    /// Counts one unit of work of code that returns no error; see [`abandoned`].
     #[inline]
     pub fn leaves(&mut self) -> bool {
         self.leaves_by(1)
     }
 
-    /// Several units of work of code that returns no error.
+    /// Counts several units of work of code that returns no error.
     #[inline]
     pub fn leaves_by(&mut self, units: usize) -> bool {
         self.is_due(units) && abandoned()
@@ -253,13 +253,13 @@ mod tests {
         cancel.cancel(Reason::Query);
         let held = hold();
         assert!(!abandoned());
-        assert!(check().is_err(), "errors are told all the same");
+        assert!(check().is_err(), "`check` still fails");
         drop(held);
         assert!(abandoned());
     }
 
     #[test]
-    fn a_pacer_looks_once_in_a_stride() {
+    fn a_pacer_checks_once_per_stride() {
         let cancel = Cancel::new();
         let _scope = Scope::enter(&cancel);
         cancel.cancel(Reason::Query);

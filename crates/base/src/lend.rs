@@ -1,8 +1,8 @@
 //! A cell from which a lent value can be retaken.
 //!
 //! The owner of a value lends it to the cell while it runs code of unknown
-//! duration, and takes it back afterwards. A supervisor that finds the same
-//! loan for too long takes the value itself and gives it to another owner, as
+//! duration, and takes it back afterwards. A supervisor that sees one loan last
+//! too long takes the value itself and gives it to another owner, as
 //! Go's `sysmon` retakes a processor from a goroutine in a long system call.
 //! Lending costs a store, taking back one uncontended atomic exchange.
 //!
@@ -14,18 +14,18 @@
 //! Invariants:
 //! 1. A value has exactly one owner: the cell, or the one thread whose
 //!    [`LendCell::take`] exchanged the pointer for null.
-//! 2. Only the owner thread lends, and only into an empty cell; hence an owner
-//!    that takes nothing back knows that its own loan was retaken, and never
-//!    takes a value that another owner lent (no ABA: cells belong to owners,
-//!    not to values).
+//! 2. Only the owner thread lends, and only into an empty cell. Hence `None` from
+//!    the owner's `take` means that its own loan was retaken, and an owner never
+//!    takes a value that another owner lent (no ABA: cells belong to owners, not
+//!    to values).
 //! 3. [`LendCell::loans`] rises before each loan becomes visible. A supervisor
 //!    that saw the same count twice with a value in the cell saw one loan;
-//!    between its last look and its `take` the next loan may have begun, which
-//!    is then retaken early: a needless hand-over, nothing worse.
+//!    between its last check and its `take` the next loan may have begun. That
+//!    loan is then retaken early, which costs a needless hand-over.
 //!
 //! Rejected: a mutex around an `Option` (four atomic operations a call instead
 //! of one); one cell per value instead of per owner (a stalled owner that
-//! comes back could take what its successor lent).
+//! returns could take the loan of its successor).
 
 #![allow(unsafe_code, reason = "a Box travels as a raw pointer")]
 
@@ -33,7 +33,7 @@ use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::marker::PhantomData;
 use std::ptr;
 
-/// See the module.
+/// A cell that holds a lent value, or nothing; see the module.
 #[derive(Debug)]
 pub struct LendCell<T> {
     value: AtomicPtr<T>,
@@ -57,8 +57,8 @@ impl<T> Default for LendCell<T> {
 }
 
 impl<T> LendCell<T> {
-    /// Puts `value` into the cell; only for the cell's owner, while it is
-    /// empty.
+    /// Puts `value` into the cell. Only the cell's owner calls this, while the
+    /// cell is empty.
     pub fn lend(&self, value: Box<T>) {
         let next = self.loans.load(Ordering::Relaxed).wrapping_add(1);
         self.loans.store(next, Ordering::Relaxed);
@@ -66,8 +66,8 @@ impl<T> LendCell<T> {
         self.value.store(Box::into_raw(value), Ordering::Release);
     }
 
-    /// Takes the value out; `None` if there is none, or another thread was
-    /// first.
+    /// Takes the value out; `None` if the cell is empty, which it also is after
+    /// another thread took the value.
     pub fn take(&self) -> Option<Box<T>> {
         let taken = self.value.swap(ptr::null_mut(), Ordering::AcqRel);
         if taken.is_null() {
@@ -148,14 +148,15 @@ mod schedules {
 
     const CALLS: usize = 6;
 
-    /// An event loop: the calls it has made.
+    /// An event loop that counts its calls.
     struct Core {
         calls: usize,
         owners: Arc<AtomicUsize>,
     }
 
     impl Core {
-        /// Work that only the owner does; two owners at once show here.
+        /// One step of the owner; fails if there are two owners at once. False after
+        /// the last call.
         fn next(&mut self) -> bool {
             assert_eq!(self.owners.fetch_add(1, Ordering::SeqCst), 0);
             self.calls += 1;
@@ -194,7 +195,7 @@ mod schedules {
             }
         }
 
-        /// The life of worker `me`, which serves until the core has ended.
+        /// Runs worker `me` until the core has ended.
         fn work(&self, me: usize) {
             while let Some(mut core) = self.stand_by() {
                 loop {
@@ -218,7 +219,7 @@ mod schedules {
             }
         }
 
-        /// The supervisor: looks at all cells some times, and retakes.
+        /// Retakes whatever is in a cell, in four passes; the number of retakes.
         fn supervise(&self) -> usize {
             let mut retaken = 0;
             for _ in 0..4 {

@@ -1,24 +1,24 @@
 //! Memory budget of statements: a hierarchy of counters.
 //!
 //! ```text
-//! MemoryBudget        one a server: limit, bytes in use by class, refusals
-//!   ConnectionMemory  one a connection: limit
-//!     MemoryTracker   one a purpose: statement, session state, input, output
-//!       MemoryCharge  one a thing that is held: returns its bytes when dropped
+//! MemoryBudget        one per server: limit, bytes in use by class, refusals
+//!   ConnectionMemory  one per connection: limit
+//!     MemoryTracker   one per purpose: statement, session state, input, output
+//!       MemoryCharge  one per object: returns its bytes when dropped
 //! ```
 //!
-//! A tracker takes what it needs from its connection and the server in steps: 4 KiB up to
-//! 64 KiB, then 64 KiB. Between two steps, counting is a load, an addition and a store of memory
-//! that one thread uses. A statement that keeps nothing touches no shared counter.
+//! A tracker reserves from its connection and the server in steps: 4 KiB up to 64 KiB, then
+//! 64 KiB. Between two steps, counting is a load, an addition and a store to memory that one
+//! thread uses. A statement that keeps nothing touches no shared counter.
 //!
 //! Invariants:
-//! 1. Bytes are counted before, or right after, they are allocated: what is refused is given up
-//!    by the caller.
+//! 1. Bytes are counted before, or right after, they are allocated. When a reservation is
+//!    refused, the caller frees what it has allocated.
 //! 2. A server's `used` is the sum of its trackers' reservations; each tracker returns its own
 //!    when it is dropped, also after an error or a panic.
 //! 3. A connection's first [`FLOOR`] bytes are granted when the server's budget is used up, so
 //!    that one client with a large statement does not stop the small statements of others.
-//!    The overshoot is bounded by `max_connections` times that.
+//!    The overshoot is at most `max_connections` times [`FLOOR`].
 //! 4. The counters of one tracker are written by one thread at a time (a connection is driven by
 //!    one thread at a time); those of connection and server are atomic.
 //!
@@ -29,7 +29,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes that a connection may have when the server's budget is used up.
+/// Bytes that a connection may use even when the server's budget is used up.
 pub const FLOOR: u64 = 16 * 1024;
 
 const SMALL_STEP: u64 = 4 * 1024;
@@ -44,12 +44,12 @@ pub enum MemoryClass {
     Session,
     /// Requests that are being received.
     Input,
-    /// Replies that clients have not taken yet.
+    /// Replies that clients have not received yet.
     Output,
 }
 
 impl MemoryClass {
-    /// All of them.
+    /// All classes.
     pub const ALL: [MemoryClass; 4] = [
         MemoryClass::Statement,
         MemoryClass::Session,
@@ -61,18 +61,18 @@ impl MemoryClass {
 /// Limit that a reservation would have exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryLimit {
-    /// That of one statement.
+    /// The limit of one tracker (a statement).
     Statement,
-    /// That of one connection.
+    /// The limit of one connection.
     Connection,
-    /// That of the server.
+    /// The limit of the server.
     Server,
 }
 
 /// A refused reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRefused {
-    /// The limit that it would have exceeded.
+    /// The limit that the reservation would have exceeded.
     pub limit: MemoryLimit,
     /// The limit in bytes.
     pub allowed: u64,
@@ -97,7 +97,7 @@ impl Default for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// A budget of so many bytes.
+    /// Creates a budget of `limit` bytes.
     pub fn new(limit: u64) -> MemoryBudget {
         MemoryBudget {
             limit: AtomicU64::new(limit),
@@ -113,7 +113,7 @@ impl MemoryBudget {
         self.limit.load(Relaxed)
     }
 
-    /// Sets the limit. What is in use stays.
+    /// Sets the limit. Bytes in use stay reserved.
     pub fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Relaxed);
     }
@@ -123,7 +123,7 @@ impl MemoryBudget {
         self.used.load(Relaxed)
     }
 
-    /// Most bytes that were in use at once.
+    /// Maximum of the bytes in use so far.
     pub fn peak(&self) -> u64 {
         self.peak.load(Relaxed)
     }
@@ -133,7 +133,7 @@ impl MemoryBudget {
         self.class(class).load(Relaxed)
     }
 
-    /// Reservations refused because of one limit.
+    /// Number of reservations refused because of one limit.
     pub fn refusals(&self, limit: MemoryLimit) -> u64 {
         self.refusal(limit).load(Relaxed)
     }
@@ -187,7 +187,7 @@ impl Default for ConnectionMemory {
 }
 
 impl ConnectionMemory {
-    /// Memory of a new connection, without a limit of its own.
+    /// Creates the memory of a new connection, without a limit of its own.
     pub fn new(server: Arc<MemoryBudget>) -> ConnectionMemory {
         ConnectionMemory {
             server,
@@ -201,7 +201,7 @@ impl ConnectionMemory {
         self.used.load(Relaxed)
     }
 
-    /// Sets the limit. What is in use stays.
+    /// Sets the limit. Bytes in use stay reserved.
     pub fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Relaxed);
     }
@@ -255,7 +255,7 @@ impl ConnectionMemory {
     }
 }
 
-/// Memory of one purpose of a connection; see the module.
+/// Memory of one connection for one purpose; see the module.
 #[derive(Debug)]
 pub struct MemoryTracker {
     connection: Arc<ConnectionMemory>,
@@ -265,7 +265,7 @@ pub struct MemoryTracker {
     limit: AtomicU64,
 }
 
-/// The reservation for so many bytes.
+/// Size of the reservation that covers `bytes`.
 fn rounded(bytes: u64) -> u64 {
     let step = match bytes <= LARGE_STEP {
         true => SMALL_STEP,
@@ -275,7 +275,7 @@ fn rounded(bytes: u64) -> u64 {
 }
 
 impl MemoryTracker {
-    /// A tracker that holds nothing, without a limit of its own.
+    /// Creates a tracker that holds nothing, without a limit of its own.
     pub fn new(connection: Arc<ConnectionMemory>, class: MemoryClass) -> MemoryTracker {
         MemoryTracker {
             connection,
@@ -304,7 +304,7 @@ impl MemoryTracker {
     /// Counts bytes that are held from now on.
     ///
     /// # Errors
-    /// They would exceed a limit; nothing was counted.
+    /// [`MemoryRefused`] when they would exceed a limit; nothing was counted.
     #[inline]
     pub fn hold(&self, bytes: u64) -> Result<(), MemoryRefused> {
         let used = self.used.load(Relaxed).saturating_add(bytes);
@@ -333,8 +333,8 @@ impl MemoryTracker {
         Ok(())
     }
 
-    /// Counts bytes that are held already and cannot be given up, beyond any limit if need be:
-    /// what comes after them is refused.
+    /// Counts bytes that are already allocated and cannot be freed, beyond any limit if need be.
+    /// Later reservations are refused then.
     pub fn hold_always(&self, bytes: u64) {
         let used = self.used.load(Relaxed).saturating_add(bytes);
         let reserved = self.reserved.load(Relaxed);
@@ -347,8 +347,7 @@ impl MemoryTracker {
         self.used.store(used, Relaxed);
     }
 
-    /// Bytes counted before are held no more. Reservations go back when two steps of them are
-    /// unused.
+    /// Stops counting bytes counted before. Unused reservations of two steps or more are returned.
     #[inline]
     pub fn release(&self, bytes: u64) {
         let used = self.used.load(Relaxed);
@@ -372,7 +371,7 @@ impl MemoryTracker {
     /// Makes `bytes` the number of bytes held.
     ///
     /// # Errors
-    /// They would exceed a limit; what was counted before still is.
+    /// [`MemoryRefused`] when they would exceed a limit; the count stays unchanged.
     #[inline]
     pub fn resize(&self, bytes: u64) -> Result<(), MemoryRefused> {
         let used = self.used();
@@ -400,10 +399,10 @@ impl MemoryTracker {
         }
     }
 
-    /// Holds bytes until what is returned is dropped.
+    /// Counts bytes until the returned charge is dropped.
     ///
     /// # Errors
-    /// They would exceed a limit.
+    /// [`MemoryRefused`] when they would exceed a limit.
     pub fn charge(self: &Arc<Self>, bytes: u64) -> Result<MemoryCharge, MemoryRefused> {
         self.hold(bytes)?;
         Ok(MemoryCharge {
@@ -422,7 +421,7 @@ impl Drop for MemoryTracker {
     }
 }
 
-/// Bytes held until it is dropped.
+/// Bytes that are counted until the charge is dropped.
 #[derive(Debug)]
 #[must_use = "the bytes are held as long as it lives"]
 pub struct MemoryCharge {
@@ -436,10 +435,10 @@ impl MemoryCharge {
         self.bytes
     }
 
-    /// Holds so many more bytes.
+    /// Adds `bytes` to the charge.
     ///
     /// # Errors
-    /// They would exceed a limit; those held before still are.
+    /// [`MemoryRefused`] when they would exceed a limit; the charge stays unchanged.
     pub fn grow(&mut self, bytes: u64) -> Result<(), MemoryRefused> {
         self.tracker.hold(bytes)?;
         self.bytes += bytes;

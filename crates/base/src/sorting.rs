@@ -1,29 +1,30 @@
 //! Sorting with checkpoints (a merge sort of sorted runs).
 //!
 //! A comparison cannot report an error, and the standard library's sort may
-//! panic when the order changes under it. So runs of bounded length are sorted
-//! by the standard library, and merged pairwise with a checkpoint every few
-//! hundred comparisons ([`crate::interrupt`]).
+//! panic when comparisons are inconsistent. So the standard library sorts runs
+//! of bounded length, and this module merges them pairwise with a checkpoint
+//! every few hundred comparisons ([`crate::interrupt`]).
 
 use crate::interrupt::{Interrupted, Pacer, check, hold};
 use std::cmp::Ordering;
 
-/// Length of a run whose comparisons take nanoseconds: about a millisecond.
+/// Length of a run whose comparisons take nanoseconds; sorting one takes about
+/// a millisecond.
 pub const CHEAP: usize = 16_384;
-/// Length of a run whose comparisons take a microsecond.
+/// Length of a run whose comparisons take a microsecond each.
 pub const DEAR: usize = 512;
 
-/// Sorts in this order; equal items keep theirs. Runs have at most `run` items.
+/// Sorts `items` by `compare`, stably, in runs of at most `run` items (not 0).
 ///
 /// # Errors
-/// When the statement is ended from outside; items are lost then.
+/// [`Interrupted`] when there is a reason to stop; `items` is incomplete then.
 pub fn sort_by<T>(
     items: &mut Vec<T>,
     run: usize,
     mut compare: impl FnMut(&T, &T) -> Ordering,
 ) -> Result<(), Interrupted> {
     if items.len() <= run.max(1) {
-        let _whole = hold();
+        let _hold = hold();
         items.sort_by(&mut compare);
         return Ok(());
     }
@@ -35,9 +36,9 @@ pub fn sort_by<T>(
             break;
         }
         check()?;
-        let whole = hold();
+        let guard = hold();
         part.sort_by(&mut compare);
-        drop(whole);
+        drop(guard);
         runs.push(part);
     }
     drop(rest);
@@ -57,6 +58,7 @@ pub fn sort_by<T>(
     Ok(())
 }
 
+/// Merges two sorted runs; of equal items those of `first` come first.
 fn merged<T>(
     first: Vec<T>,
     second: Vec<T>,

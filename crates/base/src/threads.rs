@@ -1,21 +1,21 @@
 //! Starts the threads of the server and applies one policy to their panics.
 //!
 //! Every thread has a [`Role`]. A panic that reaches the top of a thread either
-//! ends the process with [`PANIC_EXIT_STATUS`], or restarts the thread's work,
-//! as [`Role::on_panic`] says: a thread that holds state which others rely on
-//! cannot be replaced, and a server without it would accept work that it never
-//! finishes.
+//! ends the process with [`PANIC_EXIT_STATUS`], or restarts the thread's work;
+//! [`Role::on_panic`] decides. A thread that owns state which other threads rely
+//! on cannot be replaced, and a server without it would accept work that it
+//! never finishes.
 //!
 //! Invariants:
 //! 1. No thread of the server ends by a panic while the process goes on.
-//! 2. A message names the role on standard error before the process ends, also
-//!    where logging is switched off. The panic hook has logged the place.
+//! 2. Before the process ends, a message on standard error names the role, even
+//!    with logging switched off. The panic hook has logged the source location.
 //! 3. A role is restarted only if its state lives outside the thread and is
 //!    consistent between any two steps.
 //!
 //! Rejected: `panic = "abort"`, which would end the process for a panic in one
 //! client's session, too. Rejected: replacing workers, the log's thread or the
-//! checkpointer: what they had taken over is lost with their stack.
+//! checkpointer: the state on their stacks is lost.
 
 use crate::sync::thread::{Builder, JoinHandle};
 use std::any::Any;
@@ -27,18 +27,18 @@ use std::time::Duration;
 /// Exit status of a process that a panic has ended (`EX_SOFTWARE`).
 pub const PANIC_EXIT_STATUS: i32 = 70;
 
-/// Pause before a role is restarted, so that a panic at every start costs
-/// little and the log stays readable.
+/// Pause before a restart. It bounds the CPU time and the log lines of a thread
+/// that panics at every start.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 static RESTARTS: AtomicU64 = AtomicU64::new(0);
 
-/// Consequence of a panic that reaches the top of a thread.
+/// Policy for a panic that reaches the top of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnPanic {
     /// The process ends at once.
     EndProcess,
-    /// The thread starts its work again.
+    /// The thread restarts its work.
     Restart,
 }
 
@@ -61,7 +61,7 @@ macro_rules! roles {
                 }
             }
 
-            /// Consequence of a panic.
+            /// Policy for a panic.
             pub fn on_panic(self) -> OnPanic {
                 match self {
                     $(Role::$id => OnPanic::$policy,)*
@@ -103,18 +103,18 @@ pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
-/// Starts a thread whose work cannot be begun a second time.
+/// Starts a thread whose panic ends the process.
 ///
 /// # Errors
-/// The system has no thread left.
+/// The system's error when no thread can be created.
 pub fn spawn(role: Role, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     spawn_sized(role, None, work)
 }
 
-/// As [`spawn`], with a stack of so many bytes.
+/// Like [`spawn`], with a stack of `stack` bytes.
 ///
 /// # Errors
-/// The system has no thread left.
+/// The system's error when no thread can be created.
 pub fn spawn_sized(
     role: Role,
     stack: Option<usize>,
@@ -128,10 +128,10 @@ pub fn spawn_sized(
     builder.spawn(move || guard(role, work))
 }
 
-/// Starts a thread whose work is begun again after a panic.
+/// Starts a thread whose work restarts after a panic.
 ///
 /// # Errors
-/// The system has no thread left.
+/// The system's error when no thread can be created.
 pub fn spawn_restarting(
     role: Role,
     mut work: impl FnMut() + Send + 'static,
@@ -140,7 +140,7 @@ pub fn spawn_restarting(
     let restarting = move || {
         while let Err(panic) = catch_unwind(AssertUnwindSafe(&mut work)) {
             RESTARTS.fetch_add(1, Ordering::Relaxed);
-            tell(role, &*panic, "the thread is restarted");
+            report_panic(role, &*panic, "the thread is restarted");
             std::thread::sleep(RESTART_PAUSE);
         }
     };
@@ -149,19 +149,20 @@ pub fn spawn_restarting(
         .spawn(restarting)
 }
 
-/// Runs `work` on the present thread; a panic ends the process.
+/// Runs `work` on the calling thread; a panic ends the process.
 pub fn guard<R>(role: Role, work: impl FnOnce() -> R) -> R {
     if cfg!(shuttle) {
         // The scheduler reports panics itself.
         return work();
     }
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        tell(role, &*panic, "the server ends, exit status 70");
+        report_panic(role, &*panic, "the server ends, exit status 70");
         std::process::exit(PANIC_EXIT_STATUS)
     })
 }
 
-fn tell(role: Role, panic: &(dyn Any + Send), consequence: &str) {
+/// Writes one line about a panic to standard error.
+fn report_panic(role: Role, panic: &(dyn Any + Send), consequence: &str) {
     let (name, message) = (role.name(), panic_message(panic));
     let line = format!("porpoise: internal error in thread {name}: {message}; {consequence}\n");
     // Standard error may be closed.
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_role_goes_on_with_its_state() {
+    fn a_restarted_role_keeps_its_state() {
         let before = restarts();
         let mut runs = 0;
         let (send, receive) = std::sync::mpsc::channel();

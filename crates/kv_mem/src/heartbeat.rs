@@ -1,8 +1,8 @@
 //! Heartbeats of the log's thread and the checkpointer.
 //!
-//! Each stores the time of its last step; a health check compares that with
-//! now. A thread that waits for the disk takes no steps, nor does one that
-//! waits for a latch for ever. The log's thread wakes at least every 100 ms,
+//! Each thread stores the time of its last step, and a health check computes the
+//! age of that step. A thread that hangs in a disk operation or on a latch takes
+//! no steps. The log's thread wakes at least every 100 ms,
 //! the checkpointer every two seconds, also with nothing to do.
 //!
 //! Invariant: a check reads two atomics and the clock. It takes no latch, so a
@@ -17,11 +17,12 @@ use std::time::{Duration, Instant};
 /// wait for it.
 const LOG_LIMIT: Duration = Duration::from_secs(1);
 
-/// The same for the checkpointer, whose longest step syncs a file of 64 MiB on
-/// a busy disk. Nothing waits for it but the removal of old segments.
+/// Time without a step after which the checkpointer counts as stalled. Its longest
+/// step syncs a file of 64 MiB on a busy disk. Only the removal of old segments
+/// waits for it.
 const CHECKPOINT_LIMIT: Duration = Duration::from_secs(30);
 
-/// Heartbeat of a thread that has not begun, or has ended as it should.
+/// Heartbeat of a thread that has not started, or has ended without an error.
 const NOT_RUNNING: u64 = 0;
 
 /// Time of a thread's last step.
@@ -61,7 +62,7 @@ pub(crate) fn checkpoint_step(shared: &Shared) {
 }
 
 fn step(shared: &Shared, heartbeat: &Heartbeat) {
-    // A checkpoint may also be written by a caller, without the thread.
+    // A checkpoint may also be written by a caller, without the checkpointer.
     if heartbeat.0.load(Ordering::Relaxed) != NOT_RUNNING {
         heartbeat.set(shared.heartbeats.micros(&*shared.clock));
     }
@@ -80,7 +81,7 @@ impl Heartbeat {
         self.0.store(now + 1, Ordering::Relaxed);
     }
 
-    /// Notes that the thread ends as it should.
+    /// Notes that the thread ends without an error.
     pub(crate) fn end(&self) {
         self.0.store(NOT_RUNNING, Ordering::Relaxed);
     }
@@ -92,7 +93,7 @@ impl Heartbeat {
     }
 }
 
-/// Threads without a step for too long, one message each.
+/// Messages about threads without a step for too long, one each.
 pub(crate) fn stalled(shared: &Shared) -> Vec<String> {
     let heartbeats = &shared.heartbeats;
     let now = heartbeats.micros(&*shared.clock);

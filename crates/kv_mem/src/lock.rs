@@ -1,31 +1,32 @@
-//! Row locks: a word in each record, and queues where somebody waits.
+//! Row locks: a word in each record, and a queue while transactions wait.
 //!
 //! An uncontended lock is a change of [`LockCell`] under the record's latch.
-//! Who must wait looks for a moment whether a lone holder lets go; then joins
-//! the record's queue, looks for a moment whether it is granted; then looks for
-//! a deadlock cycle ([`crate::wait_graph`]), and sleeps. Whoever changes the
-//! holders hands the lock over under the latch: a waiter that looks is granted
-//! the lock, one that sleeps is *called*: it wakes up and claims the lock, and
-//! until it has come others may take it. Were it granted at once, a hot row
-//! would stand still while its holder wakes up, and those who meet it so would
-//! go to sleep, too: each change of hands would cost a sleep and a wake-up, for
-//! as long as the row is hot.
+//! A blocked request spins briefly if there is a lone holder, joins the record's
+//! queue, spins again, searches for a deadlock cycle ([`crate::wait_graph`]), and
+//! sleeps.
+//!
+//! A release hands the lock over under the latch. A waiter that spins is granted
+//! the lock. A waiter that sleeps is *called*: it wakes up and claims the lock,
+//! and until then a newcomer may take it (bounded barging). If the lock were
+//! granted to a sleeping waiter directly, the row would be locked and idle during
+//! each wake-up; newcomers would block and sleep, too, so that every hand-over of
+//! a hot row would cost a sleep and a wake-up (a lock convoy).
 //!
 //! Invariants:
 //! 1. Holders of a record are pairwise compatible.
-//! 2. Queues are FIFO, save that an upgrade stands ahead of those who hold
+//! 2. Queues are FIFO, except that an upgrade stands ahead of waiters that hold
 //!    nothing. A request is granted when it is compatible with every other
-//!    holder and with everybody waiting ahead of it: a queued exclusive holds
-//!    off later key-shares (transactions.md, 8).
-//! 3. Newcomers pass a queue only while its first is called and on its way, and
-//!    no waiter that was passed that way before, or waited for the victim of a
-//!    deadlock: such a one is granted the lock next.
-//! 4. Latch order: graph of waits, then record. Nothing is held while sleeping.
-//! 5. A waiter that gives up looks under the latch whether it was granted.
-//! 6. A waiter whose transaction is the victim of a deadlock is told under the
-//!    latch, unless it was granted before. It keeps its place, and holds off
-//!    those behind it, until it gives up; it is never granted the lock, and
-//!    waits for no transaction any more.
+//!    holder and with every waiter ahead of it: a queued exclusive request holds
+//!    off later key-share requests (transactions.md, rule 8).
+//! 3. A newcomer overtakes a queue only while its head waiter is called and has
+//!    not claimed the lock. A waiter is overtaken at most once, and never if it
+//!    waited for the victim of a deadlock; then the lock is handed to it directly.
+//! 4. Latch order: waits-for graph, then record. No latch is held while sleeping.
+//! 5. A waiter that gives up checks under the latch whether it was granted.
+//! 6. A waiter becomes the victim of a deadlock under the latch, and only if it
+//!    was not granted before. It keeps its place, and holds off the waiters
+//!    behind it, until it gives up. It is never granted the lock, and has no
+//!    edges in the waits-for graph.
 //!
 //! Rejected: a sharded lock table beside the index (a second look-up for every
 //! key).
@@ -36,20 +37,20 @@ use porpoise_kv::LockMode;
 use std::sync::Arc;
 pub(crate) use waiter::{Waited, Waiter};
 
-/// So often a waiter looks before it joins the queue, and again before it
-/// sleeps: a hot row changes hands after a microsecond, and sleep and waking
-/// take ten times as long. Under a test's scheduler it is to sleep, too.
+/// Spins of a blocked request before it joins the queue, and again before it
+/// sleeps: a hot row is released after a microsecond, and parking and waking take
+/// ten times as long. Small under a test's scheduler, so that waiters also sleep.
 pub(crate) const LOOKS: usize = if cfg!(shuttle) { 2 } else { 100 };
 
 /// A transaction that locks.
 pub(crate) type TxnId = u64;
 
-/// Who holds a record, and how.
+/// A transaction's hold on a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) txn: TxnId,
     pub(crate) mode: LockMode,
-    /// How many lock calls it answered; `unlock` takes back one.
+    /// Number of lock calls granted; `unlock` takes back one.
     pub(crate) count: u32,
 }
 
@@ -244,7 +245,7 @@ impl LockCell {
         }
     }
 
-    /// Grants to waiters what can be granted now, or calls them.
+    /// Grants the lock to the waiters that may have it now, or calls them.
     fn hand_over(&mut self) {
         let LockCell::Many(queue) = self else {
             return;
@@ -252,12 +253,12 @@ impl LockCell {
         let Queue { holders, waiting } = &mut **queue;
         let mut ahead: Vec<LockMode> = Vec::new();
         waiting.retain(|waiter| {
-            let free = beside(holders, waiter)
+            let free = fits_holders(holders, waiter)
                 && !ahead.contains(&LockMode::Exclusive)
                 && ahead.iter().all(|mode| mode.compatible(waiter.mode));
             let free = free && !waiter.is_victim();
             if free && !waiter.is_called() && !waiter.prefers_a_call() {
-                join(holders, waiter);
+                grant_to(holders, waiter);
                 return false;
             }
             if free {
@@ -271,7 +272,7 @@ impl LockCell {
         self.shrink();
     }
 
-    /// A waiter that was called has come; true when it has the lock now.
+    /// Claims the lock for a waiter that was called; true when it has the lock.
     pub(crate) fn claim(&mut self, waiter: &Arc<Waiter>) -> bool {
         let LockCell::Many(queue) = self else {
             return waiter.is_granted();
@@ -284,18 +285,18 @@ impl LockCell {
             return waiter.is_granted();
         };
         let mut ahead = waiting.iter().take(at);
-        if !beside(holders, waiter) || !ahead.all(|w| w.mode.compatible(waiter.mode)) {
+        if !fits_holders(holders, waiter) || !ahead.all(|w| w.mode.compatible(waiter.mode)) {
             waiter.came_late();
             return false;
         }
         waiting.remove(at);
-        join(holders, waiter);
+        grant_to(holders, waiter);
         self.shrink();
         true
     }
 
     /// Makes a waiter's transaction the victim of a deadlock; false when it was
-    /// granted the lock, or chosen, before.
+    /// granted the lock before, or is a victim already.
     pub(crate) fn choose_victim(&mut self, waiter: &Arc<Waiter>) -> bool {
         let waits = self.waiting().iter().any(|w| Arc::ptr_eq(w, waiter));
         let chosen = waits && !waiter.is_victim();
@@ -305,7 +306,7 @@ impl LockCell {
         chosen
     }
 
-    /// Without waiters, the queue goes if it is not needed.
+    /// Frees the queue if no transaction waits and at most one holds.
     fn shrink(&mut self) {
         if let LockCell::Many(queue) = self
             && queue.waiting.is_empty()
@@ -318,7 +319,8 @@ impl LockCell {
         }
     }
 
-    /// Whom a waiting transaction waits for; a victim waits for none.
+    /// Appends the transactions that a waiting one waits for; a victim waits for
+    /// none.
     pub(crate) fn blockers(&self, txn: TxnId, out: &mut Vec<TxnId>) {
         let waiter = self.waiting().iter().find(|w| w.txn == txn);
         let Some(waiter) = waiter.filter(|w| !w.is_victim()) else {
@@ -362,14 +364,14 @@ impl LockCell {
     }
 }
 
-/// Whether nobody else holds the record in a way that stands against a waiter.
-fn beside(holders: &[Holder], waiter: &Waiter) -> bool {
+/// Whether a waiter's mode is compatible with all other holders.
+fn fits_holders(holders: &[Holder], waiter: &Waiter) -> bool {
     let mut others = holders.iter().filter(|h| h.txn != waiter.txn);
     others.all(|h| h.mode.compatible(waiter.mode))
 }
 
-/// Grants a waiter what it waits for.
-fn join(holders: &mut Vec<Holder>, waiter: &Waiter) {
+/// Grants a waiter the lock.
+fn grant_to(holders: &mut Vec<Holder>, waiter: &Waiter) {
     match holders.iter_mut().find(|h| h.txn == waiter.txn) {
         Some(holder) => {
             holder.mode = waiter.mode;

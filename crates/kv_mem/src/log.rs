@@ -462,8 +462,8 @@ impl Log {
             .map_or(reached, |tag| reached.min(tag - 1))
     }
 
-    /// Records a checkpoint whose manifest is in place for sure: the log is
-    /// needed from this position on.
+    /// Records a checkpoint whose manifest is durable, and which needs the log from
+    /// `position` on.
     pub(crate) fn record_checkpoint(&self, number: u64, position: u64) -> Result<()> {
         let oldest = {
             let segments = self.segments.lock();

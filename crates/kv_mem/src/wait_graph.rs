@@ -2,11 +2,11 @@
 //! choice of the transaction that is rolled back.
 //!
 //! The graph has a node for each transaction that sleeps for a lock, and no
-//! edges: the transactions that it waits for are read off the record's queue
-//! during a search. A transaction searches once it has joined a queue, and
-//! breaks each cycle that it closes. The victim is the transaction of the cycle
-//! that has done the least, so that work which is nearly complete is not thrown
-//! away; of equals, the one that searches:
+//! edges: a search reads them from the queue of the record that a transaction
+//! waits for. A transaction searches after it has joined a queue, and breaks
+//! each cycle that it closes. The victim is the transaction of the cycle that has
+//! done the least work, so that nearly complete work is not lost; of equals, the
+//! first along the cycle, which begins with the searching transaction:
 //!
 //! ```text
 //! 1 holds a, b, c; 2 holds d and waits for a; 1 asks for d: the cycle 1 -> 2 -> 1
@@ -16,26 +16,27 @@
 //! ```
 //!
 //! The transaction that waits for the victim is not overtaken ([`crate::lock`],
-//! invariant 3): the victim's client begins again at once, would take the lock
-//! while the other wakes up, and meet it in the same cycle.
+//! invariant 3). Otherwise the victim's client, which retries at once, would take
+//! the lock while that transaction wakes up, and close the same cycle again.
 //!
 //! Invariants:
 //! 1. A cycle contains a transaction that began to wait last; it searches after
 //!    it joined its queue, under the graph's mutex, and finds the cycle.
 //! 2. A victim is chosen under the graph's mutex and its record's latch, among
 //!    transactions in the graph that were not granted their lock. It leaves the
-//!    graph under the same mutex and finds the cycle there, whatever else ended
-//!    its wait in the meantime: it is told exactly once, and always rolls back.
+//!    graph under the same mutex and finds the cycle in its node, even if a
+//!    timeout or KILL ended its wait in the meantime. So each deadlock is
+//!    reported exactly once, and its victim always rolls back.
 //! 3. A victim has no edges, so that no cycle is broken twice.
-//! 4. Latch order: graph, then record. Listeners are called with neither, by
-//!    the victim before it releases anything: the others of the cycle still
-//!    wait then, so that a listener can see their statements.
+//! 4. Latch order: graph, then record. The victim calls the listeners with
+//!    neither held, before it releases any lock: the other transactions of the
+//!    cycle still wait then, so that a listener can read their statements.
 //!
 //! Rejected: edges kept all the time (the fast path would pay for it). The
-//! searching transaction as the victim in any case: of 24 clients that locked
-//! 2 to 4 of 6 rows in random order, one attempt in 80 committed. The survivor
-//! overtaken as other waiters are: with clients in the same process, 270 times
-//! as many deadlocks as commits instead of 0.6 times.
+//! searching transaction as the victim in every case: with 24 clients that lock
+//! 2 to 4 of 6 rows in random order, one attempt in 80 committed. Bounded barging
+//! past the survivor: with clients in the same process, 270 deadlocks per commit
+//! instead of 0.6.
 
 use crate::lock::{TxnId, Waiter};
 use crate::record::RecordRef;
@@ -54,12 +55,12 @@ pub(crate) struct Waiting {
     pub(crate) waiter: Arc<Waiter>,
     /// Work of the transaction: keys written and locks held.
     pub(crate) weight: usize,
-    /// The cycle that the transaction is to break, its own wait first.
+    /// The cycle of which the transaction is the victim, its own wait first.
     cycle: Option<Vec<LockWait>>,
 }
 
 impl Waiting {
-    /// A wait for a lock whose queue `waiter` has joined.
+    /// Creates the node of a wait for a lock whose queue `waiter` has joined.
     pub(crate) fn new(
         (space, record, mode): (SpaceId, &RecordRef, LockMode),
         waiter: &Arc<Waiter>,
@@ -77,7 +78,8 @@ impl Waiting {
         }
     }
 
-    fn told(&self, txn: TxnId, blocker: TxnId) -> LockWait {
+    /// Describes one edge of the graph for listeners and `LOCK_WAITS`.
+    fn describe(&self, txn: TxnId, blocker: TxnId) -> LockWait {
         LockWait {
             txn,
             blocker,
@@ -101,12 +103,12 @@ pub(crate) struct WaitGraph {
 
 impl WaitGraph {
     /// Adds the wait of `txn`, and chooses a victim for each cycle that it
-    /// closes. To be called after `txn` joined the record's queue.
+    /// closes. The caller has joined the record's queue before.
     pub(crate) fn begin_wait(&self, txn: TxnId, wait: Waiting) {
         let waiting = &mut *self.waiting.lock();
         waiting.insert(txn, wait);
-        // Each turn ends a wait: by a victim, or one was granted its lock since
-        // the search has read its queue.
+        // Each iteration ends a wait: a victim is chosen, or the chosen waiter was
+        // granted its lock after the search had read its queue.
         while let Some(mut cycle) = find_cycle(waiting, txn) {
             let place = victim_of(waiting, &cycle);
             cycle.rotate_left(place);
@@ -125,8 +127,8 @@ impl WaitGraph {
         }
     }
 
-    /// Removes the wait of `txn`. True when it was chosen to break a cycle: the
-    /// listeners have been told then, and it must be rolled back.
+    /// Removes the wait of `txn`. True when it is the victim of a cycle: the
+    /// listeners have been called then, and the caller must roll it back.
     pub(crate) fn end_wait(&self, txn: TxnId) -> bool {
         let wait = self.waiting.lock().remove(&txn);
         let Some(cycle) = wait.and_then(|wait| wait.cycle) else {
@@ -138,26 +140,29 @@ impl WaitGraph {
         true
     }
 
-    /// Who waits for whom now; a wait for several is told for each of them.
+    /// The present edges of the graph: one for each pair of waiter and blocker.
     pub(crate) fn waits(&self) -> Vec<LockWait> {
         let waiting = self.waiting.lock();
-        let mut told = Vec::new();
+        let mut edges = Vec::new();
         let mut blockers = Vec::new();
         for (txn, wait) in waiting.iter() {
             wait.record.latch().lock.blockers(*txn, &mut blockers);
-            told.extend(blockers.drain(..).map(|blocker| wait.told(*txn, blocker)));
+            edges.extend(
+                blockers
+                    .drain(..)
+                    .map(|blocker| wait.describe(*txn, blocker)),
+            );
         }
-        told
+        edges
     }
 
-    /// Registers who wants to hear of deadlocks.
+    /// Registers a listener for deadlocks.
     pub(crate) fn listen(&self, listener: Arc<dyn DeadlockListener>) {
         self.listeners.write().push(listener);
     }
 }
 
-/// Index of the wait in a cycle whose transaction has done the least; the first
-/// of equals.
+/// Index in a cycle of the transaction with the least work; the first of equals.
 fn victim_of(waiting: &Waits, cycle: &[LockWait]) -> usize {
     let weight = |wait: &LockWait| waiting.get(&wait.txn).map_or(usize::MAX, |w| w.weight);
     let lightest = cycle
@@ -167,12 +172,13 @@ fn victim_of(waiting: &Waits, cycle: &[LockWait]) -> usize {
     lightest.map_or(0, |(index, _)| index)
 }
 
-/// A shortest cycle through a transaction, whose wait comes first. Breadth
-/// first: a longer way leads through a transaction that only stands ahead in
-/// the queue of a lock whose holder is reached directly, and to roll that one
-/// back would help nothing.
+/// Returns a shortest cycle through `txn`, whose wait comes first.
+///
+/// The search is breadth first: a longer cycle leads through a transaction that
+/// only stands ahead in the queue of a lock whose holder is a direct blocker, and
+/// rolling back that transaction would not break the cycle.
 fn find_cycle(waiting: &Waits, txn: TxnId) -> Option<Vec<LockWait>> {
-    // Transactions that were reached, each with one that waits for it.
+    // Reached transactions, each with one that waits for it.
     let mut before: HashMap<TxnId, TxnId> = HashMap::new();
     let mut open = VecDeque::from([txn]);
     let mut blockers = Vec::new();
@@ -184,7 +190,7 @@ fn find_cycle(waiting: &Waits, txn: TxnId) -> Option<Vec<LockWait>> {
         at.record.latch().lock.blockers(one, &mut blockers);
         for blocker in blockers.drain(..) {
             if blocker == txn {
-                return Some(told(waiting, &before, txn, one));
+                return Some(path(waiting, &before, txn, one));
             }
             if let std::collections::hash_map::Entry::Vacant(free) = before.entry(blocker) {
                 free.insert(one);
@@ -195,13 +201,13 @@ fn find_cycle(waiting: &Waits, txn: TxnId) -> Option<Vec<LockWait>> {
     None
 }
 
-/// The waits from `txn` to `last`, who waits for `txn`.
-fn told(waiting: &Waits, before: &HashMap<TxnId, TxnId>, txn: TxnId, last: TxnId) -> Vec<LockWait> {
+/// The waits on the path from `txn` to `last`, which waits for `txn`.
+fn path(waiting: &Waits, before: &HashMap<TxnId, TxnId>, txn: TxnId, last: TxnId) -> Vec<LockWait> {
     let mut cycle = Vec::new();
     let (mut one, mut blocker) = (last, txn);
     loop {
         if let Some(wait) = waiting.get(&one) {
-            cycle.push(wait.told(one, blocker));
+            cycle.push(wait.describe(one, blocker));
         }
         match before.get(&one) {
             Some(earlier) if one != txn => (one, blocker) = (*earlier, one),

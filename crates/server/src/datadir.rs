@@ -4,10 +4,10 @@
 //! directory itself, and one on the lock file in it. Both end with the process.
 //!
 //! Invariants:
-//! 1. The holder of a [`DataDir`] is the only server on it, also after the lock
+//! 1. The holder of a [`DataDir`] is the only server on it, even after the lock
 //!    file was removed: the directory's own lock remains.
-//! 2. The locked lock file is the one that has its name: one that was removed
-//!    between opening and locking it is not counted.
+//! 2. The locked file is the one at the lock file's path: a file that was removed
+//!    between opening and locking it is closed, and a new one is opened.
 
 use crate::config::StartError;
 use porpoise_base::disk::{lock_directory, try_lock};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// Name of the lock file; it holds the server's process id.
 const LOCK: &str = "porpoise.lock";
 
-/// Attempts to lock a lock file that others remove meanwhile.
+/// Attempts to lock a lock file that other processes remove meanwhile.
 const ATTEMPTS: usize = 10;
 
 /// A locked data directory.
@@ -31,8 +31,8 @@ pub struct DataDir {
     _file_lock: Option<File>,
 }
 
-/// Why the directory could not be locked.
-fn refused(path: &Path, error: &io::Error) -> StartError {
+/// Converts an error of locking the directory into a message for the operator.
+fn lock_error(path: &Path, error: &io::Error) -> StartError {
     let at = path.display();
     if error.kind() != io::ErrorKind::WouldBlock {
         return StartError::usage(format!("data directory {at} is not writable: {error}"));
@@ -48,8 +48,8 @@ fn refused(path: &Path, error: &io::Error) -> StartError {
     ))
 }
 
-/// Whether an open file is the one that has this name.
-fn has_name(file: &File, path: &Path) -> io::Result<bool> {
+/// Whether an open file is the one at this path.
+fn is_at_path(file: &File, path: &Path) -> io::Result<bool> {
     let open = file.metadata()?;
     match std::fs::metadata(path) {
         Ok(named) => Ok((open.dev(), open.ino()) == (named.dev(), named.ino())),
@@ -65,7 +65,7 @@ fn lock_file(path: &Path) -> io::Result<File> {
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.mode(0o600).open(path)?;
         try_lock(&file)?;
-        if !has_name(&file, path)? {
+        if !is_at_path(&file, path)? {
             continue;
         }
         let noted = file
@@ -73,7 +73,7 @@ fn lock_file(path: &Path) -> io::Result<File> {
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()));
         return match noted {
-            // The number is there for messages only.
+            // The process id is only used in messages.
             Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(file),
             other => other.map(|()| file),
         };
@@ -83,6 +83,9 @@ fn lock_file(path: &Path) -> io::Result<File> {
 
 impl DataDir {
     /// Creates the directory if needed and locks it.
+    ///
+    /// # Errors
+    /// Another process has it, or it cannot be created or written.
     pub fn lock(path: &Path) -> Result<DataDir, StartError> {
         let dir = std::fs::DirBuilder::new()
             .recursive(true)
@@ -95,7 +98,7 @@ impl DataDir {
                     _file_lock: Some(lock_file(&path.join(LOCK))?),
                 })
             })
-            .map_err(|error| refused(path, &error))?;
+            .map_err(|error| lock_error(path, &error))?;
         if dir.directory_lock.is_none() {
             tracing::warn!(
                 "the file system of {} cannot lock directories: do not remove {LOCK} while the \
@@ -107,6 +110,9 @@ impl DataDir {
     }
 
     /// Locks an existing directory without writing to it.
+    ///
+    /// # Errors
+    /// Another process has it, or it cannot be read.
     pub fn lock_unchanged(path: &Path) -> Result<DataDir, StartError> {
         let locked = || -> io::Result<DataDir> {
             let directory = lock_directory(path)?;
@@ -125,7 +131,7 @@ impl DataDir {
             })
         };
         locked().map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => refused(path, &error),
+            io::ErrorKind::WouldBlock => lock_error(path, &error),
             _ => {
                 let at = path.display();
                 StartError::usage(format!("data directory {at} cannot be read: {error}"))
@@ -144,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_server_at_a_time_and_the_other_is_told_who_it_is() {
+    fn a_second_server_is_refused_with_the_process_id_of_the_first() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/data");
         let held = DataDir::lock(&path).unwrap();

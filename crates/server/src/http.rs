@@ -1,9 +1,9 @@
 //! The HTTP listener: `/health` and `/metrics`.
 //!
-//! A runtime of one thread, apart from the workers, with a small budget of
-//! connections of its own ([`budget`]). Nothing on that thread waits: `/health`
-//! polls for the answers of the parts that it has asked, and `/metrics`, which
-//! may wait for a latch, is rendered on a thread beside it.
+//! It runs on a tokio runtime of one thread, apart from the workers, and has its
+//! own small budget of connections ([`budget`]). That thread never blocks:
+//! `/health` sends probes and polls for their answers, and `/metrics`, which may
+//! wait for a latch, is rendered on another thread.
 //!
 //! Invariant: `/health` is answered within a second, whatever the disk, the
 //! workers and other HTTP clients do.
@@ -31,19 +31,19 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Time in which an asked worker group has to answer.
+/// Time in which a worker group must answer a probe.
 const PATIENCE: Duration = Duration::from_millis(800);
 
-/// Pause between two looks for answers.
+/// Pause between two polls for answers.
 const POLL: Duration = Duration::from_millis(5);
 
 /// Longest time for rendering the metrics.
 const METRICS_TIME: Duration = Duration::from_secs(5);
 
-/// Threads that render metrics at once.
+/// Maximum of threads that render metrics.
 const METRICS_THREADS: usize = 2;
 
-/// Findings of a health check, a message each.
+/// Result of a health check: one message per problem.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// Parts that do not work.
@@ -54,9 +54,9 @@ pub struct Health {
 
 /// Content of the pages.
 pub trait Pages: Send + Sync + 'static {
-    /// Asks every worker group for an answer; the numbers of the questions.
+    /// Sends a liveness probe to every worker group; the numbers of the probes.
     fn ask(&self) -> Vec<u64>;
-    /// State of the server, given the questions asked before. Never waits.
+    /// State of the server, given the probes sent before. Never waits.
     fn health(&self, asked: &[u64]) -> Health;
     /// The metrics page. May wait.
     fn metrics(&self) -> String;
@@ -70,6 +70,9 @@ pub struct Http {
 
 impl Http {
     /// Serves `pages` on a listening, non-blocking socket.
+    ///
+    /// # Errors
+    /// The system's error when no thread can be created.
     pub fn start(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Result<Http> {
         let (stop, stopped) = watch::channel(false);
         let thread = threads::spawn_restarting(Role::Http, move || {
@@ -84,7 +87,7 @@ impl Http {
         })
     }
 
-    /// Closes everything.
+    /// Closes the listener and all connections, and waits for the thread's end.
     pub fn stop(mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
@@ -93,7 +96,7 @@ impl Http {
     }
 }
 
-/// Serves until told to stop.
+/// Serves until `stopped` is true.
 fn run(
     socket: &std::net::TcpListener,
     pages: &Arc<dyn Pages>,
@@ -112,7 +115,7 @@ fn run(
             result = serve(socket, pages.clone()) => result.map(|never| match never {}),
         }
     });
-    // A page that waits for a latch must not hold up the shutdown.
+    // A page that waits for a latch must not delay the shutdown.
     runtime.shutdown_background();
     served
 }
@@ -140,7 +143,7 @@ async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Resu
         let (connection, client) = listener.accept().await;
         let pages = router.clone().layer(Extension(client));
         if is_dated(&*clock) {
-            tokio::spawn(converse(connection, pages));
+            tokio::spawn(serve_connection(connection, pages));
         } else {
             tokio::spawn(refuse_undated(connection));
         }
@@ -151,8 +154,8 @@ async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Resu
 const UNDATED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 32\r\n\
     connection: close\r\n\r\nthe system clock is before 1970\n";
 
-/// Whether the HTTP library can format the time: it does at every step of a connection, and
-/// panics before 1970. The clock reads 0 in all those years.
+/// Whether the HTTP library can format the time: it formats it for every connection, and panics
+/// before 1970. The clock reads 0 for such times.
 fn is_dated(clock: &dyn Clock) -> bool {
     clock.unix_micros() > 0
 }
@@ -172,7 +175,7 @@ async fn refuse_undated(mut connection: Connection) {
 }
 
 /// Answers the requests of one connection.
-async fn converse(connection: Connection, pages: Router) {
+async fn serve_connection(connection: Connection, pages: Router) {
     let service = TowerToHyperService::new(pages);
     let served = http1::Builder::new()
         .serve_connection(TokioIo::new(connection), service)
@@ -182,7 +185,7 @@ async fn converse(connection: Connection, pages: Router) {
     }
 }
 
-/// 200 and `ok`, or 503 and one reason a line.
+/// Answers 200 and `ok`, or 503 and one reason per line.
 async fn health_page(pages: &dyn Pages) -> Response {
     let asked = pages.ask();
     let limit = Instant::now() + PATIENCE;

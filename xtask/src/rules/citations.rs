@@ -1,8 +1,8 @@
-//! Every document, section and rule of transactions that Rust code cites exists.
+//! Checks that every document, section and transaction rule that Rust code cites exists.
 //!
 //! Three forms of citation are recognised in comments, also across line breaks: a path
 //! `docs/NAME.md`; a path followed by a section, `docs/NAME.md, "Section"`; and
-//! `transactions.md, rule 4` or `rules 4, 5 and 6`, which mean headings of
+//! `transactions.md, rule 4` or `rules 4, 5 and 6`, which refer to headings of
 //! `docs/internals/transactions.md`.
 
 use super::Violation;
@@ -12,7 +12,7 @@ const RULE: &str = "citation";
 /// The page with the numbered rules.
 const RULES_PAGE: &str = "docs/internals/transactions.md";
 
-/// Reports citations of what does not exist.
+/// Reports citations whose target does not exist.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let rules_page = tree.file(RULES_PAGE).map_or("", |file| &file.text);
     let mut found = Vec::new();
@@ -28,7 +28,8 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// The rules' own planted violations name documents that must not exist.
+/// Whether a file is checked: Rust code outside of xtask, whose tests cite documents that must
+/// not exist.
 fn is_judged(file: &SourceFile) -> bool {
     file.scan.is_some() && !file.path.starts_with("xtask/")
 }
@@ -43,6 +44,7 @@ fn comments(text: &str) -> String {
     lines.collect::<Vec<_>>().join(" ")
 }
 
+/// Messages about cited documents and sections that do not exist.
 fn documents(tree: &Tree, prose: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in prose.match_indices("docs/") {
@@ -78,6 +80,7 @@ fn has_heading(page: &str, section: &str) -> bool {
         .any(|line| line.starts_with('#') && line.contains(section))
 }
 
+/// Messages about cited rules that do not exist.
 fn rules(page: &str, prose: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, name) in prose.match_indices("transactions.md, rule") {

@@ -1,4 +1,4 @@
-//! Import cycles between the modules of a crate, with the ratchet.
+//! Limits import cycles between the modules of a crate, by the ratchet.
 //!
 //! A module is a file or folder beside `lib.rs` or `main.rs`; everything below a folder belongs to
 //! its module. One module imports another where its code (tests excluded) names a path that begins
@@ -6,11 +6,11 @@
 //! the module that defines it. Modules of one strongly connected component (Tarjan, "Depth-first
 //! search and linear graph algorithms", 1972) form a cycle.
 //!
-//! A crate may have as many modules in cycles as `xtask/ratchet.toml` has on record, none without
-//! an entry.
+//! The number of a crate's modules in cycles is at most that of its entry in `xtask/ratchet.toml`,
+//! and 0 without an entry.
 //!
-//! Rejected: judging single files. Files of a folder share private types through `super::`, so
-//! that most folders would be cycles.
+//! Rejected: treating each file as a module. Files of a folder share private types through
+//! `super::`, so most folders would be cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ const RULE: &str = "module-cycle";
 /// Imports of each module of a crate.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// Judges all crates.
+/// Reports crates with more modules in cycles than the ratchet allows.
 pub fn check(tree: &Tree, ratchet: &Ratchet) -> Vec<Violation> {
     let mut found = Vec::new();
     for (name, components) in cycles(tree) {
@@ -224,7 +224,7 @@ fn components(imports: &Imports) -> Vec<Vec<String>> {
     found
 }
 
-/// Modules that one reaches through imports.
+/// Modules that `from` reaches through imports.
 fn reachable<'a>(imports: &'a Imports, from: &str) -> BTreeSet<&'a str> {
     let mut seen = BTreeSet::new();
     let mut open: Vec<&str> = imports

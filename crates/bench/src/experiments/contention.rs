@@ -1,15 +1,15 @@
 //! `bench contention`: many clients that lock a few rows in random order, so
-//! that transactions deadlock all the time.
+//! that transactions deadlock constantly.
 //!
 //! Each client draws 2 to 4 of the rows in random order and changes them one
-//! by one in a transaction. Whatever the server refuses with 1213 or 1205 is
-//! rolled back and begun again at once, with the same rows in the same order,
-//! until it commits. The variants differ in the locks that are taken: by UPDATE
+//! by one in a transaction. A transaction that fails with 1213 or 1205 is rolled
+//! back and retried at once, with the same rows in the same order, until it
+//! commits. The variants differ in the locks that are taken: by UPDATE
 //! alone, by a SELECT ... FOR SHARE before each UPDATE (an upgrade), by a
 //! SELECT ... FOR UPDATE before each.
 //!
 //! 1. A request is a committed transaction; its latency begins with its first
-//!    attempt. Refused are the attempts that were rolled back.
+//!    attempt. Attempts that were rolled back count as refused.
 //! 2. The counters of the rows are compared with the committed changes after
 //!    each run: a lost or doubled change is a wrong answer.
 //! 3. All systems run at REPEATABLE READ.
@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 /// Rows of the table unless chosen otherwise.
 const ROWS: u64 = 6;
 
-/// Rows that a transaction changes, at least and at most.
+/// Minimum and maximum of the rows that a transaction changes.
 const CHANGED: (u64, u64) = (2, 4);
 
 /// Statements of every connection, in the order of [`Statement`].
@@ -70,9 +70,9 @@ const WARM_UP: u8 = 0;
 const MEASURING: u8 = 1;
 const OVER: u8 = 2;
 
-/// What one client counted.
+/// Counters of one client.
 struct Tally {
-    /// Measured time alone.
+    /// Commits, deadlocks, timeouts and latencies of the measured time.
     commits: u64,
     deadlocks: u64,
     timeouts: u64,
@@ -109,6 +109,10 @@ impl Client<'_> {
     }
 
     /// Runs a statement; `None` when it succeeded.
+    ///
+    /// # Errors
+    /// The connection failed, or the server refused the statement with an error
+    /// other than 1213 and 1205.
     fn run(&mut self, statement: Statement, row: Option<i64>) -> Result<Option<Attempt>> {
         self.call.begin(Verb::Statement(statement as usize));
         if let Some(row) = row {
@@ -157,7 +161,7 @@ impl Client<'_> {
         rows
     }
 
-    /// Transactions until the run is over.
+    /// Runs transactions until the run is over.
     fn drive(&mut self, tally: &mut Tally) -> Result<()> {
         while self.phase() != OVER {
             let rows = self.draw();
@@ -191,7 +195,7 @@ impl Client<'_> {
     }
 }
 
-/// One run's surroundings.
+/// Parameters of one run.
 struct Plan<'a> {
     target: &'a Target,
     clients: usize,
@@ -202,7 +206,7 @@ struct Plan<'a> {
     seed: u64,
 }
 
-/// Makes the table, whatever was there before.
+/// Creates the table; an existing one is dropped.
 fn prepare(plan: &Plan<'_>) -> Result<()> {
     let mut admin = Admin::connect(plan.target)?;
     admin.run("DROP TABLE IF EXISTS contention")?;
@@ -212,7 +216,7 @@ fn prepare(plan: &Plan<'_>) -> Result<()> {
     admin.run(&insert).map(|_| ())
 }
 
-/// Compares the rows with what was committed.
+/// Compares the sum of the rows with the committed changes.
 fn verify(plan: &Plan<'_>, tallies: &[Tally]) -> Result<()> {
     let changes: u64 = tallies.iter().map(|tally| tally.changes).sum();
     let mut admin = Admin::connect(plan.target)?;
@@ -252,7 +256,7 @@ fn connect<'a>(plan: &Plan<'a>, phase: &'a AtomicU8) -> Result<Vec<Client<'a>>> 
     Ok(clients)
 }
 
-/// Sleeps so long, or until a client failed or the program is interrupted.
+/// Sleeps for `time`, or until a client failed or the program is interrupted.
 fn sleep(time: Duration, phase: &AtomicU8) {
     let end = Instant::now() + time;
     while phase.load(Ordering::Relaxed) != OVER && !sys::is_interrupted() {
@@ -264,7 +268,7 @@ fn sleep(time: Duration, phase: &AtomicU8) {
     }
 }
 
-/// One measured run.
+/// Runs and measures once.
 fn measure(plan: &Plan<'_>, cores: usize) -> Result<Run> {
     prepare(plan)?;
     let phase = AtomicU8::new(WARM_UP);
@@ -326,7 +330,7 @@ fn measure(plan: &Plan<'_>, cores: usize) -> Result<Run> {
     })
 }
 
-/// Adds up what the clients counted.
+/// Adds up the counters of the clients.
 fn sum_up(tallies: &[Tally], outcome: &mut Outcome) -> Contention {
     let mut contention = Contention {
         fewest: tallies.iter().map(|t| t.commits).min().unwrap_or(0),

@@ -55,9 +55,9 @@ impl Agent {
     fn choices(&self) -> usize {
         match (&self.waits, self.done) {
             (_, true) => 0,
-            // All that a victim can do is to give up.
+            // A victim can only give up.
             (Some(_), _) if self.is_victim() => 1,
-            // Give up, also when told a moment ago; go on once told; be chosen.
+            // Give up, even after a signal; go on after a signal; become a victim.
             (Some(_), _) => 1 + usize::from(self.is_told()) + usize::from(self.may_be_victim),
             (None, _) => 1,
         }
@@ -156,7 +156,7 @@ fn replay(schedule: &mut Vec<(usize, usize)>, scripts: &[Vec<LockMode>], victims
     assert!(cell.is_free(), "{scripts:?} by {schedule:?}");
 }
 
-/// All schedules of these scripts, without or with victims; how many there were.
+/// Runs all schedules of these scripts, without or with victims; their number.
 fn explore(scripts: &[Vec<LockMode>], victims: bool) -> usize {
     let mut schedule: Vec<(usize, usize)> = Vec::new();
     for count in 1.. {

@@ -1,14 +1,19 @@
-//! A transaction in a queue: how it looks, sleeps, and is told.
+//! A transaction in a lock queue: it spins, parks, and is woken.
+//!
+//! ```text
+//!  waiting --call--> called --claim--> granted      it slept when the lock became free
+//!  waiting <-came_late- called                      a newcomer took the lock first
+//!  waiting --grant--> granted                       it did not sleep, or is not overtaken
+//!  waiting, called --become_victim--> victim        a deadlock cycle was broken
+//! ```
 //!
 //! Invariants:
-//! 1. The state goes from waiting to granted, or to called and from there to
-//!    granted or back to waiting; from waiting or called it may go to victim,
-//!    which is final, as granted is. Each change happens under the record's
-//!    latch.
-//! 2. Whoever tells stores the state, then looks whether the waiter sleeps; a
-//!    waiter stores that it is about to sleep, then looks at the state (both
-//!    sequentially consistent; the wake-up is sent under the waiter's mutex).
-//!    So no wake-up is lost, and none is sent to who does not sleep.
+//! 1. The state changes only as drawn, under the record's latch. Granted and
+//!    victim are final.
+//! 2. No lost wake-up: the signalling thread writes `state`, then reads `asleep`;
+//!    the waiter writes `asleep`, then reads `state`. All four are SeqCst, so one
+//!    sees the other. The wake-up is sent under the waiter's mutex, and only to a
+//!    waiter that sleeps or is about to.
 
 use super::{LOOKS, TxnId};
 use porpoise_base::blocking::blocking;
@@ -30,8 +35,8 @@ pub(crate) struct Waiter {
     pub(super) mode: LockMode,
     pub(super) upgrade: bool,
     state: AtomicU8,
-    /// It is not overtaken: it was called once, and another transaction had the
-    /// lock when it came; or a deadlock was broken so that it goes on.
+    /// It is not overtaken (any more): a newcomer has overtaken it once, or it
+    /// waited for the victim of a deadlock.
     passed: AtomicBool,
     /// It sleeps, or is about to.
     asleep: AtomicBool,
@@ -43,9 +48,9 @@ pub(crate) struct Waiter {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
     Granted,
-    /// The lock can be claimed, unless somebody was faster.
+    /// The lock can be claimed, unless a newcomer has taken it.
     Called,
-    /// The transaction is to be rolled back to break a deadlock cycle.
+    /// The transaction must be rolled back to break a deadlock cycle.
     Victim,
     TimedOut,
     Cancelled(Reason),
@@ -73,7 +78,7 @@ impl Waiter {
         self.is(GRANTED)
     }
 
-    /// Whether it is on its way to claim the lock.
+    /// Whether it was woken to claim the lock and has not claimed it yet.
     pub(super) fn is_called(&self) -> bool {
         self.is(CALLED)
     }
@@ -84,45 +89,47 @@ impl Waiter {
         self.is(VICTIM)
     }
 
-    /// Whether others may not go ahead of it (any more).
+    /// Whether it may not be overtaken (any more).
     pub(super) fn was_passed(&self) -> bool {
         self.passed.load(Ordering::Relaxed)
     }
 
-    /// Whether it would rather be called than granted the lock: it has to wake
-    /// up first.
+    /// Whether it is called instead of granted the lock: it sleeps, and may be
+    /// overtaken while it wakes up.
     pub(super) fn prefers_a_call(&self) -> bool {
         !self.upgrade && !self.was_passed() && self.asleep.load(Ordering::SeqCst)
     }
 
     pub(super) fn grant(&self) {
-        self.tell(GRANTED);
+        self.signal(GRANTED);
     }
 
     pub(super) fn call(&self) {
         if !self.is_called() {
-            self.tell(CALLED);
+            self.signal(CALLED);
         }
     }
 
     pub(super) fn become_victim(&self) {
-        self.tell(VICTIM);
+        self.signal(VICTIM);
     }
 
-    /// Somebody else was faster: the next time it is granted the lock.
+    /// A newcomer took the lock first. The next time the lock is handed to this
+    /// waiter directly.
     pub(super) fn came_late(&self) {
         self.passed.store(true, Ordering::Relaxed);
         self.asleep.store(false, Ordering::SeqCst);
         self.state.store(WAITING, Ordering::SeqCst);
     }
 
-    /// No transaction goes ahead of it: a lock that becomes free is granted to
-    /// it at once, or, if it was called already, is left for it.
+    /// Protects it from being overtaken: a lock that becomes free is granted to it
+    /// directly, or, if it was called already, stays free until it claims it.
     pub(crate) fn forbid_overtaking(&self) {
         self.passed.store(true, Ordering::Relaxed);
     }
 
-    fn tell(&self, state: u8) {
+    /// Stores a state and wakes the waiter if it sleeps.
+    fn signal(&self, state: u8) {
         self.state.store(state, Ordering::SeqCst);
         if self.asleep.load(Ordering::SeqCst) {
             let _asleep = self.mutex.lock();
@@ -130,7 +137,7 @@ impl Waiter {
         }
     }
 
-    /// Looks for a moment whether it is granted.
+    /// Spins for a moment; true once it is granted the lock.
     pub(crate) fn look(&self) -> bool {
         (0..LOOKS).any(|_| {
             let granted = self.is(GRANTED);
@@ -141,7 +148,8 @@ impl Waiter {
         })
     }
 
-    fn told(&self) -> Option<Waited> {
+    /// Outcome of the wait by state; `None` while waiting.
+    fn outcome(&self) -> Option<Waited> {
         match self.state.load(Ordering::SeqCst) {
             GRANTED => Some(Waited::Granted),
             CALLED => Some(Waited::Called),
@@ -150,11 +158,11 @@ impl Waiter {
         }
     }
 
-    /// Sleeps until granted, called, chosen as a victim, cancelled, or out of
-    /// time.
+    /// Parks until the waiter is granted, called or a victim, the wait is
+    /// cancelled, or the deadline passes.
     pub(crate) fn wait(self: &Arc<Waiter>, deadline: Instant, cancel: &Cancel) -> Waited {
-        if let Some(told) = self.told() {
-            return told;
+        if let Some(outcome) = self.outcome() {
+            return outcome;
         }
         blocking(|| {
             let waiter = self.clone();
@@ -166,8 +174,8 @@ impl Waiter {
             let mut asleep = self.mutex.lock();
             let mut timed_out = false;
             loop {
-                if let Some(told) = self.told() {
-                    return told;
+                if let Some(outcome) = self.outcome() {
+                    return outcome;
                 }
                 if let Some(reason) = cancel.reason() {
                     return Waited::Cancelled(reason);
@@ -180,7 +188,7 @@ impl Waiter {
         })
     }
 
-    /// Falls asleep as [`Waiter::wait`] does; for tests of the queue.
+    /// Marks it asleep as [`Waiter::wait`] does; for tests of the queue.
     #[cfg(test)]
     pub(super) fn doze(&self) {
         self.asleep.store(true, Ordering::SeqCst);

@@ -1,9 +1,9 @@
 //! The head file: which log segments must exist, how far they must reach, and
 //! which checkpoint must be in place.
 //!
-//! Three slots hold the same kind of entry; the valid one with the highest
-//! generation counts. An entry is written in place to the current slot
-//! whenever more of the log is durable, without a sync. [`HeadFile::sync`]
+//! Three slots hold one entry each; the valid entry with the highest generation
+//! is in force. Whenever more of the log is durable, a new entry is written to
+//! the current slot, in place and without a sync. [`HeadFile::sync`]
 //! makes the current slot durable and moves on to the slot that is neither
 //! that one nor the last durable one:
 //!
@@ -22,12 +22,12 @@
 //! least the entry last synced.
 //!
 //! Invariants:
-//! 1. An entry claims only what is durable: it is written after the sync of
-//!    the segment, of the directory, or of the manifest that it speaks of.
+//! 1. An entry records only what is durable: it is written after the sync of the
+//!    segment, the directory, or the manifest that it refers to.
 //! 2. A segment is recorded and synced before its first group is written.
-//! 3. A checkpoint is recorded and synced before a segment or a file that it
-//!    made needless is removed.
-//! 4. The slot last synced is not written to before another one is.
+//! 3. A checkpoint is recorded and synced before a segment or file that it
+//!    supersedes is removed.
+//! 4. The slot last synced is not written before another slot is synced.
 //!
 //! Rejected: a sync with every group (doubles the cost of a commit); a new
 //! file and a rename with every entry (needs blocks on a full disk, and three
@@ -49,26 +49,26 @@ pub(crate) const HEAD_FORMAT_VERSION: u32 = 1;
 /// The first log format whose stores have a head file.
 pub(crate) const SINCE_LOG_FORMAT: u32 = 3;
 
-/// How often the file is synced while commits go on. A power cut may take back
-/// what was recorded since (docs/guide/data-directory.md).
+/// Interval of syncs of the file. A power cut may lose the entries written since
+/// the last one (docs/guide/data-directory.md).
 pub(crate) const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) const NAME: &str = "HEAD";
 pub(crate) const NEW_NAME: &str = "HEAD.tmp";
 const MAGIC: [u8; 8] = *b"PORPHED\0";
 const ENTRY: usize = 64;
-/// Distance of the slots: a sector of any disk holds one of them.
+/// Distance between slots: no two entries share a disk sector.
 const SLOT: usize = 4096;
 const SLOTS: usize = 3;
 
-/// An entry.
+/// An entry of the head file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     /// Grows with every entry.
     pub(crate) generation: u64,
     /// Number of the first segment that must exist; 0 before there is one.
     pub(crate) oldest: u64,
-    /// Number of the last one.
+    /// Number of the last segment that must exist.
     pub(crate) newest: u64,
     /// Position that the log reaches at least.
     pub(crate) position: u64,
@@ -95,8 +95,8 @@ impl Head {
         out
     }
 
-    /// The format version of a slot's entry, and the entry if this build reads
-    /// that version.
+    /// Decodes a slot: the format version, and the entry if this build reads that
+    /// version.
     fn decode(slot: &[u8]) -> std::result::Result<(u32, Option<Head>), Malformed> {
         let mut reader = Reader(slot.get(..ENTRY).ok_or(Malformed)?);
         if reader.take(8)? != MAGIC || reader.u32()? != crc32c::crc32c(reader.0) {
@@ -117,17 +117,21 @@ impl Head {
     }
 }
 
-/// The entry found at a start, with its file.
+/// The entry in force at a start, with its file.
 pub(crate) struct FoundHead {
     pub(crate) head: Head,
     file: Arc<dyn File>,
-    /// Slot of the entry.
+    /// Slot of the entry in force.
     slot: usize,
     /// Slot to write to next.
     next: usize,
 }
 
 /// Reads the head file; `None` when there is none.
+///
+/// # Errors
+/// [`Error::Io`], or [`Error::Corrupt`] for a file without a valid entry or of
+/// another format version.
 pub(crate) fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<FoundHead>> {
     let path = dir.join(NAME);
     let file: Arc<dyn File> = match disk.open(&path) {
@@ -181,8 +185,8 @@ struct State {
 }
 
 impl State {
-    /// Writes an entry changed by `change`; not synced. Nothing happens when
-    /// it is the same. Before the file is created the entry is kept in memory.
+    /// Writes the entry with `change` applied, without a sync. An unchanged entry
+    /// is not written. Before the file is created the entry is kept in memory.
     fn update(&mut self, change: impl FnOnce(&mut Head)) -> io::Result<()> {
         let mut head = self.head;
         change(&mut head);
@@ -203,13 +207,13 @@ impl State {
 #[derive(Default)]
 pub(crate) struct HeadFile {
     state: Mutex<State>,
-    /// Held during a sync: there is one at a time.
+    /// Serializes syncs.
     syncing: Mutex<()>,
 }
 
 impl HeadFile {
-    /// Continues with the file found at the start, once all that was read from
-    /// it is durable.
+    /// Continues with the file found at the start, after syncing it: its entry may
+    /// have been read from the page cache.
     pub(crate) fn adopt(&self, found: FoundHead) -> io::Result<()> {
         found.file.sync_data()?;
         let mut state = self.state.lock();
@@ -220,9 +224,9 @@ impl HeadFile {
         Ok(())
     }
 
-    /// Creates the file if the store has none, with what is known of the
-    /// store. The names of the files that it speaks of are durable before its
-    /// own: a power cut leaves names in any combination.
+    /// Creates the file if the store has none, with the entry kept in memory. The
+    /// names of the files that the entry refers to are synced before its own name:
+    /// a power cut may keep any subset of unsynced names.
     pub(crate) fn create(&self, disk: &dyn Disk, dir: &Path) -> Result<()> {
         let mut state = self.state.lock();
         if state.file.is_some() {
@@ -270,7 +274,7 @@ impl HeadFile {
                 return Ok(());
             };
             let slot = state.slot;
-            // The third one: the numbers of all are 0, 1 and 2.
+            // The remaining slot: the numbers of the three add up to `SLOTS`.
             state.slot = SLOTS - slot - state.synced;
             state.unsynced = false;
             (file, slot)
@@ -279,23 +283,22 @@ impl HeadFile {
         let mut state = self.state.lock();
         match outcome {
             Ok(()) => state.synced = slot,
-            // With a newer entry in the third slot that one is synced next.
+            // A newer entry was written to the third slot; it is synced next.
             Err(_) if state.unsynced => {}
             Err(_) => (state.slot, state.unsynced) = (slot, true),
         }
         outcome
     }
 
-    /// [`HeadFile::sync`] where an error is only logged: the entry last synced
-    /// holds.
+    /// Syncs, and only logs an error: the entry last synced stays in force.
     pub(crate) fn sync_or_warn(&self) {
         if let Err(error) = self.sync() {
             tracing::error!(%error, "the head file could not be synced");
         }
     }
 
-    /// The log is durable up to a position. Not synced, and an error is only
-    /// logged: the entry before holds.
+    /// Records that the log is durable up to `position`. The entry is not synced,
+    /// and an error is only logged: the previous entry stays in force.
     pub(crate) fn reached(&self, position: u64) {
         let mut state = self.state.lock();
         let outcome = state.update(|head| head.position = head.position.max(position));
@@ -308,7 +311,8 @@ impl HeadFile {
         }
     }
 
-    /// A segment's name and header are durable, and everything before it.
+    /// Records and syncs a new segment. Its name and header, and the log before it,
+    /// are durable already.
     pub(super) fn begin_segment(&self, number: u64, start: u64) -> io::Result<()> {
         self.update(|head| {
             head.newest = number;
@@ -320,8 +324,8 @@ impl HeadFile {
         self.sync()
     }
 
-    /// A checkpoint is in place for sure; segments before `oldest` are about
-    /// to be removed.
+    /// Records and syncs a checkpoint whose manifest is durable. Segments before
+    /// `oldest` are about to be removed.
     pub(super) fn checkpoint(&self, number: u64, oldest: u64) -> io::Result<()> {
         self.update(|head| {
             head.checkpoint = number;
@@ -330,7 +334,7 @@ impl HeadFile {
         self.sync()
     }
 
-    /// What recovery found in a store that has no head file yet.
+    /// Takes over the entry that recovery derived for a store without a head file.
     pub(crate) fn assume(&self, head: Head) {
         self.state.lock().head = head;
     }

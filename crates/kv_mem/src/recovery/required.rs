@@ -1,9 +1,9 @@
-//! Refuses a store whose files are not all there (transactions.md, 52).
+//! Refuses a store with missing or truncated files (transactions.md, rule 52).
 //!
 //! The head file says which segments and which checkpoint must exist, and how
-//! far the log reaches. A store of an older version has none; it is accepted,
-//! and gets one. Whether a missing head file is a loss is told by the segments:
-//! those of log format 3 or later are only written beside one.
+//! far the log reaches. A store of an older version has no head file; it is
+//! accepted, and one is created. The segments show whether a missing head file
+//! was lost: those of log format 3 or later are only written beside one.
 
 use super::corrupt;
 use crate::checkpoint::{CHECKPOINT_PREFIX, RESERVE_NAME};
@@ -18,8 +18,8 @@ use std::path::Path;
 /// What an operator can do about a loss.
 const ADVICE: &str = "put the file back or restore the store from a backup";
 
-/// Whether the names in a directory are those of a store: every file counts
-/// that holds data, or speaks of data.
+/// Whether a directory with these names holds a store: any file with data or
+/// metadata of a store counts.
 pub(crate) fn is_store(names: &[String]) -> bool {
     names.iter().any(|name| {
         segment_number(name).is_some()
@@ -44,7 +44,11 @@ pub(super) fn read_header(disk: &dyn Disk, path: &Path) -> Result<SegmentHeader>
     SegmentHeader::decode(&bytes).map_err(|e| corrupt(path, 0, &e))
 }
 
-/// Checks that the files are there, before any is read as a whole.
+/// Checks that the required files exist, before any is read as a whole.
+///
+/// # Errors
+/// [`Error::Corrupt`] for a missing or outdated file, [`Error::Io`] for one that
+/// cannot be read.
 pub(super) fn check_files(
     disk: &dyn Disk,
     dir: &Path,
@@ -113,7 +117,8 @@ fn check_unrecorded(
     Ok(())
 }
 
-/// The error for a log that ends before the checkpoint, or is not there.
+/// The error for a log that ends before the checkpoint's position, or has no
+/// segment.
 pub(super) fn log_too_short(
     dir: &Path,
     numbers: &[u64],
@@ -138,7 +143,10 @@ pub(super) fn log_too_short(
     }
 }
 
-/// Checks that the log reached as far as it was durable.
+/// Checks that the log reaches the position that the head file records.
+///
+/// # Errors
+/// [`Error::Corrupt`] naming the last segment.
 pub(super) fn check_reach(
     dir: &Path,
     head: Option<&FoundHead>,
@@ -158,7 +166,7 @@ pub(super) fn check_reach(
     }
 }
 
-/// The entry for a store that has no head file yet.
+/// The first head entry of a store that has no head file yet.
 pub(super) fn first_entry(segments: &[(u64, u64)], manifest: &Manifest, position: u64) -> Head {
     let first = segments.get(first_needed(segments, manifest.position));
     Head {

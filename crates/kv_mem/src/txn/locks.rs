@@ -118,7 +118,7 @@ impl MemTxn {
         }
     }
 
-    /// Waits for a lock whose queue was joined; why it was not granted.
+    /// Waits for a lock whose queue was joined; the error if it was not granted.
     fn wait_for(
         &self,
         (space, record, mode): (SpaceId, &RecordRef, LockMode),
@@ -146,7 +146,7 @@ impl MemTxn {
                 Waited::Cancelled(reason) => break Some(Error::Cancelled(reason)),
             }
         };
-        // A victim rolls back even if its deadline passed at the same moment.
+        // A victim rolls back even if its deadline passed, or KILL came, meanwhile.
         if graph.end_wait(self.id) {
             return Some(Error::Deadlock);
         }

@@ -1,14 +1,13 @@
 //! Budget of HTTP connections: number, time and bytes of each.
 //!
-//! A connection has [`REQUEST_TIME`] from accept, and later from a request's
-//! first byte, to the begin of its answer; a request has at most
-//! [`REQUEST_BYTES`], headers and body together. These are absolute limits, so a
-//! client that sends a byte now and then gains nothing. A newcomer beyond
-//! [`CONNECTIONS`] takes the place of the oldest connection that is not being
-//! answered.
+//! The first request must arrive within [`REQUEST_TIME`] of the accept, a later
+//! one within [`REQUEST_TIME`] of its first byte. A request has at most
+//! [`REQUEST_BYTES`], headers and body together. The time limits are absolute:
+//! sending a byte now and then does not extend them. A newcomer beyond
+//! [`CONNECTIONS`] replaces the oldest connection that is not being answered.
 //!
-//! Rejected: leaving newcomers in the listen queue, where a health check waits
-//! behind idle clients.
+//! Rejected: leaving newcomers in the listen queue, where a health check would
+//! wait behind idle clients.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -24,19 +23,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Connections at once.
+/// Maximum of open connections.
 pub(super) const CONNECTIONS: usize = 64;
 
 /// Time for a request to arrive.
 pub(super) const REQUEST_TIME: Duration = Duration::from_secs(5);
 
-/// Size of a request, with its body, in bytes.
+/// Largest request, headers and body together, in bytes.
 pub(super) const REQUEST_BYTES: usize = 16 * 1024;
 
 /// Longest life of a connection.
 const LIFETIME: Duration = Duration::from_secs(60);
 
-/// A connection as the registry knows it.
+/// The registry's entry for a connection.
 struct Entry {
     client: Client,
     evict: oneshot::Sender<()>,
@@ -50,28 +49,31 @@ struct Registry {
 }
 
 impl Registry {
-    /// Makes room for one more, if need be at the cost of the oldest that is
-    /// not being answered, or else the oldest.
+    /// Makes room for one more connection. Evicts the oldest one that is not being
+    /// answered, or else the oldest.
     fn make_room(&mut self) {
         while self.open.len() >= CONNECTIONS {
-            let idle = self.open.iter().find(|(_, entry)| !entry.client.answered());
+            let idle = self
+                .open
+                .iter()
+                .find(|(_, entry)| !entry.client.is_answering());
             let Some(id) = idle.or_else(|| self.open.iter().next()).map(|(id, _)| *id) else {
                 return;
             };
             if let Some(entry) = self.open.remove(&id) {
-                // It may have ended by itself meanwhile.
+                // The connection may have ended meanwhile.
                 let _ = entry.evict.send(());
             }
         }
     }
 }
 
-/// Handle by which a page tells that a connection's request is being answered.
+/// Flag of a connection whose request is being answered; set by the pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Client(Arc<AtomicBool>);
 
 impl Client {
-    /// The request is complete; its answer is being made.
+    /// Notes that the request is complete and is being answered.
     pub(super) fn begin_answer(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -80,12 +82,12 @@ impl Client {
         self.0.store(false, Ordering::Relaxed);
     }
 
-    fn answered(&self) -> bool {
+    fn is_answering(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Accepts within the budget.
+/// A listener that accepts connections within the budget.
 pub(super) struct Listener {
     socket: TcpListener,
     registry: Arc<Mutex<Registry>>,
@@ -99,7 +101,7 @@ impl Listener {
         }
     }
 
-    /// The next connection, and the handle of its requests.
+    /// Accepts the next connection; also returns the flag for its pages.
     pub(super) async fn accept(&self) -> (Connection, Client) {
         loop {
             match self.socket.accept().await {
@@ -140,7 +142,7 @@ impl Listener {
     }
 }
 
-/// A connection that ends by itself.
+/// A connection that enforces its limits.
 pub(super) struct Connection {
     stream: TcpStream,
     id: u64,
@@ -150,7 +152,7 @@ pub(super) struct Connection {
     lifetime: Pin<Box<Sleep>>,
     /// Limit for the request that is being received.
     request: Pin<Box<Sleep>>,
-    /// A request is awaited for the first time, or has begun.
+    /// The first request is awaited, or a request is being received.
     receiving: bool,
     /// Bytes of that request.
     received: usize,
@@ -172,7 +174,7 @@ impl Connection {
         }
         let late = self.lifetime.as_mut().poll(cx).is_ready()
             || (self.receiving
-                && !self.client.answered()
+                && !self.client.is_answering()
                 && self.request.as_mut().poll(cx).is_ready());
         if late {
             return Err(io::ErrorKind::TimedOut.into());

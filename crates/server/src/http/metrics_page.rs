@@ -13,8 +13,8 @@ fn single(page: &mut String, name: &str, help: &str, kind: &str, value: impl std
     );
 }
 
-/// The whole page: counters, the network's gauges, the figures of engine and
-/// SQL, the process.
+/// Renders the page: counters, gauges of the network, figures of engine and SQL,
+/// figures of the process.
 pub fn render(net: &NetProbe, engine: &[Stat], sql: &[Stat]) -> String {
     let mut page = String::with_capacity(8 * 1024);
     counters(&mut page);
@@ -86,7 +86,7 @@ fn counters(page: &mut String) {
     }
 }
 
-/// What the system knows about this process.
+/// Adds the process's memory, CPU time and version.
 fn process(page: &mut String) {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: Option<u64> = statm.split(' ').nth(1).and_then(|n| n.parse().ok());

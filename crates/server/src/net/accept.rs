@@ -1,9 +1,9 @@
 //! Listeners and the thread that accepts.
 //!
 //! One thread accepts for all listeners and gives each socket to the group with
-//! the fewest connections. It never stops because of a failure: without
-//! descriptors it accepts with one kept in reserve, tells the client, and
-//! goes on; at most one line per second goes to the log.
+//! the fewest connections. No error stops it: without free file descriptors it
+//! accepts on one kept in reserve, sends a refusal, closes, and goes on. It logs
+//! at most one line per second.
 //!
 //! Invariants:
 //! 1. `connections` counts every socket from here until its group has closed
@@ -11,9 +11,9 @@
 //!    that reserves a place. A listener leaves the others their shares (see
 //!    `budget`).
 //! 2. Past `max_before_login` connections of one listener that have not logged
-//!    in, each newcomer evicts an older one. At twice as many (its groups do
-//!    not keep up) that listener pauses: clients wait in its listen queue, and
-//!    the other listeners go on.
+//!    in, each newcomer evicts an older one. At twice as many (its groups do not
+//!    keep up) that listener pauses: its clients wait in the listen queue, and the
+//!    other listeners go on.
 
 use super::budget::Budget;
 use super::door::{Door, Refusal};
@@ -33,19 +33,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Connections that wait to be accepted; the system may allow fewer.
+/// Length of the listen queue; the system may allow fewer.
 const BACKLOG: i32 = 4096;
 
-/// Time between two looks at a paused listener.
+/// Time between two checks of a paused listener.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// All guaranteed shares of listeners are this part of `max_connections`.
+/// Divisor of `max_connections`: the sum of all listeners' guaranteed shares.
 const SHARES: usize = 10;
 
-/// Accepted from one listener before the others have their turn.
+/// Connections accepted from one listener before the next one is served.
 const TURN: usize = 256;
 
-/// Where a listener listens.
+/// Address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listening {
     /// TCP.
@@ -54,14 +54,17 @@ pub enum Listening {
     Unix(PathBuf),
 }
 
-/// A bound listening socket that nobody accepts from yet.
+/// A bound listening socket from which no connection is accepted yet.
 pub struct Bound {
     socket: Socket,
     at: Listening,
 }
 
 impl Bound {
-    /// Listens at a TCP address; port 0 picks a free one.
+    /// Listens at a TCP address; port 0 selects a free port.
+    ///
+    /// # Errors
+    /// The system's error, as when the address is in use.
     pub fn tcp(address: SocketAddr) -> io::Result<Bound> {
         let socket = bind_tcp(address)?;
         let bound = socket.local_addr()?.as_socket().unwrap_or(address);
@@ -71,8 +74,10 @@ impl Bound {
         })
     }
 
-    /// Listens at a Unix socket. A file left behind by a server that is gone
-    /// is replaced; one that somebody listens at is an error.
+    /// Listens at a Unix socket. A stale socket file is replaced.
+    ///
+    /// # Errors
+    /// The system's error, as when another process listens at the socket.
     pub fn unix(path: &Path) -> io::Result<Bound> {
         let address = SockAddr::unix(path)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -92,12 +97,12 @@ impl Bound {
         Ok(bound)
     }
 
-    /// Where it listens; the port is the one that was picked.
+    /// The address, with the actual port.
     pub fn at(&self) -> &Listening {
         &self.at
     }
 
-    /// Puts a door behind it.
+    /// Adds the protocol to serve.
     pub fn behind(self, door: Arc<dyn Door>) -> Listener {
         Listener {
             bound: self,
@@ -107,7 +112,10 @@ impl Bound {
         }
     }
 
-    /// A handle of the socket for whoever accepts by other means.
+    /// A second handle of the socket, for a server with an acceptor of its own.
+    ///
+    /// # Errors
+    /// The system's error when no descriptor is free.
     pub fn to_tcp(&self) -> io::Result<std::net::TcpListener> {
         Ok(self.socket.try_clone()?.into())
     }
@@ -121,19 +129,22 @@ impl Drop for Bound {
     }
 }
 
-/// A bound socket and the door behind it.
+/// A bound socket and its protocol.
 pub struct Listener {
     bound: Bound,
     door: Arc<dyn Door>,
     budget: Arc<Budget>,
-    /// Not watched, for too many of its connections have not logged in.
+    /// Not watched, because too many of its connections have not logged in.
     paused: bool,
 }
 
-/// A bound, listening, non-blocking TCP socket.
+/// Creates a bound, listening, non-blocking TCP socket.
+///
+/// # Errors
+/// The system's error, as when the address is in use.
 pub fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    // Only so that old connections in TIME_WAIT do not keep a restart out.
+    // So that old connections in TIME_WAIT do not make a restart fail.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -141,7 +152,7 @@ pub fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Whether the file is a socket at which nobody listens.
+/// Whether the file is a socket without a listening process.
 fn is_stale(path: &Path, address: &SockAddr) -> bool {
     use std::os::unix::fs::FileTypeExt;
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
@@ -167,7 +178,7 @@ impl Acceptor {
             epoll.add(listener.bound.socket.as_raw_fd(), events::IN, index as u64)?;
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let mut run = Run {
+        let mut run = AcceptLoop {
             shared,
             listeners,
             epoll,
@@ -184,7 +195,7 @@ impl Acceptor {
         })
     }
 
-    /// Closes the listeners; returns when nothing is accepted any more.
+    /// Closes the listeners and waits for the thread's end.
     pub(super) fn stop(mut self) {
         self.halt();
     }
@@ -211,7 +222,8 @@ impl Drop for Net {
     }
 }
 
-struct Run {
+/// State of the accepting thread.
+struct AcceptLoop {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
     epoll: Epoll,
@@ -221,7 +233,7 @@ struct Run {
     suppressed: u64,
 }
 
-impl Run {
+impl AcceptLoop {
     fn run(&mut self) {
         let mut buf = EventBuf::new(16);
         while !self.stop.load(Ordering::SeqCst) {
@@ -229,7 +241,7 @@ impl Run {
             let n = match self.epoll.wait(&mut buf, timeout) {
                 Ok(n) => n,
                 Err(error) => {
-                    self.complain(&format!("waiting for connections: {error}"));
+                    self.warn_limited(&format!("waiting for connections: {error}"));
                     std::thread::sleep(Duration::from_millis(50));
                     0
                 }
@@ -246,13 +258,13 @@ impl Run {
         self.listeners.clear();
     }
 
-    /// Whether a listener has twice the half-open connections it may have.
+    /// Whether a listener has twice its limit of connections before login.
     fn is_overfull(&self, listener: &Listener) -> bool {
         let limit = self.shared.config.max_before_login;
         listener.budget.half_open() >= limit.saturating_mul(2)
     }
 
-    /// Watches paused listeners again whose logins have been worked off.
+    /// Watches paused listeners again that are no longer overfull.
     fn resume_listeners(&mut self) {
         for index in 0..self.listeners.len() {
             let paused = |l: &&Listener| l.paused && !self.is_overfull(l);
@@ -270,7 +282,7 @@ impl Run {
         let interest = if paused { 0 } else { events::IN };
         match self.epoll.modify(fd, interest, index as u64) {
             Ok(()) => listener.paused = paused,
-            Err(error) => self.complain(&format!("cannot watch a listener: {error}")),
+            Err(error) => self.warn_limited(&format!("cannot watch a listener: {error}")),
         }
     }
 
@@ -286,24 +298,24 @@ impl Run {
             match listener.bound.socket.accept() {
                 Ok((socket, from)) => {
                     let (door, budget) = (listener.door.clone(), listener.budget.clone());
-                    if let Err(error) = self.welcome(socket, &from, door, budget) {
-                        self.complain(&format!("a connection could not be set up: {error}"));
+                    if let Err(error) = self.admit_or_refuse(socket, &from, door, budget) {
+                        self.warn_limited(&format!("a connection could not be set up: {error}"));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if is_short_of_resources(&error) => {
-                    self.complain(&format!("cannot accept: {error}"));
-                    self.turn_away(index);
+                    self.warn_limited(&format!("cannot accept: {error}"));
+                    self.refuse_on_reserve(index);
                     return;
                 }
-                // The client went away, or the network did, before we came.
+                // The connection ended before it was accepted.
                 Err(_) => {}
             }
         }
     }
 
-    /// Whether this listener's clients find no place: none is left but those
-    /// that are kept for other listeners.
+    /// Whether this listener may accept no more: all remaining places are kept for
+    /// other listeners.
     fn is_full(&self, budget: &Arc<Budget>) -> bool {
         let max = self.shared.config.max_connections;
         let share = max / (SHARES * self.listeners.len().max(1));
@@ -319,7 +331,8 @@ impl Run {
         open.saturating_sub(reserved) + kept >= max
     }
 
-    fn welcome(
+    /// Checks the limits and gives the socket to a group, or refuses it.
+    fn admit_or_refuse(
         &mut self,
         socket: Socket,
         from: &SockAddr,
@@ -372,9 +385,8 @@ impl Run {
         Ok(())
     }
 
-    /// No descriptor is free: takes the client on the one in reserve, says
-    /// so, and lets it go.
-    fn turn_away(&mut self, index: usize) {
+    /// Accepts one connection on the reserve descriptor, refuses and closes it.
+    fn refuse_on_reserve(&mut self, index: usize) {
         metrics::add(Counter::RefusedResources, 1);
         let had_reserve = self.reserve.take().is_some();
         if let Some(listener) = self.listeners.get(index)
@@ -391,8 +403,8 @@ impl Run {
         }
     }
 
-    /// One line per second at most.
-    fn complain(&mut self, what: &str) {
+    /// Logs a warning, at most one per second.
+    fn warn_limited(&mut self, what: &str) {
         let now = Instant::now();
         if self
             .last_line
@@ -407,7 +419,7 @@ impl Run {
     }
 }
 
-/// Tells a client why it is turned away, if it listens, and closes.
+/// Sends the protocol's refusal, as far as the socket takes it, and shuts down.
 fn refuse(socket: &Socket, door: &dyn Door, why: Refusal) {
     let _ = socket.send(&door.refusal(why));
     let _ = socket.shutdown(std::net::Shutdown::Write);

@@ -1,8 +1,8 @@
 //! Connections that join a group, log in and leave it.
 //!
 //! Invariant: a connection is counted by the server, its group and its
-//! listener's budget from its acceptance on; [`Core::forget_connection`] takes
-//! all three back, once.
+//! listener's budget from its acceptance on; [`Core::forget_connection`]
+//! decrements all three, once.
 
 use super::budget::Budget;
 use super::conn::{Call, Conn};
@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Core {
-    /// Gives a new connection a place and a session.
+    /// Gives a new connection an entry in the table, and returns the call that
+    /// opens its session.
     pub(super) fn admit(&mut self, newcomer: Newcomer) -> Option<Job> {
         let fd = newcomer.socket.as_raw_fd();
         let index = self.free_place();
@@ -76,7 +77,7 @@ impl Core {
         Some(Job::Serve(Box::new(conn), Call::Open(newcomer.door, peer)))
     }
 
-    /// A place in the table that no connection has.
+    /// Index of a free entry of the table.
     fn free_place(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::free());
@@ -84,13 +85,13 @@ impl Core {
         })
     }
 
-    /// A connection has logged in, or ends without.
+    /// Counts a connection out of those before login: it has logged in, or ends.
     pub(super) fn end_login(&self, budget: &Budget, id: u64) {
         budget.end_login(id);
         self.shared.before_login.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// One connection less, here and in all.
+    /// Counts a closed connection out of the server, the group and the listener.
     pub(super) fn forget_connection(&self, budget: &Budget, reserved: bool) {
         budget.close();
         if reserved {

@@ -1,22 +1,20 @@
-//! Budgets of one listener: its connections, and those not logged in yet.
+//! The budget of one listener: its connections, and those before login.
 //!
-//! Listeners share `max_connections`, but none can take what keeps the others
-//! reachable: each has a guaranteed share, which counts as taken for the
-//! others. Connections before login have a limit of their own per listener;
-//! past it the oldest one makes room for the newest, as SYN caches and
-//! sshd's `MaxStartups` do, so that clients that never log in cannot lock out
-//! those that do.
+//! Listeners share `max_connections`. Each has a guaranteed share, which other
+//! listeners cannot use, so that none of them makes another one unreachable. Connections before login have a limit of their own per listener;
+//! past it a newcomer evicts the oldest one, as SYN caches evict entries, so that
+//! clients that never log in cannot keep out those that do.
 //!
 //! Invariants:
-//! 1. `connections` and `half_open` count a socket from its acceptance until
-//!    its group closes it, or its session has logged in.
+//! 1. `connections` counts a socket from its acceptance until its group closes
+//!    it; `half_open` until its session has logged in, or it is closed.
 //! 2. A connection is evicted at most once, and only before its login.
-//! 3. An evicted connection comes from the address of the newcomer if that
-//!    has any: a flood evicts itself before it evicts others.
+//! 3. If the newcomer's address has connections before login, the oldest of them
+//!    is evicted: a flood from one address evicts its own connections first.
 //!
 //! Rejected: leaving newcomers in the listen queue until a login times out (a
 //! client that opens connections faster than `connect_timeout` ends them keeps
-//! everybody out); refusing the newcomer (the same).
+//! all others out); refusing the newcomer (the same).
 
 use super::group::{Group, Token};
 use parking_lot::Mutex;
@@ -25,20 +23,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A connection that has not logged in.
-struct HalfOpen {
+/// A connection before login, which can be evicted.
+struct Candidate {
     address: Option<IpAddr>,
     group: Arc<Group>,
     token: Token,
 }
 
-/// See the module.
+/// Counters of one listener; see the module.
 #[derive(Default)]
 pub(crate) struct Budget {
     connections: AtomicUsize,
     half_open: AtomicUsize,
-    /// By connection number, so the oldest is the first.
-    candidates: Mutex<BTreeMap<u64, HalfOpen>>,
+    /// By connection number: the oldest comes first.
+    candidates: Mutex<BTreeMap<u64, Candidate>>,
 }
 
 impl Budget {
@@ -48,9 +46,9 @@ impl Budget {
         self.half_open.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Notes where an accepted connection lives, so that it can be evicted.
+    /// Records the group and token of a connection, so that it can be evicted.
     pub(super) fn admit(&self, id: u64, address: Option<IpAddr>, group: Arc<Group>, token: Token) {
-        let candidate = HalfOpen {
+        let candidate = Candidate {
             address,
             group,
             token,
@@ -58,29 +56,29 @@ impl Budget {
         self.candidates.lock().insert(id, candidate);
     }
 
-    /// The connection has logged in, or closes without.
+    /// Counts a connection out of those before login: it has logged in, or ends.
     pub(super) fn end_login(&self, id: u64) {
         self.candidates.lock().remove(&id);
         self.half_open.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// The connection is closed.
+    /// Counts a closed connection out.
     pub(super) fn close(&self) {
         self.connections.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Open connections of this listener.
+    /// Number of open connections of this listener.
     pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Connections of this listener that have not logged in.
+    /// Number of connections of this listener before login.
     pub(super) fn half_open(&self) -> usize {
         self.half_open.load(Ordering::SeqCst)
     }
 
-    /// Asks the oldest half-open connection to end: the oldest from `address`,
-    /// else of the listener. False if there is none.
+    /// Evicts the oldest connection before login: the oldest from `address`, else
+    /// of the listener. False if there is none.
     pub(super) fn evict_for(&self, address: Option<IpAddr>) -> bool {
         let mut candidates = self.candidates.lock();
         let same = candidates.iter().find(|(_, c)| c.address == address);
@@ -92,7 +90,7 @@ impl Budget {
         };
         let evicted = candidates.remove(&id);
         drop(candidates);
-        if let Some(HalfOpen { group, token, .. }) = evicted {
+        if let Some(Candidate { group, token, .. }) = evicted {
             group.leave(|inbox| inbox.evicted.push(token));
         }
         true

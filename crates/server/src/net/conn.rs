@@ -12,26 +12,26 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What a session is called for.
+/// The reason for calling a session.
 pub(crate) enum Call {
     /// The connection is new.
     Open(Arc<dyn Door>, Box<Peer>),
     /// There is input.
     Input,
-    /// It ends.
+    /// The session ends.
     End(End),
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// As the session said.
+    /// The session's decision.
     Next(Next),
     /// The session has had its last call.
     Ended,
 }
 
-/// See the module.
+/// One connection; see the module.
 pub(crate) struct Conn {
     pub(super) token: Token,
     pub(super) id: u64,
@@ -42,30 +42,30 @@ pub(crate) struct Conn {
     pub(super) cancel: Cancel,
     /// The session has ended; the connection closes when all is sent.
     pub(super) closing: bool,
-    /// Our side is shut down; waiting for the client's.
+    /// The server has shut down its writing side and waits for the client's end.
     pub(super) lingering: bool,
     /// The client sends nothing any more.
     pub(super) eof: bool,
     /// The session yielded with requests left.
     pub(super) more: bool,
-    /// Counted among those that have not logged in.
+    /// The client has not logged in.
     pub(super) before_login: bool,
     /// Kept for an administrator: never deferred.
     pub(super) reserved: bool,
     /// The budget of its listener.
     pub(super) budget: Arc<Budget>,
-    /// Until then its requests count as long ones, for the last call of its
-    /// session computed for long.
+    /// Time until which its requests count as long ones, because the last call of
+    /// its session computed for long.
     pub(super) long_until: u64,
     /// The socket is watched for room to write.
     pub(super) watching_room: bool,
     /// Nothing is sent or read before this time; 0: no delay.
     pub(super) delayed_until: u64,
-    /// The group's heap of held replies knows this ticket.
+    /// Ticket of its first deferred reply in the group's heap; 0: none.
     pub(super) waiting_for: u64,
     /// Times in the server's milliseconds; 0 is never.
     pub(super) opened: u64,
-    /// When its TLS handshake began.
+    /// Start of its TLS handshake.
     pub(super) handshake_since: u64,
     pub(super) request_since: u64,
     pub(super) blocked_since: u64,
@@ -78,7 +78,7 @@ impl Conn {
         match catch_unwind(AssertUnwindSafe(|| self.call_unguarded(call))) {
             Ok(verdict) => verdict,
             Err(panic) => {
-                self.report(&*panic);
+                self.report_panic(&*panic);
                 Verdict::Ended
             }
         }
@@ -108,8 +108,8 @@ impl Conn {
         }
     }
 
-    /// Tells the log and the client of a panic.
-    fn report(&mut self, panic: &(dyn Any + Send)) {
+    /// Logs a panic, and lets the session send an error to the client.
+    fn report_panic(&mut self, panic: &(dyn Any + Send)) {
         let what = panic_message(panic);
         metrics::add(Counter::PanicsCaught, 1);
         tracing::error!(connection = self.id, "session ended by a panic: {what}");

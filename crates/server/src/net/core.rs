@@ -1,17 +1,17 @@
-//! A group's state: its connections, who is ready, who waits for the log.
+//! The event loop of a group: its connections, ready queues and deferred replies.
 //!
-//! The loop: serve everybody who was ready when the round began, one call of
-//! a session each; then let go what the log has caught up with, look at the
-//! sockets (without waiting if somebody is still ready), the inbox, the
-//! deadlines. [`Core::next`] returns whenever a session must be called, so
+//! The loop serves every connection that was ready when the round began, with one
+//! call of its session each. Then it releases deferred replies that are durable,
+//! polls the sockets (without waiting if a connection is still ready), empties the
+//! inbox, and checks deadlines. [`Core::next`] returns whenever a session must be called, so
 //! that the worker can lend the core to the call (see `worker`).
 //!
 //! Invariants:
-//! 1. A place with `QUEUED` set is in `ready` or `ready_logins` exactly once,
+//! 1. A table entry with `QUEUED` set is in `ready` or `ready_logins` exactly once,
 //!    or in `deferred`.
 //! 2. `READABLE` is cleared only when a read has emptied the socket.
 //! 3. `next_deadline` is never later than the earliest deadline of a
-//!    connection at home; sweeps that find nobody late only correct it.
+//!    connection in the table; a sweep that finds none overdue only corrects it.
 
 use super::conn::{Call, Conn, Verdict};
 use super::defer::Deferred;
@@ -30,14 +30,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Milliseconds that a session goes on waiting whose client has ended what it
-/// sends, where the protocol's clients do not do so and stay.
+/// Milliseconds for which a session goes on waiting after its client has shut
+/// down its writing side, on protocols whose clients do not half-close.
 const GRACE: u64 = 2_000;
 
-/// Events fetched at once.
+/// Maximum of events fetched at once.
 const EVENTS: usize = 128;
 
-/// What is remembered about a connection's socket and place.
+/// Flags of a table entry: state of the socket and of the connection.
 pub(super) mod flag {
     /// The socket may have something to read.
     pub const READABLE: u16 = 1;
@@ -49,33 +49,33 @@ pub(super) mod flag {
     pub const QUEUED: u16 = 8;
     /// Its cancel handle was used, or the server shuts down.
     pub const KICKED: u16 = 16;
-    /// The place belongs to a connection.
+    /// The entry belongs to a connection.
     pub const TAKEN: u16 = 32;
-    /// Who ends the writing side goes away, as a rule.
+    /// Clients of this protocol do not half-close.
     pub const NEVER_HALF: u16 = 64;
     /// The session has not logged in.
     pub const BEFORE_LOGIN: u16 = 128;
     /// Its request is deferred.
     pub const DEFERRED: u16 = 256;
-    /// Makes room for other connections before login.
+    /// Evicted to make room for another connection before login.
     pub const EVICTED: u16 = 512;
 }
 
-/// A place in the group's table.
+/// An entry of the group's connection table.
 pub(super) struct Slot {
-    /// `None` while a worker has it.
+    /// `None` while a worker has the connection.
     pub(super) conn: Option<Box<Conn>>,
     pub(super) flags: u16,
     pub(super) generation: u32,
     pub(super) fd: RawFd,
     pub(super) deadline: u64,
-    /// When its wait ends, for the client seems to be gone.
+    /// Time at which its wait is cancelled, because the client seems to be gone.
     pub(super) hang_up: u64,
     pub(super) cancel: Option<Cancel>,
 }
 
 impl Slot {
-    /// A place that no connection has.
+    /// A free entry.
     pub(super) fn free() -> Slot {
         Slot {
             conn: None,
@@ -89,7 +89,7 @@ impl Slot {
     }
 }
 
-/// What the worker is to do next.
+/// The worker's next task.
 pub(super) enum Job {
     /// Call the session, then [`Core::settle`].
     Serve(Box<Conn>, Call),
@@ -99,7 +99,7 @@ pub(super) enum Job {
     Exit,
 }
 
-/// Counted since the last look at the sockets.
+/// Counts since the last poll of the sockets.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) requests: u64,
@@ -107,15 +107,15 @@ pub(super) struct Tally {
     pub(super) sent: u64,
 }
 
-/// See the module.
+/// An event loop; see the module.
 pub(crate) struct Core {
     pub(super) shared: Arc<Shared>,
     pub(super) group: Arc<Group>,
     pub(super) epoll: Epoll,
     pub(super) slots: Vec<Slot>,
     pub(super) free: Vec<u32>,
-    /// Places to serve; those before login apart, so that neither kind waits
-    /// for more than one call of the other.
+    /// Entries to serve. Those before login have a queue of their own, so that
+    /// neither kind waits for more than one call of the other.
     ready: VecDeque<u32>,
     ready_logins: VecDeque<u32>,
     login_turn: bool,
@@ -200,7 +200,7 @@ impl Core {
         }
     }
 
-    /// The next place to serve.
+    /// Takes the next entry to serve; the two queues alternate.
     fn next_ready(&mut self) -> Option<u32> {
         self.login_turn = !self.login_turn;
         let (first, second) = if self.login_turn {
@@ -211,20 +211,20 @@ impl Core {
         first.pop_front().or_else(|| second.pop_front())
     }
 
-    /// `worker` runs the event loop from now on.
+    /// Notes that `worker` runs the event loop.
     pub(super) fn attach(&self, worker: &Arc<WorkerSlot>) {
         self.group.set_worker(Some(worker.clone()));
     }
 
-    /// The event loop has ended.
+    /// Notes that the event loop has ended.
     pub(super) fn detach(&self) {
         self.group.set_worker(None);
     }
 
-    /// The session being served waits or computes, and this core goes to
-    /// another worker: from now on a client that goes away ends that call.
-    /// The new worker looks at sockets and inbox first: after a long call, or
-    /// in a long row of hand-overs, others have come meanwhile.
+    /// Prepares a hand-over or retake: from now on a hang-up of the served
+    /// connection's client cancels its call. The round ends, so that the next worker
+    /// polls sockets and inbox first: requests have arrived during a long call, or
+    /// during many hand-overs in a row.
     pub(super) fn part_with_served(&mut self) {
         self.round = 0;
         if let Some(index) = self.serving.take() {
@@ -232,7 +232,8 @@ impl Core {
         }
     }
 
-    /// Ends the wait of a connection that a worker has if its client is gone.
+    /// Cancels the call of a connection that a detached worker has, if its client
+    /// is gone.
     fn watch_waiting(&mut self, index: u32) {
         let now = self.shared.now();
         let Some(slot) = self.slots.get_mut(index as usize) else {
@@ -321,8 +322,8 @@ impl Core {
         }
     }
 
-    /// Announces that the group is about to sleep and says for how long; not
-    /// at all if something has come meanwhile.
+    /// Announces that the group is about to sleep, and returns the timeout: zero if
+    /// there is work already.
     fn try_to_sleep(&mut self) -> Option<Duration> {
         let lowest = self
             .held
@@ -347,7 +348,7 @@ impl Core {
         ))
     }
 
-    /// Remembers what epoll has reported.
+    /// Records an event of epoll.
     fn note(&mut self, bits: u32, token: Token) {
         let Some(slot) = self.slots.get_mut(token.index as usize) else {
             return;
@@ -396,7 +397,8 @@ impl Core {
         }
     }
 
-    /// Queues everybody whose reply the log has caught up with.
+    /// Queues the connections whose deferred reply is durable, or, after a failure
+    /// of the log, all with deferred replies.
     fn release_held(&mut self) {
         if self.held.is_empty() {
             return;
@@ -419,7 +421,7 @@ impl Core {
         }
     }
 
-    /// Queues everybody whose deadline is over, and finds the next one.
+    /// Queues the connections whose deadline has passed, and finds the next one.
     fn sweep(&mut self) {
         let now = self.now;
         let mut next = u64::MAX;
@@ -448,7 +450,7 @@ impl Core {
         }
     }
 
-    /// The shutdown has come a step further.
+    /// Applies a new phase of the shutdown to all connections.
     fn kick_all(&mut self, phase: Phase) {
         let mut taken = Vec::new();
         for (index, slot) in self.slots.iter_mut().enumerate() {
@@ -472,12 +474,13 @@ impl Core {
         }
     }
 
-    /// How far the shutdown has come, as this group knows.
+    /// Phase of the shutdown, as far as this group has applied it.
     pub(super) fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// After a call of the session, with the group at hand.
+    /// Applies the result of a session's call, and puts the connection back or
+    /// closes it.
     pub(super) fn settle(&mut self, mut conn: Box<Conn>, verdict: Verdict) {
         self.tally.requests += conn.out.take_requests();
         if self.apply(&mut conn, verdict) {

@@ -1,18 +1,18 @@
-//! Requests that wait for others: too many sessions wait already, or compute.
+//! Deferred requests: those that wait because too many sessions wait or compute.
 //!
 //! Two queues, each in the order of arrival: requests beyond
 //! `max_running_statements`, and requests of connections whose last call
 //! computed for long while enough such calls run (see `worker`).
 //!
 //! Invariants:
-//! 1. A place in one of the queues has `QUEUED` and `DEFERRED` set and is in
-//!    no other queue; whatever takes it out clears both.
+//! 1. A table entry in one of the queues has `QUEUED` and `DEFERRED` set and is in
+//!    no other queue. Both flags are cleared when it leaves the queue.
 //! 2. `Group::deferring` is set before the group sleeps with a request in a
-//!    queue; it is woken when there is room again.
+//!    queue; the group is woken when a request may run again.
 //! 3. KILL and shutdown take a request out of its queue at once.
-//! 4. A connection counts as one that computes for long for a second after
-//!    such a call, and each deferral runs one request at least: no connection
-//!    is put off for good.
+//! 4. No starvation: a connection counts as one that computes for long for a
+//!    second after such a call, and a resumed request runs before its connection
+//!    can be deferred for computing again.
 
 use super::Shared;
 use super::conn::{Call, Conn};
@@ -22,7 +22,7 @@ use crate::metrics::{self, Counter};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-/// The deferred requests of one group, by place.
+/// The deferred requests of one group, as indexes into its table.
 #[derive(Default)]
 pub(super) struct Deferred {
     waiting: VecDeque<u32>,
@@ -69,8 +69,8 @@ impl Core {
             || (!self.deferred.computing.is_empty() && !workers.is_busy())
     }
 
-    /// Queues deferred requests that may run: all that waited for a place, and
-    /// one of those that are expected to compute for long.
+    /// Queues deferred requests that may run: all that waited for fewer waiting
+    /// sessions, and one of those that are expected to compute for long.
     pub(super) fn resume_deferred(&mut self) {
         if !self.can_resume() {
             return;
@@ -93,7 +93,7 @@ impl Core {
         self.group.deferring.store(left, Ordering::SeqCst);
     }
 
-    /// Queues a place that may be deferred; for what cannot wait.
+    /// Queues an entry at once, even if it is deferred.
     pub(super) fn enqueue_now(&mut self, index: u32) {
         let deferred = |s: &super::core::Slot| s.flags & flag::DEFERRED != 0;
         if self.slots.get(index as usize).is_some_and(deferred) {

@@ -1,13 +1,12 @@
-//! What a protocol implements to be served: [`Door`] and [`Session`].
+//! The interface that a protocol implements: [`Door`] and [`Session`].
 //!
 //! Invariants:
 //! 1. A session is driven by one thread at a time, though not always the same.
 //! 2. A session reads complete requests only, consumes each, and appends its
-//!    whole reply before it looks at the next.
-//! 3. Everything in a session that may stand still does so inside
-//!    `porpoise_base::blocking`. Computations need no such call: the supervisor
-//!    gives the other connections of the group to another worker after a few
-//!    milliseconds.
+//!    whole reply before it reads the next.
+//! 3. A session waits only inside `porpoise_base::blocking`. Computations need no
+//!    such call: after a few milliseconds the supervisor assigns the group's event
+//!    loop to another worker.
 
 use super::{Input, Output};
 use porpoise_base::cancel::Cancel;
@@ -16,15 +15,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who has connected.
+/// The client of a new connection.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// The number of the connection, unique in this server's life, from 1.
     pub id: u64,
     /// The client's address; `None` on a Unix socket.
     pub address: Option<SocketAddr>,
-    /// All places are taken and this is the one kept for an administrator:
-    /// the session must refuse everybody else at login.
+    /// Whether `max_connections` are open and this is the connection kept for an
+    /// administrator: the session must refuse all other accounts at login.
     pub reserved: bool,
     /// Ends the session's waits, and the session: KILL, hang-up, shutdown.
     pub cancel: Cancel,
@@ -39,7 +38,7 @@ impl Peer {
             .is_none_or(|a| a.ip().to_canonical().is_loopback())
     }
 
-    /// The client's host as accounts name it.
+    /// The client's host, in the form of account host patterns.
     pub fn host(&self) -> String {
         match self.address {
             Some(address) if !self.is_local() => address.ip().to_canonical().to_string(),
@@ -48,7 +47,7 @@ impl Peer {
     }
 }
 
-/// Why a connection is turned away before it has a session.
+/// The reason for refusing a connection before it has a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// `max_connections` are open.
@@ -65,39 +64,40 @@ pub trait Door: Send + Sync {
     /// Opens a session; what it appends to `out` is sent first (a greeting).
     fn open(&self, peer: Peer, out: &mut Output) -> Box<dyn Session>;
 
-    /// What a client that is turned away is told; may be empty.
+    /// The message to a client that is refused; may be empty.
     fn refusal(&self, why: Refusal) -> Vec<u8>;
 
-    /// Whether an administrator may come in through this door when
+    /// Whether one more connection is accepted for an administrator when
     /// `max_connections` are open.
     fn reserves_a_place(&self) -> bool {
         false
     }
 
     /// Whether clients of this protocol shut down their writing side and still
-    /// want the answers (`nc -N`). Where they do not as a rule, the end of what
-    /// a client sends ends a wait of its session after two seconds; where they
-    /// do, its machine is asked, which takes up to a minute.
+    /// read the replies (`nc -N`). If not, a half-close cancels a wait of the
+    /// session after two seconds; if so, the peer is probed, which takes up to a
+    /// minute.
     fn half_closes(&self) -> bool {
         true
     }
 }
 
-/// What becomes of the connection after a call.
+/// A session's decision about its connection after a call.
 #[derive(Debug)]
 pub enum Next {
     /// More bytes are needed (see [`Input::want`]).
     Wait,
-    /// Complete requests may be left: call again when others had their turn.
+    /// Complete requests may be left: the session is called again after the other
+    /// ready connections.
     Yield,
-    /// Send what there is to send, then close.
+    /// Send the unsent output, then close.
     Close,
     /// Nothing is sent or read for this long (the delay after failed logins); then the
     /// connection goes on as with `Wait`, or as with `Close`. No worker waits meanwhile.
     Delay {
-        /// The time from now.
+        /// Time from now.
         delay: Duration,
-        /// The connection closes afterwards.
+        /// Whether the connection closes afterwards.
         close: bool,
     },
     /// From here on the connection speaks TLS. Input left over is already
@@ -105,11 +105,11 @@ pub enum Next {
     StartTls(Arc<rustls::ServerConfig>),
 }
 
-/// Why a session ends.
+/// The reason for the end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The client has sent everything and all of it has been answered; what
-    /// is left in the input is an incomplete request.
+    /// The client has shut down its writing side, and every complete request is
+    /// answered. The input may hold an incomplete request.
     Eof,
     /// Not logged in within `connect_timeout`.
     LoginTimeout,
@@ -121,34 +121,34 @@ pub enum End {
     Killed,
     /// The server shuts down.
     Shutdown,
-    /// The log has failed: the replies from the first held one on were taken
-    /// back, and nobody knows whether what they told of is durable.
+    /// The log has failed: the replies from the first deferred one on were
+    /// discarded. The outcome of the commits that they reveal is unknown.
     UnknownOutcome,
-    /// The session panicked; an unfinished reply was taken back.
+    /// The session panicked; an unfinished reply was discarded.
     InternalError,
 }
 
 /// The server's side of one connection.
 pub trait Session: Send {
-    /// Runs the complete requests in `input`. Between requests it asks
-    /// [`Output::should_yield`] and returns [`Next::Yield`] if so.
+    /// Runs the complete requests in `input`. Between requests it checks
+    /// [`Output::should_yield`], and returns [`Next::Yield`] if true.
     fn on_input(&mut self, input: &mut Input, out: &mut Output) -> Next;
 
     /// The last call: may append a last message. The connection is closed
     /// when everything is sent, and the session is dropped.
     fn on_end(&mut self, end: End, out: &mut Output);
 
-    /// Whether the client has proved who it is (true where there is no login).
+    /// Whether the client is authenticated (true where there is no login).
     fn logged_in(&self) -> bool;
 
-    /// How long the connection may be idle; `None` for ever.
+    /// Longest idle time of the connection; `None`: no limit.
     fn idle_timeout(&self) -> Option<Duration> {
         None
     }
 
-    /// Whether others may wait for this session (a transaction is open): it
-    /// is served also when `max_running_statements` are waiting, and shutdown
-    /// gives it time to finish.
+    /// Whether other sessions may wait for this one (a transaction is open). It is
+    /// served even when `max_running_statements` sessions wait, and shutdown gives
+    /// it time to finish.
     fn holds_locks(&self) -> bool {
         false
     }

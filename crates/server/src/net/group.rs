@@ -1,11 +1,11 @@
-//! The part of a group that other threads may touch: its inbox and its alarm.
+//! The part of a group that other threads use: its inbox and its wake-up.
 //!
 //! Invariants:
-//! 1. Whoever puts something into the inbox sets `dirty`, then rouses; the
-//!    worker falls asleep, then looks at `dirty`. One sees the other
+//! 1. No lost wake-up: the sender sets `dirty`, then reads the sleep state; the
+//!    worker publishes that it sleeps, then reads `dirty`. One sees the other
 //!    ([`Sleeper`]).
 //! 2. The event descriptor is written only for a group that sleeps, so a busy
-//!    group is never disturbed by a system call.
+//!    group costs its senders no system call.
 
 use super::budget::Budget;
 use super::conn::{Conn, Verdict};
@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// The epoll data of the event descriptor.
 pub(super) const WAKE: u64 = u64::MAX;
 
-/// Names a connection within its group. A generation never comes back for
-/// the same place, so a late event finds nobody.
+/// Identifies a connection within its group. The generation changes whenever the
+/// entry is reused, so that a late event finds no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) index: u32,
@@ -57,7 +57,7 @@ pub(super) struct Newcomer {
 }
 
 impl Newcomer {
-    /// Who it is, once its cancel handle is known.
+    /// The session's view of this connection, with its cancel handle.
     pub(super) fn peer(&self, cancel: Cancel, budget: &Arc<MemoryBudget>) -> Peer {
         Peer {
             id: self.id,
@@ -69,19 +69,19 @@ impl Newcomer {
     }
 }
 
-/// What others have left for the group's worker.
+/// Messages of other threads to the group's worker.
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) newcomers: Vec<Newcomer>,
     pub(super) returned: Vec<(Box<Conn>, Verdict)>,
     pub(super) kicked: Vec<Token>,
-    /// Number of the last question of a health check; 0: none.
+    /// Number of the last liveness probe; 0: none.
     pub(super) asked: u64,
     /// Connections before login that make room for others.
     pub(super) evicted: Vec<Token>,
 }
 
-/// See the module.
+/// A worker group as other threads see it; see the module.
 #[repr(align(128))]
 pub(crate) struct Group {
     pub(super) index: usize,
@@ -91,15 +91,16 @@ pub(crate) struct Group {
     inbox: Mutex<Inbox>,
     /// Connections that belong to this group, or are on their way to it.
     pub(super) connections: AtomicUsize,
-    /// Requests wait until fewer sessions are waiting.
+    /// Whether requests of this group are deferred.
     pub(super) deferring: AtomicBool,
-    /// Questions of health checks, and the last that the worker has seen.
+    /// Number of liveness probes sent.
     asked: AtomicU64,
+    /// Number of the last liveness probe that the worker has seen.
     answered: AtomicU64,
     /// The worker that runs the event loop, for the supervisor.
     worker: Mutex<Option<Arc<WorkerSlot>>>,
-    /// When the event loop last looked at its sockets, in the server's
-    /// milliseconds. Stands still while the group sleeps.
+    /// Time of the event loop's last poll of its sockets, in the server's
+    /// milliseconds. It does not advance while the group sleeps.
     pub(super) last_progress: AtomicU64,
 }
 
@@ -132,27 +133,27 @@ impl Group {
         }
     }
 
-    /// Wakes the worker if it sleeps and holds a reply up to this mark.
+    /// Wakes the worker if it sleeps with a deferred reply up to this LSN.
     pub(super) fn reached(&self, mark: u64) {
         if self.sleeper.reached(mark) {
             self.alarm.signal();
         }
     }
 
-    /// Wakes the worker if it sleeps and holds any reply.
+    /// Wakes the worker if it sleeps with any deferred reply.
     pub(super) fn rouse_if_holding(&self) {
         if self.sleeper.awaits_a_mark() {
             self.rouse();
         }
     }
 
-    /// The worker is about to sleep, holding replies from `lowest` on. The
-    /// caller looks at everything that may wake it after this.
+    /// Publishes that the worker is about to sleep, with deferred replies from
+    /// `lowest` on. Afterwards the caller checks every reason to stay awake.
     pub(super) fn fall_asleep(&self, lowest: u64) {
         self.sleeper.fall_asleep(lowest);
     }
 
-    /// The worker is awake again.
+    /// Publishes that the worker is awake.
     pub(super) fn wake_up(&self) {
         self.sleeper.wake_up();
     }
@@ -167,36 +168,36 @@ impl Group {
         self.worker.lock().clone()
     }
 
-    /// Another worker, or none, runs the event loop from now on.
+    /// Sets the worker that runs the event loop.
     pub(super) fn set_worker(&self, worker: Option<Arc<WorkerSlot>>) {
         *self.worker.lock() = worker;
     }
 
-    /// Whether the inbox has something.
+    /// Whether the inbox may hold messages.
     pub(super) fn is_dirty(&self) -> bool {
         self.dirty.load(Ordering::SeqCst)
     }
 
-    /// Leaves something in the inbox and wakes the worker.
+    /// Puts a message into the inbox and wakes the worker.
     pub(super) fn leave(&self, put: impl FnOnce(&mut Inbox)) {
         put(&mut self.inbox.lock());
         self.dirty.store(true, Ordering::SeqCst);
         self.rouse();
     }
 
-    /// Asks the worker for a sign of life; the number of the question.
+    /// Sends a liveness probe to the worker; the number of the probe.
     pub(super) fn ask(&self) -> u64 {
         let question = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         self.leave(|inbox| inbox.asked = inbox.asked.max(question));
         question
     }
 
-    /// Notes that the worker has seen a question.
+    /// Notes that the worker has seen a probe.
     pub(super) fn answer(&self, question: u64) {
         self.answered.fetch_max(question, Ordering::SeqCst);
     }
 
-    /// Whether the worker has seen a question.
+    /// Whether the worker has seen a probe.
     pub(super) fn has_answered(&self, question: u64) -> bool {
         self.answered.load(Ordering::SeqCst) >= question
     }

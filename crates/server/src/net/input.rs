@@ -2,10 +2,10 @@
 //!
 //! Invariants:
 //! 1. `start <= end <= buf.len()`.
-//! 2. The buffer grows by doubling as bytes really arrive, and never beyond
-//!    what the session asked for: a length field alone allocates nothing.
-//! 3. What a buffer takes beyond [`BUFFER`] is charged to the connection before it grows; where
-//!    that is refused there is no room, and the connection ends.
+//! 2. The buffer grows by doubling as bytes arrive, and never beyond what the
+//!    session wants: a length field alone allocates nothing.
+//! 3. The part of a buffer beyond [`BUFFER`] is charged to the connection before the buffer
+//!    grows. If the charge is refused, the buffer does not grow and the connection ends.
 //! 4. A connection without unread bytes holds no buffer: it goes back to the
 //!    group's pool.
 
@@ -26,7 +26,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Input of a connection that is charged for what it takes.
+    /// Creates the input of a connection, which is charged for its buffer.
     pub(crate) fn new(connection: Arc<ConnectionMemory>) -> Input {
         Input {
             memory: Some(MemoryTracker::new(connection, MemoryClass::Input)),
@@ -34,7 +34,7 @@ impl Input {
         }
     }
 
-    /// Charges for a buffer of so many bytes; false where that is refused.
+    /// Charges the connection for a buffer of `bytes`; false if that is refused.
     fn charge(&self, bytes: usize) -> bool {
         let beyond = bytes.saturating_sub(BUFFER) as u64;
         let charged = self.memory.as_ref().map(|m| m.resize(beyond));

@@ -1,41 +1,40 @@
-//! Connections, worker groups, held replies.
+//! Connections, worker groups, deferred replies.
 //!
-//! There are as many *groups* as cores. Each has an epoll set and one active
-//! worker, which reads what a ready socket has, lets the session run all
-//! complete requests in it to their end, and answers with one write. No
-//! connection is tied to a thread.
+//! There are as many *groups* as processor cores. Each has an epoll set and one
+//! active worker, which reads a ready socket, lets the session run all complete
+//! requests in the input, and answers with one write. No connection is tied to a
+//! thread.
 //!
-//! * A reply that tells of a commit is *held* in its connection's output until
-//!   the log's durable mark has passed it; the worker serves others meanwhile
-//!   ([`output`], [`marks`]).
-//! * A session that is about to wait says so through
-//!   `porpoise_base::blocking`; its worker hands the group to a spare and keeps
-//!   only the connection it is serving, which it gives back afterwards
-//!   ([`worker`]).
-//! * A session that computes for long loses its group to another worker in the
-//!   same way, by the supervisor ([`supervisor`]).
+//! * A reply that reveals a commit is *deferred*: it stays in its connection's
+//!   output until the commit is durable, and the worker serves other connections
+//!   meanwhile ([`output`], [`marks`]).
+//! * A session waits inside `porpoise_base::blocking`: its worker hands the event
+//!   loop over to a spare worker and keeps only the connection that it serves,
+//!   which it returns afterwards ([`worker`]).
+//! * When a session computes for long, the supervisor retakes the event loop and
+//!   assigns it to another worker ([`supervisor`]).
 //! * Each listener has a budget of connections ([`budget`]).
 //!
 //! Invariants:
 //! 1. A group's state ([`core`]) is owned by exactly one thread at any time;
 //!    it is moved, not shared, so serving a request takes no lock.
-//! 2. A connection is either at home in its group's table or with exactly one
-//!    worker, which always gives it back; only the group closes it.
-//! 3. Sockets are watched edge-triggered: an edge is remembered in the table
-//!    until the socket was read to its end, whoever has the connection. So a
-//!    connection costs one `epoll_ctl` in its life, plus two whenever its
-//!    client does not take what is sent.
-//! 4. Nothing waits for a client: what the socket does not take stays in the
-//!    output until the client reads or `net_write_timeout` is over, and a
-//!    connection that has unsent output is not served further.
+//! 2. A connection is either in its group's table or with exactly one worker,
+//!    which always returns it; only the group closes it.
+//! 3. Sockets are watched edge-triggered: an edge is recorded in the table until
+//!    the socket was read to its end, also while a worker has the connection. So
+//!    a connection costs one `epoll_ctl` in its life, plus two whenever its
+//!    client does not read what is sent.
+//! 4. No worker waits for a client: output that the socket does not accept stays
+//!    in the buffer until the client reads or `net_write_timeout` has passed, and
+//!    a connection with unsent output is not served further.
 //! 5. A panic in a session, or in TLS, ends that connection only. Any other
 //!    panic of a worker or of the acceptor ends the process.
 //!
 //! Rejected: a thread per connection (ahead at 8 connections, far behind at
-//! 512); one epoll set shared by all workers (its lock and the hand-over of
-//! readiness between cores show from two workers on); level-triggered epoll
-//! (costs the same per request, as measured on the no-op door, but needs an
-//! `epoll_ctl` before and after every wait of a session).
+//! 512); one epoll set shared by all workers (the contention on its lock is
+//! measurable from two workers on); level-triggered epoll (the same cost per
+//! request, as measured with the no-op protocol, but an `epoll_ctl` before and
+//! after every wait of a session).
 
 pub mod accept;
 mod admit;
@@ -71,22 +70,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What can be set about the network.
+/// Configuration of the network.
 #[derive(Clone, Debug)]
 pub struct NetConfig {
     /// Worker groups.
     pub groups: usize,
-    /// Connections over all doors; one more is kept for an administrator.
+    /// Connections of all listeners; one more is kept for an administrator.
     pub max_connections: usize,
     /// Sessions that may wait at once, each with a thread of its own.
     pub max_running_statements: usize,
     /// Connections of one listener that have not logged in.
     pub max_before_login: usize,
-    /// From connecting to being logged in.
+    /// Time from connecting to the login.
     pub connect_timeout: Duration,
-    /// From a request's first byte to its last (plus a second per 64 KiB).
+    /// Time from a request's first byte to its last (plus a second per 64 KiB).
     pub net_read_timeout: Duration,
-    /// Without any progress in writing to a client.
+    /// Time without any progress in writing to a client.
     pub net_write_timeout: Duration,
     /// Memory budget of connections.
     pub memory: Arc<MemoryBudget>,
@@ -107,21 +106,21 @@ impl Default for NetConfig {
     }
 }
 
-/// How far a shutdown has come.
+/// Phase of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Phase {
     /// Serving.
     Serve,
-    /// No new connections; idle ones end, others finish what they began.
+    /// No new connections; idle ones end, others finish their transactions.
     Drain,
     /// Waits are cancelled, transactions roll back.
     Cancel,
-    /// What is left is closed without a word.
+    /// Remaining connections are closed without a message.
     Drop,
 }
 
-/// What all groups share.
+/// State that all groups share.
 pub(crate) struct Shared {
     pub(crate) config: NetConfig,
     pub(crate) marks: Arc<Marks>,
@@ -129,10 +128,11 @@ pub(crate) struct Shared {
     pub(crate) workers: WorkerPool,
     pub(crate) supervisor: Supervisor,
     phase: AtomicU8,
-    /// Open connections, and how many of them have not logged in.
+    /// Open connections.
     pub(crate) connections: AtomicUsize,
+    /// Open connections that have not logged in.
     pub(crate) before_login: AtomicUsize,
-    /// Whether the administrator's reserved connection is in use.
+    /// Number of reserved connections in use: 0 or 1.
     pub(crate) reserved: AtomicUsize,
     pub(crate) next_id: AtomicU64,
     pub(crate) finished: AtomicUsize,
@@ -173,17 +173,17 @@ pub struct Net {
 pub struct NetGauges {
     /// Open connections.
     pub connections: usize,
-    /// Of them, not logged in.
+    /// Open connections that have not logged in.
     pub before_login: usize,
-    /// Workers that have left their group because their session waits.
+    /// Detached workers whose session waits.
     pub waiting: usize,
-    /// Workers that compute without their group: their call takes long.
+    /// Detached workers whose session computes.
     pub computing: usize,
     /// Worker threads.
     pub threads: usize,
 }
 
-/// Reads [`NetGauges`]; cheap to copy around.
+/// Reads [`NetGauges`]; cheap to clone.
 #[derive(Clone)]
 pub struct NetProbe(Arc<Shared>);
 
@@ -199,13 +199,13 @@ impl NetProbe {
         }
     }
 
-    /// Asks every group's worker for a sign of life; the numbers of the
-    /// questions, for [`NetProbe::unanswered`].
+    /// Sends a liveness probe to every group; the numbers of the probes, for
+    /// [`NetProbe::unanswered`].
     pub fn ask(&self) -> Vec<u64> {
         self.0.groups.iter().map(|group| group.ask()).collect()
     }
 
-    /// Groups whose workers have not seen these questions yet. Never waits.
+    /// Indexes of the groups that have not answered these probes yet. Never waits.
     pub fn unanswered(&self, asked: &[u64]) -> Vec<usize> {
         let groups = self.0.groups.iter().zip(asked).enumerate();
         groups
@@ -266,8 +266,8 @@ impl Net {
 
     /// Stops accepting, ends idle sessions, lets the others finish for
     /// `grace`, then cancels their waits and rolls their transactions back
-    /// (transactions.md, rule 40). Returns when every session is gone, or
-    /// false when some would not end.
+    /// (transactions.md, rule 40). True when every session has ended, false when
+    /// some have not ended in time.
     pub fn shutdown(mut self, grace: Duration) -> bool {
         if let Some(acceptor) = self.acceptor.take() {
             acceptor.stop();

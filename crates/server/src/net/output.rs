@@ -160,15 +160,17 @@ impl Output {
         self.unsent() >= FLUSH_AT
     }
 
-    /// Charges the connection for the buffer as large as it is now.
+    /// Charges the connection for the buffer at its present size.
     ///
     /// # Errors
-    /// A memory limit is exceeded: the session takes back what it appended.
+    /// [`MemoryRefused`] when a limit would be exceeded; the session discards what
+    /// it appended.
     pub fn charge(&mut self) -> Result<(), MemoryRefused> {
         self.memory.resize(self.buf.capacity() as u64)
     }
 
-    /// Charges the connection for a large buffer, and for no other.
+    /// Charges the connection for a buffer of [`FLUSH_AT`] bytes or more, and for no
+    /// smaller one.
     fn charge_large(&mut self) {
         let bytes = self.buf.capacity();
         let charged = if bytes >= FLUSH_AT { bytes } else { 0 };

@@ -174,7 +174,7 @@ impl Core {
         }
     }
 
-    /// A connection whose reply is delayed; `None` once the delay is over.
+    /// Serves a connection whose reply is delayed; `None` once the delay is over.
     fn while_delayed(&mut self, conn: &mut Conn, index: u32) -> Option<Step> {
         let ended = conn.cancel.reason().is_some_and(|r| r.ends_session());
         let hung_up = self.flags(index) & (flag::HUNG_UP | flag::EVICTED) != 0;

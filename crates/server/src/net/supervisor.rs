@@ -1,12 +1,12 @@
 //! The supervisor: retakes event loops from stalled workers.
 //!
-//! One thread looks every [`TICK`] at the cell of each group's worker
-//! (`porpoise_base::lend`). A loan that is older than [`STALL`] is a session's
-//! call that computes for long, or waits without saying so: the supervisor
-//! takes the event loop out of the cell and assigns it to another worker, as
-//! Go's `sysmon` retakes processors and the thread pools of MariaDB and MySQL
-//! detect stalls. It also watches the threads that run without an event loop
-//! and demotes those that have used [`LONG_CPU`] of CPU time (see `worker`).
+//! Every [`TICK`] one thread checks the cell of each group's worker
+//! (`porpoise_base::lend`). A loan older than [`STALL`] is a session's call that
+//! computes for long, or waits outside of `porpoise_base::blocking`. The
+//! supervisor takes the event loop out of the cell and assigns it to another
+//! worker, as Go's `sysmon` retakes processors and the thread pools of MariaDB
+//! and MySQL detect stalls. It also checks detached workers that compute, and
+//! demotes those that have used [`LONG_CPU`] of CPU time (see `worker`).
 //!
 //! ```text
 //!  worker A   lend ........................ computing ............ take: None
@@ -16,20 +16,19 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A parked supervisor misses nothing: it parks only if every group sleeps
-//!    and no detached worker runs, and checks both after it has published
-//!    `parked`; a group that wakes up and a worker that ends a wait publish
-//!    that first and read `parked` afterwards. All four are SeqCst.
-//! 2. A retake and the count of it are one step for the worker: both happen
-//!    under the lock of its class, which the worker takes when it finds its
-//!    cell empty.
-//! 3. An idle server has no ticks; a busy one has 400 a second, some
+//! 1. No lost wake-up: the supervisor stores `parked`, then checks that every
+//!    group sleeps and no detached worker runs; a group that wakes up, or a worker
+//!    that ends a wait, stores that, then reads `parked`. All four are SeqCst, so
+//!    one sees the other.
+//! 2. The worker sees a retake and its new class as one step: both happen under
+//!    the lock of the class, which the worker takes when its cell is empty.
+//! 3. An idle server has no ticks; a busy one has 400 per second, of some
 //!    microseconds each.
 //!
-//! Rejected: checkpoints in every loop of the statement executor (one that is
-//! forgotten stops a group; they are still needed to *end* a statement); a
-//! timer signal per worker (interrupts system calls, and a handler may do next
-//! to nothing); one event loop shared by all workers (see the parent module).
+//! Rejected: checkpoints in every loop of the statement executor as the only
+//! means (one missing checkpoint stops a group; they are still needed to *end* a
+//! statement); a timer signal per worker (interrupts system calls, and few
+//! functions are safe in a handler); one event loop shared by all workers (see the parent module).
 
 use super::Shared;
 use super::worker::{self, WorkerSlot};
@@ -41,19 +40,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time between two looks.
+/// Time between two checks.
 const TICK: Duration = Duration::from_micros(2_500);
 
-/// A call of a session longer than this loses its event loop.
+/// Age of a loan at which the event loop is retaken.
 const STALL: Duration = Duration::from_millis(5);
 
-/// CPU time without an event loop after which a thread is demoted.
+/// CPU time of a detached worker after which it is demoted.
 pub(super) const LONG_CPU: Duration = Duration::from_millis(10);
 
 /// Ticks without work after which the supervisor parks.
 const PATIENCE: u32 = 8;
 
-/// Wakes the supervisor thread; part of what all groups share.
+/// Wakes and parks the supervisor thread; shared by all groups.
 #[derive(Default)]
 pub(crate) struct Supervisor {
     parked: AtomicBool,
@@ -62,7 +61,7 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// There is something to watch.
+    /// Wakes the supervisor if it is parked.
     pub(super) fn unpark(&self) {
         if self.parked.load(Ordering::SeqCst) && self.parked.swap(false, Ordering::SeqCst) {
             drop(self.closed.lock());
@@ -85,7 +84,7 @@ impl Supervisor {
         !*closed
     }
 
-    /// Parks until there is something to watch; false once closed.
+    /// Parks while the server is idle; false once closed.
     fn park(&self, shared: &Shared) -> bool {
         let mut closed = self.closed.lock();
         self.parked.store(true, Ordering::SeqCst);
@@ -99,7 +98,7 @@ impl Supervisor {
     }
 }
 
-/// Whether nothing can stall before something wakes up.
+/// Whether no call is running: every group sleeps and no detached worker runs.
 fn is_idle(shared: &Shared) -> bool {
     shared.groups.iter().all(|group| group.is_asleep())
         && shared.workers.running() == 0
@@ -132,7 +131,7 @@ fn run(shared: &Arc<Shared>) {
         idle = if is_idle(shared) { idle + 1 } else { 0 };
         let now = Instant::now();
         for (group, watch) in shared.groups.iter().zip(&mut watches) {
-            if let Some(stalled) = watch.look(group.worker(), now) {
+            if let Some(stalled) = watch.observe(group.worker(), now) {
                 retake(shared, &stalled);
             }
         }
@@ -143,7 +142,7 @@ fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// What was last seen in the cell of a group's worker.
+/// The loan last seen in the cell of a group's worker, and since when.
 #[derive(Default)]
 struct Watch {
     loan: Option<(Arc<WorkerSlot>, u64, Instant)>,
@@ -151,7 +150,7 @@ struct Watch {
 
 impl Watch {
     /// The worker's slot, if the same loan has lasted too long.
-    fn look(&mut self, slot: Option<Arc<WorkerSlot>>, now: Instant) -> Option<Arc<WorkerSlot>> {
+    fn observe(&mut self, slot: Option<Arc<WorkerSlot>>, now: Instant) -> Option<Arc<WorkerSlot>> {
         let Some(slot) = slot.filter(|s| !s.cell.is_empty()) else {
             self.loan = None;
             return None;

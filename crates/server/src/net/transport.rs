@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Plain bytes handed to TLS at a time.
 const TLS_CHUNK: usize = 32 * 1024;
 
-/// What a TLS handshake agreed on.
+/// The result of a TLS handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSession {
     /// The cipher suite, under OpenSSL's name.
@@ -89,7 +89,7 @@ impl Read for Tap<'_> {
     }
 }
 
-/// Runs TLS code: its panic ends the connection, not the worker.
+/// Runs TLS code and turns a panic into an error, which ends the connection.
 fn contained<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         metrics::add(Counter::PanicsCaught, 1);
@@ -126,7 +126,7 @@ impl Transport {
         self.socket.as_raw_fd()
     }
 
-    /// What the handshake agreed on; `None` without TLS, or before its end.
+    /// The result of the handshake; `None` without TLS, or before its end.
     pub(crate) fn tls_session(&self) -> Option<TlsSession> {
         let tls = self.tls.as_ref().filter(|tls| !tls.is_handshaking())?;
         let suite = tls.negotiated_cipher_suite()?;
@@ -146,7 +146,7 @@ impl Transport {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
-    /// Tells a TLS client that nothing was cut off.
+    /// Sends `close_notify` on TLS: the client sees that nothing was truncated.
     pub(crate) fn say_goodbye(&mut self) {
         if let Some(tls) = &mut self.tls {
             let queued = contained(|| {

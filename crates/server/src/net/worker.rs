@@ -1,15 +1,15 @@
 //! The worker pool: the active worker of each group, detached ones, spares.
 //!
 //! Before a worker calls a session it lends its event loop ([`Core`]) to its
-//! own cell ([`WorkerSlot`]); after the call it takes it back. Meanwhile it
-//! can lose it in two ways, after which the worker is *detached*: it finishes
-//! its one call, gives the connection back through the group's inbox, and
+//! own cell ([`WorkerSlot`]); after the call it takes the event loop back. During
+//! the call it can lose the event loop in two ways. It is *detached* then: it
+//! finishes its one call, returns the connection through the group's inbox, and
 //! becomes a spare.
 //!
-//! * The session is about to wait and says so (`porpoise_base::blocking`): the
-//!   hook, on the same thread, assigns the event loop to a spare.
-//! * The call takes longer than some milliseconds: the supervisor retakes the
-//!   event loop from outside (see `supervisor`).
+//! * Hand-over: the session enters `porpoise_base::blocking` before a wait, and
+//!   the hook, on the same thread, assigns the event loop to a spare.
+//! * Retake: the call takes longer than some milliseconds, and the supervisor
+//!   takes the event loop (see `supervisor`).
 //!
 //! ```text
 //!              lend/take                blocking()
@@ -24,20 +24,21 @@
 //!
 //! Invariants:
 //! 1. An event loop has one owner: a worker's stack, a worker's cell, or the
-//!    queue of unassigned ones. Only an exchange on the cell moves it out of
-//!    there, so a worker either gets its own back or knows it is detached.
+//!    queue of unassigned ones. Only an atomic exchange takes it out of a cell, so
+//!    a worker either gets its own event loop back, or finds that it is detached.
 //! 2. At most `max_running_statements` sessions without locks wait detached at
-//!    once; requests beyond are deferred in their order. Sessions that hold
-//!    locks go on up to twice that, for others may be waiting for their
-//!    commit. Connections before login and the administrator's reserved one
+//!    once; further requests are deferred in their order. Sessions that hold
+//!    locks go on up to twice that, because others may wait for their commit.
+//!    Connections before login and the administrator's reserved one
 //!    are never deferred.
-//! 3. Workers that compute are a class of their own and take no place from
-//!    those that wait. A connection whose last call became `Long` is deferred
-//!    while [`LONG_PER_GROUP`] per group are: floods of CPU-bound statements
-//!    run one behind another, others go on. Past `max_running_statements`
-//!    detached computing workers nothing is retaken.
-//! 4. Where no thread can be had, the event loop stays where it is (hook), or
-//!    waits for the next free worker (retake): slow, never wrong.
+//! 3. Computing workers are counted apart from waiting ones. A connection whose
+//!    last call became `Long` is deferred while [`LONG_PER_GROUP`] calls per group
+//!    are `Long`, so that a flood of CPU-bound statements runs one after another
+//!    and other statements go on. Past `max_running_statements` detached computing
+//!    workers nothing is retaken.
+//! 4. If no thread can be created, the event loop stays with its worker
+//!    (hand-over), or waits for the next free worker (retake): clients wait
+//!    longer, and no state is lost.
 //! 5. The kernel schedules threads, so a `Long` worker runs at a lower
 //!    priority until its call is over. A thread whose priority cannot be
 //!    raised again without privileges ends then.
@@ -65,22 +66,22 @@ use std::time::Duration;
 /// Stack of a worker in bytes; only what is used costs memory.
 pub const STACK: usize = 8 * 1024 * 1024;
 
-/// A spare without work for so long ends.
+/// Time without work after which a spare ends.
 const SPARE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Long-running calls per group beyond which connections that make such calls
 /// are deferred.
 const LONG_PER_GROUP: usize = 2;
 
-/// Milliseconds for which a connection is known for such a call.
+/// Milliseconds for which a connection is deferred as one that makes such calls.
 const LONG_MEMORY_MS: u64 = 1_000;
 
 thread_local! {
     static SLOT: OnceCell<Arc<WorkerSlot>> = const { OnceCell::new() };
 }
 
-/// Whether the event loop of the connection being served is with another
-/// worker. Only for code that a session's call runs.
+/// Whether the calling worker is detached: it has lost the event loop of the
+/// connection that it serves. Only for code inside a session's call.
 pub(crate) fn is_detached() -> bool {
     SLOT.with(|slot| slot.get().is_some_and(|s| s.cell.is_empty()))
 }
@@ -92,13 +93,14 @@ enum Class {
     Attached,
     /// Detached, in a blocking section; `long` as before it.
     Waiting { long: bool },
-    /// Detached, running; its CPU time when first seen so.
+    /// Detached, running; `since` is its CPU time when the supervisor first saw it
+    /// in this state.
     Running { since: Option<Duration> },
     /// Detached, running for long, demoted.
     Long,
 }
 
-/// What other threads see of a worker.
+/// The part of a worker's state that other threads use.
 pub(crate) struct WorkerSlot {
     pub(super) cell: LendCell<Core>,
     thread: sys::ThreadId,
@@ -142,17 +144,17 @@ impl WorkerPool {
         }
     }
 
-    /// Sessions that wait, each with a thread of its own.
+    /// Number of detached sessions that wait, each on a thread of its own.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Sessions that compute without their event loop.
+    /// Number of detached sessions that compute.
     pub(crate) fn running(&self) -> usize {
         self.running.load(Ordering::SeqCst)
     }
 
-    /// Worker threads.
+    /// Number of worker threads.
     pub(crate) fn threads(&self) -> usize {
         self.roster.lock().threads
     }
@@ -172,7 +174,7 @@ impl WorkerPool {
         !self.roster.lock().unassigned.is_empty()
     }
 
-    /// Lets all spares go.
+    /// Ends all spares.
     pub(crate) fn close(&self) {
         self.roster.lock().closed = true;
         self.assigned.notify_all();
@@ -201,8 +203,8 @@ impl WorkerPool {
         core
     }
 
-    /// Takes the event loop of a stalled worker, unless too many compute
-    /// already, or the worker was faster.
+    /// Takes the event loop of a stalled worker; `None` if too many detached
+    /// workers compute already, or the call ended meanwhile.
     pub(super) fn retake(&self, slot: &WorkerSlot) -> Option<Box<Core>> {
         if self.running() >= self.soft {
             return None;
@@ -235,7 +237,8 @@ impl WorkerPool {
         }
     }
 
-    /// A detached worker has finished its call.
+    /// Ends the detached state of a worker that has finished its call; the state
+    /// that it had.
     fn rejoin(&self, slot: &WorkerSlot, shared: &Shared) -> Class {
         let was = std::mem::replace(&mut *slot.class.lock(), Class::Attached);
         let mut room = false;
@@ -258,8 +261,10 @@ impl WorkerPool {
     }
 }
 
-/// Finds a worker for `core`: a spare, or a new thread. Gives it back when
-/// there is none to be had.
+/// Assigns `core` to a spare worker, or to a new thread.
+///
+/// # Errors
+/// No thread can be created; `core` is returned.
 pub(super) fn assign(
     shared: &Arc<Shared>,
     core: Box<Core>,
@@ -280,7 +285,7 @@ pub(super) fn assign(
             .unassigned
             .iter()
             .position(|c| c.group_index() == group);
-        // Without it, another worker has taken the event loop meanwhile.
+        // If it is gone, another worker has taken the event loop meanwhile.
         match mine.and_then(|at| roster.unassigned.remove(at)) {
             Some(core) => Err((error, Some(core))),
             None => Ok(()),
@@ -288,7 +293,8 @@ pub(super) fn assign(
     })
 }
 
-/// As [`assign`]; without a thread the event loop waits for a free worker.
+/// Like [`assign`]; if no thread can be created the event loop waits for a free
+/// worker.
 pub(super) fn assign_or_keep(shared: &Arc<Shared>, core: Box<Core>) {
     if let Err((error, core)) = assign(shared, core) {
         tracing::warn!("no thread for an event loop: {error}");
@@ -315,7 +321,7 @@ pub(super) fn assign_waiting(shared: &Arc<Shared>) {
 fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
     shared.workers.roster.lock().threads += 1;
     let theirs = shared.clone();
-    let spawned = threads::spawn_sized(Role::Worker, Some(STACK), move || live(&theirs));
+    let spawned = threads::spawn_sized(Role::Worker, Some(STACK), move || run_worker(&theirs));
     if spawned.is_err() {
         shared.workers.roster.lock().threads -= 1;
     }
@@ -384,7 +390,7 @@ impl BlockingHook {
         }
     }
 
-    /// A detached worker waits (once more).
+    /// Notes that a detached worker waits (again).
     fn suspend(&self) {
         let pool = &self.shared.workers;
         let mut class = self.slot.class.lock();
@@ -401,8 +407,8 @@ impl BlockingHook {
     }
 }
 
-/// The life of a worker thread.
-fn live(shared: &Arc<Shared>) {
+/// Runs a worker thread.
+fn run_worker(shared: &Arc<Shared>) {
     sys::shorten_slice();
     let slot = Arc::new(WorkerSlot {
         cell: LendCell::default(),
@@ -417,7 +423,7 @@ fn live(shared: &Arc<Shared>) {
     })));
     while let Some(core) = shared.workers.stand_by() {
         metrics::use_block(core.group_index());
-        let was = work(&slot, shared, core);
+        let was = run_event_loop(&slot, shared, core);
         let demoted = matches!(was, Class::Long | Class::Waiting { long: true });
         if demoted && !sys::restore(slot.thread, shared.workers.nice) {
             break;
@@ -429,8 +435,8 @@ fn live(shared: &Arc<Shared>) {
     roster.threads -= 1;
 }
 
-/// Runs one group's event loop until it ends or is with another worker.
-fn work(slot: &Arc<WorkerSlot>, shared: &Arc<Shared>, mut core: Box<Core>) -> Class {
+/// Runs one group's event loop until it ends or the worker is detached.
+fn run_event_loop(slot: &Arc<WorkerSlot>, shared: &Arc<Shared>, mut core: Box<Core>) -> Class {
     core.attach(slot);
     loop {
         let left = match core.next() {
@@ -441,10 +447,12 @@ fn work(slot: &Arc<WorkerSlot>, shared: &Arc<Shared>, mut core: Box<Core>) -> Cl
                 return Class::Attached;
             }
             Job::Serve(mut conn, call) => {
-                let (verdict, left) = lend(slot, core, || conn.call(call));
+                let (verdict, left) = call_detachable(slot, core, || conn.call(call));
                 deliver(slot, shared, left, conn, verdict.unwrap_or(Verdict::Ended))
             }
-            Job::Bury(session) => lend(slot, core, || drop::<Box<dyn Session>>(session)).1,
+            Job::Bury(session) => {
+                call_detachable(slot, core, || drop::<Box<dyn Session>>(session)).1
+            }
         };
         match left {
             Some(mine) => core = mine,
@@ -453,9 +461,10 @@ fn work(slot: &Arc<WorkerSlot>, shared: &Arc<Shared>, mut core: Box<Core>) -> Cl
     }
 }
 
-/// Runs `f` as a session's code: it may lose the event loop, and may panic no
-/// further than here (`None`).
-fn lend<R>(
+/// Runs a session's code `f` with the event loop lent to the worker's cell.
+/// Returns the result, `None` after a panic, and the event loop, `None` if the
+/// worker is detached.
+fn call_detachable<R>(
     slot: &WorkerSlot,
     core: Box<Core>,
     f: impl FnOnce() -> R,
@@ -484,8 +493,8 @@ fn deliver(
     } else {
         0
     };
-    // The reply need not wait for the group's turn, unless it is to be
-    // delayed. A failure shows again when the group flushes.
+    // Sends the reply before the group's event loop settles the connection,
+    // unless it is delayed. An error occurs again when the event loop flushes.
     if !matches!(verdict, Verdict::Next(Next::Delay { .. })) {
         let _ = conn.out.flush();
     }

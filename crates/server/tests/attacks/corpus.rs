@@ -1,13 +1,13 @@
-//! The attack corpus: statements made to hold a server as long as they can.
+//! The attack corpus: statements that occupy a server for as long as possible.
 //!
-//! Each is generated, as many are too long to be written down. The tables are
+//! Most are generated, because they are too long to be written out. The tables are
 //! those of [`setup`].
 
 use std::fmt::Write;
 
-/// A statement and what it attacks.
+/// A named attack statement.
 pub struct Attack {
-    /// A short name, unique.
+    /// Unique short name.
     pub name: String,
     /// The text.
     pub sql: String,
@@ -17,19 +17,19 @@ pub struct Attack {
 /// documents, `p` and `c` of a parent and its children.
 const SETUP: &str = include_str!("../../../../tests/attacks/setup.sql");
 
-/// Statements that are written as they are, one a line behind its name.
+/// Short statements, one per line after its name.
 const PLAIN: &str = include_str!("../../../../tests/attacks/plain.sql");
 
 fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
     text.lines().filter(|line| !line.starts_with("--"))
 }
 
-/// The statements that make the tables.
+/// The statements that create the tables.
 pub fn setup() -> impl Iterator<Item = &'static str> {
     lines(SETUP)
 }
 
-/// A list of so many items.
+/// Joins `count` items by `between`.
 fn list(count: usize, item: impl Fn(usize) -> String, between: &str) -> String {
     let mut out = String::new();
     for at in 0..count {

@@ -1,8 +1,8 @@
-//! Statements made to hold a server: each ends soon after KILL QUERY, wherever it is.
+//! Statements that occupy a server: each ends soon after KILL QUERY, in every stage of its execution.
 //!
 //! The short form runs every statement of the corpus once. It is killed a moment after it has
-//! begun; from then on it may take [`BOUND`] of time and [`CPU`] of the server's CPU. The server
-//! lives, another session is answered, and what the server takes of memory is bounded.
+//! begun; from then on it may take [`BOUND`] of time and [`CPU`] of the server's CPU time. The server
+//! stays up, another session is answered, and the server's memory is bounded.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,12 +27,12 @@ use support::{Failure, Sql, server};
 const BOUND: Duration = Duration::from_secs(5);
 /// CPU time of the server in that time.
 const CPU: Duration = Duration::from_millis(1_000);
-/// How long a statement runs before it is killed.
+/// Time from the start of a statement to KILL.
 const MOMENT: Duration = Duration::from_millis(60);
 /// Memory of the server at its peak.
 const MEMORY: u64 = 6 << 30;
 
-/// What became of a statement.
+/// Result of a statement.
 struct Ended {
     name: String,
     /// The error, 0 for a result, `None` for a connection that broke.
@@ -70,8 +70,8 @@ fn is_busy(sql: &mut Sql, id: i64) -> bool {
     sql.number(&text) > 0
 }
 
-/// Makes the tables of the corpus. All rows of `g` are deleted, and what is returned keeps
-/// their versions.
+/// Creates the tables of the corpus. All rows of `g` are deleted; the returned connection has a
+/// snapshot that keeps their versions.
 fn prepare(server: &Porpoise, sql: &mut Sql) -> Sql {
     for statement in setup() {
         sql.run(statement);

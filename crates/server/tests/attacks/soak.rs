@@ -1,4 +1,4 @@
-//! The corpus beside clients that behave: the long form.
+//! The long form: the corpus runs beside ordinary clients of both protocols.
 
 use crate::corpus::{Attack, attacks};
 use crate::support::{Cache, Random, Sql, map_prefix, server};
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 /// Clients of each protocol.
 const CLIENTS: u64 = 8;
-/// How long the clients run alone before the attackers begin.
+/// Time for which the ordinary clients run alone, before the attackers start.
 const QUIET: Duration = Duration::from_secs(20);
-/// How long the attackers go on.
+/// Time for which the attackers run.
 const TIME: Duration = Duration::from_secs(180);
-/// Longest wait of a client that behaves, on a machine of few cores that does nothing else.
+/// Longest wait of an ordinary client, on an otherwise idle machine of few cores.
 const BOUND: Duration = Duration::from_secs(3);
 
 /// Times of one class of requests.
@@ -53,7 +53,7 @@ impl Times {
     }
 }
 
-/// Loops over the corpus from a place of its own until the end.
+/// Runs the corpus in a loop, from its own starting point, until the end.
 fn attacker(
     server: &Porpoise,
     corpus: &[Attack],

@@ -1,4 +1,4 @@
-//! A system clock before 1970. A library loaded before libc shows the server such a clock.
+//! A system clock before 1970, simulated by a library loaded before libc.
 
 use porpoise_testkit::Porpoise;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ int clock_gettime(clockid_t id, struct timespec *t) {
 }
 ";
 
-/// A server that sees such a clock; the directory holds the library.
+/// Starts a server with such a clock; the directory holds the library.
 fn server() -> (Porpoise, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let (source, shim) = (dir.path().join("shim.c"), dir.path().join("shim.so"));
@@ -37,7 +37,7 @@ fn server() -> (Porpoise, tempfile::TempDir) {
 fn tls_logins_work_with_a_clock_before_1970() {
     let (server, _dir) = server();
     let address = server.mysql_addr;
-    // More logins than there are workers, which each used to end one for good.
+    // More logins than workers: each login once ended a worker.
     for _ in 0..8 {
         let output = Command::new("mariadb")
             .args(["--no-defaults", "--protocol=tcp", "--user=root", "--ssl"])

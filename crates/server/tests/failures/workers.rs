@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const CHILD: &str = "PORPOISE_TEST_PLANTED_THREAD";
 
-/// Panics on the thread with the planted name, and keeps a worker busy on input while `busy`.
+/// A protocol that panics on the thread `name`, and keeps a worker busy on input while `busy`.
 #[derive(Default)]
 struct Planted {
     name: Option<String>,
@@ -112,7 +112,7 @@ fn child() {
     let (_net, address) = start(config, protocol);
     let _clients: Vec<_> = (0..2).map(|_| TcpStream::connect(address)).collect();
     std::thread::sleep(Duration::from_secs(5));
-    // The thread ends the process before.
+    // Not reached: the panic ends the process first.
     std::process::exit(3);
 }
 
@@ -132,8 +132,8 @@ fn a_panic_outside_of_sessions_ends_the_process() {
     }
 }
 
-/// One detached worker may compute; the group of the next one that is busy has
-/// no other worker to answer for it.
+/// With a limit of one computing detached worker, the event loop of a second busy
+/// worker is not retaken, so its group does not answer.
 #[test]
 fn a_group_answers_while_one_worker_is_busy_and_not_while_all_are() {
     let busy = Arc::new(AtomicBool::new(true));

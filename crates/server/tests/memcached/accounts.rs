@@ -106,7 +106,7 @@ fn the_default_account_works_until_a_privilege_is_revoked() {
             .memcached("get t:1\r\n")
             .starts_with("SERVER_ERROR SELECT")
     );
-    // No password opens it.
+    // No password authenticates it.
     assert_ne!(
         sql_as_u(&server, "SELECT 1"),
         1045,
@@ -491,7 +491,7 @@ fn connections_keep_an_account_that_is_renamed() {
     talk("get t:1\r\n", value);
     sql(&server, "RENAME USER u@localhost TO v@localhost");
     talk("get t:1\r\n", value);
-    // Another account takes the old name; the connection is not its.
+    // Another account takes the old name; the connection does not get its rights.
     sql(&server, "CREATE USER u@localhost");
     talk("get t:1\r\n", value);
     sql(&server, "DROP USER v@localhost");

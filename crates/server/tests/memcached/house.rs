@@ -1,5 +1,5 @@
-//! The memcached door over an engine in this process, so that a test can also
-//! work on the rows and the configuration from the other side.
+//! The memcached protocol over an engine in this process, so that a test can also
+//! read and change the rows and the configuration directly.
 
 use porpoise_access::{AccessControl, AuthId};
 use porpoise_base::clock;
@@ -33,7 +33,7 @@ pub fn column(name: &str, ty: ColumnType) -> ColumnSpec {
     }
 }
 
-/// A column that may not.
+/// A NOT NULL column.
 pub fn required(name: &str, ty: ColumnType) -> ColumnSpec {
     ColumnSpec::new(name, ty).not_null()
 }
@@ -49,7 +49,7 @@ pub fn varchar(n: u32) -> ColumnType {
 }
 
 impl House {
-    /// In `sync` durability, in the default role.
+    /// Starts with `sync` durability, in the default server role.
     pub fn open() -> House {
         let dir = tempfile::tempdir().unwrap();
         let engine = KvMem::open(KvMemOptions {

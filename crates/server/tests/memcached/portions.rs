@@ -1,5 +1,5 @@
-//! Answers that are made in portions: whole and in order whatever keys they
-//! are for, and never much of them in memory.
+//! Answers in read chunks: complete and in order for keys of every kind of
+//! container, and in bounded memory.
 
 use crate::with_sql::sql;
 use porpoise_testkit::Porpoise;
@@ -114,7 +114,7 @@ fn who_is_to_make_an_item_anew_is_told_once_among_many_containers() {
     assert_eq!(answer, "HD s15000 Z X\r\n".repeat(120));
 }
 
-/// What the server has held at most so far, in KiB.
+/// Peak resident memory of the server, in KiB.
 fn most_held(server: &Porpoise) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let line = status.lines().find(|l| l.starts_with("VmHWM")).unwrap();
@@ -158,7 +158,7 @@ fn clients_that_do_not_read_hold_little_memory() {
     std::thread::sleep(Duration::from_secs(1));
     let each = most_held(&server).saturating_sub(before) / clients.len();
     assert!(each < 6 << 10, "{each} KiB for a client");
-    // What they asked for still comes.
+    // The remaining answers still arrive.
     let mut answer = Vec::new();
     let mut first = clients.swap_remove(0);
     first.shutdown(std::net::Shutdown::Write).unwrap();

@@ -160,7 +160,7 @@ fn a_certificate_names_the_account_that_demands_one() {
     let authority = Authority::new("authority");
     let (server, _dir) = trusting(&authority);
     let own = authority.client("u");
-    // An account that demands no certificate is not proved by one.
+    // A certificate does not authenticate an account that requires none.
     for require in ["NONE", "SSL", "CIPHER 'TLS_AES_256_GCM_SHA384'"] {
         sql(
             &server,
@@ -287,7 +287,7 @@ fn the_requirements_of_the_default_account_are_enforced() {
         );
         assert_eq!(answers(&server, &authority, ""), expected, "{require}");
     }
-    // A client that it keeps out may authenticate.
+    // A client that the default account does not match may authenticate.
     assert_eq!(
         server.memcached(&format!("{LOGIN}{GET}")),
         format!("STORED\r\n{FOUND}")
@@ -356,7 +356,7 @@ fn half_a_handshake_ends_after_the_connect_timeout() {
             assert!(took > Duration::from_millis(1500), "{account}: {took:?}");
             assert!(took < Duration::from_secs(8), "{account}: {took:?}");
         }
-        // Byte by byte is no way around it.
+        // Sending byte by byte does not evade the limit.
         let mut stream = socket(&server);
         let began = Instant::now();
         for byte in &hello[..30] {
