@@ -72,6 +72,7 @@ impl Index {
     }
 
     /// The records of up to [`TOGETHER`] keys, in their order.
+    #[inline]
     pub(crate) fn find_together<'g>(
         &self,
         keys: &mut dyn Iterator<Item = &[u8]>,

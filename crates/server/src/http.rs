@@ -28,7 +28,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Time in which a worker group must answer a probe.
@@ -127,9 +127,10 @@ async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Resu
         client.begin_answer();
         health_page(&*checked).await
     };
+    let permits = Arc::new(Semaphore::new(METRICS_THREADS));
     let metrics = move |Extension(client): Extension<Client>| async move {
         client.begin_answer();
-        metrics_page(pages).await
+        metrics_page(pages, permits).await
     };
     let router = Router::new()
         .route("/health", get(health))
@@ -205,8 +206,17 @@ async fn health_page(pages: &dyn Pages) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 
-async fn metrics_page(pages: Arc<dyn Pages>) -> Response {
-    let rendered = tokio::task::spawn_blocking(move || pages.metrics());
+/// The metrics, rendered on a thread of their own. A request waits for a permit first: the
+/// runtime's queue of blocking tasks is unbounded and keeps tasks of clients that went away.
+async fn metrics_page(pages: Arc<dyn Pages>, permits: Arc<Semaphore>) -> Response {
+    let rendered = async {
+        let permit = permits.acquire_owned().await;
+        let work = move || {
+            let _permit = permit;
+            pages.metrics()
+        };
+        tokio::task::spawn_blocking(work).await
+    };
     match timeout(METRICS_TIME, rendered).await {
         Ok(Ok(text)) => {
             let kind = "text/plain; version=0.0.4; charset=utf-8";

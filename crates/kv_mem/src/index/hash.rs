@@ -121,6 +121,7 @@ impl HashPath {
     }
 
     /// The hash of a key: shard and tag by its upper half, place by its lower.
+    #[inline]
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
         self.seed.hash_one(key)
     }
@@ -140,6 +141,7 @@ impl HashPath {
     }
 
     /// Asks for the words where a search begins, ahead of need.
+    #[inline]
     pub(super) fn expect(&self, hash: u64, guard: &Guard) {
         if let Some(table) = self.table(hash, guard)
             && let Some(word) = table.words.get(table.home(hash))
@@ -149,6 +151,7 @@ impl HashPath {
     }
 
     /// Asks for the record that a search will most likely find.
+    #[inline]
     pub(super) fn expect_record(&self, hash: u64, guard: &Guard) {
         if let Some(table) = self.table(hash, guard) {
             for word in table.probe(hash).take(8) {

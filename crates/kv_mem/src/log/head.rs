@@ -180,6 +180,8 @@ struct State {
     synced: usize,
     /// Whether `slot` has an entry that is not synced.
     unsynced: bool,
+    /// Whether a sync of the entry in `slot` failed, so that it must be written again.
+    rewrite: bool,
     /// Whether the last write failed.
     failing: bool,
 }
@@ -274,6 +276,10 @@ impl HeadFile {
                 return Ok(());
             };
             let slot = state.slot;
+            if state.rewrite {
+                file.write_at((slot * SLOT) as u64, &state.head.encode())?;
+                state.rewrite = false;
+            }
             // The remaining slot: the numbers of the three add up to `SLOTS`.
             state.slot = SLOTS - slot - state.synced;
             state.unsynced = false;
@@ -285,7 +291,12 @@ impl HeadFile {
             Ok(()) => state.synced = slot,
             // A newer entry was written to the third slot; it is synced next.
             Err(_) if state.unsynced => {}
-            Err(_) => (state.slot, state.unsynced) = (slot, true),
+            // The entry is written again before the next sync: after a failed one, the
+            // kernel may have marked the page clean, and another would sync nothing.
+            Err(_) => {
+                (state.slot, state.unsynced) = (slot, true);
+                state.rewrite = true;
+            }
         }
         outcome
     }

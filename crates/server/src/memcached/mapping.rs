@@ -131,7 +131,7 @@ pub struct Mapping {
 
 impl Mapping {
     /// The rule of a key: the longest prefix.
-    #[inline]
+    #[inline(always)]
     pub fn rule(&self, key: &[u8]) -> Option<&Rule> {
         for length in &self.lengths {
             if let Some(prefix) = key.get(..*length)
@@ -147,7 +147,7 @@ impl Mapping {
     ///
     /// # Errors
     /// Why the operation is not carried out, in words.
-    #[inline]
+    #[inline(always)]
     pub fn target<'m, 'k>(
         &'m self,
         key: &'k [u8],

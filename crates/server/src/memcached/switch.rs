@@ -57,7 +57,7 @@ impl Desk {
     ///
     /// # Errors
     /// Why the command is not carried out.
-    #[inline]
+    #[inline(always)]
     pub(super) fn target<'m, 'k>(
         &mut self,
         mapping: &'m Mapping,

@@ -308,8 +308,12 @@ impl AcceptLoop {
                     self.refuse_on_reserve(index);
                     return;
                 }
-                // The connection ended before it was accepted.
-                Err(_) => {}
+                Err(error) if is_ended_by_client(&error) => {}
+                Err(error) => {
+                    self.warn_limited(&format!("cannot accept: {error}"));
+                    self.pause(index, true);
+                    return;
+                }
             }
         }
     }
@@ -423,6 +427,25 @@ impl AcceptLoop {
 fn refuse(socket: &Socket, door: &dyn Door, why: Refusal) {
     let _ = socket.send(&door.refusal(why));
     let _ = socket.shutdown(std::net::Shutdown::Write);
+}
+
+/// Whether the connection ended before it was accepted (accept(2), "Error handling").
+fn is_ended_by_client(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNABORTED
+                | libc::EINTR
+                | libc::EPROTO
+                | libc::ENETDOWN
+                | libc::ENOPROTOOPT
+                | libc::EHOSTDOWN
+                | libc::ENONET
+                | libc::EHOSTUNREACH
+                | libc::EOPNOTSUPP
+                | libc::ENETUNREACH
+        )
+    )
 }
 
 fn is_short_of_resources(error: &io::Error) -> bool {
