@@ -5,7 +5,7 @@
 //! | `mysql` | MySQL, MariaDB, or Porpoise's SQL door alone | 3306 |
 //! | `postgres`, `postgresql` | PostgreSQL | 5432 |
 //! | `memcached` | memcached, or anything that speaks its text protocol | 11211 |
-//! | `porpoise` | Porpoise, both doors | 3306, and `memcached=PORT` (11211) |
+//! | `porpoise` | Porpoise, both protocols | 3306, and `memcached=PORT` (11211) |
 //! | `noop` | the server's door that answers without storing | 11311 |
 //!
 //! Options: `name` (how reports call it), `pid` (its process, for CPU time),

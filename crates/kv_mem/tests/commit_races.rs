@@ -30,7 +30,7 @@ fn stumble(rng: &mut fastrand::Rng) {
     }
 }
 
-/// Hears of the mark, as the door does that holds replies.
+/// Hears of the mark, as the listener does that holds replies.
 #[derive(Default)]
 struct Marks {
     reached: AtomicU64,

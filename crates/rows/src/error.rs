@@ -1,7 +1,7 @@
 //! What can go wrong with rows, with MySQL 8's numbers, SQLSTATEs and texts.
 //!
 //! This is the one table that turns the engine's errors into MySQL's; the
-//! doors ask [`Error::code`], [`Error::sqlstate`] and `Display`.
+//! protocols ask [`Error::code`], [`Error::sqlstate`] and `Display`.
 //!
 //! Invariants:
 //! 1. [`Error::ends_transaction`] is true exactly when the engine's

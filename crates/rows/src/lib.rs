@@ -1,6 +1,6 @@
 //! Rows and constraints: the only place from which a row changes.
 //!
-//! SQL, the memcached protocol and the native API are doors to the functions
+//! SQL, the memcached protocol and the native API all call the functions
 //! of this crate. It knows no SQL text and no protocol; it asks the engine
 //! for everything in batches.
 //!

@@ -4,7 +4,7 @@
 //! The catalog keeps them as text, which this crate cannot read. Whoever can
 //! registers a [`RowCompiler`] with the database; a table's [`RowProgram`] is
 //! compiled at first use and kept with the table's other derived facts. The
-//! functions that write rows run it, so that each door, and each cascade,
+//! functions that write rows run it, so that each listener, and each cascade,
 //! meets the same rules.
 //!
 //! Invariants:
@@ -17,7 +17,7 @@
 //! 4. Without a compiler, or with an expression that does not compile, writes
 //!    to the table are refused; nothing is let through unchecked.
 //!
-//! Rejected: evaluating in SQL's executor (other doors and cascades would go
+//! Rejected: evaluating in SQL's executor (other protocols and cascades would go
 //! round it); an interpreter of its own here (two meanings for one text).
 
 use crate::catalog::{ColumnDefault, Table};
@@ -53,7 +53,7 @@ pub struct RowCx {
 }
 
 impl RowCx {
-    /// For doors without SQL: strict, UTC, each with a RAND() of its own.
+    /// For protocols without SQL: strict, UTC, each with a RAND() of its own.
     pub fn plain(now_utc: DateTime) -> RowCx {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let made = MADE.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A small load generator for the memcached door and for memcached itself.
+//! A small load generator for the memcached listener and for memcached itself.
 //!
 //! `memcached_load ADDRESS get|set CONNECTIONS THREADS SECONDS [KEYS_PER_GET] [PID]`:
 //! each thread drives its share of the connections, one request outstanding on

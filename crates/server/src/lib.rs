@@ -1,13 +1,13 @@
-//! The rooms of the server binary.
+//! The parts of the server binary.
 //!
 //! * [`cli`], [`config`]: what was asked for.
-//! * [`serve`]: puts everything together; [`house`]: what is behind the doors;
+//! * [`serve`]: puts everything together; [`services`]: what is behind the listeners;
 //!   [`engine`]: the only place that names one.
 //! * [`net`]: connections, worker groups, held replies; knows no protocol.
-//! * [`mysql`]: the MySQL door.
-//! * [`memcached`]: the memcached door.
+//! * [`mysql`]: the MySQL listener.
+//! * [`memcached`]: the memcached listener.
 //! * [`native`]: the stores of `porpoise bench native`.
-//! * [`noop`]: a door without a house behind it, for measuring.
+//! * [`noop`]: a protocol with nothing behind it, for measuring.
 //! * [`http`], [`metrics`]: health and figures.
 //! * [`tls`], [`datadir`]: the certificate; the data directory and its lock.
 //! * [`sys`]: the few system calls for which there is no safe function, and
@@ -21,7 +21,6 @@ pub mod cli;
 pub mod config;
 pub mod datadir;
 pub mod engine;
-pub mod house;
 pub mod http;
 pub mod memcached;
 pub mod metrics;
@@ -31,5 +30,6 @@ pub mod net;
 pub mod noop;
 pub mod rows;
 pub mod serve;
+pub mod services;
 pub mod sys;
 pub mod tls;

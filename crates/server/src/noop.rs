@@ -1,10 +1,10 @@
-//! A door that answers without storing anything: the physical limit.
+//! A protocol that answers without storing anything: the physical limit.
 //!
 //! Speaks as much of the memcached protocol as a load generator needs: every
-//! `get KEY` finds the same ten bytes. Measuring the real doors against it
+//! `get KEY` finds the same ten bytes. Measuring the real listeners against it
 //! shows what they cost beyond reading, dispatching and writing.
 
-use crate::net::{Door, End, Input, Next, Output, Peer, Refusal, Session};
+use crate::net::{End, Input, Next, Output, Peer, Protocol, Refusal, Session};
 use memchr::memchr;
 
 /// Longest request line in bytes.
@@ -14,7 +14,7 @@ const LINE: usize = 2048;
 #[derive(Debug)]
 pub struct Noop;
 
-impl Door for Noop {
+impl Protocol for Noop {
     fn name(&self) -> &'static str {
         "noop"
     }

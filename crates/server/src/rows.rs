@@ -2,7 +2,7 @@
 //!
 //! Invariant: whoever opens a database here has the compiler for the
 //! expressions of its definitions, so that the same checks and generated
-//! columns hold for the server's doors, `porpoise check` and `porpoise bench`.
+//! columns hold for the server's listeners, `porpoise check` and `porpoise bench`.
 
 use porpoise_base::clock;
 use porpoise_kv::Engine;

@@ -1,4 +1,4 @@
-//! `porpoise serve`: puts the rooms together, announces them, and takes them
+//! `porpoise serve`: starts the services and listeners, announces them, and takes them
 //! down again in order.
 //!
 //! Order of the start: signals, limits, the data directory's lock, sockets
@@ -9,11 +9,13 @@
 use crate::config::{Config, StartError, exposure};
 use crate::datadir::DataDir;
 use crate::engine;
-use crate::house::House;
 use crate::http::metrics_page;
 use crate::http::{Health, Http, Pages};
-use crate::net::{Bound, Door, Listener, Listening, Marks, Net, NetConfig, NetProbe};
+use crate::net::{
+    Bound, DurabilityWatermark, Listener, Listening, Net, NetConfig, NetProbe, Protocol,
+};
 use crate::noop::Noop;
+use crate::services::Services;
 use crate::sys::{self, Signals};
 use crate::tls;
 use porpoise_base::memory::MemoryBudget;
@@ -27,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Open files besides connections: log, checkpoints, listeners, spare.
 const OTHER_FILES: u64 = 256;
 
-/// The listening sockets, by door.
+/// The listening sockets, by protocol.
 struct Sockets {
     mysql: Option<Bound>,
     mysql_unix: Option<Bound>,
@@ -47,9 +49,9 @@ impl Sockets {
             memcached: tcp("memcached-listen", config.memcached_listen, pick)?,
             memcached_unix: unix("memcached-socket", config.memcached_socket.as_deref())?,
             memcached_more: config
-                .memcached_doors
+                .memcached_listeners
                 .iter()
-                .map(|(_, at)| tcp("memcached-doors", Some(*at), pick))
+                .map(|(_, at)| tcp("memcached-listeners", Some(*at), pick))
                 .collect::<Result<_, _>>()?,
             http: tcp("http-listen", config.http_listen, pick)?,
             noop: tcp("noop-listen", config.noop_listen, pick)?,
@@ -135,9 +137,9 @@ fn net_config(config: &Config, max_connections: usize, memory: Arc<MemoryBudget>
 
 /// What the HTTP pages look at.
 struct Look {
-    house: Arc<House>,
+    services: Arc<Services>,
     net: NetProbe,
-    marks: Arc<Marks>,
+    durability: Arc<DurabilityWatermark>,
     ending: AtomicBool,
 }
 
@@ -151,11 +153,11 @@ impl Pages for Look {
         if self.ending.load(Ordering::Relaxed) {
             health.failed.push("shutting down".into());
         }
-        if self.marks.has_failed() {
+        if self.durability.has_failed() {
             let reason = "log: a write or sync has failed; writes are refused";
             health.failed.push(reason.into());
         }
-        health.failed.extend(self.house.engine.stalled());
+        health.failed.extend(self.services.engine.stalled());
         let groups = self.net.unanswered(asked);
         health.unanswered = groups
             .iter()
@@ -167,8 +169,8 @@ impl Pages for Look {
     fn metrics(&self) -> String {
         metrics_page::render(
             &self.net,
-            &self.house.engine.stats(),
-            &self.house.sql.stats(),
+            &self.services.engine.stats(),
+            &self.services.sql.stats(),
         )
     }
 }
@@ -184,23 +186,27 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     let sockets = Sockets::bind(config)?;
     let tls = tls::server_config(config)?;
     let password = std::env::var("PORPOISE_ROOT_PASSWORD").ok();
-    let house = Arc::new(House::open(config, &tls, password.as_deref())?);
-    exposure::check(config, house.root_has_password)?;
+    let services = Arc::new(Services::open(config, &tls, password.as_deref())?);
+    exposure::check(config, services.root_has_password)?;
 
-    let marks = Marks::of(house.engine.clone());
-    let memory = house.memory.clone();
-    let mut net = Net::start(net_config(config, max_connections, memory), marks.clone())
-        .map_err(|e| failed("cannot start workers", e))?;
+    let durability = DurabilityWatermark::of(services.engine.clone());
+    let memory = services.memory.clone();
+    let mut net = Net::start(
+        net_config(config, max_connections, memory),
+        durability.clone(),
+    )
+    .map_err(|e| failed("cannot start workers", e))?;
     let look = Arc::new(Look {
-        house: house.clone(),
+        services: services.clone(),
         net: net.probe(),
-        marks,
+        durability,
         ending: AtomicBool::new(false),
     });
-    let doors = Doors::open(sockets, &house, look.clone()).map_err(|e| failed("HTTP", e))?;
-    net.serve(doors.listeners)
+    let listeners =
+        Listeners::open(sockets, &services, look.clone()).map_err(|e| failed("HTTP", e))?;
+    net.serve(listeners.listeners)
         .map_err(|e| failed("cannot accept", e))?;
-    announce(&doors.lines, config.pick_ports);
+    announce(&listeners.lines, config.pick_ports);
 
     signals.next().map_err(|e| failed("signals", e))?;
     tracing::info!("shutting down; a second signal ends the server at once");
@@ -215,56 +221,61 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     if !net.shutdown(config.shutdown_timeout) {
         tracing::warn!("some sessions did not end; their transactions roll back at the next start");
     }
-    let closed = house.close();
-    if let Some(http) = doors.http {
+    let closed = services.close();
+    if let Some(http) = listeners.http {
         http.stop();
     }
     drop(dir);
     closed.map_err(|e| StartError::failure(format!("the engine did not shut down cleanly: {e}")))
 }
 
-/// The doors behind their sockets, and what to say about them.
-struct Doors {
+/// The listeners behind their sockets, and what to say about them.
+struct Listeners {
     listeners: Vec<Listener>,
     http: Option<Http>,
     lines: Vec<(&'static str, String)>,
 }
 
-impl Doors {
-    fn open(sockets: Sockets, house: &House, pages: Arc<dyn Pages>) -> io::Result<Doors> {
-        let mut doors = Doors {
+impl Listeners {
+    fn open(sockets: Sockets, services: &Services, pages: Arc<dyn Pages>) -> io::Result<Listeners> {
+        let mut listeners = Listeners {
             listeners: Vec::new(),
             http: None,
             lines: Vec::new(),
         };
-        doors.add("mysql", sockets.mysql, house.mysql.as_ref());
-        doors.add("memcached", sockets.memcached, house.memcached.as_ref());
+        listeners.add("mysql", sockets.mysql, services.mysql.as_ref());
+        listeners.add("memcached", sockets.memcached, services.memcached.as_ref());
         if let Some(bound) = &sockets.http {
-            doors.lines.push(("http", place(bound.at())));
-            doors.http = Some(Http::start(bound.to_tcp()?, pages)?);
+            listeners.lines.push(("http", place(bound.at())));
+            listeners.http = Some(Http::start(bound.to_tcp()?, pages)?);
         }
-        doors.add("mysql-socket", sockets.mysql_unix, house.mysql.as_ref());
-        doors.add(
+        listeners.add("mysql-socket", sockets.mysql_unix, services.mysql.as_ref());
+        listeners.add(
             "memcached-socket",
             sockets.memcached_unix,
-            house.memcached.as_ref(),
+            services.memcached.as_ref(),
         );
-        for (bound, door) in sockets
+        for (bound, protocol) in sockets
             .memcached_more
             .into_iter()
-            .zip(&house.more_memcached)
+            .zip(&services.more_memcached)
         {
-            doors.add("memcached-door", bound, Some(door));
+            listeners.add("memcached-listener", bound, Some(protocol));
         }
-        let noop: Arc<dyn Door> = Arc::new(Noop);
-        doors.add("noop", sockets.noop, Some(&noop));
-        Ok(doors)
+        let noop: Arc<dyn Protocol> = Arc::new(Noop);
+        listeners.add("noop", sockets.noop, Some(&noop));
+        Ok(listeners)
     }
 
-    fn add(&mut self, name: &'static str, bound: Option<Bound>, door: Option<&Arc<dyn Door>>) {
-        if let (Some(bound), Some(door)) = (bound, door) {
+    fn add(
+        &mut self,
+        name: &'static str,
+        bound: Option<Bound>,
+        protocol: Option<&Arc<dyn Protocol>>,
+    ) {
+        if let (Some(bound), Some(protocol)) = (bound, protocol) {
             self.lines.push((name, place(bound.at())));
-            self.listeners.push(bound.behind(door.clone()));
+            self.listeners.push(bound.behind(protocol.clone()));
         }
     }
 }

@@ -30,7 +30,7 @@ const CERT: &str = "server-cert.pem";
 const KEY: &str = "server-key.pem";
 const PASSWORD_KEY: &str = "password-key.der";
 
-/// The TLS configuration of all doors.
+/// The TLS configuration of all listeners.
 pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, StartError> {
     let (cert, key) = match (&config.tls_cert, &config.tls_key) {
         (Some(cert), Some(key)) => (cert.clone(), key.clone()),

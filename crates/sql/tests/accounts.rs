@@ -1,4 +1,4 @@
-//! Accounts as the doors ask for them, and their life over a restart.
+//! Accounts as the listeners ask for them, and their life over a restart.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 

@@ -503,3 +503,19 @@ fn accounts_with_system_user_are_changed_by_such_accounts_only() {
     good(&mut root, "GRANT SYSTEM_USER ON *.* TO ann");
     good(&mut ann, "DROP USER sys");
 }
+
+#[test]
+fn sessions_of_accounts_with_system_user_are_killed_by_such_accounts_only() {
+    let (server, mut root, mut ann) = house();
+    good(&mut root, "CREATE USER bob IDENTIFIED BY 'x'");
+    good(&mut root, "GRANT CONNECTION_ADMIN ON *.* TO ann");
+    let mut bob = open(&server, "bob", "%");
+    let id = |session: &mut SqlSession| good(session, "SELECT CONNECTION_ID()").remove(0);
+    let (of_root, of_bob) = (id(&mut root), id(&mut bob));
+    let kill = format!("KILL QUERY {of_root}");
+    assert_eq!(code(&mut ann, &kill), 1095);
+    good(&mut ann, &format!("KILL QUERY {of_bob}"));
+    assert_eq!(code(&mut bob, &kill), 1095);
+    good(&mut root, "GRANT SYSTEM_USER ON *.* TO ann");
+    good(&mut ann, &kill);
+}

@@ -1,6 +1,6 @@
 //! The server itself, as the real binary on ports of its own choice.
 //!
-//! It tells its addresses on standard output: a line `ready DOOR ADDRESS` per door, then
+//! It tells its addresses on standard output: a line `ready LISTENER ADDRESS` per listener, then
 //! `porpoise ready`. A handle reads them from there, so that no port needs to be guessed.
 
 use std::ffi::{OsStr, OsString};
@@ -20,7 +20,7 @@ const TRACE: &str = "trace";
 const LAST_LINE: &str = "porpoise ready";
 const START: Duration = Duration::from_secs(60);
 const STOP: Duration = Duration::from_secs(60);
-/// What a door that is switched off has for an address.
+/// What a listener that is switched off has for an address.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// How a [`Porpoise`] is to run.
@@ -46,7 +46,7 @@ impl PorpoiseBuilder {
         self
     }
 
-    /// An option with its value. One that names a door or the data directory replaces the
+    /// An option with its value. One that names a listener or the data directory replaces the
     /// default.
     pub fn arg(mut self, option: &str, value: impl AsRef<OsStr>) -> Self {
         self.arguments.push(option.into());
@@ -78,7 +78,7 @@ impl PorpoiseBuilder {
         self
     }
 
-    /// Starts it and waits until every door is open.
+    /// Starts it and waits until every listener is open.
     pub fn start(self) -> Porpoise {
         let home = directory(NAME);
         let data_dir = self
@@ -177,11 +177,11 @@ pub struct Finished {
 
 /// A running server.
 pub struct Porpoise {
-    /// The MySQL protocol's address; port 0 if the door is off.
+    /// The MySQL protocol's address; port 0 if the listener is off.
     pub mysql_addr: SocketAddr,
-    /// The memcached protocol's address; port 0 if the door is off.
+    /// The memcached protocol's address; port 0 if the listener is off.
     pub memcached_addr: SocketAddr,
-    /// The HTTP address; port 0 if the door is off.
+    /// The HTTP address; port 0 if the listener is off.
     pub http_addr: SocketAddr,
     /// Where its data is.
     pub data_dir: PathBuf,
@@ -210,12 +210,12 @@ impl Porpoise {
         sql(self.mysql_addr, statements)
     }
 
-    /// Sends bytes to the memcached door and reads all answers, like `nc -N`.
+    /// Sends bytes to the memcached listener and reads all answers, like `nc -N`.
     pub fn memcached(&self, request: &str) -> String {
         String::from_utf8_lossy(&exchange(self.memcached_addr, request.as_bytes())).into_owned()
     }
 
-    /// The Unix socket of a door that was told of as ready, like `mysql-socket`.
+    /// The Unix socket of a listener that was told of as ready, like `mysql-socket`.
     pub fn socket(&self, door: &str) -> Option<&Path> {
         let found = self.sockets.iter().find(|(name, _)| name == door)?;
         Some(&found.1)
@@ -251,7 +251,7 @@ impl Porpoise {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Asks its HTTP door for a path; gives the status and the body.
+    /// Asks its HTTP listener for a path; gives the status and the body.
     pub fn http(&self, path: &str) -> (u16, String) {
         http_get(self.http_addr, path)
     }

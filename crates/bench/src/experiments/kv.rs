@@ -75,7 +75,7 @@ pub struct KvWorkload<'a> {
 }
 
 impl<'a> KvWorkload<'a> {
-    /// An operation by a door; `seed` and `stream` fix the keys.
+    /// An operation by a listener; `seed` and `stream` fix the keys.
     pub fn new(
         store: &'a Store,
         access: Access,
@@ -92,7 +92,7 @@ impl<'a> KvWorkload<'a> {
         }
     }
 
-    /// For the door that stores nothing, whose values cannot be judged.
+    /// For the listener that stores nothing, whose values cannot be judged.
     pub fn pretending(mut self) -> KvWorkload<'a> {
         self.pretends = true;
         self

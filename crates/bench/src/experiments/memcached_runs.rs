@@ -1,4 +1,4 @@
-//! `bench memcached`: the memcached door beside memcached, by both shapes of
+//! `bench memcached`: the memcached listener beside memcached, by both shapes of
 //! client, in every dialect, one request at a time and pipelined.
 //!
 //! Everything by everything would run for hours. Without a choice of protocol
@@ -237,7 +237,7 @@ fn pairs(places: &[Place]) -> Vec<(String, String)> {
 pub fn memcached(bench: &mut Bench, chosen: &Chosen) -> Result<()> {
     bench
         .progress
-        .begin("memcached: the memcached door beside memcached");
+        .begin("memcached: the memcached listener beside memcached");
     let is_quick = bench.choice.is_quick;
     let pick = |(usual, quick): (u64, u64)| if is_quick { quick } else { usual };
     let rows = bench.rows(pick(ROWS));
@@ -254,7 +254,7 @@ pub fn memcached(bench: &mut Bench, chosen: &Chosen) -> Result<()> {
     let groups = groups(&places, &all, (bench.choice.seed, pick(SUPPLY)));
     let experiment = Experiment {
         name: "memcached".to_owned(),
-        title: "The memcached door beside memcached".to_owned(),
+        title: "The memcached listener beside memcached".to_owned(),
         about: format!(
             "{rows} items of {} bytes, keys at random: in Porpoise's default table, in a mapped \
              table with one value column and with four, and in memcached. Requests of a pipeline \

@@ -212,7 +212,7 @@ fn ask_settings(target: &Target) -> String {
 
 /// Ours against theirs, for all pairs of ways of the same kind: SQL text with
 /// text, prepared with prepared (and with PostgreSQL), memcached with
-/// memcached and with the no-op door, and our SQL with our memcached door.
+/// memcached and with the no-op listener, and our SQL with our memcached listener.
 pub fn usual_pairs(ways: &[Way]) -> Vec<(String, String)> {
     let is_ours = |way: &&Way| way.endpoint.target.system == System::Porpoise;
     let is_peer = |ours: Access, theirs: Access| {
@@ -225,7 +225,7 @@ pub fn usual_pairs(ways: &[Way]) -> Vec<(String, String)> {
                 pairs.push((ours.name.clone(), theirs.name.clone()));
             }
         }
-        // What SQL costs over the memcached door to the same rows.
+        // What SQL costs over the memcached listener to the same rows.
         let own_get = ways.iter().filter(is_ours).find(|way| {
             way.endpoint.access == Access::Memcached
                 && way.endpoint.target == ours.endpoint.target

@@ -1,7 +1,7 @@
 //! Porpoise itself: this same program as a server, on ports of its choice.
 //!
 //! It tells its addresses on standard output, a line `ready DOOR ADDRESS` for
-//! each door and `porpoise ready` at the end.
+//! each listener and `porpoise ready` at the end.
 
 use super::process::{Server, directory};
 use super::{Settings, Started, version};

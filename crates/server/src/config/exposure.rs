@@ -1,4 +1,4 @@
-//! Which doors may be reached from other machines.
+//! Which listeners may be reached from other machines.
 //!
 //! Rules: while `root` has no password nothing listens beyond loopback; a memcached listener,
 //! whose clients send passwords in the clear, does so only with `--memcached-tls required` or
@@ -13,14 +13,14 @@ fn beyond(address: Option<SocketAddr>) -> Option<SocketAddr> {
 
 /// Checks the rules; `root_has_password` is what the accounts say.
 pub fn check(config: &Config, root_has_password: bool) -> Result<(), StartError> {
-    let doors = [
+    let listeners = [
         ("--mysql-listen", config.mysql_listen),
         ("--memcached-listen", config.memcached_listen),
         ("--http-listen", config.http_listen),
     ];
-    let more = config.memcached_doors.iter();
-    let more = more.map(|(_, at)| ("--memcached-doors", Some(*at)));
-    for (option, address) in doors.into_iter().chain(more) {
+    let more = config.memcached_listeners.iter();
+    let more = more.map(|(_, at)| ("--memcached-listeners", Some(*at)));
+    for (option, address) in listeners.into_iter().chain(more) {
         if let Some(address) = beyond(address)
             && !root_has_password
         {
@@ -36,8 +36,8 @@ pub fn check(config: &Config, root_has_password: bool) -> Result<(), StartError>
 /// The part that needs no accounts.
 pub fn check_memcached(config: &Config) -> Result<(), StartError> {
     let first = ("--memcached-listen", config.memcached_listen);
-    let more = config.memcached_doors.iter();
-    let more = more.map(|(_, at)| ("--memcached-doors", Some(*at)));
+    let more = config.memcached_listeners.iter();
+    let more = more.map(|(_, at)| ("--memcached-listeners", Some(*at)));
     for (option, address) in std::iter::once(first).chain(more) {
         let consent = config.insecure_memcached || config.memcached_tls == TlsMode::Required;
         let Some(address) = beyond(address).filter(|_| !consent) else {

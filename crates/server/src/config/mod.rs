@@ -96,25 +96,25 @@ pub struct Config {
     pub durability: DurabilityChoice,
     /// Longest time without a sync in `interval`.
     pub durability_interval: Duration,
-    /// Address of the MySQL door; `None` is off.
+    /// Address of the MySQL listener; `None` is off.
     pub mysql_listen: Option<SocketAddr>,
-    /// Unix socket of the MySQL door.
+    /// Unix socket of the MySQL listener.
     pub mysql_socket: Option<PathBuf>,
-    /// Address of the memcached door.
+    /// Address of the memcached listener.
     pub memcached_listen: Option<SocketAddr>,
-    /// Unix socket of the memcached door.
+    /// Unix socket of the memcached listener.
     pub memcached_socket: Option<PathBuf>,
-    /// More memcached doors: the role of each, and its address.
-    pub memcached_doors: Vec<(String, SocketAddr)>,
+    /// More memcached listeners: the role of each, and its address.
+    pub memcached_listeners: Vec<(String, SocketAddr)>,
     /// Memory of `cache_only` keys, in bytes.
     pub memcached_cache: u64,
-    /// Longest value of the memcached doors, in bytes.
+    /// Longest value of the memcached listeners, in bytes.
     pub memcached_item_size: usize,
     /// Between two walks that delete expired rows; `None` is off.
     pub memcached_reap: Option<Duration>,
-    /// Address of the HTTP door.
+    /// Address of the HTTP listener.
     pub http_listen: Option<SocketAddr>,
-    /// Which of the configured roles the memcached door plays.
+    /// Which of the configured roles the memcached listener plays.
     pub memcached_role: String,
     /// Account of memcached clients that do not authenticate, `user@host`; `None`: they
     /// must.
@@ -123,7 +123,7 @@ pub struct Config {
     pub memcached_tls: TlsMode,
     /// The memcached listeners may be reached from other machines without TLS.
     pub insecure_memcached: bool,
-    /// Connections over all doors.
+    /// Connections over all listeners.
     pub max_connections: usize,
     /// Whether somebody asked for exactly that many.
     pub max_connections_set: bool,
@@ -157,7 +157,7 @@ pub struct Config {
     pub pick_ports: bool,
     /// For tests: how the disk under the embedded engine misbehaves.
     pub test_fault: Option<String>,
-    /// For measuring: address of the door that answers without storing.
+    /// For measuring: address of the listener that answers without storing.
     pub noop_listen: Option<SocketAddr>,
 }
 

@@ -72,31 +72,31 @@ settings! {
         "The longest time between syncs with --durability interval",
         |c, t| c.durability_interval = duration(t)?;
     "mysql-listen" "ADDR" = "127.0.0.1:3306":
-        "Address of the MySQL door; port 0 picks one, off switches it off",
+        "Address of the MySQL listener; port 0 picks one, off switches it off",
         |c, t| c.mysql_listen = address(t)?;
     "mysql-socket" "PATH" = "off":
-        "Unix socket of the MySQL door",
+        "Unix socket of the MySQL listener",
         |c, t| c.mysql_socket = path(t)?;
     "memcached-listen" "ADDR" = "127.0.0.1:11211":
-        "Address of the memcached door",
+        "Address of the memcached listener",
         |c, t| c.memcached_listen = address(t)?;
     "memcached-socket" "PATH" = "off":
-        "Unix socket of the memcached door",
+        "Unix socket of the memcached listener",
         |c, t| c.memcached_socket = path(t)?;
     "http-listen" "ADDR" = "127.0.0.1:8380":
         "Address of /health and /metrics",
         |c, t| c.http_listen = address(t)?;
     "memcached-role" "NAME" = "default_role":
-        "Which row of ndbmemcache.memcache_server_roles the memcached door plays",
+        "Which row of ndbmemcache.memcache_server_roles the memcached listener plays",
         |c, t| c.memcached_role = t.to_owned();
-    "memcached-doors" "ROLE=ADDR,..." = "":
-        "More memcached doors, each playing a role of its own",
-        |c, t| c.memcached_doors = doors(t)?;
+    "memcached-listeners" "ROLE=ADDR,..." = "":
+        "More memcached listeners, each playing a role of its own",
+        |c, t| c.memcached_listeners = listeners(t)?;
     "memcached-cache" "SIZE" = "64M":
         "Memory of keys whose policy is cache_only; what was not used lately makes room",
         |c, t| c.memcached_cache = size(t)?.filter(|n| *n >= 1 << 20).ok_or("a size of at least 1M")?;
     "memcached-item-size" "SIZE" = "1M":
-        "Longest value that the memcached doors take; at most 512M",
+        "Longest value that the memcached listeners take; at most 512M",
         |c, t| c.memcached_item_size = size(t)?
             .and_then(|n| usize::try_from(n).ok())
             .filter(|n| (1024..=512 << 20).contains(n))
@@ -114,7 +114,7 @@ settings! {
         "Lets memcached listeners without required TLS be reached from other machines",
         |c, t| c.insecure_memcached = switch(t)?;
     "max-connections" "N" = "10000":
-        "Connections over all doors; a tenth is shared out among them, one more is kept for an administrator on this machine",
+        "Connections over all listeners; a tenth is shared out among them, one more is kept for an administrator on this machine",
         |c, t| { c.max_connections = number(t, 1, 1_000_000)?; c.max_connections_set = true };
     "max-running-statements" "N" = "1000":
         "Statements that may wait at once, each with a thread; others wait for their turn",
@@ -162,7 +162,7 @@ settings! {
         "How the disk under the embedded engine misbehaves",
         |c, t| c.test_fault = Some(t.to_owned());
     "noop-listen" "ADDR" = "off" (hidden):
-        "Address of a door that answers get without storing anything",
+        "Address of a listener that answers get without storing anything",
         |c, t| c.noop_listen = address(t)?;
 }
 
@@ -191,7 +191,7 @@ fn engine(text: &str) -> Parsed<EngineChoice> {
     }
 }
 
-fn doors(text: &str) -> Parsed<Vec<(String, SocketAddr)>> {
+fn listeners(text: &str) -> Parsed<Vec<(String, SocketAddr)>> {
     let expected = || "a list like db-only=127.0.0.1:11212,mc-only=127.0.0.1:11213".to_owned();
     let one = |part: &str| {
         let (role, at) = part.split_once('=').ok_or_else(expected)?;
@@ -240,7 +240,7 @@ pub fn defaults() -> Config {
         mysql_socket: None,
         memcached_listen: None,
         memcached_socket: None,
-        memcached_doors: Vec::new(),
+        memcached_listeners: Vec::new(),
         memcached_cache: 64 << 20,
         memcached_item_size: 1 << 20,
         memcached_reap: None,

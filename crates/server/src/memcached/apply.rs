@@ -1,7 +1,7 @@
 //! Commands that change one item: dispatch, and what they share.
 //!
 //! A [`Change`] knows nothing of the dialect it came in, nor does its
-//! [`Outcome`]. Each is one autocommit transaction ([`Desk::write`]); [`run`]
+//! [`Outcome`]. Each is one autocommit transaction ([`CommandContext::write`]); [`run`]
 //! is the part inside of the transaction, so that several can share one.
 //!
 //! Invariants:
@@ -9,10 +9,10 @@
 //!    found, and is refused where a row would have to be made of it.
 //! 2. Figures are counted once for a command, when its outcome is final.
 
+use super::context::{CommandContext, Done, Failure, Place};
 use super::live::Current;
 use super::notes::After;
 use super::requirement::Requirement;
-use super::work::{Desk, Done, Failure, Place};
 use super::{cached, change, store, touch};
 use crate::metrics::{self, Counter};
 use porpoise_rows::Txn;
@@ -20,28 +20,32 @@ use porpoise_wire::memcached::command::{Change, Mode, Outcome, Status, Store};
 use std::sync::Arc;
 
 /// Carries out a command that may change one item.
-pub fn apply(desk: &mut Desk, current: &mut Arc<Current>, command: &Change<'_>) -> Done<Outcome> {
+pub fn apply(
+    context: &mut CommandContext,
+    current: &mut Arc<Current>,
+    command: &Change<'_>,
+) -> Done<Outcome> {
     let requirement = Requirement::of(command);
-    if desk.is_cached(&current.mapping, command.key(), requirement.operation) {
-        let done = cached::apply(desk, command);
+    if context.is_cached(&current.mapping, command.key(), requirement.operation) {
+        let done = cached::apply(context, command);
         if let Ok(outcome) = &done.outcome {
             count(command, outcome.status);
         }
         return done;
     }
-    let mut done = desk.write(current, requirement, command.key(), |txn, place| {
+    let mut done = context.write(current, requirement, command.key(), |txn, place| {
         run(txn, place, command)
     });
     done.outcome = done
         .outcome
-        .or_else(|failure| no_such_key(command, failure).map(Ran::from));
+        .or_else(|failure| no_such_key(command, failure).map(CommandOutcome::from));
     if let Err(failure) = &done.outcome
         && let Some(rule) = current.mapping.rule(command.key())
     {
-        desk.shared.note_error(&rule.prefix, failure.to_string());
+        context.shared.note_error(&rule.prefix, failure.to_string());
     }
     if let Ok(ran) = &done.outcome {
-        desk.shared.notes.settle(&ran.after);
+        context.shared.notes.settle(&ran.after);
         count(command, ran.outcome.status);
     } else if let Change::Store(_) = command {
         metrics::add(Counter::MemcachedSet, 1);
@@ -54,23 +58,23 @@ pub fn apply(desk: &mut Desk, current: &mut Arc<Current>, command: &Change<'_>) 
 
 /// What became of a command, and what is to be noted when it is committed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ran {
+pub(super) struct CommandOutcome {
     pub(super) outcome: Outcome,
     pub(super) after: After,
 }
 
-impl From<Outcome> for Ran {
+impl From<Outcome> for CommandOutcome {
     /// Nothing is to be noted.
-    fn from(outcome: Outcome) -> Ran {
-        Ran {
+    fn from(outcome: Outcome) -> CommandOutcome {
+        CommandOutcome {
             outcome,
             after: After::default(),
         }
     }
 }
 
-impl From<Status> for Ran {
-    fn from(status: Status) -> Ran {
+impl From<Status> for CommandOutcome {
+    fn from(status: Status) -> CommandOutcome {
         Outcome::of(status).into()
     }
 }
@@ -80,7 +84,7 @@ pub(super) fn run(
     txn: &mut Txn,
     place: &mut Place<'_>,
     command: &Change<'_>,
-) -> Result<Ran, Failure> {
+) -> Result<CommandOutcome, Failure> {
     match command {
         Change::Store(command) => store::run(txn, place, command),
         Change::Count(command) => change::run_count(txn, place, command),

@@ -2,10 +2,10 @@
 //! outcomes to lines. Meta commands are in [`super::meta`].
 
 use super::ask::{Ask, AskKeys, Plan, Style};
+use super::context::Failure;
 use super::login::Handled;
-use super::session::{Took, Work, finish};
+use super::session::{ParseProgress, Work, finish};
 use super::stats::{self, Answer};
-use super::work::Failure;
 use super::{apply, touch};
 use crate::net::{Next, Output};
 use porpoise_wire::memcached::{Fault, Keys, Parsed, Parser, Request, reply};
@@ -14,32 +14,37 @@ use porpoise_wire::memcached::{Fault, Keys, Parsed, Parser, Request, reply};
 const LEAST_CACHE: u64 = 8;
 
 /// Takes all complete requests of some bytes.
-pub(super) fn take(parser: &mut Parser, work: &mut Work, bytes: &[u8], out: &mut Output) -> Took {
+pub(super) fn take(
+    parser: &mut Parser,
+    work: &mut Work,
+    bytes: &[u8],
+    out: &mut Output,
+) -> ParseProgress {
     let mut at = 0;
     let mut plan = Plan::new();
     loop {
         if let Some(next) = work.answer_gathered(&mut plan, out) {
-            return Took::end(at, next);
+            return ParseProgress::end(at, next);
         }
         let rest = bytes.get(at..).unwrap_or_default();
         let (consumed, goes_on) = match parser.parse(rest) {
             Parsed::NeedMore(missing) => {
                 if !work.answer(&mut plan, out) {
-                    return Took::end(at, Next::Close);
+                    return ParseProgress::end(at, Next::Close);
                 }
-                return Took::wait(at, missing);
+                return ParseProgress::wait(at, missing);
             }
             Parsed::Swallow { consumed } => {
                 at += consumed;
                 continue;
             }
-            Parsed::Request { request, consumed } if !work.desk.identity.is_authenticated() => {
+            Parsed::Request { request, consumed } if !work.context.identity.is_authenticated() => {
                 let handled = work.unauthenticated(&request, out);
                 parser.set_limits(work.limits());
                 at += consumed;
                 out.request_done();
                 if let Handled::Next(next) = handled {
-                    return Took::end(at, next);
+                    return ParseProgress::end(at, next);
                 }
                 continue;
             }
@@ -68,7 +73,7 @@ pub(super) fn take(parser: &mut Parser, work: &mut Work, bytes: &[u8], out: &mut
         at += consumed;
         out.request_done();
         if !goes_on {
-            return Took::end(at, Next::Close);
+            return ParseProgress::end(at, Next::Close);
         }
     }
 }
@@ -120,7 +125,7 @@ impl Work {
             return true;
         }
         if let Some((change, noreply)) = request.change() {
-            let done = apply::apply(&mut self.desk, &mut self.current, &change);
+            let done = apply::apply(&mut self.context, &mut self.current, &change);
             return finish(
                 done,
                 out,
@@ -189,9 +194,9 @@ impl Work {
     }
 
     fn get_and_touch(&mut self, keys: Keys<'_>, cas: bool, exptime: i64, out: &mut Output) -> bool {
-        let (desk, current) = (&mut self.desk, &mut self.current);
+        let (context, current) = (&mut self.context, &mut self.current);
         let list: Vec<&[u8]> = keys.collect();
-        let done = touch::get_and_touch(desk, current, &list, exptime);
+        let done = touch::get_and_touch(context, current, &list, exptime);
         let show = |rows: Vec<Option<touch::Touched>>, buf: &mut Vec<u8>| {
             for (key, row) in list.iter().zip(rows) {
                 if let Some(row) = row {

@@ -2,10 +2,10 @@
 //! outcomes to answers.
 
 use super::ask::{Ask, Plan, Style};
+use super::context::Failure;
 use super::login::Handled;
-use super::session::{Took, Work, finish};
+use super::session::{ParseProgress, Work, finish};
 use super::stats::{self, Answer};
-use super::work::Failure;
 use super::{apply, touch};
 use crate::net::{Next, Output};
 use porpoise_kv as kv;
@@ -21,27 +21,27 @@ pub(super) fn take(
     work: &mut Work,
     bytes: &[u8],
     out: &mut Output,
-) -> Took {
+) -> ParseProgress {
     let mut at = 0;
     let mut plan = Plan::new();
     loop {
         if let Some(next) = work.answer_gathered(&mut plan, out) {
-            return Took::end(at, next);
+            return ParseProgress::end(at, next);
         }
         let rest = bytes.get(at..).unwrap_or_default();
         let parsed = parser.parse(rest);
         if let Parsed::Request { request, consumed } = &parsed
-            && (request.is_login() || !work.desk.identity.is_authenticated())
+            && (request.is_login() || !work.context.identity.is_authenticated())
         {
             if !work.answer(&mut plan, out) {
-                return Took::end(at, Next::Close);
+                return ParseProgress::end(at, Next::Close);
             }
             if let Some(handled) = work.binary_login(request, out) {
                 parser.set_limits(work.limits());
                 at += consumed;
                 out.request_done();
                 if let Handled::Next(next) = handled {
-                    return Took::end(at, next);
+                    return ParseProgress::end(at, next);
                 }
                 continue;
             }
@@ -56,11 +56,11 @@ pub(super) fn take(
             continue;
         }
         if !work.answer(&mut plan, out) {
-            return Took::end(at, Next::Close);
+            return ParseProgress::end(at, Next::Close);
         }
         let (consumed, goes_on) = match parsed {
-            Parsed::NeedMore(missing) => return Took::wait(at, missing),
-            Parsed::Foreign => return Took::end(at, Next::Close),
+            Parsed::NeedMore(missing) => return ParseProgress::wait(at, missing),
+            Parsed::Foreign => return ParseProgress::end(at, Next::Close),
             Parsed::Swallow { consumed } => {
                 at += consumed;
                 continue;
@@ -81,7 +81,7 @@ pub(super) fn take(
         at += consumed;
         out.request_done();
         if !goes_on {
-            return Took::end(at, Next::Close);
+            return ParseProgress::end(at, Next::Close);
         }
     }
 }
@@ -110,7 +110,7 @@ impl Work {
     fn carry_out_binary(&mut self, request: &Request<'_>, out: &mut Output) -> bool {
         match request {
             Request::Change(change, head) => {
-                let done = apply::apply(&mut self.desk, &mut self.current, change);
+                let done = apply::apply(&mut self.context, &mut self.current, change);
                 finish(
                     done,
                     out,
@@ -160,8 +160,8 @@ impl Work {
     }
 
     fn binary_touch(&mut self, get: &Get<'_>, exptime: i64, out: &mut Output) -> bool {
-        let (desk, current) = (&mut self.desk, &mut self.current);
-        let done = touch::get_and_touch(desk, current, &[get.key], exptime);
+        let (context, current) = (&mut self.context, &mut self.current);
+        let done = touch::get_and_touch(context, current, &[get.key], exptime);
         let show = |rows: Vec<Option<touch::Touched>>, buf: &mut Vec<u8>| match rows
             .into_iter()
             .next()

@@ -30,6 +30,7 @@
 
 use super::apply;
 use super::container::Container;
+use super::context::{Attempt, CommandContext, Failure, Place};
 use super::convert::Conversion;
 use super::live::Current;
 use super::mapping::Target;
@@ -37,7 +38,6 @@ use super::notes::After;
 use super::requirement::Requirement;
 use super::session::{Work, finish};
 use super::store::lock;
-use super::work::{Attempt, Desk, Failure, Place};
 use crate::net::Output;
 use porpoise_kv::{LockMode, Ticket};
 use porpoise_rows::Txn;
@@ -114,8 +114,8 @@ impl Bundle {
         }
         let commands = parse(&self.raw, work.shared.limits);
         let shared = work.shared.clone();
-        let done = work.desk.repeat(&mut work.current, |desk, current| {
-            attempt(desk, current, &commands)
+        let done = work.context.repeat(&mut work.current, |context, current| {
+            attempt(context, current, &commands)
         });
         finish(
             done,
@@ -164,7 +164,7 @@ struct Resolved<'m, 'k> {
 }
 
 fn resolve<'m, 'k>(
-    desk: &mut Desk,
+    context: &mut CommandContext,
     current: &'m Current,
     meta: &'k Meta<'k>,
     convert: &mut Conversion,
@@ -176,7 +176,7 @@ fn resolve<'m, 'k>(
     };
     let decoded = shape.decoded();
     let key = decoded.as_ref().map_or(shape.key_text(), |d| d.bytes());
-    let found = desk.target(&current.mapping, key, requirement)?;
+    let found = context.target(&current.mapping, key, requirement)?;
     let Target::Row(_, container, rest) = found else {
         let why = "a key in the memory cache cannot be part of a transaction".to_owned();
         return Err(Failure::Refused(why));
@@ -192,12 +192,16 @@ fn resolve<'m, 'k>(
     }))
 }
 
-fn attempt(desk: &mut Desk, current: &Current, commands: &[Meta<'_>]) -> Attempt<Carried> {
-    let shared = desk.shared.clone();
+fn attempt(
+    context: &mut CommandContext,
+    current: &Current,
+    commands: &[Meta<'_>],
+) -> Attempt<Carried> {
+    let shared = context.shared.clone();
     let convert = Conversion::new(shared.db.clock().as_ref());
     let mut resolved = Vec::with_capacity(commands.len());
     for meta in commands {
-        match resolve(desk, current, meta, &mut { convert }) {
+        match resolve(context, current, meta, &mut { convert }) {
             Ok(found) => resolved.extend(found),
             Err(failure) => return Attempt::failed(failure, Ticket::NONE),
         }
@@ -206,13 +210,13 @@ fn attempt(desk: &mut Desk, current: &Current, commands: &[Meta<'_>]) -> Attempt
     let mut tables: Vec<TableId> = sets.copied().collect();
     tables.sort_unstable();
     tables.dedup();
-    if let Err(error) = desk.share(&tables) {
+    if let Err(error) = context.share(&tables) {
         return Attempt::failed(error.into(), Ticket::NONE);
     }
     if shared.db.catalog_version() != current.mapping.catalog_version {
         return Attempt::Stale;
     }
-    let mut txn = match desk.begin() {
+    let mut txn = match context.begin() {
         Ok(txn) => txn,
         Err(error) => return Attempt::failed(error.into(), Ticket::NONE),
     };
@@ -258,7 +262,7 @@ fn one(
     match meta {
         Meta::Get(get) => read(txn, place, get, &mut carried.answers).map(|()| true),
         Meta::Change(change, shape) => {
-            let apply::Ran { outcome, after } = apply::run(txn, place, change)?;
+            let apply::CommandOutcome { outcome, after } = apply::run(txn, place, change)?;
             apply::count(change, outcome.status);
             let now = place.convert.unix_seconds();
             carried.notes.push(after);

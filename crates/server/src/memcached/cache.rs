@@ -1,6 +1,6 @@
 //! Keys that live in memory only: those whose policy says `cache_only`.
 //!
-//! One bounded cache for all memcached doors of the server; never on disk, and
+//! One bounded cache for all memcached listeners of the server; never on disk, and
 //! empty after a restart. An item is dropped when room is needed for another,
 //! those first that were neither stored nor asked for lately. The store is
 //! `quick_cache`, sharded, with a policy like Clock-PRO.

@@ -7,18 +7,23 @@
 use super::ask::CACHED;
 use super::cache::{Item as Kept, Step};
 use super::container::{moment, number};
+use super::context::{CommandContext, Done};
 use super::notes::After;
 use super::store::hindrance;
 use super::touch::Touched;
-use super::work::{Desk, Done};
 use porpoise_kv::Ticket;
 use porpoise_wire::memcached::command::{Change, Count, Delete, Mode, Outcome, Status, Store};
 
 /// Carries out a command on an item of the cache.
-pub(super) fn apply(desk: &Desk, command: &Change<'_>) -> Done<Outcome> {
-    let now = desk.shared.db.clock().unix_micros().div_euclid(1_000_000);
-    let max = desk.shared.limits.max_value;
-    let notes = &desk.shared.notes;
+pub(super) fn apply(context: &CommandContext, command: &Change<'_>) -> Done<Outcome> {
+    let now = context
+        .shared
+        .db
+        .clock()
+        .unix_micros()
+        .div_euclid(1_000_000);
+    let max = context.shared.limits.max_value;
+    let notes = &context.shared.notes;
     let id = notes.id(CACHED, command.key());
     let mut after = After {
         id: notes.any_marks().then_some(id),
@@ -55,7 +60,7 @@ pub(super) fn apply(desk: &Desk, command: &Change<'_>) -> Done<Outcome> {
             }
         },
     };
-    let changed = desk.shared.cache.change(command.key(), now, decide);
+    let changed = context.shared.cache.change(command.key(), now, decide);
     let outcome = match changed {
         Err(super::cache::TooLarge) => Outcome::of(Status::TooLarge),
         Ok((outcome, version)) => {
@@ -77,11 +82,16 @@ pub(super) fn apply(desk: &Desk, command: &Change<'_>) -> Done<Outcome> {
 }
 
 /// Moves the moment of expiry of an item and shows it.
-pub(super) fn touch(desk: &Desk, key: &[u8], exptime: i64) -> Option<Touched> {
-    let now = desk.shared.db.clock().unix_micros().div_euclid(1_000_000);
+pub(super) fn touch(context: &CommandContext, key: &[u8], exptime: i64) -> Option<Touched> {
+    let now = context
+        .shared
+        .db
+        .clock()
+        .unix_micros()
+        .div_euclid(1_000_000);
     let expires = moment(exptime, now);
     let decide = |item: Option<&Kept>| (item.cloned(), Step::Touch(expires));
-    let (item, version) = desk.shared.cache.change(key, now, decide).ok()?;
+    let (item, version) = context.shared.cache.change(key, now, decide).ok()?;
     item.map(|item| Touched {
         flags: item.flags,
         version,

@@ -4,12 +4,12 @@
 //! number that gets shorter keeps its length in a text column, padded with
 //! spaces.
 
-use super::apply::Ran;
+use super::apply::CommandOutcome;
 use super::container::{Stored, moment, number, owned};
+use super::context::{Failure, Place};
 use super::large;
 use super::notes::After;
 use super::store::{change, insert_row, lock};
-use super::work::{Failure, Place};
 use porpoise_kv::LockMode;
 use porpoise_rows::{RowBuf, Txn, UpdateMode};
 use porpoise_wire::memcached::command::{Count, Delete, Outcome, Seed, Status};
@@ -19,7 +19,7 @@ pub(super) fn run_count(
     txn: &mut Txn,
     place: &mut Place<'_>,
     command: &Count<'_>,
-) -> Result<Ran, Failure> {
+) -> Result<CommandOutcome, Failure> {
     let found = lock(txn, place, LockMode::Update)?;
     let (found, expired) = match found {
         Some(row) if row.expired => (None, Some(row)),
@@ -48,7 +48,7 @@ fn add(
     place: &mut Place<'_>,
     command: &Count<'_>,
     old_row: RowBuf,
-) -> Result<Ran, Failure> {
+) -> Result<CommandOutcome, Failure> {
     let container = place.container;
     let row = old_row.row(&container.table)?;
     let in_column = container.counts_in_column();
@@ -99,7 +99,7 @@ fn add(
         }
     }
     change(txn, place, old_row, values, UpdateMode::Rewrite)?;
-    Ok(Ran {
+    Ok(CommandOutcome {
         outcome: Outcome {
             status: Status::Counted,
             number: new,
@@ -117,7 +117,7 @@ fn plant(
     place: &mut Place<'_>,
     command: &Count<'_>,
     seed: Seed,
-) -> Result<Ran, Failure> {
+) -> Result<CommandOutcome, Failure> {
     let version = txn.row_version()?;
     let text = seed.value.to_string();
     let expires = moment(seed.exptime, place.convert.unix_seconds());
@@ -132,7 +132,7 @@ fn plant(
     } else {
         0
     };
-    Ok(Ran {
+    Ok(CommandOutcome {
         outcome: Outcome {
             status: Status::Counted,
             number: seed.value,
@@ -149,7 +149,7 @@ pub(super) fn run_delete(
     txn: &mut Txn,
     place: &mut Place<'_>,
     command: &Delete<'_>,
-) -> Result<Ran, Failure> {
+) -> Result<CommandOutcome, Failure> {
     let Some(found) = lock(txn, place, LockMode::Exclusive)? else {
         return Ok(of_placeholder(place, command).into());
     };
@@ -164,7 +164,7 @@ pub(super) fn run_delete(
     let gone = vec![(place.primary.to_vec(), found.row)];
     let taken = large::delete(place.container, txn, gone);
     match (taken, found.expired) {
-        (Ok(_), false) => Ok(Ran {
+        (Ok(_), false) => Ok(CommandOutcome {
             outcome: Outcome::of(Status::Deleted),
             after: place.after(0, false, None)?,
         }),
@@ -203,7 +203,7 @@ fn keep(
     place: &mut Place<'_>,
     command: &Delete<'_>,
     old: RowBuf,
-) -> Result<Ran, Failure> {
+) -> Result<CommandOutcome, Failure> {
     let container = place.container;
     let row = old.row(&container.table)?;
     let version = txn.row_version()?;
@@ -231,7 +231,7 @@ fn keep(
         container.apply_version(&mut values, version);
     }
     change(txn, place, old, values, UpdateMode::Rewrite)?;
-    Ok(Ran {
+    Ok(CommandOutcome {
         outcome: Outcome::at(Status::Deleted, command.version.unwrap_or(version)),
         after: place.after(version, command.invalidate, command.version)?,
     })

@@ -1,4 +1,4 @@
-//! Text to column values and back, as this door does it.
+//! Text to column values and back, as this listener does it.
 //!
 //! A memcached client knows bytes only. What it stores goes through the same
 //! conversion as an SQL INSERT in strict mode: a value that does not fit is
@@ -139,7 +139,7 @@ impl Conversion {
 }
 
 /// Whether a column keeps these bytes just as they are: the case of most
-/// values of this door.
+/// values of this listener.
 fn takes_bytes(column: &Column, value: ValueRef<'_>) -> bool {
     use porpoise_types::Kind;
     let ValueRef::Bytes(bytes) = value else {

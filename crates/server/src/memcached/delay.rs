@@ -1,12 +1,12 @@
-//! `flush_all` with a delay: one moment for the whole door, at which what is
+//! `flush_all` with a delay: one moment for the whole protocol, at which what is
 //! there then goes.
 //!
 //! A later `flush_all` takes the place of one that is still to come, as in
 //! memcached. A restart forgets it. One thread waits, made when it is first
-//! needed; it holds nothing of the door while it waits, and ends with it.
+//! needed; it holds nothing of the listener while it waits, and ends with it.
 
+use super::context::{CommandContext, Failure};
 use super::identity::Identity;
-use super::work::{Desk, Failure};
 use super::{Shared, flush};
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::Cancel;
@@ -107,7 +107,7 @@ fn wait(timer: &Timer, shared: &Weak<Shared>) {
                 timer.changed.wait(&mut due);
             }
         };
-        // The last hold on the door may end here, and with it the timer: its
+        // The last hold on the listener may end here, and with it the timer: its
         // lock must not be held.
         match look(shared, at, caller) {
             Todo::Nothing => return,
@@ -117,10 +117,10 @@ fn wait(timer: &Timer, shared: &Weak<Shared>) {
                     timer.changed.wait_for(&mut due, nap);
                 }
             }
-            Todo::Now(door, caller) => {
+            Todo::Now(protocol, caller) => {
                 let mine = timer.due.lock().at.take_if(|(then, _)| *then == at);
                 if mine.is_some() {
-                    carry_out(door, caller);
+                    carry_out(protocol, caller);
                 }
             }
         }
@@ -128,20 +128,20 @@ fn wait(timer: &Timer, shared: &Weak<Shared>) {
 }
 
 fn look(shared: &Weak<Shared>, at: i64, caller: Caller) -> Todo {
-    let Some(door) = shared.upgrade() else {
+    let Some(protocol) = shared.upgrade() else {
         return Todo::Nothing;
     };
-    let now = door.db.clock().unix_micros();
+    let now = protocol.db.clock().unix_micros();
     let left = at.saturating_mul(1_000_000).saturating_sub(now);
     if left > 0 {
         return Todo::Later(Duration::from_micros(left.cast_unsigned()).min(NAP));
     }
-    Todo::Now(door, caller)
+    Todo::Now(protocol, caller)
 }
 
-fn carry_out(door: Arc<Shared>, caller: Caller) {
-    let mut current = door.live.load();
-    let mut desk = Desk::new(door, caller.identity, Cancel::new());
-    let done = flush::flush(&mut desk, &mut current).map(|(rows, _)| rows);
+fn carry_out(protocol: Arc<Shared>, caller: Caller) {
+    let mut current = protocol.live.load();
+    let mut context = CommandContext::new(protocol, caller.identity, Cancel::new());
+    let done = flush::flush(&mut context, &mut current).map(|(rows, _)| rows);
     flush::tell(&done, &caller.from);
 }

@@ -1,4 +1,4 @@
-//! What `SHOW MEMCACHED KEY` tells: how each door would
+//! What `SHOW MEMCACHED KEY` tells: how each listener would
 //! look for a key, and what it would find.
 
 use super::Shared;
@@ -42,7 +42,7 @@ impl Found {
     }
 }
 
-/// The row of a door.
+/// The row of a listener.
 pub(super) fn resolve(shared: &Shared, key: &[u8]) -> Vec<Value> {
     let current = shared.live.load();
     let mapping = &current.mapping;

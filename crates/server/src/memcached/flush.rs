@@ -8,11 +8,11 @@
 //! stay.
 
 use super::container::{Container, moment};
+use super::context::{CommandContext, Done, Failure, repeatable};
 use super::large;
 use super::live::Current;
 use super::mapping::Mapping;
 use super::requirement::Requirement;
-use super::work::{Desk, Done, Failure, repeatable};
 use crate::metrics::{self, Counter};
 use porpoise_base::blocking::blocking;
 use porpoise_kv::{Read, Ticket};
@@ -29,39 +29,42 @@ const TRIES: usize = 16;
 ///
 /// # Errors
 /// The first refusal.
-pub fn flush(desk: &mut Desk, current: &mut Arc<Current>) -> Result<(u64, Ticket), Failure> {
+pub fn flush(
+    context: &mut CommandContext,
+    current: &mut Arc<Current>,
+) -> Result<(u64, Ticket), Failure> {
     metrics::add(Counter::MemcachedFlush, 1);
-    desk.end_batch();
+    context.end_batch();
     // It may take long: others of this group are served by another worker.
     blocking(|| ());
     let held = current.clone();
-    authorize(desk, &held.mapping)?;
+    authorize(context, &held.mapping)?;
     if held.mapping.uses_cache() {
-        desk.shared.cache.clear();
+        context.shared.cache.clear();
     }
     let (mut rows, mut ticket) = (0, Ticket::NONE);
     for at in held.mapping.flushed() {
         let Some(container) = held.mapping.containers.get(at) else {
             continue;
         };
-        let (count, last) = flush_container(desk, &held.mapping, container)?;
+        let (count, last) = flush_container(context, &held.mapping, container)?;
         rows += count;
         ticket = ticket.max(last);
     }
-    desk.shared.notes.clear();
-    desk.note_own(ticket);
+    context.shared.notes.clear();
+    context.note_own(ticket);
     Ok((rows, ticket))
 }
 
 /// Whether the account may delete from every table concerned: all are checked before the
 /// first row goes.
-fn authorize(desk: &mut Desk, mapping: &Mapping) -> Result<(), Failure> {
+fn authorize(context: &mut CommandContext, mapping: &Mapping) -> Result<(), Failure> {
     let mut positions = mapping.flushed().into_iter();
-    positions.try_for_each(|at| desk.identity.check(mapping, at, Requirement::FLUSH))
+    positions.try_for_each(|at| context.identity.check(mapping, at, Requirement::FLUSH))
 }
 
 fn flush_container(
-    desk: &mut Desk,
+    context: &mut CommandContext,
     mapping: &Mapping,
     container: &Container,
 ) -> Result<(u64, Ticket), Failure> {
@@ -69,13 +72,13 @@ fn flush_container(
     let mut start = Vec::new();
     let mut tries = 0;
     loop {
-        desk.share(&container.write_set)?;
-        let done = if desk.shared.db.catalog_version() == mapping.catalog_version {
-            one_batch(desk, container, &start)
+        context.share(&container.write_set)?;
+        let done = if context.shared.db.catalog_version() == mapping.catalog_version {
+            one_batch(context, container, &start)
         } else {
             Err(Error::DefinitionChanged)
         };
-        desk.unshare();
+        context.unshare();
         match done {
             Ok(batch) => {
                 tries = 0;
@@ -100,22 +103,22 @@ fn flush_container(
 /// Carries out `flush_all`, now or when `delay`, an expiry time, is over.
 /// `from` is who asks.
 pub(super) fn flush_or_schedule(
-    desk: &mut Desk,
+    context: &mut CommandContext,
     current: &mut Arc<Current>,
     delay: i64,
     from: &str,
 ) -> Done<()> {
-    let shared = desk.shared.clone();
+    let shared = context.shared.clone();
     let (outcome, ticket) = if delay > 0 {
         let now = shared.db.clock().unix_micros().div_euclid(1_000_000);
         let at = moment(delay, now);
-        let allowed = authorize(desk, &current.mapping);
-        let identity = desk.identity.clone();
+        let allowed = authorize(context, &current.mapping);
+        let identity = context.identity.clone();
         let outcome = allowed.and_then(|()| shared.delayed.set(&shared, at, from, identity));
         (outcome, Ticket::NONE)
     } else {
         shared.delayed.forget();
-        let done = flush(desk, current);
+        let done = flush(context, current);
         tell(&done.clone().map(|(rows, _)| rows), from);
         let ticket = done.as_ref().map_or(Ticket::NONE, |(_, ticket)| *ticket);
         (done.map(|_| ()), ticket)
@@ -138,7 +141,11 @@ struct Batch {
     last: Option<Vec<u8>>,
 }
 
-fn one_batch(desk: &Desk, container: &Container, start: &[u8]) -> Result<Batch, Error> {
+fn one_batch(
+    context: &CommandContext,
+    container: &Container,
+    start: &[u8],
+) -> Result<Batch, Error> {
     let table = &container.table;
     let spec = ScanSpec {
         index: 0,
@@ -149,7 +156,7 @@ fn one_batch(desk: &Desk, container: &Container, start: &[u8]) -> Result<Batch, 
         reverse: false,
         entries_only: false,
     };
-    let mut txn = desk.begin()?;
+    let mut txn = context.begin()?;
     let mut keys: Vec<Vec<u8>> = Vec::new();
     let mut position = ScanPosition::default();
     let more = txn.scan_with(

@@ -21,11 +21,11 @@
 //!    effects ([`Ask::marks`]), keys of one container only make a portion.
 
 use super::ask::{Ask, Style};
+use super::context::{CommandContext, Failure, repeatable};
 use super::live::Current;
 use super::mapping::Mapping;
 use super::portion::{PORTION_BYTES, Portion, Walk};
 use super::switch;
-use super::work::{Desk, Failure, repeatable};
 use crate::metrics::{self, Counter};
 use crate::net::Output;
 use porpoise_kv::Read;
@@ -43,21 +43,21 @@ const TRIES: usize = 16;
 /// Answers reads. A refused one gets `refuse`'s answer, which tells whether
 /// the connection goes on.
 pub fn answer(
-    desk: &mut Desk,
+    context: &mut CommandContext,
     current: &mut Arc<Current>,
     plan: &[Ask<'_>],
     out: &mut Output,
     refuse: impl Fn(&Style<'_>, &Failure, &mut Output) -> bool,
 ) -> bool {
     // What begins so may switch to another container for those behind it.
-    let switched = desk.switched.is_some();
+    let switched = context.switched.is_some();
     let special = |ask: &Ask<'_>| {
         let mut keys = ask.keys;
         let begins = keys.next().is_some_and(|key| key.starts_with(b"@"));
         begins || (switched && keys.len() > 0)
     };
-    if plan.len() > 1 && !desk.has_pending_own() && !plan.iter().any(special) {
-        match get(desk, current, plan, out) {
+    if plan.len() > 1 && !context.has_pending_own() && !plan.iter().any(special) {
+        match get(context, current, plan, out) {
             Ok(()) => return true,
             // Part of the answers was sent.
             Err(Failure::Gone) => return false,
@@ -65,7 +65,7 @@ pub fn answer(
         }
     }
     for ask in plan {
-        if let Err(failure) = get(desk, current, std::slice::from_ref(ask), out)
+        if let Err(failure) = get(context, current, std::slice::from_ref(ask), out)
             && !refuse(&ask.style, &failure, out)
         {
             return false;
@@ -79,7 +79,7 @@ pub fn answer(
 /// # Errors
 /// Nothing was appended then, unless the failure ends the connection.
 fn get(
-    desk: &mut Desk,
+    context: &mut CommandContext,
     current: &mut Arc<Current>,
     plan: &[Ask<'_>],
     out: &mut Output,
@@ -87,18 +87,18 @@ fn get(
     let mut tries = 0;
     let may_be_special = |ask: &Ask<'_>| {
         let mut keys = ask.keys;
-        desk.switched.is_some() || keys.next().is_some_and(|key| key.starts_with(b"@"))
+        context.switched.is_some() || keys.next().is_some_and(|key| key.starts_with(b"@"))
     };
     if let [ask] = plan
         && may_be_special(ask)
-        && switch::get(desk, current, ask, out)?
+        && switch::get(context, current, ask, out)?
     {
         return Ok(());
     }
     loop {
         let start = out.position();
         let mut sent = false;
-        let done = run(desk, &current.mapping, plan, out, &mut sent);
+        let done = run(context, &current.mapping, plan, out, &mut sent);
         let Err(failure) = done else {
             return Ok(());
         };
@@ -111,20 +111,20 @@ fn get(
         if !again || tries >= TRIES {
             return Err(failure);
         }
-        desk.end_batch();
-        desk.shared.live.renew(current);
+        context.end_batch();
+        context.shared.live.renew(current);
     }
 }
 
 fn run(
-    desk: &mut Desk,
+    context: &mut CommandContext,
     mapping: &Mapping,
     plan: &[Ask<'_>],
     out: &mut Output,
     sent: &mut bool,
 ) -> Result<(), Failure> {
     let count = plan.iter().map(|ask| ask.keys.len()).sum();
-    let (mut txn, read) = desk.reader(count)?;
+    let (mut txn, read) = context.reader(count)?;
     let spare = if plan.iter().any(Ask::vivifies) {
         txn.row_version()?
     } else {
@@ -132,7 +132,7 @@ fn run(
     };
     let mut walk = Walk::new(plan);
     let (mut done, mut portion) = (0, PORTION);
-    let marks = plan.iter().any(|ask| ask.marks(&desk.shared.notes));
+    let marks = plan.iter().any(|ask| ask.marks(&context.shared.notes));
     let mut hits = 0;
     while done < count {
         let start = out.position();
@@ -144,7 +144,7 @@ fn run(
             wanted,
         };
         let before = walk.clone();
-        let (took, found) = part.answer(desk, &mut txn, read, &mut walk, out)?;
+        let (took, found) = part.answer(context, &mut txn, read, &mut walk, out)?;
         if took < wanted {
             walk = before;
             (0..took).for_each(|_| {
@@ -168,7 +168,7 @@ fn run(
     }
     // A current read is no snapshot for those that follow.
     if read.view == Read::SNAPSHOT.view {
-        desk.give_back(txn);
+        context.give_back(txn);
     }
     let hits = u64::try_from(hits).unwrap_or(0);
     metrics::add(Counter::MemcachedGetHit, hits);

@@ -15,9 +15,9 @@
 //! 3. A failed authentication takes the same hashing whether or not the account exists,
 //!    and leaves the connection without an account.
 
+use super::context::Failure;
 use super::mapping::Mapping;
 use super::requirement;
-use super::work::Failure;
 use porpoise_access::{AccessControl, AuthId, DelayPolicy, LoginPolicy, Privileges, TlsPeer};
 use porpoise_base::blocking::blocking;
 use std::sync::Arc;

@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //! 1. Parts are written and removed in the transaction of their row, by this
-//!    door. A row that SQL deletes leaves its parts behind, as with NDB: SQL
+//!    protocol. A row that SQL deletes leaves its parts behind, as with NDB: SQL
 //!    that deletes such rows deletes their parts.
 //! 2. A row shows its parts only when there are as many bytes of them as
 //!    `ext_size` says.

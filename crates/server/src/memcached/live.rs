@@ -3,7 +3,7 @@
 //!
 //! A session asks once per batch of requests whether its mapping is the newest
 //! one; the answer costs two loads. Commits to the tables of the configuration
-//! are counted by a watch of `rows`, whichever door they come through, before
+//! are counted by a watch of `rows`, whichever protocol they come through, before
 //! their caller hears of them, so the next command on any connection sees the
 //! change.
 //!

@@ -50,7 +50,7 @@ fn after(attempt: Attempt) -> Handled {
 impl Work {
     fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Attempt {
         let (tls, local) = (self.tls().cloned(), self.is_local());
-        let identity = &mut self.desk.identity;
+        let identity = &mut self.context.identity;
         identity.authenticate(user, password, tls.as_ref(), local)
     }
 
@@ -103,7 +103,7 @@ impl Work {
                 response,
                 head,
             } => Some(self.sasl(mechanism, response, head, out)),
-            _ if self.desk.identity.is_authenticated() => None,
+            _ if self.context.identity.is_authenticated() => None,
             BinaryRequest::Version(_) | BinaryRequest::Quit(_) => None,
             other => {
                 binary_reply::status(out.buf(), &head_of(other), StatusCode::Auth);

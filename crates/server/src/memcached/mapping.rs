@@ -279,7 +279,7 @@ impl Mapping {
             let (named_ones, options) = (of("containers"), of("container_options"));
             let resolved = resolve::prefix(row, policies, named_ones, options, catalog);
             let own = row.number("server_role_id").unwrap_or(-1);
-            // A door keeps the number of its role, whatever becomes of the row.
+            // A protocol keeps the number of its role, whatever becomes of the row.
             let is_played = own == role || self.roles.values().any(|id| *id == own);
             let (policy, target, reason) = match resolved {
                 Ok((policy, Some((container, note)))) => (policy, Ok(container), note),

@@ -93,7 +93,7 @@ impl Work {
             None => *change,
         };
         let now = self.now();
-        let done = apply::apply(&mut self.desk, &mut self.current, &change);
+        let done = apply::apply(&mut self.context, &mut self.current, &change);
         let show = |outcome, buf: &mut Vec<u8>| meta_reply::outcome(buf, shape, &outcome, now);
         finish(done, out, show, ascii::fail)
     }
@@ -107,8 +107,8 @@ impl Work {
     fn meta_touch(&mut self, get: &Get<'_>, exptime: i64, out: &mut Output) -> bool {
         let decoded = get.shape.decoded();
         let key = decoded.as_ref().map_or(get.shape.key_text(), |d| d.bytes());
-        let (desk, current) = (&mut self.desk, &mut self.current);
-        let mut done = touch::get_and_touch(desk, current, &[key], exptime);
+        let (context, current) = (&mut self.context, &mut self.current);
+        let mut done = touch::get_and_touch(context, current, &[key], exptime);
         let mut found = None;
         if let Ok(rows) = &mut done.outcome {
             found = rows.pop().flatten();

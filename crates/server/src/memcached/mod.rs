@@ -1,4 +1,4 @@
-//! The memcached door: the classic ASCII commands over rows of tables.
+//! The memcached listener: the classic ASCII commands over rows of tables.
 //!
 //! * [`schema`]: the database `ndbmemcache`, where keys are mapped to tables.
 //! * [`mapping`], [`resolve`], [`live`]: which container and policy a key has,
@@ -23,6 +23,7 @@ pub mod cache;
 mod cached;
 pub mod change;
 pub mod container;
+mod context;
 pub mod convert;
 mod delay;
 pub mod explain;
@@ -51,10 +52,9 @@ pub mod stats;
 pub mod store;
 mod switch;
 pub mod touch;
-mod work;
 
 use crate::config::StartError;
-use crate::net::{Door, Output, Peer, Refusal, Session};
+use crate::net::{Output, Peer, Protocol, Refusal, Session};
 use cache::Cache;
 use identity::Authentication;
 use live::Live;
@@ -72,12 +72,12 @@ use std::time::Duration;
 /// that choose by it what they may send, and then who it really is.
 pub(crate) const VERSION: &str = concat!("1.6.18-porpoise-", env!("CARGO_PKG_VERSION"));
 
-/// The memcached door.
+/// The memcached listener.
 pub struct Memcached {
     shared: Arc<Shared>,
 }
 
-/// What all sessions of the door share.
+/// What all sessions of the listener share.
 pub(crate) struct Shared {
     pub(crate) db: Arc<Db>,
     pub(crate) live: Live,
@@ -105,7 +105,7 @@ impl Shared {
 }
 
 impl Memcached {
-    /// Opens the door: makes `ndbmemcache` where it is missing and reads the
+    /// Opens the listener: makes `ndbmemcache` where it is missing and reads the
     /// configuration of the role. `max_value` is the largest item taken, in
     /// bytes, as memcached counts it; `cache` is where keys of `cache_only` prefixes live;
     /// `authentication` decides which account a connection acts as.
@@ -120,7 +120,7 @@ impl Memcached {
         authentication: Arc<Authentication>,
     ) -> Result<Memcached, StartError> {
         let failed = |what: &str, e: porpoise_rows::Error| {
-            StartError::failure(format!("the memcached door: {what}: {e}"))
+            StartError::failure(format!("the memcached listener: {what}: {e}"))
         };
         let made = schema::ensure(&db).map_err(|e| failed("cannot make its schema", e))?;
         db.engine()
@@ -161,25 +161,25 @@ impl Memcached {
         })
     }
 
-    /// The row of SHOW MEMCACHED KEY for this door; its columns are
+    /// The row of SHOW MEMCACHED KEY for this listener; its columns are
     /// [`explain::COLUMNS`].
     pub fn resolve_row(&self, key: &[u8]) -> Vec<Value> {
         explain::resolve(&self.shared, key)
     }
 
     /// Starts the thread that deletes expired rows of the containers of some
-    /// doors, every `pause`. With `poll` it also looks whether another server
+    /// listeners, every `pause`. With `poll` it also looks whether another server
     /// of the same engine has changed the configuration.
     ///
     /// # Errors
     /// The system has no thread left.
     pub fn start_reaper(
-        doors: &[Arc<Memcached>],
+        listeners: &[Arc<Memcached>],
         pause: Duration,
         poll: bool,
     ) -> std::io::Result<Reaper> {
-        let doors = doors.iter().map(|d| d.shared.clone()).collect();
-        Reaper::start(doors, pause, poll)
+        let listeners = listeners.iter().map(|d| d.shared.clone()).collect();
+        Reaper::start(listeners, pause, poll)
     }
 
     /// The rows of the virtual table `ndbmemcache.status`: server_role_id,
@@ -192,7 +192,7 @@ impl Memcached {
     }
 }
 
-impl Door for Memcached {
+impl Protocol for Memcached {
     fn name(&self) -> &'static str {
         "memcached"
     }

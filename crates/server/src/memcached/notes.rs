@@ -5,7 +5,7 @@
 //! restart forgets it, as it makes memcached forget everything.
 //!
 //! An entry belongs to a primary key of a table and to one version of the row:
-//! once anybody writes the row, through any door, the entry means nothing any
+//! once anybody writes the row, through any protocol, the entry means nothing any
 //! more. A placeholder (version 0) belongs to the absence of the row.
 //!
 //! Invariants:

@@ -8,12 +8,12 @@
 use super::ask::{Ask, AskKeys, Style, View};
 use super::cache::Cache;
 use super::container::Container;
+use super::context::{CommandContext, Failure};
 use super::convert::Conversion;
 use super::mapping::{self, Mapping};
 use super::notes::Notes;
 use super::reading::{self, Shown};
 use super::requirement::Requirement;
-use super::work::{Desk, Failure};
 use crate::metrics::{self, Counter};
 use crate::net::Output;
 use porpoise_kv::Read;
@@ -122,13 +122,13 @@ impl Portion<'_> {
     /// those were found.
     pub(super) fn answer(
         &self,
-        desk: &mut Desk,
+        context: &mut CommandContext,
         txn: &mut Txn,
         read: Read,
         walk: &mut Walk<'_, '_>,
         out: &mut Output,
     ) -> Result<(usize, usize), Failure> {
-        desk.keys.clear();
+        context.keys.clear();
         let mut items = Items::new();
         let mut convert = Conversion::timeless();
         let mut several = false;
@@ -136,8 +136,8 @@ impl Portion<'_> {
             let Some((text, style, last)) = walk.step() else {
                 break;
             };
-            let lead = desk.target(self.mapping, text, Requirement::GET)?;
-            let start = desk.keys.len();
+            let lead = context.target(self.mapping, text, Requirement::GET)?;
+            let start = context.keys.len();
             let mapping::Target::Row(at, container, rest) = lead else {
                 if self.marks && items.first().is_some_and(|i| i.container().is_some()) {
                     break;
@@ -151,11 +151,11 @@ impl Portion<'_> {
                 });
                 continue;
             };
-            let fits = container.append_key(rest, &mut convert, &mut desk.keys);
+            let fits = container.append_key(rest, &mut convert, &mut context.keys);
             let target = if fits.is_ok() {
-                Target::Row(at, start..desk.keys.len())
+                Target::Row(at, start..context.keys.len())
             } else {
-                desk.keys.truncate(start);
+                context.keys.truncate(start);
                 Target::Nowhere
             };
             let item = Looked {
@@ -173,9 +173,9 @@ impl Portion<'_> {
             items.push(item);
         }
         if several {
-            self.of_several(desk, txn, read, &items, out)
+            self.of_several(context, txn, read, &items, out)
         } else {
-            self.of_one(desk, txn, read, &items, out)
+            self.of_one(context, txn, read, &items, out)
         }
     }
 
@@ -217,7 +217,7 @@ impl Portion<'_> {
 
     fn of_one(
         &self,
-        desk: &mut Desk,
+        context: &mut CommandContext,
         txn: &mut Txn,
         read: Read,
         items: &Items<'_, '_>,
@@ -227,10 +227,10 @@ impl Portion<'_> {
         let Some(container) = first.and_then(|at| self.mapping.containers.get(at)) else {
             return Ok((items.len(), 0));
         };
-        let arena = desk.keys.as_slice();
+        let arena = context.keys.as_slice();
         let primaries: SmallVec<[&[u8]; 16]> = items.iter().map(|i| i.primary(arena)).collect();
-        let shared = &desk.shared;
-        let mut view = View::new(shared.db.clock().as_ref(), &shared.notes, &mut desk.text);
+        let shared = &context.shared;
+        let mut view = View::new(shared.db.clock().as_ref(), &shared.notes, &mut context.text);
         view.spare = self.spare;
         let mut hits = 0;
         let buf = out.buf();
@@ -252,13 +252,13 @@ impl Portion<'_> {
     /// was not reached.
     fn of_several(
         &self,
-        desk: &mut Desk,
+        context: &mut CommandContext,
         txn: &mut Txn,
         read: Read,
         items: &Items<'_, '_>,
         out: &mut Output,
     ) -> Result<(usize, usize), Failure> {
-        let arena = desk.keys.as_slice();
+        let arena = context.keys.as_slice();
         let mut containers: SmallVec<[usize; 8]> =
             items.iter().filter_map(Looked::container).collect();
         containers.sort_unstable();
@@ -266,8 +266,8 @@ impl Portion<'_> {
         let share = PORTION_BYTES / containers.len().max(1);
         let mut rendered = Vec::new();
         let mut pieces: Vec<Option<Piece>> = vec![None; items.len()];
-        let shared = &desk.shared;
-        let mut view = View::new(shared.db.clock().as_ref(), &shared.notes, &mut desk.text);
+        let shared = &context.shared;
+        let mut view = View::new(shared.db.clock().as_ref(), &shared.notes, &mut context.text);
         view.spare = self.spare;
         for at in containers {
             let Some(container) = self.mapping.containers.get(at) else {

@@ -62,13 +62,13 @@ impl Signal {
 }
 
 impl Reaper {
-    /// Starts the thread for the containers of some doors; with `poll` it
+    /// Starts the thread for the containers of some listeners; with `poll` it
     /// looks for changes of the configuration, too.
     ///
     /// # Errors
     /// The system has no thread left.
     pub(super) fn start(
-        doors: Vec<Arc<Shared>>,
+        listeners: Vec<Arc<Shared>>,
         pause: Duration,
         poll: bool,
     ) -> std::io::Result<Reaper> {
@@ -78,11 +78,11 @@ impl Reaper {
             let mut rest = pause;
             while !heard.pause(rest) {
                 let start = Instant::now();
-                for door in &doors {
-                    if poll && let Err(error) = door.live.poll() {
+                for protocol in &listeners {
+                    if poll && let Err(error) = protocol.live.poll() {
                         tracing::debug!("the configuration cannot be read: {error}");
                     }
-                    match walk(door, &heard) {
+                    match walk(protocol, &heard) {
                         Ok(0) => {}
                         Ok(rows) => tracing::debug!("{rows} expired rows were deleted"),
                         Err(error) => tracing::debug!("expired rows stay for now: {error}"),
@@ -115,9 +115,9 @@ impl Drop for Reaper {
     }
 }
 
-/// Walks all tables of a door once; how many rows were deleted.
-fn walk(door: &Shared, signal: &Signal) -> Result<u64> {
-    let current = door.live.load();
+/// Walks all tables of a listener once; how many rows were deleted.
+fn walk(protocol: &Shared, signal: &Signal) -> Result<u64> {
+    let current = protocol.live.load();
     let mut deleted = 0;
     let mut done: Vec<(u64, usize)> = Vec::new();
     for container in &current.mapping.containers {
@@ -129,13 +129,13 @@ fn walk(door: &Shared, signal: &Signal) -> Result<u64> {
             continue;
         }
         done.push(own);
-        deleted += walk_container(door, container, current.mapping.catalog_version, signal)?;
+        deleted += walk_container(protocol, container, current.mapping.catalog_version, signal)?;
     }
     Ok(deleted)
 }
 
 fn walk_container(
-    door: &Shared,
+    protocol: &Shared,
     container: &Container,
     catalog_version: u64,
     signal: &Signal,
@@ -152,14 +152,14 @@ fn walk_container(
         if *signal.stop.lock() {
             break;
         }
-        if door.db.catalog_version() != catalog_version {
+        if protocol.db.catalog_version() != catalog_version {
             return Err(Error::DefinitionChanged);
         }
-        let now = door.db.clock().unix_micros();
+        let now = protocol.db.clock().unix_micros();
         let mut expired: Vec<Vec<u8>> = Vec::new();
         let mut last = Vec::new();
         // A snapshot of its own for each portion holds nothing back for long.
-        let mut txn = door.db.begin(BeginOptions::default())?;
+        let mut txn = protocol.db.begin(BeginOptions::default())?;
         let mut position = ScanPosition::default();
         let table = &container.table;
         let view = Read::SNAPSHOT;
@@ -180,14 +180,14 @@ fn walk_container(
         )?;
         drop(txn);
         for batch in expired.chunks(BATCH) {
-            deleted += match delete(door, container, catalog_version, batch) {
+            deleted += match delete(protocol, container, catalog_version, batch) {
                 Ok(rows) => rows,
                 // One of them is held, or somebody is busy with it.
                 Err(_) if batch.len() > 1 => batch
                     .iter()
                     .filter_map(|key| {
                         let one = std::slice::from_ref(key);
-                        delete(door, container, catalog_version, one).ok()
+                        delete(protocol, container, catalog_version, one).ok()
                     })
                     .sum(),
                 Err(_) => 0,
@@ -203,12 +203,12 @@ fn walk_container(
 
 /// Deletes those of the rows that have expired, looked at under their locks.
 fn delete(
-    door: &Shared,
+    protocol: &Shared,
     container: &Container,
     catalog_version: u64,
     keys: &[Vec<u8>],
 ) -> Result<u64> {
-    let db = &door.db;
+    let db = &protocol.db;
     let mdl = db.mdl().session();
     let deadline = db.clock().now() + Duration::from_secs(1);
     let shared = mdl.share(&container.write_set, deadline, &Cancel::new());
@@ -216,15 +216,15 @@ fn delete(
         mdl.release();
         return Err(Error::DefinitionChanged);
     }
-    let done = delete_locked(door, container, keys);
+    let done = delete_locked(protocol, container, keys);
     mdl.release();
     done
 }
 
-fn delete_locked(door: &Shared, container: &Container, keys: &[Vec<u8>]) -> Result<u64> {
-    let mut txn = door.db.begin(BeginOptions::default())?;
+fn delete_locked(protocol: &Shared, container: &Container, keys: &[Vec<u8>]) -> Result<u64> {
+    let mut txn = protocol.db.begin(BeginOptions::default())?;
     txn.set_lock_wait(Duration::from_millis(50));
-    let now = door.db.clock().unix_micros();
+    let now = protocol.db.clock().unix_micros();
     let table = &container.table;
     let gone = txn.lock_present(table, keys, |row| container.expired(row, || now))?;
     if gone.is_empty() {

@@ -125,7 +125,7 @@ fn server_tables() -> Vec<Definition> {
         ),
         define(
             "memcache_server_roles",
-            "what a memcached door can be started as (--memcached-role)",
+            "what a memcached listener can be started as (--memcached-role)",
             vec![
                 text("role_name", 40),
                 number("role_id", None),
@@ -141,7 +141,7 @@ fn server_tables() -> Vec<Definition> {
         ),
         define(
             "last_memcached_signon",
-            "when a door was opened last",
+            "when a listener was opened last",
             vec![
                 number("ndb_node_id", None),
                 text("hostname", 255),
@@ -407,7 +407,7 @@ fn is_complete(db: &Arc<Db>) -> Result<bool> {
     Ok(found)
 }
 
-/// Notes in `last_memcached_signon` that a door was opened.
+/// Notes in `last_memcached_signon` that a listener was opened.
 ///
 /// # Errors
 /// Those of writing rows.

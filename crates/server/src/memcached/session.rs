@@ -1,4 +1,4 @@
-//! A connection of the memcached door.
+//! A connection of the memcached listener.
 //!
 //! The first byte tells the dialect. All complete requests that have arrived
 //! are carried out one after the other, and their replies leave in one write.
@@ -15,10 +15,10 @@
 
 use super::ask::{MOST_GATHERED, Plan, Style};
 use super::bundle::Bundle;
+use super::context::{CommandContext, Done, Failure};
 use super::identity::Identity;
 use super::live::Current;
 use super::login::UNAUTHENTICATED;
-use super::work::{Desk, Done, Failure};
 use super::{Shared, ascii, binary, flush, get};
 use crate::mysql::login::tls_peer;
 use crate::net::{End, Input, Next, Output, Peer, Session};
@@ -49,7 +49,7 @@ pub(super) enum Codec {
 /// Everything but the parser, whose requests borrow the input.
 pub(super) struct Work {
     pub(super) shared: Arc<Shared>,
-    pub(super) desk: Desk,
+    pub(super) context: CommandContext,
     pub(super) current: Arc<Current>,
     /// Meta commands that wait for their `mn`.
     pub(super) bundle: Option<Bundle>,
@@ -61,7 +61,7 @@ pub(super) struct Work {
 }
 
 /// How far a batch of requests went.
-pub(super) struct Took {
+pub(super) struct ParseProgress {
     /// Bytes done with.
     pub(super) consumed: usize,
     pub(super) next: Next,
@@ -69,10 +69,10 @@ pub(super) struct Took {
     pub(super) missing: usize,
 }
 
-impl Took {
+impl ParseProgress {
     /// It goes on when `missing` more bytes are there.
-    pub(super) fn wait(consumed: usize, missing: usize) -> Took {
-        Took {
+    pub(super) fn wait(consumed: usize, missing: usize) -> ParseProgress {
+        ParseProgress {
             consumed,
             next: Next::Wait,
             missing,
@@ -80,8 +80,8 @@ impl Took {
     }
 
     /// It ends otherwise.
-    pub(super) fn end(consumed: usize, next: Next) -> Took {
-        Took {
+    pub(super) fn end(consumed: usize, next: Next) -> ParseProgress {
+        ParseProgress {
             consumed,
             next,
             missing: 0,
@@ -105,7 +105,7 @@ impl Connection {
             codec: Codec::Unknown,
             number,
             work: Work {
-                desk: Desk::new(shared.clone(), identity, peer.cancel.clone()),
+                context: CommandContext::new(shared.clone(), identity, peer.cancel.clone()),
                 tls: None,
                 current,
                 bundle: None,
@@ -137,7 +137,7 @@ impl Session for Connection {
             match (&mut self.codec, bytes.first()) {
                 (Codec::Ascii(parser), _) => break ascii::take(parser, work, bytes, out),
                 (Codec::Binary(parser), _) => break binary::take(parser, work, bytes, out),
-                (Codec::Unknown, None) => break Took::wait(0, 1),
+                (Codec::Unknown, None) => break ParseProgress::wait(0, 1),
                 (Codec::Unknown, Some(first)) => {
                     let limits = work.limits();
                     self.codec = match Dialect::of(*first) {
@@ -147,7 +147,7 @@ impl Session for Connection {
                 }
             }
         };
-        work.desk.end_batch();
+        work.context.end_batch();
         input.consume(took.consumed);
         if took.missing > 0 {
             let want = input.len().saturating_add(took.missing);
@@ -173,7 +173,7 @@ impl Session for Connection {
     }
 
     fn logged_in(&self) -> bool {
-        self.work.desk.identity.is_authenticated()
+        self.work.context.identity.is_authenticated()
     }
 }
 
@@ -183,7 +183,7 @@ const TLS_HANDSHAKE: u8 = 0x16;
 impl Work {
     /// What the client may send now.
     pub(super) fn limits(&self) -> Limits {
-        if self.desk.identity.is_authenticated() {
+        if self.context.identity.is_authenticated() {
             self.shared.limits
         } else {
             UNAUTHENTICATED
@@ -213,7 +213,7 @@ impl Work {
         let certificate = tls.as_ref().and_then(|tls| tls.certificate.as_deref());
         let names = certificate.and_then(crate::certificate::names);
         self.tls = tls.map(tls_peer);
-        let identity = &mut self.desk.identity;
+        let identity = &mut self.context.identity;
         identity.check_default(self.tls.as_ref());
         if let (Some(name), Some(tls)) = (names.and_then(|n| n.common_name), &self.tls) {
             identity.by_certificate(&name, tls);
@@ -261,8 +261,8 @@ impl Work {
             return true;
         }
         let start = out.position();
-        let (desk, current) = (&mut self.desk, &mut self.current);
-        let goes_on = get::answer(desk, current, plan, out, refuse);
+        let (context, current) = (&mut self.context, &mut self.current);
+        let goes_on = get::answer(context, current, plan, out, refuse);
         for _ in 0..plan.len() {
             out.request_done();
         }
@@ -278,7 +278,7 @@ impl Work {
             Some(address) => address.to_string(),
             None => "a local socket".to_owned(),
         };
-        flush::flush_or_schedule(&mut self.desk, &mut self.current, delay, &from)
+        flush::flush_or_schedule(&mut self.context, &mut self.current, delay, &from)
     }
 }
 

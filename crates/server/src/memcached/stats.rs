@@ -60,10 +60,10 @@ impl Open {
     }
 }
 
-/// Figures of the door.
+/// Figures of the listener.
 pub struct Figures {
     started: Instant,
-    /// Open connections of this door.
+    /// Open connections of this listener.
     pub(super) connections: AtomicU64,
     /// Which they are.
     pub(super) open: Open,

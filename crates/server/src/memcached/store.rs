@@ -8,11 +8,11 @@
 //! An expired row in the way is deleted first, under the ordinary rules, in
 //! the same transaction (rule 46).
 
-use super::apply::Ran;
+use super::apply::CommandOutcome;
 use super::container::{Stored, moment, owned};
+use super::context::{Failure, Place};
 use super::large;
 use super::notes::After;
-use super::work::{Failure, Place};
 use porpoise_kv::LockMode;
 use porpoise_rows::{
     AutoIncOptions, Error, InsertMode, RowBuf, RowChange, RowRef, Txn, UpdateMode,
@@ -84,7 +84,7 @@ pub(super) fn run(
     txn: &mut Txn,
     place: &mut Place<'_>,
     command: &Store<'_>,
-) -> Result<Ran, Failure> {
+) -> Result<CommandOutcome, Failure> {
     let mode = match command.mode {
         Mode::Add => LockMode::Exclusive,
         _ => LockMode::Update,
@@ -129,7 +129,7 @@ pub(super) fn run(
         None => insert(txn, place, command, version)?,
     }
     let shown = command.version.unwrap_or(version);
-    Ok(Ran {
+    Ok(CommandOutcome {
         outcome: Outcome::at(Status::Stored, shown),
         after: After {
             sent,

@@ -19,12 +19,12 @@
 
 use super::ask::{Ask, Style};
 use super::container::Container;
+use super::context::{CommandContext, Failure};
 use super::convert::Conversion;
 use super::large;
 use super::live::Current;
 use super::mapping::{Mapping, Operation, Target};
 use super::requirement::Requirement;
-use super::work::{Desk, Failure};
 use crate::net::Output;
 use porpoise_kv::Read;
 use porpoise_rows::{KeyRange, RowBuf, ScanPosition, ScanSpec};
@@ -51,7 +51,7 @@ fn named(key: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     }
 }
 
-impl Desk {
+impl CommandContext {
     /// Where a command on a key takes place, on this connection, if its account has the
     /// privileges that the command requires.
     ///
@@ -117,7 +117,7 @@ impl Desk {
 /// As those of [`super::get::get`].
 #[cold]
 pub(super) fn get(
-    desk: &mut Desk,
+    context: &mut CommandContext,
     current: &Arc<Current>,
     ask: &Ask<'_>,
     out: &mut Output,
@@ -127,7 +127,7 @@ pub(super) fn get(
     };
     let mut keys = ask.keys;
     let (Some(key), None) = (keys.next(), keys.next()) else {
-        let mut switched = desk.switched.is_some();
+        let mut switched = context.switched.is_some();
         for mut key in ask.keys {
             if let Some((name, Some(rest))) = named(key)
                 && current.mapping.named(name, Operation::Get).is_some()
@@ -140,7 +140,7 @@ pub(super) fn get(
         }
         return Ok(false);
     };
-    let done = one(desk, current, key, cas, out)?;
+    let done = one(context, current, key, cas, out)?;
     if done {
         out.buf().extend_from_slice(reply::END);
     }
@@ -148,7 +148,7 @@ pub(super) fn get(
 }
 
 fn one(
-    desk: &mut Desk,
+    context: &mut CommandContext,
     current: &Current,
     mut key: &[u8],
     cas: bool,
@@ -156,15 +156,15 @@ fn one(
 ) -> Result<bool, Failure> {
     let mapping = &current.mapping;
     if key == b"@@" {
-        return Ok(desk.switched.take().is_some());
+        return Ok(context.switched.take().is_some());
     }
     if let Some((name, rest)) = named(key)
         && let Some(found) = mapping.named(name, Operation::Get)
     {
         let (at, container) = found.map_err(Failure::Refused)?;
         let privileges = Requirement::GET.privileges;
-        desk.identity.check(mapping, at, privileges)?;
-        desk.switched = Some(name.into());
+        context.identity.check(mapping, at, privileges)?;
+        context.switched = Some(name.into());
         let Some(rest) = rest else {
             let table = &container.table;
             let text = format!("{}/{}", table.database, table.name);
@@ -173,7 +173,7 @@ fn one(
         };
         key = rest;
     }
-    let Some(name) = desk.switched.clone() else {
+    let Some(name) = context.switched.clone() else {
         return Ok(false);
     };
     let (Some(bounds), Some(found)) = (bounds(key), mapping.named(&name, Operation::Get)) else {
@@ -181,8 +181,8 @@ fn one(
     };
     let (at, container) = found.map_err(Failure::Refused)?;
     let privileges = Requirement::GET.privileges;
-    desk.identity.check(mapping, at, privileges)?;
-    range(desk, container, &bounds, cas, out)?;
+    context.identity.check(mapping, at, privileges)?;
+    range(context, container, &bounds, cas, out)?;
     Ok(true)
 }
 
@@ -250,7 +250,7 @@ fn key_range(container: &Container, bounds: &[Bound<'_>]) -> Result<KeyRange, Fa
 }
 
 fn range(
-    desk: &mut Desk,
+    context: &mut CommandContext,
     container: &Container,
     bounds: &[Bound<'_>],
     cas: bool,
@@ -263,8 +263,8 @@ fn range(
         entries_only: false,
     };
     // Several rows: own writes are waited for.
-    let (mut txn, _) = desk.reader(2)?;
-    let now = desk.shared.db.clock().unix_micros();
+    let (mut txn, _) = context.reader(2)?;
+    let now = context.shared.db.clock().unix_micros();
     let mut position = ScanPosition::default();
     let mut scratch = Vec::new();
     let (mut more, mut sent) = (true, false);
@@ -308,7 +308,7 @@ fn range(
             out.drain().map_err(|_| Failure::Gone)?;
         }
     }
-    desk.give_back(txn);
+    context.give_back(txn);
     Ok(())
 }
 

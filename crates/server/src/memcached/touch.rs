@@ -10,9 +10,10 @@
 //! 2. They are put together before anything is sent, so their size is limited
 //!    ([`GAT_BYTES`]).
 
-use super::apply::Ran;
+use super::apply::CommandOutcome;
 use super::cached;
 use super::container::{Container, moment, owned};
+use super::context::{Attempt, CommandContext, Done, Failure, Place};
 use super::convert::Conversion;
 use super::large;
 use super::live::Current;
@@ -20,7 +21,6 @@ use super::mapping::{Operation, Target};
 use super::notes::Notes;
 use super::requirement::Requirement;
 use super::store::{change, lock};
-use super::work::{Attempt, Desk, Done, Failure, Place};
 use crate::metrics::{self, Counter};
 use porpoise_kv::{LockMode, Ticket};
 use porpoise_rows::{Error, RowBuf, RowChange, Txn, UpdateMode};
@@ -70,7 +70,7 @@ pub(super) fn run_touch(
     txn: &mut Txn,
     place: &mut Place<'_>,
     command: &Touch<'_>,
-) -> Result<Ran, Failure> {
+) -> Result<CommandOutcome, Failure> {
     let Some(found) = lock(txn, place, LockMode::Update)?.filter(|f| !f.expired) else {
         return Ok(Status::NotFound.into());
     };
@@ -95,13 +95,13 @@ struct Group {
 /// Sets the moment of expiry of the rows of many keys and shows them, in the
 /// order of the keys.
 pub fn get_and_touch(
-    desk: &mut Desk,
+    context: &mut CommandContext,
     current: &mut Arc<Current>,
     keys: &[&[u8]],
     exptime: i64,
 ) -> Done<Vec<Option<Touched>>> {
-    let done = desk.repeat(current, |desk, current| {
-        attempt(desk, current, keys, exptime)
+    let done = context.repeat(current, |context, current| {
+        attempt(context, current, keys, exptime)
     });
     if let Ok(rows) = &done.outcome {
         let hits = rows.iter().flatten().count();
@@ -113,22 +113,22 @@ pub fn get_and_touch(
 }
 
 fn attempt(
-    desk: &mut Desk,
+    context: &mut CommandContext,
     current: &Current,
     keys: &[&[u8]],
     exptime: i64,
 ) -> Attempt<Vec<Option<Touched>>> {
-    let db = desk.shared.db.clone();
+    let db = context.shared.db.clone();
     let mut convert = Conversion::new(db.clock().as_ref());
     let mut rows = Vec::new();
     rows.resize_with(keys.len(), || None);
-    let groups = match group(desk, current, keys, exptime, &mut convert, &mut rows) {
+    let groups = match group(context, current, keys, exptime, &mut convert, &mut rows) {
         Ok(groups) => groups,
         Err(failure) => return Attempt::failed(failure, Ticket::NONE),
     };
     for at in groups.keys() {
         if let Some(container) = current.mapping.containers.get(*at)
-            && let Err(error) = desk.share(&container.write_set)
+            && let Err(error) = context.share(&container.write_set)
         {
             return Attempt::failed(error.into(), Ticket::NONE);
         }
@@ -136,11 +136,11 @@ fn attempt(
     if db.catalog_version() != current.mapping.catalog_version {
         return Attempt::Stale;
     }
-    let mut txn = match desk.begin() {
+    let mut txn = match context.begin() {
         Ok(txn) => txn,
         Err(error) => return Attempt::failed(error.into(), Ticket::NONE),
     };
-    let shared = desk.shared.clone();
+    let shared = context.shared.clone();
     let mut job = Job {
         notes: &shared.notes,
         convert,
@@ -161,7 +161,7 @@ fn attempt(
 /// The keys by container. Keys that no row can have are left out; those of the
 /// memory cache are touched and shown at once.
 fn group(
-    desk: &mut Desk,
+    context: &mut CommandContext,
     current: &Current,
     keys: &[&[u8]],
     exptime: i64,
@@ -170,14 +170,14 @@ fn group(
 ) -> Result<BTreeMap<usize, Group>, Failure> {
     let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
     for (n, key) in keys.iter().enumerate() {
-        if desk.is_cached(&current.mapping, key, Operation::Get) {
+        if context.is_cached(&current.mapping, key, Operation::Get) {
             if let Some(place) = rows.get_mut(n) {
-                *place = cached::touch(desk, key, exptime);
+                *place = cached::touch(context, key, exptime);
             }
             continue;
         }
-        desk.target(&current.mapping, key, Requirement::GET)?;
-        let target = desk.target(&current.mapping, key, Requirement::TOUCH)?;
+        context.target(&current.mapping, key, Requirement::GET)?;
+        let target = context.target(&current.mapping, key, Requirement::TOUCH)?;
         let Target::Row(at, container, rest) = target else {
             let why = "a key of rows is touched in the cache by its policy";
             return Err(Failure::Refused(why.to_owned()));

@@ -1,4 +1,4 @@
-//! The MySQL door: sessions of the client/server protocol in front of SQL.
+//! The MySQL listener: sessions of the client/server protocol in front of SQL.
 //!
 //! * [`login`]: greeting, TLS, authentication, change of user.
 //! * [`session`]: packets of a logged-in connection, one command at a time.
@@ -32,7 +32,7 @@ mod sink;
 mod statements;
 
 use crate::metrics::{self, Counter};
-use crate::net::{Door, Output, Peer, Refusal, Session};
+use crate::net::{Output, Peer, Protocol, Refusal, Session};
 use login::FastPath;
 use porpoise_sql::SqlServer;
 use porpoise_wire::mysql::auth::RsaKey;
@@ -40,7 +40,7 @@ use porpoise_wire::mysql::reply;
 use session::MysqlSession;
 use std::sync::Arc;
 
-/// What all sessions of the door share.
+/// What all sessions of the listener share.
 pub(crate) struct Shared {
     sql: Arc<SqlServer>,
     tls: Option<Arc<rustls::ServerConfig>>,
@@ -48,19 +48,19 @@ pub(crate) struct Shared {
     fast_path: FastPath,
 }
 
-/// The MySQL protocol's door.
-pub struct MysqlDoor(Arc<Shared>);
+/// The MySQL protocol.
+pub struct MysqlProtocol(Arc<Shared>);
 
-impl MysqlDoor {
-    /// A door to `sql`. `tls` is what clients that ask for encryption get;
+impl MysqlProtocol {
+    /// The protocol before `sql`. `tls` is what clients that ask for encryption get;
     /// `rsa` takes the passwords of those that do not.
     pub fn new(
         sql: Arc<SqlServer>,
         tls: Option<Arc<rustls::ServerConfig>>,
         rsa: Option<RsaKey>,
-    ) -> MysqlDoor {
+    ) -> MysqlProtocol {
         sql.provide_status(Box::new(network_status));
-        MysqlDoor(Arc::new(Shared {
+        MysqlProtocol(Arc::new(Shared {
             sql,
             tls,
             rsa,
@@ -69,7 +69,7 @@ impl MysqlDoor {
     }
 }
 
-impl Door for MysqlDoor {
+impl Protocol for MysqlProtocol {
     fn name(&self) -> &'static str {
         "mysql"
     }

@@ -1,4 +1,4 @@
-//! One connection of the MySQL door, from greeting to goodbye.
+//! One connection of the MySQL listener, from greeting to goodbye.
 //!
 //! The state says what the next packet is: a login request, an answer of an
 //! authentication plugin, or a command. All complete packets of one read are

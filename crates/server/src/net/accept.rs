@@ -16,8 +16,8 @@
 //!    other listeners go on.
 
 use super::budget::Budget;
-use super::door::{Door, Refusal};
 use super::group::Newcomer;
+use super::protocol::{Protocol, Refusal};
 use super::{Net, Shared};
 use crate::metrics::{self, Counter};
 use crate::sys::{Epoll, EventBuf, EventFd, events};
@@ -103,10 +103,10 @@ impl Bound {
     }
 
     /// Adds the protocol to serve.
-    pub fn behind(self, door: Arc<dyn Door>) -> Listener {
+    pub fn behind(self, protocol: Arc<dyn Protocol>) -> Listener {
         Listener {
             bound: self,
-            door,
+            protocol,
             budget: Arc::default(),
             paused: false,
         }
@@ -132,7 +132,7 @@ impl Drop for Bound {
 /// A bound socket and its protocol.
 pub struct Listener {
     bound: Bound,
-    door: Arc<dyn Door>,
+    protocol: Arc<dyn Protocol>,
     budget: Arc<Budget>,
     /// Not watched, because too many of its connections have not logged in.
     paused: bool,
@@ -297,8 +297,8 @@ impl AcceptLoop {
             }
             match listener.bound.socket.accept() {
                 Ok((socket, from)) => {
-                    let (door, budget) = (listener.door.clone(), listener.budget.clone());
-                    if let Err(error) = self.admit_or_refuse(socket, &from, door, budget) {
+                    let (protocol, budget) = (listener.protocol.clone(), listener.budget.clone());
+                    if let Err(error) = self.admit_or_refuse(socket, &from, protocol, budget) {
                         self.warn_limited(&format!("a connection could not be set up: {error}"));
                     }
                 }
@@ -340,18 +340,18 @@ impl AcceptLoop {
         &mut self,
         socket: Socket,
         from: &SockAddr,
-        door: Arc<dyn Door>,
+        protocol: Arc<dyn Protocol>,
         budget: Arc<Budget>,
     ) -> io::Result<()> {
         let peer = from.as_socket();
         let local = peer.is_none_or(|a| a.ip().to_canonical().is_loopback());
         let full = self.is_full(&budget);
         let unused = self.shared.reserved.load(Ordering::SeqCst) == 0;
-        let reserved = full && unused && local && door.reserves_a_place();
+        let reserved = full && unused && local && protocol.reserves_a_place();
         socket.set_nonblocking(true)?;
         if full && !reserved {
             metrics::add(Counter::RefusedMany, 1);
-            refuse(&socket, &*door, Refusal::TooManyConnections);
+            refuse(&socket, &*protocol, Refusal::TooManyConnections);
             return Ok(());
         }
         if peer.is_some() {
@@ -379,7 +379,7 @@ impl AcceptLoop {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let newcomer = Newcomer {
             socket,
-            door,
+            protocol,
             peer,
             id,
             reserved,
@@ -397,7 +397,7 @@ impl AcceptLoop {
             && let Ok((socket, _)) = listener.bound.socket.accept()
         {
             let _ = socket.set_nonblocking(true);
-            refuse(&socket, &*listener.door, Refusal::OutOfResources);
+            refuse(&socket, &*listener.protocol, Refusal::OutOfResources);
         } else {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -424,8 +424,8 @@ impl AcceptLoop {
 }
 
 /// Sends the protocol's refusal, as far as the socket takes it, and shuts down.
-fn refuse(socket: &Socket, door: &dyn Door, why: Refusal) {
-    let _ = socket.send(&door.refusal(why));
+fn refuse(socket: &Socket, protocol: &dyn Protocol, why: Refusal) {
+    let _ = socket.send(&protocol.refusal(why));
     let _ = socket.shutdown(std::net::Shutdown::Write);
 }
 

@@ -1,12 +1,12 @@
 //! Connections that join a group, log in and leave it.
 //!
 //! Invariant: a connection is counted by the server, its group and its
-//! listener's budget from its acceptance on; [`Core::forget_connection`]
+//! listener's budget from its acceptance on; [`EventLoop::forget_connection`]
 //! decrements all three, once.
 
 use super::budget::Budget;
 use super::conn::{Call, Conn};
-use super::core::{Core, Job, Slot, flag};
+use super::event_loop::{EventLoop, Job, Slot, flag};
 use super::group::{Newcomer, Token};
 use super::output::Output;
 use super::transport::Transport;
@@ -17,7 +17,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-impl Core {
+impl EventLoop {
     /// Gives a new connection an entry in the table, and returns the call that
     /// opens its session.
     pub(super) fn admit(&mut self, newcomer: Newcomer) -> Option<Job> {
@@ -34,7 +34,7 @@ impl Core {
         }));
         slot.fd = fd;
         slot.flags = flag::TAKEN | flag::BEFORE_LOGIN;
-        if !newcomer.door.half_closes() {
+        if !newcomer.protocol.half_closes() {
             slot.flags |= flag::NEVER_HALF;
         }
         slot.deadline = u64::MAX;
@@ -58,7 +58,7 @@ impl Core {
         let peer = Box::new(newcomer.peer(cancel.clone(), &self.shared.config.memory));
         let out = Output::new(
             Transport::new(newcomer.socket),
-            self.shared.marks.clone(),
+            self.shared.durability.clone(),
             cancel.clone(),
             self.shared.config.net_write_timeout,
             &peer.memory,
@@ -74,7 +74,10 @@ impl Core {
         conn.opened = self.now;
         conn.reserved = newcomer.reserved;
         self.serving = Some(index);
-        Some(Job::Serve(Box::new(conn), Call::Open(newcomer.door, peer)))
+        Some(Job::Serve(
+            Box::new(conn),
+            Call::Open(newcomer.protocol, peer),
+        ))
     }
 
     /// Index of a free entry of the table.

@@ -1,10 +1,10 @@
 //! One connection: socket, unread input, unsent output, session.
 
 use super::budget::Budget;
-use super::door::{Door, End, Next, Peer, Session};
 use super::group::{Group, Token};
 use super::input::Input;
 use super::output::Output;
+use super::protocol::{End, Next, Peer, Protocol, Session};
 use crate::metrics::{self, Counter};
 use porpoise_base::cancel::Cancel;
 use porpoise_base::threads::panic_message;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// The reason for calling a session.
 pub(crate) enum Call {
     /// The connection is new.
-    Open(Arc<dyn Door>, Box<Peer>),
+    Open(Arc<dyn Protocol>, Box<Peer>),
     /// There is input.
     Input,
     /// The session ends.
@@ -86,8 +86,8 @@ impl Conn {
 
     fn call_unguarded(&mut self, call: Call) -> Verdict {
         match call {
-            Call::Open(door, peer) => {
-                self.session = Some(door.open(*peer, &mut self.out));
+            Call::Open(protocol, peer) => {
+                self.session = Some(protocol.open(*peer, &mut self.out));
                 Verdict::Next(Next::Wait)
             }
             Call::Input => {

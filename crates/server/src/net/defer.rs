@@ -16,7 +16,7 @@
 
 use super::Shared;
 use super::conn::{Call, Conn};
-use super::core::{Core, flag};
+use super::event_loop::{EventLoop, flag};
 use super::serve::Step;
 use crate::metrics::{self, Counter};
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ pub(super) fn rouse_deferring(shared: &Shared) {
     }
 }
 
-impl Core {
+impl EventLoop {
     /// Runs a request, or defers it.
     pub(super) fn run_or_defer(&mut self, conn: &mut Conn, index: u32) -> Step {
         let workers = &self.shared.workers;
@@ -95,7 +95,7 @@ impl Core {
 
     /// Queues an entry at once, even if it is deferred.
     pub(super) fn enqueue_now(&mut self, index: u32) {
-        let deferred = |s: &super::core::Slot| s.flags & flag::DEFERRED != 0;
+        let deferred = |s: &super::event_loop::Slot| s.flags & flag::DEFERRED != 0;
         if self.slots.get(index as usize).is_some_and(deferred) {
             self.deferred.waiting.retain(|i| *i != index);
             self.deferred.computing.retain(|i| *i != index);

@@ -9,7 +9,7 @@
 
 use super::budget::Budget;
 use super::conn::{Conn, Verdict};
-use super::door::{Door, Peer};
+use super::protocol::{Peer, Protocol};
 use super::worker::WorkerSlot;
 use crate::sys::{Epoll, EventFd, events};
 use parking_lot::Mutex;
@@ -49,7 +49,7 @@ impl Token {
 /// An accepted socket on its way to a session.
 pub(super) struct Newcomer {
     pub(super) socket: Socket,
-    pub(super) door: Arc<dyn Door>,
+    pub(super) protocol: Arc<dyn Protocol>,
     pub(super) peer: Option<std::net::SocketAddr>,
     pub(super) id: u64,
     pub(super) reserved: bool,

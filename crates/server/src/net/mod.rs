@@ -7,7 +7,7 @@
 //!
 //! * A reply that reveals a commit is *deferred*: it stays in its connection's
 //!   output until the commit is durable, and the worker serves other connections
-//!   meanwhile ([`output`], [`marks`]).
+//!   meanwhile ([`output`], [`durability`]).
 //! * A session waits inside `porpoise_base::blocking`: its worker hands the event
 //!   loop over to a spare worker and keeps only the connection that it serves,
 //!   which it returns afterwards ([`worker`]).
@@ -16,7 +16,7 @@
 //! * Each listener has a budget of connections ([`budget`]).
 //!
 //! Invariants:
-//! 1. A group's state ([`core`]) is owned by exactly one thread at any time;
+//! 1. A group's state ([`event_loop`]) is owned by exactly one thread at any time;
 //!    it is moved, not shared, so serving a request takes no lock.
 //! 2. A connection is either in its group's table or with exactly one worker,
 //!    which always returns it; only the group closes it.
@@ -40,27 +40,27 @@ pub mod accept;
 mod admit;
 mod budget;
 mod conn;
-pub(crate) mod core;
 mod defer;
-pub mod door;
+pub mod durability;
+pub(crate) mod event_loop;
 mod group;
 mod input;
-pub mod marks;
 mod output;
 mod pool;
+pub mod protocol;
 mod serve;
 mod supervisor;
 mod transport;
 pub(crate) mod worker;
 
 pub use accept::{Bound, Listener, Listening};
-pub use door::{Door, End, Next, Peer, Refusal, Session};
+pub use durability::DurabilityWatermark;
 pub use input::Input;
-pub use marks::Marks;
 pub use output::{FLUSH_AT, Gone, Output};
+pub use protocol::{End, Next, Peer, Protocol, Refusal, Session};
 pub use transport::TlsSession;
 
-use self::core::Core;
+use self::event_loop::EventLoop;
 use self::group::Group;
 use self::supervisor::Supervisor;
 use self::worker::WorkerPool;
@@ -123,7 +123,7 @@ pub(crate) enum Phase {
 /// State that all groups share.
 pub(crate) struct Shared {
     pub(crate) config: NetConfig,
-    pub(crate) marks: Arc<Marks>,
+    pub(crate) durability: Arc<DurabilityWatermark>,
     pub(crate) groups: Vec<Arc<Group>>,
     pub(crate) workers: WorkerPool,
     pub(crate) supervisor: Supervisor,
@@ -216,9 +216,9 @@ impl NetProbe {
 }
 
 impl Net {
-    /// Starts the worker groups. `marks` is subscribed to the engine's log by
+    /// Starts the worker groups. `durability` is subscribed to the engine's log by
     /// the caller.
-    pub fn start(config: NetConfig, marks: Arc<Marks>) -> io::Result<Net> {
+    pub fn start(config: NetConfig, durability: Arc<DurabilityWatermark>) -> io::Result<Net> {
         let count = config.groups.max(1);
         let mut sets = Vec::new();
         let mut groups = Vec::new();
@@ -227,12 +227,12 @@ impl Net {
             groups.push(Arc::new(group));
             sets.push(epoll);
         }
-        marks.connect(groups.clone());
+        durability.connect(groups.clone());
         let shared = Arc::new(Shared {
             workers: WorkerPool::new(count, config.max_running_statements),
             supervisor: Supervisor::default(),
             config,
-            marks,
+            durability,
             groups,
             phase: AtomicU8::new(0),
             connections: AtomicUsize::new(0),
@@ -243,8 +243,8 @@ impl Net {
             started: Instant::now(),
         });
         for (group, epoll) in shared.groups.iter().zip(sets) {
-            let core = Box::new(Core::new(shared.clone(), group.clone(), epoll));
-            worker::assign(&shared, core).map_err(|(error, _)| error)?;
+            let event_loop = Box::new(EventLoop::new(shared.clone(), group.clone(), epoll));
+            worker::assign(&shared, event_loop).map_err(|(error, _)| error)?;
         }
         supervisor::start(&shared)?;
         Ok(Net {

@@ -19,7 +19,7 @@
 //! holding a whole connection's output (a pipelined GET before a SET would
 //! wait for the disk).
 
-use super::marks::Marks;
+use super::durability::DurabilityWatermark;
 use super::pool::Pool;
 use super::transport::{TlsSession, Transport};
 use super::worker;
@@ -66,7 +66,7 @@ pub struct Output {
     buf: Vec<u8>,
     written: usize,
     holds: VecDeque<Hold>,
-    marks: Arc<Marks>,
+    durability: Arc<DurabilityWatermark>,
     cancel: Cancel,
     write_timeout: Duration,
     requests: u32,
@@ -80,7 +80,7 @@ pub struct Output {
 impl Output {
     pub(crate) fn new(
         transport: Transport,
-        marks: Arc<Marks>,
+        durability: Arc<DurabilityWatermark>,
         cancel: Cancel,
         write_timeout: Duration,
         memory: &Arc<ConnectionMemory>,
@@ -90,7 +90,7 @@ impl Output {
             buf: Vec::new(),
             written: 0,
             holds: VecDeque::new(),
-            marks,
+            durability,
             cancel,
             write_timeout,
             requests: 0,
@@ -121,7 +121,7 @@ impl Output {
     /// Everything appended at or after `from` (a [`Output::position`]) leaves
     /// only when `ticket` is durable.
     pub fn hold_from(&mut self, from: usize, ticket: Ticket) {
-        if ticket <= self.marks.durable_mark() {
+        if ticket <= self.durability.durable_mark() {
             return;
         }
         if self
@@ -205,7 +205,7 @@ impl Output {
         let Some(ticket) = self.first_held() else {
             return Ok(());
         };
-        if blocking(|| self.marks.wait(ticket, &self.cancel)) {
+        if blocking(|| self.durability.wait(ticket, &self.cancel)) {
             Ok(())
         } else {
             Err(Gone)
@@ -326,7 +326,7 @@ impl Output {
     /// Up to where bytes may be written now; forgets holds that have passed.
     fn limit(&mut self) -> usize {
         if !self.holds.is_empty() {
-            let mark = self.marks.durable_mark();
+            let mark = self.durability.durable_mark();
             while let Some(first) = self.holds.front() {
                 if first.ticket > mark {
                     return first.from;

@@ -1,17 +1,17 @@
 //! Serving one connection: from readiness to a call of its session, and from
 //! the call's end back to rest.
 //!
-//! Invariant: a connection comes to rest only through [`Core::rest`], which
+//! Invariant: a connection comes to rest only through [`EventLoop::rest`], which
 //! queues it again if anything is left to do and sets its deadline otherwise.
 
 use super::Phase;
 use super::budget::Budget;
 use super::conn::{Call, Conn, Verdict};
-use super::core::{Core, flag};
-use super::door::{End, Next};
+use super::event_loop::{EventLoop, flag};
 use super::group::{Group, Token};
 use super::input::Input;
 use super::output::{FLUSH_AT, Flushed, Output};
+use super::protocol::{End, Next};
 use crate::metrics::{self, Counter};
 use crate::sys::events;
 use porpoise_base::cancel::Cancel;
@@ -76,7 +76,7 @@ impl Conn {
     }
 }
 
-impl Core {
+impl EventLoop {
     /// Takes a queued connection as far as it goes without its session.
     pub(super) fn prepare(&mut self, index: u32) -> Option<(Box<Conn>, Call)> {
         let slot = self.slots.get_mut(index as usize)?;
@@ -92,7 +92,7 @@ impl Core {
                 None
             }
             Step::Gone => {
-                self.bury(conn);
+                self.close_connection(conn);
                 None
             }
         }
@@ -124,7 +124,7 @@ impl Core {
             match self.flush(conn) {
                 Err(_) => return Step::Gone,
                 Ok(Flushed::Blocked) => return self.while_blocked(conn),
-                Ok(Flushed::Held) if self.shared.marks.has_failed() => {
+                Ok(Flushed::Held) if self.shared.durability.has_failed() => {
                     conn.out.take_back_held();
                     if conn.session.is_none() {
                         return Step::Rest;
@@ -353,13 +353,13 @@ impl Core {
             let evicted = self.flags(conn.token.index) & flag::EVICTED != 0;
             if conn.eof || evicted || self.phase() != Phase::Serve {
                 conn.out.transport.say_goodbye();
-                return self.bury(conn);
+                return self.close_connection(conn);
             }
             conn.out.transport.end_writing();
             conn.lingering = true;
             conn.linger_until = self.now + LINGER_MS;
             // The session's locks and places are free from here on.
-            self.graves.extend(conn.session.take());
+            self.closing_sessions.extend(conn.session.take());
         }
         let index = conn.token.index;
         self.note_held(&mut conn);
@@ -374,10 +374,10 @@ impl Core {
         } else if blocked || delayed {
             false
         } else if conn.closing {
-            self.shared.marks.has_failed() && !conn.out.is_clear()
+            self.shared.durability.has_failed() && !conn.out.is_clear()
         } else {
             let full = conn.out.unsent() >= FLUSH_AT;
-            let stranded = conn.waiting_for != 0 && self.shared.marks.has_failed();
+            let stranded = conn.waiting_for != 0 && self.shared.durability.has_failed();
             stranded || (!full && (conn.more || conn.eof || flags & flag::READABLE != 0))
         };
         let draining = self.phase() == Phase::Drain && !conn.closing && conn.is_idle();
@@ -451,11 +451,11 @@ impl Core {
     }
 
     /// Closes a connection and frees its place.
-    pub(super) fn bury(&mut self, mut conn: Box<Conn>) {
+    pub(super) fn close_connection(&mut self, mut conn: Box<Conn>) {
         if conn.before_login {
             self.end_login(&conn.budget, conn.id);
         }
-        self.graves.extend(conn.session.take());
+        self.closing_sessions.extend(conn.session.take());
         let index = conn.token.index;
         if let Some(slot) = self.slots.get_mut(index as usize) {
             slot.flags = 0;

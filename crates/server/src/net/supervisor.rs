@@ -170,10 +170,10 @@ impl Watch {
 
 /// Takes the event loop from a stalled worker and assigns it to another.
 fn retake(shared: &Arc<Shared>, slot: &WorkerSlot) {
-    let Some(mut core) = shared.workers.retake(slot) else {
+    let Some(mut event_loop) = shared.workers.retake(slot) else {
         return;
     };
     metrics::add(Counter::Retakes, 1);
-    core.part_with_served();
-    worker::assign_or_keep(shared, core);
+    event_loop.part_with_served();
+    worker::assign_or_keep(shared, event_loop);
 }

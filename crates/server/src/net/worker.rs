@@ -1,6 +1,6 @@
 //! The worker pool: the active worker of each group, detached ones, spares.
 //!
-//! Before a worker calls a session it lends its event loop ([`Core`]) to its
+//! Before a worker calls a session it lends its event loop ([`EventLoop`]) to its
 //! own cell ([`WorkerSlot`]); after the call it takes the event loop back. During
 //! the call it can lose the event loop in two ways. It is *detached* then: it
 //! finishes its one call, returns the connection through the group's inbox, and
@@ -45,9 +45,9 @@
 
 use super::Shared;
 use super::conn::{Conn, Verdict};
-use super::core::{Core, Job};
 use super::defer::rouse_deferring;
-use super::door::{Next, Session};
+use super::event_loop::{EventLoop, Job};
+use super::protocol::{Next, Session};
 use super::supervisor::LONG_CPU;
 use crate::metrics::{self, Counter};
 use crate::sys;
@@ -102,14 +102,14 @@ enum Class {
 
 /// The part of a worker's state that other threads use.
 pub(crate) struct WorkerSlot {
-    pub(super) cell: LendCell<Core>,
+    pub(super) cell: LendCell<EventLoop>,
     thread: sys::ThreadId,
     class: Mutex<Class>,
 }
 
 #[derive(Default)]
 struct Roster {
-    unassigned: VecDeque<Box<Core>>,
+    unassigned: VecDeque<Box<EventLoop>>,
     slots: Vec<Arc<WorkerSlot>>,
     idle: usize,
     threads: usize,
@@ -181,12 +181,12 @@ impl WorkerPool {
     }
 
     /// Waits for an event loop to run; `None` ends the thread.
-    fn stand_by(&self) -> Option<Box<Core>> {
+    fn stand_by(&self) -> Option<Box<EventLoop>> {
         let mut roster = self.roster.lock();
         roster.idle += 1;
-        let core = loop {
-            if let Some(core) = roster.unassigned.pop_front() {
-                break Some(core);
+        let event_loop = loop {
+            if let Some(event_loop) = roster.unassigned.pop_front() {
+                break Some(event_loop);
             }
             let late = !roster.closed
                 && self
@@ -200,20 +200,20 @@ impl WorkerPool {
             }
         };
         roster.idle -= 1;
-        core
+        event_loop
     }
 
     /// Takes the event loop of a stalled worker; `None` if too many detached
     /// workers compute already, or the call ended meanwhile.
-    pub(super) fn retake(&self, slot: &WorkerSlot) -> Option<Box<Core>> {
+    pub(super) fn retake(&self, slot: &WorkerSlot) -> Option<Box<EventLoop>> {
         if self.running() >= self.soft {
             return None;
         }
         let mut class = slot.class.lock();
-        let core = slot.cell.take()?;
+        let event_loop = slot.cell.take()?;
         *class = Class::Running { since: None };
         self.running.fetch_add(1, Ordering::SeqCst);
-        Some(core)
+        Some(event_loop)
     }
 
     /// Demotes detached workers that have used much CPU time.
@@ -261,18 +261,18 @@ impl WorkerPool {
     }
 }
 
-/// Assigns `core` to a spare worker, or to a new thread.
+/// Assigns `event_loop` to a spare worker, or to a new thread.
 ///
 /// # Errors
-/// No thread can be created; `core` is returned.
+/// No thread can be created; `event_loop` is returned.
 pub(super) fn assign(
     shared: &Arc<Shared>,
-    core: Box<Core>,
-) -> Result<(), (io::Error, Option<Box<Core>>)> {
+    event_loop: Box<EventLoop>,
+) -> Result<(), (io::Error, Option<Box<EventLoop>>)> {
     let pool = &shared.workers;
-    let group = core.group_index();
+    let group = event_loop.group_index();
     let mut roster = pool.roster.lock();
-    roster.unassigned.push_back(core);
+    roster.unassigned.push_back(event_loop);
     if roster.idle >= roster.unassigned.len() {
         drop(roster);
         pool.assigned.notify_one();
@@ -287,7 +287,7 @@ pub(super) fn assign(
             .position(|c| c.group_index() == group);
         // If it is gone, another worker has taken the event loop meanwhile.
         match mine.and_then(|at| roster.unassigned.remove(at)) {
-            Some(core) => Err((error, Some(core))),
+            Some(event_loop) => Err((error, Some(event_loop))),
             None => Ok(()),
         }
     })
@@ -295,11 +295,11 @@ pub(super) fn assign(
 
 /// Like [`assign`]; if no thread can be created the event loop waits for a free
 /// worker.
-pub(super) fn assign_or_keep(shared: &Arc<Shared>, core: Box<Core>) {
-    if let Err((error, core)) = assign(shared, core) {
+pub(super) fn assign_or_keep(shared: &Arc<Shared>, event_loop: Box<EventLoop>) {
+    if let Err((error, event_loop)) = assign(shared, event_loop) {
         tracing::warn!("no thread for an event loop: {error}");
         let mut roster = shared.workers.roster.lock();
-        roster.unassigned.extend(core);
+        roster.unassigned.extend(event_loop);
         drop(roster);
         shared.workers.assigned.notify_one();
     }
@@ -337,7 +337,7 @@ struct BlockingHook {
 impl blocking::Hook for BlockingHook {
     fn enter(&self) {
         match self.slot.cell.take() {
-            Some(core) => self.hand_over(core),
+            Some(event_loop) => self.hand_over(event_loop),
             None => self.suspend(),
         }
     }
@@ -367,23 +367,23 @@ impl blocking::Hook for BlockingHook {
 
 impl BlockingHook {
     /// Assigns the event loop to another worker before this one waits.
-    fn hand_over(&self, mut core: Box<Core>) {
+    fn hand_over(&self, mut event_loop: Box<EventLoop>) {
         let pool = &self.shared.workers;
         if pool.waiting.fetch_add(1, Ordering::SeqCst) >= pool.hard {
             pool.waiting.fetch_sub(1, Ordering::SeqCst);
-            self.slot.cell.lend(core);
+            self.slot.cell.lend(event_loop);
             return;
         }
-        core.part_with_served();
-        match assign(&self.shared, core) {
+        event_loop.part_with_served();
+        match assign(&self.shared, event_loop) {
             Ok(()) => {
                 *self.slot.class.lock() = Class::Waiting { long: false };
                 metrics::add(Counter::HandOvers, 1);
             }
-            Err((error, core)) => {
+            Err((error, event_loop)) => {
                 pool.waiting.fetch_sub(1, Ordering::SeqCst);
-                if let Some(core) = core {
-                    self.slot.cell.lend(core);
+                if let Some(event_loop) = event_loop {
+                    self.slot.cell.lend(event_loop);
                 }
                 tracing::warn!("no thread for a spare worker: {error}");
             }
@@ -421,9 +421,9 @@ fn run_worker(shared: &Arc<Shared>) {
         slot: slot.clone(),
         shared: shared.clone(),
     })));
-    while let Some(core) = shared.workers.stand_by() {
-        metrics::use_block(core.group_index());
-        let was = run_event_loop(&slot, shared, core);
+    while let Some(event_loop) = shared.workers.stand_by() {
+        metrics::use_block(event_loop.group_index());
+        let was = run_event_loop(&slot, shared, event_loop);
         let demoted = matches!(was, Class::Long | Class::Waiting { long: true });
         if demoted && !sys::restore(slot.thread, shared.workers.nice) {
             break;
@@ -436,26 +436,30 @@ fn run_worker(shared: &Arc<Shared>) {
 }
 
 /// Runs one group's event loop until it ends or the worker is detached.
-fn run_event_loop(slot: &Arc<WorkerSlot>, shared: &Arc<Shared>, mut core: Box<Core>) -> Class {
-    core.attach(slot);
+fn run_event_loop(
+    slot: &Arc<WorkerSlot>,
+    shared: &Arc<Shared>,
+    mut event_loop: Box<EventLoop>,
+) -> Class {
+    event_loop.attach(slot);
     loop {
-        let left = match core.next() {
+        let left = match event_loop.next() {
             Job::Exit => {
-                core.detach();
-                drop(core);
+                event_loop.detach();
+                drop(event_loop);
                 shared.finished.fetch_add(1, Ordering::SeqCst);
                 return Class::Attached;
             }
             Job::Serve(mut conn, call) => {
-                let (verdict, left) = call_detachable(slot, core, || conn.call(call));
+                let (verdict, left) = call_detachable(slot, event_loop, || conn.call(call));
                 deliver(slot, shared, left, conn, verdict.unwrap_or(Verdict::Ended))
             }
-            Job::Bury(session) => {
-                call_detachable(slot, core, || drop::<Box<dyn Session>>(session)).1
+            Job::DropSession(session) => {
+                call_detachable(slot, event_loop, || drop::<Box<dyn Session>>(session)).1
             }
         };
         match left {
-            Some(mine) => core = mine,
+            Some(mine) => event_loop = mine,
             None => return shared.workers.rejoin(slot, shared),
         }
     }
@@ -466,10 +470,10 @@ fn run_event_loop(slot: &Arc<WorkerSlot>, shared: &Arc<Shared>, mut core: Box<Co
 /// worker is detached.
 fn call_detachable<R>(
     slot: &WorkerSlot,
-    core: Box<Core>,
+    event_loop: Box<EventLoop>,
     f: impl FnOnce() -> R,
-) -> (Option<R>, Option<Box<Core>>) {
-    slot.cell.lend(core);
+) -> (Option<R>, Option<Box<EventLoop>>) {
+    slot.cell.lend(event_loop);
     let result = catch_unwind(AssertUnwindSafe(f)).ok();
     (result, slot.cell.take())
 }
@@ -479,14 +483,14 @@ fn call_detachable<R>(
 fn deliver(
     slot: &WorkerSlot,
     shared: &Shared,
-    left: Option<Box<Core>>,
+    left: Option<Box<EventLoop>>,
     mut conn: Box<Conn>,
     verdict: Verdict,
-) -> Option<Box<Core>> {
-    if let Some(mut core) = left {
+) -> Option<Box<EventLoop>> {
+    if let Some(mut event_loop) = left {
         conn.long_until = 0;
-        core.settle(conn, verdict);
-        return Some(core);
+        event_loop.settle(conn, verdict);
+        return Some(event_loop);
     }
     conn.long_until = if *slot.class.lock() == Class::Long {
         shared.now() + LONG_MEMORY_MS

@@ -17,7 +17,7 @@ fn measure(words: &str) -> Vec<(String, String, String, serde_json::Value)> {
     let words: Vec<&str> = usual.split(' ').chain(words.split(' ')).collect();
     let words: Vec<&str> = words.into_iter().filter(|w| !w.is_empty()).collect();
     let text = run(home.path(), &words);
-    assert!(text.contains("The memcached door beside memcached"));
+    assert!(text.contains("The memcached listener beside memcached"));
     let file = home.path().join("a.json");
     let whole = report(&file);
     let notes = &whole["experiments"][0]["notes"];

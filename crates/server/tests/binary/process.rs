@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The binary with all doors off, on a data directory.
+/// The binary with all listeners off, on a data directory.
 pub fn porpoise(data: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_porpoise"));
     for (name, _) in std::env::vars().filter(|(n, _)| n.starts_with("PORPOISE_")) {
@@ -61,7 +61,7 @@ impl Running {
         }
     }
 
-    /// The place that was announced for a door.
+    /// The place that was announced for a listener.
     pub fn place(&self, door: &str) -> &str {
         let begin = format!("ready {door} ");
         self.announced

@@ -8,8 +8,10 @@ use porpoise_rows::{Db, DbOptions};
 use porpoise_server::memcached::Memcached;
 use porpoise_server::memcached::cache::Cache;
 use porpoise_server::memcached::identity::Authentication;
-use porpoise_server::mysql::MysqlDoor;
-use porpoise_server::net::{Bound, Door, Listener, Listening, Marks, Net, NetConfig};
+use porpoise_server::mysql::MysqlProtocol;
+use porpoise_server::net::{
+    Bound, DurabilityWatermark, Listener, Listening, Net, NetConfig, Protocol,
+};
 use porpoise_sql::{SqlConfig, SqlServer};
 use porpoise_testkit::{exchange, sql};
 use std::net::SocketAddr;
@@ -40,7 +42,7 @@ struct Server {
     _net: Net,
 }
 
-fn listen(protocol: Arc<dyn Door>) -> (Listener, SocketAddr) {
+fn listen(protocol: Arc<dyn Protocol>) -> (Listener, SocketAddr) {
     let bound = Bound::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
     let Listening::Tcp(address) = *bound.at() else {
         unreachable!()
@@ -69,13 +71,13 @@ fn start() -> Server {
     };
     let server = SqlServer::new(db, config).unwrap();
     server.provide_rows("ndbmemcache", "status", Box::new(|| panic!("planted")));
-    let marks = Marks::of(engine);
+    let durability = DurabilityWatermark::of(engine);
     let one_group = NetConfig {
         groups: 1,
         ..NetConfig::default()
     };
-    let mut net = Net::start(one_group, marks).unwrap();
-    let (mysql, mysql_address) = listen(Arc::new(MysqlDoor::new(server, None, None)));
+    let mut net = Net::start(one_group, durability).unwrap();
+    let (mysql, mysql_address) = listen(Arc::new(MysqlProtocol::new(server, None, None)));
     let (memcached, memcached_address) = listen(Arc::new(memcached));
     net.serve(vec![mysql, memcached]).unwrap();
     Server {

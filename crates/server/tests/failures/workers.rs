@@ -5,7 +5,8 @@ use super::eventually;
 use porpoise_base::threads::PANIC_EXIT_STATUS;
 use porpoise_kv::Ticket;
 use porpoise_server::net::{
-    Bound, Door, End, Input, Listening, Marks, Net, NetConfig, Next, Output, Peer, Refusal, Session,
+    Bound, DurabilityWatermark, End, Input, Listening, Net, NetConfig, Next, Output, Peer,
+    Protocol, Refusal, Session,
 };
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -56,7 +57,7 @@ impl Session for Busy {
     }
 }
 
-impl Door for Planted {
+impl Protocol for Planted {
     fn name(&self) -> &'static str {
         "planted"
     }
@@ -86,7 +87,7 @@ impl Door for Planted {
 }
 
 fn start(config: NetConfig, protocol: Planted) -> (Net, SocketAddr) {
-    let mut net = Net::start(config, Marks::new(Ticket(0))).unwrap();
+    let mut net = Net::start(config, DurabilityWatermark::new(Ticket(0))).unwrap();
     let bound = Bound::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
     let Listening::Tcp(address) = *bound.at() else {
         unreachable!()

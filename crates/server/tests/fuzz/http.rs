@@ -1,4 +1,4 @@
-//! Any bytes at the HTTP door.
+//! Any bytes at the HTTP listener.
 
 use crate::talk::exchange;
 use crate::watch::Watched;

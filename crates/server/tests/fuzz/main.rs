@@ -1,4 +1,4 @@
-//! Fuzzing of the real binary's doors: random input from seeds, beside a connection that behaves
+//! Fuzzing of the real binary's listeners: random input from seeds, beside a connection that behaves
 //! and must not notice.
 //!
 //! Each test draws its cases from consecutive seeds, on two connections at a time, until its time

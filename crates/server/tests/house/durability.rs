@@ -14,7 +14,7 @@ fn start(mode: &str) -> Porpoise {
         .start()
 }
 
-/// Writes through both doors; every write is answered.
+/// Writes through both protocols; every write is answered.
 fn write(server: &Porpoise) {
     let mut sql = Sql::connect(server.mysql_addr);
     let mut cache = Cache::connect(server.memcached_addr);

@@ -1,5 +1,5 @@
 //! The multi-get, as published: one table read by `get` of 1 to 50 keys and by `SELECT ... IN`,
-//! and written through both doors.
+//! and written through both protocols.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -207,7 +207,7 @@ fn a_set_that_violates_a_constraint_is_refused_with_the_reason() {
         assert!(reply.contains(reason), "{key} {value}: {reply}");
         assert_eq!(sql.rows("select * from thing"), before);
     }
-    // A parent is held by its child, whichever door it is deleted through.
+    // A parent is held by its child, whichever protocol it is deleted through.
     map_prefix(&mut sql, "ow:", ("test", "owner"), ("id", "name"));
     let reply = cache.run("delete ow:1\r\n");
     assert!(reply.starts_with("SERVER_ERROR "), "{reply}");

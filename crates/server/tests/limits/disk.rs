@@ -1,4 +1,4 @@
-//! A disk that is full, and one that fails to sync: through both doors, and what a restart finds.
+//! A disk that is full, and one that fails to sync: through both protocols, and what a restart finds.
 
 use crate::metric;
 use crate::support::{Cache, Failure, Sql, server};

@@ -37,7 +37,7 @@ fn a_full_memory_refuses_growth_and_nothing_else() {
     let (server, mut sql) = start();
     let rows = fill(&mut sql);
     assert!(rows > 5_000, "{rows}");
-    // Readers, the other door, and sessions that come go on.
+    // Readers, the other protocol, and sessions that come go on.
     let mut cache = Cache::connect(server.memcached_addr);
     assert_eq!(cache.get("none"), None);
     let long = "y".repeat(1_000);

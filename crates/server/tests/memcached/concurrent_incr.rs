@@ -1,10 +1,10 @@
 //! Counting from many connections.
 
-use crate::house::House;
+use crate::house::Services;
 
 #[test]
 fn concurrent_incr_from_eight_connections_adds_up() {
-    let house = House::open();
+    let house = Services::open();
     house.ask("set n 0 0 1\r\n0\r\n");
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -21,7 +21,7 @@ fn concurrent_incr_from_eight_connections_adds_up() {
 
 #[test]
 fn concurrent_adds_of_one_key_store_once() {
-    let house = House::open();
+    let house = Services::open();
     for n in 0..50 {
         let stored: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)

@@ -1,11 +1,11 @@
 //! The configuration is live at commit, and a bad row disables only itself.
 
-use crate::house::{House, column, required, varchar};
+use crate::house::{Services, column, required, varchar};
 use porpoise_types::{ColumnType, Kind};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-fn table(house: &House, name: &str) {
+fn table(house: &Services, name: &str) {
     let int = ColumnType::int(Kind::Int);
     house.create(
         name,
@@ -19,7 +19,7 @@ const COLUMNS: &[(&str, &str)] = &[("key_columns", "id"), ("value_columns", "v")
 
 #[test]
 fn a_committed_change_is_live_for_the_next_command_of_an_open_connection() {
-    let house = House::open();
+    let house = Services::open();
     table(&house, "t");
     let mut stream = TcpStream::connect(house.address).unwrap();
     let mut ask = |request: &str, expected: &str| {
@@ -54,7 +54,7 @@ fn a_committed_change_is_live_for_the_next_command_of_an_open_connection() {
 
 #[test]
 fn a_table_that_is_dropped_and_made_again_is_followed() {
-    let house = House::open();
+    let house = Services::open();
     table(&house, "t");
     house.map("t:", "t", COLUMNS);
     assert_eq!(house.ask("set t:1 0 0 1\r\nx\r\n"), "STORED\r\n");
@@ -71,7 +71,7 @@ fn a_table_that_is_dropped_and_made_again_is_followed() {
 
 #[test]
 fn a_bad_row_disables_only_itself_and_says_why() {
-    let house = House::open();
+    let house = Services::open();
     table(&house, "t");
     house.map("t:", "t", COLUMNS);
     house.prefix("p:", "no-such-policy", "t");
@@ -117,7 +117,7 @@ fn a_bad_row_disables_only_itself_and_says_why() {
 
 #[test]
 fn a_row_of_another_cluster_is_refused() {
-    let house = House::open();
+    let house = Services::open();
     let row = [
         ("server_role_id", "0"),
         ("key_prefix", "x:"),

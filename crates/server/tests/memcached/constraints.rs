@@ -1,12 +1,12 @@
 //! What the rows refuse, memcached refuses, with the reason, and nothing
 //! changes.
 
-use crate::house::{House, column, reference, required, varchar};
+use crate::house::{Services, column, reference, required, varchar};
 use porpoise_rows::catalog::FkAction;
 use porpoise_types::{ColumnType, Kind, Value};
 
-fn child(on_delete: FkAction) -> House {
-    let house = House::open();
+fn child(on_delete: FkAction) -> Services {
+    let house = Services::open();
     let int = || ColumnType::int(Kind::Int);
     house.create(
         "parent",
@@ -122,7 +122,7 @@ fn noreply_hides_refusals_too() {
 
 #[test]
 fn a_column_without_default_that_memcached_cannot_fill_is_told() {
-    let house = House::open();
+    let house = Services::open();
     let int = || ColumnType::int(Kind::Int);
     house.create(
         "t",

@@ -1,12 +1,12 @@
 //! Without any configuration any client just works.
 
-use crate::house::House;
+use crate::house::Services;
 use porpoise_testkit::Porpoise;
 use porpoise_types::Value;
 
 #[test]
 fn keys_of_no_prefix_are_rows_of_the_default_table() {
-    let house = House::open();
+    let house = Services::open();
     let answers = house.ask("set a:b 7 0 5\r\nhello\r\nadd a:b 0 0 1\r\nx\r\ngets a:b\r\n");
     assert!(
         answers.starts_with("STORED\r\nNOT_STORED\r\nVALUE a:b 7 5 "),
@@ -19,7 +19,7 @@ fn keys_of_no_prefix_are_rows_of_the_default_table() {
 
 #[test]
 fn a_half_closed_connection_gets_all_its_answers() {
-    let house = House::open();
+    let house = Services::open();
     let request = "set a 0 0 1\r\nx\r\n".to_owned() + &"get  a \n".repeat(200);
     let answer = house.ask(&request);
     let expected = "STORED\r\n".to_owned() + &"VALUE a 0 1\r\nx\r\nEND\r\n".repeat(200);
@@ -60,7 +60,7 @@ fn another_role_has_other_prefixes() {
 
 #[test]
 fn stats_count_and_can_be_reset() {
-    let house = House::open();
+    let house = Services::open();
     house.ask("set a 0 0 1\r\nx\r\n");
     let stats = house.ask("stats\r\n");
     for name in [

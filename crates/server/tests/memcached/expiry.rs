@@ -1,11 +1,11 @@
 //! Rows that expire.
 
-use crate::house::{House, column, required, varchar};
+use crate::house::{Services, column, required, varchar};
 use porpoise_types::{ColumnType, Kind, Value};
 
 #[test]
 fn an_expired_row_is_absent_for_every_command() {
-    let house = House::open();
+    let house = Services::open();
     let key = [Value::Bytes(b"k".to_vec())];
     let expire = || {
         house.ask("set k 3 0 1\r\n5\r\n");
@@ -35,7 +35,7 @@ fn an_expired_row_is_absent_for_every_command() {
 
 #[test]
 fn the_moment_is_relative_absolute_or_at_once() {
-    let house = House::open();
+    let house = Services::open();
     let moment = || {
         let row = house.row("ndbmemcache", "kv", &[Value::Bytes(b"k".to_vec())]);
         row.unwrap()[3].parse::<i64>().unwrap()
@@ -58,7 +58,7 @@ fn the_moment_is_relative_absolute_or_at_once() {
 
 #[test]
 fn a_short_time_passes() {
-    let house = House::open();
+    let house = Services::open();
     let set = "set k 0 1 1\r\nx\r\nget k\r\n";
     assert_eq!(house.ask(set), "STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
     std::thread::sleep(std::time::Duration::from_millis(1100));
@@ -67,7 +67,7 @@ fn a_short_time_passes() {
 
 #[test]
 fn a_timestamp_column_holds_the_moment_and_null_means_never() {
-    let house = House::open();
+    let house = Services::open();
     let columns = vec![
         required("id", ColumnType::int(Kind::Int)),
         column("v", varchar(9)),

@@ -1,4 +1,4 @@
-//! Expressions of a table's definition through this door: checks, generated
+//! Expressions of a table's definition through this listener: checks, generated
 //! columns, expressions as defaults, as through SQL.
 
 use crate::with_sql::sql;

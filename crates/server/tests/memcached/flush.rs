@@ -1,10 +1,10 @@
 //! `flush_all` deletes rows only where the policy says so.
 
-use crate::house::{House, column, required, varchar};
+use crate::house::{Services, column, required, varchar};
 use porpoise_types::{ColumnType, Kind};
 use std::time::{Duration, Instant};
 
-fn mapped(house: &House, name: &str, policy: &str) {
+fn mapped(house: &Services, name: &str, policy: &str) {
     let columns = vec![
         required("id", ColumnType::int(Kind::Int)),
         column("v", varchar(9)),
@@ -21,7 +21,7 @@ fn mapped(house: &House, name: &str, policy: &str) {
 
 #[test]
 fn only_policies_that_say_so_lose_rows() {
-    let house = House::open();
+    let house = Services::open();
     mapped(&house, "kept", "ndb-only");
     mapped(&house, "gone", "ndb-test");
     let mut sets = String::new();
@@ -43,7 +43,7 @@ fn only_policies_that_say_so_lose_rows() {
 
 #[test]
 fn after_a_delay_everything_goes_that_is_there_then() {
-    let house = House::open();
+    let house = Services::open();
     let answer = house.ask("set k 0 0 1\r\nx\r\nflush_all 1\r\nget k\r\n");
     assert_eq!(answer, "STORED\r\nOK\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
     let end = Instant::now() + Duration::from_secs(10);
@@ -55,7 +55,7 @@ fn after_a_delay_everything_goes_that_is_there_then() {
 
 #[test]
 fn a_later_flush_takes_the_place_of_one_to_come() {
-    let house = House::open();
+    let house = Services::open();
     house.ask("flush_all 1\r\nflush_all 1000\r\nset k 0 0 1\r\nx\r\n");
     std::thread::sleep(Duration::from_millis(2500));
     assert_eq!(house.ask("get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n");

@@ -11,13 +11,13 @@ use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode};
 use porpoise_server::memcached::Memcached;
 use porpoise_server::memcached::cache::Cache;
 use porpoise_server::memcached::identity::Authentication;
-use porpoise_server::net::{Bound, Listening, Marks, Net, NetConfig};
+use porpoise_server::net::{Bound, DurabilityWatermark, Listening, Net, NetConfig};
 use porpoise_testkit::exchange;
 use porpoise_types::{Collation, ColumnType, Value, ValueRef, write_text};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-pub struct House {
+pub struct Services {
     pub db: Arc<Db>,
     pub door: Arc<Memcached>,
     pub address: SocketAddr,
@@ -48,9 +48,9 @@ pub fn varchar(n: u32) -> ColumnType {
     ColumnType::varchar(n, Collation::UTF8MB4_GENERAL_CI)
 }
 
-impl House {
+impl Services {
     /// Starts with `sync` durability, in the default server role.
-    pub fn open() -> House {
+    pub fn open() -> Services {
         let dir = tempfile::tempdir().unwrap();
         let engine = KvMem::open(KvMemOptions {
             dir: Some(dir.path().to_owned()),
@@ -68,7 +68,7 @@ impl House {
         let door =
             Memcached::open(db.clone(), "default_role", 1 << 20, cache, authentication).unwrap();
         let door = Arc::new(door);
-        let marks = Marks::new(engine.durable_mark());
+        let marks = DurabilityWatermark::new(engine.durable_mark());
         engine.subscribe(marks.clone());
         let mut net = Net::start(NetConfig::default(), marks).unwrap();
         let bound = Bound::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -76,7 +76,7 @@ impl House {
             unreachable!()
         };
         net.serve(vec![bound.behind(door.clone())]).unwrap();
-        House {
+        Services {
             db,
             door,
             address,

@@ -1,4 +1,4 @@
-//! The memcached door through real sockets: some tests with rows at hand in
+//! The memcached listener through real sockets: some tests with rows at hand in
 //! the same process, some with the real binary.
 
 #![allow(

@@ -1,6 +1,6 @@
 //! Rows as memcached sees them: columns of many kinds.
 
-use crate::house::{House, column, required, varchar, zero};
+use crate::house::{Services, column, required, varchar, zero};
 use porpoise_types::{ColumnType, Kind, Value};
 
 fn int() -> ColumnType {
@@ -9,7 +9,7 @@ fn int() -> ColumnType {
 
 #[test]
 fn several_key_columns_and_several_value_columns_are_separated_by_tabs() {
-    let house = House::open();
+    let house = Services::open();
     house.create(
         "t",
         vec![
@@ -52,7 +52,7 @@ fn several_key_columns_and_several_value_columns_are_separated_by_tabs() {
 
 #[test]
 fn numbers_dates_and_members_are_shown_and_stored_as_text() {
-    let house = House::open();
+    let house = Services::open();
     let members = vec![b"red".as_slice().into(), b"blue".as_slice().into()];
     let collation = porpoise_types::Collation::UTF8MB4_GENERAL_CI;
     let columns = vec![
@@ -85,7 +85,7 @@ fn numbers_dates_and_members_are_shown_and_stored_as_text() {
 
 #[test]
 fn flags_are_a_constant_or_a_column() {
-    let house = House::open();
+    let house = Services::open();
     for (name, flags) in [("constant", "1280"), ("kept", "f")] {
         let columns = vec![
             required("id", int()),
@@ -115,7 +115,7 @@ fn flags_are_a_constant_or_a_column() {
 
 #[test]
 fn an_increment_column_counts_and_the_value_follows() {
-    let house = House::open();
+    let house = Services::open();
     let columns = vec![
         required("k", varchar(20)),
         column("v", varchar(20)),
@@ -148,7 +148,7 @@ fn an_increment_column_counts_and_the_value_follows() {
 
 #[test]
 fn a_numeric_value_column_counts_and_refuses_what_it_cannot_hold() {
-    let house = House::open();
+    let house = Services::open();
     let columns = vec![
         required("id", int()),
         column("n", ColumnType::uint(Kind::TinyInt)),
@@ -165,7 +165,7 @@ fn a_numeric_value_column_counts_and_refuses_what_it_cannot_hold() {
 
 #[test]
 fn a_cas_column_holds_the_version_and_other_columns_keep_their_values() {
-    let house = House::open();
+    let house = Services::open();
     let columns = vec![
         required("id", int()),
         column("v", varchar(9)),
@@ -195,7 +195,7 @@ fn a_cas_column_holds_the_version_and_other_columns_keep_their_values() {
 
 #[test]
 fn every_store_gives_a_new_version_and_touch_keeps_it() {
-    let house = House::open();
+    let house = Services::open();
     let version = || {
         let shown = house.ask("gets k\r\n");
         let word = shown.split(' ').nth(4).unwrap().to_owned();
@@ -222,7 +222,7 @@ fn every_store_gives_a_new_version_and_touch_keeps_it() {
         "cas k 0 0 1 {last}\r\n2\r\ncas k 0 0 1 {last}\r\n3\r\n"
     ));
     assert_eq!(stale, "STORED\r\nEXISTS\r\n");
-    // A write through another door changes it, too.
+    // A write through another protocol changes it, too.
     let before = version();
     house.put("ndbmemcache", "kv", &[("mkey", "k"), ("value", "9")]);
     let answer = house.ask(&format!("cas k 0 0 1 {before}\r\n2\r\nget k\r\n"));

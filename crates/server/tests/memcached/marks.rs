@@ -1,8 +1,8 @@
 //! What meta commands keep beside the rows: placeholders, staleness, versions
-//! that clients choose. None of it is a row, and a write through any door ends
+//! that clients choose. None of it is a row, and a write through any protocol ends
 //! it.
 
-use crate::house::House;
+use crate::house::Services;
 use porpoise_testkit::Porpoise;
 
 #[test]
@@ -21,7 +21,7 @@ fn a_placeholder_is_no_row() {
 
 #[test]
 fn a_placeholder_ends() {
-    let house = House::open();
+    let house = Services::open();
     assert_eq!(
         house.ask("mg k N-1 v\r\nmg k v\r\n"),
         "VA 0 W\r\n\r\nEN\r\n"
@@ -50,7 +50,7 @@ fn a_write_through_sql_ends_staleness() {
 
 #[test]
 fn marking_as_stale_changes_the_version() {
-    let house = House::open();
+    let house = Services::open();
     let version = |text: &str| text.trim().rsplit(' ').next().unwrap().to_owned();
     let before = version(&house.ask("ms k 1 c\r\nx\r\n"));
     house.ask("md k I\r\n");
@@ -67,7 +67,7 @@ fn marking_as_stale_changes_the_version() {
 
 #[test]
 fn a_client_may_choose_the_version_shown() {
-    let house = House::open();
+    let house = Services::open();
     assert_eq!(
         house.ask("ms k 1 E77 c\r\nx\r\nmg k c\r\ngets k\r\ncas k 0 0 1 77\r\ny\r\n"),
         "HD c77\r\nHD c77\r\nVALUE k 0 1 77\r\nx\r\nEND\r\nSTORED\r\n"
@@ -83,7 +83,7 @@ fn a_client_may_choose_the_version_shown() {
 
 #[test]
 fn deleting_the_value_alone_keeps_the_item() {
-    let house = House::open();
+    let house = Services::open();
     assert_eq!(
         house.ask("set k 9 0 3\r\nabc\r\nmd k x\r\nmg k v f\r\nmd k x I\r\nmg k v\r\n"),
         "STORED\r\nHD\r\nVA 0 f0\r\n\r\nHD\r\nVA 0 X W\r\n\r\n"
@@ -92,7 +92,7 @@ fn deleting_the_value_alone_keeps_the_item() {
 
 #[test]
 fn an_append_can_make_the_item() {
-    let house = House::open();
+    let house = Services::open();
     assert_eq!(
         house.ask("ms k 1 MA\r\na\r\nms k 1 MA N0\r\na\r\nms k 1 MP N0\r\nb\r\nmg k v t\r\n"),
         "NS\r\nHD\r\nHD\r\nVA 2 t-1\r\nba\r\n"
@@ -101,7 +101,7 @@ fn an_append_can_make_the_item() {
 
 #[test]
 fn what_is_refused_leaves_marks_as_they_were() {
-    let house = House::open();
+    let house = Services::open();
     house.ask("set k 0 0 1\r\nx\r\nmd k I\r\n");
     assert_eq!(
         house.ask("ms k 1 ME\r\ny\r\nms k 1 C1\r\ny\r\nmn begin\r\nms k 1\r\ny\r\nma none\r\nmn\r\nmg k v\r\n"),

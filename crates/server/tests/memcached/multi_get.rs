@@ -1,13 +1,13 @@
 //! One request for many keys.
 
-use crate::house::{House, column, required, varchar};
+use crate::house::{Services, column, required, varchar};
 use porpoise_kv::{Commit, LockMode};
 use porpoise_rows::{BeginOptions, RowBuf, RowChange, UpdateMode};
 use porpoise_types::{ColumnType, Kind, Value};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-fn mapped(house: &House, name: &str) {
+fn mapped(house: &Services, name: &str) {
     let columns = vec![
         required("id", ColumnType::int(Kind::Int)),
         column("v", varchar(20)),
@@ -23,7 +23,7 @@ fn mapped(house: &House, name: &str) {
 
 #[test]
 fn values_of_several_containers_come_in_the_order_of_the_keys() {
-    let house = House::open();
+    let house = Services::open();
     mapped(&house, "t");
     mapped(&house, "u");
     house.ask(
@@ -38,7 +38,7 @@ fn values_of_several_containers_come_in_the_order_of_the_keys() {
 
 #[test]
 fn thousands_of_keys_with_large_values_are_answered_in_portions() {
-    let house = House::open();
+    let house = Services::open();
     let value = "v".repeat(5000);
     let mut sets = String::new();
     for n in 0..1500 {
@@ -61,7 +61,7 @@ fn thousands_of_keys_with_large_values_are_answered_in_portions() {
 }
 
 /// Sets both rows to `n` in one transaction.
-fn set_both(house: &House, n: i64) {
+fn set_both(house: &Services, n: i64) {
     let mut txn = house.db.begin(BeginOptions::default()).unwrap();
     for name in ["t", "u"] {
         let table = house.table("test", name);
@@ -82,7 +82,7 @@ fn set_both(house: &House, n: i64) {
 
 #[test]
 fn a_multi_get_sees_one_snapshot() {
-    let house = House::open();
+    let house = Services::open();
     mapped(&house, "t");
     mapped(&house, "u");
     house.ask("set t:1 0 0 6\r\n000000\r\nset u:1 0 0 6\r\n000000\r\n");

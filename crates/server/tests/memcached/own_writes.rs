@@ -1,11 +1,11 @@
 //! A connection sees its own writes, also those that the log has not got yet.
 
-use crate::house::House;
+use crate::house::Services;
 use std::fmt::Write;
 
 #[test]
 fn pipelined_gets_see_the_sets_before_them() {
-    let house = House::open();
+    let house = Services::open();
     let (mut request, mut expected) = (String::new(), String::new());
     for n in 0..300 {
         let _ = write!(request, "set a 0 0 3\r\n{n:03}\r\nget a\r\n");

@@ -1,4 +1,4 @@
-//! Several doors of one server, each with a role.
+//! Several listeners of one server, each with a role.
 
 use crate::with_sql::sql;
 use porpoise_testkit::{Porpoise, exchange};
@@ -11,10 +11,10 @@ fn ask(address: SocketAddr, request: &str) -> String {
 #[test]
 fn each_door_serves_the_prefixes_of_its_role() {
     let server = Porpoise::builder()
-        .arg("--memcached-doors", "db-only=127.0.0.1:0")
+        .arg("--memcached-listeners", "db-only=127.0.0.1:0")
         .start();
     let other: SocketAddr = server
-        .socket("memcached-door")
+        .socket("memcached-listener")
         .and_then(|at| at.to_str())
         .unwrap()
         .parse()
@@ -30,7 +30,7 @@ fn each_door_serves_the_prefixes_of_its_role() {
         ),
         "3\tp\tq\n"
     );
-    // A change holds for all doors that play the role.
+    // A change holds for all listeners that play the role.
     sql(
         &server,
         "UPDATE ndbmemcache.key_prefixes SET policy = 'ndb-read-only'
@@ -53,7 +53,7 @@ fn each_door_serves_the_prefixes_of_its_role() {
 #[test]
 fn a_door_of_an_unknown_role_is_refused_at_the_start() {
     let ended = Porpoise::builder()
-        .arg("--memcached-doors", "nobody=127.0.0.1:0")
+        .arg("--memcached-listeners", "nobody=127.0.0.1:0")
         .run_to_end(std::time::Duration::from_secs(30));
     assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
     assert!(

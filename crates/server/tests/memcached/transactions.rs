@@ -1,13 +1,13 @@
 //! Meta commands between `mn begin` and `mn`: all or none.
 
-use crate::house::{House, column, reference, required, varchar};
+use crate::house::{Services, column, reference, required, varchar};
 use porpoise_rows::catalog::FkAction;
 use porpoise_testkit::exchange;
 use porpoise_types::{ColumnType, Kind};
 
 #[test]
 fn all_take_effect_together() {
-    let house = House::open();
+    let house = Services::open();
     let answer = house.ask(
         "set stock 0 0 1\r\n5\r\nmn begin\r\nma stock MD v\r\nms order 3 k O7\r\nabc\r\n\
          mg order v\r\nmg none v\r\nmn\r\nget order stock\r\n",
@@ -21,7 +21,7 @@ fn all_take_effect_together() {
 
 #[test]
 fn a_condition_that_does_not_hold_undoes_all() {
-    let house = House::open();
+    let house = Services::open();
     house.ask("set a 0 0 1\r\n5\r\nset b 0 0 1\r\n5\r\n");
     for (failing, told) in [
         ("ms a 1 ME\r\nx\r\n", "NS\r\n"),
@@ -40,7 +40,7 @@ fn a_condition_that_does_not_hold_undoes_all() {
 
 #[test]
 fn a_refusal_of_the_rows_undoes_all() {
-    let house = House::open();
+    let house = Services::open();
     let id = || required("id", ColumnType::int(Kind::Int));
     house.create(
         "parent",
@@ -84,7 +84,7 @@ fn a_refusal_of_the_rows_undoes_all() {
 
 #[test]
 fn what_cannot_stand_there_spoils_it() {
-    let house = House::open();
+    let house = Services::open();
     for (line, told) in [
         (
             "get a\r\n",
@@ -115,7 +115,7 @@ fn what_cannot_stand_there_spoils_it() {
 
 #[test]
 fn transfers_at_the_same_time_keep_the_sum() {
-    let house = House::open();
+    let house = Services::open();
     let mut setup = String::new();
     for n in 0..8 {
         setup += &format!("set acct{n} 0 0 4\r\n1000\r\n");

@@ -1,4 +1,4 @@
-//! The MySQL door of the real binary, one behaviour a file.
+//! The MySQL listener of the real binary, one behaviour a file.
 
 #![allow(
     clippy::unwrap_used,

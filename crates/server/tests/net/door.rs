@@ -10,7 +10,8 @@ use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::Ticket;
 use porpoise_server::net::{
-    Bound, Door, End, Input, Listening, Marks, Net, NetConfig, Next, Output, Peer, Refusal, Session,
+    Bound, DurabilityWatermark, End, Input, Listening, Net, NetConfig, Next, Output, Peer,
+    Protocol, Refusal, Session,
 };
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -50,7 +51,7 @@ pub struct Lines {
     pub tls: Option<Arc<rustls::ServerConfig>>,
 }
 
-impl Door for Lines {
+impl Protocol for Lines {
     fn name(&self) -> &'static str {
         "lines"
     }
@@ -267,7 +268,7 @@ impl Session for Line {
 /// A running server of this protocol.
 pub struct Server {
     pub net: Option<Net>,
-    pub marks: Arc<Marks>,
+    pub durability: Arc<DurabilityWatermark>,
     pub seen: Arc<Seen>,
     pub address: SocketAddr,
     pub path: PathBuf,
@@ -297,7 +298,7 @@ impl Server {
         tls: Option<Arc<rustls::ServerConfig>>,
     ) -> Server {
         let seen = Arc::new(Seen::default());
-        let marks = Marks::new(Ticket(0));
+        let durability = DurabilityWatermark::new(Ticket(0));
         let door = Arc::new(Lines {
             seen: seen.clone(),
             login,
@@ -311,11 +312,11 @@ impl Server {
         let Listening::Tcp(address) = *listener.at() else {
             panic!("not TCP");
         };
-        let mut net = Net::start(config, marks.clone()).unwrap();
+        let mut net = Net::start(config, durability.clone()).unwrap();
         net.serve(vec![listener.behind(door), unix]).unwrap();
         Server {
             net: Some(net),
-            marks,
+            durability,
             seen,
             address,
             path,

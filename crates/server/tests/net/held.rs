@@ -16,13 +16,13 @@ fn held_replies_leave_after_the_mark_and_keep_their_order() {
         client.silent(),
         "a reply left before its commit was durable"
     );
-    server.marks.durable(Ticket(4));
+    server.durability.durable(Ticket(4));
     assert!(client.silent());
-    server.marks.durable(Ticket(5));
+    server.durability.durable(Ticket(5));
     assert_eq!(client.line(), "done 5");
     assert_eq!(client.line(), "2");
     assert!(client.silent());
-    server.marks.durable(Ticket(9));
+    server.durability.durable(Ticket(9));
     assert_eq!(client.line(), "done 7");
     assert_eq!(client.line(), "done 6");
     assert_eq!(client.line(), "3");
@@ -44,7 +44,7 @@ fn a_connection_runs_requests_and_others_are_served_while_a_reply_is_held() {
     });
     server.seen.release();
     assert!(held.silent());
-    server.marks.durable(Ticket(5));
+    server.durability.durable(Ticket(5));
     assert_eq!(held.line(), "done 5");
     assert_eq!(held.line(), "waited");
 }
@@ -55,9 +55,9 @@ fn after_a_failure_of_the_log_held_replies_become_unknown_and_the_connection_end
     let mut client = server.connect();
     client.send("echo 1\ncommit 5\ncommit 6\necho 2\n");
     assert_eq!(client.line(), "1");
-    server.marks.durable(Ticket(5));
+    server.durability.durable(Ticket(5));
     assert_eq!(client.line(), "done 5");
-    server.marks.failed(&Error::Io("fsync".into()));
+    server.durability.failed(&Error::Io("fsync".into()));
     assert_eq!(client.line(), "end UnknownOutcome");
     assert_eq!(client.line(), "");
     assert!(server.seen.ended(End::UnknownOutcome));
@@ -78,7 +78,7 @@ fn a_held_reply_survives_the_half_close_of_its_client() {
         .shutdown(std::net::Shutdown::Write)
         .unwrap();
     assert!(client.silent());
-    server.marks.durable(Ticket(5));
+    server.durability.durable(Ticket(5));
     assert_eq!(client.line(), "done 5");
     assert_eq!(client.line(), "1");
     assert_eq!(client.line(), "");
@@ -88,12 +88,12 @@ fn a_held_reply_survives_the_half_close_of_its_client() {
 fn no_reply_is_forgotten_however_mark_and_sleep_interleave() {
     let server = Server::start(config());
     let stop = Arc::new(AtomicBool::new(false));
-    let (marks, done) = (server.marks.clone(), stop.clone());
+    let (durability, done) = (server.durability.clone(), stop.clone());
     let log = std::thread::spawn(move || {
         let mut mark = 0;
         while !done.load(Ordering::Relaxed) {
             mark += 1;
-            marks.durable(Ticket(mark));
+            durability.durable(Ticket(mark));
             if mark % 64 == 0 {
                 std::thread::yield_now();
             }
@@ -102,10 +102,10 @@ fn no_reply_is_forgotten_however_mark_and_sleep_interleave() {
     let clients: Vec<_> = (0..4)
         .map(|_| {
             let mut client = server.connect();
-            let marks = server.marks.clone();
+            let durability = server.durability.clone();
             std::thread::spawn(move || {
                 for _ in 0..3000 {
-                    let ticket = marks.durable_mark().0 + 40;
+                    let ticket = durability.durable_mark().0 + 40;
                     assert_eq!(
                         client.ask(&format!("commit {ticket}")),
                         format!("done {ticket}")

@@ -33,10 +33,10 @@ fn what_runs_may_finish_and_what_waits_too_long_is_cancelled() {
     eventually("it waits", || {
         server.seen.waiting.load(Ordering::SeqCst) == 1
     });
-    let marks = server.marks.clone();
+    let durability = server.durability.clone();
     let log = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(100));
-        marks.durable(Ticket(5));
+        durability.durable(Ticket(5));
     });
     assert!(
         server

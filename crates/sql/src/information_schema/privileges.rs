@@ -125,7 +125,10 @@ pub(super) fn table(session: &SqlSession) -> Vec<Vec<Value>> {
 
 /// Rows of COLUMN_PRIVILEGES. Whether they can be granted on is said of the table.
 pub(super) fn column(session: &SqlSession) -> Vec<Vec<Value>> {
-    let all = session.rights().global().has(Privileges::SELECT);
+    let all = session
+        .rights()
+        .on_database("mysql")
+        .has(Privileges::SELECT);
     let account = &session.client.account;
     let data = session.server.access.data();
     let shown = |g: &&ColumnGrant| all || *account == format!("{}@{}", g.user, g.host);

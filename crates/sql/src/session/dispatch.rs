@@ -244,20 +244,31 @@ impl SqlSession {
         Err(error)
     }
 
-    /// 1095: sessions of other users are ended by those with CONNECTION_ADMIN only.
+    /// 1095 for sessions of other users without CONNECTION_ADMIN, and for those of accounts
+    /// with SYSTEM_USER without that one, too (manual, "KILL Statement").
     fn may_kill(&self, id: u64) -> Result<()> {
-        if self.rights().global().has(Privileges::CONNECTION_ADMIN) {
+        let sessions = self.server.sessions();
+        let Some(target) = sessions.iter().find(|p| p.id == id) else {
+            return Ok(());
+        };
+        let rights = self.rights();
+        let data = self.server.access.data();
+        let is_system_user = || {
+            let account = data.candidate(&target.user, &target.host);
+            account.is_some_and(|a| {
+                let id = a.id();
+                let theirs = data.rights_with(&id, &data.default_roles_of(&id), &[]);
+                theirs.global().has(Privileges::SYSTEM_USER)
+            })
+        };
+        let allowed = target.user == self.client.user
+            || rights.global().has(Privileges::CONNECTION_ADMIN)
+                && (rights.global().has(Privileges::SYSTEM_USER) || !is_system_user());
+        if allowed {
             return Ok(());
         }
-        let list = self.server.sessions();
-        let target = list.iter().find(|p| p.id == id);
-        match target.is_some_and(|p| p.user != self.client.user) {
-            false => Ok(()),
-            true => {
-                let text = format!("You are not owner of thread {id}");
-                Err(SqlError::new(1095, "HY000", text))
-            }
-        }
+        let text = format!("You are not owner of thread {id}");
+        Err(SqlError::new(1095, "HY000", text))
     }
 
     fn flush(&mut self, flush: &Flush<'_>) -> Result<Outcome> {

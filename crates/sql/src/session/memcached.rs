@@ -3,7 +3,7 @@
 //!
 //! The statement is a shorthand: what it writes is a container named after
 //! table and prefix, its options, and a prefix of the role, all in one
-//! transaction; memcached doors see it with their next command. Rows written
+//! transaction; memcached listeners see it with their next command. Rows written
 //! by hand and by this statement are the same.
 //!
 //! Invariants:

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What SHOW MEMCACHED KEY shows of a key: a row for each memcached door.
+/// What SHOW MEMCACHED KEY shows of a key: a row for each memcached listener.
 pub type KeyProvider = Box<dyn Fn(&[u8]) -> Vec<Vec<Value>> + Send + Sync>;
 /// Rows of a virtual table that another room fills.
 pub type RowsProvider = Box<dyn Fn() -> Vec<Vec<Value>> + Send + Sync>;
@@ -191,12 +191,12 @@ impl SqlServer {
         self.status.write().push(status);
     }
 
-    /// Lets SHOW MEMCACHED KEY ask the memcached doors.
+    /// Lets SHOW MEMCACHED KEY ask the memcached listeners.
     pub fn provide_keys(&self, keys: KeyProvider) {
         *self.keys.write() = Some(keys);
     }
 
-    /// What the memcached doors tell of a key: a row each.
+    /// What the memcached listeners tell of a key: a row each.
     pub(crate) fn memcached_key(&self, key: &[u8]) -> Vec<Vec<Value>> {
         self.keys
             .read()

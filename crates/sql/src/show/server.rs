@@ -78,7 +78,7 @@ pub fn status(session: &SqlSession) -> Rows {
     rows
 }
 
-/// SHOW MEMCACHED KEY: how the memcached doors look for a key, and what they
+/// SHOW MEMCACHED KEY: how the memcached listeners look for a key, and what they
 /// find; a row for each.
 pub fn memcached_key(session: &SqlSession, key: &[u8]) -> Rows {
     let mut rows = Rows::new(vec![

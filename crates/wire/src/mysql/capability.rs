@@ -56,7 +56,7 @@ impl Capabilities {
     /// Query attributes in COM_QUERY and COM_STMT_EXECUTE.
     pub const QUERY_ATTRIBUTES: Self = Self(1 << 27);
 
-    /// What this server offers without TLS; the door adds [`Self::SSL`] where
+    /// What this server offers without TLS; the listener adds [`Self::SSL`] where
     /// it has a certificate.
     pub const SERVER: Self = Self(
         Self::CLIENT_MYSQL.0

@@ -10,7 +10,7 @@
 //! Invariants:
 //! 1. Each header's length is added to the payload's and compared with the
 //!    limit as soon as the header is there, before its bytes are waited for.
-//! 2. Sequence numbers follow one another, from what the door expects.
+//! 2. Sequence numbers follow one another, from what the listener expects.
 //! 3. Before login a payload over the limit is an error at once. After login
 //!    it is dropped piece by piece as it comes and reported at its end, so
 //!    that the client gets an error packet and keeps its connection.

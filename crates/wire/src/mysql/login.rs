@@ -1,4 +1,4 @@
-//! The exchange that proves a user, without sockets: the door feeds in what
+//! The exchange that proves a user, without sockets: the listener feeds in what
 //! the client sent and sends what is written.
 //!
 //! 1. The login request's answer counts if it was made for the account's
@@ -19,7 +19,7 @@ use super::auth::{
 };
 use super::handshake::{Salt, random_salt, write_auth_more, write_auth_switch};
 
-/// What the door does next.
+/// What the listener does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Send what was written; give the client's next packet to [`Login::more`].

@@ -112,7 +112,7 @@ pub fn check(cache: &mut Cache, sql: &mut Sql, writers: &mut [&mut Keys]) {
             assert_eq!(
                 through_sql.get(&key),
                 value,
-                "{key}: the doors do not agree"
+                "{key}: the listeners do not agree"
             );
             let told = writer.values.get(&key).cloned().flatten();
             let may_be = asked.as_ref().filter(|(k, _)| *k == key).map(|(_, v)| v);

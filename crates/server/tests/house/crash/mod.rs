@@ -1,7 +1,7 @@
-//! Crashes: the server dies amid eight connections that write through both doors, by SIGKILL or by
+//! Crashes: the server dies amid eight connections that write through both protocols, by SIGKILL or by
 //! a power cut (what was not synced is dropped, all of it or part), again and again on the same
 //! data. After each start every acknowledged write is there, no transaction is half there, indexes,
-//! foreign keys and doors agree with the rows, and no id or version is given twice.
+//! foreign keys and protocols agree with the rows, and no id or version is given twice.
 
 mod keys;
 mod orders;

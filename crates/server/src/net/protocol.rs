@@ -1,4 +1,4 @@
-//! The interface that a protocol implements: [`Door`] and [`Session`].
+//! The interface that a protocol implements: [`Protocol`] and [`Session`].
 //!
 //! Invariants:
 //! 1. A session is driven by one thread at a time, though not always the same.
@@ -57,7 +57,7 @@ pub enum Refusal {
 }
 
 /// One protocol at one or more listeners.
-pub trait Door: Send + Sync {
+pub trait Protocol: Send + Sync {
     /// The protocol's name in messages and metrics.
     fn name(&self) -> &'static str;
 

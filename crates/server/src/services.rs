@@ -1,6 +1,6 @@
-//! What is behind the doors: engine, rows, SQL, opened in that order.
+//! What is behind the listeners: engine, rows, SQL, opened in that order.
 //!
-//! Invariant: at [`House::close`] unused ids go back to the engine before the
+//! Invariant: at [`Services::close`] unused ids go back to the engine before the
 //! engine's own shutdown (transactions.md, rule 40), and nothing is written
 //! after that.
 
@@ -10,9 +10,9 @@ use crate::memcached::Memcached;
 use crate::memcached::cache::Cache;
 use crate::memcached::identity::Authentication;
 use crate::memcached::reaper::Reaper;
-use crate::mysql::MysqlDoor;
+use crate::mysql::MysqlProtocol;
 use crate::mysql::login::delays;
-use crate::net::Door;
+use crate::net::Protocol;
 use crate::rows;
 use crate::tls;
 use parking_lot::Mutex;
@@ -23,31 +23,31 @@ use porpoise_rows::Db;
 use porpoise_sql::{SqlConfig, SqlServer};
 use std::sync::Arc;
 
-/// The rooms behind the doors, open.
-pub struct House {
+/// Engine, rows, SQL and the protocols of a running server.
+pub struct Services {
     /// The engine.
     pub engine: Arc<dyn Engine>,
-    /// The rows, which all doors share.
+    /// The rows, which all listeners share.
     pub db: Arc<Db>,
     /// SQL.
     pub sql: Arc<SqlServer>,
     /// Memory budget of connections.
     pub memory: Arc<MemoryBudget>,
-    /// The MySQL door, if there is one.
-    pub mysql: Option<Arc<dyn Door>>,
-    /// The memcached door, if there is one.
-    pub memcached: Option<Arc<dyn Door>>,
-    /// More memcached doors, in the order of the configuration.
-    pub more_memcached: Vec<Arc<dyn Door>>,
-    /// Deletes expired rows until the house closes.
+    /// The MySQL listener, if there is one.
+    pub mysql: Option<Arc<dyn Protocol>>,
+    /// The memcached listener, if there is one.
+    pub memcached: Option<Arc<dyn Protocol>>,
+    /// More memcached listeners, in the order of the configuration.
+    pub more_memcached: Vec<Arc<dyn Protocol>>,
+    /// Deletes expired rows until the server stops.
     reaper: Mutex<Option<Reaper>>,
     /// Whether user root has a password.
     pub root_has_password: bool,
 }
 
-impl House {
+impl Services {
     /// Opens the engine the configuration names, and what stands on it. The
-    /// data directory is locked by the caller; `tls` is what a door offers to
+    /// data directory is locked by the caller; `tls` is what a listener offers to
     /// its clients, `root_password` what root gets at first start.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl House {
         config: &Config,
         tls: &Arc<rustls::ServerConfig>,
         root_password: Option<&str>,
-    ) -> Result<House, StartError> {
+    ) -> Result<Services, StartError> {
         let engine = engine::open(config)?;
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             StartError::failure(format!("{what}: {error}"))
@@ -73,28 +73,30 @@ impl House {
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;
-        let mysql: Option<Arc<dyn Door>> = if is_open(config) {
+        let mysql: Option<Arc<dyn Protocol>> = if is_open(config) {
             let key = tls::password_key(config)?;
-            let door = MysqlDoor::new(sql.clone(), Some(tls.clone()), Some(key));
-            Some(Arc::new(door))
+            let protocol = MysqlProtocol::new(sql.clone(), Some(tls.clone()), Some(key));
+            Some(Arc::new(protocol))
         } else {
             None
         };
         let authentication = memcached_authentication(config, &sql, tls)?;
-        let doors = MemcachedDoors::open(config, &db, &authentication)?;
-        doors.tell(&sql);
-        let reaper = doors.start_reaper(config)?;
-        Ok(House {
+        let listeners = MemcachedListeners::open(config, &db, &authentication)?;
+        listeners.tell(&sql);
+        let reaper = listeners.start_reaper(config)?;
+        Ok(Services {
             engine,
             db,
             sql,
             memory,
             mysql,
-            memcached: doors.first.map(|door| -> Arc<dyn Door> { door }),
-            more_memcached: doors
+            memcached: listeners
+                .first
+                .map(|protocol| -> Arc<dyn Protocol> { protocol }),
+            more_memcached: listeners
                 .more
                 .into_iter()
-                .map(|d| -> Arc<dyn Door> { d })
+                .map(|d| -> Arc<dyn Protocol> { d })
                 .collect(),
             reaper: Mutex::new(reaper),
             root_has_password: root.is_none_or(|r| !r.secret.is_empty()),
@@ -115,7 +117,7 @@ impl House {
     }
 }
 
-/// Whether there is a place where the MySQL door listens.
+/// Whether there is a place where the MySQL listener listens.
 fn is_open(config: &Config) -> bool {
     config.mysql_listen.is_some() || config.mysql_socket.is_some()
 }
@@ -216,19 +218,19 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The memcached doors: that of the main address, if it is asked for, and one
+/// The memcached listeners: that of the main address, if it is asked for, and one
 /// for each role that has an address of its own.
-struct MemcachedDoors {
+struct MemcachedListeners {
     first: Option<Arc<Memcached>>,
     more: Vec<Arc<Memcached>>,
 }
 
-impl MemcachedDoors {
+impl MemcachedListeners {
     fn open(
         config: &Config,
         db: &Arc<Db>,
         authentication: &Arc<Authentication>,
-    ) -> Result<MemcachedDoors, StartError> {
+    ) -> Result<MemcachedListeners, StartError> {
         let max_value = config.memcached_item_size;
         let cache = Cache::new(config.memcached_cache, max_value, db.clock().as_ref());
         let cache = Arc::new(cache);
@@ -241,33 +243,40 @@ impl MemcachedDoors {
             true => Some(open(&config.memcached_role)?),
             false => None,
         };
-        let more = config.memcached_doors.iter().map(|(role, _)| open(role));
+        let more = config
+            .memcached_listeners
+            .iter()
+            .map(|(role, _)| open(role));
         let more = more.collect::<Result<_, _>>()?;
-        Ok(MemcachedDoors { first, more })
+        Ok(MemcachedListeners { first, more })
     }
 
     fn all(&self) -> Vec<Arc<Memcached>> {
         self.first.iter().chain(&self.more).cloned().collect()
     }
 
-    /// Lets SQL ask the doors.
+    /// Lets SQL ask the listeners.
     fn tell(&self, sql: &SqlServer) {
         let all = self.all();
-        if let Some(door) = all.first().cloned() {
-            let rows = Box::new(move || door.status_rows());
+        if let Some(protocol) = all.first().cloned() {
+            let rows = Box::new(move || protocol.status_rows());
             sql.provide_rows("ndbmemcache", "status", rows);
         }
-        let resolve = move |key: &[u8]| all.iter().map(|door| door.resolve_row(key)).collect();
+        let resolve = move |key: &[u8]| {
+            all.iter()
+                .map(|protocol| protocol.resolve_row(key))
+                .collect()
+        };
         sql.provide_keys(Box::new(resolve));
     }
 
     fn start_reaper(&self, config: &Config) -> Result<Option<Reaper>, StartError> {
-        let doors = self.all();
-        let Some(pause) = config.memcached_reap.filter(|_| !doors.is_empty()) else {
+        let listeners = self.all();
+        let Some(pause) = config.memcached_reap.filter(|_| !listeners.is_empty()) else {
             return Ok(None);
         };
         let several = matches!(config.engine, EngineChoice::Tikv(_));
-        let started = Memcached::start_reaper(&doors, pause, several);
+        let started = Memcached::start_reaper(&listeners, pause, several);
         let reaper =
             started.map_err(|e| StartError::failure(format!("no thread for expired rows: {e}")))?;
         Ok(Some(reaper))

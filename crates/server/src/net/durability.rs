@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// The durable mark as the net layer knows it.
 #[derive(Default)]
-pub struct Marks {
+pub struct DurabilityWatermark {
     mark: AtomicU64,
     engine: Option<Arc<dyn Engine>>,
     failed: AtomicBool,
@@ -35,23 +35,23 @@ pub struct Marks {
     moved: Condvar,
 }
 
-impl Marks {
+impl DurabilityWatermark {
     /// Starts at `mark`.
-    pub fn new(mark: Ticket) -> Arc<Marks> {
-        let marks = Marks::default();
-        marks.mark.store(mark.0, Ordering::SeqCst);
-        Arc::new(marks)
+    pub fn new(mark: Ticket) -> Arc<DurabilityWatermark> {
+        let durability = DurabilityWatermark::default();
+        durability.mark.store(mark.0, Ordering::SeqCst);
+        Arc::new(durability)
     }
 
-    /// The marks of an engine, which tells them of its progress from now on.
-    pub fn of(engine: Arc<dyn Engine>) -> Arc<Marks> {
-        let marks = Arc::new(Marks {
+    /// The durability of an engine, which tells them of its progress from now on.
+    pub fn of(engine: Arc<dyn Engine>) -> Arc<DurabilityWatermark> {
+        let durability = Arc::new(DurabilityWatermark {
             mark: AtomicU64::new(engine.durable_mark().0),
             engine: Some(engine.clone()),
-            ..Marks::default()
+            ..DurabilityWatermark::default()
         });
-        engine.subscribe(marks.clone());
-        marks
+        engine.subscribe(durability.clone());
+        durability
     }
 
     /// Everything up to here may be told.
@@ -100,7 +100,7 @@ impl Marks {
     }
 }
 
-impl DurableListener for Marks {
+impl DurableListener for DurabilityWatermark {
     fn durable(&self, mark: Ticket) {
         self.mark.fetch_max(mark.0, Ordering::SeqCst);
         for group in self.groups.get().into_iter().flatten() {
@@ -133,7 +133,7 @@ mod tests {
         })
         .unwrap();
         let engine: Arc<dyn Engine> = engine;
-        let marks = Marks::of(engine.clone());
+        let durability = DurabilityWatermark::of(engine.clone());
         let spaces = engine.create_spaces(&[SpaceSpec::default()]).unwrap();
         let mut txn = engine.begin(TxnOptions::default()).unwrap();
         let key = Key {
@@ -143,6 +143,6 @@ mod tests {
         txn.put(key, b"value", Check::Blind).unwrap();
         let ticket = txn.commit().unwrap().ticket;
         assert!(ticket > Ticket(0));
-        assert!(marks.durable_mark() >= ticket);
+        assert!(durability.durable_mark() >= ticket);
     }
 }

@@ -3,8 +3,8 @@
 //! The loop serves every connection that was ready when the round began, with one
 //! call of its session each. Then it releases deferred replies that are durable,
 //! polls the sockets (without waiting if a connection is still ready), empties the
-//! inbox, and checks deadlines. [`Core::next`] returns whenever a session must be called, so
-//! that the worker can lend the core to the call (see `worker`).
+//! inbox, and checks deadlines. [`EventLoop::next`] returns whenever a session must be called, so
+//! that the worker can lend the event_loop to the call (see `worker`).
 //!
 //! Invariants:
 //! 1. A table entry with `QUEUED` set is in `ready` or `ready_logins` exactly once,
@@ -15,9 +15,9 @@
 
 use super::conn::{Call, Conn, Verdict};
 use super::defer::Deferred;
-use super::door::Session;
 use super::group::{Group, Inbox, Newcomer, Token, WAKE};
 use super::pool::Pool;
+use super::protocol::Session;
 use super::worker::WorkerSlot;
 use super::{Phase, Shared};
 use crate::metrics::{self, Counter};
@@ -91,10 +91,10 @@ impl Slot {
 
 /// The worker's next task.
 pub(super) enum Job {
-    /// Call the session, then [`Core::settle`].
+    /// Call the session, then [`EventLoop::settle`].
     Serve(Box<Conn>, Call),
     /// Drop a session; rolling back may wait.
-    Bury(Box<dyn Session>),
+    DropSession(Box<dyn Session>),
     /// The group has ended.
     Exit,
 }
@@ -108,7 +108,7 @@ pub(super) struct Tally {
 }
 
 /// An event loop; see the module.
-pub(crate) struct Core {
+pub(crate) struct EventLoop {
     pub(super) shared: Arc<Shared>,
     pub(super) group: Arc<Group>,
     pub(super) epoll: Epoll,
@@ -121,7 +121,7 @@ pub(crate) struct Core {
     login_turn: bool,
     round: usize,
     newcomers: VecDeque<Newcomer>,
-    pub(super) graves: Vec<Box<dyn Session>>,
+    pub(super) closing_sessions: Vec<Box<dyn Session>>,
     pub(super) deferred: Deferred,
     pub(super) held: BinaryHeap<Reverse<(u64, u32, u32)>>,
     pub(super) pool: Pool,
@@ -134,9 +134,9 @@ pub(crate) struct Core {
     phase: Phase,
 }
 
-impl Core {
-    pub(super) fn new(shared: Arc<Shared>, group: Arc<Group>, epoll: Epoll) -> Core {
-        Core {
+impl EventLoop {
+    pub(super) fn new(shared: Arc<Shared>, group: Arc<Group>, epoll: Epoll) -> EventLoop {
+        EventLoop {
             shared,
             group,
             epoll,
@@ -147,7 +147,7 @@ impl Core {
             login_turn: false,
             round: 0,
             newcomers: VecDeque::new(),
-            graves: Vec::new(),
+            closing_sessions: Vec::new(),
             deferred: Deferred::default(),
             held: BinaryHeap::new(),
             pool: Pool::default(),
@@ -170,8 +170,8 @@ impl Core {
     pub(super) fn next(&mut self) -> Job {
         self.serving = None;
         loop {
-            if let Some(session) = self.graves.pop() {
-                return Job::Bury(session);
+            if let Some(session) = self.closing_sessions.pop() {
+                return Job::DropSession(session);
             }
             if let Some(newcomer) = self.newcomers.pop_front() {
                 if let Some(job) = self.admit(newcomer) {
@@ -330,10 +330,10 @@ impl Core {
             .peek()
             .map_or(u64::MAX, |Reverse((ticket, ..))| *ticket);
         self.group.fall_asleep(lowest);
-        let marks = &self.shared.marks;
+        let durability = &self.shared.durability;
         let stirred = self.group.is_dirty()
-            || marks.durable_mark().0 >= lowest
-            || (lowest != u64::MAX && marks.has_failed())
+            || durability.durable_mark().0 >= lowest
+            || (lowest != u64::MAX && durability.has_failed())
             || self.can_resume()
             || self.shared.phase() > self.phase;
         if stirred {
@@ -403,8 +403,8 @@ impl Core {
         if self.held.is_empty() {
             return;
         }
-        let failed = self.shared.marks.has_failed();
-        let mark = self.shared.marks.durable_mark().0;
+        let failed = self.shared.durability.has_failed();
+        let mark = self.shared.durability.durable_mark().0;
         while let Some(Reverse((ticket, index, generation))) = self.held.peek().copied() {
             if ticket > mark && !failed {
                 break;
@@ -486,7 +486,7 @@ impl Core {
         if self.apply(&mut conn, verdict) {
             self.rest(conn);
         } else {
-            self.bury(conn);
+            self.close_connection(conn);
         }
     }
 }

@@ -197,7 +197,7 @@ impl Place<'_> {
 }
 
 /// What a connection works with; see the module.
-pub struct Desk {
+pub struct CommandContext {
     pub(super) shared: Arc<Shared>,
     /// The account that commands act as.
     pub(super) identity: Identity,
@@ -215,9 +215,9 @@ pub struct Desk {
     own: Ticket,
 }
 
-impl Desk {
-    pub(super) fn new(shared: Arc<Shared>, identity: Identity, cancel: Cancel) -> Desk {
-        Desk {
+impl CommandContext {
+    pub(super) fn new(shared: Arc<Shared>, identity: Identity, cancel: Cancel) -> CommandContext {
+        CommandContext {
             identity,
             mdl: shared.db.mdl().session(),
             shared,
@@ -237,7 +237,7 @@ impl Desk {
         }
     }
 
-    /// A transaction outside [`Desk::write`].
+    /// A transaction outside [`CommandContext::write`].
     pub(super) fn begin(&self) -> Result<Txn, Error> {
         self.shared.db.begin(self.options())
     }
@@ -253,7 +253,7 @@ impl Desk {
     }
 
     /// The snapshot of this batch's reads and how to read `count` keys in it.
-    /// Give the transaction back with [`Desk::give_back`].
+    /// Give the transaction back with [`CommandContext::give_back`].
     pub(super) fn reader(&mut self, count: usize) -> Result<(Txn, Read), Failure> {
         let engine = self.shared.db.engine();
         let mut read = Read::SNAPSHOT;
@@ -298,8 +298,8 @@ impl Desk {
         key: &[u8],
         mut run: impl FnMut(&mut Txn, &mut Place<'_>) -> Result<T, Failure>,
     ) -> Done<T> {
-        self.repeat(current, |desk, current| {
-            desk.attempt(current, requirement, key, &mut run)
+        self.repeat(current, |context, current| {
+            context.attempt(current, requirement, key, &mut run)
         })
     }
 
@@ -307,7 +307,7 @@ impl Desk {
     pub(super) fn repeat<T>(
         &mut self,
         current: &mut Arc<Current>,
-        mut attempt: impl FnMut(&mut Desk, &Current) -> Attempt<T>,
+        mut attempt: impl FnMut(&mut CommandContext, &Current) -> Attempt<T>,
     ) -> Done<T> {
         self.reader = None;
         let mut tries = 0;
@@ -383,7 +383,7 @@ impl Desk {
         Attempt::end(txn, outcome)
     }
 
-    /// Takes part in the metadata locks of tables until [`Desk::unshare`].
+    /// Takes part in the metadata locks of tables until [`CommandContext::unshare`].
     pub(super) fn share(&self, tables: &[porpoise_rows::catalog::TableId]) -> Result<(), Error> {
         let deadline = BeginOptions::default().lock_wait;
         let deadline = self.shared.db.clock().now() + deadline;
