@@ -1,4 +1,4 @@
-//! Login guard: failed logins, and what they cost.
+//! Login guard: delays and temporary locks after failed logins.
 //!
 //! * *Delay*: consecutive failures of the same user name and host delay every further
 //!   answer to them, whether the account exists or not, by `min * (failures - threshold + 1)`
@@ -17,7 +17,7 @@
 //! 3. An account's lock is revealed only to a client that has proved the password.
 //!
 //! Rejected: a count per client address alone (one user behind a proxy would delay all
-//! others); a count per name alone (anybody could delay an account from elsewhere).
+//! others); a count per name alone (any client could delay an account's logins from elsewhere).
 
 use crate::attributes::{DAY, PasswordPolicy};
 use crate::auth_id::AuthId;
@@ -26,13 +26,13 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Names and hosts that delays are kept of.
+/// The greatest number of pairs of name and host with a recorded delay.
 const CAPACITY: usize = 8192;
 
 /// Microseconds after which failures without a further one are forgotten.
 const FORGOTTEN: i64 = 30 * 60 * 1_000_000;
 
-/// When delays begin, and how long they are.
+/// The policy of delays after failed logins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DelayPolicy {
     /// Failures without delay; 0: no delays at all.
@@ -60,9 +60,9 @@ struct Lock {
 /// `unlimited`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TemporaryLock {
-    /// All of them.
+    /// The days that the lock lasts.
     pub days: Option<u16>,
-    /// Those left.
+    /// The days that are left.
     pub remaining: Option<u16>,
     /// The failures that caused it.
     pub failures: u16,

@@ -46,7 +46,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Those of an account and its active roles.
+    /// Rights of an account and its active roles.
     pub fn of(version: u64, grants: &[Grant], ids: &[AuthId]) -> Rights {
         let mut rights = Rights {
             version,

@@ -31,7 +31,7 @@ pub struct Authentication {
     pub(crate) control: Arc<AccessControl>,
     /// The account of clients that do not authenticate.
     pub(crate) default: Option<AuthId>,
-    /// What a listener offers to clients that begin with a TLS handshake.
+    /// TLS settings for clients that begin with a TLS handshake; `None`: no TLS.
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     /// Refuse clients without TLS.
     pub(crate) require_tls: bool,
@@ -57,7 +57,7 @@ impl Authentication {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attempt {
     pub(super) granted: bool,
-    /// How long the reply is delayed.
+    /// The delay of the reply.
     pub(super) delay: Duration,
     /// The connection closes after the reply.
     pub(super) close: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The identity of a client at `host` before it has said anything.
+    /// The identity of a client at `host` before its first request.
     pub(super) fn new(settings: Arc<Authentication>, host: String) -> Identity {
         let account = settings.default.clone();
         let account = account.filter(|id| id.matches_host(&host));
@@ -94,7 +94,7 @@ impl Identity {
         }
     }
 
-    /// Whether commands are carried out at all.
+    /// Whether the connection acts as an account.
     #[inline]
     pub(super) fn is_authenticated(&self) -> bool {
         self.account.is_some()
@@ -152,7 +152,8 @@ impl Identity {
         Failure::Denied(text)
     }
 
-    /// Proves an account by its password. `tls`: what the connection is encrypted with.
+    /// Authenticates the client by user name and password. `tls`: the properties of the
+    /// connection's encryption; `None`: it is not encrypted.
     pub(super) fn authenticate(
         &mut self,
         user: &[u8],
@@ -178,7 +179,7 @@ impl Identity {
             }
             let policy = LoginPolicy {
                 default_lifetime: lifetime,
-                // Nothing could be done here to change it.
+                // The memcached protocol has no command that changes a password.
                 refuse_expired: true,
             };
             let admitted = control.admit(&account, tls, now, policy);

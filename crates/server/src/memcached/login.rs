@@ -20,7 +20,7 @@ use porpoise_wire::memcached::binary::{self, Request as BinaryRequest};
 use porpoise_wire::memcached::binary::{Head, StatusCode};
 use porpoise_wire::memcached::{Limits, Request, StoreVerb, binary_reply, reply};
 
-/// What a client may send before it is authenticated.
+/// Size limits of requests before authentication.
 pub(super) const UNAUTHENTICATED: Limits = Limits {
     max_value: 1024,
     max_item: 2048,
@@ -30,7 +30,7 @@ pub(super) const UNAUTHENTICATED: Limits = Limits {
 /// The only SASL mechanism.
 const PLAIN: &str = "PLAIN";
 
-/// What becomes of a request that was handled here.
+/// The connection's next action after a request that was handled here.
 pub(super) enum Handled {
     /// The next request follows.
     Continue,
@@ -139,7 +139,7 @@ impl Work {
     }
 }
 
-/// What the answer to a request repeats.
+/// The header fields of a request that its reply repeats.
 fn head_of(request: &binary::Request<'_>) -> Head {
     match request {
         BinaryRequest::Get(get)

@@ -27,7 +27,7 @@ use porpoise_access::{Privileges, Rights};
 use porpoise_rows::catalog::Table;
 use porpoise_wire::memcached::command::{Change, Mode, Store};
 
-/// What a command needs before it touches an item.
+/// The policy and privileges that a command requires before it accesses an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Requirement {
     /// The policy's column that decides.

@@ -27,7 +27,7 @@ use porpoise_wire::mysql::login::{Account as Proof, Login, Next, SecondPassword}
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// What the fast path of `caching_sha2_password` remembers, by stored secret.
+/// The cache of the `caching_sha2_password` fast path, by stored secret.
 #[derive(Default)]
 pub(super) struct FastPath(Mutex<HashMap<Vec<u8>, Sha2Stage2>>);
 
@@ -48,7 +48,7 @@ impl FastPath {
     }
 }
 
-/// What a client asks for with its login or change of user.
+/// A client's request for a login or a change of user.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) user: String,
@@ -79,7 +79,7 @@ impl Request {
     }
 }
 
-/// What the client program says of itself, for who looks for it in the log.
+/// Logs the program name that the client reports.
 fn tell(user: &[u8], attributes: Attributes<'_>) {
     let program = attributes
         .filter(|(name, _)| matches!(*name, b"program_name" | b"_client_name"))
@@ -105,7 +105,7 @@ pub(super) struct Authentication {
     with_password: bool,
 }
 
-/// What came of a step.
+/// The result of one step of a login.
 pub(super) enum Verdict {
     /// The client answers next.
     Wait,
@@ -125,7 +125,7 @@ pub(super) struct Granted {
     pub(super) delay: Duration,
 }
 
-/// What accounts can demand of an encrypted connection.
+/// The properties of an encrypted connection that a REQUIRE clause can check.
 pub(crate) fn tls_peer(session: TlsSession) -> TlsPeer {
     let names = session.certificate.as_deref().and_then(certificate::names);
     TlsPeer {
@@ -294,7 +294,7 @@ impl Authentication {
         answer.raw_error(1045, *b"28000", &text);
     }
 
-    /// What the account demands of a client that has proved its password; `None`: an error
+    /// Checks the account's other requirements once its password is proved; `None`: an error
     /// was appended.
     fn admit(
         &self,

@@ -127,7 +127,7 @@ impl Linear {
     /// Whether the pattern matches somewhere.
     ///
     /// # Errors
-    /// When the statement was ended from outside.
+    /// [`Interrupted`] when the statement was killed or timed out.
     pub(super) fn is_match(&self, text: &str) -> Result<Option<bool>, Interrupted> {
         let mut caches = self.caches.borrow_mut();
         Ok(match self.end(&mut caches.0, text, 0, true)? {
@@ -140,7 +140,7 @@ impl Linear {
     /// The leftmost match from byte `at` on.
     ///
     /// # Errors
-    /// When the statement was ended from outside.
+    /// [`Interrupted`] when the statement was killed or timed out.
     pub(super) fn find(&self, text: &str, at: usize) -> Result<Search, Interrupted> {
         let mut caches = self.caches.borrow_mut();
         let (forward, backward) = &mut *caches;

@@ -27,7 +27,7 @@ use porpoise_rows::catalog::Table;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// What a name stands for.
+/// The object that a name refers to.
 #[derive(Clone, Debug)]
 pub enum Object {
     /// Nothing that was found.
@@ -53,11 +53,11 @@ pub struct TableUse {
     pub database: String,
     /// The name.
     pub name: String,
-    /// What it stands for.
+    /// The object that the name refers to.
     pub object: Object,
     /// The view whose query names it; `None`: the statement does.
     pub within: Option<usize>,
-    /// What a merged view is of.
+    /// The use of the table or view that a merged view selects from.
     beneath: Option<usize>,
     /// Privileges needed on the table, or on any of its columns.
     pub wanted: Privileges,

@@ -48,7 +48,7 @@ fn is_memcached_configuration(database: &str, table: &str) -> bool {
 }
 
 impl SqlSession {
-    /// What this session's account may do now.
+    /// The current rights of this session's account.
     pub(crate) fn rights(&self) -> Arc<Rights> {
         let mut own = self.rights.borrow_mut();
         if own.version() != self.server.access.version() {
