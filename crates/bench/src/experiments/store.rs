@@ -284,7 +284,7 @@ pub fn check_reachable(store: &Store, endpoint: &Endpoint) -> Result<()> {
         connections: 1,
         shape: Shape::ThreadEach,
         warm_up: Duration::ZERO,
-        time: Duration::from_millis(20),
+        time: Duration::from_millis(200),
     };
     let outcome = load::run(&plan, &workload)?;
     match outcome.failure {

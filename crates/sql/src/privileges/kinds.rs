@@ -173,7 +173,7 @@ kinds! {
         example("USE shop", &[&["SELECT ON shop.goods"], &["CREATE ON shop.*"]]),
         example("USE mysql", &[&["SELECT ON mysql.*"]]),
     ],
-    Kill(Statement::Kill { .. }) => &[example("KILL QUERY 1", &[&["SUPER ON *.*"], &["CONNECTION_ADMIN ON *.*"]])],
+    Kill(Statement::Kill { .. }) => &[example("KILL QUERY 1", &[&["SUPER ON *.*"], &["CONNECTION_ADMIN ON *.*", "SYSTEM_USER ON *.*"]])],
     User(Statement::User(_)) => &[
         example("CREATE USER eve", &[&["CREATE USER ON *.*"]]),
         example("ALTER USER bob IDENTIFIED BY 'y'", &[&["CREATE USER ON *.*"]]),
