@@ -13,11 +13,11 @@
 
 use crate::auth_id::AuthId;
 use crate::privileges::Privileges;
-use crate::system_table::{SystemTable, TableChange};
-use porpoise_rows::catalog::{ColumnDefault, TableOptions};
-use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
+use crate::system_table::{SystemTable, TableChange, text_column};
+use porpoise_rows::catalog::TableOptions;
+use porpoise_rows::ddl::{IndexSpec, TableSpec};
 use porpoise_rows::{Db, RowRef};
-use porpoise_types::{Collation, ColumnType, Value, ValueRef};
+use porpoise_types::{Collation, Value, ValueRef};
 use std::sync::Arc;
 
 /// Privileges on one column of one table, granted to one account.
@@ -119,17 +119,13 @@ pub(crate) static COLUMN_GRANTS: SystemTable = SystemTable {
 };
 
 fn spec() -> TableSpec {
-    let column = |name: &str, length: u32| ColumnSpec {
-        default: Some(ColumnDefault::Literal(Value::Bytes(Vec::new()))),
-        ..ColumnSpec::new(name, ColumnType::varchar(length, Collation::UTF8MB4_BIN)).not_null()
-    };
     let columns = vec![
-        column("Host", 255),
-        column("User", 32),
-        column("Db", 64),
-        column("Table_name", 64),
-        column("Column_name", 64),
-        column("Privileges", 255),
+        text_column("Host", 255),
+        text_column("User", 32),
+        text_column("Db", 64),
+        text_column("Table_name", 64),
+        text_column("Column_name", 64),
+        text_column("Privileges", 255),
     ];
     let parts = ["Host", "User", "Db", "Table_name", "Column_name"];
     let options = TableOptions {

@@ -18,11 +18,11 @@ use crate::account::Account;
 use crate::error::Result;
 use crate::privileges::Privileges;
 use crate::rights::Grant;
-use crate::system_table::{self, SystemTable, TableChange};
-use porpoise_rows::catalog::{ColumnDefault, TableOptions};
-use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
+use crate::system_table::{self, SystemTable, TableChange, text_column};
+use porpoise_rows::catalog::TableOptions;
+use porpoise_rows::ddl::{IndexSpec, TableSpec};
 use porpoise_rows::{Db, RowRef};
-use porpoise_types::{Collation, ColumnType, Value, ValueRef};
+use porpoise_types::{Collation, Value, ValueRef};
 use std::sync::Arc;
 
 pub(crate) static GRANTS: SystemTable = SystemTable {
@@ -35,16 +35,12 @@ pub(crate) static GRANTS: SystemTable = SystemTable {
 const LENGTH: u32 = 1024;
 
 fn table_spec() -> TableSpec {
-    let column = |name: &str, length: u32| ColumnSpec {
-        default: Some(ColumnDefault::Literal(Value::Bytes(Vec::new()))),
-        ..ColumnSpec::new(name, ColumnType::varchar(length, Collation::UTF8MB4_BIN)).not_null()
-    };
     let columns = vec![
-        column("Host", 255),
-        column("User", 32),
-        column("Db", 64),
-        column("Table_name", 64),
-        column("Privileges", LENGTH),
+        text_column("Host", 255),
+        text_column("User", 32),
+        text_column("Db", 64),
+        text_column("Table_name", 64),
+        text_column("Privileges", LENGTH),
     ];
     let key = IndexSpec::primary(&["Host", "User", "Db", "Table_name"]);
     let options = TableOptions {

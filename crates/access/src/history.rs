@@ -6,9 +6,9 @@
 
 use crate::attributes::DAY;
 use crate::auth_id::AuthId;
-use crate::system_table::{SystemTable, TableChange};
+use crate::system_table::{SystemTable, TableChange, text_column};
 use porpoise_rows::Db;
-use porpoise_rows::catalog::{ColumnDefault, TableOptions};
+use porpoise_rows::catalog::TableOptions;
 use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
 use porpoise_types::{Collation, ColumnType, DateTime, Kind, Value, ValueRef};
 use std::sync::Arc;
@@ -67,14 +67,10 @@ pub(crate) static HISTORY: SystemTable = SystemTable {
 };
 
 fn spec() -> TableSpec {
-    let name = |name: &str, length: u32| ColumnSpec {
-        default: Some(ColumnDefault::Literal(Value::Bytes(Vec::new()))),
-        ..ColumnSpec::new(name, ColumnType::varchar(length, Collation::UTF8MB4_BIN)).not_null()
-    };
     let secret = ColumnType::text(Kind::Text, Collation::UTF8MB4_BIN);
     let columns = vec![
-        name("Host", 255),
-        name("User", 32),
+        text_column("Host", 255),
+        text_column("User", 32),
         ColumnSpec::new("Password_timestamp", ColumnType::timestamp(6)).not_null(),
         ColumnSpec::new("Password", secret),
     ];

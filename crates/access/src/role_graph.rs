@@ -10,6 +10,7 @@
 
 use crate::auth_id::AuthId;
 use crate::control::AccessData;
+use crate::privileges::Privileges;
 use crate::roles::RoleEdge;
 
 impl AccessData {
@@ -41,6 +42,12 @@ impl AccessData {
     /// Whether `role` is granted to `account` directly or through other roles, or is it.
     pub fn reaches(&self, account: &AuthId, role: &AuthId) -> bool {
         self.closure(std::slice::from_ref(account)).contains(role)
+    }
+
+    /// Whether an account has SYSTEM_USER by its own grants or its default roles.
+    pub fn is_system_user(&self, account: &AuthId) -> bool {
+        let rights = self.rights_with(account, &self.default_roles_of(account), &[]);
+        rights.global().has(Privileges::SYSTEM_USER)
     }
 
     /// The roles that a login of the account activates by default.

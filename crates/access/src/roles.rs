@@ -5,7 +5,7 @@
 //! `role_graph`'s.
 
 use crate::auth_id::AuthId;
-use crate::system_table::{SystemTable, TableChange};
+use crate::system_table::{SystemTable, TableChange, text_column};
 use porpoise_rows::catalog::{ColumnDefault, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
 use porpoise_rows::{Db, RowRef};
@@ -47,10 +47,6 @@ pub(crate) static DEFAULTS: SystemTable = SystemTable {
 };
 
 fn specs() -> [TableSpec; 2] {
-    let name = |name: &str, length: u32| ColumnSpec {
-        default: Some(ColumnDefault::Literal(Value::Bytes(Vec::new()))),
-        ..ColumnSpec::new(name, ColumnType::varchar(length, Collation::UTF8MB4_BIN)).not_null()
-    };
     let words = vec![Box::from(&b"N"[..]), Box::from(&b"Y"[..])];
     let switch = ColumnType::enumeration(words, Collation::UTF8MB4_GENERAL_CI);
     let admin = ColumnSpec {
@@ -72,7 +68,7 @@ fn specs() -> [TableSpec; 2] {
     let defaults = ["HOST", "USER", "DEFAULT_ROLE_HOST", "DEFAULT_ROLE_USER"];
     let names = |names: [&str; 4]| {
         let length = |n: &str| if n.ends_with("HOST") { 255 } else { 32 };
-        names.map(|n| name(n, length(n))).to_vec()
+        names.map(|n| text_column(n, length(n))).to_vec()
     };
     let mut columns = names(edges);
     columns.push(admin);

@@ -3,10 +3,19 @@
 
 use crate::error::{Error, Result};
 use porpoise_kv::{Read, Ticket};
-use porpoise_rows::catalog::Table;
+use porpoise_rows::catalog::{ColumnDefault, Table};
+use porpoise_rows::ddl::ColumnSpec;
 use porpoise_rows::{BeginOptions, Db, InsertMode, KeyRange, RowRef, ScanPosition, ScanSpec};
-use porpoise_types::Value;
+use porpoise_types::{Collation, ColumnType, Value};
 use std::sync::Arc;
+
+/// A column of text that is empty by default and compared byte by byte.
+pub(crate) fn text_column(name: &str, length: u32) -> ColumnSpec {
+    ColumnSpec {
+        default: Some(ColumnDefault::Literal(Value::Bytes(Vec::new()))),
+        ..ColumnSpec::new(name, ColumnType::varchar(length, Collation::UTF8MB4_BIN)).not_null()
+    }
+}
 
 /// A system table.
 pub(crate) struct SystemTable {

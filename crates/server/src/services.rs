@@ -1,4 +1,5 @@
-//! What is behind the listeners: engine, rows, SQL, opened in that order.
+//! Components of a running server: engine, rows and SQL, opened in that order, and the
+//! protocols that listeners serve.
 //!
 //! Invariant: at [`Services::close`] unused ids go back to the engine before the
 //! engine's own shutdown (transactions.md, rule 40), and nothing is written

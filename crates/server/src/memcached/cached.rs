@@ -16,12 +16,7 @@ use porpoise_wire::memcached::command::{Change, Count, Delete, Mode, Outcome, St
 
 /// Carries out a command on an item of the cache.
 pub(super) fn apply(context: &CommandContext, command: &Change<'_>) -> Done<Outcome> {
-    let now = context
-        .shared
-        .db
-        .clock()
-        .unix_micros()
-        .div_euclid(1_000_000);
+    let now = context.shared.unix_seconds();
     let max = context.shared.limits.max_value;
     let notes = &context.shared.notes;
     let id = notes.id(CACHED, command.key());
@@ -83,12 +78,7 @@ pub(super) fn apply(context: &CommandContext, command: &Change<'_>) -> Done<Outc
 
 /// Moves the moment of expiry of an item and shows it.
 pub(super) fn touch(context: &CommandContext, key: &[u8], exptime: i64) -> Option<Touched> {
-    let now = context
-        .shared
-        .db
-        .clock()
-        .unix_micros()
-        .div_euclid(1_000_000);
+    let now = context.shared.unix_seconds();
     let expires = moment(exptime, now);
     let decide = |item: Option<&Kept>| (item.cloned(), Step::Touch(expires));
     let (item, version) = context.shared.cache.change(key, now, decide).ok()?;

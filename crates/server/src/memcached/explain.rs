@@ -1,5 +1,5 @@
-//! What `SHOW MEMCACHED KEY` tells: how each listener would
-//! look for a key, and what it would find.
+//! Rows of `SHOW MEMCACHED KEY`: the container and the value that each listener finds for a
+//! key.
 
 use super::Shared;
 use super::container::Container;

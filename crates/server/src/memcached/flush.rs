@@ -110,7 +110,7 @@ pub(super) fn flush_or_schedule(
 ) -> Done<()> {
     let shared = context.shared.clone();
     let (outcome, ticket) = if delay > 0 {
-        let now = shared.db.clock().unix_micros().div_euclid(1_000_000);
+        let now = shared.unix_seconds();
         let at = moment(delay, now);
         let allowed = authorize(context, &current.mapping);
         let identity = context.identity.clone();

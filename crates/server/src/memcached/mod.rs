@@ -77,7 +77,7 @@ pub struct Memcached {
     shared: Arc<Shared>,
 }
 
-/// What all sessions of the listener share.
+/// State shared by all sessions of a listener.
 pub(crate) struct Shared {
     pub(crate) db: Arc<Db>,
     pub(crate) live: Live,
@@ -96,6 +96,11 @@ impl Shared {
     #[cold]
     pub(crate) fn note_error(&self, prefix: &[u8], text: String) {
         self.errors.lock().insert(prefix.into(), text);
+    }
+
+    /// Whole seconds since 1970.
+    pub(crate) fn unix_seconds(&self) -> i64 {
+        self.db.clock().unix_micros().div_euclid(1_000_000)
     }
 
     /// The last refusal of a prefix.

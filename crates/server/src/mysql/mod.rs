@@ -40,7 +40,7 @@ use porpoise_wire::mysql::reply;
 use session::MysqlSession;
 use std::sync::Arc;
 
-/// What all sessions of the listener share.
+/// State shared by all sessions of a listener.
 pub(crate) struct Shared {
     sql: Arc<SqlServer>,
     tls: Option<Arc<rustls::ServerConfig>>,

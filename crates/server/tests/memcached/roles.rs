@@ -51,15 +51,15 @@ fn each_door_serves_the_prefixes_of_its_role() {
 }
 
 #[test]
-fn a_door_of_an_unknown_role_is_refused_at_the_start() {
+fn a_listener_of_an_unknown_role_is_refused_at_the_start() {
     let ended = Porpoise::builder()
-        .arg("--memcached-listeners", "nobody=127.0.0.1:0")
+        .arg("--memcached-listeners", "unknown=127.0.0.1:0")
         .run_to_end(std::time::Duration::from_secs(30));
     assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
     assert!(
         ended
             .stderr
-            .contains("'nobody' is not in ndbmemcache.memcache_server_roles")
+            .contains("'unknown' is not in ndbmemcache.memcache_server_roles")
     );
 }
 

@@ -285,8 +285,8 @@ fn aes<'a>(c: &Call<'_, 'a>, decrypt: bool) -> Result<ValueRef<'a>> {
     Ok(c.keep(&[&secret, rest.written()].concat()))
 }
 
-/// What a cipher makes of a text, without its last block; `None` when it fails. `update` gives
-/// the number of bytes written, at most a block more than it was given.
+/// Output of a cipher for a text, without its last block; `None` when the cipher fails.
+/// `update` returns the number of bytes written: at most one block more than its input.
 fn in_pieces(
     text: &[u8],
     mut update: impl FnMut(&[u8], &mut [u8]) -> std::result::Result<usize, Unspecified>,

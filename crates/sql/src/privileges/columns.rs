@@ -101,9 +101,9 @@ impl Columns {
         Ok(Columns { list })
     }
 
-    /// Adds the change of one account's privileges on columns of the object of `next`. `set`:
-    /// what is revoked from the whole table. Returns whether the account holds privileges on
-    /// columns there.
+    /// Adds the change of one account's privileges on columns of the object of `next`. `set` are
+    /// the privileges that the statement names for the whole table. Returns whether the account
+    /// holds privileges on columns of the object.
     pub(super) fn change(
         &self,
         data: &AccessData,

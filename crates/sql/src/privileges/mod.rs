@@ -118,8 +118,7 @@ impl SqlSession {
     /// account.
     pub(crate) fn need_system_user(&self, data: &AccessData, id: &AuthId) -> Result<()> {
         let own = AuthId::parse(&self.client.account);
-        let theirs = data.rights_with(id, &data.default_roles_of(id), &[]);
-        if own == *id || !theirs.global().has(Privileges::SYSTEM_USER) {
+        if own == *id || !data.is_system_user(id) {
             return Ok(());
         }
         self.need_global(Privileges::SYSTEM_USER, "SYSTEM_USER")

@@ -12,8 +12,8 @@
 //!    each column that is read or written what that column needs, else 1143. Where the columns
 //!    were not listed (`*`, INSERT without a list) it is 1142 again.
 //!
-//! What a view names is checked with the rights of the view's definer, or with those of the
-//! view or statement around it for SQL SECURITY INVOKER.
+//! Tables and columns that a view names are checked with the rights of the view's definer; for
+//! SQL SECURITY INVOKER, with those of the view or statement that names the view.
 
 use super::is_memcached_configuration;
 use super::requirements::Requirement;

@@ -255,11 +255,7 @@ impl SqlSession {
         let data = self.server.access.data();
         let is_system_user = || {
             let account = data.candidate(&target.user, &target.host);
-            account.is_some_and(|a| {
-                let id = a.id();
-                let theirs = data.rights_with(&id, &data.default_roles_of(&id), &[]);
-                theirs.global().has(Privileges::SYSTEM_USER)
-            })
+            account.is_some_and(|a| data.is_system_user(&a.id()))
         };
         let allowed = target.user == self.client.user
             || rights.global().has(Privileges::CONNECTION_ADMIN)
