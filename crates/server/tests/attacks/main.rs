@@ -105,8 +105,11 @@ fn attacked(server: &Porpoise, killer: &mut Sql, attack: &Attack) -> Ended {
         assert!(begun.is_some(), "{}: does not begin", attack.name);
         std::thread::sleep(MOMENT);
         let (since, before) = (Instant::now(), cpu(server));
-        if !running.is_finished() {
-            killer.run(&format!("KILL QUERY {id}"));
+        // Refused with 1094 when the statement, and its session with it, has ended meanwhile.
+        match killer.attempt(&format!("KILL QUERY {id}")) {
+            Ok(_) => {}
+            Err(Failure::Refused(error)) if error.code == 1094 => {}
+            Err(error) => panic!("{}: KILL QUERY {id}: {error}", attack.name),
         }
         // A statement of several is followed by others, which are killed as well.
         let ended = wait_until(Duration::from_secs(120), || {
