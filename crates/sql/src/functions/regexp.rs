@@ -359,7 +359,10 @@ fn like<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 /// The byte at which to begin: the third argument counts characters from 1.
 fn start(text: &str, position: i64) -> Result<usize> {
     let out = || error(3686, "Index out of bounds in regular expression search.");
-    let skip = usize::try_from(position - 1).map_err(|_| out())?;
+    let skip = position
+        .checked_sub(1)
+        .and_then(|skip| usize::try_from(skip).ok());
+    let skip = skip.ok_or_else(out)?;
     let mut offsets = text.char_indices().map(|(at, _)| at);
     match offsets.nth(skip) {
         Some(at) => Ok(at),
