@@ -40,8 +40,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         ["check"] => check(),
-        ["ratchet"] => ratchet::rewrite(false),
-        ["ratchet", "--init"] => ratchet::rewrite(true),
+        ["ratchet"] => rewrite_ratchet(false),
+        ["ratchet", "--init"] => rewrite_ratchet(true),
         ["loc"] => Tree::read().map(|tree| print!("{}", loc::table(&tree))),
         ["mutants", only @ ..] => mutants::run(only),
         ["soak"] => soak::print_list(),
@@ -58,6 +58,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn rewrite_ratchet(anew: bool) -> Result<(), String> {
+    let tree = Tree::read()?;
+    ratchet::rewrite(&tree, rules::measured(&tree), anew)
 }
 
 fn check() -> Result<(), String> {

@@ -9,9 +9,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{
-    FILE_HARD, FILE_SOFT, FUNCTION_SOFT, measured_cycles, measured_files, measured_functions,
-};
 use crate::tree::{Tree, root};
 
 const PATH: &str = "xtask/ratchet.toml";
@@ -43,19 +40,6 @@ impl Ratchet {
         toml::from_str(&file.text).map_err(|error| format!("xtask: {PATH}: {error}"))
     }
 
-    /// Everything that is too long now.
-    fn measured(tree: &Tree) -> Self {
-        let mut files = measured_files(tree);
-        files.retain(|_, lines| *lines > FILE_SOFT && *lines <= FILE_HARD);
-        let mut functions = measured_functions(tree);
-        functions.retain(|_, lines| *lines > FUNCTION_SOFT);
-        Self {
-            files,
-            functions,
-            cycles: measured_cycles(tree),
-        }
-    }
-
     /// The record that remains when nothing may grow.
     fn lowered(&self, measured: &Self) -> Self {
         Self {
@@ -72,14 +56,13 @@ fn lower(old: &BTreeMap<String, usize>, now: &BTreeMap<String, usize>) -> BTreeM
         .collect()
 }
 
-/// Rewrites the record; with `anew`, from the present lengths alone.
-pub fn rewrite(anew: bool) -> Result<(), String> {
-    let tree = Tree::read()?;
-    let measured = Ratchet::measured(&tree);
+/// Rewrites the record, lowered to what was measured in the tree; with `anew`, from what was
+/// measured alone.
+pub fn rewrite(tree: &Tree, measured: Ratchet, anew: bool) -> Result<(), String> {
     let record = if anew {
         measured
     } else {
-        Ratchet::of(&tree)?.lowered(&measured)
+        Ratchet::of(tree)?.lowered(&measured)
     };
     let body = toml::to_string(&record).map_err(|error| format!("xtask: {PATH}: {error}"))?;
     let text = format!("{HEAD}{body}");
@@ -113,14 +96,6 @@ mod tests {
         let now = record(&[("grown", 700), ("shrunk", 550), ("new", 800)]);
         let lowered = old.lowered(&now);
         assert_eq!(lowered, record(&[("grown", 600), ("shrunk", 550)]));
-    }
-
-    #[test]
-    fn only_what_is_too_long_is_recorded() {
-        let long = "//! x\n".repeat(FILE_SOFT + 1);
-        let short = "//! x\n".repeat(FILE_SOFT);
-        let tree = Tree::of(&[("a.rs", &long), ("b.rs", &short)]);
-        assert_eq!(Ratchet::measured(&tree), record(&[("a.rs", FILE_SOFT + 1)]));
     }
 
     #[test]

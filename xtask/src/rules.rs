@@ -15,9 +15,9 @@ use std::fmt;
 use crate::ratchet::Ratchet;
 use crate::tree::Tree;
 
-pub use cycles::measured_cycles;
+use cycles::measured_cycles;
 pub use ignored::long_tests;
-pub use lengths::{FILE_HARD, FILE_SOFT, FUNCTION_SOFT, measured_files, measured_functions};
+use lengths::{FILE_HARD, FILE_SOFT, FUNCTION_SOFT, measured_files, measured_functions};
 
 /// One breach of one rule at one place.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,4 +75,32 @@ pub fn run_all(tree: &Tree) -> Result<Vec<Violation>, String> {
     found.extend(mutants::check(tree)?);
     found.sort();
     Ok(found)
+}
+
+/// Everything in a tree that exceeds the soft limits.
+pub fn measured(tree: &Tree) -> Ratchet {
+    let mut files = measured_files(tree);
+    files.retain(|_, lines| *lines > FILE_SOFT && *lines <= FILE_HARD);
+    let mut functions = measured_functions(tree);
+    functions.retain(|_, lines| *lines > FUNCTION_SOFT);
+    Ratchet {
+        files,
+        functions,
+        cycles: measured_cycles(tree),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_too_long_is_measured() {
+        let long = "//! x\n".repeat(FILE_SOFT + 1);
+        let short = "//! x\n".repeat(FILE_SOFT);
+        let tree = Tree::of(&[("a.rs", &long), ("b.rs", &short)]);
+        let mut expected = Ratchet::default();
+        expected.files.insert("a.rs".to_owned(), FILE_SOFT + 1);
+        assert_eq!(measured(&tree), expected);
+    }
 }

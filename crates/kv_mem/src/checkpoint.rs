@@ -24,14 +24,13 @@ mod reserve;
 
 use crate::codec::put_bytes;
 use crate::counters::Counters;
-use crate::heartbeat;
 use crate::index::Walk;
 use crate::log::{Log, io_error};
 use crate::manifest::{CheckpointFile, Manifest, Unit};
 use crate::record::InlineKey;
-use crate::shared::Shared;
-use crate::snapshots::Slot;
+use crate::snapshots::{Slot, Snapshots};
 use crate::space::Space;
+use crate::store::RecordStore;
 use plan::{Plan, plan};
 use porpoise_base::disk::File;
 use porpoise_base::sync::Mutex;
@@ -40,6 +39,7 @@ pub(crate) use reserve::NAME as RESERVE_NAME;
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The version of the checkpoint's format that this build writes and reads.
@@ -85,12 +85,18 @@ struct Last {
     doubtful: BTreeSet<(u64, u64)>,
 }
 
-/// Makes checkpoints, one at a time.
-pub(crate) struct Checkpoints(Mutex<Last>);
+/// Writes checkpoints, one at a time.
+pub(crate) struct Checkpoints {
+    last: Mutex<Last>,
+    store: Arc<RecordStore>,
+    snapshots: Arc<Snapshots>,
+    log: Arc<Log>,
+    counters: Arc<Counters>,
+}
 
 /// Writes the files of one checkpoint.
 struct Writer<'a> {
-    shared: &'a Shared,
+    store: &'a RecordStore,
     log: &'a Log,
     checkpoint: u64,
     /// Number of the next file.
@@ -160,15 +166,15 @@ impl Writer<'_> {
     fn close(&mut self) -> Result<()> {
         if let Some((file, path)) = self.open.take() {
             file.sync_data().map_err(|e| io_error(&path, &e))?;
-            heartbeat::checkpoint_step(self.shared);
+            self.log.heartbeats.checkpoint_step();
         }
         Ok(())
     }
 
     /// Writes what a snapshot sees of some spaces.
-    fn unit(&mut self, shared: &Shared, spaces: Vec<SpaceId>, ts: u64) -> Result<Unit> {
+    fn unit(&mut self, spaces: Vec<SpaceId>, ts: u64) -> Result<Unit> {
         for id in &spaces {
-            if let Some(space) = shared.spaces.find(*id) {
+            if let Some(space) = self.store.spaces.find(*id) {
                 self.space(space, ts)?;
             }
         }
@@ -202,7 +208,7 @@ impl Writer<'_> {
             });
             // Writing may wait for the disk: no pin is held.
             drop(guard);
-            heartbeat::checkpoint_step(self.shared);
+            self.log.heartbeats.checkpoint_step();
             if self.block.len() >= BLOCK {
                 self.flush()?;
             }
@@ -216,164 +222,166 @@ impl Writer<'_> {
 }
 
 impl Checkpoints {
-    /// After a checkpoint, or an empty manifest.
-    pub(crate) fn new(manifest: Manifest) -> Checkpoints {
-        Checkpoints(Mutex::new(Last {
+    /// Continues behind the checkpoint of a manifest, which may be empty.
+    pub(crate) fn new(
+        manifest: Manifest,
+        store: Arc<RecordStore>,
+        snapshots: Arc<Snapshots>,
+        log: Arc<Log>,
+        counters: Arc<Counters>,
+    ) -> Checkpoints {
+        let last = Last {
             next: manifest.checkpoint + 1,
             manifest,
             doubtful: BTreeSet::new(),
-        }))
+        };
+        Checkpoints {
+            last: Mutex::new(last),
+            store,
+            snapshots,
+            log,
+            counters,
+        }
     }
 
-    /// Writes a checkpoint. `exact` at a clean shutdown: nothing comes after
-    /// it. On a full disk once more, with the room of the reserve.
-    pub(crate) fn write(
-        &self,
-        shared: &Shared,
-        log: &Log,
-        counters: &Counters,
-        exact: bool,
-    ) -> Result<()> {
-        let mut last = self.0.lock();
-        shared.healthy()?;
-        let mut outcome = attempt(&mut last, shared, log, counters, exact);
+    /// Writes a checkpoint; on a full disk once more, with the room of the reserve. `exact` at a
+    /// clean shutdown, after which nothing is appended.
+    pub(crate) fn write(&self, exact: bool) -> Result<()> {
+        let mut last = self.last.lock();
+        let log = &*self.log;
+        log.pipeline.watermark.check_healthy()?;
+        let mut outcome = self.attempt(&mut last, exact);
         if matches!(outcome, Err(Error::Full(Full::Disk))) && reserve::give_up(log) {
             tracing::warn!("the disk is full; the checkpoint takes the room of its reserve");
-            outcome = attempt(&mut last, shared, log, counters, exact);
+            outcome = self.attempt(&mut last, exact);
         }
         outcome?;
         // Room is for the log first.
-        if !exact && !log.is_short(shared) {
+        if !exact && !log.is_short() {
             let bytes = last.manifest.files().map(|(_, file)| file.bytes).sum();
             reserve::keep(log, bytes);
         }
         Ok(())
     }
 
-    /// How many bytes of records came since the last one.
-    pub(crate) fn behind(&self, shared: &Shared) -> u64 {
-        let position = self.0.lock().manifest.position;
-        shared.seq.lock().log.appended.saturating_sub(position)
+    /// Bytes of records appended since the last checkpoint.
+    pub(crate) fn behind(&self) -> u64 {
+        let position = self.last.lock().manifest.position;
+        let appended = self.log.pipeline.lock().log.appended;
+        appended.saturating_sub(position)
     }
-}
 
-/// Writes a checkpoint, if there is room.
-fn attempt(
-    last: &mut Last,
-    shared: &Shared,
-    log: &Log,
-    counters: &Counters,
-    exact: bool,
-) -> Result<()> {
-    let began = Instant::now();
-    let (mut manifest, ts, slot) = moment(shared, log, counters, exact);
-    manifest.checkpoint = last.next;
-    last.next += 1;
-    let plan = match log.rows() {
-        true => plan(&shared.spaces, &last.manifest),
-        false => Plan::nothing(),
-    };
-    let (kept, checkpoint) = (plan.kept.len(), manifest.checkpoint);
-    let outcome = write_units(shared, log, checkpoint, plan, ts);
-    shared.snapshots.end_kept(slot);
-    let prepared = outcome.and_then(|units| {
-        manifest.units = units;
-        let appended = shared.seq.lock().log.appended;
-        log.wait_synced(shared, appended)?;
-        shared.healthy()?;
-        manifest.prepare(&*log.disk, &log.dir)
-    });
-    if let Err(error) = prepared {
-        remove_files(log, (0..).map(|number| (checkpoint, number)));
-        return Err(error);
-    }
-    let placed = Manifest::replace(&*log.disk, &log.dir)
-        .and_then(|()| log.record_checkpoint(checkpoint, manifest.position));
-    if let Err(error) = placed {
-        last.doubtful.extend(manifest.numbers());
-        return Err(error);
-    }
-    let before = std::mem::replace(&mut last.manifest, manifest);
-    let mut old = std::mem::take(&mut last.doubtful);
-    old.extend(before.numbers());
-    let named = last.manifest.numbers();
-    remove_files(log, old.difference(&named).copied());
-    log.remove_before(last.manifest.position)?;
-    shared.counts.checkpoints.add(1);
-    let units = &last.manifest.units;
-    let fresh = units.iter().filter(|unit| unit.checkpoint == checkpoint);
-    let written: u64 = fresh.flat_map(|u| &u.files).map(|file| file.rows).sum();
-    tracing::info!(
-        checkpoint,
-        rows = last.manifest.rows(),
-        written,
-        units = units.len() as u64,
-        kept = kept as u64,
-        millis = began.elapsed().as_millis() as u64,
-        "checkpoint written"
-    );
-    Ok(())
-}
-
-/// A snapshot, and what belongs to it of everything that is not rows.
-fn moment(shared: &Shared, log: &Log, counters: &Counters, exact: bool) -> (Manifest, u64, Slot) {
-    let table = counters.lock();
-    let mut seq = crate::commit::quiet(shared, shared.seq.lock());
-    let (ts, slot) = shared.snapshots.take_kept(&shared.mark);
-    let reached = match log.immediate() {
-        true => seq.log.appended,
-        false => log.synced_to(),
-    };
-    let position = log.settle_chunks(&mut seq, reached);
-    let reserved = seq.log.ts_next_limit.map_or(0, |(limit, _)| limit);
-    let spaces = shared.spaces.iter();
-    let spaces = spaces.filter(|space| space.id >= SpaceId::FIRST_FREE);
-    let manifest = Manifest {
-        checkpoint: 0,
-        ts,
-        ts_limit: match exact {
-            true => seq.last_ts + 1,
-            false => seq.log.ts_limit.max(reserved),
-        },
-        position,
-        next_space: table.next_space,
-        units: Vec::new(),
-        spaces: spaces.map(|space| (space.id, space.spec.clone())).collect(),
-        counters: table
-            .counters
-            .iter()
-            .map(|(id, c)| (id.0, if exact { c.next } else { c.reserved() }))
-            .collect(),
-    };
-    (manifest, ts, slot)
-}
-
-fn write_units(
-    shared: &Shared,
-    log: &Log,
-    checkpoint: u64,
-    plan: Plan,
-    ts: u64,
-) -> Result<Vec<Unit>> {
-    let mut writer = Writer {
-        shared,
-        log,
-        checkpoint,
-        next_file: 0,
-        files: Vec::new(),
-        open: None,
-        space: SpaceId(0),
-        block: Vec::with_capacity(BLOCK + 4096),
-        rows: 0,
-    };
-    let mut units = plan.kept;
-    for spaces in plan.written {
-        let unit = writer.unit(shared, spaces, ts)?;
-        if !unit.files.is_empty() {
-            units.push(unit);
+    /// Writes a checkpoint, if there is room.
+    fn attempt(&self, last: &mut Last, exact: bool) -> Result<()> {
+        let began = Instant::now();
+        let log = &*self.log;
+        let (mut manifest, ts, slot) = self.moment(exact);
+        manifest.checkpoint = last.next;
+        last.next += 1;
+        let plan = if log.rows() {
+            plan(&self.store.spaces, &last.manifest)
+        } else {
+            Plan::nothing()
+        };
+        let (kept, checkpoint) = (plan.kept.len(), manifest.checkpoint);
+        let outcome = self.write_units(checkpoint, plan, ts);
+        self.snapshots.end_kept(slot);
+        let prepared = outcome.and_then(|units| {
+            manifest.units = units;
+            let appended = log.pipeline.lock().log.appended;
+            log.wait_synced(appended)?;
+            log.pipeline.watermark.check_healthy()?;
+            manifest.prepare(&*log.disk, &log.dir)
+        });
+        if let Err(error) = prepared {
+            remove_files(log, (0..).map(|number| (checkpoint, number)));
+            return Err(error);
         }
+        let placed = Manifest::replace(&*log.disk, &log.dir)
+            .and_then(|()| log.record_checkpoint(checkpoint, manifest.position));
+        if let Err(error) = placed {
+            last.doubtful.extend(manifest.numbers());
+            return Err(error);
+        }
+        let before = std::mem::replace(&mut last.manifest, manifest);
+        let mut old = std::mem::take(&mut last.doubtful);
+        old.extend(before.numbers());
+        let named = last.manifest.numbers();
+        remove_files(log, old.difference(&named).copied());
+        log.remove_before(last.manifest.position)?;
+        log.metrics.checkpoints.add(1);
+        let units = &last.manifest.units;
+        let fresh = units.iter().filter(|unit| unit.checkpoint == checkpoint);
+        let written: u64 = fresh.flat_map(|u| &u.files).map(|file| file.rows).sum();
+        tracing::info!(
+            checkpoint,
+            rows = last.manifest.rows(),
+            written,
+            units = units.len() as u64,
+            kept = kept as u64,
+            millis = began.elapsed().as_millis() as u64,
+            "checkpoint written"
+        );
+        Ok(())
     }
-    Ok(units)
+
+    /// A snapshot, and the manifest of the same moment, without units.
+    fn moment(&self, exact: bool) -> (Manifest, u64, Slot) {
+        let (log, pipeline) = (&*self.log, &self.log.pipeline);
+        let table = self.counters.lock();
+        let mut seq = pipeline.wait_installed(pipeline.lock());
+        let (ts, slot) = self.snapshots.take_kept(&pipeline.watermark);
+        let reached = if log.immediate() {
+            seq.log.appended
+        } else {
+            log.synced_to()
+        };
+        let position = log.settle_chunks(&mut seq, reached);
+        let reserved = seq.log.ts_next_limit.map_or(0, |(limit, _)| limit);
+        let spaces = self.store.spaces.iter();
+        let spaces = spaces.filter(|space| space.id >= SpaceId::FIRST_FREE);
+        let manifest = Manifest {
+            checkpoint: 0,
+            ts,
+            ts_limit: if exact {
+                seq.last_ts + 1
+            } else {
+                seq.log.ts_limit.max(reserved)
+            },
+            position,
+            next_space: table.next_space,
+            units: Vec::new(),
+            spaces: spaces.map(|space| (space.id, space.spec.clone())).collect(),
+            counters: table
+                .counters
+                .iter()
+                .map(|(id, c)| (id.0, if exact { c.next } else { c.reserved() }))
+                .collect(),
+        };
+        (manifest, ts, slot)
+    }
+
+    fn write_units(&self, checkpoint: u64, plan: Plan, ts: u64) -> Result<Vec<Unit>> {
+        let mut writer = Writer {
+            store: &self.store,
+            log: &self.log,
+            checkpoint,
+            next_file: 0,
+            files: Vec::new(),
+            open: None,
+            space: SpaceId(0),
+            block: Vec::with_capacity(BLOCK + 4096),
+            rows: 0,
+        };
+        let mut units = plan.kept;
+        for spaces in plan.written {
+            let unit = writer.unit(spaces, ts)?;
+            if !unit.files.is_empty() {
+                units.push(unit);
+            }
+        }
+        Ok(units)
+    }
 }
 
 /// Removes files up to the first that cannot be removed; what stays goes at

@@ -15,12 +15,14 @@
 
 use crate::log::Log;
 use crate::log::format::Record;
-use crate::shared::Shared;
+use crate::pipeline::CommitPipeline;
 use crate::space::Spaces;
+use crate::store::RecordStore;
 use porpoise_base::sync::{Mutex, MutexGuard};
 use porpoise_kv::{CounterId, Error, Full, Result, SpaceId, SpaceSpec};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// How many ids are reserved on disk ahead of need, at most (but for callers
 /// that take more at a time).
@@ -98,33 +100,42 @@ impl Table {
 }
 
 /// Counters and space ids of an engine.
-pub(crate) struct Counters(Mutex<Table>);
+pub(crate) struct Counters {
+    table: Mutex<Table>,
+    store: Arc<RecordStore>,
+    pipeline: Arc<CommitPipeline>,
+    log: Option<Arc<Log>>,
+}
 
 impl Counters {
-    pub(crate) fn new(mut table: Table) -> Counters {
+    pub(crate) fn new(
+        mut table: Table,
+        store: Arc<RecordStore>,
+        pipeline: Arc<CommitPipeline>,
+        log: Option<Arc<Log>>,
+    ) -> Counters {
         table.next_space = table.next_space.max(SpaceId::FIRST_FREE.0);
-        Counters(Mutex::new(table))
+        Counters {
+            table: Mutex::new(table),
+            store,
+            pipeline,
+            log,
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock()
+        self.table.lock()
     }
 
     /// Appends the record of a new limit.
-    fn extend(shared: &Shared, log: &Log, id: CounterId, counter: &mut Counter, limit: u64) -> u64 {
+    fn extend(log: &Log, id: CounterId, counter: &mut Counter, limit: u64) -> u64 {
         let record = Record::Counter { id: id.0, limit };
-        let position = log.append_record(&mut shared.seq.lock(), &record);
+        let position = log.append_record(&mut log.pipeline.lock(), &record);
         counter.coming = Some((limit, position));
         position
     }
 
-    pub(crate) fn reserve(
-        &self,
-        shared: &Shared,
-        id: CounterId,
-        count: u64,
-        at_least: u64,
-    ) -> Result<Range<u64>> {
+    pub(crate) fn reserve(&self, id: CounterId, count: u64, at_least: u64) -> Result<Range<u64>> {
         loop {
             let mut table = self.lock();
             table.open()?;
@@ -133,7 +144,7 @@ impl Counters {
             let end = start
                 .checked_add(count.max(1))
                 .ok_or(Error::Full(Full::Ids))?;
-            let Some(log) = &shared.log else {
+            let Some(log) = &self.log else {
                 counter.next = end;
                 return Ok(start..end);
             };
@@ -143,20 +154,20 @@ impl Counters {
                 counter.next = end;
                 if counter.limit - end < ahead / 2
                     && counter.coming.is_none()
-                    && shared.writable().is_ok()
+                    && log.check_writable().is_ok()
                 {
                     let limit = counter.limit.saturating_add(ahead);
-                    Counters::extend(shared, log, id, counter, limit);
+                    Counters::extend(log, id, counter, limit);
                 }
                 return Ok(start..end);
             }
-            shared.writable()?;
+            log.check_writable()?;
             let position = match counter.coming {
                 Some((limit, position)) if limit >= end => position,
-                _ => Counters::extend(shared, log, id, counter, end.saturating_add(ahead)),
+                _ => Counters::extend(log, id, counter, end.saturating_add(ahead)),
             };
             drop(table);
-            log.wait_synced(shared, position)?;
+            log.wait_synced(position)?;
         }
     }
 
@@ -173,13 +184,13 @@ impl Counters {
 
     /// Writes the exact counters; nothing is given out any more. The position
     /// behind the last record.
-    pub(crate) fn freeze(&self, shared: &Shared, log: &Log) -> u64 {
+    pub(crate) fn freeze(&self, log: &Log) -> u64 {
         let mut table = self.lock();
         table.frozen = true;
         let mut position = 0;
         for (id, counter) in &mut table.counters {
             let exact = counter.next;
-            position = Counters::extend(shared, log, *id, counter, exact);
+            position = Counters::extend(log, *id, counter, exact);
         }
         position
     }
@@ -188,73 +199,73 @@ impl Counters {
         self.lock().counters.get(&id).map_or(1, |c| c.next)
     }
 
-    pub(crate) fn set(&self, shared: &Shared, id: CounterId, next: u64) -> Result<()> {
+    pub(crate) fn set(&self, id: CounterId, next: u64) -> Result<()> {
         let next = next.max(1);
         let mut table = self.lock();
         table.open()?;
         let counter = table.counter(id);
-        let Some(log) = &shared.log else {
+        let Some(log) = &self.log else {
             *counter = Counter::found(next);
             return Ok(());
         };
-        shared.writable()?;
+        log.check_writable()?;
         *counter = Counter::found(next);
         let limit = next.saturating_add(ahead_of(next, 1));
-        let position = Counters::extend(shared, log, id, counter, limit);
+        let position = Counters::extend(log, id, counter, limit);
         drop(table);
-        log.wait_synced(shared, position)
+        log.wait_synced(position)
     }
 
     /// Makes spaces; they are on disk when this returns.
-    pub(crate) fn create_spaces(
-        &self,
-        shared: &Shared,
-        specs: &[SpaceSpec],
-    ) -> Result<Vec<SpaceId>> {
+    pub(crate) fn create_spaces(&self, specs: &[SpaceSpec]) -> Result<Vec<SpaceId>> {
         let mut table = self.lock();
         table.open()?;
-        shared.writable()?;
+        if let Some(log) = &self.log {
+            log.check_writable()?;
+        }
         if table.next_space + specs.len() as u64 > Spaces::last_possible() {
             return Err(Error::Full(Full::Ids));
         }
-        let mut seq = shared.seq.lock();
+        let mut seq = self.pipeline.lock();
         let mut ids = Vec::with_capacity(specs.len());
         let mut position = 0;
-        if let Some(log) = &shared.log {
+        if let Some(log) = &self.log {
             log.admit(&seq, specs.len() * 64)?;
         }
         for spec in specs {
             let id = SpaceId(table.next_space);
             table.next_space += 1;
-            if let Some(log) = &shared.log {
+            if let Some(log) = &self.log {
                 let spec = spec.clone();
                 position = log.append_record(&mut seq, &Record::CreateSpace { id, spec });
             }
-            shared.spaces.add(id, spec.clone());
+            self.store.spaces.add(id, spec.clone());
             ids.push(id);
         }
         drop(seq);
         drop(table);
-        if let Some(log) = &shared.log {
-            log.wait_synced(shared, position)?;
+        if let Some(log) = &self.log {
+            log.wait_synced(position)?;
         }
         Ok(ids)
     }
 
     /// Drops spaces; they are gone from disk when this returns.
-    pub(crate) fn drop_spaces(&self, shared: &Shared, ids: &[SpaceId]) -> Result<()> {
+    pub(crate) fn drop_spaces(&self, ids: &[SpaceId]) -> Result<()> {
         self.lock().open()?;
-        shared.writable()?;
+        if let Some(log) = &self.log {
+            log.check_writable()?;
+        }
         // No commit is on its way into one of them.
-        let mut seq = crate::commit::quiet(shared, shared.seq.lock());
+        let mut seq = self.pipeline.wait_installed(self.pipeline.lock());
         let mut position = 0;
         let mut gone = Vec::new();
         for id in ids {
-            if let Some(space) = shared.spaces.find(*id)
+            if let Some(space) = self.store.spaces.find(*id)
                 && space.set_dropped()
             {
                 gone.push(space);
-                if let Some(log) = &shared.log {
+                if let Some(log) = &self.log {
                     position = log.append_record(&mut seq, &Record::DropSpace { id: *id });
                 }
             }
@@ -264,11 +275,11 @@ impl Counters {
             for record in space.index.clear() {
                 // The reclaimer may have it, too, and leaves dead ones alone.
                 record.latch().dead = true;
-                shared.forget_record(&record);
+                self.store.forget(&record);
             }
         }
-        match &shared.log {
-            Some(log) => log.wait_synced(shared, position),
+        match &self.log {
+            Some(log) => log.wait_synced(position),
             None => Ok(()),
         }
     }

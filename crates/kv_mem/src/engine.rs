@@ -2,15 +2,21 @@
 
 use crate::checkpoint::Checkpoints;
 use crate::counters::{Counters, Table};
-use crate::heartbeat;
-use crate::log::{Beginning, Log, LogTurns, LogWriter, head, io_error, prepare_spares, write_log};
+use crate::deadlock::DeadlockDetector;
+use crate::heartbeat::Heartbeats;
+use crate::log::{Beginning, Log, LogConfig, LogWriter, head, io_error, write_log};
 use crate::manifest::Manifest;
+use crate::metrics::TxnMetrics;
+use crate::pipeline::CommitPipeline;
+use crate::reclaim::Reclaimer;
 use crate::recovery::{is_store, recover};
-use crate::shared::Shared;
+use crate::snapshots::Snapshots;
+use crate::state::EngineState;
+use crate::store::RecordStore;
 use crate::txn::MemTxn;
 use porpoise_base::clock::{self, Clock};
 use porpoise_base::disk::{self, Disk, DiskLock};
-use porpoise_base::sync::atomic::Ordering;
+use porpoise_base::sync::atomic::{AtomicBool, Ordering};
 use porpoise_base::sync::thread::JoinHandle;
 use porpoise_base::sync::{Condvar, Mutex};
 use porpoise_base::threads::{self, Role};
@@ -100,9 +106,10 @@ struct Stop {
 
 /// The embedded engine.
 pub struct KvMem {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) state: Arc<EngineState>,
     counters: Arc<Counters>,
-    checkpoints: Arc<Checkpoints>,
+    /// `None`: nothing is persisted.
+    checkpoints: Option<Arc<Checkpoints>>,
     stop: Arc<Stop>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     lock: Mutex<Option<Box<dyn DiskLock>>>,
@@ -116,58 +123,58 @@ impl KvMem {
     /// another server uses it; [`Error::Corrupt`] the file and offset of data
     /// that contradict their checksums.
     pub fn open(options: KvMemOptions) -> Result<Arc<KvMem>> {
-        let limits = Limits {
-            key: 8192,
-            value: 16 << 20,
-            transaction: options.transaction_limit,
-        };
+        let by_callers = options.background == Background::Callers;
         let mut lock = None;
-        let mut log = None;
-        if let Some(dir) = options.dir {
-            lock = Some(lock_dir(&*options.disk, &dir)?);
-            log = Some(Log::new(
-                options.disk,
-                dir,
-                options.durability,
-                options.segment_bytes,
-                options.background == Background::Callers,
-            ));
+        if let Some(dir) = &options.dir {
+            lock = Some(lock_dir(&*options.disk, dir)?);
         }
-        let shared = Arc::new(Shared::new(
-            limits,
-            options.memory_limit,
-            options.lock_wait,
-            options.clock,
-            log,
-        ));
-        let (table, manifest, writer) = match &shared.log {
+        let checkpoint_bytes = options.checkpoint_bytes;
+        let state = assemble(options);
+        let (store, snapshots) = (&state.store, &state.snapshots);
+        let (table, manifest, start) = match &state.log {
             Some(log) => {
-                let (table, manifest, writer) = recover_into(&shared, log)?;
-                (table, manifest, Some(writer))
+                let (table, manifest, start) = recover_into(store, log)?;
+                (table, manifest, Some(start))
             }
             None => (Table::default(), Manifest::default(), None),
         };
+        let pipeline = state.pipeline.clone();
+        let counters = Counters::new(table, store.clone(), pipeline, state.log.clone());
+        let counters = Arc::new(counters);
+        let checkpoints = state.log.as_ref().map(|log| {
+            let (store, snapshots) = (store.clone(), snapshots.clone());
+            let counters = counters.clone();
+            Arc::new(Checkpoints::new(
+                manifest,
+                store,
+                snapshots,
+                log.clone(),
+                counters,
+            ))
+        });
         let engine = KvMem {
-            shared: shared.clone(),
-            counters: Arc::new(Counters::new(table)),
-            checkpoints: Arc::new(Checkpoints::new(manifest)),
+            state,
+            counters,
+            checkpoints,
             stop: Arc::default(),
             threads: Mutex::default(),
             lock: Mutex::new(lock),
         };
-        if options.background == Background::Callers {
-            if let Some(start) = writer {
+        if by_callers {
+            if let (Some(start), Some(log)) = (start, &engine.state.log) {
                 let LogStart::Begun(writer) = start else {
                     return Err(Error::Full(Full::Disk));
                 };
-                *shared.turns.lock() = Some(LogTurns::new(&shared, writer));
+                log.set_turns(writer);
             }
             return Ok(Arc::new(engine));
         }
-        let stop = engine.stop.clone();
-        engine.spawn(Role::Reclaimer, move || reclaim_until(&shared, &stop))?;
-        if let Some(writer) = writer {
-            engine.start_log(writer, options.checkpoint_bytes)?;
+        let (state, stop) = (engine.state.clone(), engine.stop.clone());
+        engine.spawn(Role::Reclaimer, move || {
+            reclaim_until(&state.reclaimer, &stop);
+        })?;
+        if let (Some(start), Some(log)) = (start, &engine.state.log) {
+            engine.start_log(log, start, checkpoint_bytes)?;
         }
         Ok(Arc::new(engine))
     }
@@ -181,49 +188,37 @@ impl KvMem {
         Ok(is_store(&names))
     }
 
-    /// Starts the threads of a store that is kept.
-    fn start_log(&self, start: LogStart, checkpoint_bytes: u64) -> Result<()> {
-        let shared = self.shared.clone();
-        heartbeat::begin(&shared);
+    /// Starts the threads of a persistent store.
+    fn start_log(&self, log: &Arc<Log>, start: LogStart, checkpoint_bytes: u64) -> Result<()> {
+        log.heartbeats.begin();
+        let writing = log.clone();
         self.spawn(Role::Log, move || {
-            if let Some(log) = &shared.log {
-                let writer = match start {
-                    LogStart::Begun(writer) => Some(writer),
-                    LogStart::Waiting(at) => log.begin_late(&shared, at),
-                };
-                if let Some(writer) = writer {
-                    write_log(&shared, log, writer);
-                }
-                shared.heartbeats.log.end();
+            let writer = match start {
+                LogStart::Begun(writer) => Some(writer),
+                LogStart::Waiting(at) => writing.begin_late(at),
+            };
+            if let Some(writer) = writer {
+                write_log(&writing, writer);
             }
+            writing.heartbeats.end_log();
         })?;
-        let shared = self.shared.clone();
-        self.spawn(Role::LogSpare, move || {
-            if let Some(log) = &shared.log {
-                prepare_spares(&shared, log);
-            }
-        })?;
-        let (shared, stop) = (self.shared.clone(), self.stop.clone());
-        self.spawn(Role::LogHead, move || {
-            if let Some(log) = &shared.log {
-                head_until(&stop, log);
-            }
-        })?;
-        let (shared, counters) = (self.shared.clone(), self.counters.clone());
-        let (checkpoints, stop) = (self.checkpoints.clone(), self.stop.clone());
+        let preparing = log.clone();
+        self.spawn(Role::LogSpare, move || preparing.prepare_spares())?;
+        let (syncing, stop) = (log.clone(), self.stop.clone());
+        self.spawn(Role::LogHead, move || head_until(&stop, &syncing))?;
+        let Some(checkpoints) = self.checkpoints.clone() else {
+            return Ok(());
+        };
+        let (log, stop) = (log.clone(), self.stop.clone());
         self.spawn(Role::Checkpointer, move || {
-            if let Some(log) = &shared.log {
-                // On a full disk as soon as it would free a segment.
-                let frees = || log.is_short(&shared) && log.segments.lock().len() > 1;
-                let due = || checkpoints.behind(&shared) >= checkpoint_bytes || frees();
-                let write = || checkpoints.write(&shared, log, &counters, false);
-                let due = || {
-                    heartbeat::checkpoint_step(&shared);
-                    due()
-                };
-                checkpoint_until(&stop, due, write);
-                shared.heartbeats.checkpointer.end();
-            }
+            // On a full disk as soon as it would free a segment.
+            let frees = || log.is_short() && log.segments.lock().len() > 1;
+            let due = || {
+                log.heartbeats.checkpoint_step();
+                checkpoints.behind() >= checkpoint_bytes || frees()
+            };
+            checkpoint_until(&stop, due, || checkpoints.write(false));
+            log.heartbeats.end_checkpointer();
         })
     }
 
@@ -240,11 +235,9 @@ impl KvMem {
     /// # Errors
     /// [`Error::Io`] or [`Error::Full`]; the checkpoint before holds then.
     pub fn checkpoint(&self) -> Result<()> {
-        self.shared.open()?;
-        match &self.shared.log {
-            Some(log) => self
-                .checkpoints
-                .write(&self.shared, log, &self.counters, false),
+        self.state.check_open()?;
+        match &self.checkpoints {
+            Some(checkpoints) => checkpoints.write(false),
             None => Ok(()),
         }
     }
@@ -253,54 +246,91 @@ impl KvMem {
     /// written, synced if that is due, and published; with nothing to write
     /// the last group is vouched for. No effect with [`Background::Threads`].
     pub fn step_log(&self) {
-        self.shared.make_turn();
+        if let Some(log) = &self.state.log {
+            log.take_turn();
+        }
     }
 
     /// Prunes versions and keys now; a background thread does so all the time.
     pub fn reclaim(&self) {
-        self.shared.reclaimer.pass(&self.shared);
+        self.state.reclaimer.pass();
     }
 
     /// Ends the background threads; the log is synced to its end first.
     fn stop_threads(&self) {
         *self.stop.stopped.lock() = true;
         self.stop.wake.notify_all();
-        if let Some(log) = &self.shared.log {
-            let mut seq = self.shared.seq.lock();
-            seq.log.stop = true;
-            log.nudge(&mut seq);
-            log.wake.notify_all();
-            drop(seq);
-            log.stop_spares();
-            if let Some(turns) = self.shared.turns.lock().as_mut() {
-                while !turns.turn_now(&self.shared, log) {}
-            }
+        if let Some(log) = &self.state.log {
+            log.stop();
         }
         for thread in self.threads.lock().drain(..) {
             // A panicked thread has told its story already.
             let _ = thread.join();
         }
-        if let Some(log) = &self.shared.log {
+        if let Some(log) = &self.state.log {
             log.head.sync_or_warn();
         }
         *self.lock.lock() = None;
     }
 
     /// Writes the exact counters, and a checkpoint behind which nothing comes.
-    fn leave_cleanly(&self, log: &Log) -> Result<()> {
+    fn leave_cleanly(&self, log: &Log, checkpoints: &Checkpoints) -> Result<()> {
         if log.is_pending() {
             // Nothing has changed since the start.
             return Ok(());
         }
-        self.shared.writable()?;
-        let position = self.counters.freeze(&self.shared, log);
-        log.wait_synced(&self.shared, position)?;
-        self.checkpoints
-            .write(&self.shared, log, &self.counters, true)
+        log.check_writable()?;
+        let position = self.counters.freeze(log);
+        log.wait_synced(position)?;
+        checkpoints.write(true)
     }
 }
 
-/// Makes the data directory, and keeps others out of it.
+/// Creates the parts of an engine, without what its directory holds.
+fn assemble(options: KvMemOptions) -> Arc<EngineState> {
+    let immediate = options.dir.is_none() || options.durability != Durability::Sync;
+    let store = Arc::new(RecordStore::new(options.memory_limit));
+    let snapshots = Arc::new(Snapshots::new());
+    let pipeline = Arc::new(CommitPipeline::new(immediate));
+    let heartbeats = Arc::new(Heartbeats::new(options.clock.clone()));
+    let (disk, clock) = (options.disk, options.clock);
+    let log = options.dir.map(|dir| {
+        let config = LogConfig {
+            disk,
+            dir,
+            durability: options.durability,
+            segment_bytes: options.segment_bytes,
+            by_callers: options.background == Background::Callers,
+        };
+        let (pipeline, heartbeats) = (pipeline.clone(), heartbeats.clone());
+        Arc::new(Log::new(config, pipeline, heartbeats, clock.clone()))
+    });
+    Arc::new(EngineState {
+        reclaimer: Reclaimer::new(
+            store.clone(),
+            snapshots.clone(),
+            pipeline.clone(),
+            clock.clone(),
+        ),
+        store,
+        snapshots,
+        pipeline,
+        deadlocks: DeadlockDetector::default(),
+        heartbeats,
+        log,
+        metrics: TxnMetrics::default(),
+        limits: Limits {
+            key: 8192,
+            value: 16 << 20,
+            transaction: options.transaction_limit,
+        },
+        lock_wait: options.lock_wait,
+        clock,
+        closed: AtomicBool::new(false),
+    })
+}
+
+/// Creates the data directory, and locks it against other servers.
 fn lock_dir(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>> {
     let at = dir.display();
     disk.create_dir(dir)
@@ -321,8 +351,8 @@ enum LogStart {
 }
 
 /// Recovers a store and begins a segment behind what was found.
-fn recover_into(shared: &Shared, log: &Log) -> Result<(Table, Manifest, LogStart)> {
-    let found = recover(shared, &*log.disk, &log.dir)?;
+fn recover_into(store: &RecordStore, log: &Log) -> Result<(Table, Manifest, LogStart)> {
+    let found = recover(store, &*log.disk, &log.dir)?;
     if found.rows && !log.rows() {
         return Err(Error::Io(format!(
             "data directory {} holds rows that durability = memory would not keep",
@@ -338,8 +368,8 @@ fn recover_into(shared: &Shared, log: &Log) -> Result<(Table, Manifest, LogStart
         }
         None => log.head.assume(found.first_entry),
     }
-    let mut seq = shared.seq.lock();
-    shared.start_at(&mut seq, found.next_ts.max(2) - 1);
+    let mut seq = log.pipeline.lock();
+    log.pipeline.start_at(&mut seq, found.next_ts.max(2) - 1);
     let at = Beginning {
         number,
         position: found.position,
@@ -356,11 +386,11 @@ fn recover_into(shared: &Shared, log: &Log) -> Result<(Table, Manifest, LogStart
     Ok((found.table, found.manifest, start))
 }
 
-fn reclaim_until(shared: &Shared, stop: &Stop) {
+fn reclaim_until(reclaimer: &Reclaimer, stop: &Stop) {
     let mut stopped = stop.stopped.lock();
     while !*stopped {
         stop.wake.wait_for(&mut stopped, RECLAIM_TICK);
-        porpoise_base::sync::MutexGuard::unlocked(&mut stopped, || shared.reclaimer.pass(shared));
+        porpoise_base::sync::MutexGuard::unlocked(&mut stopped, || reclaimer.pass());
     }
 }
 
@@ -391,7 +421,7 @@ fn checkpoint_until(stop: &Stop, due: impl Fn() -> bool, write: impl Fn() -> Res
 
 impl Drop for KvMem {
     fn drop(&mut self) {
-        self.shared.closed.store(true, Ordering::Release);
+        self.state.closed.store(true, Ordering::Release);
         self.stop_threads();
     }
 }
@@ -412,92 +442,93 @@ impl Engine for KvMem {
     }
 
     fn limits(&self) -> Limits {
-        self.shared.limits
+        self.state.limits
     }
 
     fn begin(&self, options: TxnOptions) -> Result<Box<dyn Txn>> {
-        self.shared.open()?;
-        Ok(Box::new(MemTxn::new(self.shared.clone(), options)))
+        self.state.check_open()?;
+        Ok(Box::new(MemTxn::new(self.state.clone(), options)))
     }
 
     fn create_spaces(&self, specs: &[SpaceSpec]) -> Result<Vec<SpaceId>> {
-        self.shared.open()?;
-        self.counters.create_spaces(&self.shared, specs)
+        self.state.check_open()?;
+        self.counters.create_spaces(specs)
     }
 
     fn drop_spaces(&self, spaces: &[SpaceId]) -> Result<()> {
-        self.shared.open()?;
-        self.counters.drop_spaces(&self.shared, spaces)
+        self.state.check_open()?;
+        self.counters.drop_spaces(spaces)
     }
 
     fn spaces(&self) -> Result<Vec<(SpaceId, SpaceSpec)>> {
-        self.shared.open()?;
-        let all = self.shared.spaces.iter();
+        self.state.check_open()?;
+        let all = self.state.store.spaces.iter();
         let own = all.filter(|space| space.id >= SpaceId::FIRST_FREE);
         Ok(own.map(|space| (space.id, space.spec.clone())).collect())
     }
 
     fn reserve_ids(&self, counter: CounterId, count: u64, at_least: u64) -> Result<Range<u64>> {
-        self.shared.open()?;
-        self.counters
-            .reserve(&self.shared, counter, count, at_least)
+        self.state.check_open()?;
+        self.counters.reserve(counter, count, at_least)
     }
 
     fn return_ids(&self, counter: CounterId, unused: Range<u64>) -> Result<bool> {
-        self.shared.open()?;
+        self.state.check_open()?;
         self.counters.give_back(counter, &unused)
     }
 
     fn next_id(&self, counter: CounterId) -> Result<u64> {
-        self.shared.open()?;
+        self.state.check_open()?;
         Ok(self.counters.next(counter))
     }
 
     fn set_next_id(&self, counter: CounterId, next: u64) -> Result<()> {
-        self.shared.open()?;
-        self.counters.set(&self.shared, counter, next)
+        self.state.check_open()?;
+        self.counters.set(counter, next)
     }
 
     fn durable_mark(&self) -> Ticket {
-        Ticket(self.shared.mark.load(Ordering::Acquire))
+        Ticket(self.state.pipeline.watermark.position())
     }
 
     fn wait_durable(&self, ticket: Ticket) -> Result<()> {
-        self.shared.wait_durable(ticket.0)
+        self.state.wait_durable(ticket.0)
     }
 
     fn subscribe(&self, listener: Arc<dyn DurableListener>) {
-        self.shared.listeners.write().push(listener);
+        self.state.pipeline.watermark.subscribe(listener);
     }
 
     fn approximate_keys(&self, spaces: &[SpaceId]) -> Option<u64> {
-        let found = spaces.iter().filter_map(|s| self.shared.spaces.find(*s));
+        let found = spaces
+            .iter()
+            .filter_map(|s| self.state.store.spaces.find(*s));
         Some(found.map(|space| space.index.len() as u64).sum())
     }
 
     fn lock_waits(&self) -> Vec<LockWait> {
-        self.shared.graph.waits()
+        self.state.deadlocks.waits()
     }
 
     fn watch_deadlocks(&self, listener: Arc<dyn DeadlockListener>) {
-        self.shared.graph.listen(listener);
+        self.state.deadlocks.listen(listener);
     }
 
     fn stats(&self) -> Vec<Stat> {
-        crate::stats::collect(&self.shared)
+        crate::stats::collect(&self.state)
     }
 
     fn stalled(&self) -> Vec<String> {
-        heartbeat::stalled(&self.shared)
+        self.state.heartbeats.stalled()
     }
 
     fn shutdown(&self) -> Result<()> {
-        if self.shared.closed.swap(true, Ordering::AcqRel) {
+        if self.state.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let outcome = match &self.shared.log {
-            Some(log) => self.leave_cleanly(log),
-            None => Ok(()),
+        let outcome = match (&self.state.log, &self.checkpoints) {
+            (Some(log), Some(checkpoints)) => self.leave_cleanly(log, checkpoints),
+            _ => Ok(()),
         };
         self.stop_threads();
         outcome

@@ -26,7 +26,6 @@ mod node;
 mod tree;
 
 use crate::record::{InlineKey, Pinned, RecordRef};
-pub(crate) use cell::prefetch;
 use crossbeam_epoch::Guard;
 use hash::HashPath;
 use std::ops::{Bound, ControlFlow};

@@ -11,8 +11,9 @@
 
 mod checkpoint;
 mod codec;
-mod commit;
 mod counters;
+mod deadlock;
+mod durability;
 mod engine;
 mod heartbeat;
 mod index;
@@ -20,20 +21,23 @@ mod lock;
 mod log;
 mod manifest;
 mod memory;
+mod metrics;
+mod pipeline;
+mod prefetch;
 mod reclaim;
 mod record;
 mod recovery;
 mod scan;
 #[cfg(all(test, shuttle))]
 mod schedules;
-mod shared;
 mod snapshots;
 mod space;
+mod state;
 mod stats;
+mod store;
 mod txn;
 mod validate;
 mod verify;
-mod wait_graph;
 mod writes;
 
 pub use engine::{Background, KvMem, KvMemOptions};

@@ -2,7 +2,7 @@
 //!
 //! An uncontended lock is a change of [`LockCell`] under the record's latch.
 //! A blocked request spins briefly if there is a lone holder, joins the record's
-//! queue, spins again, searches for a deadlock cycle ([`crate::wait_graph`]), and
+//! queue, spins again, searches for a deadlock cycle ([`crate::deadlock`]), and
 //! sleeps.
 //!
 //! A release hands the lock over under the latch. A waiter that spins is granted

@@ -24,18 +24,18 @@ mod pace;
 mod spare;
 mod writer;
 
-pub(crate) use spare::{prepare_spare, prepare_spares};
 pub(crate) use writer::{LogTurns, LogWriter, write_log};
 
-use crate::heartbeat;
-use crate::shared::{Sequencer, Shared};
+use crate::heartbeat::Heartbeats;
+use crate::metrics::Count;
+use crate::pipeline::{CommitPipeline, Sequencer};
 use format::{LOG_FORMAT_VERSION, Record, SegmentHeader};
 use head::HeadFile;
+use porpoise_base::clock::Clock;
 use porpoise_base::disk::{Disk, File};
 use porpoise_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use porpoise_base::sync::{Condvar, Mutex, MutexGuard};
+use porpoise_base::sync::{Condvar, Mutex, MutexGuard, thread};
 use porpoise_kv::{Durability, Error, Full, Result};
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,37 +49,25 @@ pub(crate) const SLACK: u64 = 4096;
 /// Above so many bytes that wait for the disk, chunks are held back.
 const BUFFER: usize = 64 << 20;
 
-/// Records that wait for the log's thread. Part of the sequencer.
+/// Events of the log.
 #[derive(Default)]
-pub(crate) struct LogBuffer {
-    pub(crate) bytes: Vec<u8>,
-    /// The buffer of the group before, to be filled again.
-    pub(crate) emptied: Vec<u8>,
-    pub(crate) commits: u64,
-    /// Position behind the last record appended.
-    pub(crate) appended: u64,
-    /// Somebody waits for a sync that the mode would not do yet.
-    pub(crate) urgent: bool,
-    /// The log's thread sleeps.
-    pub(crate) idle: bool,
-    /// Until there are so many commits.
-    pub(crate) wanted: u64,
-    /// The log's thread is to end when the buffer is empty.
-    pub(crate) stop: bool,
-    /// It has ended.
-    pub(crate) closed: bool,
-    /// No new segment could be made.
-    pub(crate) full: bool,
-    /// Records up to this position fit in the segments there are.
-    pub(crate) fits: u64,
-    /// Where the transactions begin that have chunks in the log, each with the
-    /// position behind its commit once that was appended. Kept until the
-    /// commit is where a checkpoint has it.
-    pub(crate) chunked: BTreeMap<u64, Option<u64>>,
-    /// Timestamps below are reserved on disk.
-    pub(crate) ts_limit: u64,
-    /// A higher limit, and the position behind its record.
-    pub(crate) ts_next_limit: Option<(u64, u64)>,
+pub(crate) struct LogMetrics {
+    pub(crate) bytes: Count,
+    pub(crate) groups: Count,
+    pub(crate) grouped_commits: Count,
+    pub(crate) syncs: Count,
+    pub(crate) sync_micros: Count,
+    pub(crate) checkpoints: Count,
+}
+
+/// Where and how a log is written.
+pub(crate) struct LogConfig {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) dir: PathBuf,
+    pub(crate) durability: Durability,
+    pub(crate) segment_bytes: u64,
+    /// No threads: callers that wait take the log's turns.
+    pub(crate) by_callers: bool,
 }
 
 /// The log of an engine.
@@ -99,8 +87,14 @@ pub(crate) struct Log {
     pub(crate) spare: Mutex<Spare>,
     pub(crate) spares_made: AtomicU64,
     pub(crate) spare_changed: Condvar,
-    /// No thread keeps a segment ready: who needs one makes it.
-    pub(crate) by_callers: bool,
+    /// No threads: callers that wait take the log's turns, and prepare segments themselves.
+    by_callers: bool,
+    /// The turns, if callers take them.
+    turns: Mutex<Option<LogTurns>>,
+    pub(crate) pipeline: Arc<CommitPipeline>,
+    pub(crate) heartbeats: Arc<Heartbeats>,
+    clock: Arc<dyn Clock>,
+    pub(crate) metrics: LogMetrics,
     /// The disk had no room for the run's first segment: nothing can be
     /// appended until it is there. Cleared under the sequencer.
     pub(crate) pending: AtomicBool,
@@ -162,17 +156,16 @@ pub(crate) fn spare_name(count: u64) -> String {
 
 impl Log {
     pub(crate) fn new(
-        disk: Arc<dyn Disk>,
-        dir: PathBuf,
-        durability: Durability,
-        segment_bytes: u64,
-        by_callers: bool,
+        config: LogConfig,
+        pipeline: Arc<CommitPipeline>,
+        heartbeats: Arc<Heartbeats>,
+        clock: Arc<dyn Clock>,
     ) -> Log {
         Log {
-            disk,
-            dir,
-            durability,
-            segment_bytes,
+            disk: config.disk,
+            dir: config.dir,
+            durability: config.durability,
+            segment_bytes: config.segment_bytes,
             wake: Condvar::new(),
             synced: AtomicU64::new(0),
             segments: Mutex::default(),
@@ -180,9 +173,24 @@ impl Log {
             spare: Mutex::default(),
             spares_made: AtomicU64::new(0),
             spare_changed: Condvar::new(),
-            by_callers,
+            by_callers: config.by_callers,
+            turns: Mutex::new(None),
+            pipeline,
+            heartbeats,
+            clock,
+            metrics: LogMetrics::default(),
             pending: AtomicBool::new(false),
         }
+    }
+
+    /// Fails when writes are refused: after a failed write or sync, or because the disk had no
+    /// room for a log at the start.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.pipeline.watermark.check_healthy()?;
+        if self.is_pending() {
+            return Err(Error::Full(Full::Disk));
+        }
+        Ok(())
     }
 
     /// Begins the first segment of a run, and reserves timestamps in it.
@@ -240,17 +248,17 @@ impl Log {
     }
 
     /// Whether room on the disk is wanting.
-    pub(crate) fn is_short(&self, shared: &Shared) -> bool {
-        self.is_pending() || shared.seq.lock().log.full
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_pending() || self.pipeline.lock().log.full
     }
 
     /// Begins the first segment as soon as there is room; `None` when the
     /// engine is closed before.
-    pub(crate) fn begin_late(&self, shared: &Shared, at: Beginning) -> Option<LogWriter> {
+    pub(crate) fn begin_late(&self, at: Beginning) -> Option<LogWriter> {
         loop {
-            heartbeat::log_step(shared);
+            self.heartbeats.log_step();
             let made = self.make_spare().map_err(|e| io_error(&self.dir, &e));
-            let mut seq = shared.seq.lock();
+            let mut seq = self.pipeline.lock();
             let begun = made.and_then(|spare| self.begin_in(&mut seq, at, spare));
             match begun {
                 Ok(writer) => {
@@ -263,7 +271,7 @@ impl Log {
                 Err(error) => {
                     seq.log.closed = true;
                     drop(seq);
-                    shared.fail(error);
+                    self.pipeline.watermark.fail(error);
                     return None;
                 }
             }
@@ -311,25 +319,25 @@ impl Log {
     /// Sees to it that a commit of so many bytes can be given the next
     /// timestamp and appended: it is reserved on disk, and there is room.
     pub(crate) fn reserve<'s>(
-        &self,
-        shared: &'s Shared,
+        &'s self,
         mut seq: MutexGuard<'s, Sequencer>,
         len: usize,
     ) -> Result<MutexGuard<'s, Sequencer>> {
         loop {
-            shared.writable()?;
+            self.check_writable()?;
             self.admit(&seq, len)?;
-            seq = self.reserve_timestamp(shared, seq)?;
+            seq = self.reserve_timestamp(seq)?;
             if self.fits(&seq, len) {
                 return Ok(seq);
             }
             drop(seq);
-            shared.wait_until(|| {
-                let seq = shared.seq.lock();
-                let over = seq.log.full || seq.log.closed || shared.failed.get().is_some();
+            self.wait_until(|| {
+                let seq = self.pipeline.lock();
+                let failed = self.pipeline.watermark.failure().is_some();
+                let over = seq.log.full || seq.log.closed || failed;
                 (over || self.fits(&seq, len)).then_some(())
             });
-            seq = shared.seq.lock();
+            seq = self.pipeline.lock();
         }
     }
 
@@ -369,28 +377,65 @@ impl Log {
     }
 
     /// Waits until a position is on disk, in whatever mode.
-    pub(crate) fn wait_synced(&self, shared: &Shared, position: u64) -> Result<()> {
+    pub(crate) fn wait_synced(&self, position: u64) -> Result<()> {
         if self.is_synced(position) {
             return Ok(());
         }
         {
-            let mut seq = shared.seq.lock();
+            let mut seq = self.pipeline.lock();
             seq.log.urgent = true;
             self.wake.notify_one();
         }
-        shared.wait_until(|| {
-            if self.is_synced(position) {
-                return Some(Ok(()));
+        let watermark = &self.pipeline.watermark;
+        self.wait_until(|| watermark.outcome(self.is_synced(position)))
+    }
+
+    /// Waits until `done` returns a value; it is evaluated again after each progress.
+    pub(crate) fn wait_until<T>(&self, mut done: impl FnMut() -> Option<T>) -> T {
+        if !self.by_callers {
+            return self.pipeline.watermark.wait_until(done);
+        }
+        loop {
+            if let Some(found) = done() {
+                return found;
             }
-            let failed = shared.failed.get();
-            failed.map(|error| Err(Error::Unknown(error.to_string())))
-        })
+            self.take_turn();
+            thread::yield_now();
+        }
+    }
+
+    /// Lets callers take the log's turns, beginning with this writer.
+    pub(crate) fn set_turns(&self, writer: LogWriter) {
+        *self.turns.lock() = Some(LogTurns::new(self, writer));
+    }
+
+    /// Takes one turn: prepares a segment, writes and syncs. No effect if threads do this, or
+    /// while another caller takes a turn.
+    pub(crate) fn take_turn(&self) {
+        if let Some(mut turns) = self.turns.try_lock()
+            && let Some(turns) = turns.as_mut()
+        {
+            self.prepare_spare();
+            turns.turn_now(self);
+        }
+    }
+
+    /// Stops the log's threads, or takes the remaining turns.
+    pub(crate) fn stop(&self) {
+        let mut seq = self.pipeline.lock();
+        seq.log.stop = true;
+        self.nudge(&mut seq);
+        self.wake.notify_all();
+        drop(seq);
+        self.stop_spares();
+        if let Some(turns) = self.turns.lock().as_mut() {
+            while !turns.turn_now(self) {}
+        }
     }
 
     /// Sees to it that the next timestamp is reserved on disk.
     fn reserve_timestamp<'s>(
-        &self,
-        shared: &'s Shared,
+        &'s self,
         mut seq: MutexGuard<'s, Sequencer>,
     ) -> Result<MutexGuard<'s, Sequencer>> {
         loop {
@@ -412,20 +457,20 @@ impl Log {
             }
             let position = seq.log.ts_next_limit.map_or(0, |(_, position)| position);
             drop(seq);
-            self.wait_synced(shared, position)?;
-            seq = shared.seq.lock();
+            self.wait_synced(position)?;
+            seq = self.pipeline.lock();
         }
     }
 
     /// Appends a chunk of a large write set ahead of its commit; waits while
     /// too much waits for the disk. The tag is 0 for the first.
-    pub(crate) fn append_chunk(&self, shared: &Shared, tag: u64, writes: &[u8]) -> Result<u64> {
+    pub(crate) fn append_chunk(&self, tag: u64, writes: &[u8]) -> Result<u64> {
         loop {
-            let mut seq = self.reserve(shared, shared.seq.lock(), writes.len() + 64)?;
+            let mut seq = self.reserve(self.pipeline.lock(), writes.len() + 64)?;
             if seq.log.bytes.len() > BUFFER {
                 let position = seq.log.appended;
                 drop(seq);
-                self.wait_synced(shared, position)?;
+                self.wait_synced(position)?;
                 continue;
             }
             // The tag is the position behind the log's beginning plus one, so

@@ -58,7 +58,7 @@ impl KvMem {
     /// What all spaces take in memory. Looks at every row.
     pub fn memory(&self) -> MemoryUse {
         let mut found = MemoryUse::default();
-        for space in self.shared.spaces.iter() {
+        for space in self.state.store.spaces.iter() {
             found.add(space);
         }
         found

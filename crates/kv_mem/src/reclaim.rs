@@ -19,14 +19,18 @@
 //! (most have ended by themselves a moment later); leaving it to the background
 //! thread (a writer would be refused although there is something to free).
 
-use crate::index::prefetch;
+use crate::metrics::Count;
+use crate::pipeline::CommitPipeline;
+use crate::prefetch::prefetch;
 use crate::record::RecordRef;
-use crate::shared::{Count, Shared};
-use crate::snapshots::Horizon;
+use crate::snapshots::{Horizon, Snapshots};
+use crate::store::RecordStore;
 use crossbeam_epoch::Guard;
+use porpoise_base::clock::Clock;
 use porpoise_base::sync::Mutex;
 use porpoise_kv::SpaceId;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A snapshot that is so old is a long one.
@@ -74,12 +78,14 @@ impl Waiting {
 }
 
 /// The queue and what the last passes left.
-#[derive(Default)]
 pub(crate) struct Reclaimer {
+    store: Arc<RecordStore>,
+    snapshots: Arc<Snapshots>,
+    pipeline: Arc<CommitPipeline>,
+    clock: Arc<dyn Clock>,
     queue: Mutex<Vec<Item>>,
     waiting: Mutex<Waiting>,
-    pub(crate) versions: Count,
-    pub(crate) keys: Count,
+    pub(crate) snapshots_ended: Count,
 }
 
 enum Verdict {
@@ -105,6 +111,28 @@ fn expect_ahead(items: &[Item], guard: &Guard) {
 }
 
 impl Reclaimer {
+    pub(crate) fn new(
+        store: Arc<RecordStore>,
+        snapshots: Arc<Snapshots>,
+        pipeline: Arc<CommitPipeline>,
+        clock: Arc<dyn Clock>,
+    ) -> Reclaimer {
+        Reclaimer {
+            store,
+            snapshots,
+            pipeline,
+            clock,
+            queue: Mutex::default(),
+            waiting: Mutex::default(),
+            snapshots_ended: Count::default(),
+        }
+    }
+
+    /// The snapshots that are active now.
+    pub(crate) fn horizon(&self) -> Horizon {
+        self.snapshots.horizon(&self.pipeline.watermark)
+    }
+
     /// Queues records; their `queued` flags are set already.
     pub(crate) fn add(&self, items: impl IntoIterator<Item = Item>) {
         self.queue.lock().extend(items);
@@ -116,12 +144,12 @@ impl Reclaimer {
     }
 
     /// One pass over everything that may have become free.
-    pub(crate) fn pass(&self, shared: &Shared) {
+    pub(crate) fn pass(&self) {
         let mut waiting = self.waiting.lock();
         let fresh = std::mem::take(&mut *self.queue.lock());
         let pending = std::mem::take(&mut waiting.pending);
-        let horizon = shared.snapshots.horizon(&shared.mark);
-        waiting.note_ages(&horizon.active, shared.clock.now());
+        let horizon = self.horizon();
+        waiting.note_ages(&horizon.active, self.clock.now());
         let ended: Vec<u64> = waiting
             .held
             .keys()
@@ -133,14 +161,13 @@ impl Reclaimer {
             freed.extend(waiting.held.remove(&ts).unwrap_or_default());
         }
         for (items, was_held) in [(fresh, false), (pending, false), (freed, true)] {
-            self.look_at_all(shared, items, was_held, &horizon, &mut waiting);
+            self.look_at_all(items, was_held, &horizon, &mut waiting);
         }
         crossbeam_epoch::pin().flush();
     }
 
     fn look_at_all(
         &self,
-        shared: &Shared,
         items: Vec<Item>,
         was_held: bool,
         horizon: &Horizon,
@@ -151,13 +178,13 @@ impl Reclaimer {
         let mut n = 0;
         while let Some(item) = items.next() {
             expect_ahead(items.as_slice(), &guard);
-            match self.look(shared, &item, was_held, horizon, &guard) {
+            match self.look(&item, was_held, horizon, &guard) {
                 Verdict::Nothing => {}
                 Verdict::Pending => waiting.pending.push(item),
                 Verdict::Held(ts) => waiting.held.entry(ts).or_default().push(item),
                 Verdict::Unlink => {
-                    if let Some(space) = shared.spaces.find(item.space) {
-                        shared.unlink(space, &item.record);
+                    if let Some(space) = self.store.spaces.find(item.space) {
+                        self.store.unlink(space, &item.record);
                     }
                 }
             }
@@ -168,14 +195,7 @@ impl Reclaimer {
         }
     }
 
-    fn look(
-        &self,
-        shared: &Shared,
-        item: &Item,
-        was_held: bool,
-        horizon: &Horizon,
-        guard: &Guard,
-    ) -> Verdict {
+    fn look(&self, item: &Item, was_held: bool, horizon: &Horizon, guard: &Guard) -> Verdict {
         let mut latch = item.record.latch();
         if was_held {
             latch.held_back = false;
@@ -187,8 +207,8 @@ impl Reclaimer {
             return Verdict::Nothing;
         }
         let pruned = latch.prune(horizon.mark, &horizon.active, guard);
-        self.versions.add(pruned.versions as u64);
-        shared.weigh(-(pruned.bytes as i64));
+        self.store.versions_reclaimed.add(pruned.versions as u64);
+        self.store.account(-(pruned.bytes as i64));
         latch.queued = false;
         let verdict = match (pruned.left, pruned.newest) {
             (_, None) if latch.lock.is_free() => Verdict::Unlink,
@@ -219,22 +239,23 @@ impl Reclaimer {
 
     /// Makes room for so many bytes more, if need be by ending long snapshots
     /// of others than `own`; whether there is room.
-    pub(crate) fn make_room(&self, shared: &Shared, bytes: usize, own: Option<u64>) -> bool {
-        while !shared.room_for(bytes) {
-            let holder = self.waiting.lock().long_holder(shared.clock.now());
+    pub(crate) fn make_room(&self, bytes: usize, own: Option<u64>) -> bool {
+        while !self.store.has_room(bytes) {
+            let holder = self.waiting.lock().long_holder(self.clock.now());
             let Some(holder) = holder.filter(|ts| own.is_none_or(|own| own > *ts)) else {
                 return false;
             };
-            if !shared.snapshots.end_from_outside(holder, &shared.mark) {
+            let watermark = &self.pipeline.watermark;
+            if !self.snapshots.end_from_outside(holder, watermark) {
                 return false;
             }
-            shared.counts.snapshots_ended.add(1);
+            self.snapshots_ended.add(1);
             tracing::warn!(
-                live_bytes = shared.live_bytes() as u64,
+                live_bytes = self.store.live_bytes() as u64,
                 "the memory limit is reached: the oldest snapshot was ended, for it held back \
                  versions that nobody else needs"
             );
-            self.pass(shared);
+            self.pass();
         }
         true
     }

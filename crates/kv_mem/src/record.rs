@@ -31,6 +31,7 @@ mod version;
 mod word;
 
 use crate::lock::{LOOKS, LockCell};
+use crate::prefetch::prefetch;
 pub(crate) use counted::{Pinned, RecordAddress, RecordRef};
 use crossbeam_epoch::{Atomic, Guard, Pointer, Shared};
 use porpoise_base::sync::RawLatch as _;
@@ -145,7 +146,7 @@ impl Record {
         let newest = self.head.load(Ordering::Relaxed, guard);
         let address = newest.into_usize();
         for line in 0..lines {
-            crate::index::prefetch(address.wrapping_add(line * 64));
+            prefetch(address.wrapping_add(line * 64));
         }
     }
 
@@ -153,7 +154,7 @@ impl Record {
     #[inline]
     pub(crate) fn expect_head(&self, guard: &Guard) {
         let newest = self.head.load(Ordering::Relaxed, guard);
-        crate::index::prefetch(newest.into_usize());
+        prefetch(newest.into_usize());
     }
 
     /// Asks for the head of the version beneath the newest, which should be at
@@ -162,7 +163,7 @@ impl Record {
     pub(crate) fn expect_older(&self, guard: &Guard) {
         if let Some(newest) = self.newest(guard) {
             let older = newest.next.load(Ordering::Relaxed, guard);
-            crate::index::prefetch(older.into_usize());
+            prefetch(older.into_usize());
         }
     }
 

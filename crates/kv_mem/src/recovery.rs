@@ -26,7 +26,7 @@ use crate::log::head::{self, FoundHead, Head};
 use crate::log::{io_error, segment_number};
 use crate::manifest::{self, CheckpointFile, Manifest, Unit};
 use crate::record::{LONGEST_KEY, NewVersion, RECORD_BYTES, RecordRef};
-use crate::shared::Shared;
+use crate::store::RecordStore;
 use porpoise_base::disk::Disk;
 use porpoise_base::sync::atomic::{AtomicUsize, Ordering};
 use porpoise_kv::{CounterId, Error, Full, Result, SpaceId};
@@ -61,7 +61,7 @@ fn corrupt(path: &Path, offset: usize, what: &str) -> Error {
 }
 
 /// Reads a store into an empty engine.
-pub(crate) fn recover(shared: &Shared, disk: &dyn Disk, dir: &Path) -> Result<Recovered> {
+pub(crate) fn recover(store: &RecordStore, disk: &dyn Disk, dir: &Path) -> Result<Recovered> {
     let began = Instant::now();
     let head = head::load(disk, dir)?;
     let manifest = Manifest::load(disk, dir)?;
@@ -70,7 +70,7 @@ pub(crate) fn recover(shared: &Shared, disk: &dyn Disk, dir: &Path) -> Result<Re
     let had_manifest = manifest.is_some();
     let manifest = manifest.unwrap_or_default();
     let mut recovery = Recovery {
-        shared,
+        store,
         table: Table {
             next_space: manifest.next_space,
             ..Table::default()
@@ -80,13 +80,13 @@ pub(crate) fn recover(shared: &Shared, disk: &dyn Disk, dir: &Path) -> Result<Re
         commits: 0,
     };
     for (id, spec) in &manifest.spaces {
-        shared.spaces.add(*id, spec.clone());
+        store.spaces.add(*id, spec.clone());
     }
     for (id, limit) in &manifest.counters {
         let counter = Counter::found(*limit);
         recovery.table.counters.insert(CounterId(*id), counter);
     }
-    load_checkpoint(shared, disk, dir, &manifest)?;
+    load_checkpoint(store, disk, dir, &manifest)?;
     let mut numbers: Vec<u64> = names.iter().filter_map(|n| segment_number(n)).collect();
     numbers.sort_unstable();
     let log = recovery.replay(disk, dir, &numbers, &manifest, had_manifest)?;
@@ -102,7 +102,7 @@ pub(crate) fn recover(shared: &Shared, disk: &dyn Disk, dir: &Path) -> Result<Re
     let rows = recovery.commits + manifest.rows() > 0;
     tracing::info!(
         commits = recovery.commits,
-        keys = shared.spaces.iter().map(|s| s.index.len()).sum::<usize>() as u64,
+        keys = store.spaces.iter().map(|s| s.index.len()).sum::<usize>() as u64,
         millis = began.elapsed().as_millis() as u64,
         "store recovered"
     );
@@ -141,7 +141,7 @@ fn remove_strays(disk: &dyn Disk, dir: &Path, names: &[String], manifest: &Manif
 
 /// Reads the checkpoint's files, several at a time.
 fn load_checkpoint(
-    shared: &Shared,
+    store: &RecordStore,
     disk: &dyn Disk,
     dir: &Path,
     manifest: &Manifest,
@@ -151,7 +151,7 @@ fn load_checkpoint(
     for unit in &manifest.units {
         // Several spaces in one unit are small ones.
         if let [space] = unit.spaces.as_slice()
-            && let Some(space) = shared.spaces.find(*space)
+            && let Some(space) = store.spaces.find(*space)
         {
             let rows = unit.files.iter();
             let rows: u64 = rows.map(|file| rows_at_most(disk, dir, unit, file)).sum();
@@ -165,7 +165,7 @@ fn load_checkpoint(
             let Some((unit, file)) = files.get(n) else {
                 return Ok(());
             };
-            load_file(shared, disk, dir, unit, file)?;
+            load_file(store, disk, dir, unit, file)?;
             tracing::info!(
                 file = n as u64 + 1,
                 of = files.len() as u64,
@@ -202,7 +202,7 @@ fn rows_at_most(disk: &dyn Disk, dir: &Path, unit: &Unit, file: &CheckpointFile)
 }
 
 fn load_file(
-    shared: &Shared,
+    store: &RecordStore,
     disk: &dyn Disk,
     dir: &Path,
     unit: &Unit,
@@ -225,7 +225,7 @@ fn load_file(
     let mut rows = 0;
     while !reader.is_empty() {
         let at = bytes.len() - reader.0.len();
-        let block = load_block(shared, &mut reader, unit);
+        let block = load_block(store, &mut reader, unit);
         rows += block.map_err(|Malformed| corrupt(&path, at, "a block's checksum is wrong"))?;
     }
     if rows != file.rows {
@@ -235,7 +235,7 @@ fn load_file(
 }
 
 fn load_block(
-    shared: &Shared,
+    store: &RecordStore,
     reader: &mut Reader<'_>,
     unit: &Unit,
 ) -> std::result::Result<u64, Malformed> {
@@ -249,7 +249,7 @@ fn load_block(
     if magic != BLOCK_MAGIC || found != sum || checkpoint != unit.checkpoint {
         return Err(Malformed);
     }
-    let Some(space) = shared.spaces.find(SpaceId(space)) else {
+    let Some(space) = store.spaces.find(SpaceId(space)) else {
         return Err(Malformed);
     };
     let mut body = Reader(body);
@@ -268,8 +268,8 @@ fn load_block(
     if !space.index.insert_new(&records) {
         return Err(Malformed);
     }
-    shared.weigh(weight as i64);
-    shared.counts.versions.add(rows);
+    store.account(weight as i64);
+    store.versions_created.add(rows);
     space.last_commit.fetch_max(unit.ts, Ordering::AcqRel);
     if body.is_empty() {
         Ok(rows)

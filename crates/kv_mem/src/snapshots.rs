@@ -22,6 +22,7 @@
 //! mark in the slot of the snapshot that is to end (its owner would have to ask
 //! a line that others write, and those of the overflow have none).
 
+use crate::durability::DurabilityWatermark;
 use porpoise_base::sync::Mutex;
 use porpoise_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::collections::BTreeMap;
@@ -90,8 +91,8 @@ impl Snapshots {
     }
 
     /// Takes a snapshot at the mark: its timestamp (at least 1), and the slot.
-    pub(crate) fn take(&self, mark: &AtomicU64) -> (u64, Slot) {
-        let tentative = mark.load(Ordering::SeqCst) << 1 | 1;
+    pub(crate) fn take(&self, watermark: &DurabilityWatermark) -> (u64, Slot) {
+        let tentative = watermark.position() << 1 | 1;
         let home = LINE.try_with(|line| *line).unwrap_or(0);
         for step in 0..LINES {
             let at = (home + step) % LINES;
@@ -104,14 +105,14 @@ impl Snapshots {
                         .compare_exchange(0, tentative, Ordering::SeqCst, Ordering::Relaxed)
                         .is_ok()
                 {
-                    let ts = mark.load(Ordering::SeqCst);
+                    let ts = watermark.position();
                     slot.store(ts << 1, Ordering::SeqCst);
                     return (ts, Slot::Array(at, n));
                 }
             }
         }
         let mut others = self.others.lock();
-        let ts = mark.load(Ordering::SeqCst);
+        let ts = watermark.position();
         *others.overflow.entry(ts).or_insert(0) += 1;
         (ts, Slot::Overflow(ts))
     }
@@ -138,9 +139,9 @@ impl Snapshots {
 
     /// Takes a snapshot that is not ended from outside, until it is let go by
     /// [`Snapshots::end_kept`]. There is one at a time, a checkpoint's.
-    pub(crate) fn take_kept(&self, mark: &AtomicU64) -> (u64, Slot) {
+    pub(crate) fn take_kept(&self, watermark: &DurabilityWatermark) -> (u64, Slot) {
         // Whoever ends snapshots finds this one kept, or was before its mark.
-        let (ts, slot) = self.take(mark);
+        let (ts, slot) = self.take(watermark);
         let mut others = self.others.lock();
         if !self.is_ended(ts) {
             others.kept = Some(ts);
@@ -148,7 +149,7 @@ impl Snapshots {
         }
         drop(others);
         self.end(slot);
-        self.take_kept(mark)
+        self.take_kept(watermark)
     }
 
     /// Ends the one snapshot that was kept.
@@ -159,9 +160,9 @@ impl Snapshots {
 
     /// Ends all snapshots up to a timestamp below the mark, whoever has them;
     /// false when one of them is kept.
-    pub(crate) fn end_from_outside(&self, upto: u64, mark: &AtomicU64) -> bool {
+    pub(crate) fn end_from_outside(&self, upto: u64, watermark: &DurabilityWatermark) -> bool {
         let others = self.others.lock();
-        if others.kept.is_some_and(|kept| kept <= upto) || mark.load(Ordering::SeqCst) <= upto {
+        if others.kept.is_some_and(|kept| kept <= upto) || watermark.position() <= upto {
             return false;
         }
         self.ended.fetch_max(upto, Ordering::SeqCst);
@@ -176,11 +177,11 @@ impl Snapshots {
     }
 
     /// What is needed now.
-    pub(crate) fn horizon(&self, mark: &AtomicU64) -> Horizon {
+    pub(crate) fn horizon(&self, watermark: &DurabilityWatermark) -> Horizon {
         // The others are locked throughout: their takers read the mark inside.
         let others = self.others.lock();
         let mut horizon = Horizon {
-            mark: mark.load(Ordering::SeqCst),
+            mark: watermark.position(),
             active: others.overflow.keys().copied().collect(),
         };
         for slot in self.lines.iter().flat_map(|line| &line.0) {
@@ -205,19 +206,19 @@ mod tests {
     #[test]
     fn every_snapshot_is_found_also_beyond_the_slots() {
         let snapshots = Snapshots::new();
-        let mark = AtomicU64::new(1);
+        let watermark = DurabilityWatermark::new(1);
         let mut taken = Vec::new();
         for n in 0..(LINES * SLOTS + 5) as u64 {
-            mark.store(n + 1, Ordering::SeqCst);
-            taken.push(snapshots.take(&mark));
+            watermark.advance(n + 1);
+            taken.push(snapshots.take(&watermark));
         }
-        let horizon = snapshots.horizon(&mark);
+        let horizon = snapshots.horizon(&watermark);
         assert_eq!(horizon.active.len(), taken.len());
         assert_eq!(horizon.oldest(), 1);
         for (_, slot) in taken {
             snapshots.end(slot);
         }
-        let horizon = snapshots.horizon(&mark);
+        let horizon = snapshots.horizon(&watermark);
         assert!(horizon.active.is_empty());
         assert_eq!(horizon.oldest(), horizon.mark);
     }
@@ -225,25 +226,25 @@ mod tests {
     #[test]
     fn the_oldest_are_ended_from_outside_but_for_the_one_that_is_kept() {
         let snapshots = Snapshots::new();
-        let mark = AtomicU64::new(3);
-        let (old, slot) = snapshots.take(&mark);
+        let watermark = DurabilityWatermark::new(3);
+        let (old, slot) = snapshots.take(&watermark);
         assert!(
-            !snapshots.end_from_outside(3, &mark),
+            !snapshots.end_from_outside(3, &watermark),
             "the mark is there still"
         );
-        mark.store(5, Ordering::SeqCst);
-        let (kept, kept_slot) = snapshots.take_kept(&mark);
-        mark.store(7, Ordering::SeqCst);
-        assert!(!snapshots.end_from_outside(6, &mark) && !snapshots.is_ended(old));
-        assert!(snapshots.end_from_outside(4, &mark) && snapshots.is_ended(old));
+        watermark.advance(5);
+        let (kept, kept_slot) = snapshots.take_kept(&watermark);
+        watermark.advance(7);
+        assert!(!snapshots.end_from_outside(6, &watermark) && !snapshots.is_ended(old));
+        assert!(snapshots.end_from_outside(4, &watermark) && snapshots.is_ended(old));
         assert!(!snapshots.is_ended(kept));
-        assert_eq!(snapshots.horizon(&mark).active, [5]);
+        assert_eq!(snapshots.horizon(&watermark).active, [5]);
         snapshots.end_kept(kept_slot);
-        assert!(snapshots.end_from_outside(6, &mark));
+        assert!(snapshots.end_from_outside(6, &watermark));
         snapshots.end(slot);
-        let (young, slot) = snapshots.take(&mark);
+        let (young, slot) = snapshots.take(&watermark);
         assert!(!snapshots.is_ended(young));
-        assert_eq!(snapshots.horizon(&mark).active, [7]);
+        assert_eq!(snapshots.horizon(&watermark).active, [7]);
         snapshots.end(slot);
     }
 }

@@ -9,6 +9,7 @@
 //!    kept, so that no deletion that validation must find is unlinked; or it
 //!    was ended from outside, and the transaction fails.
 
+mod commit;
 mod locks;
 mod views;
 
@@ -16,7 +17,7 @@ use crate::index::TOGETHER;
 use crate::lock::TxnId;
 use crate::record::RecordRef;
 use crate::scan::check;
-use crate::shared::Shared;
+use crate::state::EngineState;
 use crate::validate::{Reads, Tracked};
 use crate::writes::WriteSet;
 use porpoise_base::interrupt::Pacer;
@@ -62,7 +63,7 @@ pub(crate) struct Held {
 }
 
 pub(crate) struct MemTxn {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) state: Arc<EngineState>,
     pub(crate) options: TxnOptions,
     id: TxnId,
     view: Option<TakenView>,
@@ -77,9 +78,9 @@ pub(crate) struct MemTxn {
 }
 
 impl MemTxn {
-    pub(crate) fn new(shared: Arc<Shared>, options: TxnOptions) -> MemTxn {
+    pub(crate) fn new(state: Arc<EngineState>, options: TxnOptions) -> MemTxn {
         MemTxn {
-            shared,
+            state,
             options,
             id: 0,
             view: None,
@@ -97,7 +98,7 @@ impl MemTxn {
         if self.ended {
             return Err(Error::Ended);
         }
-        self.shared.open()
+        self.state.check_open()
     }
 
     fn serializable(&self) -> bool {
@@ -114,8 +115,8 @@ impl MemTxn {
 
     fn write(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) -> Result<()> {
         self.alive()?;
-        self.shared.spaces.get(key.space)?;
-        let limits = &self.shared.limits;
+        self.state.store.spaces.get(key.space)?;
+        let limits = &self.state.limits;
         for (what, size, limit) in [
             ("key", key.bytes.len(), limits.key),
             ("value", value.map_or(0, <[u8]>::len), limits.value),
@@ -128,7 +129,7 @@ impl MemTxn {
         if self.writes.bytes() + size > limits.transaction {
             return Err(Error::Full(Full::Transaction));
         }
-        self.shared.writable()?;
+        self.state.check_writable()?;
         if value.is_some() {
             self.make_room(self.writes.bytes() + size)?;
         }
@@ -177,7 +178,7 @@ impl Txn for MemTxn {
         let (upto, since) = self.bounds(read);
         let current = read.view == View::Current;
         // Not counted anew: that would write a cache line that all share.
-        let shared = &*self.shared;
+        let state = &*self.state;
         let mut guard = crossbeam_epoch::pin();
         let mut at = 0;
         // Keys of one space that follow each other are looked for together.
@@ -185,7 +186,7 @@ impl Txn for MemTxn {
             let Some(first) = run.first() else {
                 continue;
             };
-            let space = shared.spaces.get(first.space)?;
+            let space = state.store.spaces.get(first.space)?;
             for some in run.chunks(TOGETHER) {
                 if at / REPIN != (at + some.len()) / REPIN {
                     guard.repin();
@@ -239,7 +240,7 @@ impl Txn for MemTxn {
                 seen: self.seen,
                 left,
             };
-            let space = self.shared.spaces.get(range.space)?;
+            let space = self.state.store.spaces.get(range.space)?;
             let stopped = scan.run(space, &self.writes, range, visit)?;
             (self.seen, left) = (scan.seen, scan.left);
             if let Some(since) = since {
@@ -272,8 +273,8 @@ impl Txn for MemTxn {
                 continue;
             };
             let Key { space, bytes } = request.key;
-            self.shared.spaces.get(space)?;
-            if bytes.len() > self.shared.limits.key {
+            self.state.store.spaces.get(space)?;
+            if bytes.len() > self.state.limits.key {
                 // Nobody can ever write it: there is nothing to hold off.
                 let absent = Locked {
                     granted: true,
@@ -349,7 +350,7 @@ impl Txn for MemTxn {
     }
 
     fn seen(&self) -> Ticket {
-        self.shared.interested_in(self.seen);
+        self.state.pipeline.watermark.request(self.seen);
         Ticket(self.seen)
     }
 
@@ -357,7 +358,7 @@ impl Txn for MemTxn {
         self.alive()?;
         let outcome = self.commit_now();
         if let Err(error) = &outcome {
-            self.shared.count_refusal(error);
+            self.state.metrics.count_refusal(error);
         }
         outcome
     }

@@ -24,11 +24,11 @@ impl KvMem {
     /// # Errors
     /// The first broken invariant, in words.
     pub fn verify(&self) -> Result<(), String> {
-        let shared = &self.shared;
+        let (store, pipeline) = (&self.state.store, &self.state.pipeline);
         let guard = crossbeam_epoch::pin();
         let mut sums = Sums::default();
-        let installed = shared.installed.load(Ordering::SeqCst);
-        for space in shared.spaces.iter() {
+        let installed = pipeline.installed();
+        for space in store.spaces.iter() {
             let at = |e: String| format!("space {}: {e}", space.id.0);
             let last = space.last_commit.load(Ordering::SeqCst);
             if last > installed {
@@ -38,12 +38,12 @@ impl KvMem {
             space.index.check().map_err(at)?;
             records(space, last, &guard, &mut sums).map_err(at)?;
         }
-        let counted = shared.live_bytes();
+        let counted = store.live_bytes();
         if sums.bytes != counted {
             let bytes = sums.bytes;
             return Err(format!("{bytes} bytes are live, {counted} were counted"));
         }
-        let (made, freed) = (&shared.counts.versions, &shared.reclaimer.versions);
+        let (made, freed) = (&store.versions_created, &store.versions_reclaimed);
         let (made, freed, live) = (made.get(), freed.get(), sums.versions);
         if made.checked_sub(freed) != Some(live) {
             return Err(format!("{live} versions live, {made} made, {freed} freed"));

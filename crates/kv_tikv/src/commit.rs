@@ -90,7 +90,7 @@ async fn kept(w: &Waiter<'_>, promises: &[Promise<'_>]) -> std::result::Result<b
 pub(crate) fn commit(w: &Waiter<'_>, locks: &mut Locks, writes: &Writes) -> Result<()> {
     let finals: Vec<Final<'_>> = writes.finals().collect();
     for f in &finals {
-        w.shared.spaces.check(f.space)?;
+        w.cluster.spaces.check(f.space)?;
     }
     locks.settle(w)?;
     let keys: Vec<Vec<u8>> = finals.iter().map(|f| f.key.to_vec()).collect();
@@ -110,7 +110,7 @@ pub(crate) fn commit(w: &Waiter<'_>, locks: &mut Locks, writes: &Writes) -> Resu
         promises(&finals, locks)
     };
     if !promises.is_empty() {
-        let kept = w.shared.io.wait_result(w.cancel, async {
+        let kept = w.cluster.io.wait_result(w.cancel, async {
             kept(w, &promises).await.map_err(Failure::reading)
         })?;
         if !kept {
@@ -132,8 +132,8 @@ fn send(w: &Waiter<'_>, locks: &mut Locks, locked: Vec<Vec<u8>>) -> Result<()> {
     let Some(holder) = locks.take() else {
         return Err(Error::Ended);
     };
-    let task = w.shared.io.handle().spawn(holder.commit(locked));
-    let failure = match w.shared.io.within(PATIENCE, task) {
+    let task = w.cluster.io.handle().spawn(holder.commit(locked));
+    let failure = match w.cluster.io.within(PATIENCE, task) {
         Some(Ok(Ok(()))) => return Ok(()),
         Some(Ok(Err(failure))) => failure,
         Some(Err(e)) => Failure::new(Fault::Undetermined, format!("the TiKV client failed: {e}")),

@@ -1,20 +1,18 @@
-//! The contract's engine: connecting, and what all transactions share.
+//! The contract's engine: connecting, and the functions of [`Engine`].
 
-use crate::fault::Failure;
+use crate::cluster::{Cluster, Meter, Meters, Spaces};
 use crate::io::{Io, Waited};
 use crate::keys::Layout;
 use crate::meta;
 use crate::txn::{LONGEST_KEY, TikvTxn};
-use parking_lot::RwLock;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{
     Capabilities, CounterId, DurableListener, Engine, Error, Limits, Result, SpaceId, SpaceSpec,
     Stat, Ticket, Txn, TxnOptions,
 };
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tikv_client::{Config, TransactionClient};
 
@@ -63,117 +61,9 @@ impl Default for KvTikvOptions {
     }
 }
 
-/// A figure that only grows.
-#[derive(Default)]
-pub(crate) struct Meter(AtomicU64);
-
-impl Meter {
-    pub(crate) fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
-    }
-}
-
-/// What the metrics page shows.
-#[derive(Default)]
-pub(crate) struct Meters {
-    pub(crate) commits: Meter,
-    pub(crate) conflicts: Meter,
-    pub(crate) unknown: Meter,
-    pub(crate) deadlocks: Meter,
-    pub(crate) lock_timeouts: Meter,
-    pub(crate) lock_retries: Meter,
-    pub(crate) heartbeats_failed: Meter,
-    pub(crate) keys_read: Meter,
-}
-
-/// The spaces that this server knows of, with what stands in front of their
-/// keys.
-pub(crate) struct Spaces(RwLock<HashMap<SpaceId, Arc<[u8]>>>);
-
-impl Spaces {
-    fn new(layout: &Layout) -> Spaces {
-        let catalog = (0..SpaceId::FIRST_FREE.0).map(|id| {
-            let prefix = layout.rows(SpaceId(id), &SpaceSpec::default());
-            (SpaceId(id), Arc::from(prefix))
-        });
-        Spaces(RwLock::new(catalog.collect()))
-    }
-
-    fn get(&self, space: SpaceId) -> Option<Arc<[u8]>> {
-        self.0.read().get(&space).cloned()
-    }
-
-    pub(crate) fn insert(&self, space: SpaceId, spec: SpaceSpec, layout: &Layout) {
-        let prefix = Arc::from(layout.rows(space, &spec));
-        self.0.write().insert(space, prefix);
-    }
-
-    pub(crate) fn forget(&self, space: SpaceId) {
-        self.0.write().remove(&space);
-    }
-
-    /// Whether a space that was written to is still there.
-    pub(crate) fn check(&self, space: SpaceId) -> Result<()> {
-        if self.0.read().contains_key(&space) {
-            Ok(())
-        } else {
-            Err(Error::NoSuchSpace(space))
-        }
-    }
-}
-
-/// What the engine and its transactions share.
-pub(crate) struct Shared {
-    pub(crate) io: Io,
-    clients: Vec<TransactionClient>,
-    next_client: AtomicUsize,
-    pub(crate) layout: Layout,
-    pub(crate) spaces: Spaces,
-    pub(crate) limits: Limits,
-    pub(crate) commit_lock_wait: Duration,
-    pub(crate) meters: Meters,
-    /// Lock calls that wait in the store although their deadline has passed.
-    pub(crate) abandoned: Arc<AtomicUsize>,
-    pub(crate) meta_turn: tokio::sync::Mutex<()>,
-    closed: AtomicBool,
-}
-
-impl Shared {
-    /// A client, in turn.
-    pub(crate) fn client(&self) -> TransactionClient {
-        let n = self.next_client.fetch_add(1, Ordering::Relaxed);
-        let mut turn = self.clients.iter().cycle().skip(n % self.clients.len());
-        match turn.next() {
-            Some(client) => client.clone(),
-            None => unreachable!("connecting makes at least one client"),
-        }
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-
-    /// What stands in front of every key of a space; asks the cluster about
-    /// spaces not known here.
-    pub(crate) fn prefix(&self, space: SpaceId, cancel: &Cancel) -> Result<Arc<[u8]>> {
-        if let Some(prefix) = self.spaces.get(space) {
-            return Ok(prefix);
-        }
-        let client = self.client();
-        let found = self
-            .io
-            .wait_result(cancel, meta::spec(&client, &self.layout, space))?;
-        let Some(spec) = found else {
-            return Err(Error::NoSuchSpace(space));
-        };
-        self.spaces.insert(space, spec, &self.layout);
-        self.spaces.get(space).ok_or(Error::NoSuchSpace(space))
-    }
-}
-
 /// The engine on a TiKV cluster.
 pub struct KvTikv {
-    shared: Arc<Shared>,
+    cluster: Arc<Cluster>,
 }
 
 async fn clients(options: &KvTikvOptions) -> tikv_client::Result<Vec<TransactionClient>> {
@@ -229,7 +119,7 @@ impl KvTikv {
             }
         };
         let layout = Layout::new(options.tenant);
-        let shared = Arc::new(Shared {
+        let cluster = Arc::new(Cluster {
             io,
             clients,
             next_client: AtomicUsize::new(0),
@@ -246,11 +136,11 @@ impl KvTikv {
             meta_turn: tokio::sync::Mutex::new(()),
             closed: AtomicBool::new(false),
         });
-        let client = shared.client();
-        let opening = meta::open(&client, &shared.layout, options.tenant);
+        let client = cluster.client();
+        let opening = meta::open(&client, &cluster.layout, options.tenant);
         // A little longer: the placement driver has answered, so the store may.
         let deadline = deadline.max(Instant::now() + options.request_timeout);
-        match shared.io.wait(&never, Some(deadline), opening) {
+        match cluster.io.wait(&never, Some(deadline), opening) {
             Waited::Done(result) => result?,
             Waited::Deadline | Waited::Cancelled(_) => {
                 return Err(Error::Unavailable(format!(
@@ -258,20 +148,20 @@ impl KvTikv {
                 )));
             }
         }
-        let layout = shared.layout.clone();
-        shared.io.handle().spawn(async move {
+        let layout = cluster.layout.clone();
+        cluster.io.handle().spawn(async move {
             if let Err(e) = meta::sweep(&client, &layout).await {
                 tracing::warn!("rows of dropped spaces remain until the next start: {e}");
             }
         });
-        Ok(KvTikv { shared })
+        Ok(KvTikv { cluster })
     }
 
-    fn open(&self) -> Result<&Arc<Shared>> {
-        if self.shared.is_closed() {
+    fn open(&self) -> Result<&Arc<Cluster>> {
+        if self.cluster.is_closed() {
             return Err(Error::Unavailable("the engine has been shut down".into()));
         }
-        Ok(&self.shared)
+        Ok(&self.cluster)
     }
 }
 
@@ -291,7 +181,7 @@ impl Engine for KvTikv {
     }
 
     fn limits(&self) -> Limits {
-        self.shared.limits
+        self.cluster.limits
     }
 
     fn begin(&self, options: TxnOptions) -> Result<Box<dyn Txn>> {
@@ -339,12 +229,12 @@ impl Engine for KvTikv {
     }
 
     fn stats(&self) -> Vec<Stat> {
-        let m = &self.shared.meters;
+        let m = &self.cluster.meters;
         let counter = |name, help, meter: &Meter| Stat {
             name,
             help,
             counter: true,
-            value: meter.0.load(Ordering::Relaxed),
+            value: meter.get(),
         };
         vec![
             counter("commits_total", "Transactions committed.", &m.commits),
@@ -387,13 +277,7 @@ impl Engine for KvTikv {
     }
 
     fn shutdown(&self) -> Result<()> {
-        self.shared.closed.store(true, Ordering::Release);
+        self.cluster.closed.store(true, Ordering::Release);
         Ok(())
-    }
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Error {
-        failure.reading()
     }
 }

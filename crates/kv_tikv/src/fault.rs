@@ -160,6 +160,12 @@ impl Failure {
     }
 }
 
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        failure.reading()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

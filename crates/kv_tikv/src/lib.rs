@@ -71,6 +71,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cluster;
 mod commit;
 mod engine;
 mod fault;

@@ -18,7 +18,7 @@
 //!    remembered with the number of views taken when the grant was taken in: a
 //!    view taken later cannot be older than the value.
 
-use crate::engine::Shared;
+use crate::cluster::Cluster;
 use crate::fault::{Failure, Fault};
 use crate::holder::{Call, Holder, Outcome, outcome};
 use crate::io::Waited;
@@ -51,7 +51,7 @@ pub(crate) struct Held {
 
 /// For whom and how long to wait.
 pub(crate) struct Waiter<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) cluster: &'a Cluster,
     pub(crate) client: &'a TransactionClient,
     pub(crate) cancel: &'a Cancel,
     pub(crate) deadline: Instant,
@@ -61,10 +61,10 @@ pub(crate) struct Waiter<'a> {
 
 impl Waiter<'_> {
     fn wait<F: Future>(&self, deadline: Instant, future: F) -> Result<F::Output> {
-        match self.shared.io.wait(self.cancel, Some(deadline), future) {
+        match self.cluster.io.wait(self.cancel, Some(deadline), future) {
             Waited::Done(value) => Ok(value),
             Waited::Deadline => {
-                self.shared.meters.lock_timeouts.add(1);
+                self.cluster.meters.lock_timeouts.add(1);
                 Err(Error::LockTimeout)
             }
             Waited::Cancelled(reason) => Err(Error::Cancelled(reason)),
@@ -83,8 +83,8 @@ impl Waiter<'_> {
             Fault::Busy | Fault::Conflict => {}
             Fault::Deadlock => {
                 let since = *deadlocked.get_or_insert_with(Instant::now);
-                if self.shared.abandoned.load(Ordering::Acquire) == 0 || since.elapsed() > DOUBT {
-                    self.shared.meters.deadlocks.add(1);
+                if self.cluster.abandoned.load(Ordering::Acquire) == 0 || since.elapsed() > DOUBT {
+                    self.cluster.meters.deadlocks.add(1);
                     return Err(Error::Deadlock);
                 }
             }
@@ -93,9 +93,9 @@ impl Waiter<'_> {
                 return Err(failure.locking());
             }
         }
-        self.shared.meters.lock_retries.add(1);
+        self.cluster.meters.lock_retries.add(1);
         if Instant::now() >= self.deadline {
-            self.shared.meters.lock_timeouts.add(1);
+            self.cluster.meters.lock_timeouts.add(1);
             return Err(Error::LockTimeout);
         }
         if let Some(owner) = failure.orphan {
@@ -182,7 +182,7 @@ impl Locks {
             && self.holder.as_ref().is_some_and(Holder::stale)
             && let Some(old) = self.holder.take()
         {
-            old.release(w.shared.io.handle());
+            old.release(w.cluster.io.handle());
         }
         if self.holder.is_none() {
             let begun = Holder::begin(w.client.clone());
@@ -199,7 +199,7 @@ impl Locks {
     /// Makes one call and waits for it, until the deadline.
     fn call(&mut self, w: &Waiter<'_>, call: Call, asked: Vec<Vec<u8>>) -> Result<Outcome> {
         let holder = self.holder(w)?;
-        holder.start(w.shared.io.handle(), call, &w.shared.abandoned);
+        holder.start(w.cluster.io.handle(), call, &w.cluster.abandoned);
         self.asked = asked;
         let deadline = w.deadline.max(Instant::now() + GRACE);
         let Some(pending) = self.holder.as_mut().and_then(Holder::pending) else {
@@ -216,7 +216,7 @@ impl Locks {
                 if self.held.is_empty()
                     && let Some(holder) = self.take()
                 {
-                    holder.release(w.shared.io.handle());
+                    holder.release(w.cluster.io.handle());
                 }
                 Err(e)
             }
@@ -268,7 +268,7 @@ impl Locks {
         let outcome = self.write_once(w, mutations)?;
         outcome.map(|_| ()).map_err(|failure| {
             if failure.fault == Fault::Deadlock {
-                w.shared.meters.deadlocks.add(1);
+                w.cluster.meters.deadlocks.add(1);
             }
             match failure.locking() {
                 Error::LockTimeout => Error::Conflict,

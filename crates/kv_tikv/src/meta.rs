@@ -13,7 +13,7 @@
 //! by which commits in other spaces are decided. A server that finds a note
 //! when it connects finishes the work.
 
-use crate::engine::Shared;
+use crate::cluster::Cluster;
 use crate::fault::{Failure, Fault};
 use crate::keys::{
     KEY_FORMAT_VERSION, Layout, end_of, frame_spec, frame_u64, frame_version, unframe_spec,
@@ -21,8 +21,10 @@ use crate::keys::{
 };
 use crate::orphans;
 use crate::reads::{REGION, page, page_of_keys};
+use porpoise_base::cancel::Cancel;
 use porpoise_kv::{CounterId, Error, Full, Result, SpaceId, SpaceSpec};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tikv_client::transaction::Mutation;
 use tikv_client::{Backoff, CheckLevel, Key, RetryOptions, TransactionClient, TransactionOptions};
@@ -173,7 +175,7 @@ async fn specs(
     }
 }
 
-impl Shared {
+impl Cluster {
     fn meta<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         if self.is_closed() {
             return Err(Error::Ended);
@@ -304,6 +306,23 @@ impl Shared {
         self.meta(change(&client, vec![key.clone()], |_| {
             Ok((vec![put(key.clone(), frame_u64(next.max(1)))], ()))
         }))
+    }
+
+    /// The prefix of every key of a space; read from the cluster for a space that is not
+    /// known here.
+    pub(crate) fn prefix(&self, space: SpaceId, cancel: &Cancel) -> Result<Arc<[u8]>> {
+        if let Some(prefix) = self.spaces.get(space) {
+            return Ok(prefix);
+        }
+        let client = self.client();
+        let found = self
+            .io
+            .wait_result(cancel, spec(&client, &self.layout, space))?;
+        let Some(spec) = found else {
+            return Err(Error::NoSuchSpace(space));
+        };
+        self.spaces.insert(space, spec, &self.layout);
+        self.spaces.get(space).ok_or(Error::NoSuchSpace(space))
     }
 }
 

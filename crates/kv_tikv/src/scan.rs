@@ -6,7 +6,7 @@
 //! the library asks every region of the range for a whole page, and the store
 //! refuses to send more than its message limit.
 
-use crate::engine::Shared;
+use crate::cluster::Cluster;
 use crate::fault::{Failure, Fault};
 use crate::keys::unframe;
 use crate::reads::page;
@@ -32,7 +32,7 @@ pub(crate) struct Stretch {
 
 /// Where to read.
 pub(crate) struct Source<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) cluster: &'a Cluster,
     pub(crate) client: &'a TransactionClient,
     pub(crate) cancel: &'a Cancel,
     pub(crate) ts: Timestamp,
@@ -75,7 +75,7 @@ impl Source<'_> {
                 reverse,
             );
             let result = self
-                .shared
+                .cluster
                 .io
                 .wait_result(self.cancel, async { Ok(asked.await) })?;
             match result {

@@ -5,8 +5,8 @@
 //! open between calls: the library's transaction begins with the first lock,
 //! or at commit.
 
+use crate::cluster::Cluster;
 use crate::commit;
-use crate::engine::Shared;
 use crate::fault::Failure;
 use crate::keys::{LONGEST_PREFIX, end_of, unframe};
 use crate::locks::{Locks, Waiter};
@@ -26,7 +26,7 @@ use tikv_client::{Timestamp, TimestampExt, TransactionClient};
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
 
 pub(crate) struct TikvTxn {
-    shared: Arc<Shared>,
+    cluster: Arc<Cluster>,
     client: TransactionClient,
     options: TxnOptions,
     view: Option<Timestamp>,
@@ -39,13 +39,13 @@ pub(crate) struct TikvTxn {
 }
 
 impl TikvTxn {
-    pub(crate) fn new(shared: Arc<Shared>, options: TxnOptions) -> Result<TikvTxn> {
+    pub(crate) fn new(cluster: Arc<Cluster>, options: TxnOptions) -> Result<TikvTxn> {
         if options.isolation == Isolation::Serializable {
             return Err(Error::Unsupported("SERIALIZABLE isolation"));
         }
-        let client = shared.client();
+        let client = cluster.client();
         Ok(TikvTxn {
-            shared,
+            cluster,
             client,
             options,
             view: None,
@@ -58,11 +58,11 @@ impl TikvTxn {
     }
 
     fn alive(&mut self) -> Result<()> {
-        if self.ended || self.shared.is_closed() {
+        if self.ended || self.cluster.is_closed() {
             return Err(Error::Ended);
         }
         if self.locks.dead() {
-            self.shared.meters.heartbeats_failed.add(1);
+            self.cluster.meters.heartbeats_failed.add(1);
             return Err(self.failed(Error::Conflict));
         }
         Ok(())
@@ -80,12 +80,12 @@ impl TikvTxn {
         self.ended = true;
         self.writes = Writes::default();
         if let Some(holder) = self.locks.take() {
-            holder.release(self.shared.io.handle());
+            holder.release(self.cluster.io.handle());
         }
     }
 
     fn now(&self) -> Result<Timestamp> {
-        self.shared.io.wait_result(&self.options.cancel, async {
+        self.cluster.io.wait_result(&self.options.cancel, async {
             let ts = self.client.current_timestamp().await;
             ts.map_err(|e| Failure::from(e).reading())
         })
@@ -112,7 +112,7 @@ impl TikvTxn {
     }
 
     fn encode(&self, key: Key<'_>) -> Result<Vec<u8>> {
-        let limit = self.shared.limits.key;
+        let limit = self.cluster.limits.key;
         if key.bytes.len() > limit {
             return Err(Error::TooLarge {
                 what: "key",
@@ -120,7 +120,7 @@ impl TikvTxn {
                 limit,
             });
         }
-        let prefix = self.shared.prefix(key.space, &self.options.cancel)?;
+        let prefix = self.cluster.prefix(key.space, &self.options.cancel)?;
         let mut bytes = Vec::with_capacity(prefix.len() + key.bytes.len());
         bytes.extend_from_slice(&prefix);
         bytes.extend_from_slice(key.bytes);
@@ -131,8 +131,8 @@ impl TikvTxn {
         if keys.is_empty() {
             return Ok(HashMap::new());
         }
-        self.shared.meters.keys_read.add(keys.len() as u64);
-        self.shared.io.wait_result(&self.options.cancel, async {
+        self.cluster.meters.keys_read.add(keys.len() as u64);
+        self.cluster.io.wait_result(&self.options.cancel, async {
             let found = get_many(&self.client, ts, keys).await;
             found.map_err(Failure::reading)
         })
@@ -140,7 +140,7 @@ impl TikvTxn {
 
     fn write(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) -> Result<()> {
         self.alive()?;
-        let limits = self.shared.limits;
+        let limits = self.cluster.limits;
         if let Some(value) = value.filter(|v| v.len() > limits.value) {
             return Err(Error::TooLarge {
                 what: "value",
@@ -160,7 +160,7 @@ impl TikvTxn {
 
     fn waiter(&self, deadline: Instant) -> Waiter<'_> {
         Waiter {
-            shared: &self.shared,
+            cluster: &self.cluster,
             client: &self.client,
             cancel: &self.options.cancel,
             deadline,
@@ -200,7 +200,7 @@ impl TikvTxn {
     }
 
     fn commit_writes(&mut self) -> Result<()> {
-        let deadline = Instant::now() + self.shared.commit_lock_wait;
+        let deadline = Instant::now() + self.cluster.commit_lock_wait;
         let mut locks = std::mem::take(&mut self.locks);
         let result = commit::commit(&self.waiter(deadline), &mut locks, &self.writes);
         self.locks = locks;
@@ -276,7 +276,7 @@ impl Txn for TikvTxn {
         self.alive()?;
         let mut stretches = Vec::with_capacity(ranges.len());
         for range in ranges {
-            let prefix = self.shared.prefix(range.space, &self.options.cancel)?;
+            let prefix = self.cluster.prefix(range.space, &self.options.cancel)?;
             let at = |key: &[u8]| [&*prefix, key].concat();
             stretches.push(Stretch {
                 start: at(range.start),
@@ -287,7 +287,7 @@ impl Txn for TikvTxn {
         }
         let ts = self.timestamp(read)?;
         let source = Source {
-            shared: &self.shared,
+            cluster: &self.cluster,
             client: &self.client,
             cancel: &self.options.cancel,
             ts,
@@ -376,7 +376,7 @@ impl Txn for TikvTxn {
             return Ok(done);
         }
         let result = self.commit_writes();
-        let meters = &self.shared.meters;
+        let meters = &self.cluster.meters;
         match &result {
             Ok(()) => meters.commits.add(1),
             Err(Error::Conflict) => meters.conflicts.add(1),
@@ -391,11 +391,11 @@ impl Txn for TikvTxn {
         self.ended = true;
         if let Some(mut holder) = self.locks.take() {
             let waits_on = holder.pending().is_some();
-            let release = holder.release(self.shared.io.handle());
+            let release = holder.release(self.cluster.io.handle());
             // Others may have the keys as soon as the caller hears of the end;
             // where the store does not answer, it goes on in the background.
             if !waits_on {
-                let _ = self.shared.io.within(RELEASE_WAIT, release);
+                let _ = self.cluster.io.within(RELEASE_WAIT, release);
             }
         }
     }

@@ -70,19 +70,6 @@ pub(super) fn at_address(address: usize, guard: &Guard) -> Option<Pinned<'_>> {
     RecordAddress::new(head).map(|address| unsafe { Pinned::new(address, guard) })
 }
 
-/// Asks for the lines of memory at an address, ahead of need.
-#[inline]
-pub(crate) fn prefetch(address: usize) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint that touches nothing, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::without_provenance(address));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
-
 /// A link to something that readers reach under a pin.
 pub(super) struct Link<T>(Atomic<T>);
 

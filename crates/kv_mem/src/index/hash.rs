@@ -15,7 +15,8 @@
 //! 4. Whether a key may be entered is for the tree to say: nobody enters one
 //!    that is there, nor one that another thread enters or takes out.
 
-use super::cell::{Link, at_address, prefetch};
+use super::cell::{Link, at_address};
+use crate::prefetch::prefetch;
 use crate::record::{Pinned, RecordAddress};
 use crossbeam_epoch::Guard;
 use porpoise_base::sync::Mutex;

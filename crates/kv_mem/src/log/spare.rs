@@ -1,7 +1,6 @@
 //! Keeps an empty segment ready: zeroes written and synced ahead of need.
 
 use super::{Log, Spare, io_error, spare_name};
-use crate::shared::Shared;
 use porpoise_base::disk::File;
 use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::{Error, Full};
@@ -58,68 +57,68 @@ impl Log {
     }
 
     /// Ends the thread that keeps a segment ready.
-    pub(crate) fn stop_spares(&self) {
+    pub(super) fn stop_spares(&self) {
         *self.spare.lock() = Spare::Stopped;
         self.spare_changed.notify_all();
     }
-}
 
-/// The thread that keeps a segment ready.
-pub(crate) fn prepare_spares(shared: &Shared, log: &Log) {
-    loop {
-        if log.is_pending() {
-            // The first segment comes first.
-            let mut spare = log.spare.lock();
-            if matches!(*spare, Spare::Stopped) {
-                return;
-            }
-            log.spare_changed.wait_for(&mut spare, RETRY);
-            continue;
-        }
-        let mut spare = log.spare.lock();
-        match *spare {
-            Spare::Stopped => return,
-            Spare::Ready(..) => {
-                log.spare_changed.wait(&mut spare);
+    /// The thread that keeps a segment ready.
+    pub(crate) fn prepare_spares(&self) {
+        loop {
+            if self.is_pending() {
+                // The first segment comes first.
+                let mut spare = self.spare.lock();
+                if matches!(*spare, Spare::Stopped) {
+                    return;
+                }
+                self.spare_changed.wait_for(&mut spare, RETRY);
                 continue;
             }
-            Spare::Full => {
-                log.spare_changed.wait_for(&mut spare, RETRY);
+            let mut spare = self.spare.lock();
+            match *spare {
+                Spare::Stopped => return,
+                Spare::Ready(..) => {
+                    self.spare_changed.wait(&mut spare);
+                    continue;
+                }
+                Spare::Full => {
+                    self.spare_changed.wait_for(&mut spare, RETRY);
+                }
+                Spare::Wanted => {}
             }
-            Spare::Wanted => {}
+            drop(spare);
+            self.prepare_spare();
         }
-        drop(spare);
-        prepare_spare(shared, log);
     }
-}
 
-/// Makes a segment if none is ready, and says whether the disk is full.
-pub(crate) fn prepare_spare(shared: &Shared, log: &Log) {
-    if matches!(*log.spare.lock(), Spare::Stopped | Spare::Ready(..)) {
-        return;
-    }
-    let made = log.make_spare();
-    let mut spare = log.spare.lock();
-    if matches!(*spare, Spare::Stopped) {
-        return;
-    }
-    let full = made.is_err();
-    match made {
-        Ok((file, path)) => *spare = Spare::Ready(file, path),
-        Err(error) => {
-            if !matches!(*spare, Spare::Full) {
-                tracing::error!(%error, "no room for a new log segment");
-            }
-            *spare = Spare::Full;
+    /// Makes a segment if none is ready, and says whether the disk is full.
+    pub(super) fn prepare_spare(&self) {
+        if matches!(*self.spare.lock(), Spare::Stopped | Spare::Ready(..)) {
+            return;
         }
+        let made = self.make_spare();
+        let mut spare = self.spare.lock();
+        if matches!(*spare, Spare::Stopped) {
+            return;
+        }
+        let full = made.is_err();
+        match made {
+            Ok((file, path)) => *spare = Spare::Ready(file, path),
+            Err(error) => {
+                if !matches!(*spare, Spare::Full) {
+                    tracing::error!(%error, "no room for a new log segment");
+                }
+                *spare = Spare::Full;
+            }
+        }
+        self.spare_changed.notify_all();
+        drop(spare);
+        // The log's thread says how much fits now, and wakes who waits for room.
+        let mut seq = self.pipeline.lock();
+        seq.log.full = full || self.is_pending();
+        seq.log.urgent = true;
+        self.nudge(&mut seq);
+        drop(seq);
+        self.pipeline.watermark.wake_waiters();
     }
-    log.spare_changed.notify_all();
-    drop(spare);
-    // The log's thread says how much fits now, and wakes who waits for room.
-    let mut seq = shared.seq.lock();
-    seq.log.full = full || log.is_pending();
-    seq.log.urgent = true;
-    log.nudge(&mut seq);
-    drop(seq);
-    shared.wake_waiters();
 }

@@ -19,8 +19,7 @@ use super::format::{
 };
 use super::pace::Pace;
 use super::{Log, head, io_error, segment_name};
-use crate::heartbeat;
-use crate::shared::{Sequencer, Shared};
+use crate::pipeline::Sequencer;
 use porpoise_base::disk::File;
 use porpoise_base::sync::MutexGuard;
 use porpoise_base::sync::atomic::Ordering;
@@ -239,13 +238,13 @@ fn take(log: &Log, pace: &mut Pace, mut seq: MutexGuard<'_, Sequencer>) -> Taken
 }
 
 /// The log's thread.
-pub(crate) fn write_log(shared: &Shared, log: &Log, writer: LogWriter) {
-    let mut turns = LogTurns::new(shared, writer);
+pub(crate) fn write_log(log: &Log, writer: LogWriter) {
+    let mut turns = LogTurns::new(log, writer);
     loop {
-        heartbeat::log_step(shared);
-        let taken = take(log, &mut turns.pace, shared.seq.lock());
-        heartbeat::log_step(shared);
-        if turns.turn(shared, log, taken) {
+        log.heartbeats.log_step();
+        let taken = take(log, &mut turns.pace, log.pipeline.lock());
+        log.heartbeats.log_step();
+        if turns.turn(log, taken) {
             return;
         }
     }
@@ -264,9 +263,9 @@ pub(crate) struct LogTurns {
 }
 
 impl LogTurns {
-    pub(crate) fn new(shared: &Shared, writer: LogWriter) -> LogTurns {
+    pub(crate) fn new(log: &Log, writer: LogWriter) -> LogTurns {
         LogTurns {
-            last_sync: shared.clock.now(),
+            last_sync: log.clock.now(),
             unsynced: false,
             vouched: writer.next_group,
             writer,
@@ -276,33 +275,33 @@ impl LogTurns {
     }
 
     /// A turn with what is there now; true when it was the last one.
-    pub(crate) fn turn_now(&mut self, shared: &Shared, log: &Log) -> bool {
+    pub(crate) fn turn_now(&mut self, log: &Log) -> bool {
         self.ended || {
-            let taken = take_all(&mut shared.seq.lock());
-            self.turn(shared, log, taken)
+            let taken = take_all(&mut log.pipeline.lock());
+            self.turn(log, taken)
         }
     }
 
     /// Writes, syncs and publishes; true when it was the last turn.
-    fn turn(&mut self, shared: &Shared, log: &Log, taken: Taken) -> bool {
-        let done = self.write_and_publish(shared, log, taken);
+    fn turn(&mut self, log: &Log, taken: Taken) -> bool {
+        let done = self.write_and_publish(log, taken);
         self.ended = done.unwrap_or_else(|error| {
-            shared.seq.lock().log.closed = true;
-            shared.fail(error);
+            log.pipeline.lock().log.closed = true;
+            log.pipeline.watermark.fail(error);
             true
         });
         self.ended
     }
 
-    fn write_and_publish(&mut self, shared: &Shared, log: &Log, mut taken: Taken) -> Result<bool> {
-        let (counts, writer) = (&shared.counts, &mut self.writer);
+    fn write_and_publish(&mut self, log: &Log, mut taken: Taken) -> Result<bool> {
+        let (metrics, writer) = (&log.metrics, &mut self.writer);
         let idle = taken.records.is_empty();
         if !idle {
-            writer.write(log, &taken.records, || heartbeat::log_step(shared))?;
+            writer.write(log, &taken.records, || log.heartbeats.log_step())?;
             self.unsynced = true;
-            counts.groups.add(1);
-            counts.grouped_commits.add(taken.commits);
-            counts.log_bytes.add(taken.records.len() as u64);
+            metrics.groups.add(1);
+            metrics.grouped_commits.add(taken.commits);
+            metrics.bytes.add(taken.records.len() as u64);
         } else if !self.unsynced && self.vouched < writer.next_group && !taken.stop {
             writer.group(log, &[])?;
             self.vouched = writer.next_group;
@@ -311,7 +310,7 @@ impl LogTurns {
         let mut synced = None;
         let due = match log.durability {
             Durability::Sync => true,
-            Durability::Interval(every) => shared.clock.now() >= self.last_sync + every,
+            Durability::Interval(every) => log.clock.now() >= self.last_sync + every,
             Durability::Memory => idle,
         };
         if self.unsynced && (due || taken.urgent || taken.stop) {
@@ -319,12 +318,12 @@ impl LogTurns {
             writer.sync(log)?;
             let ended = now();
             synced = Some((began, ended));
-            counts.syncs.add(1);
-            counts.sync_micros.add((ended - began).as_micros() as u64);
-            self.last_sync = shared.clock.now();
+            metrics.syncs.add(1);
+            metrics.sync_micros.add((ended - began).as_micros() as u64);
+            self.last_sync = log.clock.now();
             self.unsynced = false;
         }
-        let mut seq = shared.seq.lock();
+        let mut seq = log.pipeline.lock();
         if !self.unsynced {
             log.synced.store(taken.appended, Ordering::SeqCst);
             seq.durable_ts = seq.durable_ts.max(taken.last_ts);
@@ -339,13 +338,13 @@ impl LogTurns {
             seq.log.emptied = taken.records;
         }
         seq.log.fits = self.writer.fits(log);
-        shared.publish(&seq, log.immediate());
+        log.pipeline.publish(&seq);
         let ended = taken.stop && seq.log.bytes.is_empty();
         if ended {
             seq.log.closed = true;
         }
         drop(seq);
-        shared.tell();
+        log.pipeline.watermark.notify();
         // Behind the replies, so that no commit waits for it.
         log.head.reached(log.synced_to());
         Ok(ended)

@@ -13,7 +13,7 @@ use crate::log::format::{Group, LoggedWrite, Record, SEGMENT_HEADER, SegmentHead
 use crate::log::{io_error, segment_name};
 use crate::manifest::Manifest;
 use crate::record::NewVersion;
-use crate::shared::Shared;
+use crate::store::RecordStore;
 use porpoise_base::disk::Disk;
 use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::{CounterId, Result, SpaceId};
@@ -33,7 +33,7 @@ struct Part<'b> {
 }
 
 pub(super) struct Recovery<'s> {
-    pub(super) shared: &'s Shared,
+    pub(super) store: &'s RecordStore,
     pub(super) table: Table,
     pub(super) chunks: HashMap<u64, Vec<Vec<u8>>>,
     pub(super) next_ts: u64,
@@ -147,7 +147,7 @@ impl Recovery<'_> {
             let group = Group::decode(rest, header.salt);
             let Some((group, len)) = group.filter(|(g, _)| g.number == log.next_group) else {
                 self.judge_end(path, bytes, at, header, log.next_group, last)?;
-                let applied = apply_parts(self.shared, &parts);
+                let applied = apply_parts(self.store, &parts);
                 let nonsense = |at| corrupt(path, at, "a write makes no sense");
                 return applied.map(|()| at).map_err(nonsense);
             };
@@ -215,7 +215,7 @@ impl Recovery<'_> {
         at: usize,
         parts: &mut Vec<Part<'b>>,
     ) -> std::result::Result<(), Malformed> {
-        let shared = self.shared;
+        let store = self.store;
         match record {
             Record::Commit { ts, writes } => {
                 if self.is_new(ts, since) {
@@ -247,18 +247,18 @@ impl Recovery<'_> {
                 Ok(())
             }
             Record::CreateSpace { id, spec } => {
-                if shared.spaces.find(id).is_none() && id.0 >= self.table.next_space {
-                    shared.spaces.add(id, spec);
+                if store.spaces.find(id).is_none() && id.0 >= self.table.next_space {
+                    store.spaces.add(id, spec);
                     self.table.next_space = id.0 + 1;
                 }
                 Ok(())
             }
             Record::DropSpace { id } => {
-                if let Some(space) = shared.spaces.find(id)
+                if let Some(space) = store.spaces.find(id)
                     && space.set_dropped()
                 {
                     for record in space.index.clear() {
-                        shared.forget_record(&record);
+                        store.forget(&record);
                     }
                 }
                 Ok(())
@@ -285,14 +285,14 @@ impl Recovery<'_> {
 
 /// Applies writes; an error is where the group of one stands that cannot be
 /// read.
-fn apply_parts(shared: &Shared, parts: &[Part<'_>]) -> std::result::Result<(), usize> {
+fn apply_parts(store: &RecordStore, parts: &[Part<'_>]) -> std::result::Result<(), usize> {
     let bytes: usize = parts.iter().map(|part| part.writes.len()).sum();
     if bytes < ALONE {
-        return apply_half(shared, parts, None);
+        return apply_half(store, parts, None);
     }
     porpoise_base::sync::thread::scope(|scope| {
-        let helper = scope.spawn(|| apply_half(shared, parts, Some(1)));
-        let mine = apply_half(shared, parts, Some(0));
+        let helper = scope.spawn(|| apply_half(store, parts, Some(1)));
+        let mine = apply_half(store, parts, Some(0));
         let theirs = helper.join().unwrap_or(Err(0));
         mine.and(theirs)
     })
@@ -310,34 +310,34 @@ struct Tally {
 }
 
 impl Tally {
-    fn note(&mut self, shared: &Shared, space: SpaceId, ts: u64) {
+    fn note(&mut self, store: &RecordStore, space: SpaceId, ts: u64) {
         if let Some((before, newest)) = self.last
             && before != space
         {
-            note_commit(shared, before, newest);
+            note_commit(store, before, newest);
         }
         self.last = Some((space, ts));
     }
 
-    fn settle(self, shared: &Shared) {
-        shared.weigh(self.bytes);
-        shared.counts.versions.add(self.made);
-        shared.reclaimer.versions.add(self.freed);
+    fn settle(self, store: &RecordStore) {
+        store.account(self.bytes);
+        store.versions_created.add(self.made);
+        store.versions_reclaimed.add(self.freed);
         if let Some((space, newest)) = self.last {
-            note_commit(shared, space, newest);
+            note_commit(store, space, newest);
         }
     }
 }
 
-fn note_commit(shared: &Shared, space: SpaceId, ts: u64) {
-    if let Some(space) = shared.spaces.find(space) {
+fn note_commit(store: &RecordStore, space: SpaceId, ts: u64) {
+    if let Some(space) = store.spaces.find(space) {
         space.last_commit.fetch_max(ts, Ordering::AcqRel);
     }
 }
 
 /// Applies the writes to the keys of one half, or to all keys.
 fn apply_half(
-    shared: &Shared,
+    store: &RecordStore,
     parts: &[Part<'_>],
     half: Option<u32>,
 ) -> std::result::Result<(), usize> {
@@ -351,26 +351,26 @@ fn apply_half(
         while !reader.is_empty() {
             let write = get_write(&mut reader).map_err(|Malformed| part.at)?;
             if half.is_none_or(|half| crc32c::crc32c(write.key) & 1 == half) {
-                apply_write(shared, part.ts, &write, &mut tally, &guard);
+                apply_write(store, part.ts, &write, &mut tally, &guard);
             }
         }
     }
-    tally.settle(shared);
+    tally.settle(store);
     Ok(())
 }
 
 fn apply_write(
-    shared: &Shared,
+    store: &RecordStore,
     ts: u64,
     write: &LoggedWrite<'_>,
     tally: &mut Tally,
     guard: &crossbeam_epoch::Guard,
 ) {
-    let Ok(space) = shared.spaces.get(write.space) else {
+    let Ok(space) = store.spaces.get(write.space) else {
         // Dropped later in the log, or before the checkpoint.
         return;
     };
-    let record = shared.record_of(space, write.key);
+    let record = store.get_or_create(space, write.key);
     let mut latch = record.latch();
     let (bytes, _) = latch.push(ts, NewVersion::new(write.value), guard);
     let pruned = latch.prune(u64::MAX, &[], guard);
@@ -379,8 +379,8 @@ fn apply_write(
     tally.bytes += bytes as i64 - pruned.bytes as i64;
     tally.made += 1;
     tally.freed += pruned.versions as u64;
-    tally.note(shared, space.id, ts);
+    tally.note(store, space.id, ts);
     if write.value.is_none() {
-        shared.unlink(space, &record);
+        store.unlink(space, &record);
     }
 }

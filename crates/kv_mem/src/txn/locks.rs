@@ -1,10 +1,10 @@
 //! Taking and releasing row locks for a transaction.
 
 use super::{Held, MemTxn, next_txn_id};
+use crate::deadlock::Waiting;
 use crate::lock::{Request, Waited, Waiter};
 use crate::record::RecordRef;
 use crate::validate::Tracked;
-use crate::wait_graph::Waiting;
 use porpoise_kv::{Error, Key, LockMode, Mark, Result, SpaceId, Wait};
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,11 +14,11 @@ impl MemTxn {
         if self.held.is_empty() {
             return;
         }
-        let shared = &self.shared;
+        let store = &self.state.store;
         let guard = crossbeam_epoch::pin();
         for held in self.held.drain(..) {
             held.record.latch().lock.release(self.id);
-            shared.tidy(held.space, &held.record, &guard);
+            store.unlink_if_unused(held.space, &held.record, &guard);
         }
     }
 
@@ -45,8 +45,8 @@ impl MemTxn {
         loop {
             // Looked for here, so that callers need not count the engine's
             // references up and down: all threads share that line.
-            let found = self.shared.spaces.get(space)?;
-            let record = self.shared.record_of(found, key);
+            let found = self.state.store.spaces.get(space)?;
+            let record = self.state.store.get_or_create(found, key);
             let mut latch = record.latch();
             let mut looked = !matches!(wait, Wait::Until(_));
             let request = loop {
@@ -66,7 +66,7 @@ impl MemTxn {
             match request {
                 None => {
                     drop(latch);
-                    self.shared.unlink(found, &record);
+                    self.state.store.unlink(found, &record);
                 }
                 Some(Request::Granted(fresh)) => {
                     drop(latch);
@@ -99,7 +99,7 @@ impl MemTxn {
         waiter: &Arc<Waiter>,
         deadline: Instant,
     ) -> Result<()> {
-        self.shared.counts.lock_waits.add(1);
+        self.state.metrics.lock_waits.add(1);
         let (space, record, _) = lock;
         let failed = self.wait_for(lock, waiter, deadline);
         let left = failed.is_some() && record.latch().lock.give_up(waiter);
@@ -108,7 +108,7 @@ impl MemTxn {
         }
         match failed {
             Some(error) if left || matches!(error, Error::Cancelled(_)) => {
-                self.shared.count_refusal(&error);
+                self.state.metrics.count_refusal(&error);
                 if error.ends_transaction() {
                     self.end();
                 }
@@ -128,9 +128,9 @@ impl MemTxn {
         if waiter.look() {
             return None;
         }
-        let graph = &self.shared.graph;
+        let graph = &self.state.deadlocks;
         let weight = self.writes.len() + self.held.len();
-        let since = self.shared.clock.now();
+        let since = self.state.clock.now();
         let wait = Waiting::new((space, record, mode), waiter, since, weight);
         graph.begin_wait(self.id, wait);
         let failed = loop {
@@ -174,7 +174,8 @@ impl MemTxn {
                 self.reads.push(Tracked::key(key, (view, false)));
             }
             let guard = crossbeam_epoch::pin();
-            self.shared.tidy(held.space, &held.record, &guard);
+            let store = &self.state.store;
+            store.unlink_if_unused(held.space, &held.record, &guard);
         }
     }
 }

@@ -10,7 +10,6 @@
 
 use super::MemTxn;
 use crate::snapshots::Slot;
-use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::{Error, Full, Read, Result, View};
 
 /// A view and its place among the snapshots.
@@ -29,7 +28,7 @@ impl MemTxn {
         if let Some(view) = &self.view {
             return view.ts;
         }
-        let (ts, slot) = self.shared.snapshots.take(&self.shared.mark);
+        let (ts, slot) = self.state.take_snapshot();
         self.view = Some(TakenView { ts, slot });
         self.pinned |= self.serializable();
         ts
@@ -37,13 +36,13 @@ impl MemTxn {
 
     pub(super) fn end_view(&mut self) {
         if let Some(view) = self.view.take() {
-            self.shared.snapshots.end(view.slot);
+            self.state.snapshots.end(view.slot);
         }
     }
 
     pub(super) fn end_anchor(&mut self) {
         if let Some(anchor) = self.anchor.take() {
-            self.shared.snapshots.end(anchor.slot);
+            self.state.snapshots.end(anchor.slot);
         }
     }
 
@@ -70,10 +69,10 @@ impl MemTxn {
             }
             View::Current => {
                 if validate && self.view.is_none() && self.anchor.is_none() {
-                    let (ts, slot) = self.shared.snapshots.take(&self.shared.mark);
+                    let (ts, slot) = self.state.take_snapshot();
                     self.anchor = Some(TakenView { ts, slot });
                 }
-                let installed = || self.shared.installed.load(Ordering::Acquire);
+                let installed = || self.state.pipeline.installed();
                 (u64::MAX, validate.then(|| (installed(), true)))
             }
         }
@@ -84,14 +83,13 @@ impl MemTxn {
         if !self.pinned || !self.reads.keeps() {
             return Ok(false);
         }
-        let shared = &self.shared;
-        let (ts, slot) = shared.snapshots.take(&shared.mark);
+        let (ts, slot) = self.state.take_snapshot();
         let guard = crossbeam_epoch::pin();
-        let same = self.reads.same_at(ts, &shared.spaces, &guard);
+        let same = self.reads.same_at(ts, &self.state.store.spaces, &guard);
         // Deletions that the comparison had to find were there.
         let stand = self.views_stand();
         if stand.is_err() || !same {
-            self.shared.snapshots.end(slot);
+            self.state.snapshots.end(slot);
             return stand.map(|()| false);
         }
         // Nothing that is kept is older than the new view.
@@ -99,7 +97,7 @@ impl MemTxn {
         self.end_view();
         self.end_anchor();
         self.view = Some(TakenView { ts, slot });
-        self.shared.counts.views_advanced.add(1);
+        self.state.metrics.snapshots_advanced.add(1);
         Ok(true)
     }
 
@@ -113,7 +111,7 @@ impl MemTxn {
     /// after looking at versions: whoever ends one prunes afterwards.
     pub(crate) fn views_stand(&self) -> Result<()> {
         match self.oldest_view() {
-            Some(ts) if self.shared.snapshots.is_ended(ts) => Err(Error::SnapshotGone),
+            Some(ts) if self.state.snapshots.is_ended(ts) => Err(Error::SnapshotGone),
             _ => Ok(()),
         }
     }
@@ -121,11 +119,12 @@ impl MemTxn {
     /// Fails when memory has no room for so many bytes more, nor can be made
     /// to have.
     pub(crate) fn make_room(&self, bytes: usize) -> Result<()> {
-        let shared = &self.shared;
         let own = self.oldest_view();
-        match shared.room_for(bytes) || shared.reclaimer.make_room(shared, bytes, own) {
-            true => Ok(()),
-            false => Err(Error::Full(Full::Memory)),
+        let state = &self.state;
+        if state.store.has_room(bytes) || state.reclaimer.make_room(bytes, own) {
+            Ok(())
+        } else {
+            Err(Error::Full(Full::Memory))
         }
     }
 }

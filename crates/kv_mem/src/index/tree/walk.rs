@@ -16,8 +16,8 @@
 //! node); reading ahead from the first leaf on (most walks end in it).
 
 use super::super::Walk;
-use super::super::cell::prefetch;
 use super::{Bounds, Target, Tree};
+use crate::prefetch::prefetch;
 use crate::record::{InlineKey, Pinned};
 use crossbeam_epoch::Guard;
 use smallvec::SmallVec;

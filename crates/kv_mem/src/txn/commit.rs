@@ -14,19 +14,18 @@
 //! 2. Nothing can fail after the commit point but the disk.
 //! 3. Locks are released after the versions are installed.
 
+use super::MemTxn;
 use crate::log::Log;
 use crate::log::format::{
     COMMIT_HEAD, Record as LogRecord, begin_commit, end_commit, put_write, stamp, write_size,
 };
+use crate::pipeline::Sequencer;
 use crate::reclaim::Item;
 use crate::record::{NewVersion, RecordRef};
-use crate::shared::{Sequencer, Shared};
 use crate::space::Space;
-use crate::txn::MemTxn;
+use crate::state::EngineState;
 use crate::writes::Writes;
 use crossbeam_epoch::Guard;
-use porpoise_base::blocking::blocking;
-use porpoise_base::sync::MutexGuard;
 use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::{Check, Commit, Error, Key, LockMode, Result, Ticket, Wait};
 use smallvec::SmallVec;
@@ -51,42 +50,44 @@ struct Install<'s> {
 
 impl MemTxn {
     pub(crate) fn commit_now(&mut self) -> Result<Commit> {
-        let shared = self.shared.clone();
+        let state = self.state.clone();
         let writes = std::mem::take(&mut self.writes);
         let grows = writes.bytes();
         let writes = writes.into_final();
         if writes.is_empty() {
             return Ok(self.only_read());
         }
-        shared.writable()?;
+        state.check_writable()?;
         if writes.iter().any(|w| w.value().is_some()) {
             self.make_room(grows)?;
         }
         let mut installs = Installs::with_capacity(writes.len());
-        let sequenced = self.resolve_and_sequence(&shared, writes, &mut installs);
+        let sequenced = self.resolve_and_sequence(&state, writes, &mut installs);
         if sequenced.is_err() {
             // Keys that were made for nothing; those locked go with their locks.
             let guard = crossbeam_epoch::pin();
             for install in &installs {
-                shared.tidy(install.space.id, &install.record, &guard);
+                let store = &state.store;
+                store.unlink_if_unused(install.space.id, &install.record, &guard);
             }
         }
         let Some((ts, position)) = sequenced? else {
             return Ok(self.only_read());
         };
-        shared.tell_if_asked();
-        if let (true, Some(log)) = (self.options.sync, &shared.log)
+        let watermark = &state.pipeline.watermark;
+        watermark.notify_requested();
+        if let (true, Some(log)) = (self.options.sync, &state.log)
             && log.rows()
         {
-            log.wait_synced(&shared, position)?;
+            log.wait_synced(position)?;
         }
         let ticket = Ticket(ts.max(self.seen));
-        shared.interested_in(ticket.0);
+        watermark.request(ticket.0);
         Ok(Commit { ticket })
     }
 
     fn only_read(&self) -> Commit {
-        self.shared.interested_in(self.seen);
+        self.state.pipeline.watermark.request(self.seen);
         Commit {
             ticket: Ticket(self.seen),
         }
@@ -96,32 +97,32 @@ impl MemTxn {
     /// nothing changes. What it made of the writes stays in `installs`.
     fn resolve_and_sequence<'s>(
         &mut self,
-        shared: &'s Shared,
+        state: &'s EngineState,
         writes: Writes,
         installs: &mut Installs<'s>,
     ) -> Result<Option<(u64, u64)>> {
-        self.resolve(shared, writes, installs)?;
+        self.resolve(state, writes, installs)?;
         if installs.is_empty() {
-            return self.validate_alone(shared).map(|()| None);
+            return self.validate_alone(state).map(|()| None);
         }
-        let mut logged = Logged::encode(shared, installs)?;
-        self.sequence(shared, installs, &mut logged).map(Some)
+        let mut logged = Logged::encode(state, installs)?;
+        self.sequence(state, installs, &mut logged).map(Some)
     }
 
     /// Locks and compares what is to be compared; finds the records. Deletions
     /// of what is not there are left out.
     fn resolve<'s>(
         &mut self,
-        shared: &'s Shared,
+        state: &'s EngineState,
         writes: Writes,
         installs: &mut Installs<'s>,
     ) -> Result<()> {
         let mut wait = None;
         for write in writes {
-            let space = shared.spaces.get(write.space)?;
+            let space = state.store.spaces.get(write.space)?;
             let record = match write.check {
                 Check::FirstCommitter => {
-                    let until = || Wait::Until(shared.clock.now() + shared.lock_wait);
+                    let until = || Wait::Until(state.clock.now() + state.lock_wait);
                     let wait = *wait.get_or_insert_with(until);
                     let record = self.lock_key(space.id, &write.key, LockMode::Exclusive, wait)?;
                     if let (Some(record), Some(view)) = (&record, self.view_ts()) {
@@ -143,7 +144,7 @@ impl MemTxn {
                     continue;
                 }
             }
-            let record = record.unwrap_or_else(|| shared.record_of(space, &write.key));
+            let record = record.unwrap_or_else(|| state.store.get_or_create(space, &write.key));
             installs.push(Install {
                 space,
                 record,
@@ -156,13 +157,14 @@ impl MemTxn {
 
     /// Validates what was read when nothing is left to write: deletions of
     /// what is gone by now may have been told of as deletions.
-    fn validate_alone(&self, shared: &Shared) -> Result<()> {
+    fn validate_alone(&self, state: &EngineState) -> Result<()> {
         if !self.reads.validates() {
             return Ok(());
         }
-        let _seq = quiet(shared, shared.seq.lock());
+        let pipeline = &state.pipeline;
+        let _seq = pipeline.wait_installed(pipeline.lock());
         let guard = crossbeam_epoch::pin();
-        self.reads.validate(&shared.spaces, &guard)?;
+        self.reads.validate(&state.store.spaces, &guard)?;
         self.views_stand()
     }
 
@@ -176,29 +178,35 @@ impl MemTxn {
             return Some(held.record.clone());
         }
         debug_assert!(self.held.len() > 16, "a write without its lock");
-        self.shared.spaces.find(key.space)?.index.get(key.bytes)
+        self.state
+            .store
+            .spaces
+            .find(key.space)?
+            .index
+            .get(key.bytes)
     }
 
     /// The commit point: the timestamp, and the position behind the record.
     fn sequence(
         &mut self,
-        shared: &Shared,
+        state: &EngineState,
         installs: &mut [Install<'_>],
         logged: &mut Logged<'_>,
     ) -> Result<(u64, u64)> {
-        let mut seq = shared.seq.lock();
+        let pipeline = &state.pipeline;
+        let mut seq = pipeline.lock();
         loop {
-            if let Some(log) = &shared.log {
-                seq = log.reserve(shared, seq, logged.record.len())?;
+            if let Some(log) = &state.log {
+                seq = log.reserve(seq, logged.record.len())?;
             }
             if !self.reads.validates() || seq.inflight.is_empty() {
                 break;
             }
-            seq = quiet(shared, seq);
+            seq = pipeline.wait_installed(seq);
         }
         let guard = crossbeam_epoch::pin();
         if self.reads.validates() {
-            self.reads.validate(&shared.spaces, &guard)?;
+            self.reads.validate(&state.store.spaces, &guard)?;
             // Deletions that must be found were there.
             self.views_stand()?;
         }
@@ -207,34 +215,33 @@ impl MemTxn {
                 return Err(Error::NoSuchSpace(install.space.id));
             }
         }
-        shared.writable()?;
+        state.check_writable()?;
         let ts = seq.last_ts + 1;
         let position = logged.append(&mut seq, ts);
         seq.last_ts = ts;
-        shared.counts.commits.add(1);
-        shared.counts.versions.add(installs.len() as u64);
+        state.metrics.commits.add(1);
+        state.store.versions_created.add(installs.len() as u64);
         for install in installs.iter() {
             install.space.last_commit.store(ts, Ordering::Release);
         }
         let small = installs.len() <= SMALL;
         if small && seq.inflight.is_empty() {
-            install_all(shared, installs, ts, &guard);
-            shared.installed.store(ts, Ordering::Release);
+            install_all(state, installs, ts, &guard);
+            pipeline.set_installed(ts);
         } else {
             seq.inflight.push_back((ts, false));
             drop(seq);
-            install_all(shared, installs, ts, &guard);
-            seq = shared.seq.lock();
-            settle(shared, &mut seq, ts);
+            install_all(state, installs, ts, &guard);
+            seq = pipeline.lock();
+            pipeline.finish(&mut seq, ts);
         }
-        shared.publish(&seq, shared.immediate());
+        pipeline.publish(&seq);
         Ok((ts, position))
     }
 }
 
 /// The record of a commit, encoded but for its timestamp.
 struct Logged<'s> {
-    shared: &'s Shared,
     log: Option<&'s Log>,
     /// Empty when nothing of the commit is logged.
     record: Vec<u8>,
@@ -246,10 +253,9 @@ struct Logged<'s> {
 
 impl<'s> Logged<'s> {
     /// Encodes what is to be logged; a large write set goes ahead in chunks.
-    fn encode(shared: &'s Shared, installs: &[Install<'_>]) -> Result<Logged<'s>> {
+    fn encode(state: &'s EngineState, installs: &[Install<'_>]) -> Result<Logged<'s>> {
         let mut logged = Logged {
-            shared,
-            log: shared.log.as_ref(),
+            log: state.log.as_deref(),
             record: Vec::new(),
             tag: 0,
             chunks: 0,
@@ -275,7 +281,7 @@ impl<'s> Logged<'s> {
             put_write(&mut record, install.space.id, install.record.key(), value);
             if record.len() >= CHUNK {
                 let writes = record.get(COMMIT_HEAD..).unwrap_or_default();
-                logged.tag = log.append_chunk(shared, logged.tag, writes)?;
+                logged.tag = log.append_chunk(logged.tag, writes)?;
                 logged.chunks += 1;
                 record.truncate(COMMIT_HEAD);
             }
@@ -320,43 +326,14 @@ impl<'s> Logged<'s> {
 impl Drop for Logged<'_> {
     fn drop(&mut self) {
         if let (Some(log), 1..) = (self.log, self.tag) {
-            log.forget_chunks(&mut self.shared.seq.lock(), self.tag);
+            log.forget_chunks(&mut log.pipeline.lock(), self.tag);
         }
-    }
-}
-
-/// Waits until no commit is in flight.
-pub(crate) fn quiet<'s>(
-    shared: &'s Shared,
-    mut seq: MutexGuard<'s, Sequencer>,
-) -> MutexGuard<'s, Sequencer> {
-    if !seq.inflight.is_empty() {
-        blocking(|| {
-            while !seq.inflight.is_empty() {
-                shared.quiet.wait(&mut seq);
-            }
-        });
-    }
-    seq
-}
-
-/// A commit in flight is installed.
-fn settle(shared: &Shared, seq: &mut Sequencer, ts: u64) {
-    if let Some(mine) = seq.inflight.iter_mut().find(|(t, _)| *t == ts) {
-        mine.1 = true;
-    }
-    while let Some((ts, true)) = seq.inflight.front().copied() {
-        shared.installed.store(ts, Ordering::Release);
-        seq.inflight.pop_front();
-    }
-    if seq.inflight.is_empty() {
-        shared.quiet.notify_all();
     }
 }
 
 /// Puts all versions into their chains, and what they superseded into the
 /// reclaimer's queue.
-fn install_all(shared: &Shared, installs: &mut [Install<'_>], ts: u64, guard: &Guard) {
+fn install_all(state: &EngineState, installs: &mut [Install<'_>], ts: u64, guard: &Guard) {
     let mut weight = 0;
     let mut superseded: SmallVec<[Item; 4]> = SmallVec::new();
     for install in installs {
@@ -366,8 +343,10 @@ fn install_all(shared: &Shared, installs: &mut [Install<'_>], ts: u64, guard: &G
         let mut latch = install.record.latch();
         while latch.dead {
             drop(latch);
-            shared.unlink(install.space, &install.record);
-            install.record = shared.record_of(install.space, install.record.key());
+            state.store.unlink(install.space, &install.record);
+            install.record = state
+                .store
+                .get_or_create(install.space, install.record.key());
             latch = install.record.latch();
         }
         let (bytes, over_older) = latch.push(ts, version, guard);
@@ -381,8 +360,8 @@ fn install_all(shared: &Shared, installs: &mut [Install<'_>], ts: u64, guard: &G
             });
         }
     }
-    shared.weigh(weight as i64);
+    state.store.account(weight as i64);
     if !superseded.is_empty() {
-        shared.reclaimer.add(superseded);
+        state.reclaimer.add(superseded);
     }
 }

@@ -96,12 +96,12 @@ type Waits = HashMap<TxnId, Waiting>;
 
 /// The waits-for graph.
 #[derive(Default)]
-pub(crate) struct WaitGraph {
+pub(crate) struct DeadlockDetector {
     waiting: Mutex<Waits>,
     listeners: RwLock<Vec<Arc<dyn DeadlockListener>>>,
 }
 
-impl WaitGraph {
+impl DeadlockDetector {
     /// Adds the wait of `txn`, and chooses a victim for each cycle that it
     /// closes. The caller has joined the record's queue before.
     pub(crate) fn begin_wait(&self, txn: TxnId, wait: Waiting) {

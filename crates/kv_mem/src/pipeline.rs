@@ -1,0 +1,161 @@
+//! The commit pipeline: orders commits, and tracks how far they are installed and durable.
+//!
+//! A commit takes the sequencer, gets the next timestamp, appends its record to the log buffer (the
+//! commit point) and installs its versions. Large commits install outside of the sequencer, so
+//! several can be in flight; they count as installed in the order of their timestamps.
+//!
+//! ```text
+//! commit     10          11 (large)   12
+//! sequencer  ts, append  ts, append   ts, append
+//! installed  10          10           10         ... 11 installs ... 12
+//! ```
+//!
+//! Invariants:
+//! 1. `installed`: every version of every commit up to it is in its chain. The watermark is never
+//!    above `installed`, nor, with `sync` durability, above what is on disk. Both only grow, and
+//!    change under the sequencer.
+//! 2. Latch order: sequencer, index, record. No thread waits for the sequencer with an index or
+//!    record latch held.
+
+use crate::durability::DurabilityWatermark;
+use porpoise_base::blocking::blocking;
+use porpoise_base::sync::atomic::{AtomicU64, Ordering};
+use porpoise_base::sync::{Condvar, Mutex, MutexGuard};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Records that wait for the log thread. Part of the sequencer.
+#[derive(Default)]
+pub(crate) struct LogBuffer {
+    pub(crate) bytes: Vec<u8>,
+    /// The buffer of the previous group, for reuse.
+    pub(crate) emptied: Vec<u8>,
+    pub(crate) commits: u64,
+    /// Position behind the last record appended.
+    pub(crate) appended: u64,
+    /// A caller waits for a sync that the durability mode would postpone.
+    pub(crate) urgent: bool,
+    /// The log thread sleeps.
+    pub(crate) idle: bool,
+    /// Number of commits until which it sleeps.
+    pub(crate) wanted: u64,
+    /// The log thread is to end when the buffer is empty.
+    pub(crate) stop: bool,
+    /// The log thread has ended.
+    pub(crate) closed: bool,
+    /// No new segment could be created.
+    pub(crate) full: bool,
+    /// Position up to which records fit in the existing segments.
+    pub(crate) fits: u64,
+    /// Start positions of transactions with chunks in the log, each with the position behind its
+    /// commit once that was appended. Kept until a checkpoint contains the commit.
+    pub(crate) chunked: BTreeMap<u64, Option<u64>>,
+    /// Timestamps below are reserved on disk.
+    pub(crate) ts_limit: u64,
+    /// A higher limit, and the position behind its record.
+    pub(crate) ts_next_limit: Option<(u64, u64)>,
+}
+
+/// The state that orders commits.
+#[derive(Default)]
+pub(crate) struct Sequencer {
+    /// The newest commit timestamp given out.
+    pub(crate) last_ts: u64,
+    /// Commits that are not installed yet, in order, and installed ones behind them: timestamp, and
+    /// whether it is installed.
+    pub(crate) inflight: VecDeque<(u64, bool)>,
+    /// Commits up to this timestamp are on disk, or need not be.
+    pub(crate) durable_ts: u64,
+    /// Records that wait for the disk.
+    pub(crate) log: LogBuffer,
+}
+
+/// The pipeline of an engine.
+pub(crate) struct CommitPipeline {
+    sequencer: Mutex<Sequencer>,
+    /// Signalled when the last commit in flight is installed.
+    all_installed: Condvar,
+    installed: AtomicU64,
+    pub(crate) watermark: DurabilityWatermark,
+    /// Commits count as durable before they are on disk.
+    immediate: bool,
+}
+
+impl CommitPipeline {
+    pub(crate) fn new(immediate: bool) -> CommitPipeline {
+        let first = Sequencer {
+            last_ts: 1,
+            durable_ts: 1,
+            ..Sequencer::default()
+        };
+        CommitPipeline {
+            sequencer: Mutex::new(first),
+            all_installed: Condvar::new(),
+            installed: AtomicU64::new(1),
+            watermark: DurabilityWatermark::new(1),
+            immediate,
+        }
+    }
+
+    /// Takes the sequencer.
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Sequencer> {
+        self.sequencer.lock()
+    }
+
+    /// Starts timestamps behind those of a recovered store.
+    pub(crate) fn start_at(&self, seq: &mut Sequencer, last_ts: u64) {
+        (seq.last_ts, seq.durable_ts) = (last_ts, last_ts);
+        self.installed.store(last_ts, Ordering::SeqCst);
+        self.watermark.advance(last_ts);
+    }
+
+    /// The newest commit up to which all versions are installed.
+    pub(crate) fn installed(&self) -> u64 {
+        self.installed.load(Ordering::Acquire)
+    }
+
+    /// Waits until no commit is in flight.
+    pub(crate) fn wait_installed<'p>(
+        &'p self,
+        mut seq: MutexGuard<'p, Sequencer>,
+    ) -> MutexGuard<'p, Sequencer> {
+        if !seq.inflight.is_empty() {
+            blocking(|| {
+                while !seq.inflight.is_empty() {
+                    self.all_installed.wait(&mut seq);
+                }
+            });
+        }
+        seq
+    }
+
+    /// Records that a commit is installed that was never in flight: none was before it.
+    #[inline]
+    pub(crate) fn set_installed(&self, ts: u64) {
+        self.installed.store(ts, Ordering::Release);
+    }
+
+    /// Records that a commit in flight is installed.
+    pub(crate) fn finish(&self, seq: &mut Sequencer, ts: u64) {
+        if let Some(mine) = seq.inflight.iter_mut().find(|(t, _)| *t == ts) {
+            mine.1 = true;
+        }
+        while let Some((ts, true)) = seq.inflight.front().copied() {
+            self.set_installed(ts);
+            seq.inflight.pop_front();
+        }
+        if seq.inflight.is_empty() {
+            self.all_installed.notify_all();
+        }
+    }
+
+    /// Advances the watermark as far as commits are installed and durable.
+    pub(crate) fn publish(&self, seq: &Sequencer) {
+        let installed = self.installed.load(Ordering::Relaxed);
+        self.watermark.advance(if self.immediate {
+            installed
+        } else {
+            installed.min(seq.durable_ts)
+        });
+    }
+}

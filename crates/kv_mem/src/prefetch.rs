@@ -1,0 +1,14 @@
+//! Prefetch hints: several cache misses are waited for together.
+
+/// Hints that the cache line at an address is read soon.
+#[inline]
+pub(crate) fn prefetch(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint; it accesses no memory and cannot fault, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::without_provenance(address));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}

@@ -1,0 +1,91 @@
+//! The records of all spaces, and the accounting of their memory.
+//!
+//! Invariant: `live_bytes` is the sum of [`RECORD_BYTES`], key and version bytes over all records in
+//! the indexes ([`crate::KvMem::verify`] compares).
+
+use crate::metrics::Count;
+use crate::record::{RECORD_BYTES, Record, RecordRef};
+use crate::space::{Space, Spaces};
+use crossbeam_epoch::Guard;
+use porpoise_base::sync::atomic::{AtomicI64, Ordering};
+use porpoise_kv::SpaceId;
+
+/// The spaces of an engine with their memory accounting.
+pub(crate) struct RecordStore {
+    pub(crate) spaces: Spaces,
+    live_bytes: AtomicI64,
+    memory_limit: Option<usize>,
+    pub(crate) versions_created: Count,
+    pub(crate) versions_reclaimed: Count,
+    pub(crate) keys_reclaimed: Count,
+}
+
+impl RecordStore {
+    pub(crate) fn new(memory_limit: Option<usize>) -> RecordStore {
+        RecordStore {
+            spaces: Spaces::new(),
+            live_bytes: AtomicI64::new(0),
+            memory_limit,
+            versions_created: Count::default(),
+            versions_reclaimed: Count::default(),
+            keys_reclaimed: Count::default(),
+        }
+    }
+
+    /// Adds to the accounted bytes.
+    pub(crate) fn account(&self, bytes: i64) {
+        self.live_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Accounted bytes of keys and versions, approximately what they take.
+    pub(crate) fn live_bytes(&self) -> usize {
+        usize::try_from(self.live_bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Whether so many more bytes stay below the memory limit.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.memory_limit
+            .is_none_or(|limit| self.live_bytes() + bytes <= limit)
+    }
+
+    /// The record of a key, created if it is missing.
+    pub(crate) fn get_or_create(&self, space: &Space, key: &[u8]) -> RecordRef {
+        let (record, created) = space.index.get_or_create(key);
+        if created {
+            self.account((RECORD_BYTES + key.len()) as i64);
+        }
+        record
+    }
+
+    /// Takes a record that has left its index out of the accounting, with its versions.
+    pub(crate) fn forget(&self, record: &Record) {
+        let guard = crossbeam_epoch::pin();
+        let (versions, bytes) = record.check(&guard).unwrap_or_default();
+        self.account(-((RECORD_BYTES + record.key().len() + bytes) as i64));
+        self.versions_reclaimed.add(versions as u64);
+        self.keys_reclaimed.add(1);
+    }
+
+    /// Removes a dead record from its index, unless another thread has removed it.
+    pub(crate) fn unlink(&self, space: &Space, record: &RecordRef) {
+        if space.index.remove(record) {
+            self.forget(record);
+        }
+    }
+
+    /// Removes a record without versions and locks; called after a lock was released.
+    pub(crate) fn unlink_if_unused(&self, space: SpaceId, record: &RecordRef, guard: &Guard) {
+        if record.newest(guard).is_some() {
+            return;
+        }
+        let mut latch = record.latch();
+        if latch.dead || !latch.lock.is_free() || record.newest(guard).is_some() {
+            return;
+        }
+        latch.dead = true;
+        drop(latch);
+        if let Some(space) = self.spaces.find(space) {
+            self.unlink(space, record);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The connection to a cluster that the engine and its transactions share.
+
+use crate::io::Io;
+use crate::keys::Layout;
+use parking_lot::RwLock;
+use porpoise_kv::{Error, Limits, Result, SpaceId, SpaceSpec};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use tikv_client::TransactionClient;
+
+/// An event counter.
+#[derive(Default)]
+pub(crate) struct Meter(AtomicU64);
+
+impl Meter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The engine's event counters.
+#[derive(Default)]
+pub(crate) struct Meters {
+    pub(crate) commits: Meter,
+    pub(crate) conflicts: Meter,
+    pub(crate) unknown: Meter,
+    pub(crate) deadlocks: Meter,
+    pub(crate) lock_timeouts: Meter,
+    pub(crate) lock_retries: Meter,
+    pub(crate) heartbeats_failed: Meter,
+    pub(crate) keys_read: Meter,
+}
+
+/// The spaces that this server knows, with the prefixes of their keys.
+pub(crate) struct Spaces(RwLock<HashMap<SpaceId, Arc<[u8]>>>);
+
+impl Spaces {
+    pub(crate) fn new(layout: &Layout) -> Spaces {
+        let catalog = (0..SpaceId::FIRST_FREE.0).map(|id| {
+            let prefix = layout.rows(SpaceId(id), &SpaceSpec::default());
+            (SpaceId(id), Arc::from(prefix))
+        });
+        Spaces(RwLock::new(catalog.collect()))
+    }
+
+    pub(crate) fn get(&self, space: SpaceId) -> Option<Arc<[u8]>> {
+        self.0.read().get(&space).cloned()
+    }
+
+    pub(crate) fn insert(&self, space: SpaceId, spec: SpaceSpec, layout: &Layout) {
+        let prefix = Arc::from(layout.rows(space, &spec));
+        self.0.write().insert(space, prefix);
+    }
+
+    pub(crate) fn forget(&self, space: SpaceId) {
+        self.0.write().remove(&space);
+    }
+
+    /// Whether a space that was written to is still there.
+    pub(crate) fn check(&self, space: SpaceId) -> Result<()> {
+        if self.0.read().contains_key(&space) {
+            Ok(())
+        } else {
+            Err(Error::NoSuchSpace(space))
+        }
+    }
+}
+
+/// A connected cluster.
+pub(crate) struct Cluster {
+    pub(crate) io: Io,
+    pub(crate) clients: Vec<TransactionClient>,
+    pub(crate) next_client: AtomicUsize,
+    pub(crate) layout: Layout,
+    pub(crate) spaces: Spaces,
+    pub(crate) limits: Limits,
+    pub(crate) commit_lock_wait: Duration,
+    pub(crate) meters: Meters,
+    /// Lock calls that wait in the store although their deadline has passed.
+    pub(crate) abandoned: Arc<AtomicUsize>,
+    pub(crate) meta_turn: tokio::sync::Mutex<()>,
+    pub(crate) closed: AtomicBool,
+}
+
+impl Cluster {
+    /// A client, chosen round-robin.
+    pub(crate) fn client(&self) -> TransactionClient {
+        let n = self.next_client.fetch_add(1, Ordering::Relaxed);
+        let mut turn = self.clients.iter().cycle().skip(n % self.clients.len());
+        match turn.next() {
+            Some(client) => client.clone(),
+            None => unreachable!("connecting makes at least one client"),
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+}
