@@ -119,10 +119,12 @@ impl Index {
             record.expect_head(&guard);
             return (record.counted(), false);
         }
-        let writing = self.tree.write();
-        let (record, made) = self.tree.get_or_insert(&writing, key, &guard);
+        let mut writing = self.tree.write();
+        let (record, made) = writing.get_or_insert(key, &guard);
         if let (true, Some(path)) = (made, &self.hash) {
-            path.insert(path.hash(key), record.address(), &guard);
+            // SAFETY: the tree has a count of the record since just now. `remove` and `clear`
+            // take records out of the hash path first, with the writer's mutex held as here.
+            unsafe { path.insert(path.hash(key), record.address(), &guard) };
         }
         (record, made)
     }
@@ -134,19 +136,17 @@ impl Index {
         }
     }
 
-    /// Puts records in whose keys are not there, best in order; false when the
-    /// key of one was there. For recovery: the hash path has them a moment
-    /// after the mutex was let go, and nobody may take them out meanwhile.
-    pub(crate) fn insert_new(&self, records: &[RecordRef]) -> bool {
+    /// Inserts records whose keys are not there, best in order; false when the key of one was there.
+    /// For recovery: records enter the hash path after the writer's mutex was released, so that
+    /// several threads load one space.
+    ///
+    /// # Safety
+    /// No thread removes records from this index meanwhile.
+    pub(crate) unsafe fn insert_new(&self, records: &[RecordRef]) -> bool {
         let guard = crossbeam_epoch::pin();
-        let writing = self.tree.write();
-        let mut near = None;
-        for record in records {
-            if !self.tree.insert(&writing, record, &mut near, &guard) {
-                return false;
-            }
+        if !self.tree.write().insert_all(records, &guard) {
+            return false;
         }
-        drop(writing);
         let Some(path) = &self.hash else {
             return true;
         };
@@ -157,7 +157,9 @@ impl Index {
                 path.expect(*hash, &guard);
             }
             for (hash, record) in hashes.iter().zip(some) {
-                path.insert(*hash, record.address(), &guard);
+                // SAFETY: the tree has a count of the record, which by the caller is not
+                // removed meanwhile; later `remove` takes it out of the hash path first.
+                unsafe { path.insert(*hash, record.address(), &guard) };
             }
         }
         true
@@ -166,11 +168,11 @@ impl Index {
     /// Takes a dead record out; false when it was out already.
     pub(crate) fn remove(&self, record: &RecordRef) -> bool {
         let guard = crossbeam_epoch::pin();
-        let writing = self.tree.write();
+        let mut writing = self.tree.write();
         if let Some(path) = &self.hash {
             path.remove(record.key(), record.address(), &guard);
         }
-        self.tree.remove(&writing, record, &guard)
+        writing.remove(record, &guard)
     }
 
     /// Shows the records between two bounds in order, at most `step` of them.
@@ -208,7 +210,7 @@ impl Index {
     /// Forgets everything; the space was dropped.
     pub(crate) fn clear(&self) -> Vec<RecordRef> {
         let guard = crossbeam_epoch::pin();
-        let writing = self.tree.write();
+        let mut writing = self.tree.write();
         let mut gone = Vec::with_capacity(self.tree.len());
         let all = (Bound::Unbounded, Bound::Unbounded);
         self.tree
@@ -219,7 +221,7 @@ impl Index {
         if let Some(path) = &self.hash {
             path.clear(&guard);
         }
-        self.tree.clear(&writing, &guard);
+        writing.clear(&guard);
         gone
     }
 

@@ -265,7 +265,10 @@ fn load_block(
         weight += bytes + RECORD_BYTES + key.len();
         records.push(record);
     }
-    if !space.index.insert_new(&records) {
+    // SAFETY: no transaction runs yet, and all checkpoint files are loaded before the log is
+    // replayed: no record is removed meanwhile.
+    let inserted = unsafe { space.index.insert_new(&records) };
+    if !inserted {
         return Err(Malformed);
     }
     store.account(weight as i64);

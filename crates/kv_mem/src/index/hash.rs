@@ -99,7 +99,7 @@ impl Shard {
 
 fn word_of(hash: u64, address: RecordAddress) -> u64 {
     let address = address.as_ptr().expose_provenance() as u64;
-    debug_assert!(address <= ADDRESS, "addresses have 48 bits");
+    assert!(address <= ADDRESS, "user-space addresses have 48 bits");
     tag_of(hash) | address & ADDRESS
 }
 
@@ -175,7 +175,9 @@ impl HashPath {
                 return None;
             }
             if tag_of(word) == tag_of(hash) && word & ADDRESS > FREED {
-                let found = at_address((word & ADDRESS) as usize, guard);
+                // SAFETY: the slot was read under the pin, and leads to a record of the index (the
+                // contract of `insert`).
+                let found = unsafe { at_address((word & ADDRESS) as usize, guard) };
                 if let Some(record) = found.filter(|record| record.key() == key) {
                     return Some(record);
                 }
@@ -185,7 +187,11 @@ impl HashPath {
     }
 
     /// Adds a record that is not there, by its key's hash.
-    pub(super) fn insert(&self, hash: u64, address: RecordAddress, guard: &Guard) {
+    ///
+    /// # Safety
+    /// The index holds a count of the record, and gives it up through the epoch after the record
+    /// was removed from here.
+    pub(super) unsafe fn insert(&self, hash: u64, address: RecordAddress, guard: &Guard) {
         let Some(shard) = self.shards().get((hash >> 32) as usize % SHARDS) else {
             return;
         };
@@ -210,7 +216,7 @@ impl HashPath {
         self.renew(shard, used, old, words, guard)
     }
 
-    /// A table with so many words, and all that was in the old one.
+    /// Replaces the table by one with so many words and the content of the old one.
     fn renew<'g>(
         &self,
         shard: &Shard,
@@ -223,12 +229,14 @@ impl HashPath {
         let words = old.map_or(&[][..], |old| &old.words);
         let words = words.iter().map(|word| word.load(Ordering::Relaxed));
         for word in words.filter(|word| *word > FREED) {
-            if let Some(record) = at_address((word & ADDRESS) as usize, guard) {
+            // SAFETY: as in `find`.
+            if let Some(record) = unsafe { at_address((word & ADDRESS) as usize, guard) } {
                 new.put(self.hash(record.key()), word);
             }
         }
         used.words = used.live;
-        shard.table.replace(new, guard)
+        // SAFETY: the shard's link is the only one to its table, and changes under `used`.
+        unsafe { shard.table.replace(new, guard) }
     }
 
     /// Makes room for so many keys more, so that tables need not grow step by
@@ -274,7 +282,8 @@ impl HashPath {
     pub(super) fn clear(&self, guard: &Guard) {
         for shard in self.shards.get().map_or(&[][..], |shards| shards) {
             let mut used = shard.used.lock();
-            shard.table.retire(guard);
+            // SAFETY: as in `renew`.
+            unsafe { shard.table.retire(guard) };
             *used = Used::default();
         }
     }

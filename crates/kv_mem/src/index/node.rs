@@ -15,7 +15,7 @@
 //!    change.
 //! 3. A node whose keys moved elsewhere has none; freeing it gives nothing up.
 
-use super::cell::{Cell, Link};
+use super::cell::{Cell, Link, Removed};
 use crate::record::{Pinned, RecordAddress, RecordHead, RecordRef};
 use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
@@ -187,9 +187,12 @@ impl Node {
         }
     }
 
-    fn set(&self, at: usize, address: *mut RecordHead, head: u32) {
+    /// # Safety
+    /// As for [`Cell::set`].
+    unsafe fn set(&self, at: usize, address: *mut RecordHead, head: u32) {
         if let (Some(cell), Some(place)) = (self.keys.get(at), self.heads.get(at)) {
-            cell.set(address);
+            // SAFETY: by the caller.
+            unsafe { cell.set(address) };
             place.store(head, Ordering::Relaxed);
         }
     }
@@ -204,17 +207,30 @@ impl Node {
         self.count.store(count as u16, Ordering::Relaxed);
     }
 
-    /// Puts a key where it belongs; in an inner node, a new kid behind it. The
-    /// node has room, and is being changed. The count goes to the cell.
-    pub(super) fn insert(&self, at: usize, record: RecordRef, kid: Option<Node>, guard: &Guard) {
+    /// Inserts a key at its place, and in an inner node a new kid behind it. The node has room and
+    /// is marked as changing. The count goes to the cell.
+    ///
+    /// # Safety
+    /// The caller is the tree's writer, or no other thread knows the node.
+    pub(super) unsafe fn insert(
+        &self,
+        at: usize,
+        record: RecordRef,
+        kid: Option<Node>,
+        guard: &Guard,
+    ) {
         let count = self.count();
         let prefix = usize::from(self.prefix.load(Ordering::Relaxed));
         let head = head_of(record.key(), prefix);
-        for n in (at..count).rev() {
-            let (address, head) = self.get(n);
-            self.set(n + 1, address, head);
+        // SAFETY: by the caller there is no other writer. Each address moves up by one cell, and
+        // its old cell is overwritten in the next step; the count of the new key is given.
+        unsafe {
+            for n in (at..count).rev() {
+                let (address, head) = self.get(n);
+                self.set(n + 1, address, head);
+            }
+            self.set(at, record.into_address().as_ptr(), head);
         }
-        self.set(at, record.into_address().as_ptr(), head);
         self.note_run(at);
         if let Some(kid) = kid {
             for n in (at + 1..=count).rev() {
@@ -229,35 +245,47 @@ impl Node {
         self.set_count(count + 1);
     }
 
-    /// Takes a key out, and in an inner node the link behind it, which another
-    /// leads to by now or whose node is retired. The node is being changed;
-    /// the count is the caller's.
-    pub(super) fn remove(&self, at: usize, guard: &Guard) -> Option<RecordAddress> {
+    /// Removes a key, and in an inner node the link behind it, whose target another link leads to or
+    /// which is being retired. The node is marked as changing.
+    ///
+    /// # Safety
+    /// The caller is the tree's writer.
+    pub(super) unsafe fn remove(&self, at: usize, guard: &Guard) -> Option<Removed> {
         let count = self.count();
         let address = RecordAddress::new(self.keys.get(at)?.address())?;
         for n in at + 1..count {
             let (address, head) = self.get(n);
-            self.set(n - 1, address, head);
+            // SAFETY: by the caller there is no other writer. Each address moves down by one cell,
+            // and its old cell is overwritten in the next step, the last one below.
+            unsafe { self.set(n - 1, address, head) };
             if let (Some(to), Some(from)) = (self.link(n), self.link(n + 1)) {
                 to.copy(from, guard);
             }
         }
-        self.set(count - 1, std::ptr::null_mut(), 0);
+        // SAFETY: null; no other writer.
+        unsafe { self.set(count - 1, std::ptr::null_mut(), 0) };
         if let Some(link) = self.link(count) {
             link.clear();
         }
         self.set_count(count - 1);
-        Some(address)
+        // SAFETY: its cell had the count, and was overwritten.
+        Some(unsafe { Removed::new(address) })
     }
 
-    /// Moves the keys from `from` on, with the kids behind them, to the end of
-    /// another node. Both are being changed, or nobody knows them.
-    pub(super) fn move_tail(&self, from: usize, to: &Node, guard: &Guard) {
+    /// Moves the keys from `from` on, with the kids behind them, to the end of another node. Both
+    /// are marked as changing, or no other thread knows them.
+    ///
+    /// # Safety
+    /// The caller is the tree's writer.
+    pub(super) unsafe fn move_tail(&self, from: usize, to: &Node, guard: &Guard) {
         let (count, base) = (self.count(), to.count());
         for n in from..count {
             let (address, head) = self.get(n);
-            to.set(base + n - from, address, head);
-            self.set(n, std::ptr::null_mut(), 0);
+            // SAFETY: by the caller there is no other writer; the count moves with the address.
+            unsafe {
+                to.set(base + n - from, address, head);
+                self.set(n, std::ptr::null_mut(), 0);
+            }
             if let (Some(target), Some(link)) = (to.link(base + n - from + 1), self.link(n + 1)) {
                 target.copy(link, guard);
                 link.clear();
@@ -328,11 +356,5 @@ fn prefix_of(low: Option<&[u8]>, high: Option<&[u8]>) -> usize {
     match (low, high) {
         (Some(low), Some(high)) => common(low, high).min(usize::from(u16::MAX)),
         _ => 0,
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.keys.iter_mut().for_each(Cell::give_up);
     }
 }

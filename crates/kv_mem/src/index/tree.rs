@@ -50,8 +50,11 @@ pub(super) struct Tree {
     len: AtomicUsize,
 }
 
-/// Whoever holds this is the writer.
-pub(super) type Writing<'t> = MutexGuard<'t, ()>;
+/// The right to change a tree, of which there is one at a time.
+pub(super) struct Writing<'t> {
+    tree: &'t Tree,
+    _exclusive: MutexGuard<'t, ()>,
+}
 
 /// Which leaf is wanted.
 #[derive(Clone, Copy)]
@@ -128,7 +131,10 @@ impl Tree {
 
     /// Becomes the writer.
     pub(super) fn write(&self) -> Writing<'_> {
-        self.writer.lock()
+        Writing {
+            tree: self,
+            _exclusive: self.writer.lock(),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -279,7 +285,8 @@ impl Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         let guard = crossbeam_epoch::pin();
-        retire_all(&self.root, &guard);
+        // SAFETY: `&mut self`: no other thread reads or changes the tree.
+        unsafe { retire_all(&self.root, &guard) };
     }
 }
 
@@ -303,7 +310,7 @@ mod tests {
     #[test]
     fn a_reader_that_is_always_disturbed_keeps_the_writer_out() {
         let (tree, guard) = (Tree::new(), crossbeam_epoch::pin());
-        let (made, _) = tree.get_or_insert(&tree.write(), b"k", &guard);
+        let (made, _) = tree.write().get_or_insert(b"k", &guard);
         let mut tries = 0;
         let read = tree.read(Target::Last, &guard, |met| {
             tries += 1;

@@ -56,6 +56,13 @@ impl Version {
 
     /// Memory for a version, its head filled in, its value not.
     fn allocate(len: Option<usize>) -> usize {
+        // A length that does not fit would make references and deallocation undefined.
+        let short = len.map_or(Some(DELETED), |len| {
+            u32::try_from(len).ok().filter(|len| *len != DELETED)
+        });
+        let Some(head_len) = short else {
+            unreachable!("values are shorter than 4 GiB");
+        };
         let layout = Version::layout(len.unwrap_or(0));
         // SAFETY: the layout is not empty, and the head lies at its beginning.
         unsafe {
@@ -66,7 +73,7 @@ impl Version {
             let head = VersionHead {
                 ts: 0,
                 next: Atomic::null(),
-                len: len.map_or(DELETED, |len| len as u32),
+                len: head_len,
                 value: [],
             };
             address.cast::<VersionHead>().write(head);

@@ -3,8 +3,8 @@
 //! What a change touches is marked from `begin` to `end`; readers that meet a
 //! mark wait for it, and those that were faster notice afterwards.
 
-use super::{Bounds, Target, Tree, Writing, bounds_of};
-use crate::index::cell::{Link, release};
+use super::{Bounds, Target, Writing, bounds_of};
+use crate::index::cell::Link;
 use crate::index::node::{Node, Place, WIDTH, common};
 use crate::record::RecordRef;
 use crossbeam_epoch::Guard;
@@ -20,7 +20,7 @@ struct Step<'g> {
 
 /// A leaf as the writer found it.
 #[derive(Clone, Copy)]
-pub(in crate::index) struct Leaf<'g> {
+struct Leaf<'g> {
     node: &'g Node,
     bounds: Bounds<'g>,
 }
@@ -35,10 +35,10 @@ impl Leaf<'_> {
 
 type Path<'g> = SmallVec<[Step<'g>; 8]>;
 
-impl Tree {
-    /// The writer's way to the leaf of a key.
+impl Writing<'_> {
+    /// The writer's path to the leaf of a key.
     fn path<'g>(&self, key: &[u8], guard: &'g Guard) -> Option<(Path<'g>, Leaf<'g>)> {
-        let mut node = self.root.load(guard)?;
+        let mut node = self.tree.root.load(guard)?;
         let mut path = Path::new();
         let mut bounds = (None, None);
         while !node.is_leaf() {
@@ -50,16 +50,15 @@ impl Tree {
         Some((path, Leaf { node, bounds }))
     }
 
-    /// The record of a key, made when there is none; whether it was made.
+    /// The record of a key, created if it is missing; whether it was created.
     pub(in crate::index) fn get_or_insert(
-        &self,
-        _: &Writing<'_>,
+        &mut self,
         key: &[u8],
         guard: &Guard,
     ) -> (RecordRef, bool) {
         loop {
             let Some((_, Leaf { node: leaf, .. })) = self.path(key, guard) else {
-                self.root.set_new(Node::leaf(), guard);
+                self.tree.root.set_new(Node::leaf(), guard);
                 continue;
             };
             let place = leaf.search(key, guard);
@@ -71,63 +70,64 @@ impl Tree {
                 continue;
             }
             let record = RecordRef::new(key);
-            leaf.begin();
-            leaf.insert(place.at, record.clone(), None, guard);
-            leaf.end();
-            self.len.fetch_add(1, Ordering::Relaxed);
+            self.add(leaf, place.at, &record, guard);
             return (record, true);
         }
     }
 
-    /// Puts a record in; false when its key is there already. `near` is the
-    /// leaf of the call before, within one writing.
-    pub(in crate::index) fn insert<'g>(
-        &self,
-        _: &Writing<'_>,
-        record: &RecordRef,
-        near: &mut Option<Leaf<'g>>,
-        guard: &'g Guard,
-    ) -> bool {
-        let key = record.key();
-        loop {
-            let leaf = match near.filter(|leaf| leaf.covers(key)) {
-                Some(leaf) => leaf.node,
-                None => {
-                    let Some((_, leaf)) = self.path(key, guard) else {
-                        self.root.set_new(Node::leaf(), guard);
-                        continue;
-                    };
-                    near.insert(leaf).node
+    /// Inserts records, best in order, up to one whose key is there already; whether there was none.
+    pub(in crate::index) fn insert_all(&mut self, records: &[RecordRef], guard: &Guard) -> bool {
+        // The leaf of the record before.
+        let mut near: Option<Leaf<'_>> = None;
+        for record in records {
+            let key = record.key();
+            loop {
+                let leaf = match near.filter(|leaf| leaf.covers(key)) {
+                    Some(leaf) => leaf.node,
+                    None => {
+                        let Some((_, leaf)) = self.path(key, guard) else {
+                            self.tree.root.set_new(Node::leaf(), guard);
+                            continue;
+                        };
+                        near.insert(leaf).node
+                    }
+                };
+                let Place { at, found } = leaf.search(key, guard);
+                if found {
+                    return false;
                 }
-            };
-            let Place { at, found } = leaf.search(key, guard);
-            if found {
-                return false;
+                if leaf.is_full() {
+                    self.make_room(key, guard);
+                    near = None;
+                    continue;
+                }
+                self.add(leaf, at, record, guard);
+                break;
             }
-            if leaf.is_full() {
-                self.make_room(key, guard);
-                *near = None;
-                continue;
-            }
-            leaf.begin();
-            leaf.insert(at, record.clone(), None, guard);
-            leaf.end();
-            self.len.fetch_add(1, Ordering::Relaxed);
-            return true;
         }
+        true
+    }
+
+    /// Adds a record to a leaf of the tree with room.
+    fn add(&mut self, leaf: &Node, at: usize, record: &RecordRef, guard: &Guard) {
+        leaf.begin();
+        // SAFETY: `Writing` is the tree's one writer.
+        unsafe { leaf.insert(at, record.clone(), None, guard) };
+        leaf.end();
+        self.tree.len.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Splits every full node on the way to a key.
-    fn make_room(&self, key: &[u8], guard: &Guard) {
-        let Some(mut node) = self.root.load(guard) else {
+    fn make_room(&mut self, key: &[u8], guard: &Guard) {
+        let Some(mut node) = self.tree.root.load(guard) else {
             return;
         };
         if node.is_full() {
             let root = Node::inner();
             if let Some(link) = root.link(0) {
-                link.copy(&self.root, guard);
+                link.copy(&self.tree.root, guard);
             }
-            node = self.root.set_new(root, guard);
+            node = self.tree.root.set_new(root, guard);
         }
         let mut bounds = (None, None);
         while !node.is_leaf() {
@@ -137,20 +137,16 @@ impl Tree {
             };
             let range = bounds_of(node, at, bounds, guard);
             if kid.is_full() {
-                split(node, at, kid, range, key, guard);
+                // SAFETY: `Writing` is the tree's one writer.
+                unsafe { split(node, at, kid, range, key, guard) };
                 continue;
             }
             (node, bounds) = (kid, range);
         }
     }
 
-    /// Takes a record out; false when it is not there.
-    pub(in crate::index) fn remove(
-        &self,
-        _: &Writing<'_>,
-        record: &RecordRef,
-        guard: &Guard,
-    ) -> bool {
+    /// Removes a record; false when it is not there.
+    pub(in crate::index) fn remove(&mut self, record: &RecordRef, guard: &Guard) -> bool {
         let key = record.key();
         let Some((path, Leaf { node: leaf, .. })) = self.path(key, guard) else {
             return false;
@@ -161,65 +157,89 @@ impl Tree {
             return false;
         }
         leaf.begin();
-        let gone = leaf.remove(at, guard);
+        // SAFETY: `Writing` is the tree's one writer.
+        let removed = unsafe { leaf.remove(at, guard) };
         leaf.end();
-        if let Some(gone) = gone {
-            release(gone, guard);
+        if let Some(removed) = removed {
+            removed.retire(guard);
         }
-        self.len.fetch_sub(1, Ordering::Relaxed);
+        self.tree.len.fetch_sub(1, Ordering::Relaxed);
         self.merge_up(&path, guard);
         true
     }
 
     /// Merges what has become small on the way down, from below.
-    fn merge_up(&self, path: &Path<'_>, guard: &Guard) {
+    fn merge_up(&mut self, path: &Path<'_>, guard: &Guard) {
         for step in path.iter().rev() {
             let Some(kid) = step.node.kid(step.kid, guard) else {
                 return;
             };
-            if kid.count() >= WIDTH / 4 || !merge(step, guard) {
+            if kid.count() >= WIDTH / 4 {
+                return;
+            }
+            // SAFETY: `Writing` is the tree's one writer.
+            if !unsafe { merge(step, guard) } {
                 return;
             }
         }
         // A root with one kid gives its place to it.
-        while let Some(root) = self.root.load(guard)
+        while let Some(root) = self.tree.root.load(guard)
             && !root.is_leaf()
             && root.count() == 0
             && let Some(only) = root.link(0)
         {
             let old: Link<Node> = Link::empty();
-            old.copy(&self.root, guard);
-            self.root.copy(only, guard);
+            old.copy(&self.tree.root, guard);
+            self.tree.root.copy(only, guard);
             root.begin();
             root.end();
-            old.retire(guard);
+            // SAFETY: the tree's root link was the only one to it, and leads to the kid now. The
+            // node's own link to the kid goes with it, and is not followed by later readers.
+            unsafe { old.retire(guard) };
         }
     }
 
     /// Forgets everything.
-    pub(in crate::index) fn clear(&self, _: &Writing<'_>, guard: &Guard) {
+    pub(in crate::index) fn clear(&mut self, guard: &Guard) {
         let top: Link<Node> = Link::empty();
-        top.copy(&self.root, guard);
-        self.root.clear();
-        self.len.store(0, Ordering::Relaxed);
-        retire_all(&top, guard);
+        top.copy(&self.tree.root, guard);
+        self.tree.root.clear();
+        self.tree.len.store(0, Ordering::Relaxed);
+        // SAFETY: the root link was the only one to the topmost node, and leads nowhere now; a node's
+        // link is the only one to its kid.
+        unsafe { retire_all(&top, guard) };
     }
 }
 
-/// Retires a subtree. It is as deep as a logarithm.
-pub(super) fn retire_all(top: &Link<Node>, guard: &Guard) {
+/// Retires a subtree. The recursion is as deep as the tree.
+///
+/// # Safety
+/// No link that a later reader follows leads to the subtree, but `top`. No other thread changes it.
+pub(super) unsafe fn retire_all(top: &Link<Node>, guard: &Guard) {
     if let Some(node) = top.load(guard) {
         for link in (0..=node.count()).filter_map(|at| node.link(at)) {
             let kid: Link<Node> = Link::empty();
             kid.copy(link, guard);
-            retire_all(&kid, guard);
+            // SAFETY: the kid is reached through its parent only, which is retired below.
+            unsafe { retire_all(&kid, guard) };
         }
     }
-    top.retire(guard);
+    // SAFETY: by the caller.
+    unsafe { top.retire(guard) };
 }
 
 /// Splits a full kid of a node that has room, for a key that is to go there.
-fn split(parent: &Node, at: usize, kid: &Node, range: Bounds<'_>, key: &[u8], guard: &Guard) {
+///
+/// # Safety
+/// The caller is the writer of the nodes' tree.
+unsafe fn split(
+    parent: &Node,
+    at: usize,
+    kid: &Node,
+    range: Bounds<'_>,
+    key: &[u8],
+    guard: &Guard,
+) {
     let Place { at: place, .. } = kid.search(key, guard);
     let count = kid.count();
     let whole = |at: usize| kid.key(at, guard).map(|record| record.record().key());
@@ -251,26 +271,35 @@ fn split(parent: &Node, at: usize, kid: &Node, range: Bounds<'_>, key: &[u8], gu
     parent.begin();
     kid.begin();
     if kid.is_leaf() {
-        kid.move_tail(middle, &right, guard);
+        // SAFETY: by the caller; no other thread knows `right`.
+        unsafe { kid.move_tail(middle, &right, guard) };
     } else {
         // The middle key goes up; its kid becomes the first of the right half.
         if let (Some(to), Some(from)) = (right.link(0), kid.link(middle + 1)) {
             to.copy(from, guard);
         }
-        kid.move_tail(middle + 1, &right, guard);
-        if let Some(gone) = kid.remove(middle, guard) {
-            release(gone, guard);
+        // SAFETY: as above.
+        let removed = unsafe {
+            kid.move_tail(middle + 1, &right, guard);
+            kid.remove(middle, guard)
+        };
+        if let Some(removed) = removed {
+            removed.retire(guard);
         }
     }
     kid.set_range(range.0, Some(bound.key()), guard);
     right.set_range(Some(bound.key()), range.1, guard);
-    parent.insert(at, separator, Some(right), guard);
+    // SAFETY: by the caller.
+    unsafe { parent.insert(at, separator, Some(right), guard) };
     kid.end();
     parent.end();
 }
 
 /// Merges a small kid with a neighbour, if that is not too large.
-fn merge(step: &Step<'_>, guard: &Guard) -> bool {
+///
+/// # Safety
+/// The caller is the writer of the nodes' tree.
+unsafe fn merge(step: &Step<'_>, guard: &Guard) -> bool {
     let Step { node, kid, bounds } = step;
     let fits = |at: usize| {
         let (left, right) = (node.kid(at, guard)?, node.kid(at + 1, guard)?);
@@ -292,23 +321,28 @@ fn merge(step: &Step<'_>, guard: &Guard) -> bool {
         && let Some(separator) = node.key(at, guard)
     {
         // It comes down between the two, with the first kid of the right one.
-        left.insert(left.count(), separator.counted(), None, guard);
+        // SAFETY: by the caller.
+        unsafe { left.insert(left.count(), separator.counted(), None, guard) };
         if let (Some(to), Some(from)) = (left.link(left.count()), right.link(0)) {
             to.copy(from, guard);
         }
     }
-    right.move_tail(0, left, guard);
+    // SAFETY: by the caller.
+    unsafe { right.move_tail(0, left, guard) };
     let gone: Link<Node> = Link::empty();
     if let Some(link) = node.link(at + 1) {
         gone.copy(link, guard);
     }
-    if let Some(separator) = node.remove(at, guard) {
-        release(separator, guard);
+    // SAFETY: by the caller.
+    if let Some(separator) = unsafe { node.remove(at, guard) } {
+        separator.retire(guard);
     }
     left.set_range(low, high, guard);
     right.end();
     left.end();
     node.end();
-    gone.retire(guard);
+    // SAFETY: the parent's link was the only one to the node, and was removed above. Its first kid,
+    // if any, is reached through `left` now.
+    unsafe { gone.retire(guard) };
     true
 }
