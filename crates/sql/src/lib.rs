@@ -1,6 +1,6 @@
-//! The room `sql`: from statement text to rows.
+//! Sessions and statements: from statement text to rows.
 //!
-//! * [`parse`]: text to tree.
+//! * `porpoise_sql_parser`: text to tree.
 //! * [`bind`]: names and types.
 //! * [`plan`]: what to read by which index; [`statistics`]: what it goes by.
 //! * [`expr`], [`functions`]: evaluation.
@@ -25,7 +25,6 @@ pub mod expr;
 pub mod functions;
 pub mod information_schema;
 pub mod memory;
-pub mod parse;
 pub mod plan;
 pub mod privileges;
 pub mod program;
@@ -35,6 +34,8 @@ pub mod statistics;
 pub mod users;
 pub mod vars;
 pub mod virtual_tables;
+
+use porpoise_sql_parser as parse;
 
 pub use error::SqlError;
 pub use exec::ResultSink;

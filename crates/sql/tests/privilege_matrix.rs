@@ -152,7 +152,7 @@ fn every_statement_kind_needs_exactly_its_privileges() {
             let arena = Default::default();
             let options = Default::default();
             let parsed =
-                porpoise_sql::parse::parse_one(&arena, example.sql.as_bytes(), 0, &options)
+                porpoise_sql_parser::parse_one(&arena, example.sql.as_bytes(), 0, &options)
                     .unwrap_or_else(|_| panic!("{} does not parse", example.sql));
             assert_eq!(kind_of(&parsed.statement), *kind, "{}", example.sql);
             check(*kind, example, &mut failures);

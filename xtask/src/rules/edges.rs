@@ -41,6 +41,7 @@ const ROOMS: &[Room] = &[
             "porpoise-rows",
         ],
     ),
+    room("porpoise-sql-parser", &["porpoise-base", "porpoise-types"]),
     room(
         "porpoise-sql",
         &[
@@ -49,6 +50,7 @@ const ROOMS: &[Room] = &[
             "porpoise-types",
             "porpoise-kv",
             "porpoise-rows",
+            "porpoise-sql-parser",
         ],
     ),
     room("porpoise-wire", &["porpoise-base", "porpoise-types"]),
@@ -119,6 +121,7 @@ const SYNCHRONOUS: &[&str] = &[
     "porpoise-kv-mem",
     "porpoise-rows",
     "porpoise-access",
+    "porpoise-sql-parser",
     "porpoise-sql",
     "porpoise-wire",
 ];

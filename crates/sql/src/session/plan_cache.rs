@@ -26,7 +26,7 @@ use crate::exec::ResultSink;
 use crate::memory::SessionMemory;
 use crate::parse::ast::Literal;
 use crate::parse::digest::{Digest, LiteralKind, LiteralToken, Normalized};
-use crate::parse::{LexMode, Literals, ParseOptions, parse_one};
+use crate::parse::{LexMode, Literals, ParseOptions, parse_literal, parse_one};
 use bumpalo::Bump;
 use porpoise_base::interrupt;
 use porpoise_base::memory::MemoryCharge;
@@ -319,7 +319,7 @@ fn slow<'a>(
     text: &'a [u8],
     mode: LexMode,
 ) -> Option<ValueRef<'a>> {
-    let read: Literal<'a> = token.value(arena, text, mode).ok()?;
+    let read: Literal<'a> = parse_literal(arena, text, token, mode).ok()?;
     if let Literal::String(bytes) | Literal::Hex(bytes) = read {
         return Some(ValueRef::Bytes(bytes));
     }

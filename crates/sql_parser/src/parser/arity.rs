@@ -1,6 +1,6 @@
 //! Functions whose arguments MySQL's grammar counts itself.
 
-use crate::parse::ast::Func;
+use crate::ast::Func;
 
 /// Least and greatest number of arguments of the functions that MySQL's grammar
 /// itself knows: another number of them is an error of syntax, not 1582.

@@ -8,7 +8,7 @@
 )]
 
 use bumpalo::Bump;
-use porpoise_sql::parse::{ParseOptions, parse_one};
+use porpoise_sql_parser::{ParseOptions, parse_one};
 
 fn error(text: &str) -> (u16, String) {
     let arena = Bump::new();
@@ -56,7 +56,7 @@ fn a_text_may_hold_several_statements() {
 
 #[test]
 fn result_columns_are_named_by_their_source() {
-    use porpoise_sql::parse::ast::{QueryBody, SelectItem, Statement};
+    use porpoise_sql_parser::ast::{QueryBody, SelectItem, Statement};
     let arena = Bump::new();
     let text = b"SELECT a+1 , (b), t.a AS x, COUNT( * ) y, (1 +  2)*3 FROM t";
     let parsed = parse_one(&arena, text, 0, &ParseOptions::default()).unwrap();

@@ -45,11 +45,10 @@ use bumpalo::collections::Vec as BumpVec;
 use porpoise_base::interrupt::Pacer;
 
 use super::ast::{ColumnName, Ident, TableName};
-use super::digest::LiteralToken;
 use super::error::{ParseError, ParseErrorKind};
 use super::keyword::Keyword;
 use super::lexer::{LexMode, Lexer};
-use super::token::{Span, Token, TokenKind};
+use super::token::{LiteralToken, Span, Token, TokenKind};
 use super::{Literals, ParseOptions};
 
 /// The result of every rule.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use bumpalo::Bump;
-use porpoise_sql::parse::{LexMode, ParseOptions, parse_expr, print};
+use porpoise_sql_parser::{LexMode, ParseOptions, parse_expr, print};
 
 fn shape(text: &str, mode: LexMode) -> String {
     let arena = Bump::new();

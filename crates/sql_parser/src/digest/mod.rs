@@ -29,60 +29,14 @@ mod pass;
 use bumpalo::Bump;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::ast::Literal;
 use super::error::ParseError;
 use super::lexer::LexMode;
-use super::parser::Parser;
-use super::token::Span;
 use super::{ParseOptions, Parsed};
 use pass::Pass;
 
-/// What a literal is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LiteralKind {
-    /// A whole number up to 9223372036854775807.
-    Int,
-    /// The same behind LIMIT or OFFSET.
-    Limit,
-    /// A number with a period.
-    Decimal,
-    /// A number with an exponent.
-    Float,
-    /// A string in the connection's character set.
-    String,
-    /// A hexadecimal literal: a binary string.
-    Hex,
-}
+pub use super::token::{LiteralKind, LiteralToken};
 
-/// A literal that a parameter stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LiteralToken {
-    /// Where it stands.
-    pub span: Span,
-    /// What it is.
-    pub kind: LiteralKind,
-}
-
-impl LiteralToken {
-    /// Its value. `text` and `mode` are those it was found with.
-    ///
-    /// # Errors
-    /// 1064 when `text` is not the text it was found in.
-    pub fn value<'a>(
-        &self,
-        arena: &'a Bump,
-        text: &'a [u8],
-        mode: LexMode,
-    ) -> Result<Literal<'a>, ParseError> {
-        let options = ParseOptions {
-            mode,
-            ..ParseOptions::default()
-        };
-        Parser::new(arena, text, self.span.start as usize, &options).parse_literal()
-    }
-}
-
-/// What was found out about a text.
+/// Key and extent of a normalised statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Normalized {
     /// A hash of [`Digest::normalized`]. It is no protection against chosen collisions: compare
@@ -94,7 +48,7 @@ pub struct Normalized {
     pub rest: Option<usize>,
 }
 
-/// The buffers of the pass, to be used again for the next text.
+/// Buffers of the pass, reused from text to text.
 #[derive(Debug, Default)]
 pub struct Digest {
     normalized: Vec<u8>,

@@ -186,3 +186,29 @@ impl Token {
         matches!(self.kind, TokenKind::End | TokenKind::Semicolon)
     }
 }
+
+/// Kind of a literal that can become a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LiteralKind {
+    /// A whole number up to 9223372036854775807.
+    Int,
+    /// The same behind LIMIT or OFFSET.
+    Limit,
+    /// A number with a period.
+    Decimal,
+    /// A number with an exponent.
+    Float,
+    /// A string in the connection's character set.
+    String,
+    /// A hexadecimal literal: a binary string.
+    Hex,
+}
+
+/// A literal that a parameter stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiteralToken {
+    /// Place in the text.
+    pub span: Span,
+    /// Kind of the literal.
+    pub kind: LiteralKind,
+}

@@ -8,7 +8,7 @@
 )]
 
 use bumpalo::Bump;
-use porpoise_sql::parse::{LexMode, ParseOptions, parse_one, print};
+use porpoise_sql_parser::{LexMode, ParseOptions, parse_one, print};
 
 const CORPUS: &str = include_str!("fixtures/mysql_statements.sql");
 const MORE: &str = include_str!("fixtures/more_statements.sql");

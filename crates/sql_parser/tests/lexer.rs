@@ -1,9 +1,9 @@
 //! Bytes become the tokens that MySQL sees in them.
 
 use TokenKind as K;
-use porpoise_sql::parse::keyword::Keyword;
-use porpoise_sql::parse::lexer::{LexMode, Lexer};
-use porpoise_sql::parse::token::TokenKind;
+use porpoise_sql_parser::keyword::Keyword;
+use porpoise_sql_parser::lexer::{LexMode, Lexer};
+use porpoise_sql_parser::token::TokenKind;
 
 fn lex(text: &str, mode: LexMode) -> Vec<(TokenKind, String)> {
     let mut lexer = Lexer::new(text.as_bytes(), 0, mode);

@@ -5,8 +5,8 @@ use std::io::{Result, Write, stdout};
 use std::time::Instant;
 
 use bumpalo::Bump;
-use porpoise_sql::parse::digest::Digest;
-use porpoise_sql::parse::{LexMode, ParseOptions, parse_one};
+use porpoise_sql_parser::digest::Digest;
+use porpoise_sql_parser::{LexMode, ParseOptions, parse_one};
 
 const POINT: &str = "SELECT a,b FROM t WHERE id = 12345";
 const UPDATE: &str = "UPDATE t SET a=a+1 WHERE id=12345";

@@ -1,7 +1,7 @@
 //! Every statement of the corpus parses into a tree.
 
 use bumpalo::Bump;
-use porpoise_sql::parse::{ParseOptions, parse_one};
+use porpoise_sql_parser::{ParseOptions, parse_one};
 
 const CORPUS: &str = include_str!("fixtures/mysql_statements.sql");
 

@@ -1,12 +1,14 @@
-//! From text to syntax tree and back.
+//! Lexer, syntax tree, parser, printer and digest of SQL statements.
 //!
 //! * [`lexer`] turns bytes into tokens ([`token`], [`keyword`]).
 //! * [`parse_one`] turns the tokens of one statement into a tree ([`ast`]) in an arena.
 //! * [`print`] turns a tree into canonical text: `parse(print(parse(s))) == parse(s)`.
 //! * [`digest`] normalises a text for the plan cache without parsing it.
 //!
-//! Nothing here knows of sessions, schemas or types of columns. Text arrives in UTF-8; string
-//! literals may hold any bytes.
+//! The crate knows neither sessions nor schemas nor types of columns. Text arrives in UTF-8;
+//! string literals may hold any bytes.
+
+#![forbid(unsafe_code)]
 
 pub mod ast;
 pub mod digest;
@@ -22,16 +24,16 @@ use bumpalo::Bump;
 pub use error::{ParseError, ParseErrorKind};
 pub use lexer::LexMode;
 
-use ast::{Expr, Statement};
-use digest::LiteralToken;
+use ast::{Expr, Literal, Statement};
 use parser::Parser;
+use token::LiteralToken;
 
-/// How large a statement may be.
+/// Limits on the size of a statement.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The tallest tree and the deepest nesting of the text.
+    /// Greatest height of the tree and nesting of the text.
     pub depth: u32,
-    /// The most nodes: expressions, list items.
+    /// Greatest number of nodes: expressions, list items.
     pub nodes: u32,
 }
 
@@ -44,7 +46,7 @@ impl Default for Limits {
     }
 }
 
-/// What becomes of literals.
+/// Treatment of literals.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Literals<'a> {
     /// They stay literals.
@@ -56,14 +58,14 @@ pub enum Literals<'a> {
     Params(&'a [LiteralToken]),
 }
 
-/// How to parse.
+/// Options of a parse.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ParseOptions<'a> {
-    /// The flags of sql_mode that matter.
+    /// Flags of sql_mode that change the reading of a text.
     pub mode: LexMode,
-    /// How large a statement may be.
+    /// Limits on the size of a statement.
     pub limits: Limits,
-    /// What becomes of literals.
+    /// Treatment of literals.
     pub literals: Literals<'a>,
 }
 
@@ -72,7 +74,7 @@ pub struct ParseOptions<'a> {
 pub struct Parsed<'a> {
     /// The statement.
     pub statement: Statement<'a>,
-    /// How many parameters it has.
+    /// Number of its parameters.
     pub params: u32,
     /// Offset of its first byte.
     pub start: usize,
@@ -105,4 +107,21 @@ pub fn parse_expr<'a>(
     options: &ParseOptions<'a>,
 ) -> Result<Expr<'a>, ParseError> {
     Parser::new(arena, text, 0, options).parse_whole_expr()
+}
+
+/// Reads a literal that the digest of `text` lists. `mode` is the one it was computed with.
+///
+/// # Errors
+/// 1064 when `text` is not the text the literal was found in.
+pub fn parse_literal<'a>(
+    arena: &'a Bump,
+    text: &'a [u8],
+    literal: &LiteralToken,
+    mode: LexMode,
+) -> Result<Literal<'a>, ParseError> {
+    let options = ParseOptions {
+        mode,
+        ..ParseOptions::default()
+    };
+    Parser::new(arena, text, literal.span.start as usize, &options).parse_literal()
 }

@@ -8,7 +8,7 @@
 )]
 
 use bumpalo::Bump;
-use porpoise_sql::parse::{
+use porpoise_sql_parser::{
     LexMode, Limits, ParseError, ParseErrorKind, ParseOptions, parse_one, print,
 };
 

@@ -9,8 +9,8 @@
 
 use bumpalo::Bump;
 use fastrand::Rng;
-use porpoise_sql::parse::digest::{Digest, parse_parametric};
-use porpoise_sql::parse::{LexMode, ParseOptions, parse_expr, parse_one, print};
+use porpoise_sql_parser::digest::{Digest, parse_parametric};
+use porpoise_sql_parser::{LexMode, ParseOptions, parse_expr, parse_one, print};
 
 const CORPUS: &str = include_str!("fixtures/mysql_statements.sql");
 const MORE: &str = include_str!("fixtures/more_statements.sql");

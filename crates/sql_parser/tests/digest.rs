@@ -11,11 +11,11 @@ use std::collections::HashMap;
 
 use bumpalo::Bump;
 use fastrand::Rng;
-use porpoise_sql::parse::ast::Statement;
-use porpoise_sql::parse::digest::{Digest, LiteralKind, parse_parametric};
-use porpoise_sql::parse::lexer::Lexer;
-use porpoise_sql::parse::token::TokenKind;
-use porpoise_sql::parse::{LexMode, ParseErrorKind, ParseOptions, parse_one, print};
+use porpoise_sql_parser::ast::Statement;
+use porpoise_sql_parser::digest::{Digest, LiteralKind, parse_parametric};
+use porpoise_sql_parser::lexer::Lexer;
+use porpoise_sql_parser::token::TokenKind;
+use porpoise_sql_parser::{LexMode, ParseErrorKind, ParseOptions, parse_one, print};
 
 const CORPUS: &str = include_str!("fixtures/mysql_statements.sql");
 const MORE: &str = include_str!("fixtures/more_statements.sql");
