@@ -3,6 +3,7 @@
 //! Every layer below has its own error type; here they become what a client
 //! is told. One constructor for each condition that this crate itself finds.
 
+use crate::parse::ParseError;
 use porpoise_kv::Ticket;
 use porpoise_types::TypeError;
 
@@ -50,6 +51,24 @@ impl SqlError {
             rolled_back: false,
             ticket: Ticket::NONE,
         }
+    }
+
+    /// The parser's error about `text`.
+    pub fn syntax(error: &ParseError, text: &[u8]) -> SqlError {
+        SqlError::new(error.code(), error.sqlstate(), error.message(text))
+    }
+
+    /// 1064 at an offset of the text.
+    pub fn syntax_at(text: &[u8], offset: usize) -> SqlError {
+        let rest = text.get(offset..).unwrap_or_default();
+        let rest = rest.trim_ascii_start();
+        let line = 1 + text.iter().take(offset).filter(|b| **b == b'\n').count();
+        let shown = String::from_utf8_lossy(rest.get(..80).unwrap_or(rest));
+        let message = format!(
+            "You have an error in your SQL syntax; check the manual that corresponds to your MySQL \
+             server version for the right syntax to use near '{shown}' at line {line}"
+        );
+        SqlError::new(1064, "42000", message)
     }
 
     /// 1054: `name` is no column in `place` ("field list", "where clause", ...).

@@ -14,14 +14,12 @@
 //!    session's tracker and is released with the thing itself.
 
 use crate::error::{Result, SqlError};
-use crate::expr::eval::Env;
 use bumpalo::Bump;
 use porpoise_base::memory::{
     ConnectionMemory, MemoryBudget, MemoryCharge, MemoryClass, MemoryLimit, MemoryRefused,
     MemoryTracker,
 };
 use porpoise_kv::Stat;
-use porpoise_types::{ColumnType, Value};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -30,9 +28,6 @@ pub const NOTED: usize = 256;
 
 /// Arenas below this size are not charged.
 const SMALL_ARENA: u64 = 64 * 1024;
-
-/// Bytes of a map's entry beside its name and value.
-const ENTRY: usize = 96;
 
 #[derive(Debug)]
 struct Trackers {
@@ -215,8 +210,11 @@ impl SessionMemory {
         Ok(Some(charge))
     }
 
-    /// Changes by how much the session is charged for something of that size before and now.
-    fn replace(&self, before: usize, now: usize) -> Result<()> {
+    /// Changes the charge of the session for something that had one size and has another now.
+    ///
+    /// # Errors
+    /// A limit is exceeded.
+    pub fn replace(&self, before: usize, now: usize) -> Result<()> {
         let Some(trackers) = &self.trackers else {
             return Ok(());
         };
@@ -225,37 +223,5 @@ impl SessionMemory {
             None => trackers.session.release((before - now) as u64),
         }
         Ok(())
-    }
-}
-
-fn size_of_variable(name: &str, value: &Value) -> usize {
-    let text = match value {
-        Value::Bytes(text) => text.len(),
-        _ => 0,
-    };
-    name.len() + text + ENTRY
-}
-
-impl Env {
-    /// Sets a user variable.
-    ///
-    /// # Errors
-    /// A memory limit is exceeded; the variable is unchanged.
-    pub fn set_user_variable(&self, name: Arc<str>, value: Value, ty: ColumnType) -> Result<()> {
-        let mut variables = self.user_variables.borrow_mut();
-        let before = variables.get(&name);
-        let before = before.map_or(0, |(old, _)| size_of_variable(&name, old));
-        self.memory
-            .replace(before, size_of_variable(&name, &value))?;
-        variables.insert(name, (value, ty));
-        Ok(())
-    }
-
-    /// Drops all user variables.
-    pub fn clear_user_variables(&self) {
-        let variables = std::mem::take(&mut *self.user_variables.borrow_mut());
-        let sizes = variables.iter().map(|(n, (v, _))| size_of_variable(n, v));
-        // Releasing does not fail.
-        let _ = self.memory.replace(sizes.sum(), 0);
     }
 }

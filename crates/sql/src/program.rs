@@ -14,11 +14,10 @@ use crate::bind::{BindEnv, Binder, Scope, Source, SystemVariables};
 use crate::definition::expressions::Owner;
 use crate::error::{Result, SqlError};
 use crate::expr::eval::{Env, EvalCx, Slot, eval};
+use crate::expr::named_locks::NamedLocks;
 use crate::expr::{Expr, ExprKind, convert};
-use crate::functions::locks::NamedLocks;
 use crate::memory::SessionMemory;
 use crate::parse::{ParseOptions, ast, parse_expr};
-use crate::session::dispatch::syntax_error;
 use crate::statistics::Figures;
 use bumpalo::Bump;
 use porpoise_base::cancel::Cancel;
@@ -117,7 +116,7 @@ fn bind(table: &Table, expression: &Expression, owner: Owner<'_>) -> Result<Expr
     let arena = Bump::new();
     let text = expression.text.as_bytes();
     let parsed = parse_expr(&arena, text, &ParseOptions::default());
-    let parsed = parsed.map_err(|e| syntax_error(&e, text))?;
+    let parsed = parsed.map_err(|e| SqlError::syntax(&e, text))?;
     let mut scope = Scope::default();
     scope.add(Source::stored(Arc::new(table.clone()), None))?;
     let env = BindEnv {

@@ -89,7 +89,7 @@ fn calls(function: &Function) -> Vec<String> {
 #[test]
 fn no_result_exceeds_max_allowed_packet() {
     let mut session = session();
-    let special = ["SLEEP", "GET_LOCK", "TRIM_LEADING", "TRIM_TRAILING"];
+    let special = ["SLEEP", "GET_LOCK"];
     let mut wrong = Vec::new();
     let mut tried = 0;
     for function in functions::all().filter(|f| !special.contains(&f.name)) {
@@ -183,13 +183,7 @@ fn calls_with_large_values_end_at_the_deadline() {
     ] {
         assert_eq!(run(text).0, 0, "{text}");
     }
-    let special = [
-        "SLEEP",
-        "GET_LOCK",
-        "TRIM_LEADING",
-        "TRIM_TRAILING",
-        "BENCHMARK",
-    ];
+    let special = ["SLEEP", "GET_LOCK", "BENCHMARK"];
     let only = std::env::var("FUNCTION").ok();
     let (mut ended, mut wrong) = (0, Vec::new());
     for function in functions::all().filter(|f| !special.contains(&f.name)) {

@@ -7,7 +7,8 @@
 //! [`CastCx`]. Where to start:
 //!
 //! * [`value`]: what a value is, owned and borrowed.
-//! * [`column_type`]: what a column declares, and its persisted form.
+//! * [`column_type`]: what a column declares, and its persisted form; [`column_flag`]: flags of
+//!   a result's column.
 //! * [`cast`]: assignment to a column ([`store`]) and conversions in
 //!   expressions.
 //! * [`mod@compare`], [`collation`]: order and equality.
@@ -24,6 +25,7 @@
 
 pub mod cast;
 pub mod collation;
+pub mod column_flag;
 pub mod column_type;
 pub mod compare;
 pub mod decimal;

@@ -68,6 +68,7 @@ impl Binder<'_> {
             }
             ("ADDDATE", [date, days]) => self.interval(date, days, Unit::Day, false),
             ("SUBDATE", [date, days]) => self.interval(date, days, Unit::Day, true),
+            _ if functions::has_own_syntax(name) => Err(SqlError::unknown_function(name)),
             _ => {
                 let args = self.list(args)?;
                 self.call(name, args)

@@ -108,8 +108,8 @@ impl Binder<'_> {
     fn trim(&mut self, trim: &ast::Trim<'_>) -> Result<Expr> {
         let name = match trim.side {
             ast::TrimSide::Both => "TRIM",
-            ast::TrimSide::Leading => "TRIM_LEADING",
-            ast::TrimSide::Trailing => "TRIM_TRAILING",
+            ast::TrimSide::Leading => "TRIM LEADING",
+            ast::TrimSide::Trailing => "TRIM TRAILING",
         };
         let mut args = vec![self.expr(&trim.from)?];
         if let Some(what) = &trim.what {

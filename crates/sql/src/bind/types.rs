@@ -2,8 +2,8 @@
 //! Expression Evaluation", "Collation Coercibility in Expressions").
 
 use crate::error::{Result, SqlError};
+pub use crate::expr::types::{merged, precision};
 use crate::expr::{ArithOp, Coercibility, Expr};
-use crate::functions::{common_collation, text_of, width};
 use porpoise_types::{Collation, ColumnType, CompareAs, Kind, comparison_type};
 
 /// Whether a value of this type is text in some character set or bytes.
@@ -179,67 +179,4 @@ pub fn number_like(ty: &ColumnType) -> ColumnType {
         }
         _ => ColumnType::double(),
     }
-}
-
-/// Precision and scale that a number has as a decimal.
-pub fn precision(ty: &ColumnType) -> (u8, u8) {
-    match ty.kind {
-        Kind::Decimal => (u8::try_from(ty.length).unwrap_or(65), ty.decimals),
-        _ => (20, 0),
-    }
-}
-
-/// The type in which the results of several branches meet (CASE, IF,
-/// COALESCE, UNION).
-pub fn merged(branches: &[&Expr], collation: Collation) -> ColumnType {
-    let mut known = branches.iter().filter(|e| e.ty.kind != Kind::Null);
-    let Some(first) = known.next() else {
-        return ColumnType::null();
-    };
-    if known.clone().all(|e| e.ty == first.ty) {
-        return first.ty.clone();
-    }
-    let known_types = || {
-        branches
-            .iter()
-            .map(|e| &e.ty)
-            .filter(|t| t.kind != Kind::Null)
-    };
-    let all = |test: fn(&ColumnType) -> bool| known_types().all(test);
-    if all(|t| t.is_integer() || matches!(t.kind, Kind::Year | Kind::Bit)) {
-        let mut ty = ColumnType::bigint();
-        ty.unsigned = all(|t| t.unsigned);
-        // No integer holds what both of them do.
-        if !ty.unsigned && known_types().any(|t| t.unsigned && t.kind == Kind::BigInt) {
-            return ColumnType::decimal(20, 0);
-        }
-        return ty;
-    }
-    if all(|t| t.is_integer() || t.kind == Kind::Decimal) {
-        let parts: Vec<(u8, u8)> = branches
-            .iter()
-            .filter(|e| e.ty.kind != Kind::Null)
-            .map(|e| precision(&e.ty))
-            .collect();
-        let whole = parts.iter().map(|(p, s)| p - s).max().unwrap_or(0);
-        let scale = parts.iter().map(|(_, s)| *s).max().unwrap_or(0);
-        return ColumnType::decimal(whole.saturating_add(scale).clamp(1, 65), scale);
-    }
-    if all(ColumnType::is_numeric) {
-        let mut ty = ColumnType::double();
-        let shown = known_types().map(|t| t.decimals).max();
-        ty.decimals = shown.unwrap_or(ty.decimals).min(ty.decimals);
-        return ty;
-    }
-    if all(|t| matches!(t.kind, Kind::Date | Kind::DateTime | Kind::Timestamp)) {
-        let fsp = branches
-            .iter()
-            .map(|e| e.ty.decimals.min(6))
-            .max()
-            .unwrap_or(0);
-        return ColumnType::datetime(fsp);
-    }
-    let owned: Vec<Expr> = branches.iter().map(|e| (*e).clone()).collect();
-    let chars = branches.iter().map(|e| width(e)).max().unwrap_or(0);
-    text_of(chars, common_collation(&owned, collation))
 }

@@ -13,7 +13,6 @@ use crate::parse::ast::{CheckDef, Expr, ExprKind, UnaryOp};
 use crate::parse::lexer::Lexer;
 use crate::parse::print::expr_shape;
 use crate::parse::token::TokenKind;
-use crate::session::evaluate::holds_query;
 use porpoise_rows::catalog::Expression;
 use porpoise_rows::ddl::CheckSpec;
 
@@ -100,7 +99,7 @@ impl Owner<'_> {
 /// # Errors
 /// For subqueries, which no definition may hold.
 pub fn expression(e: &Expr<'_>, owner: Owner<'_>) -> Result<Expression> {
-    if holds_query(e) {
+    if e.has_subquery() {
         return Err(owner.disallowed(None));
     }
     let mode = LexMode::default();

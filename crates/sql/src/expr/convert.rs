@@ -176,7 +176,7 @@ pub fn order(
     if how == CompareAs::Json && (a_ty.kind != Kind::Json || b_ty.kind != Kind::Json) {
         return match a.is_null() || b.is_null() {
             true => Ok(None),
-            false => crate::functions::json::order((a, a_ty), (b, b_ty)).map(Some),
+            false => super::json::order((a, a_ty), (b, b_ty)).map(Some),
         };
     }
     if let Some(order) = fast_order(how, a, a_ty, b, b_ty) {
@@ -275,7 +275,7 @@ pub fn cast<'a>(
             Ok(time.map_or(ValueRef::Null, ValueRef::Time))
         }
         Kind::Null => Ok(v),
-        Kind::Json => crate::functions::json::cast(v, from, cx),
+        Kind::Json => super::json::cast(v, from, cx),
         _ => cast_text(v, from, to, cx),
     }
 }

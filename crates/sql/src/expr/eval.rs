@@ -5,10 +5,11 @@
 //! bounded by the parser's limits; [`eval`] checks the remaining stack at
 //! nodes that can nest, so that a deep expression is an error, never an abort.
 
+use super::function::{Call, Function};
+use super::named_locks::NamedLocks;
 use super::query::{Frame, RunQueries};
-use super::{Expr, ExprKind, Load, Truth, arith, convert, large, logic};
+use super::{Expr, ExprKind, Load, Truth, arith, convert, interval, large, logic};
 use crate::error::{Result, SqlError};
-use crate::functions;
 use crate::memory::{NOTED, SessionMemory};
 use bumpalo::Bump;
 use parking_lot::{Condvar, Mutex};
@@ -59,7 +60,7 @@ pub struct Env {
     /// State of RAND().
     pub random: Cell<u64>,
     /// State of each RAND(n) of this statement, by where it stands.
-    pub seeded: RefCell<HashMap<usize, functions::numbers::Seeded>>,
+    pub seeded: RefCell<HashMap<usize, Seeded>>,
     /// Something was done that a second run of the statement would do again:
     /// a sleep, a lock by name.
     pub lasting: Cell<bool>,
@@ -72,7 +73,7 @@ pub struct Env {
     /// `character_set_connection`'s collation.
     pub collation: porpoise_types::Collation,
     /// Names taken by GET_LOCK, of all sessions.
-    pub locks: Arc<functions::locks::NamedLocks>,
+    pub locks: Arc<NamedLocks>,
     /// Ends waits from outside.
     pub cancel: Cancel,
     /// Tables of long lists of IN.
@@ -81,6 +82,35 @@ pub struct Env {
     pub work: Cell<u32>,
     /// Memory of the session and the statement.
     pub memory: SessionMemory,
+}
+
+/// The state of one RAND(n): MySQL's `rand_struct`, two linear sequences modulo
+/// 2^30 - 1.
+#[derive(Clone, Copy, Debug)]
+pub struct Seeded {
+    first: u64,
+    second: u64,
+}
+
+impl Seeded {
+    const MODULUS: u64 = 0x3FFF_FFFF;
+
+    /// The state that a seed begins with.
+    pub fn new(seed: u32) -> Seeded {
+        let first = seed.wrapping_mul(0x10001).wrapping_add(55_555_555);
+        let second = seed.wrapping_mul(0x1000_0001);
+        Seeded {
+            first: u64::from(first) % Seeded::MODULUS,
+            second: u64::from(second) % Seeded::MODULUS,
+        }
+    }
+
+    /// The next number, from 0 up to 1.
+    pub fn next_number(&mut self) -> f64 {
+        self.first = (self.first * 3 + self.second) % Seeded::MODULUS;
+        self.second = (self.first + self.second + 33) % Seeded::MODULUS;
+        self.first as f64 / Seeded::MODULUS as f64
+    }
 }
 
 /// Conditions kept at most (`max_error_count`).
@@ -398,11 +428,9 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
             let [date, amount] = args.as_ref();
             let left = eval(date, row, cx)?;
             let right = eval(amount, row, cx)?;
-            functions::interval::date_add((left, date), (right, amount), *unit, *negative, e, cx)
+            interval::date_add((left, date), (right, amount), *unit, *negative, e, cx)
         }
-        ExprKind::Extract(unit, arg) => {
-            functions::interval::extract(*unit, eval(arg, row, cx)?, &arg.ty, cx)
-        }
+        ExprKind::Extract(unit, arg) => interval::extract(*unit, eval(arg, row, cx)?, &arg.ty, cx),
         _ => eval_state(e, row, cx),
     }
 }
@@ -447,7 +475,7 @@ fn eval_state<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Valu
 
 /// A call of a registered function, of whose large arguments no more is read than it needs.
 fn eval_call<'a>(
-    function: &'static functions::Function,
+    function: &'static Function,
     args: &'a [Expr],
     ty: &'a ColumnType,
     row: &[Slot<'a>],
@@ -477,7 +505,7 @@ fn eval_call<'a>(
             None => eval(arg, row, cx)?,
         });
     }
-    let call = functions::Call {
+    let call = Call {
         name: function.name,
         args,
         values: values.into_bump_slice(),

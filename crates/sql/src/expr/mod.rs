@@ -15,14 +15,20 @@
 pub mod arith;
 pub mod convert;
 pub mod eval;
+pub mod function;
 pub mod in_set;
+pub mod interval;
+pub mod json;
 pub(crate) mod large;
 pub mod logic;
+pub mod named_locks;
 pub(crate) mod number;
 pub mod query;
 mod rewrite;
+pub mod types;
+mod user_variables;
 
-use crate::functions::Function;
+use function::Function;
 use porpoise_types::{Collation, ColumnType, CompareAs, Kind, Value};
 use std::cmp::Ordering;
 use std::sync::Arc;

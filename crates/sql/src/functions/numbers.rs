@@ -1,8 +1,9 @@
 //! Mathematical functions (manual, "Mathematical Functions").
 
 use super::{Call, Function, Nullable, bigint, common_collation, double, joined};
-use crate::bind::types::merged;
 use crate::error::{Result, SqlError};
+use crate::expr::eval::Seeded;
+use crate::expr::types::merged;
 use crate::expr::{Expr, convert};
 use porpoise_types::{
     Collation, ColumnType, CompareAs, Decimal, Kind, ValueRef, comparison_type, round_f64,
@@ -270,34 +271,7 @@ fn rand<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     if !seed.is_constant() {
         *state = fresh;
     }
-    Ok(ValueRef::Double(state.next()))
-}
-
-/// The state of one RAND(n): MySQL's `rand_struct`, two linear sequences modulo
-/// 2^30 - 1.
-#[derive(Clone, Copy, Debug)]
-pub struct Seeded {
-    first: u64,
-    second: u64,
-}
-
-impl Seeded {
-    const MODULUS: u64 = 0x3FFF_FFFF;
-
-    fn new(seed: u32) -> Seeded {
-        let first = seed.wrapping_mul(0x10001).wrapping_add(55_555_555);
-        let second = seed.wrapping_mul(0x1000_0001);
-        Seeded {
-            first: u64::from(first) % Seeded::MODULUS,
-            second: u64::from(second) % Seeded::MODULUS,
-        }
-    }
-
-    fn next(&mut self) -> f64 {
-        self.first = (self.first * 3 + self.second) % Seeded::MODULUS;
-        self.second = (self.first + self.second + 33) % Seeded::MODULUS;
-        self.first as f64 / Seeded::MODULUS as f64
-    }
+    Ok(ValueRef::Double(state.next_number()))
 }
 
 fn common_type(args: &[Expr], collation: Collation) -> ColumnType {

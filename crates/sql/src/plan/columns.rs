@@ -1,11 +1,11 @@
 //! What clients are told about the columns of a result.
 
+use super::ResultColumn;
 use super::select::Item;
-use super::{ResultColumn, flags};
 use crate::bind::{Origin, Scope};
 use crate::expr::ExprKind;
 use porpoise_rows::catalog::Table;
-use porpoise_types::{Collation, ColumnType, Kind};
+use porpoise_types::{Collation, ColumnType, Kind, column_flag as flag};
 
 /// The metadata of one item of the select list.
 pub(super) fn result_column(scope: &Scope, item: &Item) -> ResultColumn {
@@ -20,7 +20,7 @@ pub(super) fn result_column(scope: &Scope, item: &Item) -> ResultColumn {
         flags: type_flags(&e.ty),
     };
     if !e.nullable {
-        column.flags |= flags::NOT_NULL;
+        column.flags |= flag::NOT_NULL;
     }
     let ExprKind::Column {
         slot, column: at, ..
@@ -55,14 +55,14 @@ pub fn type_flags(ty: &ColumnType) -> u16 {
             all |= flag;
         }
     };
-    set(ty.unsigned, flags::UNSIGNED);
-    set(ty.zerofill, flags::ZEROFILL);
-    set(ty.is_blob() || ty.kind == Kind::Json, flags::BLOB);
-    set(ty.kind == Kind::Enum, flags::ENUM);
-    set(ty.kind == Kind::Set, flags::SET);
-    set(ty.kind == Kind::Timestamp, flags::TIMESTAMP);
+    set(ty.unsigned, flag::UNSIGNED);
+    set(ty.zerofill, flag::ZEROFILL);
+    set(ty.is_blob() || ty.kind == Kind::Json, flag::BLOB);
+    set(ty.kind == Kind::Enum, flag::ENUM);
+    set(ty.kind == Kind::Set, flag::SET);
+    set(ty.kind == Kind::Timestamp, flag::TIMESTAMP);
     let textual = crate::bind::types::is_text(ty);
-    set(!textual || ty.collation == Collation::BINARY, flags::BINARY);
+    set(!textual || ty.collation == Collation::BINARY, flag::BINARY);
     all
 }
 
@@ -73,21 +73,21 @@ pub fn column_flags(table: &Table, at: usize) -> u16 {
     for index in &table.indexes {
         let place = index.parts.iter().position(|p| p.column == at);
         all |= match (index.kind, place) {
-            (IndexKind::Primary, Some(_)) => flags::PRIMARY_KEY,
-            (IndexKind::Unique, Some(0)) if index.parts.len() == 1 => flags::UNIQUE_KEY,
-            (_, Some(0)) => flags::MULTIPLE_KEY,
+            (IndexKind::Primary, Some(_)) => flag::PRI_KEY,
+            (IndexKind::Unique, Some(0)) if index.parts.len() == 1 => flag::UNIQUE_KEY,
+            (_, Some(0)) => flag::MULTIPLE_KEY,
             _ => 0,
         };
     }
     if let Some(column) = table.columns.get(at) {
         if column.auto_increment {
-            all |= flags::AUTO_INCREMENT;
+            all |= flag::AUTO_INCREMENT;
         }
         if column.default == ColumnDefault::None && !column.nullable && !column.auto_increment {
-            all |= flags::NO_DEFAULT;
+            all |= flag::NO_DEFAULT_VALUE;
         }
         if column.on_update_now {
-            all |= flags::ON_UPDATE_NOW;
+            all |= flag::ON_UPDATE_NOW;
         }
     }
     all

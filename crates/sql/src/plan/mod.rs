@@ -321,42 +321,8 @@ pub struct ResultColumn {
     pub org_name: String,
     /// The type.
     pub ty: ColumnType,
-    /// MySQL's column flags.
+    /// Flags of [`porpoise_types::column_flag`].
     pub flags: u16,
-}
-
-/// Column flags of the protocol.
-pub mod flags {
-    /// NOT NULL.
-    pub const NOT_NULL: u16 = 1;
-    /// Part of the primary key.
-    pub const PRIMARY_KEY: u16 = 2;
-    /// Part of a unique key.
-    pub const UNIQUE_KEY: u16 = 4;
-    /// Part of another key.
-    pub const MULTIPLE_KEY: u16 = 8;
-    /// A BLOB or TEXT.
-    pub const BLOB: u16 = 16;
-    /// UNSIGNED.
-    pub const UNSIGNED: u16 = 32;
-    /// ZEROFILL.
-    pub const ZEROFILL: u16 = 64;
-    /// Of binary collation.
-    pub const BINARY: u16 = 128;
-    /// ENUM.
-    pub const ENUM: u16 = 256;
-    /// AUTO_INCREMENT.
-    pub const AUTO_INCREMENT: u16 = 512;
-    /// TIMESTAMP.
-    pub const TIMESTAMP: u16 = 1024;
-    /// SET.
-    pub const SET: u16 = 2048;
-    /// No default.
-    pub const NO_DEFAULT: u16 = 4096;
-    /// ON UPDATE CURRENT_TIMESTAMP.
-    pub const ON_UPDATE_NOW: u16 = 8192;
-    /// A number.
-    pub const NUMERIC: u16 = 32768;
 }
 
 /// A query without set operations.

@@ -176,7 +176,7 @@ pub(super) fn convert_item(
         column.ty = ty.clone();
         column.flags = super::columns::type_flags(ty);
         if !nullable {
-            column.flags |= super::flags::NOT_NULL;
+            column.flags |= porpoise_types::column_flag::NOT_NULL;
         }
     }
 }
@@ -188,7 +188,7 @@ pub(super) fn columns_of(plan: &SelectPlan) -> Vec<ScopeColumn> {
         .map(|(column, item)| ScopeColumn {
             name: column.name.clone(),
             ty: column.ty.clone(),
-            nullable: item.nullable || column.flags & super::flags::NOT_NULL == 0,
+            nullable: item.nullable || column.flags & porpoise_types::column_flag::NOT_NULL == 0,
         })
         .collect()
 }
@@ -198,7 +198,7 @@ fn shown(columns: &[ScopeColumn]) -> Vec<ResultColumn> {
     let one = |c: &ScopeColumn| {
         let mut flags = super::columns::type_flags(&c.ty);
         if !c.nullable {
-            flags |= super::flags::NOT_NULL;
+            flags |= porpoise_types::column_flag::NOT_NULL;
         }
         ResultColumn {
             schema: String::new(),

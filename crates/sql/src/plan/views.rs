@@ -315,7 +315,7 @@ fn shown(
     }
     let mut conditions = Vec::new();
     if let Some(filter) = &select.filter {
-        if crate::session::evaluate::holds_query(filter) {
+        if filter.has_subquery() {
             return Ok(None);
         }
         let filter = cx.binder(&scope, "where clause").expr(filter)?;

@@ -7,29 +7,11 @@ use crate::exec::ResultSink;
 use crate::parse::ast::{
     Expr, Flush, FlushWhat, MaintainKind, ProgramKind, ShowWhat, Statement, TableName,
 };
-use crate::parse::{ParseError, ParseOptions, parse_one};
+use crate::parse::{ParseOptions, parse_one};
 use bumpalo::Bump;
 use porpoise_access::Privileges;
 use porpoise_types::{ColumnType, Level, ValueRef, Warning};
 use std::sync::Arc;
-
-/// MySQL's syntax error.
-pub(crate) fn syntax_error(error: &ParseError, text: &[u8]) -> SqlError {
-    SqlError::new(error.code(), error.sqlstate(), error.message(text))
-}
-
-/// 1064 at an offset of the text.
-pub(crate) fn near(text: &[u8], offset: usize) -> SqlError {
-    let rest = text.get(offset..).unwrap_or_default();
-    let rest = rest.trim_ascii_start();
-    let line = 1 + text.iter().take(offset).filter(|b| **b == b'\n').count();
-    let shown = String::from_utf8_lossy(rest.get(..80).unwrap_or(rest));
-    let message = format!(
-        "You have an error in your SQL syntax; check the manual that corresponds to your MySQL \
-         server version for the right syntax to use near '{shown}' at line {line}"
-    );
-    SqlError::new(1064, "42000", message)
-}
 
 /// The database and name of a table.
 pub(crate) fn qualified(session: &SqlSession, name: &TableName<'_>) -> Result<(String, String)> {
@@ -59,14 +41,14 @@ impl SqlSession {
             mode: lex_mode(self.settings.mode),
             ..ParseOptions::default()
         };
-        let parsed = parse_one(arena, text, 0, &options).map_err(|e| syntax_error(&e, text))?;
+        let parsed = parse_one(arena, text, 0, &options).map_err(|e| SqlError::syntax(&e, text))?;
         self.env.memory.note_arena(arena)?;
         if let (false, Some(rest)) = (multi, parsed.rest) {
-            return Err(near(text, rest));
+            return Err(SqlError::syntax_at(text, rest));
         }
         if parsed.params > 0 {
             let at = memchr::memchr(b'?', text).unwrap_or(parsed.start);
-            return Err(near(text, at));
+            return Err(SqlError::syntax_at(text, at));
         }
         let outcome = self.statement(&parsed.statement, text, &[], &[], sink);
         outcome.map(|mut outcome| {

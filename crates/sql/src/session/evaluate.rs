@@ -44,7 +44,7 @@ impl SqlSession {
         params: &[ValueRef<'_>],
         types: &[ColumnType],
     ) -> Result<(Value, ColumnType)> {
-        if !holds_query(e) {
+        if !e.has_subquery() {
             return self.evaluate(e, params, types);
         }
         let mut ty = ColumnType::null();
@@ -78,31 +78,5 @@ impl SqlSession {
             true => Err(SqlError::not_supported("a locking subquery here")),
             false => Ok((plan, ty, reads.uses.take())),
         }
-    }
-}
-
-/// Whether a subquery stands in the expression, in the places where one is
-/// found in practice; elsewhere it is refused by the binder.
-pub(crate) fn holds_query(e: &ast::Expr<'_>) -> bool {
-    use ast::ExprKind as A;
-    match &e.kind {
-        A::Subquery(_) | A::Exists(_) | A::InQuery(_) | A::Quantified(_) => true,
-        A::Unary(_, arg) => holds_query(arg),
-        A::Binary(b) => holds_query(&b.left) || holds_query(&b.right),
-        A::Chain(c) => holds_query(&c.first) || c.rest.iter().any(|(_, e)| holds_query(e)),
-        A::Logical(_, args) | A::Row(args) => args.iter().any(holds_query),
-        A::Is(is) => holds_query(&is.expr),
-        A::Func(f) => f.args.iter().any(holds_query),
-        A::Cast(c) => holds_query(&c.expr),
-        A::InList(l) => holds_query(&l.expr) || l.list.iter().any(holds_query),
-        A::Between(b) => [&b.expr, &b.low, &b.high].into_iter().any(holds_query),
-        A::Like(l) => holds_query(&l.expr) || holds_query(&l.pattern),
-        A::AssignUserVar(a) => holds_query(&a.value),
-        A::Case(c) => {
-            c.operand.as_ref().is_some_and(holds_query)
-                || c.arms.iter().any(|(w, t)| holds_query(w) || holds_query(t))
-                || c.otherwise.as_ref().is_some_and(holds_query)
-        }
-        _ => false,
     }
 }

@@ -5,7 +5,6 @@
 //! on is another: those types, the definitions, the SQL mode, the default
 //! database, the collation of the connection.
 
-use super::dispatch::syntax_error;
 use super::run::Planned;
 use super::server::Counters;
 use super::{Outcome, SqlSession, lex_mode};
@@ -201,9 +200,9 @@ impl SqlSession {
             mode: lex_mode(self.settings.mode),
             ..ParseOptions::default()
         };
-        let parsed = parse_one(arena, text, 0, &options).map_err(|e| syntax_error(&e, text))?;
+        let parsed = parse_one(arena, text, 0, &options).map_err(|e| SqlError::syntax(&e, text))?;
         match parsed.rest {
-            Some(rest) => Err(super::dispatch::near(text, rest)),
+            Some(rest) => Err(SqlError::syntax_at(text, rest)),
             None => Ok(parsed),
         }
     }

@@ -4,7 +4,7 @@ use super::processes::{Process, Processes};
 use super::{ClientInfo, SqlSession};
 use crate::deadlocks::{Deadlocks, Listener};
 use crate::error::{Result, SqlError};
-use crate::functions::locks::NamedLocks;
+use crate::expr::named_locks::NamedLocks;
 use crate::statistics::Statistics;
 use crate::vars::{Settings, Values, VarValue};
 use parking_lot::RwLock;

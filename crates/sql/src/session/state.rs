@@ -6,7 +6,7 @@ use super::transaction::NextTxn;
 use super::{ClientInfo, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::expr::eval::Env;
-use crate::functions::locks::NamedLocks;
+use crate::expr::named_locks::NamedLocks;
 use crate::memory::SessionMemory;
 use crate::session::diagnostics::Diagnostics;
 use crate::vars::Settings;

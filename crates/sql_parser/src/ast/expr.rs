@@ -25,6 +25,38 @@ pub struct Expr<'a> {
     pub span: Span,
 }
 
+impl Expr<'_> {
+    /// Whether a subquery stands in the expression, in the places where one is found in
+    /// practice; elsewhere it is refused by the binder.
+    #[must_use]
+    pub fn has_subquery(&self) -> bool {
+        use ExprKind as E;
+        let any = |list: &[Expr<'_>]| list.iter().any(Expr::has_subquery);
+        match &self.kind {
+            E::Subquery(_) | E::Exists(_) | E::InQuery(_) | E::Quantified(_) => true,
+            E::Unary(_, arg) => arg.has_subquery(),
+            E::Binary(b) => b.left.has_subquery() || b.right.has_subquery(),
+            E::Chain(c) => c.first.has_subquery() || c.rest.iter().any(|(_, e)| e.has_subquery()),
+            E::Logical(_, args) | E::Row(args) => any(args),
+            E::Is(is) => is.expr.has_subquery(),
+            E::Func(f) => any(f.args),
+            E::Cast(c) => c.expr.has_subquery(),
+            E::InList(l) => l.expr.has_subquery() || any(l.list),
+            E::Between(b) => [&b.expr, &b.low, &b.high].iter().any(|e| e.has_subquery()),
+            E::Like(l) => l.expr.has_subquery() || l.pattern.has_subquery(),
+            E::AssignUserVar(a) => a.value.has_subquery(),
+            E::Case(c) => {
+                c.operand.as_ref().is_some_and(Expr::has_subquery)
+                    || c.arms
+                        .iter()
+                        .any(|(w, t)| w.has_subquery() || t.has_subquery())
+                    || c.otherwise.as_ref().is_some_and(Expr::has_subquery)
+            }
+            _ => false,
+        }
+    }
+}
+
 /// A constant written in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Literal<'a> {

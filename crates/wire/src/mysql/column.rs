@@ -5,6 +5,8 @@
 //! widths; those of texts are bytes in the character set of results; all
 //! sizes of blob and text share a code; ENUM and SET are strings with a flag.
 
+pub use porpoise_types::column_flag as flag;
+
 use porpoise_types::collation::Charset;
 use porpoise_types::column_type::NOT_FIXED_DECIMALS;
 use porpoise_types::{Collation, ColumnType, Kind};
@@ -12,40 +14,6 @@ use porpoise_types::{Collation, ColumnType, Kind};
 use super::capability::type_code;
 use super::cursor::put_bytes;
 use super::frame;
-
-/// Flags of a column.
-pub mod flag {
-    /// NULL does not occur.
-    pub const NOT_NULL: u16 = 1;
-    /// Part of the primary key.
-    pub const PRI_KEY: u16 = 2;
-    /// A unique key of one column.
-    pub const UNIQUE_KEY: u16 = 4;
-    /// First column of a key that is not unique.
-    pub const MULTIPLE_KEY: u16 = 8;
-    /// A blob or text.
-    pub const BLOB: u16 = 16;
-    /// Unsigned.
-    pub const UNSIGNED: u16 = 32;
-    /// Filled with zeros to its width.
-    pub const ZEROFILL: u16 = 64;
-    /// Compared as bytes.
-    pub const BINARY: u16 = 128;
-    /// An ENUM.
-    pub const ENUM: u16 = 256;
-    /// AUTO_INCREMENT.
-    pub const AUTO_INCREMENT: u16 = 512;
-    /// A TIMESTAMP that sets itself.
-    pub const TIMESTAMP: u16 = 1024;
-    /// A SET.
-    pub const SET: u16 = 2048;
-    /// Without a default value.
-    pub const NO_DEFAULT_VALUE: u16 = 4096;
-    /// Set at each update.
-    pub const ON_UPDATE_NOW: u16 = 8192;
-    /// Part of some key.
-    pub const PART_KEY: u16 = 16384;
-}
 
 /// How a type is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use crate::exec::Run;
 use crate::exec::state::States;
 use crate::expr::Expr;
 use crate::expr::convert;
-use crate::functions::json::{to_json, too_deep};
+use crate::expr::json::{to_json, too_deep};
 use porpoise_types::json::{Json, MAX_DEPTH, Object};
 use porpoise_types::{Charset, Value, ValueRef, cast};
 

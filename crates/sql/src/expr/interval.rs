@@ -1,9 +1,9 @@
 //! Intervals: `date + INTERVAL n unit`, DATE_ADD, EXTRACT (manual, "Temporal
 //! Intervals"). Units of two fields take text such as '1:30'.
 
+use super::eval::EvalCx;
+use super::{Expr, Unit, convert};
 use crate::error::{Result, SqlError};
-use crate::expr::eval::EvalCx;
-use crate::expr::{Expr, Unit, convert};
 use porpoise_types::temporal::Interval;
 use porpoise_types::{ColumnType, DateTime, Kind, Level, Time, ValueRef, Warning};
 

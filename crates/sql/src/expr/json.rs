@@ -1,0 +1,101 @@
+//! JSON values of expressions: SQL values as JSON, CAST AS JSON, comparison with JSON.
+
+use super::convert;
+use super::eval::EvalCx;
+use crate::error::{Result, SqlError};
+use porpoise_types::json::{self, Json};
+use porpoise_types::{Charset, Collation, ColumnType, Kind, ValueRef};
+
+/// 3141, or 3157 where the document is only too deep.
+pub fn invalid(error: json::ParseError, argument: usize, name: &str) -> SqlError {
+    if error.too_deep() {
+        return too_deep();
+    }
+    let text = format!("Invalid JSON text in argument {argument} to function {name}: {error}.");
+    SqlError::new(3141, "22032", text)
+}
+
+/// 3157.
+pub fn too_deep() -> SqlError {
+    SqlError::new(
+        3157,
+        "22032",
+        "The JSON document exceeds the maximum depth.",
+    )
+}
+
+/// Text in UTF-8; 3144 where it is of no character set.
+pub fn utf8<'a>(text: &'a [u8], ty: &ColumnType) -> Result<std::borrow::Cow<'a, [u8]>> {
+    if ty.collation == Collation::BINARY {
+        let text = "Cannot create a JSON value from a string with CHARACTER SET 'binary'.";
+        return Err(SqlError::new(3144, "22032", text));
+    }
+    Ok(convert::recoded(text, ty, Charset::Utf8mb4))
+}
+
+/// Whether text of this type is a document when it is parsed.
+pub fn is_document_text(ty: &ColumnType) -> bool {
+    ty.is_string() || ty.is_binary() || ty.is_blob() || matches!(ty.kind, Kind::Enum | Kind::Set)
+}
+
+/// A value as JSON, by its type: text becomes a string, not a document.
+///
+/// # Errors
+/// 3144 for text without a character set.
+pub fn to_json(v: ValueRef<'_>, ty: &ColumnType) -> Result<Json> {
+    Ok(match v {
+        ValueRef::Null => Json::Null,
+        ValueRef::Int(v) if ty.length == 1 && ty.kind == Kind::BigInt => Json::Bool(v != 0),
+        ValueRef::Int(v) => Json::Int(v),
+        ValueRef::UInt(v) => i64::try_from(v).map_or(Json::UInt(v), Json::Int),
+        ValueRef::Double(v) => Json::Double(v),
+        ValueRef::Decimal(v) => Json::Decimal(v),
+        ValueRef::Bytes(text) if ty.kind == Kind::Json => match json::parse(text) {
+            Ok(document) => document,
+            Err(_) => return Err(SqlError::internal("a JSON value that is no JSON")),
+        },
+        ValueRef::Bytes(text) => {
+            let text = utf8(text, ty)?;
+            Json::String(String::from_utf8_lossy(&text).into_owned())
+        }
+        ValueRef::Date(_) => Json::String(text_of(v, &ColumnType::date())),
+        ValueRef::DateTime(_) => Json::String(text_of(v, &ColumnType::datetime(6))),
+        ValueRef::Time(_) => Json::String(text_of(v, &ColumnType::time(6))),
+    })
+}
+
+fn text_of(v: ValueRef<'_>, ty: &ColumnType) -> String {
+    let mut out = Vec::with_capacity(32);
+    porpoise_types::write_text(v, ty, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// CAST(v AS JSON): text is parsed.
+///
+/// # Errors
+/// 3141 for text that is no JSON.
+pub fn cast<'a>(v: ValueRef<'a>, from: &ColumnType, cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
+    let document = match v {
+        ValueRef::Null => return Ok(v),
+        ValueRef::Bytes(_) if from.kind == Kind::Json => return Ok(v),
+        ValueRef::Bytes(text) if is_document_text(from) => {
+            json::parse(&utf8(text, from)?).map_err(|e| invalid(e, 1, "cast_as_json"))?
+        }
+        _ => to_json(v, from)?,
+    };
+    Ok(ValueRef::Bytes(
+        cx.arena.alloc_slice_copy(&document.to_text()),
+    ))
+}
+
+/// The order of two values of which one is JSON.
+///
+/// # Errors
+/// As [`to_json`].
+pub fn order(
+    a: (ValueRef<'_>, &ColumnType),
+    b: (ValueRef<'_>, &ColumnType),
+) -> Result<std::cmp::Ordering> {
+    let (a, b) = (to_json(a.0, a.1)?, to_json(b.0, b.1)?);
+    Ok(json::order(&a, &b))
+}

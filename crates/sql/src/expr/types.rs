@@ -1,0 +1,131 @@
+//! Types and collations of results: how wide a text is, in which type branches meet, and which
+//! collation wins (manual, "Type Conversion in Expression Evaluation", "Collation Coercibility in
+//! Expressions").
+
+use super::Expr;
+use porpoise_types::{Collation, ColumnType, Kind};
+
+/// Characters that an argument's text has at most.
+pub fn width(e: &Expr) -> u32 {
+    let ty = &e.ty;
+    let max = ty.collation.charset().max_len().max(1);
+    match ty.kind {
+        Kind::Char | Kind::VarChar | Kind::Binary | Kind::VarBinary => ty.length,
+        Kind::TinyInt => 4,
+        Kind::SmallInt | Kind::Year => 6,
+        Kind::MediumInt => 9,
+        Kind::Int => 11,
+        Kind::BigInt | Kind::Bit => 21,
+        Kind::Decimal => ty.length.saturating_add(2),
+        Kind::Float | Kind::Double => 23,
+        Kind::Date => 10,
+        Kind::DateTime | Kind::Timestamp => 26,
+        Kind::Time => 17,
+        Kind::Null => 0,
+        Kind::Enum | Kind::Set => {
+            let charset = ty.collation.charset();
+            let chars = |m: &[u8]| u32::try_from(charset.char_count(m)).unwrap_or(u32::MAX);
+            let lengths = ty.members.iter().map(|m| chars(m));
+            match ty.kind {
+                Kind::Enum => lengths.max().unwrap_or(0),
+                _ => lengths.fold(0, |sum, n| sum.saturating_add(n).saturating_add(1)),
+            }
+        }
+        _ => ty.max_bytes() / max,
+    }
+}
+
+/// Text of so many characters: VARCHAR, or LONGTEXT above its limit.
+pub fn text_of(chars: u32, collation: Collation) -> ColumnType {
+    if chars > 16_383 {
+        return ColumnType::text(Kind::LongText, collation);
+    }
+    ColumnType::varchar(chars, collation)
+}
+
+/// The collation of the argument that insists most; binary wins over text.
+pub fn common_collation(args: &[Expr], otherwise: Collation) -> Collation {
+    let textual = |e: &&Expr| e.ty.is_string() || e.ty.is_binary() || e.ty.is_blob();
+    if args
+        .iter()
+        .filter(textual)
+        .any(|e| e.ty.collation == Collation::BINARY)
+    {
+        return Collation::BINARY;
+    }
+    let Some(least) = args.iter().filter(textual).map(|e| e.coercibility).min() else {
+        return otherwise;
+    };
+    // Of those that insist most, Unicode wins, and `_bin` over its siblings.
+    let insisting = args
+        .iter()
+        .filter(textual)
+        .filter(|e| e.coercibility == least);
+    insisting
+        .map(|e| e.ty.collation)
+        .reduce(porpoise_types::compare::common_collation)
+        .unwrap_or(otherwise)
+}
+
+/// Precision and scale that a number has as a decimal.
+pub fn precision(ty: &ColumnType) -> (u8, u8) {
+    match ty.kind {
+        Kind::Decimal => (u8::try_from(ty.length).unwrap_or(65), ty.decimals),
+        _ => (20, 0),
+    }
+}
+
+/// The type in which the results of several branches meet (CASE, IF,
+/// COALESCE, UNION).
+pub fn merged(branches: &[&Expr], collation: Collation) -> ColumnType {
+    let mut known = branches.iter().filter(|e| e.ty.kind != Kind::Null);
+    let Some(first) = known.next() else {
+        return ColumnType::null();
+    };
+    if known.clone().all(|e| e.ty == first.ty) {
+        return first.ty.clone();
+    }
+    let known_types = || {
+        branches
+            .iter()
+            .map(|e| &e.ty)
+            .filter(|t| t.kind != Kind::Null)
+    };
+    let all = |test: fn(&ColumnType) -> bool| known_types().all(test);
+    if all(|t| t.is_integer() || matches!(t.kind, Kind::Year | Kind::Bit)) {
+        let mut ty = ColumnType::bigint();
+        ty.unsigned = all(|t| t.unsigned);
+        // No integer holds what both of them do.
+        if !ty.unsigned && known_types().any(|t| t.unsigned && t.kind == Kind::BigInt) {
+            return ColumnType::decimal(20, 0);
+        }
+        return ty;
+    }
+    if all(|t| t.is_integer() || t.kind == Kind::Decimal) {
+        let parts: Vec<(u8, u8)> = branches
+            .iter()
+            .filter(|e| e.ty.kind != Kind::Null)
+            .map(|e| precision(&e.ty))
+            .collect();
+        let whole = parts.iter().map(|(p, s)| p - s).max().unwrap_or(0);
+        let scale = parts.iter().map(|(_, s)| *s).max().unwrap_or(0);
+        return ColumnType::decimal(whole.saturating_add(scale).clamp(1, 65), scale);
+    }
+    if all(ColumnType::is_numeric) {
+        let mut ty = ColumnType::double();
+        let shown = known_types().map(|t| t.decimals).max();
+        ty.decimals = shown.unwrap_or(ty.decimals).min(ty.decimals);
+        return ty;
+    }
+    if all(|t| matches!(t.kind, Kind::Date | Kind::DateTime | Kind::Timestamp)) {
+        let fsp = branches
+            .iter()
+            .map(|e| e.ty.decimals.min(6))
+            .max()
+            .unwrap_or(0);
+        return ColumnType::datetime(fsp);
+    }
+    let owned: Vec<Expr> = branches.iter().map(|e| (*e).clone()).collect();
+    let chars = branches.iter().map(|e| width(e)).max().unwrap_or(0);
+    text_of(chars, common_collation(&owned, collation))
+}
