@@ -7,7 +7,7 @@
 use porpoise_base::clock;
 use porpoise_kv::Engine;
 use porpoise_rows::{Db, DbOptions, Error};
-use porpoise_sql::program::Compiler;
+use porpoise_sql::table_expressions::ExpressionCompiler;
 use std::sync::Arc;
 
 /// Opens the catalog of an engine.
@@ -16,6 +16,6 @@ use std::sync::Arc;
 /// What reading it fails with.
 pub fn open(engine: Arc<dyn Engine>) -> Result<Arc<Db>, Error> {
     let db = Db::open(engine, clock::system(), DbOptions::default())?;
-    db.set_compiler(Arc::new(Compiler::default()));
+    db.set_compiler(Arc::new(ExpressionCompiler::default()));
     Ok(db)
 }

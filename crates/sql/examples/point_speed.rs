@@ -9,7 +9,7 @@ use porpoise_rows::{Db, DbOptions};
 use porpoise_sql::error::SqlError;
 use porpoise_sql::exec::ResultSink;
 use porpoise_sql::plan::ResultColumn;
-use porpoise_sql::session::server::{SqlConfig, SqlServer};
+use porpoise_sql::server::{SqlConfig, SqlServer};
 use porpoise_sql::session::{ClientInfo, Param};
 use porpoise_types::{ColumnType, ValueRef};
 use std::io::Write;

@@ -1,19 +1,18 @@
-//! Deadlocks that were broken, and the waits of this moment: who waited for
-//! whom, for which lock, and with which statements.
+//! Recent deadlocks and present lock waits: waiter, blocker, lock and statements of each.
 //!
-//! The engine tells of a circle of waits before its victim lets go of anything.
-//! All sessions of the circle are still inside the statements that wait, so
-//! that the list of sessions has their texts.
+//! The engine reports a deadlock cycle before its victim releases anything.
+//! All sessions of the cycle are still inside the statements that wait, so
+//! that the process list has their texts.
 //!
 //! Invariants:
 //! 1. At most [`KEPT`] deadlocks are kept, texts cut at [`TEXT`] bytes.
-//! 2. Noting one waits for nobody: the locks taken are those that the list of
-//!    sessions takes, and the one of the ring.
+//! 2. Recording one waits for no transaction: the locks taken are those of the process
+//!    list, and the one of the ring.
 
-use crate::session::processes::Process;
-use crate::session::server::SqlServer;
+use crate::processes::{Process, Processes};
 use parking_lot::Mutex;
 use porpoise_kv::{DeadlockListener, LockMode, LockWait};
+use porpoise_rows::Db;
 use porpoise_rows::locked::LockedKey;
 use porpoise_types::{DateTime, Value};
 use std::collections::VecDeque;
@@ -27,10 +26,10 @@ pub const KEPT: usize = 64;
 /// Bytes of a statement that are kept.
 const TEXT: usize = 4096;
 
-/// A session, as far as it is known; transactions of memcached and of the
-/// server itself have none.
+/// Session of a transaction; transactions of memcached and of the server
+/// itself have none.
 #[derive(Clone, Debug)]
-struct Who {
+struct WaitingSession {
     thread: u64,
     user: String,
     host: String,
@@ -38,13 +37,13 @@ struct Who {
     query: Option<String>,
 }
 
-/// One wait, in words.
+/// A wait, described.
 #[derive(Clone, Debug)]
-struct Told {
+struct Wait {
     txn: u64,
-    who: Option<Who>,
+    waiter: Option<WaitingSession>,
     blocker: u64,
-    blocked_by: Option<Who>,
+    blocked_by: Option<WaitingSession>,
     key: LockedKey,
     mode: LockMode,
     waited_micros: u64,
@@ -55,7 +54,7 @@ struct Told {
 struct Deadlock {
     number: u64,
     at: DateTime,
-    waits: Vec<Told>,
+    waits: Vec<Wait>,
 }
 
 #[derive(Default)]
@@ -64,21 +63,22 @@ struct Ring {
     kept: VecDeque<Deadlock>,
 }
 
-/// The last deadlocks.
-#[derive(Default)]
-pub struct Deadlocks(Mutex<Ring>);
+/// Log of recent deadlocks, and view of the present waits. It holds the database weakly, because
+/// the database's engine holds it as its listener.
+pub struct DeadlockLog {
+    ring: Mutex<Ring>,
+    db: Weak<Db>,
+    processes: Arc<Processes>,
+}
 
-/// Hears of deadlocks for a server.
-pub(crate) struct Listener(pub(crate) Weak<SqlServer>);
-
-impl DeadlockListener for Listener {
-    fn deadlock(&self, circle: &[LockWait]) {
-        let Some(server) = self.0.upgrade() else {
+impl DeadlockListener for DeadlockLog {
+    fn deadlock(&self, cycle: &[LockWait]) {
+        let Some(db) = self.db.upgrade() else {
             return;
         };
-        let waits = told(&server, circle);
-        let at = DateTime::from_unix_micros(server.db.clock().unix_micros()).unwrap_or_default();
-        let mut ring = server.deadlocks.0.lock();
+        let waits = self.described(&db, cycle);
+        let at = DateTime::from_unix_micros(db.clock().unix_micros()).unwrap_or_default();
+        let mut ring = self.ring.lock();
         ring.count += 1;
         let number = ring.count;
         if ring.kept.len() == KEPT {
@@ -88,26 +88,121 @@ impl DeadlockListener for Listener {
     }
 }
 
-fn told(server: &SqlServer, waits: &[LockWait]) -> Vec<Told> {
-    let (catalog, now) = (server.db.catalog(), server.db.clock().now());
-    let sessions = server.sessions();
-    let one = |wait: &LockWait| Told {
-        txn: wait.txn,
-        who: who(&sessions, wait.txn, now),
-        blocker: wait.blocker,
-        blocked_by: who(&sessions, wait.blocker, now),
-        key: LockedKey::find(&catalog, wait.space, &wait.key),
-        mode: wait.mode,
-        waited_micros: now
-            .saturating_duration_since(wait.since)
-            .as_micros()
-            .try_into()
-            .unwrap_or(u64::MAX),
-    };
-    waits.iter().map(one).collect()
+impl DeadlockLog {
+    /// An empty log of a database's deadlocks.
+    pub(crate) fn new(db: &Arc<Db>, processes: Arc<Processes>) -> DeadlockLog {
+        DeadlockLog {
+            ring: Mutex::default(),
+            db: Arc::downgrade(db),
+            processes,
+        }
+    }
+
+    fn described(&self, db: &Db, waits: &[LockWait]) -> Vec<Wait> {
+        let (catalog, now) = (db.catalog(), db.clock().now());
+        let sessions = self.processes.list();
+        let one = |wait: &LockWait| Wait {
+            txn: wait.txn,
+            waiter: session_of(&sessions, wait.txn, now),
+            blocker: wait.blocker,
+            blocked_by: session_of(&sessions, wait.blocker, now),
+            key: LockedKey::find(&catalog, wait.space, &wait.key),
+            mode: wait.mode,
+            waited_micros: now
+                .saturating_duration_since(wait.since)
+                .as_micros()
+                .try_into()
+                .unwrap_or(u64::MAX),
+        };
+        waits.iter().map(one).collect()
+    }
+
+    /// Present waits, in the engine's order.
+    fn present(&self, order: impl FnOnce(&mut Vec<LockWait>)) -> Vec<Wait> {
+        let Some(db) = self.db.upgrade() else {
+            return Vec::new();
+        };
+        let mut waits = db.engine().lock_waits();
+        order(&mut waits);
+        self.described(&db, &waits)
+    }
+
+    /// Rows of information_schema.DEADLOCKS, in the order of its columns.
+    pub(crate) fn rows(&self) -> Vec<Vec<Value>> {
+        let ring = self.ring.lock();
+        let mut rows = Vec::new();
+        for deadlock in &ring.kept {
+            for (n, wait) in deadlock.waits.iter().enumerate() {
+                let mut row = vec![
+                    Value::UInt(deadlock.number),
+                    Value::DateTime(deadlock.at),
+                    text(if n == 0 { "YES" } else { "NO" }),
+                    Value::UInt(wait.txn),
+                ];
+                row.extend(session_cells(wait.waiter.as_ref()));
+                row.extend(lock_cells(wait));
+                row.push(Value::UInt(wait.waited_micros));
+                row.push(Value::UInt(wait.blocker));
+                let thread = wait.blocked_by.as_ref().map(|who| who.thread);
+                row.push(thread.map_or(Value::Null, Value::UInt));
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
+    /// Rows of information_schema.LOCK_WAITS, in the order of its columns.
+    pub(crate) fn wait_rows(&self) -> Vec<Vec<Value>> {
+        let waits =
+            self.present(|waits| waits.sort_by_key(|wait| (wait.since, wait.txn, wait.blocker)));
+        let row = |wait: Wait| {
+            let mut row = vec![Value::UInt(wait.txn)];
+            row.extend(session_cells(wait.waiter.as_ref()));
+            row.extend(lock_cells(&wait));
+            row.push(Value::UInt(wait.waited_micros));
+            row.push(Value::UInt(wait.blocker));
+            row.extend(session_cells(wait.blocked_by.as_ref()));
+            row
+        };
+        waits.into_iter().map(row).collect()
+    }
+
+    /// The text of SHOW ENGINE INNODB STATUS: the latest deadlock and the present
+    /// waits, in sections headed as InnoDB heads them.
+    pub(crate) fn status(&self) -> String {
+        let mut out = String::new();
+        let ring = self.ring.lock();
+        if let Some(latest) = ring.kept.back() {
+            section(&mut out, "LATEST DETECTED DEADLOCK");
+            let _ = writeln!(out, "{}", latest.at);
+            for (n, wait) in (1..).zip(&latest.waits) {
+                let _ = writeln!(out, "*** ({n}) TRANSACTION:");
+                transaction(&mut out, wait);
+                let _ = writeln!(out, "*** ({n}) WAITING FOR THIS LOCK TO BE GRANTED:");
+                lock(&mut out, wait);
+                let next = n % latest.waits.len() + 1;
+                let _ = writeln!(out, "*** ({n}) WAITS FOR TRANSACTION ({next})");
+            }
+            let _ = writeln!(out, "*** WE ROLL BACK TRANSACTION (1)");
+        }
+        drop(ring);
+        section(&mut out, "TRANSACTIONS");
+        for wait in self.present(|_| ()) {
+            transaction(&mut out, &wait);
+            let waited = wait.waited_micros / 1_000_000;
+            let _ = writeln!(
+                out,
+                "------- TRX HAS BEEN WAITING {waited} SEC FOR TRANSACTION {}:",
+                wait.blocker
+            );
+            lock(&mut out, &wait);
+        }
+        section(&mut out, "END OF PORPOISE MONITOR OUTPUT");
+        out
+    }
 }
 
-fn who(sessions: &[Arc<Process>], txn: u64, now: Instant) -> Option<Who> {
+fn session_of(sessions: &[Arc<Process>], txn: u64, now: Instant) -> Option<WaitingSession> {
     let process = sessions.iter().find(|process| process.txn() == txn)?;
     let (_, _, query) = process.state(now);
     let cut = |mut text: String| {
@@ -116,7 +211,7 @@ fn who(sessions: &[Arc<Process>], txn: u64, now: Instant) -> Option<Who> {
         }
         text
     };
-    Some(Who {
+    Some(WaitingSession {
         thread: process.id,
         user: process.user.clone(),
         host: process.host.clone(),
@@ -143,7 +238,7 @@ fn maybe(value: Option<&str>) -> Value {
 }
 
 /// Number, user, host, database and statement of a session.
-fn session_cells(who: Option<&Who>) -> [Value; 5] {
+fn session_cells(who: Option<&WaitingSession>) -> [Value; 5] {
     match who {
         None => [const { Value::Null }; 5],
         Some(who) => [
@@ -157,90 +252,16 @@ fn session_cells(who: Option<&Who>) -> [Value; 5] {
 }
 
 /// Schema, table, index, partition, key and mode of the lock.
-fn lock_cells(told: &Told) -> [Value; 6] {
-    let table = told.key.table.as_deref();
+fn lock_cells(wait: &Wait) -> [Value; 6] {
+    let table = wait.key.table.as_deref();
     [
         maybe(table.map(|t| t.database.as_str())),
         maybe(table.map(|t| t.name.as_str())),
-        maybe(table.map(|_| told.key.index_name())),
-        maybe(told.key.partition.as_deref()),
-        text(&told.key.values),
-        text(mode_name(told.mode)),
+        maybe(table.map(|_| wait.key.index_name())),
+        maybe(wait.key.partition.as_deref()),
+        text(&wait.key.values),
+        text(mode_name(wait.mode)),
     ]
-}
-
-/// Rows of information_schema.DEADLOCKS, in the order of its columns.
-pub(crate) fn rows(server: &SqlServer) -> Vec<Vec<Value>> {
-    let ring = server.deadlocks.0.lock();
-    let mut rows = Vec::new();
-    for deadlock in &ring.kept {
-        for (n, told) in deadlock.waits.iter().enumerate() {
-            let mut row = vec![
-                Value::UInt(deadlock.number),
-                Value::DateTime(deadlock.at),
-                text(if n == 0 { "YES" } else { "NO" }),
-                Value::UInt(told.txn),
-            ];
-            row.extend(session_cells(told.who.as_ref()));
-            row.extend(lock_cells(told));
-            row.push(Value::UInt(told.waited_micros));
-            row.push(Value::UInt(told.blocker));
-            let thread = told.blocked_by.as_ref().map(|who| who.thread);
-            row.push(thread.map_or(Value::Null, Value::UInt));
-            rows.push(row);
-        }
-    }
-    rows
-}
-
-/// Rows of information_schema.LOCK_WAITS, in the order of its columns.
-pub(crate) fn wait_rows(server: &SqlServer) -> Vec<Vec<Value>> {
-    let mut waits = server.db.engine().lock_waits();
-    waits.sort_by_key(|wait| (wait.since, wait.txn, wait.blocker));
-    let row = |told: Told| {
-        let mut row = vec![Value::UInt(told.txn)];
-        row.extend(session_cells(told.who.as_ref()));
-        row.extend(lock_cells(&told));
-        row.push(Value::UInt(told.waited_micros));
-        row.push(Value::UInt(told.blocker));
-        row.extend(session_cells(told.blocked_by.as_ref()));
-        row
-    };
-    told(server, &waits).into_iter().map(row).collect()
-}
-
-/// The text of SHOW ENGINE INNODB STATUS: the latest deadlock and the present
-/// waits, in sections headed as InnoDB heads them.
-pub(crate) fn status(server: &SqlServer) -> String {
-    let mut out = String::new();
-    let ring = server.deadlocks.0.lock();
-    if let Some(latest) = ring.kept.back() {
-        section(&mut out, "LATEST DETECTED DEADLOCK");
-        let _ = writeln!(out, "{}", latest.at);
-        for (n, told) in (1..).zip(&latest.waits) {
-            let _ = writeln!(out, "*** ({n}) TRANSACTION:");
-            transaction(&mut out, told);
-            let _ = writeln!(out, "*** ({n}) WAITING FOR THIS LOCK TO BE GRANTED:");
-            lock(&mut out, told);
-            let next = n % latest.waits.len() + 1;
-            let _ = writeln!(out, "*** ({n}) WAITS FOR TRANSACTION ({next})");
-        }
-        let _ = writeln!(out, "*** WE ROLL BACK TRANSACTION (1)");
-    }
-    drop(ring);
-    section(&mut out, "TRANSACTIONS");
-    for told in told(server, &server.db.engine().lock_waits()) {
-        transaction(&mut out, &told);
-        let waited = told.waited_micros / 1_000_000;
-        let _ = writeln!(
-            out,
-            "------- TRX HAS BEEN WAITING {waited} SEC FOR TRANSACTION {}:",
-            told.blocker
-        );
-        lock(&mut out, &told);
-    }
-    section(&mut out, "END OF PORPOISE MONITOR OUTPUT");
-    out
 }
 
 fn section(out: &mut String, title: &str) {
@@ -248,9 +269,9 @@ fn section(out: &mut String, title: &str) {
     let _ = writeln!(out, "{line}\n{title}\n{line}");
 }
 
-fn transaction(out: &mut String, told: &Told) {
-    let _ = writeln!(out, "TRANSACTION {}", told.txn);
-    match &told.who {
+fn transaction(out: &mut String, wait: &Wait) {
+    let _ = writeln!(out, "TRANSACTION {}", wait.txn);
+    match &wait.waiter {
         Some(who) => {
             let (thread, user, host) = (who.thread, &who.user, &who.host);
             let _ = writeln!(out, "MySQL thread id {thread}, {host} {user}");
@@ -260,16 +281,16 @@ fn transaction(out: &mut String, told: &Told) {
     }
 }
 
-fn lock(out: &mut String, told: &Told) {
-    let place = match &told.key.table {
+fn lock(out: &mut String, wait: &Wait) {
+    let place = match &wait.key.table {
         Some(table) => format!(
             "index {} of table `{}`.`{}`",
-            told.key.index_name(),
+            wait.key.index_name(),
             table.database,
             table.name
         ),
         None => "the catalog".to_owned(),
     };
-    let (mode, key) = (mode_name(told.mode), &told.key.values);
+    let (mode, key) = (mode_name(wait.mode), &wait.key.values);
     let _ = writeln!(out, "RECORD LOCK {place} lock mode {mode} key ({key})");
 }

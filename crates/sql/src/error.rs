@@ -138,6 +138,15 @@ impl SqlError {
         SqlError::new(1193, "HY000", format!("Unknown system variable '{name}'"))
     }
 
+    /// 1238: a variable used in a scope that it does not have.
+    pub fn wrong_variable_scope(name: &str, kind: &str) -> SqlError {
+        SqlError::new(
+            1238,
+            "HY000",
+            format!("Variable '{name}' is a {kind} variable"),
+        )
+    }
+
     /// 1231: a value that the variable does not take.
     pub fn wrong_variable_value(name: &str, value: &str) -> SqlError {
         let text = format!("Variable '{name}' can't be set to the value of '{value}'");

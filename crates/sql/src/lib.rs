@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bind;
+pub mod context;
 pub mod deadlocks;
 pub mod definition;
 pub mod error;
@@ -27,10 +28,14 @@ pub mod information_schema;
 pub mod memory;
 pub mod plan;
 pub mod privileges;
-pub mod program;
+pub mod processes;
+pub mod results;
+pub mod server;
 pub mod session;
 pub mod show;
 pub mod statistics;
+pub mod table_expressions;
+mod timer;
 pub mod users;
 pub mod vars;
 pub mod virtual_tables;
@@ -41,7 +46,7 @@ pub use error::SqlError;
 pub use exec::ResultSink;
 pub use functions::info::VERSION;
 pub use plan::ResultColumn;
-pub use session::server::{SqlConfig, SqlServer};
+pub use server::{SqlConfig, SqlServer};
 pub use session::{
     ClientInfo, Encryption, Outcome, Param, PreparedInfo, SessionChange, SqlSession,
 };

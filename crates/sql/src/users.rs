@@ -10,36 +10,19 @@ mod rename;
 pub(crate) mod roles;
 mod secrets;
 
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::parse::ast::{
     Account as AstAccount, Identified, SetPassword, UserOption, UserSpec, UserStatement,
 };
-use crate::session::{Outcome, SqlSession};
+use crate::results::Outcome;
 use passwords::PasswordChange;
-use porpoise_access::{AccessData, Account, Change, Grant, Privileges};
+use porpoise_access::{AccessData, Account, AuthId, Change, Grant, Privileges};
 use porpoise_kv::Ticket;
 
 pub use rename::rename_users;
 pub use secrets::mentions_password;
-
-/// User and host that a statement names.
-pub(crate) fn named(session: &SqlSession, account: &AstAccount<'_>) -> (String, String) {
-    match account {
-        AstAccount::Named { user, host } => (
-            String::from_utf8_lossy(user).into_owned(),
-            host.map_or_else(
-                || "%".to_owned(),
-                |h| String::from_utf8_lossy(h).to_lowercase(),
-            ),
-        ),
-        AstAccount::Current => {
-            let own = &session.client.account;
-            let (user, host) = own.rsplit_once('@').unwrap_or((own, "%"));
-            (user.to_owned(), host.to_owned())
-        }
-    }
-}
 
 fn failed(what: &str, names: &[String]) -> SqlError {
     let text = format!("Operation {what} failed for {}", names.join(","));
@@ -55,7 +38,7 @@ fn quoted(user: &str, host: &str) -> String {
 /// # Errors
 /// 1396 for names that exist or do not exist, and those of [`options`] and [`passwords`].
 pub fn user_statement(
-    session: &mut SqlSession,
+    cx: &mut StatementContext,
     user: &UserStatement<'_>,
     sink: &mut dyn ResultSink,
 ) -> Result<Outcome> {
@@ -64,22 +47,21 @@ pub fn user_statement(
     } else {
         "CREATE USER"
     };
-    let before = session.commit()?;
-    let access = session.server.access.clone();
+    let access = cx.server.access.clone();
     let mut wrong = Vec::new();
     let mut generated = Vec::new();
     let mut own_changed = false;
     let ticket = access.change(|data| {
         let mut change = Change::default();
         for spec in user.users {
-            let id = roles::auth_id(session, &spec.account);
+            let id = cx.auth_id(&spec.account);
             if data.account(&id.user, &id.host).is_some() != user.alter {
                 wrong.push(quoted(&id.user, &id.host));
                 continue;
             }
-            let secret = put_account(session, data, user, spec, &mut change)?;
+            let secret = put_account(cx, data, user, spec, &mut change)?;
             generated.extend(secret);
-            let own = format!("{}@{}", id.user, id.host) == session.client.account;
+            let own = format!("{}@{}", id.user, id.host) == cx.client.account;
             own_changed |= own && spec.identified != Identified::None;
         }
         if wrong.is_empty() || user.if_clause {
@@ -87,9 +69,9 @@ pub fn user_statement(
         }
         Err(failed(what, &wrong))
     })?;
-    unlock(session, user);
+    unlock(cx, user);
     if own_changed {
-        session.password_expired = false;
+        cx.password_expired = false;
     }
     for name in &wrong {
         let (code, text) = if user.alter {
@@ -97,27 +79,27 @@ pub fn user_statement(
         } else {
             (3163, format!("Authorization ID {name} already exists."))
         };
-        session.note(code, text);
+        cx.note(code, text);
     }
-    finish(session, ticket.max(before), &generated, sink)
+    finish(cx, ticket, &generated, sink)
 }
 
 /// The reply of a statement on accounts: the passwords that it generated, or OK.
 fn finish(
-    session: &mut SqlSession,
+    cx: &mut StatementContext,
     ticket: Ticket,
     generated: &[passwords::Generated],
     sink: &mut dyn ResultSink,
 ) -> Result<Outcome> {
     let outcome = match generated {
         [] => Outcome::default(),
-        list => passwords::generated_rows(list).send(session, sink)?,
+        list => passwords::generated_rows(list).send(cx, sink)?,
     };
     Ok(Outcome { ticket, ..outcome })
 }
 
 /// Ends temporary locks of accounts that are unlocked, or whose tracking changes.
-fn unlock(session: &SqlSession, user: &UserStatement<'_>) {
+fn unlock(cx: &StatementContext, user: &UserStatement<'_>) {
     let ends = |o: &UserOption<'_>| {
         matches!(
             o,
@@ -128,22 +110,22 @@ fn unlock(session: &SqlSession, user: &UserStatement<'_>) {
     };
     if user.options.iter().any(ends) {
         for spec in user.users {
-            let id = roles::auth_id(session, &spec.account);
-            session.server.access.guard().unlock(&id);
+            let id = cx.auth_id(&spec.account);
+            cx.server.access.guard().unlock(&id);
         }
     }
 }
 
 /// Adds an account as CREATE USER or ALTER USER writes it to `change`.
 fn put_account(
-    session: &SqlSession,
+    cx: &StatementContext,
     data: &AccessData,
     user: &UserStatement<'_>,
     spec: &UserSpec<'_>,
     change: &mut Change,
 ) -> Result<Option<passwords::Generated>> {
-    let id = roles::auth_id(session, &spec.account);
-    session.need_system_user(data, &id)?;
+    let id = cx.auth_id(&spec.account);
+    cx.need_system_user(data, &id)?;
     let old = data.account(&id.user, &id.host);
     let mut account = match old {
         Some(account) => account.clone(),
@@ -152,7 +134,7 @@ fn put_account(
     options::apply(user.options, &mut account)?;
     let expires = user.options.contains(&UserOption::PasswordExpire);
     let password = PasswordChange {
-        session,
+        cx,
         data,
         existed: old.is_some(),
         current: spec.current,
@@ -164,7 +146,7 @@ fn put_account(
     let generated = password.identified(&spec.identified, &mut account, change)?;
     account.attributes.password.expired |= expires;
     if let Some(roles) = &user.default_roles {
-        roles::choose_defaults(session, data, &id, roles, !user.alter, change)?;
+        roles::choose_defaults(cx, data, &id, roles, !user.alter, change)?;
     }
     change.put_accounts.push(account);
     Ok(generated)
@@ -175,28 +157,27 @@ fn put_account(
 /// # Errors
 /// 1396 for names that do not exist, 3628 for mandatory roles.
 pub fn drop_users(
-    session: &mut SqlSession,
+    cx: &mut StatementContext,
     if_exists: bool,
     accounts: &[AstAccount<'_>],
 ) -> Result<Outcome> {
-    accounts_dropped(session, if_exists, accounts, "DROP USER")
+    accounts_dropped(cx, if_exists, accounts, "DROP USER")
 }
 
 /// Drops accounts or roles, and everything that refers to them.
 fn accounts_dropped(
-    session: &mut SqlSession,
+    cx: &mut StatementContext,
     if_exists: bool,
     accounts: &[AstAccount<'_>],
     what: &str,
 ) -> Result<Outcome> {
-    let before = session.commit()?;
-    let access = session.server.access.clone();
+    let access = cx.server.access.clone();
     let mut missing = Vec::new();
     let ticket = access.change(|data| {
         let mut change = Change::default();
         for account in accounts {
-            let id = roles::auth_id(session, account);
-            roles::refuse_mandatory(session, &id)?;
+            let id = cx.auth_id(account);
+            roles::refuse_mandatory(cx, &id)?;
             let own = |g: &&Grant| g.user == id.user && g.host == id.host;
             let Some(account) = data.account(&id.user, &id.host) else {
                 missing.push(quoted(&id.user, &id.host));
@@ -204,9 +185,9 @@ fn accounts_dropped(
             };
             if !account.locked {
                 // DROP ROLE as a privilege reaches accounts that cannot log in only.
-                session.need_global(Privileges::CREATE_USER, "CREATE USER")?;
+                cx.need_global(Privileges::CREATE_USER, "CREATE USER")?;
             }
-            session.need_system_user(data, &id)?;
+            cx.need_system_user(data, &id)?;
             change.remove_accounts.push(account.clone());
             let grants = data.grants.iter().filter(own);
             change.remove_grants.extend(grants.cloned());
@@ -220,13 +201,13 @@ fn accounts_dropped(
         Err(failed(what, &missing))
     })?;
     for account in accounts {
-        access.forget(&roles::auth_id(session, account));
+        access.forget(&cx.auth_id(account));
     }
     for name in &missing {
-        session.note(3162, format!("Authorization ID {name} does not exist."));
+        cx.note(3162, format!("Authorization ID {name} does not exist."));
     }
     Ok(Outcome {
-        ticket: ticket.max(before),
+        ticket,
         ..Outcome::default()
     })
 }
@@ -236,24 +217,23 @@ fn accounts_dropped(
 /// # Errors
 /// 1133 for an account that does not exist, and those of [`passwords`].
 pub fn set_password(
-    session: &mut SqlSession,
+    cx: &mut StatementContext,
     set: &SetPassword<'_>,
     sink: &mut dyn ResultSink,
 ) -> Result<Outcome> {
-    let before = session.commit()?;
     let target = set.account.unwrap_or(AstAccount::Current);
-    let (user, host) = named(session, &target);
-    let access = session.server.access.clone();
+    let AuthId { user, host } = cx.auth_id(&target);
+    let access = cx.server.access.clone();
     let mut generated = Vec::new();
     let ticket = access.change(|data| {
         let Some(mut account) = data.account(&user, &host).cloned() else {
             let text = "Can't find any matching row in the user table";
             return Err(SqlError::new(1133, "42000", text));
         };
-        session.need_system_user(data, &account.id())?;
+        cx.need_system_user(data, &account.id())?;
         let mut change = Change::default();
         let password = PasswordChange {
-            session,
+            cx,
             data,
             existed: true,
             current: set.current,
@@ -268,8 +248,8 @@ pub fn set_password(
         change.put_accounts.push(account);
         Ok(change)
     })?;
-    if format!("{user}@{host}") == session.client.account {
-        session.password_expired = false;
+    if format!("{user}@{host}") == cx.client.account {
+        cx.password_expired = false;
     }
-    finish(session, ticket.max(before), &generated, sink)
+    finish(cx, ticket, &generated, sink)
 }

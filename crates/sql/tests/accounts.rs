@@ -6,7 +6,7 @@ mod common;
 
 use common::{Nothing, code, good};
 use porpoise_kv::model::Model;
-use porpoise_sql::session::server::{SqlConfig, SqlServer};
+use porpoise_sql::server::{SqlConfig, SqlServer};
 use std::sync::Arc;
 
 fn start(model: Model, root_password: Option<&str>) -> Arc<SqlServer> {

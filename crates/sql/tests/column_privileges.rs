@@ -11,8 +11,8 @@ mod common;
 
 use common::{ask, code, good, open};
 use porpoise_kv::model::Model;
+use porpoise_sql::server::SqlServer;
 use porpoise_sql::session::SqlSession;
-use porpoise_sql::session::server::SqlServer;
 use std::sync::Arc;
 
 /// The refusal of a privilege on a column.

@@ -8,8 +8,8 @@ use common::{Nothing, connect};
 use porpoise_kv::Durability;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_sql::error::SqlError;
+use porpoise_sql::server::SqlServer;
 use porpoise_sql::session::SqlSession;
-use porpoise_sql::session::server::SqlServer;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -6,8 +6,8 @@ mod common;
 
 use common::{ask, code, good, open};
 use porpoise_kv::model::Model;
+use porpoise_sql::server::{SqlConfig, SqlServer};
 use porpoise_sql::session::SqlSession;
-use porpoise_sql::session::server::{SqlConfig, SqlServer};
 use std::sync::Arc;
 
 const LINES: &str = "GRANT SELECT, INSERT ON *.* TO `ann`@`%`";

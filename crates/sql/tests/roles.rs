@@ -10,8 +10,8 @@ mod common;
 
 use common::{Collected, ask, code, good, open};
 use porpoise_kv::model::Model;
+use porpoise_sql::server::SqlServer;
 use porpoise_sql::session::SqlSession;
-use porpoise_sql::session::server::SqlServer;
 use std::sync::Arc;
 
 /// Root, and ann with the role reader; reader may SELECT, writer INSERT.

@@ -27,6 +27,8 @@ use crate::plan::derived::Derived;
 use crate::plan::select::PlanCx;
 use crate::plan::views::MergedView;
 use crate::virtual_tables::VirtualTable;
+
+pub use crate::virtual_tables::ScopeColumn;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{Collation, ColumnType, SqlMode};
 use std::sync::Arc;
@@ -41,17 +43,6 @@ pub enum Origin {
     /// The rows of a query: a derived table, a common table expression, a
     /// view, a set operation.
     Derived(Arc<Derived>),
-}
-
-/// A column as names see it.
-#[derive(Clone, Debug)]
-pub struct ScopeColumn {
-    /// The name.
-    pub name: String,
-    /// The type.
-    pub ty: ColumnType,
-    /// Whether it can be NULL.
-    pub nullable: bool,
 }
 
 /// A table of the statement.

@@ -2,14 +2,14 @@
 
 use super::expressions::{self, check};
 use super::partition::may_stand_beside;
-use super::{column, default, foreign_key, index, is_engine};
+use super::{Naming, column, default, foreign_key, index, is_engine};
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{
     AlterAction, AlterTable, ColumnDef, ColumnPosition, Expr, Ident, OptionValue, TableElement,
     TableOption,
 };
-use crate::session::SqlSession;
-use crate::session::dispatch::qualified;
+use crate::table_expressions::ExpressionOwner;
 use porpoise_rows::catalog::{CheckConstraint, ColumnDefault, ForeignKey, Index, IndexKind, Table};
 use porpoise_rows::ddl::{Algorithm, AlterOp, ColumnSpec, Position};
 use porpoise_types::Collation;
@@ -20,16 +20,16 @@ use std::sync::Arc;
 /// # Errors
 /// 1146 without the table, 1235 for what is not there.
 pub fn operations(
-    session: &SqlSession,
+    cx: &StatementContext,
     database: &str,
     name: &str,
     alter: &AlterTable<'_>,
 ) -> Result<Vec<AlterOp>> {
-    let catalog = session.catalog();
+    let catalog = cx.catalog();
     let table = catalog.table(database, name);
     let table = table.ok_or_else(|| SqlError::no_table(database, name))?;
     let mut clauses = Clauses {
-        session,
+        cx,
         table,
         inherited: table.options.collation,
         ops: Vec::with_capacity(alter.actions.len()),
@@ -42,7 +42,7 @@ pub fn operations(
 }
 
 struct Clauses<'a> {
-    session: &'a SqlSession,
+    cx: &'a StatementContext,
     table: &'a Arc<Table>,
     /// What added columns without a character set get.
     inherited: Collation,
@@ -83,7 +83,7 @@ impl Clauses<'_> {
             }
             AlterAction::Rename(to) => {
                 let (database, name) = match to.schema {
-                    Some(_) => qualified(self.session, to)?,
+                    Some(_) => self.cx.qualified(to)?,
                     None => (self.table.database.clone(), to.name.name.to_owned()),
                 };
                 if (&database, &name) == (&self.table.database, &self.table.name) {
@@ -95,7 +95,7 @@ impl Clauses<'_> {
             AlterAction::EnableKeys(_) => {
                 let name = &self.table.name;
                 let text = format!("Table storage engine for '{name}' doesn't have this option");
-                self.session.note(1031, text);
+                self.cx.note(1031, text);
                 return Ok(());
             }
             AlterAction::Force => AlterOp::Force,
@@ -114,7 +114,7 @@ impl Clauses<'_> {
     }
 
     fn column(&self, def: &ColumnDef<'_>) -> Result<(ColumnSpec, Vec<AlterOp>)> {
-        let made = column(self.session, def, self.inherited)?;
+        let made = column(self.cx, def, self.inherited)?;
         let index = made.index.map(AlterOp::AddIndex);
         let checks = made.checks.into_iter().map(AlterOp::AddCheck);
         Ok((made.spec, index.into_iter().chain(checks).collect()))
@@ -181,9 +181,9 @@ impl Clauses<'_> {
             .map_or_else(|e| e, |()| SqlError::internal("no generated column")));
         }
         let value = match expressions::is_literal(value) {
-            true => default(self.session, value, &spec)?,
+            true => default(self.cx, value, &spec)?,
             false => {
-                let owner = expressions::Owner::Default(&column.name);
+                let owner = ExpressionOwner::Default(&column.name);
                 ColumnDefault::Expr(expressions::expression(value, owner)?)
             }
         };
@@ -201,7 +201,7 @@ impl Clauses<'_> {
                 AlterOp::SetComment(super::table_comment(&self.table.name, comment)?)
             }
             TableOption::Engine(name) if is_engine(name.name) => {
-                let engine = super::engine(self.session, &self.table.name, name.name)?;
+                let engine = super::engine(self.cx, &self.table.name, name.name)?;
                 if engine == self.table.options.engine {
                     // MySQL users reclaim space so; here it is never lost.
                     return Ok(());
@@ -265,11 +265,11 @@ impl Clauses<'_> {
                         return Err(super::collation_mismatch(c, charset));
                     }
                     Some(collation) => collation,
-                    None => self.session.collation_for(charset),
+                    None => self.cx.collation_for(charset),
                 }
             }
             (_, Some(collation)) => collation,
-            (Some(None), None) => self.session.naming(&self.table.database)?.collation,
+            (Some(None), None) => Naming::of(self.cx, &self.table.database)?.collation,
             (None, None) => return Ok(()),
         };
         self.inherited = new;

@@ -7,98 +7,21 @@
 //! [`print`]: crate::parse::print
 
 use super::text;
-use crate::error::{Result, SqlError};
+use crate::error::Result;
 use crate::parse::LexMode;
 use crate::parse::ast::{CheckDef, Expr, ExprKind, UnaryOp};
 use crate::parse::lexer::Lexer;
 use crate::parse::print::expr_shape;
 use crate::parse::token::TokenKind;
+use crate::table_expressions::ExpressionOwner;
 use porpoise_rows::catalog::Expression;
 use porpoise_rows::ddl::CheckSpec;
-
-/// What an expression belongs to, for messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner<'a> {
-    /// A generated column.
-    Generated(&'a str),
-    /// A column's default.
-    Default(&'a str),
-    /// A check constraint.
-    Check(&'a str),
-}
-
-impl Owner<'_> {
-    /// 3102, 3769 and 3815, or 3763, 3770 and 3814 with the function's name.
-    pub fn disallowed(self, function: Option<&str>) -> SqlError {
-        let (plain, named, start) = match self {
-            Owner::Generated(c) => (3102, 3763, format!("Expression of generated column '{c}'")),
-            Owner::Default(c) => (
-                3769,
-                3770,
-                format!("Default value expression of column '{c}'"),
-            ),
-            Owner::Check(c) => {
-                let text = format!("An expression of a check constraint '{c}'");
-                return match function {
-                    None => SqlError::new(
-                        3815,
-                        "HY000",
-                        format!("{text} contains disallowed function."),
-                    ),
-                    Some(f) => SqlError::new(
-                        3814,
-                        "HY000",
-                        format!("{text} contains disallowed function: {f}."),
-                    ),
-                };
-            }
-        };
-        match function {
-            None => {
-                let text = format!("{start} contains a disallowed function.");
-                SqlError::new(plain, "HY000", text)
-            }
-            Some(f) => {
-                let text = format!("{start} contains a disallowed function: {f}.");
-                SqlError::new(named, "HY000", text)
-            }
-        }
-    }
-
-    /// 3765, 3772 and 3816.
-    pub fn variables(self) -> SqlError {
-        match self {
-            Owner::Generated(c) => SqlError::new(
-                3765,
-                "HY000",
-                format!(
-                    "Expression of generated column '{c}' cannot refer user or system variables."
-                ),
-            ),
-            Owner::Default(c) => SqlError::new(
-                3772,
-                "HY000",
-                format!(
-                    "Default value expression of column '{c}' cannot refer user or system variables."
-                ),
-            ),
-            Owner::Check(c) => SqlError::new(
-                3816,
-                "HY000",
-                format!(
-                    "An expression of a check constraint '{c}' cannot refer to a user or system \
-                     variable."
-                ),
-            ),
-        }
-    }
-}
 
 /// An expression as the catalog keeps it.
 ///
 /// # Errors
 /// For subqueries, which no definition may hold.
-pub fn expression(e: &Expr<'_>, owner: Owner<'_>) -> Result<Expression> {
+pub fn expression(e: &Expr<'_>, owner: ExpressionOwner<'_>) -> Result<Expression> {
     if e.has_subquery() {
         return Err(owner.disallowed(None));
     }
@@ -172,7 +95,7 @@ fn unquoted(piece: &[u8]) -> String {
 /// As [`expression`].
 pub fn check(def: &CheckDef<'_>, of_column: Option<&str>) -> Result<CheckSpec> {
     let name = def.constraint.map(|n| n.name.to_owned());
-    let owner = Owner::Check(name.as_deref().unwrap_or_default());
+    let owner = ExpressionOwner::Check(name.as_deref().unwrap_or_default());
     Ok(CheckSpec {
         expression: expression(&def.expr, owner)?,
         enforced: def.enforced,

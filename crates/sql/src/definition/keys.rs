@@ -6,18 +6,18 @@
 //! shorter one would refuse other rows.
 
 use super::warn;
-use crate::session::SqlSession;
+use crate::context::StatementContext;
 use porpoise_rows::catalog::{IndexKind, Table};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, IndexSpec, shortened};
 use porpoise_types::{ColumnType, Level};
 
 /// Shortens the keys of CREATE TABLE.
-pub fn shorten_of_table(session: &SqlSession, columns: &[ColumnSpec], indexes: &mut [IndexSpec]) {
-    if session.settings.mode.is_strict() {
+pub fn shorten_of_table(cx: &StatementContext, columns: &[ColumnSpec], indexes: &mut [IndexSpec]) {
+    if cx.settings.mode.is_strict() {
         return;
     }
     for index in indexes {
-        shorten(session, index, |name| {
+        shorten(cx, index, |name| {
             let named = |c: &&ColumnSpec| c.name.eq_ignore_ascii_case(name);
             columns.iter().find(named).map(|c| &c.ty)
         });
@@ -25,8 +25,8 @@ pub fn shorten_of_table(session: &SqlSession, columns: &[ColumnSpec], indexes: &
 }
 
 /// Shortens the keys that ALTER TABLE and CREATE INDEX add to a table.
-pub fn shorten_added(session: &SqlSession, table: &Table, ops: &mut [AlterOp]) {
-    if session.settings.mode.is_strict() {
+pub fn shorten_added(cx: &StatementContext, table: &Table, ops: &mut [AlterOp]) {
+    if cx.settings.mode.is_strict() {
         return;
     }
     let columns: Vec<ColumnSpec> = ops
@@ -40,7 +40,7 @@ pub fn shorten_added(session: &SqlSession, table: &Table, ops: &mut [AlterOp]) {
         let AlterOp::AddIndex(index) = op else {
             continue;
         };
-        shorten(session, index, |name| {
+        shorten(cx, index, |name| {
             let named = |c: &&ColumnSpec| c.name.eq_ignore_ascii_case(name);
             let new = columns.iter().find(named).map(|c| &c.ty);
             let old = || Some(&table.columns.get(table.column(name)?)?.ty);
@@ -50,7 +50,7 @@ pub fn shorten_added(session: &SqlSession, table: &Table, ops: &mut [AlterOp]) {
 }
 
 fn shorten<'a>(
-    session: &SqlSession,
+    cx: &StatementContext,
     index: &mut IndexSpec,
     ty: impl Fn(&str) -> Option<&'a ColumnType>,
 ) {
@@ -61,7 +61,7 @@ fn shorten<'a>(
         if let Some(fits) = ty(name).and_then(|ty| shortened(ty, *prefix)) {
             *prefix = Some(fits);
             let text = "Specified key was too long; max key length is 3072 bytes".to_owned();
-            warn(session, Level::Warning, 1071, text);
+            warn(cx, Level::Warning, 1071, text);
         }
     }
 }

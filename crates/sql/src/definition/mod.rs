@@ -14,12 +14,13 @@ pub mod partition;
 mod partition_expr;
 mod types;
 
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{
     ColumnAttr, ColumnDef, CreateTable, Expr, ExprKind, OptionValue, PartitionBy, TableElement,
     TableOption, TypeKind,
 };
-use crate::session::SqlSession;
+use crate::table_expressions::ExpressionOwner;
 use crate::vars::check::{engine_name, is_engine};
 use porpoise_rows::catalog::{ColumnDefault, Generated, IndexKind, TableOptions};
 use porpoise_rows::ddl::{CheckSpec, ColumnSpec, IndexSpec, TableSpec};
@@ -39,6 +40,22 @@ pub struct Naming {
     pub collation: Collation,
 }
 
+impl Naming {
+    /// The defaults of a database.
+    ///
+    /// # Errors
+    /// 1049 when there is none of that name.
+    pub(crate) fn of(cx: &StatementContext, database: &str) -> Result<Naming> {
+        let catalog = cx.server.db.catalog();
+        let found = catalog.database(database);
+        let found = found.ok_or_else(|| SqlError::unknown_database(database))?;
+        Ok(Naming {
+            database: database.to_owned(),
+            collation: found.collation,
+        })
+    }
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -48,7 +65,7 @@ fn text(bytes: &[u8]) -> String {
 /// # Errors
 /// MySQL's for definitions that make no sense, 1235 for what is not there.
 pub fn table(
-    session: &SqlSession,
+    cx: &StatementContext,
     naming: &Naming,
     create: &CreateTable<'_>,
     _text: &[u8],
@@ -61,7 +78,7 @@ pub fn table(
         return Err(SqlError::not_supported(what));
     }
     let name = create.name.name.name;
-    let (options, auto_increment) = table_options(session, naming, name, create.options)?;
+    let (options, auto_increment) = table_options(cx, naming, name, create.options)?;
     let mut spec = TableSpec {
         database: naming.database.clone(),
         name: name.to_owned(),
@@ -77,7 +94,7 @@ pub fn table(
     for element in create.elements {
         match element {
             TableElement::Column(def) => {
-                let made = column(session, def, spec.options.collation)?;
+                let made = column(cx, def, spec.options.collation)?;
                 spec.columns.push(made.spec);
                 spec.indexes.extend(made.index);
                 spec.checks.extend(made.checks);
@@ -90,7 +107,7 @@ pub fn table(
         }
     }
     if let Some(by) = create.partition_by {
-        spec.placement.partitioning = Some(partition_by(session, &spec, by)?);
+        spec.placement.partitioning = Some(partition_by(cx, &spec, by)?);
     }
     for option in create.options {
         if let TableOption::Colocate(name) = option {
@@ -98,12 +115,12 @@ pub fn table(
             spec.placement.colocate = Some((database, name.name.name.to_owned()));
         }
     }
-    keys::shorten_of_table(session, &spec.columns, &mut spec.indexes);
+    keys::shorten_of_table(cx, &spec.columns, &mut spec.indexes);
     Ok(spec)
 }
 
 fn partition_by(
-    session: &SqlSession,
+    cx: &StatementContext,
     spec: &TableSpec,
     by: &PartitionBy<'_>,
 ) -> Result<Partitioning> {
@@ -128,18 +145,18 @@ fn partition_by(
             .collect(),
         key: key.unwrap_or_default(),
     };
-    partition::partitioning(session, &columns, by)
+    partition::partitioning(cx, &columns, by)
 }
 
 /// Options of CREATE TABLE, and AUTO_INCREMENT.
 fn table_options(
-    session: &SqlSession,
+    cx: &StatementContext,
     naming: &Naming,
     table: &str,
     given: &[TableOption<'_>],
 ) -> Result<(TableOptions, Option<u64>)> {
     let mut options = TableOptions {
-        engine: session.settings.engine.clone(),
+        engine: cx.settings.engine.clone(),
         collation: naming.collation,
         comment: String::new(),
         memory: false,
@@ -152,7 +169,7 @@ fn table_options(
     for option in given {
         match option {
             TableOption::Engine(name) => {
-                options.engine = engine(session, table, name.name)?;
+                options.engine = engine(cx, table, name.name)?;
             }
             TableOption::AutoIncrement(n) => auto_increment = Some(*n),
             TableOption::Charset(Some(name)) => {
@@ -176,7 +193,7 @@ fn table_options(
             return Err(collation_mismatch(c, charset));
         }
         (_, Some(collation)) => collation,
-        (Some(charset), None) => session.collation_for(charset),
+        (Some(charset), None) => cx.collation_for(charset),
         (None, None) => naming.collation,
     };
     Ok((options, auto_increment))
@@ -223,31 +240,27 @@ fn other_option(name: &str, value: &OptionValue<'_>, options: &mut TableOptions)
 
 /// The engine's name for SHOW CREATE TABLE. Tables of any known engine are
 /// accepted, and the client is told whose they are in truth.
-fn engine(session: &SqlSession, table: &str, name: &str) -> Result<String> {
+fn engine(cx: &StatementContext, table: &str, name: &str) -> Result<String> {
     if !is_engine(name) {
         let text = format!("Unknown storage engine '{name}'");
         let error = SqlError::new(1286, "42000", text);
-        if session
-            .settings
-            .mode
-            .contains(SqlMode::NO_ENGINE_SUBSTITUTION)
-        {
+        if cx.settings.mode.contains(SqlMode::NO_ENGINE_SUBSTITUTION) {
             return Err(error);
         }
-        warn(session, Level::Warning, 1286, error.message);
+        warn(cx, Level::Warning, 1286, error.message);
         let text = format!("Using storage engine Porpoise for table '{table}'");
-        warn(session, Level::Warning, 1266, text);
-        return Ok(session.settings.engine.clone());
+        warn(cx, Level::Warning, 1266, text);
+        return Ok(cx.settings.engine.clone());
     }
     if !name.eq_ignore_ascii_case("porpoise") {
         let text = format!("Using storage engine Porpoise for table '{table}'");
-        warn(session, Level::Note, 1266, text);
+        warn(cx, Level::Note, 1266, text);
     }
     Ok(engine_name(name))
 }
 
-fn warn(session: &SqlSession, level: Level, code: u16, message: String) {
-    session.env.warn(porpoise_types::Warning {
+fn warn(cx: &StatementContext, level: Level, code: u16, message: String) {
+    cx.env.warn(porpoise_types::Warning {
         level,
         code,
         message,
@@ -261,7 +274,7 @@ struct MadeColumn {
     checks: Vec<CheckSpec>,
 }
 
-fn column(session: &SqlSession, def: &ColumnDef<'_>, inherited: Collation) -> Result<MadeColumn> {
+fn column(cx: &StatementContext, def: &ColumnDef<'_>, inherited: Collation) -> Result<MadeColumn> {
     let name = def.name.name;
     let mut ty = def.ty;
     for attr in def.attrs {
@@ -269,11 +282,11 @@ fn column(session: &SqlSession, def: &ColumnDef<'_>, inherited: Collation) -> Re
             ty.collation = Some(*collation);
         }
     }
-    let for_charset = |charset| session.collation_for(charset);
-    let mode = session.settings.mode;
+    let for_charset = |charset| cx.collation_for(charset);
+    let mode = cx.settings.mode;
     let typed = types::column_type(&ty, name, inherited, mode, &for_charset)?;
     if let Some((code, message)) = typed.note {
-        warn(session, Level::Note, code, message);
+        warn(cx, Level::Note, code, message);
     }
     let mut spec = ColumnSpec {
         name: name.to_owned(),
@@ -294,7 +307,7 @@ fn column(session: &SqlSession, def: &ColumnDef<'_>, inherited: Collation) -> Re
     for attr in def.attrs {
         match attr {
             ColumnAttr::Check(def) => checks.push(expressions::check(def, Some(name))?),
-            _ => attribute(session, attr, &mut spec, &mut key)?,
+            _ => attribute(cx, attr, &mut spec, &mut key)?,
         }
     }
     if spec.generated.is_some() {
@@ -334,7 +347,7 @@ fn serial(spec: &mut ColumnSpec, key: &mut Option<IndexKind>) {
 }
 
 fn attribute(
-    session: &SqlSession,
+    cx: &StatementContext,
     attr: &ColumnAttr<'_>,
     spec: &mut ColumnSpec,
     key: &mut Option<IndexKind>,
@@ -343,9 +356,9 @@ fn attribute(
     match attr {
         ColumnAttr::Null => spec.nullable = Some(true),
         ColumnAttr::NotNull => spec.nullable = Some(false),
-        ColumnAttr::Default(e) => spec.default = Some(default(session, e, spec)?),
+        ColumnAttr::Default(e) => spec.default = Some(default(cx, e, spec)?),
         ColumnAttr::DefaultExpr(e) => {
-            let owner = expressions::Owner::Default(&spec.name);
+            let owner = ExpressionOwner::Default(&spec.name);
             spec.default = Some(ColumnDefault::Expr(expressions::expression(e, owner)?));
         }
         ColumnAttr::OnUpdateNow(fsp) => {
@@ -367,7 +380,7 @@ fn attribute(
             }
         }
         ColumnAttr::Generated { expr, stored } => {
-            let owner = expressions::Owner::Generated(&spec.name);
+            let owner = ExpressionOwner::Generated(&spec.name);
             spec.generated = Some(Generated {
                 expression: expressions::expression(expr, owner)?,
                 stored: *stored,
@@ -422,7 +435,7 @@ fn now_digits(e: &Expr<'_>) -> Option<u64> {
 }
 
 /// The value of DEFAULT, already in the column's type.
-fn default(session: &SqlSession, e: &Expr<'_>, spec: &ColumnSpec) -> Result<ColumnDefault> {
+fn default(cx: &StatementContext, e: &Expr<'_>, spec: &ColumnSpec) -> Result<ColumnDefault> {
     if let Some(digits) = now_digits(e) {
         let temporal = matches!(spec.ty.kind, Kind::DateTime | Kind::Timestamp);
         return match temporal && digits == u64::from(spec.ty.decimals) {
@@ -430,15 +443,15 @@ fn default(session: &SqlSession, e: &Expr<'_>, spec: &ColumnSpec) -> Result<Colu
             false => Err(bad_default(&spec.name)),
         };
     }
-    let (value, source) = session.evaluate(e, &[], &[])?;
+    let (value, source) = cx.evaluate(e, &[], &[])?;
     if value.is_null() {
         return Ok(ColumnDefault::Null);
     }
-    literal_default(session, value.as_ref(), &source, spec)
+    literal_default(cx, value.as_ref(), &source, spec)
 }
 
 fn literal_default(
-    session: &SqlSession,
+    cx: &StatementContext,
     value: porpoise_types::ValueRef<'_>,
     source: &ColumnType,
     spec: &ColumnSpec,
@@ -452,12 +465,12 @@ fn literal_default(
     }
     let mut changed = false;
     let mut warnings = |w: porpoise_types::Warning| changed |= w.level != Level::Note;
-    let now = session.env.now();
+    let now = cx.env.now();
     let mut cx = CastCx {
-        mode: session.settings.mode,
+        mode: cx.settings.mode,
         strict: true,
         warnings: &mut warnings,
-        tz: &session.settings.time_zone,
+        tz: &cx.settings.time_zone,
         now,
     };
     let stored = store(value, Some(source), &spec.ty, &spec.name, 1, &mut cx);

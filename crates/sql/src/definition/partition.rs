@@ -7,12 +7,12 @@
 //! checked where tables are made.
 
 use super::partition_expr::expression;
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{
     AlterAction, Expr, ExprKind, Ident, PartitionBy, PartitionDef, PartitionMaintenance,
     PartitionScheme, PartitionValues, TableOption,
 };
-use crate::session::SqlSession;
 use porpoise_rows::catalog::Table;
 use porpoise_rows::ddl::AlterOp;
 use porpoise_rows::ddl::partition::PartitionChange;
@@ -63,7 +63,7 @@ impl Columns<'_> {
 /// # Errors
 /// MySQL's (1479 to 1493 and their neighbours); 1235 for subpartitions.
 pub fn partitioning(
-    session: &SqlSession,
+    cx: &StatementContext,
     columns: &Columns<'_>,
     by: &PartitionBy<'_>,
 ) -> Result<Partitioning> {
@@ -116,7 +116,7 @@ pub fn partitioning(
     if let Some(e) = &out.expr {
         e.columns(&mut out.columns);
     }
-    out.partitions = definitions(session, columns, &out, by.partitions)?;
+    out.partitions = definitions(cx, columns, &out, by.partitions)?;
     number_partitions(by, &mut out)?;
     for (id, partition) in (0u32..).zip(&mut out.partitions) {
         partition.id = id;
@@ -173,7 +173,7 @@ fn number_partitions(by: &PartitionBy<'_>, out: &mut Partitioning) -> Result<()>
 
 /// The partitions of a list of definitions.
 fn definitions(
-    session: &SqlSession,
+    cx: &StatementContext,
     columns: &Columns<'_>,
     by: &Partitioning,
     defs: &[PartitionDef<'_>],
@@ -202,9 +202,9 @@ fn definitions(
                         "MAXVALUE can only be used in last partition definition",
                     ));
                 }
-                less_than(session, columns, by, bounds)?
+                less_than(cx, columns, by, bounds)?
             }
-            PartitionValues::In(values) => listed(session, columns, by, values)?,
+            PartitionValues::In(values) => listed(cx, columns, by, values)?,
         };
         let mut comment = String::new();
         for option in def.options {
@@ -230,7 +230,7 @@ fn inconsistent() -> SqlError {
 }
 
 fn less_than(
-    session: &SqlSession,
+    cx: &StatementContext,
     columns: &Columns<'_>,
     by: &Partitioning,
     bounds: &[Option<Expr<'_>>],
@@ -252,7 +252,7 @@ fn less_than(
         values.push(match bound {
             None => None,
             Some(e) => {
-                let value = bound_value(session, columns, by, n, e)?;
+                let value = bound_value(cx, columns, by, n, e)?;
                 if value.is_null() {
                     let text = "Not allowed to use NULL value in VALUES LESS THAN";
                     return Err(refuse(1566, text));
@@ -265,7 +265,7 @@ fn less_than(
 }
 
 fn listed(
-    session: &SqlSession,
+    cx: &StatementContext,
     columns: &Columns<'_>,
     by: &Partitioning,
     values: &[Expr<'_>],
@@ -285,7 +285,7 @@ fn listed(
             return Err(inconsistent());
         }
         let tuple = parts.iter().enumerate();
-        let tuple = tuple.map(|(n, e)| bound_value(session, columns, by, n, e));
+        let tuple = tuple.map(|(n, e)| bound_value(cx, columns, by, n, e));
         tuples.push(tuple.collect::<Result<Vec<_>>>()?);
     }
     Ok(PartitionBound::In(tuples))
@@ -294,13 +294,13 @@ fn listed(
 /// The value of a bound: a whole number against an expression, else a value
 /// of the column that it bounds.
 fn bound_value(
-    session: &SqlSession,
+    cx: &StatementContext,
     columns: &Columns<'_>,
     by: &Partitioning,
     n: usize,
     e: &Expr<'_>,
 ) -> Result<Value> {
-    let (value, source) = session.evaluate(e, &[], &[])?;
+    let (value, source) = cx.evaluate(e, &[], &[])?;
     if value.is_null() {
         return Ok(value);
     }
@@ -321,11 +321,11 @@ fn bound_value(
     let mut changed = false;
     let mut note = |w: porpoise_types::Warning| changed |= w.level != Level::Note;
     let mut cx = CastCx {
-        mode: session.settings.mode,
+        mode: cx.settings.mode,
         strict: true,
         warnings: &mut note,
-        tz: &session.settings.time_zone,
-        now: session.env.now(),
+        tz: &cx.settings.time_zone,
+        now: cx.env.now(),
     };
     let same_kind = ty.is_integer() == source.is_integer();
     match store(value.as_ref(), Some(&source), ty, name, 1, &mut cx) {
@@ -353,14 +353,14 @@ fn columns_of(table: &Table) -> Columns<'_> {
 /// # Errors
 /// MySQL's.
 pub fn beside_others(
-    session: &SqlSession,
+    cx: &StatementContext,
     action: &AlterAction<'_>,
     altered: &dyn Fn() -> Result<Table>,
 ) -> Result<Option<AlterOp>> {
     Ok(match action {
         AlterAction::PartitionBy(by) => {
             let table = altered()?;
-            let by = partitioning(session, &columns_of(&table), by)?;
+            let by = partitioning(cx, &columns_of(&table), by)?;
             Some(AlterOp::Partition(Some(Box::new(by))))
         }
         AlterAction::RemovePartitioning => Some(AlterOp::Partition(None)),
@@ -373,12 +373,12 @@ pub fn beside_others(
 /// # Errors
 /// MySQL's; 1235 for EXCHANGE.
 pub fn change(
-    session: &SqlSession,
+    cx: &StatementContext,
     database: &str,
     name: &str,
     action: &AlterAction<'_>,
 ) -> Result<Option<PartitionChange>> {
-    let catalog = session.server.db.catalog();
+    let catalog = cx.server.db.catalog();
     let Some(table) = catalog.table(database, name) else {
         return Ok(None);
     };
@@ -396,18 +396,18 @@ pub fn change(
             .min(MAX_PARTITIONS + 1)
     };
     Ok(Some(match action {
-        AlterAction::PartitionBy(by) => PartitionChange::By(partitioning(session, &columns, by)?),
+        AlterAction::PartitionBy(by) => PartitionChange::By(partitioning(cx, &columns, by)?),
         AlterAction::RemovePartitioning => PartitionChange::Remove,
         AlterAction::AddPartitions(defs) => {
             let by = table.partitioning.as_ref().ok_or_else(not_partitioned)?;
-            PartitionChange::Add(definitions(session, &columns, by, defs)?)
+            PartitionChange::Add(definitions(cx, &columns, by, defs)?)
         }
         AlterAction::AddPartitionCount(n) => PartitionChange::AddCount(size(n)),
         AlterAction::DropPartitions(list) => PartitionChange::Drop(names(list)),
         AlterAction::CoalescePartition(n) => PartitionChange::Coalesce(size(n)),
         AlterAction::ReorganizePartition(list, defs) => {
             let by = table.partitioning.as_ref().ok_or_else(not_partitioned)?;
-            PartitionChange::Reorganize(names(list), definitions(session, &columns, by, defs)?)
+            PartitionChange::Reorganize(names(list), definitions(cx, &columns, by, defs)?)
         }
         AlterAction::ExchangePartition(..) => {
             return Err(SqlError::not_supported("EXCHANGE PARTITION"));

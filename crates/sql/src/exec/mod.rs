@@ -118,7 +118,7 @@ pub struct Shared<'x> {
     /// `innodb_lock_wait_timeout`.
     pub lock_wait: Duration,
     /// What virtual tables show.
-    pub server: &'x dyn crate::virtual_tables::Facts,
+    pub server: &'x dyn crate::virtual_tables::VirtualRows,
     /// Batches of rows so far.
     pub batches: Cell<u32>,
     /// Results that are kept between rows.
@@ -144,7 +144,7 @@ pub struct Exec<'x> {
     /// `innodb_lock_wait_timeout`.
     pub lock_wait: Duration,
     /// What virtual tables show.
-    pub server: &'x dyn crate::virtual_tables::Facts,
+    pub server: &'x dyn crate::virtual_tables::VirtualRows,
 }
 
 impl<'x> Exec<'x> {

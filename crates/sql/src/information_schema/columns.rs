@@ -1,60 +1,11 @@
 //! COLUMNS and STATISTICS.
 
-use super::T;
-use crate::session::SqlSession;
+use crate::context::StatementContext;
+use crate::results::table::{maybe, text};
 use crate::show::schema::{default_of, extra_of, has_collation, key_of};
-use crate::show::table::{maybe, text};
 use crate::virtual_tables;
 use porpoise_rows::catalog::IndexKind;
 use porpoise_types::{ColumnType, Kind, TimeZone, Value};
-
-/// Columns of COLUMNS.
-pub(super) const COLUMNS: &[(&str, T)] = &[
-    ("TABLE_CATALOG", T::Text(64)),
-    ("TABLE_SCHEMA", T::Name),
-    ("TABLE_NAME", T::Name),
-    ("COLUMN_NAME", T::Text(64)),
-    ("ORDINAL_POSITION", T::Unsigned),
-    ("COLUMN_DEFAULT", T::Long),
-    ("IS_NULLABLE", T::Text(3)),
-    ("DATA_TYPE", T::Long),
-    ("CHARACTER_MAXIMUM_LENGTH", T::Big),
-    ("CHARACTER_OCTET_LENGTH", T::Big),
-    ("NUMERIC_PRECISION", T::BigUnsigned),
-    ("NUMERIC_SCALE", T::BigUnsigned),
-    ("DATETIME_PRECISION", T::Unsigned),
-    ("CHARACTER_SET_NAME", T::Text(64)),
-    ("COLLATION_NAME", T::Text(64)),
-    ("COLUMN_TYPE", T::Long),
-    ("COLUMN_KEY", T::Text(3)),
-    ("EXTRA", T::Text(256)),
-    ("PRIVILEGES", T::Text(154)),
-    ("COLUMN_COMMENT", T::Long),
-    ("GENERATION_EXPRESSION", T::Long),
-    ("SRS_ID", T::Unsigned),
-];
-
-/// Columns of STATISTICS.
-pub(super) const STATISTICS: &[(&str, T)] = &[
-    ("TABLE_CATALOG", T::Text(64)),
-    ("TABLE_SCHEMA", T::Name),
-    ("TABLE_NAME", T::Name),
-    ("NON_UNIQUE", T::Int),
-    ("INDEX_SCHEMA", T::Name),
-    ("INDEX_NAME", T::Text(64)),
-    ("SEQ_IN_INDEX", T::Unsigned),
-    ("COLUMN_NAME", T::Text(64)),
-    ("COLLATION", T::Text(1)),
-    ("CARDINALITY", T::Big),
-    ("SUB_PART", T::Big),
-    ("PACKED", T::Nothing),
-    ("NULLABLE", T::Text(3)),
-    ("INDEX_TYPE", T::Text(11)),
-    ("COMMENT", T::Text(8)),
-    ("INDEX_COMMENT", T::Text(2048)),
-    ("IS_VISIBLE", T::Text(3)),
-    ("EXPRESSION", T::Long),
-];
 
 fn number(n: impl Into<u64>) -> Value {
     Value::UInt(n.into())
@@ -159,9 +110,9 @@ fn row(at: u64, c: Described<'_>) -> Vec<Value> {
 }
 
 /// Rows of COLUMNS.
-pub(super) fn rows(session: &SqlSession) -> Vec<Vec<Value>> {
-    let catalog = session.visible_catalog();
-    let rights = session.rights();
+pub(super) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
+    let catalog = cx.visible_catalog();
+    let rights = cx.rights();
     let utc = TimeZone::Fixed(0);
     let mut rows = Vec::new();
     for table in super::tables(&catalog) {
@@ -186,7 +137,7 @@ pub(super) fn rows(session: &SqlSession) -> Vec<Vec<Value>> {
             rows.push(row(at as u64 + 1, described));
         }
     }
-    view_rows(session, &mut rows);
+    view_rows(cx, &mut rows);
     for table in virtual_tables::all() {
         for (at, column) in (1u64..).zip((table.columns)()) {
             let described = Described {
@@ -208,10 +159,10 @@ pub(super) fn rows(session: &SqlSession) -> Vec<Vec<Value>> {
     rows
 }
 
-fn view_rows(session: &SqlSession, rows: &mut Vec<Vec<Value>>) {
-    let catalog = session.visible_catalog();
-    let everything = session.server.db().catalog();
-    let rights = session.rights();
+fn view_rows(cx: &StatementContext, rows: &mut Vec<Vec<Value>>) {
+    let catalog = cx.visible_catalog();
+    let everything = cx.server.db().catalog();
+    let rights = cx.rights();
     for view in catalog.views.values() {
         let Ok(described) = crate::plan::views::describe(&everything, view) else {
             continue;
@@ -240,9 +191,9 @@ fn view_rows(session: &SqlSession, rows: &mut Vec<Vec<Value>>) {
 }
 
 /// Rows of STATISTICS.
-pub(super) fn statistics(session: &SqlSession) -> Vec<Vec<Value>> {
-    let server = &session.server;
-    let catalog = session.visible_catalog();
+pub(super) fn statistics(cx: &StatementContext) -> Vec<Vec<Value>> {
+    let server = &cx.server;
+    let catalog = cx.visible_catalog();
     let mut rows = Vec::new();
     for table in super::tables(&catalog) {
         let figures = server.statistics.of(server.db(), table);

@@ -2,62 +2,20 @@
 //! tells, a row for each privilege. An account sees its own; one that may read everything sees
 //! all.
 
-use super::T;
-use crate::session::SqlSession;
-use crate::show::table::text;
+use crate::context::StatementContext;
+use crate::results::table::text;
 use porpoise_access::{ColumnGrant, Grant, Privileges};
 use porpoise_types::Value;
 
-/// Columns of USER_PRIVILEGES.
-pub(super) const USER: &[(&str, T)] = &[
-    ("GRANTEE", T::Text(292)),
-    ("TABLE_CATALOG", T::Text(512)),
-    ("PRIVILEGE_TYPE", T::Text(64)),
-    ("IS_GRANTABLE", T::Text(3)),
-];
-
-/// Columns of SCHEMA_PRIVILEGES.
-pub(super) const SCHEMA: &[(&str, T)] = &[
-    ("GRANTEE", T::Text(292)),
-    ("TABLE_CATALOG", T::Text(512)),
-    ("TABLE_SCHEMA", T::Name),
-    ("PRIVILEGE_TYPE", T::Text(64)),
-    ("IS_GRANTABLE", T::Text(3)),
-];
-
-/// Columns of TABLE_PRIVILEGES.
-pub(super) const TABLE: &[(&str, T)] = &[
-    ("GRANTEE", T::Text(292)),
-    ("TABLE_CATALOG", T::Text(512)),
-    ("TABLE_SCHEMA", T::Name),
-    ("TABLE_NAME", T::Name),
-    ("PRIVILEGE_TYPE", T::Text(64)),
-    ("IS_GRANTABLE", T::Text(3)),
-];
-
-/// Columns of COLUMN_PRIVILEGES.
-pub(super) const COLUMN: &[(&str, T)] = &[
-    ("GRANTEE", T::Text(292)),
-    ("TABLE_CATALOG", T::Text(512)),
-    ("TABLE_SCHEMA", T::Name),
-    ("TABLE_NAME", T::Name),
-    ("COLUMN_NAME", T::Text(64)),
-    ("PRIVILEGE_TYPE", T::Text(64)),
-    ("IS_GRANTABLE", T::Text(3)),
-];
-
 /// Rows of the grants that `which` takes; `place` tells the columns behind the catalog.
 fn rows(
-    session: &SqlSession,
+    cx: &StatementContext,
     which: impl Fn(&Grant) -> bool,
     place: impl Fn(&Grant) -> Vec<Value>,
 ) -> Vec<Vec<Value>> {
-    let all = session
-        .rights()
-        .on_database("mysql")
-        .has(Privileges::SELECT);
-    let account = &session.client.account;
-    let grants = session.server.access.data();
+    let all = cx.rights().on_database("mysql").has(Privileges::SELECT);
+    let account = &cx.client.account;
+    let grants = cx.server.access.data();
     let mut own: Vec<&Grant> = grants.grants.iter().filter(|g| which(g)).collect();
     own.retain(|g| all || *account == format!("{}@{}", g.user, g.host));
     own.sort_by(|a, b| {
@@ -91,14 +49,11 @@ fn rows(
 }
 
 /// Rows of USER_PRIVILEGES; USAGE for accounts that may do nothing everywhere.
-pub(super) fn user(session: &SqlSession) -> Vec<Vec<Value>> {
-    let mut out = rows(session, |g| g.database.is_empty(), |_| Vec::new());
-    let all = session
-        .rights()
-        .on_database("mysql")
-        .has(Privileges::SELECT);
-    let account = &session.client.account;
-    let data = session.server.access.data();
+pub(super) fn user(cx: &StatementContext) -> Vec<Vec<Value>> {
+    let mut out = rows(cx, |g| g.database.is_empty(), |_| Vec::new());
+    let all = cx.rights().on_database("mysql").has(Privileges::SELECT);
+    let account = &cx.client.account;
+    let data = cx.server.access.data();
     let mut accounts: Vec<_> = data.accounts.iter().map(|a| (&a.user, &a.host)).collect();
     accounts.sort();
     for (user, host) in accounts {
@@ -112,25 +67,22 @@ pub(super) fn user(session: &SqlSession) -> Vec<Vec<Value>> {
 }
 
 /// Rows of SCHEMA_PRIVILEGES.
-pub(super) fn schema(session: &SqlSession) -> Vec<Vec<Value>> {
+pub(super) fn schema(cx: &StatementContext) -> Vec<Vec<Value>> {
     let which = |g: &Grant| !g.database.is_empty() && g.table.is_empty();
-    rows(session, which, |g| vec![text(&g.database)])
+    rows(cx, which, |g| vec![text(&g.database)])
 }
 
 /// Rows of TABLE_PRIVILEGES.
-pub(super) fn table(session: &SqlSession) -> Vec<Vec<Value>> {
+pub(super) fn table(cx: &StatementContext) -> Vec<Vec<Value>> {
     let place = |g: &Grant| vec![text(&g.database), text(&g.table)];
-    rows(session, |g| !g.table.is_empty(), place)
+    rows(cx, |g| !g.table.is_empty(), place)
 }
 
 /// Rows of COLUMN_PRIVILEGES. Whether they can be granted on is said of the table.
-pub(super) fn column(session: &SqlSession) -> Vec<Vec<Value>> {
-    let all = session
-        .rights()
-        .on_database("mysql")
-        .has(Privileges::SELECT);
-    let account = &session.client.account;
-    let data = session.server.access.data();
+pub(super) fn column(cx: &StatementContext) -> Vec<Vec<Value>> {
+    let all = cx.rights().on_database("mysql").has(Privileges::SELECT);
+    let account = &cx.client.account;
+    let data = cx.server.access.data();
     let shown = |g: &&ColumnGrant| all || *account == format!("{}@{}", g.user, g.host);
     let mut grants: Vec<&ColumnGrant> = data.column_grants.iter().filter(shown).collect();
     let place = |g: &ColumnGrant| {

@@ -35,6 +35,7 @@ mod needed;
 mod order;
 mod pieces;
 pub mod placement;
+pub mod planned;
 mod query;
 mod recursive;
 pub mod select;

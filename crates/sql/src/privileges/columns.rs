@@ -8,10 +8,10 @@
 //! 3. GRANT names columns that exist: 1054. REVOKE names columns with a grant: 1147.
 //! 4. REVOKE of a privilege on the table revokes it on all of its columns, too.
 
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast;
 use crate::plan::views;
-use crate::session::SqlSession;
 use porpoise_access::{AccessData, AuthId, Change, ColumnGrant, Grant, Privileges};
 use porpoise_rows::catalog::Catalog;
 use porpoise_rows::show::quote;
@@ -62,15 +62,15 @@ impl Columns {
     /// Checks that the grantor holds the privileges; GRANT OPTION is checked with the table.
     pub(super) fn may_grant(
         &self,
-        session: &SqlSession,
+        cx: &StatementContext,
         database: &str,
         table: &str,
     ) -> Result<()> {
-        let rights = session.rights();
+        let rights = cx.rights();
         for (column, set) in &self.list {
             let lacking = set.without(rights.on_column(database, table, column));
             if let Some(name) = lacking.names().next() {
-                return Err(session.column_denied(name, column, table));
+                return Err(cx.column_denied(name, column, table));
             }
         }
         Ok(())

@@ -2,18 +2,19 @@
 //! Statement").
 
 use super::columns::{self, Columns, no_grant};
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{self, GrantOn};
 use crate::privileges::partial;
-use crate::session::{Outcome, SqlSession};
+use crate::results::Outcome;
 use crate::users;
 use porpoise_access::{AccessData, AuthId, Change, ColumnGrant, Grant, Privileges};
 use porpoise_rows::show::quote;
 
 /// Database and table that a statement means; both empty is `*.*`.
-fn place(session: &SqlSession, on: &GrantOn<'_>) -> Result<(String, String)> {
+fn place(cx: &StatementContext, on: &GrantOn<'_>) -> Result<(String, String)> {
     let current = || {
-        let name = session.env.database.clone();
+        let name = cx.env.database.clone();
         name.ok_or_else(SqlError::no_database_selected)
     };
     Ok(match on {
@@ -84,14 +85,14 @@ fn named(statement: &ast::Grant<'_>, database: &str, table: &str) -> Result<(Pri
 
 /// Checks that the grantor holds the privileges and GRANT OPTION on the object. For a
 /// pattern it must hold them on every database that the pattern matches.
-fn may_grant(session: &SqlSession, set: Privileges, database: &str, table: &str) -> Result<()> {
-    let rights = session.rights();
+fn may_grant(cx: &StatementContext, set: Privileges, database: &str, table: &str) -> Result<()> {
+    let rights = cx.rights();
     let (dynamic, fixed) = (
         set.intersection(Privileges::DYNAMIC),
         set.without(Privileges::DYNAMIC),
     );
     if !rights.grantable().has(dynamic) {
-        return Err(super::denied_globally("GRANT OPTION"));
+        return Err(crate::context::rights::denied_globally("GRANT OPTION"));
     }
     if dynamic != Privileges::NONE && fixed == Privileges::NONE {
         return Ok(());
@@ -108,16 +109,16 @@ fn may_grant(session: &SqlSession, set: Privileges, database: &str, table: &str)
     if !table.is_empty() {
         let text = format!(
             "GRANT command denied to user {} for table '{table}'",
-            session.client_name()
+            cx.client_name()
         );
         return Err(SqlError::new(1142, "42000", text));
     }
     if !database.is_empty() {
-        return Err(session.database_denied(database));
+        return Err(cx.database_denied(database));
     }
     let text = format!(
         "Access denied for user {} (using password: YES)",
-        session.client_name()
+        cx.client_name()
     );
     Err(SqlError::new(1045, "28000", text))
 }
@@ -127,26 +128,25 @@ fn may_grant(session: &SqlSession, set: Privileges, database: &str, table: &str)
 /// # Errors
 /// 1141, 1147, 1410 and others for accounts and grants that do not exist;
 /// 1142, 1044, 1045 for grantors without the privilege to grant.
-pub fn grant(session: &mut SqlSession, statement: &ast::Grant<'_>) -> Result<Outcome> {
-    let before = session.commit()?;
-    let access = session.server.access.clone();
-    let ticket = access.change(|data| change(session, data, statement))?;
+pub fn grant(cx: &mut StatementContext, statement: &ast::Grant<'_>) -> Result<Outcome> {
+    let access = cx.server.access.clone();
+    let ticket = access.change(|data| change(cx, data, statement))?;
     Ok(Outcome {
-        ticket: ticket.max(before),
+        ticket,
         ..Outcome::default()
     })
 }
 
 /// The change of grants that a statement asks for.
-fn change(session: &SqlSession, data: &AccessData, statement: &ast::Grant<'_>) -> Result<Change> {
+fn change(cx: &StatementContext, data: &AccessData, statement: &ast::Grant<'_>) -> Result<Change> {
     if statement.on.is_none() && !statement.privileges.is_empty() {
-        return users::roles::grant_change(session, data, statement);
+        return users::roles::grant_change(cx, data, statement);
     }
     let mut targets = Vec::with_capacity(statement.accounts.len());
     for account in statement.accounts {
-        let (user, host) = users::named(session, account);
+        let AuthId { user, host } = cx.auth_id(account);
         if data.account(&user, &host).is_some() {
-            session.need_system_user(data, &AuthId::new(&user, &host))?;
+            cx.need_system_user(data, &AuthId::new(&user, &host))?;
             targets.push((user, host));
         } else if statement.revoke {
             return Err(no_grant(&user, &host, ""));
@@ -158,15 +158,15 @@ fn change(session: &SqlSession, data: &AccessData, statement: &ast::Grant<'_>) -
     let mut change = Change::default();
     match &statement.on {
         None => {
-            session.need_global(Privileges::CREATE_USER, "CREATE USER")?;
-            revoke_all(session, data, &targets, &mut change)?;
+            cx.need_global(Privileges::CREATE_USER, "CREATE USER")?;
+            revoke_all(cx, data, &targets, &mut change)?;
         }
         Some(on) => {
-            let (database, table) = place(session, on)?;
+            let (database, table) = place(cx, on)?;
             let (set, columns) = named(statement, &database, &table)?;
-            may_grant(session, set, &database, &table)?;
-            columns.may_grant(session, &database, &table)?;
-            let catalog = session.server.db().catalog();
+            may_grant(cx, set, &database, &table)?;
+            columns.may_grant(cx, &database, &table)?;
+            let catalog = cx.server.db().catalog();
             let exists = catalog.table(&database, &table).is_some()
                 || catalog.view(&database, &table).is_some();
             let create = set.has(Privileges::CREATE) && columns.is_empty();
@@ -194,8 +194,7 @@ fn change(session: &SqlSession, data: &AccessData, statement: &ast::Grant<'_>) -
                 if set == Privileges::NONE && !columns.is_empty() {
                     continue;
                 }
-                let rest =
-                    partial::restrict(session, data, statement, set, &mut empty, &mut change)?;
+                let rest = partial::restrict(cx, data, statement, set, &mut empty, &mut change)?;
                 if let Some(rest) = rest {
                     change_one(data, revoke, rest, empty, held, &mut change)?;
                 }
@@ -207,7 +206,7 @@ fn change(session: &SqlSession, data: &AccessData, statement: &ast::Grant<'_>) -
 
 /// Adds the removal of everything granted to accounts.
 fn revoke_all(
-    session: &SqlSession,
+    cx: &StatementContext,
     data: &AccessData,
     targets: &[(String, String)],
     change: &mut Change,
@@ -218,7 +217,7 @@ fn revoke_all(
     let theirs = |g: &&ColumnGrant| targets.iter().any(|(u, h)| g.is_of(u, h));
     let grants = data.column_grants.iter().filter(theirs);
     change.remove_column_grants.extend(grants.cloned());
-    partial::lift_all(session, data, targets, change)
+    partial::lift_all(cx, data, targets, change)
 }
 
 /// Adds the change of one account's privileges on the object of `next`, whose `grantable` are
@@ -267,8 +266,8 @@ fn change_one(
 
 /// The statements that SHOW GRANTS prints for an account; with the privileges of `roles`, and
 /// of roles granted to these (USING).
-pub fn shown(session: &SqlSession, id: &AuthId, roles: &[AuthId]) -> Vec<String> {
-    let data = session.server.access.data();
+pub fn shown(cx: &StatementContext, id: &AuthId, roles: &[AuthId]) -> Vec<String> {
+    let data = cx.server.access.data();
     let mut ids = data.closure(roles);
     ids.push(id.clone());
     let mut merged: Vec<Grant> = Vec::new();
@@ -324,10 +323,10 @@ pub fn shown(session: &SqlSession, id: &AuthId, roles: &[AuthId]) -> Vec<String>
         lines.push(format!("GRANT {what} ON {place} TO {to}{option}"));
         lines.extend(dynamic_shown(grant, &to));
         if grant.database.is_empty() {
-            lines.extend(partial::shown(session, &data, id, roles));
+            lines.extend(partial::shown(cx, &data, id, roles));
         }
     }
-    lines.extend(roles_shown(session, &data, id));
+    lines.extend(roles_shown(cx, &data, id));
     lines
 }
 
@@ -352,13 +351,13 @@ fn dynamic_shown(grant: &Grant, to: &str) -> Vec<String> {
 
 /// The roles of an account as SHOW GRANTS prints them: mandatory ones included, and those
 /// with ADMIN OPTION apart.
-fn roles_shown(session: &SqlSession, data: &AccessData, id: &AuthId) -> Vec<String> {
+fn roles_shown(cx: &StatementContext, data: &AccessData, id: &AuthId) -> Vec<String> {
     let mut lines = Vec::new();
     for admin in [false, true] {
         let edges = data.roles_of(id).filter(|e| e.admin == admin);
         let mut names: Vec<String> = edges.map(|e| e.role.to_string()).collect();
         if !admin {
-            let mandatory = session.mandatory_roles();
+            let mandatory = cx.mandatory_roles();
             let more = mandatory.iter().filter(|r| *r != id);
             let more = more.filter(|r| data.account(&r.user, &r.host).is_some());
             let more = more.filter(|r| !data.roles_of(id).any(|e| e.role == **r));

@@ -15,14 +15,16 @@
 //! Tables and columns that a view names are checked with the rights of the view's definer; for
 //! SQL SECURITY INVOKER, with those of the view or statement that names the view.
 
-use super::is_memcached_configuration;
 use super::requirements::Requirement;
+use crate::context::StatementContext;
+use crate::context::rights::{
+    CHANGES, MEMCACHED_ADMIN, denied_globally, is_memcached_configuration,
+};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::Statement;
 use crate::plan::Step;
+use crate::plan::planned::{Plan, Planned};
 use crate::plan::uses::{Object, TableUse};
-use crate::session::SqlSession;
-use crate::session::run::{Plan, Planned};
 use porpoise_access::{Privileges, Rights};
 use porpoise_kv::LockMode;
 use std::sync::Arc;
@@ -41,7 +43,7 @@ enum Missing<'u> {
 fn missing<'u>(rights: &Rights, used: &'u TableUse) -> Option<Missing<'u>> {
     let own = rights.on_table(&used.database, &used.name);
     let all = used.wanted.with(used.on_columns());
-    if all.meets(super::CHANGES)
+    if all.meets(CHANGES)
         && is_memcached_configuration(&used.database, &used.name)
         && !rights.global().has(Privileges::MEMCACHED_ADMIN)
     {
@@ -94,17 +96,17 @@ struct Definers<'u> {
 }
 
 impl<'u> Definers<'u> {
-    fn rights(&mut self, session: &SqlSession, definer: &'u str) -> Arc<Rights> {
+    fn rights(&mut self, cx: &StatementContext, definer: &'u str) -> Arc<Rights> {
         if let Some((_, rights)) = self.known.iter().find(|(name, _)| *name == definer) {
             return rights.clone();
         }
-        let rights = session.server.access.rights(definer);
+        let rights = cx.server.access.rights(definer);
         self.known.push((definer, rights.clone()));
         rights
     }
 }
 
-impl SqlSession {
+impl StatementContext {
     /// Checks an execution of a plan.
     pub(crate) fn check_plan(&self, planned: &Planned) -> Result<()> {
         if self.may_everything() {
@@ -163,7 +165,7 @@ impl SqlSession {
 
     fn refusal(&self, used: &TableUse, missing: &Missing<'_>) -> SqlError {
         match missing {
-            Missing::Administration => super::denied_globally(super::MEMCACHED_ADMIN),
+            Missing::Administration => denied_globally(MEMCACHED_ADMIN),
             Missing::Table(name) => self.table_denied(name, &used.name),
             Missing::Column(name, column) => self.column_denied(name, column, &used.name),
         }
@@ -310,11 +312,6 @@ impl SqlSession {
             }
         }
         Ok(())
-    }
-
-    /// Whether this session may do all that can be granted.
-    pub(crate) fn may_everything(&self) -> bool {
-        self.rights().everywhere().has(Privileges::ALL)
     }
 }
 

@@ -12,16 +12,16 @@
 //!
 //! [`porpoise_access::Restrictions`] has the rules of passing on.
 
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast;
-use crate::session::SqlSession;
 use porpoise_access::{
     AccessData, Account, AuthId, Change, Grant, Privileges, Restrictions, literal,
 };
 
 /// 3879 for a grantor that is restricted where the account is not.
-fn denied(session: &SqlSession, database: &str) -> SqlError {
-    let own = AuthId::parse(&session.client.account);
+fn denied(cx: &StatementContext, database: &str) -> SqlError {
+    let own = AuthId::parse(&cx.client.account);
     let text = format!("Access denied for AuthId {own} to database '{database}'.");
     SqlError::new(3879, "HY000", text)
 }
@@ -63,7 +63,7 @@ fn put(account: &Account, restrictions: Restrictions, change: &mut Change) {
 /// # Errors
 /// 3879.
 pub(super) fn restrict(
-    session: &SqlSession,
+    cx: &StatementContext,
     data: &AccessData,
     statement: &ast::Grant<'_>,
     set: Privileges,
@@ -79,12 +79,12 @@ pub(super) fn restrict(
     let held = held_globally(data, &id);
     let mut after = account.attributes.restrictions.clone();
     if target.database.is_empty() {
-        let rights = session.rights();
+        let rights = cx.rights();
         let grantor = rights.restrictions();
         if statement.revoke {
             let revoked = set.intersection(held);
             if let Some(database) = grantor.refuses_revoke(revoked, &after) {
-                return Err(denied(session, database));
+                return Err(denied(cx, database));
             }
             after.lift(set);
         } else {
@@ -129,12 +129,12 @@ pub(super) fn restrict(
 /// # Errors
 /// 3879.
 pub(super) fn lift_all(
-    session: &SqlSession,
+    cx: &StatementContext,
     data: &AccessData,
     targets: &[(String, String)],
     change: &mut Change,
 ) -> Result<()> {
-    let rights = session.rights();
+    let rights = cx.rights();
     for (user, host) in targets {
         let Some(account) = data.account(user, host) else {
             continue;
@@ -142,7 +142,7 @@ pub(super) fn lift_all(
         let held = held_globally(data, &account.id());
         let own = &account.attributes.restrictions;
         if let Some(database) = rights.restrictions().refuses_revoke(held, own) {
-            return Err(denied(session, database));
+            return Err(denied(cx, database));
         }
         put(account, Restrictions::default(), change);
     }
@@ -151,12 +151,12 @@ pub(super) fn lift_all(
 
 /// The restrictions of an account with these roles as SHOW GRANTS prints them.
 pub(super) fn shown(
-    session: &SqlSession,
+    cx: &StatementContext,
     data: &AccessData,
     id: &AuthId,
     roles: &[AuthId],
 ) -> Vec<String> {
-    let rights = data.rights_with(id, roles, &session.mandatory_roles());
+    let rights = data.rights_with(id, roles, &cx.mandatory_roles());
     let line = |(database, privileges): (&str, Privileges)| {
         let names: Vec<&str> = privileges.names().collect();
         let place = porpoise_rows::show::quote(database);

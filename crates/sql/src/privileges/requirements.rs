@@ -8,15 +8,14 @@
 //! Statements with a plan (SELECT, DML, DO, SET with subqueries) need nothing here:
 //! [`super::needs`] checks the tables of the plan at every execution.
 
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{
     Account, AlterAction, AlterTable, CreateTable, CreateView, ForeignKeyDef, GrantOn,
     HandlerAction, Maintain, MaintainKind, PartitionMaintenance, ProgramKind, ShowWhat, Statement,
     TableElement, TableName, VarScope, Xa,
 };
-use crate::session::SqlSession;
-use crate::session::dispatch::qualified;
-use porpoise_access::Privileges;
+use porpoise_access::{AuthId, Privileges};
 
 /// Privileges on one object.
 #[derive(Clone, Debug)]
@@ -79,9 +78,9 @@ fn program(kind: ProgramKind, create: bool, database: String) -> Requirement {
     Database(wanted, database)
 }
 
-impl SqlSession {
+impl StatementContext {
     fn table(&self, wanted: Privileges, name: &TableName<'_>) -> Result<Requirement> {
-        let (database, table) = qualified(self, name)?;
+        let (database, table) = self.qualified(name)?;
         Ok(Table(wanted, database, table))
     }
 
@@ -90,7 +89,7 @@ impl SqlSession {
     }
 
     fn visible(&self, name: &TableName<'_>) -> Result<Requirement> {
-        let (database, table) = qualified(self, name)?;
+        let (database, table) = self.qualified(name)?;
         Ok(VisibleTable(database, table))
     }
 
@@ -187,7 +186,7 @@ impl SqlSession {
             S::LockTables(tables) => {
                 let mut all = Vec::new();
                 for lock in *tables {
-                    let (database, table) = qualified(self, &lock.table)?;
+                    let (database, table) = self.qualified(&lock.table)?;
                     all.push(Database(Privileges::LOCK_TABLES, database.clone()));
                     all.push(AnyColumn(Privileges::SELECT, database, table));
                 }
@@ -214,7 +213,7 @@ impl SqlSession {
             S::DropTable(drop) => {
                 // Temporary tables are the session's own.
                 let own = |name: &&TableName<'_>| {
-                    let name = qualified(self, name);
+                    let name = self.qualified(name);
                     name.is_ok_and(|(d, t)| self.temporary.table(&d, &t).is_some())
                 };
                 let names = drop
@@ -238,11 +237,11 @@ impl SqlSession {
             S::CreateView(view) => vec![self.of_create_view(view)?],
             S::DropView(drop) => self.tables(Privileges::DROP, drop.names)?,
             S::CreateProgram(create) => {
-                let (database, _) = qualified(self, &create.name)?;
+                let (database, _) = self.qualified(&create.name)?;
                 vec![program(create.kind, true, database)]
             }
             S::DropProgram { kind, name, .. } => {
-                let (database, _) = qualified(self, name)?;
+                let (database, _) = self.qualified(name)?;
                 vec![program(*kind, false, database)]
             }
             _ => return Err(SqlError::internal("no definition")),
@@ -264,7 +263,7 @@ impl SqlSession {
         child: &TableName<'_>,
         key: &ForeignKeyDef<'_>,
     ) -> Result<Option<Requirement>> {
-        let (database, table) = qualified(self, child)?;
+        let (database, table) = self.qualified(child)?;
         let parent = &key.references.table;
         let schema = parent
             .schema
@@ -298,7 +297,7 @@ impl SqlSession {
             all.push(self.table(Privileges::SELECT, like)?);
         }
         if create.temporary {
-            let (database, _) = qualified(self, &create.name)?;
+            let (database, _) = self.qualified(&create.name)?;
             all.push(Database(Privileges::CREATE_TEMPORARY_TABLES, database));
             return Ok(all);
         }
@@ -384,7 +383,7 @@ impl SqlSession {
         Ok(match what {
             W::Columns { table, .. } | W::Index { table, .. } => vec![self.visible(table)?],
             W::CreateTable(table) | W::CreateView(table) => {
-                let (database, name) = qualified(self, table)?;
+                let (database, name) = self.qualified(table)?;
                 let view = self.server.db.catalog().view(&database, &name).is_some();
                 let wanted = Privileges::SHOW_VIEW.with(Privileges::SELECT);
                 if view {
@@ -431,7 +430,7 @@ impl SqlSession {
 
     /// Whether an account is the session's own.
     pub(crate) fn is_own(&self, account: &Account<'_>) -> bool {
-        let (user, host) = crate::users::named(self, account);
+        let AuthId { user, host } = self.auth_id(account);
         format!("{user}@{host}") == self.client.account
     }
 }

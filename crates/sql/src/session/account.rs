@@ -1,18 +1,14 @@
-//! What a session takes from its account: active roles, resource limits, and an expired
-//! password.
+//! Limits that a session takes from its account: resource limits and an expired password.
 //!
 //! Invariants:
-//! 1. A role counts only while it is granted to the account or mandatory: rights are
-//!    computed again when access control's version moves, and only then.
-//! 2. A session without limits pays one comparison a statement for them.
-//! 3. With an expired password a session may change it and set variables, nothing else.
-//! 4. A session keeps its account when RENAME USER changes the name.
+//! 1. A session without limits pays one comparison a statement for them.
+//! 2. With an expired password a session may change it and set variables, nothing else.
 
 use super::{ClientInfo, Encryption, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{Account as AstAccount, Statement};
-use crate::session::server::SqlServer;
-use porpoise_access::{AuthId, Exceeded, Limits, Rights, Usage};
+use crate::server::SqlServer;
+use porpoise_access::{AuthId, Exceeded, Limits, Usage};
 use std::sync::Arc;
 
 /// Usage of an account with limits; counts its connection until it is dropped.
@@ -73,24 +69,16 @@ impl Drop for LimitedUsage {
     }
 }
 
-impl SqlServer {
-    /// A global variable that is a number.
-    pub fn number(&self, name: &str) -> u32 {
-        let value = self.variable(name).and_then(|v| v.parse::<u64>().ok());
-        u32::try_from(value.unwrap_or(0)).unwrap_or(u32::MAX)
-    }
-}
-
 impl SqlSession {
     /// The login's password has expired: until it is changed, all other statements are
     /// refused with 1820.
     pub fn expire_password(&mut self) {
-        self.password_expired = true;
+        self.cx.password_expired = true;
     }
 
     /// Names what the connection is encrypted with, for SHOW STATUS.
     pub fn set_encryption(&mut self, encryption: Encryption) {
-        self.encryption = encryption;
+        self.cx.encryption = encryption;
     }
 
     /// Counts a statement against the account's limits.
@@ -100,7 +88,7 @@ impl SqlSession {
         };
         let counted = limited
             .usage
-            .query(limited.limits, self.server.access.now());
+            .query(limited.limits, self.cx.server.access.now());
         counted.map_err(|e| exceeded(&limited.user, e))
     }
 
@@ -111,13 +99,13 @@ impl SqlSession {
         };
         let counted = limited
             .usage
-            .update(limited.limits, self.server.access.now());
+            .update(limited.limits, self.cx.server.access.now());
         counted.map_err(|e| exceeded(&limited.user, e))
     }
 
     /// 1820 while the password is expired.
     pub(super) fn check_password(&self) -> Result<()> {
-        if !self.password_expired {
+        if !self.cx.password_expired {
             return Ok(());
         }
         let text = "You must reset your password using ALTER USER statement before executing this \
@@ -129,8 +117,8 @@ impl SqlSession {
     /// that run no plan.
     pub(super) fn check_account(&self, statement: &Statement<'_>) -> Result<()> {
         let own = |account: &AstAccount<'_>| {
-            let id = crate::users::roles::auth_id(self, account);
-            format!("{}@{}", id.user, id.host) == self.client.account
+            let id = self.cx.auth_id(account);
+            format!("{}@{}", id.user, id.host) == self.cx.client.account
         };
         let allowed = match statement {
             Statement::SetPassword(set) => set.account.as_ref().is_none_or(own),
@@ -159,84 +147,5 @@ impl SqlSession {
             | Statement::SetPassword(_) => self.count_update(),
             _ => Ok(()),
         }
-    }
-
-    /// The roles of `mandatory_roles`.
-    pub(crate) fn mandatory_roles(&self) -> Vec<AuthId> {
-        let list = self.server.variable("mandatory_roles").unwrap_or_default();
-        AuthId::parse_list(&list)
-    }
-
-    /// The roles that SET ROLE may activate: those granted to the account, and the mandatory
-    /// ones that exist.
-    pub(crate) fn available_roles(&self) -> Vec<AuthId> {
-        let data = self.server.access.data();
-        let own = AuthId::parse(&self.client.account);
-        let mut roles: Vec<AuthId> = data.roles_of(&own).map(|e| e.role.clone()).collect();
-        for role in self.mandatory_roles() {
-            let exists = data.account(&role.user, &role.host).is_some();
-            if exists && role != own && !roles.contains(&role) {
-                roles.push(role);
-            }
-        }
-        roles
-    }
-
-    /// The active roles, those that were revoked since left out.
-    pub(crate) fn active_roles(&self) -> Vec<AuthId> {
-        let available = self.available_roles();
-        let active = self.roles.iter().filter(|r| available.contains(r));
-        active.cloned().collect()
-    }
-
-    /// Takes over the new name of the session's account, if it was renamed.
-    pub(super) fn follow_renames(&mut self) {
-        if self.named_at == self.server.access.version() {
-            return;
-        }
-        let data = self.server.access.data();
-        let old = AuthId::parse(&self.client.account);
-        let name = data.name_since(&old, self.named_at);
-        self.named_at = data.version;
-        if name != old {
-            self.client.account = format!("{}@{}", name.user, name.host);
-            self.env.account.clone_from(&self.client.account);
-        }
-    }
-
-    /// The rights of the account with its active roles.
-    pub(crate) fn current_rights(&self) -> Arc<Rights> {
-        let data = self.server.access.data();
-        // Renamed within a statement: `follow_renames` is for the next one.
-        let own = data.name_since(&AuthId::parse(&self.client.account), self.named_at);
-        let mandatory = self.mandatory_roles();
-        Arc::new(data.rights_with(&own, &self.roles, &mandatory))
-    }
-
-    /// Activates roles, and nothing but them.
-    pub(crate) fn activate_roles(&mut self, mut roles: Vec<AuthId>) {
-        roles.sort();
-        roles.dedup();
-        let names: Vec<String> = roles.iter().map(AuthId::to_string).collect();
-        self.env.roles = names.join(",");
-        self.roles = roles;
-        let rights = self.current_rights();
-        *self.rights.get_mut() = rights;
-    }
-
-    /// Activates the roles of a login: all that are granted under
-    /// `activate_all_roles_on_login`, the account's default roles otherwise.
-    pub(super) fn activate_login_roles(&mut self) {
-        let all = self.server.variable("activate_all_roles_on_login");
-        let roles = if all.as_deref() == Some("ON") {
-            self.available_roles()
-        } else {
-            let own = AuthId::parse(&self.client.account);
-            let available = self.available_roles();
-            let mut roles = self.server.access.data().default_roles_of(&own);
-            roles.retain(|r| available.contains(r));
-            roles
-        };
-        self.activate_roles(roles);
     }
 }

@@ -1,14 +1,13 @@
 //! CREATE TABLE ... LIKE and CREATE TABLE ... SELECT.
 
-use super::dispatch::qualified;
-use super::run::{Plan, Planned};
 use super::{Outcome, SqlSession};
 use crate::bind::Source;
-use crate::definition::{self, copy};
+use crate::definition::{self, Naming, copy};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::parse::ast::{CreateTable, OnDuplicateRow, Query};
 use crate::plan::dml::InsertPlan;
+use crate::plan::planned::{Plan, Planned};
 use crate::plan::select::{PlanCx, Reads, plan_query};
 use crate::plan::{ResultColumn, SelectPlan};
 use porpoise_rows::InsertMode;
@@ -35,9 +34,9 @@ impl SqlSession {
         let Some(original) = &create.like else {
             return Err(SqlError::internal("no table to be like"));
         };
-        let (database, name) = qualified(self, &create.name)?;
-        let (other_database, other) = qualified(self, original)?;
-        let catalog = self.catalog();
+        let (database, name) = self.cx.qualified(&create.name)?;
+        let (other_database, other) = self.cx.qualified(original)?;
+        let catalog = self.cx.catalog();
         let table = catalog.table(&other_database, &other);
         let table = table.ok_or_else(|| SqlError::no_table(&other_database, &other))?;
         let spec = copy::like(table, &database, &name, create.if_not_exists);
@@ -45,10 +44,10 @@ impl SqlSession {
             self.make_temporary(&spec)?;
             return Ok(Outcome::default());
         }
-        let db = self.server.db.clone();
+        let db = self.cx.server.db.clone();
         let done = db.create_table(&self.ddl_cx(), &spec)?;
         if done.note {
-            self.note(1050, format!("Table '{name}' already exists"));
+            self.cx.note(1050, format!("Table '{name}' already exists"));
         }
         Ok(Outcome {
             ticket: done.ticket,
@@ -64,14 +63,15 @@ impl SqlSession {
         query: &Query<'_>,
         text: &[u8],
     ) -> Result<Outcome> {
-        let (database, name) = qualified(self, &create.name)?;
-        let catalog = self.catalog();
+        let (database, name) = self.cx.qualified(&create.name)?;
+        let catalog = self.cx.catalog();
         let (shape, _) = self.plan_inner(query, text, &catalog)?;
         let plain = CreateTable {
             query: None,
             ..*create
         };
-        let mut spec = definition::table(self, &self.naming(&database)?, &plain, text)?;
+        let mut spec =
+            definition::table(&self.cx, &Naming::of(&self.cx, &database)?, &plain, text)?;
         let mut names: Vec<String> = Vec::new();
         let given = spec.columns.len();
         for column in copy::columns_of(&shape) {
@@ -91,7 +91,7 @@ impl SqlSession {
             if !self.make_temporary(&spec)? {
                 return Ok(Outcome::default());
             }
-            let Some(table) = self.temporary.table(&database, &name).cloned() else {
+            let Some(table) = self.cx.temporary.table(&database, &name).cloned() else {
                 return Err(SqlError::internal("no temporary table"));
             };
             let filled = self.fill(&table, &names, mode, query, text);
@@ -100,9 +100,9 @@ impl SqlSession {
             }
             return filled;
         }
-        let db = self.server.db.clone();
+        let db = self.cx.server.db.clone();
         let Some(table) = db.begin_table(&self.ddl_cx(), &spec)? else {
-            self.note(1050, format!("Table '{name}' already exists"));
+            self.cx.note(1050, format!("Table '{name}' already exists"));
             return Ok(Outcome::default());
         };
         let filled = self
@@ -131,11 +131,11 @@ impl SqlSession {
         text: &[u8],
         catalog: &Catalog,
     ) -> Result<(SelectPlan, Reads)> {
-        let env = self.bind_env(Vec::new());
+        let env = self.cx.bind_env(Vec::new());
         let reads = Reads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();
-        let plan = plan_query(query, &PlanCx::new(catalog, &env, self, text, &reads));
-        let plan = plan.map_err(|e| self.hide(e, &reads.uses.names()))?;
+        let plan = plan_query(query, &PlanCx::new(catalog, &env, &self.cx, text, &reads));
+        let plan = plan.map_err(|e| self.cx.hide(e, &reads.uses.names()))?;
         Ok((plan, reads))
     }
 

@@ -3,7 +3,6 @@
 //! Each of them commits what is open before it begins (manual, "Statements
 //! That Cause an Implicit Commit"); what it does is committed at its end.
 
-use super::dispatch::qualified;
 use super::{Outcome, SqlSession};
 use crate::definition::{self, Naming};
 use crate::error::{Result, SqlError};
@@ -12,7 +11,7 @@ use crate::parse::ast::{
     AlterAction, CreateIndex, DatabaseOption, DropTables, Maintain, MaintainKind, Statement,
     TableName,
 };
-use crate::show::table::{Rows, text_column};
+use crate::results::table::{Rows, text_column};
 use porpoise_rows::catalog::Table;
 use porpoise_rows::ddl::{AlterOp, DdlCx, DdlDone};
 use porpoise_types::{CastCx, Collation, Value};
@@ -32,12 +31,12 @@ impl SqlSession {
                     let text = format!("Access denied for user to database '{name}'");
                     return Err(SqlError::new(1044, "42000", text));
                 }
-                let db = self.server.db.clone();
+                let db = self.cx.server.db.clone();
                 let done =
                     db.create_database(&self.ddl_cx(), name, collation, create.if_not_exists)?;
                 if done.note {
                     let text = format!("Can't create database '{name}'; database exists");
-                    self.note(1007, text);
+                    self.cx.note(1007, text);
                 }
                 Outcome {
                     affected_rows: 1,
@@ -47,16 +46,17 @@ impl SqlSession {
             }
             Statement::AlterDatabase(alter) => {
                 let name = alter.name.map(|n| n.name.to_owned());
-                let name = name.or_else(|| self.env.database.clone());
+                let name = name.or_else(|| self.cx.env.database.clone());
                 let name = name.ok_or_else(SqlError::no_database_selected)?;
                 let old = self
+                    .cx
                     .server
                     .db
                     .catalog()
                     .database(&name)
                     .map(|d| d.collation);
                 let collation = self.database_collation(alter.options, old)?;
-                let db = self.server.db.clone();
+                let db = self.cx.server.db.clone();
                 let done = db.alter_database(&self.ddl_cx(), &name, collation)?;
                 Outcome {
                     affected_rows: 1,
@@ -70,7 +70,7 @@ impl SqlSession {
             Statement::DropTable(drop) => self.drop_tables(drop)?,
             Statement::Truncate(name) => {
                 let (database, name) = self.definable(name)?;
-                let db = self.server.db.clone();
+                let db = self.cx.server.db.clone();
                 plain(db.truncate(&self.ddl_cx(), &database, &name)?)
             }
             _ => self.define_table(statement, text)?,
@@ -82,9 +82,9 @@ impl SqlSession {
     /// Database and name of a table whose definition is to change; under LOCK
     /// TABLES it must be locked for writing.
     fn definable(&self, name: &TableName<'_>) -> Result<(String, String)> {
-        let (database, name) = qualified(self, name)?;
+        let (database, name) = self.cx.qualified(name)?;
         if let Some(locks) = &self.table_locks
-            && let Some(table) = self.server.db.catalog().table(&database, &name)
+            && let Some(table) = self.cx.server.db.catalog().table(&database, &name)
         {
             locks.check(table, true)?;
         }
@@ -92,7 +92,7 @@ impl SqlSession {
     }
 
     fn define_table(&mut self, statement: &Statement<'_>, text: &[u8]) -> Result<Outcome> {
-        let db = self.server.db.clone();
+        let db = self.cx.server.db.clone();
         match statement {
             Statement::CreateTable(create) if create.like.is_some() && !create.temporary => {
                 self.create_like(create)
@@ -104,11 +104,12 @@ impl SqlSession {
                 }
             }
             Statement::CreateTable(create) => {
-                let (database, name) = qualified(self, &create.name)?;
-                let spec = definition::table(self, &self.naming(&database)?, create, text)?;
+                let (database, name) = self.cx.qualified(&create.name)?;
+                let spec =
+                    definition::table(&self.cx, &Naming::of(&self.cx, &database)?, create, text)?;
                 let done = db.create_table(&self.ddl_cx(), &spec)?;
                 if done.note {
-                    self.note(1050, format!("Table '{name}' already exists"));
+                    self.cx.note(1050, format!("Table '{name}' already exists"));
                 }
                 Ok(plain(done))
             }
@@ -117,7 +118,7 @@ impl SqlSession {
                 if let Some(done) = self.alter_alone(&database, &name, alter.actions)? {
                     return Ok(done);
                 }
-                let mut ops = definition::alter::operations(self, &database, &name, alter)?;
+                let mut ops = definition::alter::operations(&self.cx, &database, &name, alter)?;
                 self.partition_beside(&database, &name, alter.actions, &mut ops)?;
                 self.alter(&database, &name, &ops)
             }
@@ -140,7 +141,7 @@ impl SqlSession {
         name: &str,
         actions: &[AlterAction<'_>],
     ) -> Result<Option<Outcome>> {
-        let temporary = self.temporary.table(database, name).is_some();
+        let temporary = self.cx.temporary.table(database, name).is_some();
         let mut clauses = actions
             .iter()
             .map(definition::partition::is_partition_clause);
@@ -183,26 +184,26 @@ impl SqlSession {
             without.push(AlterOp::Partition(None));
             let mut ignore = |_| ();
             let cast = CastCx {
-                mode: self.settings.mode,
-                strict: self.settings.mode.is_strict(),
+                mode: self.cx.settings.mode,
+                strict: self.cx.settings.mode.is_strict(),
                 warnings: &mut ignore,
-                tz: &self.settings.time_zone,
-                now: self.env.now(),
+                tz: &self.cx.settings.time_zone,
+                now: self.cx.env.now(),
             };
-            let (db, cx) = (&self.server.db, self.ddl_cx());
+            let (db, cx) = (&self.cx.server.db, self.ddl_cx());
             Ok(db.altered_table(&cx, database, name, &without, &cast)?)
         };
-        let op = definition::partition::beside_others(self, action, &altered)?;
+        let op = definition::partition::beside_others(&self.cx, action, &altered)?;
         ops.extend(op);
         Ok(())
     }
 
     fn rename_tables(&mut self, pairs: &[(TableName<'_>, TableName<'_>)]) -> Result<Outcome> {
         let named = |(old, new): &(TableName<'_>, TableName<'_>)| -> Result<_> {
-            Ok((self.definable(old)?, qualified(self, new)?))
+            Ok((self.definable(old)?, self.cx.qualified(new)?))
         };
         let pairs: Vec<_> = pairs.iter().map(named).collect::<Result<_>>()?;
-        let db = self.server.db.clone();
+        let db = self.cx.server.db.clone();
         Ok(plain(db.rename_tables(&self.ddl_cx(), &pairs)?))
     }
 
@@ -220,13 +221,13 @@ impl SqlSession {
     }
 
     fn alter(&mut self, database: &str, name: &str, ops: &[AlterOp]) -> Result<Outcome> {
-        let db = self.server.db.clone();
+        let db = self.cx.server.db.clone();
         let mut ops = ops.to_vec();
-        if let Some(table) = self.catalog().table(database, name) {
-            definition::shorten_added(self, table, &mut ops);
+        if let Some(table) = self.cx.catalog().table(database, name) {
+            definition::shorten_added(&self.cx, table, &mut ops);
         }
-        let mode = self.settings.mode;
-        let tz = self.settings.time_zone.clone();
+        let mode = self.cx.settings.mode;
+        let tz = self.cx.settings.time_zone.clone();
         let mut warnings = Vec::new();
         let mut warn = |w| warnings.push(w);
         let mut cast = CastCx {
@@ -234,9 +235,9 @@ impl SqlSession {
             strict: mode.is_strict(),
             warnings: &mut warn,
             tz: &tz,
-            now: self.env.now(),
+            now: self.cx.env.now(),
         };
-        let altered = match self.temporary.table(database, name).cloned() {
+        let altered = match self.cx.temporary.table(database, name).cloned() {
             Some(table) => {
                 let rows = self.alter_temporary(&table, &ops, &mut cast);
                 rows.map(|rows| DdlDone {
@@ -249,12 +250,12 @@ impl SqlSession {
                 .map_err(SqlError::from),
         };
         for warning in warnings {
-            self.env.warn(warning);
+            self.cx.env.warn(warning);
         }
         let done = altered?;
         let mut outcome = plain(done);
         outcome.affected_rows = done.rows;
-        let warnings = self.env.warnings.get_mut().len();
+        let warnings = self.cx.env.warnings.get_mut().len();
         let rows = done.rows;
         outcome.info = format!("Records: {rows}  Duplicates: 0  Warnings: {warnings}");
         Ok(outcome)
@@ -267,12 +268,12 @@ impl SqlSession {
         name: &str,
         action: &AlterAction<'_>,
     ) -> Result<Outcome> {
-        let change = definition::partition::change(self, database, name, action)?;
+        let change = definition::partition::change(&self.cx, database, name, action)?;
         let change = change.ok_or_else(|| SqlError::no_table(database, name))?;
-        let db = self.server.db.clone();
+        let db = self.cx.server.db.clone();
         let done = db.change_partitions(&self.ddl_cx(), database, name, &change)?;
         let mut outcome = plain(done);
-        let warnings = self.env.warnings.get_mut().len();
+        let warnings = self.cx.env.warnings.get_mut().len();
         outcome.info = format!("Records: 0  Duplicates: 0  Warnings: {warnings}");
         Ok(outcome)
     }
@@ -282,21 +283,10 @@ impl SqlSession {
         DdlCx {
             mdl: &self.mdl,
             deadline: self.definition_deadline(),
-            cancel: &self.env.cancel,
-            foreign_key_checks: self.settings.foreign_key_checks,
-            now: self.env.now_utc.to_unix_micros(),
+            cancel: &self.cx.env.cancel,
+            foreign_key_checks: self.cx.settings.foreign_key_checks,
+            now: self.cx.env.now_utc.to_unix_micros(),
         }
-    }
-
-    /// Where names and types without qualification come from.
-    pub(crate) fn naming(&self, database: &str) -> Result<Naming> {
-        let catalog = self.server.db.catalog();
-        let found = catalog.database(database);
-        let found = found.ok_or_else(|| SqlError::unknown_database(database))?;
-        Ok(Naming {
-            database: database.to_owned(),
-            collation: found.collation,
-        })
     }
 
     fn database_collation(
@@ -321,7 +311,7 @@ impl SqlSession {
                     return Err(SqlError::not_supported("READ ONLY databases"));
                 }
                 DatabaseOption::Charset(None) | DatabaseOption::Collate(None) => {
-                    collation = Some(self.settings.server_collation);
+                    collation = Some(self.cx.settings.server_collation);
                 }
                 _ => {}
             }
@@ -331,8 +321,8 @@ impl SqlSession {
                 Err(definition::collation_mismatch(c, charset))
             }
             (_, Some(collation)) => Ok(collation),
-            (Some(charset), None) => Ok(self.collation_for(charset)),
-            (None, None) => Ok(old.unwrap_or(self.settings.server_collation)),
+            (Some(charset), None) => Ok(self.cx.collation_for(charset)),
+            (None, None) => Ok(old.unwrap_or(self.cx.settings.server_collation)),
         }
     }
 
@@ -341,16 +331,16 @@ impl SqlSession {
             let text = format!("Access to system schema '{name}' is rejected.");
             return Err(SqlError::new(3552, "HY000", text));
         }
-        let db = self.server.db.clone();
+        let db = self.cx.server.db.clone();
         let (done, tables) = db.drop_database(&self.ddl_cx(), name, if_exists)?;
         if done.note {
             let text = format!("Can't drop database '{name}'; database doesn't exist");
-            self.note(1008, text);
+            self.cx.note(1008, text);
         }
         let mut outcome = plain(done);
         outcome.affected_rows = tables as u64;
-        if self.env.database.as_deref() == Some(name) {
-            self.env.database = None;
+        if self.cx.env.database.as_deref() == Some(name) {
+            self.cx.env.database = None;
             self.tracker.schema();
         }
         Ok(outcome)
@@ -366,16 +356,16 @@ impl SqlSession {
             }
         }
         // Temporary tables hide others of their names.
-        let temporary = |(d, n): &(String, String)| self.temporary.table(d, n).is_some();
+        let temporary = |(d, n): &(String, String)| self.cx.temporary.table(d, n).is_some();
         let (own, rest): (Vec<_>, Vec<_>) = names.into_iter().partition(temporary);
         names = rest;
-        let db = self.server.db.clone();
+        let db = self.cx.server.db.clone();
         let done = db.drop_tables(&self.ddl_cx(), &names, drop.if_exists)?;
         for (database, name) in &own {
             self.unmake_temporary(database, name);
         }
         for name in &done.missing {
-            self.note(1051, format!("Unknown table '{name}'"));
+            self.cx.note(1051, format!("Unknown table '{name}'"));
         }
         Ok(Outcome {
             ticket: done.ticket,
@@ -404,7 +394,7 @@ impl SqlSession {
             MaintainKind::Checksum => "checksum",
         };
         for name in maintain.tables {
-            let (database, _) = qualified(self, name)?;
+            let (database, _) = self.cx.qualified(name)?;
             let full = format!("{database}.{}", name.name.name);
             let mut line = |kind: &str, text: &str| {
                 let cells = [full.as_str(), op, kind, text];
@@ -419,7 +409,7 @@ impl SqlSession {
                 line(kind, &text);
             }
         }
-        let mut outcome = rows.send(self, sink)?;
+        let mut outcome = rows.send(&mut self.cx, sink)?;
         outcome.ticket = ticket;
         Ok(outcome)
     }
@@ -430,7 +420,7 @@ impl SqlSession {
         database: &str,
         name: &TableName<'_>,
     ) -> Result<Vec<(&'static str, String)>> {
-        let catalog = self.server.db.catalog();
+        let catalog = self.cx.server.db.catalog();
         let Some(table) = catalog.table(database, name.name.name) else {
             let error = SqlError::no_table(database, name.name.name);
             let failed = ("status", "Operation failed".to_owned());
@@ -439,7 +429,7 @@ impl SqlSession {
         let ok = ("status", "OK".to_owned());
         match kind {
             MaintainKind::Check => {
-                let found = self.server.db.check_table(&self.ddl_cx(), table)?;
+                let found = self.cx.server.db.check_table(&self.ddl_cx(), table)?;
                 let mut lines: Vec<_> = found.1.iter().map(|p| ("error", p.what.clone())).collect();
                 if lines.is_empty() {
                     lines.push(ok);
@@ -457,7 +447,10 @@ impl SqlSession {
                 Ok(vec![("note", text.to_owned())])
             }
             MaintainKind::Analyze => {
-                self.server.statistics.analyze(&self.server.db, table)?;
+                self.cx
+                    .server
+                    .statistics
+                    .analyze(&self.cx.server.db, table)?;
                 Ok(vec![ok])
             }
             _ => Ok(vec![ok]),

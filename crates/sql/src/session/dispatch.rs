@@ -1,27 +1,19 @@
 //! From a parsed statement to the module that knows it.
 
-use super::run::Planned;
 use super::{Outcome, SqlSession, lex_mode};
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::parse::ast::{
     Expr, Flush, FlushWhat, MaintainKind, ProgramKind, ShowWhat, Statement, TableName,
 };
 use crate::parse::{ParseOptions, parse_one};
+use crate::plan::planned::Planned;
+use crate::{privileges, users};
 use bumpalo::Bump;
 use porpoise_access::Privileges;
-use porpoise_types::{ColumnType, Level, ValueRef, Warning};
+use porpoise_types::{ColumnType, ValueRef};
 use std::sync::Arc;
-
-/// The database and name of a table.
-pub(crate) fn qualified(session: &SqlSession, name: &TableName<'_>) -> Result<(String, String)> {
-    let database = match (&name.schema, &session.env.database) {
-        (Some(schema), _) => schema.name.to_owned(),
-        (None, Some(database)) => database.clone(),
-        (None, None) => return Err(SqlError::no_database_selected()),
-    };
-    Ok((database, name.name.name.to_owned()))
-}
 
 impl SqlSession {
     /// Parses and runs the first statement of `text`.
@@ -32,17 +24,17 @@ impl SqlSession {
         multi: bool,
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
-        if !self.password_expired
+        if !self.cx.password_expired
             && let Some(result) = self.query_cached(arena, text, multi, sink)
         {
             return result;
         }
         let options = ParseOptions {
-            mode: lex_mode(self.settings.mode),
+            mode: lex_mode(self.cx.settings.mode),
             ..ParseOptions::default()
         };
         let parsed = parse_one(arena, text, 0, &options).map_err(|e| SqlError::syntax(&e, text))?;
-        self.env.memory.note_arena(arena)?;
+        self.cx.env.memory.note_arena(arena)?;
         if let (false, Some(rest)) = (multi, parsed.rest) {
             return Err(SqlError::syntax_at(text, rest));
         }
@@ -67,7 +59,7 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
         self.check_account(statement)?;
-        self.check_statement(statement)?;
+        self.cx.check_statement(statement)?;
         match statement {
             Statement::Query(query) if query.into.is_some() => match query.into {
                 Some(into) => self.select_into(query, into, text, values, types),
@@ -100,16 +92,14 @@ impl SqlSession {
                         | ShowWhat::CountWarnings
                         | ShowWhat::CountErrors
                 ) {
-                    self.diagnostics.keep();
+                    self.cx.diagnostics.keep();
                 }
-                crate::show::show(self, show, values, types, sink)
+                crate::show::show(&mut self.cx, show, values, types, sink)
             }
             Statement::Describe { table, column } => {
-                crate::show::describe(self, table, *column, sink)
+                crate::show::describe(&mut self.cx, table, *column, sink)
             }
-            Statement::Explain(explain) => {
-                crate::show::explain::explain(self, explain, text, types, values, sink)
-            }
+            Statement::Explain(explain) => self.explain(explain, text, types, values, sink),
             Statement::Do(list) => self.do_list(list, values, types),
             _ => self.other_statement(statement, text, values, types, sink),
         }
@@ -164,25 +154,16 @@ impl SqlSession {
             | Statement::Truncate(_)
             | Statement::CreateIndex(_)
             | Statement::DropIndex(_) => self.define(statement, text),
-            Statement::User(user) => crate::users::user_statement(self, user, sink),
-            Statement::DropUser {
-                if_exists,
-                accounts,
-            } => crate::users::drop_users(self, *if_exists, accounts),
-            Statement::RenameUser(pairs) => crate::users::rename_users(self, pairs),
-            Statement::SetPassword(set) => crate::users::set_password(self, set, sink),
-            Statement::Role {
-                create: true,
-                if_clause,
-                roles,
-            } => crate::users::roles::create(self, *if_clause, roles),
-            Statement::Role {
-                create: false,
-                if_clause,
-                roles,
-            } => crate::users::roles::drop(self, *if_clause, roles),
-            Statement::SetRole(set) => crate::users::roles::set_role(self, set),
-            Statement::Grant(grant) => crate::privileges::grant::grant(self, grant),
+            Statement::User(_)
+            | Statement::DropUser { .. }
+            | Statement::RenameUser(_)
+            | Statement::SetPassword(_)
+            | Statement::Role { .. }
+            | Statement::Grant(_) => self.account_statement(statement, sink),
+            Statement::SetRole(set) if set.default_to.is_empty() => {
+                users::roles::activate(&mut self.cx, &set.roles)
+            }
+            Statement::SetRole(_) => self.account_statement(statement, sink),
             Statement::Prepare { name, source } => self.prepare_named(name.name, source),
             Statement::Execute { name, using } => self.execute_named(name.name, using, sink),
             Statement::Deallocate(name) => self.deallocate(name.name),
@@ -206,8 +187,42 @@ impl SqlSession {
                 if_exists,
                 name,
             } => self.drop_program(*kind, *if_exists, name),
-            other => Err(refused(self, other)),
+            other => Err(refused(&self.cx, other)),
         }
+    }
+
+    /// Commits what is open, then runs a statement that changes accounts, roles or grants.
+    fn account_statement(
+        &mut self,
+        statement: &Statement<'_>,
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        let before = self.commit()?;
+        let cx = &mut self.cx;
+        let mut outcome = match statement {
+            Statement::User(user) => users::user_statement(cx, user, sink),
+            Statement::DropUser {
+                if_exists,
+                accounts,
+            } => users::drop_users(cx, *if_exists, accounts),
+            Statement::RenameUser(pairs) => users::rename_users(cx, pairs),
+            Statement::SetPassword(set) => users::set_password(cx, set, sink),
+            Statement::Role {
+                create: true,
+                if_clause,
+                roles,
+            } => users::roles::create(cx, *if_clause, roles),
+            Statement::Role {
+                create: false,
+                if_clause,
+                roles,
+            } => users::roles::drop(cx, *if_clause, roles),
+            Statement::SetRole(set) => users::roles::set_default_roles(cx, set),
+            Statement::Grant(grant) => privileges::grant::grant(cx, grant),
+            _ => Err(SqlError::internal("no statement on accounts")),
+        }?;
+        outcome.ticket = outcome.ticket.max(before);
+        Ok(outcome)
     }
 
     fn kill(&mut self, query: bool, id: ValueRef<'_>, _ty: &ColumnType) -> Result<Outcome> {
@@ -217,8 +232,8 @@ impl SqlSession {
             _ => return Err(SqlError::wrong_arguments("KILL")),
         };
         self.may_kill(id)?;
-        self.server.kill(id, query)?;
-        if id != self.client.connection_id {
+        self.cx.server.kill(id, query)?;
+        if id != self.cx.client.connection_id {
             return Ok(Outcome::default());
         }
         let mut error = SqlError::new(1317, "70100", "Query execution was interrupted");
@@ -229,17 +244,17 @@ impl SqlSession {
     /// 1095 for sessions of other users without CONNECTION_ADMIN, and for those of accounts
     /// with SYSTEM_USER without that one, too (manual, "KILL Statement").
     fn may_kill(&self, id: u64) -> Result<()> {
-        let sessions = self.server.sessions();
+        let sessions = self.cx.server.sessions();
         let Some(target) = sessions.iter().find(|p| p.id == id) else {
             return Ok(());
         };
-        let rights = self.rights();
-        let data = self.server.access.data();
+        let rights = self.cx.rights();
+        let data = self.cx.server.access.data();
         let is_system_user = || {
             let account = data.candidate(&target.user, &target.host);
             account.is_some_and(|a| data.is_system_user(&a.id()))
         };
-        let allowed = target.user == self.client.user
+        let allowed = target.user == self.cx.client.user
             || rights.global().has(Privileges::CONNECTION_ADMIN)
                 && (rights.global().has(Privileges::SYSTEM_USER) || !is_system_user());
         if allowed {
@@ -250,13 +265,13 @@ impl SqlSession {
     }
 
     fn flush(&mut self, flush: &Flush<'_>) -> Result<Outcome> {
-        self.server.access.reload()?;
+        self.cx.server.access.reload()?;
         if let FlushWhat::Others(words) = flush.what {
             if words.contains(&"PRIVILEGES") {
-                self.server.access.guard().unlock_all();
+                self.cx.server.access.guard().unlock_all();
             }
             if words.contains(&"PRIVILEGES") || words.contains(&"USER_RESOURCES") {
-                self.server.access.reset_usage();
+                self.cx.server.access.reset_usage();
             }
         }
         match flush.what {
@@ -276,22 +291,6 @@ impl SqlSession {
         }
     }
 
-    pub(crate) fn warn(&self, code: u16, message: String) {
-        self.env.warn(Warning {
-            level: Level::Warning,
-            code,
-            message,
-        });
-    }
-
-    pub(crate) fn note(&self, code: u16, message: String) {
-        self.env.warn(Warning {
-            level: Level::Note,
-            code,
-            message,
-        });
-    }
-
     /// There are no stored programs.
     fn drop_program(
         &mut self,
@@ -300,7 +299,7 @@ impl SqlSession {
         name: &TableName<'_>,
     ) -> Result<Outcome> {
         let ticket = self.commit()?;
-        let (database, name) = qualified(self, name)?;
+        let (database, name) = self.cx.qualified(name)?;
         let (code, state, text) = match kind {
             ProgramKind::Procedure => (
                 1305,
@@ -318,7 +317,7 @@ impl SqlSession {
         if !if_exists {
             return Err(SqlError::new(code, state, text));
         }
-        self.note(code, text);
+        self.cx.note(code, text);
         Ok(Outcome {
             ticket,
             ..Outcome::default()
@@ -331,7 +330,7 @@ impl SqlSession {
             return Ok(());
         };
         for (table, writes) in &plan.tables {
-            if !self.temporary.holds(table.id) {
+            if !self.cx.temporary.holds(table.id) {
                 locks.check(table, *writes)?;
             }
         }
@@ -340,11 +339,11 @@ impl SqlSession {
 }
 
 /// The error for what this server does not have.
-fn refused(session: &SqlSession, statement: &Statement<'_>) -> SqlError {
+fn refused(cx: &StatementContext, statement: &Statement<'_>) -> SqlError {
     let what = match statement {
         Statement::Call(call) => {
             let database = call.name.schema.map(|s| s.name.to_owned());
-            let database = database.or_else(|| session.env.database.clone());
+            let database = database.or_else(|| cx.env.database.clone());
             let text = format!(
                 "PROCEDURE {}.{} does not exist",
                 database.unwrap_or_default(),

@@ -4,12 +4,12 @@
 //! run as `SELECT expr`, under the rules of transactions like any other.
 
 use super::SqlSession;
-use super::run::{Plan, Planned};
 use crate::bind::Scope;
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::expr::Expr;
 use crate::parse::ast;
+use crate::plan::planned::{Plan, Planned};
 use crate::plan::select::{PlanCx, Reads};
 use crate::plan::uses::TableUse;
 use crate::plan::{ResultColumn, SelectPlan};
@@ -45,7 +45,7 @@ impl SqlSession {
         types: &[ColumnType],
     ) -> Result<(Value, ColumnType)> {
         if !e.has_subquery() {
-            return self.evaluate(e, params, types);
+            return self.cx.evaluate(e, params, types);
         }
         let mut ty = ColumnType::null();
         let planned = self.secure(|session, catalog| {
@@ -64,12 +64,12 @@ impl SqlSession {
         types: &[ColumnType],
         catalog: &Catalog,
     ) -> Result<(SelectPlan, ColumnType, Box<[TableUse]>)> {
-        let env = self.bind_env(types.to_vec());
+        let env = self.cx.bind_env(types.to_vec());
         let reads = Reads::default();
-        let cx = PlanCx::new(catalog, &env, self, "", &reads);
+        let cx = PlanCx::new(catalog, &env, &self.cx, "", &reads);
         let scope = Scope::default();
         let bound = cx.binder(&scope, "field list").expr(e);
-        let bound: Expr = bound.map_err(|e| self.hide(e, &reads.uses.names()))?;
+        let bound: Expr = bound.map_err(|e| self.cx.hide(e, &reads.uses.names()))?;
         let ty = bound.ty.clone();
         let mut plan = SelectPlan::of_value(bound);
         plan.inner_tables = reads.tables.take();

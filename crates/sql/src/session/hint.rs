@@ -6,16 +6,13 @@
 //! execution. Other hints mean nothing here.
 
 use crate::exec::profile::Profile;
-use std::cell::Cell;
 use std::time::Duration;
 
 /// What holds for one statement only, beside its plan.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
-    /// A plan is made to be shown.
-    pub(crate) explaining: Cell<bool>,
+pub(super) struct Notes {
     /// EXPLAIN ANALYZE: what the statement does is noted.
-    pub(crate) profile: Option<Profile>,
+    pub(super) profile: Option<Profile>,
     /// What the statement's own hint says in the place of
     /// `max_execution_time`.
     pub(super) hinted_limit: Option<Duration>,

@@ -80,11 +80,11 @@ impl SqlSession {
         match row.values {
             Some(found) => {
                 for ((name, value), ty) in row.names.into_iter().zip(found).zip(row.types) {
-                    self.env.set_user_variable(name, value, ty)?;
+                    self.cx.env.set_user_variable(name, value, ty)?;
                 }
                 outcome.affected_rows = 1;
             }
-            None => self.env.warn(Warning {
+            None => self.cx.env.warn(Warning {
                 level: Level::Warning,
                 code: 1329,
                 message: "No data - zero rows fetched, selected, or processed".to_owned(),

@@ -16,6 +16,7 @@
 //!    keys need, and only prefixes that neither hide nor are hidden by those of other tables.
 
 use super::{Outcome, SqlSession};
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{Ident, MemcachedPrefix};
 use porpoise_access::{MEMCACHED_DATABASE as DATABASE, Privileges, is_system_table};
@@ -44,7 +45,7 @@ impl SqlSession {
         name: &str,
         def: &MemcachedPrefix<'_>,
     ) -> Result<Outcome> {
-        let catalog = self.server.db.catalog();
+        let catalog = self.cx.server.db.catalog();
         let table = catalog.table(database, name);
         let table = table.ok_or_else(|| SqlError::no_table(database, name))?;
         let ((key, value), role) = (columns(table, def)?, self.role_number(def)?);
@@ -52,7 +53,7 @@ impl SqlSession {
         let policy = self.policy_name(def)?;
         let container = container_name(database, name, def.prefix);
         let mut txn = self.begin_synced()?;
-        let prefixes = configuration(self, "key_prefixes")?;
+        let prefixes = configuration(&self.cx, "key_prefixes")?;
         let wanted = [
             ("server_role_id", role.as_slice()),
             ("key_prefix", def.prefix),
@@ -118,7 +119,7 @@ impl SqlSession {
     ) -> Result<Outcome> {
         let role = self.role_number(def)?;
         self.owns_or_administers(database, name)?;
-        let prefixes = configuration(self, "key_prefixes")?;
+        let prefixes = configuration(&self.cx, "key_prefixes")?;
         let mut txn = self.begin_synced()?;
         let wanted = [
             ("server_role_id", role.as_slice()),
@@ -139,7 +140,7 @@ impl SqlSession {
         remove(&mut txn, &prefixes, &key)?;
         if find(&mut txn, &prefixes, &[("container", &container)])?.is_none() {
             for name in ["containers", "container_options"] {
-                let table = configuration(self, name)?;
+                let table = configuration(&self.cx, name)?;
                 if let Some((key, _)) = find(&mut txn, &table, &[("name", &container)])? {
                     remove(&mut txn, &table, &key)?;
                 }
@@ -154,7 +155,7 @@ impl SqlSession {
 
     /// Whether this session may change every mapping.
     fn administers_memcached(&self) -> bool {
-        self.rights().global().has(Privileges::MEMCACHED_ADMIN)
+        self.cx.rights().global().has(Privileges::MEMCACHED_ADMIN)
     }
 
     /// The privileges for changing the mapping of a table: MEMCACHED_ADMIN, or all that its
@@ -163,7 +164,7 @@ impl SqlSession {
         if self.administers_memcached() {
             return Ok(());
         }
-        self.need_table(OWNER, database, name)
+        self.cx.need_table(OWNER, database, name)
     }
 
     /// Checks whether this session may map keys of `prefix` to a table. A prefix that hides
@@ -177,13 +178,13 @@ impl SqlSession {
         if self.administers_memcached() {
             return Ok(());
         }
-        self.need_table(OWNER, database, name)?;
+        self.cx.need_table(OWNER, database, name)?;
         let (prefixes, containers) = (
-            configuration(self, "key_prefixes")?,
-            configuration(self, "containers")?,
+            configuration(&self.cx, "key_prefixes")?,
+            configuration(&self.cx, "containers")?,
         );
-        let mut txn = self.server.db.begin(BeginOptions::default())?;
-        let rights = self.rights();
+        let mut txn = self.cx.server.db.begin(BeginOptions::default())?;
+        let rights = self.cx.rights();
         for (_, texts) in all(&mut txn, &prefixes)? {
             let of = |column| text_of(&prefixes, &texts, column).unwrap_or_default();
             let other = of("key_prefix");
@@ -201,8 +202,8 @@ impl SqlSession {
                 ))
             });
             if names.is_none_or(|(d, t)| !rights.on_table(&d, &t).has(OWNER)) {
-                let admin = crate::privileges::MEMCACHED_ADMIN;
-                self.need_global(Privileges::MEMCACHED_ADMIN, admin)?;
+                let admin = crate::context::rights::MEMCACHED_ADMIN;
+                self.cx.need_global(Privileges::MEMCACHED_ADMIN, admin)?;
             }
         }
         Ok(())
@@ -213,14 +214,14 @@ impl SqlSession {
             sync: true,
             ..BeginOptions::default()
         };
-        Ok(self.server.db.begin(options)?)
+        Ok(self.cx.server.db.begin(options)?)
     }
 
     /// The number of the role that is named, as text.
     fn role_number(&self, def: &MemcachedPrefix<'_>) -> Result<Vec<u8>> {
         let name = def.role.unwrap_or(b"default_role");
-        let table = configuration(self, "memcache_server_roles")?;
-        let mut txn = self.server.db.begin(BeginOptions::default())?;
+        let table = configuration(&self.cx, "memcache_server_roles")?;
+        let mut txn = self.cx.server.db.begin(BeginOptions::default())?;
         let found = find(&mut txn, &table, &[("role_name", name)])?;
         let number =
             found.and_then(|(_, texts)| text_of(&table, &texts, "role_id").map(<[u8]>::to_vec));
@@ -230,8 +231,8 @@ impl SqlSession {
     /// The policy that is named, which exists.
     fn policy_name<'d>(&self, def: &MemcachedPrefix<'d>) -> Result<&'d [u8]> {
         let name = def.policy.unwrap_or(b"ndb-only");
-        let table = configuration(self, "cache_policies")?;
-        let mut txn = self.server.db.begin(BeginOptions::default())?;
+        let table = configuration(&self.cx, "cache_policies")?;
+        let mut txn = self.cx.server.db.begin(BeginOptions::default())?;
         match find(&mut txn, &table, &[("policy_name", name)])? {
             Some(_) => Ok(name),
             None => Err(unknown("policy", name, "cache_policies")),
@@ -246,7 +247,7 @@ impl SqlSession {
         database: &str,
         name: &str,
     ) -> Result<bool> {
-        let table = configuration(self, "containers")?;
+        let table = configuration(&self.cx, "containers")?;
         let wanted = [
             ("name", container),
             ("db_schema", database.as_bytes()),
@@ -257,7 +258,7 @@ impl SqlSession {
 
     /// Writes a row of the configuration; columns not named get defaults.
     fn put(&self, txn: &mut Txn, name: &str, cells: &[Cell<'_>]) -> Result<()> {
-        let table = configuration(self, name)?;
+        let table = configuration(&self.cx, name)?;
         let default = |default: &ColumnDefault| match default {
             ColumnDefault::Literal(value) => value.clone(),
             _ => Value::Null,
@@ -269,7 +270,7 @@ impl SqlSession {
             strict: true,
             warnings: &mut ignored,
             tz: &TimeZone::UTC,
-            now: self.env.now_utc,
+            now: self.cx.env.now_utc,
         };
         for (column, text) in cells {
             let position = table.column(column);
@@ -300,8 +301,8 @@ fn unknown(what: &str, name: &[u8], table: &str) -> SqlError {
     SqlError::new(1210, "HY000", text)
 }
 
-fn configuration(session: &SqlSession, name: &str) -> Result<Arc<Table>> {
-    let catalog = session.server.db.catalog();
+fn configuration(cx: &StatementContext, name: &str) -> Result<Arc<Table>> {
+    let catalog = cx.server.db.catalog();
     let table = catalog.table(DATABASE, name).cloned();
     table.ok_or_else(|| SqlError::no_table(DATABASE, name))
 }

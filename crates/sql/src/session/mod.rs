@@ -1,7 +1,7 @@
 //! Sessions: from the text of a statement to its reply.
 //!
 //! A [`SqlSession`] belongs to one connection and is driven by one thread at
-//! a time. [`dispatch`] sends a parsed statement to the module that knows it;
+//! a time. Its [`StatementContext`] is what statements read. [`dispatch`] sends a parsed statement to the module that knows it;
 //! [`run`] executes plans under the rules of transactions; [`transaction`]
 //! begins, ends and chains transactions; [`define`] changes definitions;
 //! [`prepared`] keeps prepared statements; [`set`] sets variables, [`state`]
@@ -22,40 +22,37 @@
 
 mod account;
 mod create;
-pub(crate) mod define;
-mod diagnostics;
-pub(crate) mod dispatch;
-pub(crate) mod evaluate;
+mod define;
+mod dispatch;
+mod evaluate;
+mod explain;
+mod finish;
 mod hint;
 mod into;
 mod memcached;
 mod plan_cache;
 mod prepared;
-pub mod processes;
-pub(crate) mod results;
-pub(crate) mod run;
-pub mod server;
+mod run;
 mod set;
 mod state;
-mod system;
 mod table_locks;
 mod temporary;
-mod timer;
 mod track;
 mod transaction;
 mod views;
 
+use crate::context::{Diagnostics, StatementContext, Temporary};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
-use crate::expr::eval::Env;
 use crate::memory::SessionMemory;
 use crate::parse::LexMode;
 use crate::plan::ResultColumn;
-use crate::vars::{Settings, Values};
+use crate::processes::{self, Process};
+use crate::results;
+use crate::server::{Counters, SqlServer};
+use crate::vars::Settings;
 use bumpalo::Bump;
-use diagnostics::Diagnostics;
 use plan_cache::PlanCache;
-use porpoise_access::{AuthId, Rights};
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::interrupt::{self, Scope};
 use porpoise_base::memory::ConnectionMemory;
@@ -63,17 +60,16 @@ use porpoise_kv::Ticket;
 use porpoise_rows::mdl::MdlSession;
 use porpoise_types::{Charset, Collation, DateTime, SqlMode};
 use prepared::Prepared;
-use processes::Process;
-use server::{Counters, SqlServer};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use temporary::Temporary;
 use track::Tracker;
 use transaction::{NextTxn, OpenTxn};
 
+pub use crate::context::{ClientInfo, Encryption};
+pub use crate::results::Outcome;
 pub use prepared::{Param, PreparedInfo};
 pub use track::SessionChange;
 
@@ -84,77 +80,15 @@ pub const CLIENT_FOUND_ROWS: u64 = 2;
 /// Capability bit of the handshake: `interactive_timeout` holds for it.
 const CLIENT_INTERACTIVE: u64 = 1 << 10;
 
-/// Who is at the other end.
-#[derive(Clone, Debug)]
-pub struct ClientInfo {
-    /// The connection's number.
-    pub connection_id: u64,
-    /// The name that the client gave.
-    pub user: String,
-    /// The host it comes from.
-    pub host: String,
-    /// The account that it was authenticated as, `user@host`.
-    pub account: String,
-    /// The capabilities of the handshake.
-    pub capabilities: u64,
-    /// The collation of the handshake, by MySQL's number.
-    pub collation: u16,
-    /// The default database asked for.
-    pub database: Option<String>,
-}
-
-/// What a connection is encrypted with; empty without TLS.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Encryption {
-    /// OpenSSL's name of the cipher suite.
-    pub cipher: String,
-    /// The protocol version, like `TLSv1.3`.
-    pub version: String,
-}
-
-/// What a statement did, besides the rows it sent.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// Rows changed.
-    pub affected_rows: u64,
-    /// The first id generated.
-    pub last_insert_id: u64,
-    /// Conditions that SHOW WARNINGS will tell of.
-    pub warnings: u16,
-    /// "Records: 3  Duplicates: 0  Warnings: 0" and the like.
-    pub info: String,
-    /// A result set was sent.
-    pub had_rows: bool,
-    /// Where the next statement of the text begins.
-    pub rest: Option<usize>,
-    /// The reply may leave when this is durable.
-    pub ticket: Ticket,
-    /// The connection ends after the reply (COMMIT RELEASE, KILL of itself).
-    pub disconnect: bool,
-}
-
 /// One connection's state.
 pub struct SqlSession {
-    pub(crate) server: Arc<SqlServer>,
-    pub(crate) client: ClientInfo,
-    pub(crate) encryption: Encryption,
-    /// The version of access control at which the account had the name in `client`.
-    pub(super) named_at: u64,
-    pub(crate) env: Env,
-    pub(crate) values: Values,
-    pub(crate) settings: Settings,
-    /// What the account may do, as of the grants' version.
-    pub(crate) rights: RefCell<Arc<Rights>>,
-    /// The password has expired: only statements that change it are allowed.
-    pub(crate) password_expired: bool,
-    /// Roles activated by the login or by SET ROLE.
-    pub(crate) roles: Vec<AuthId>,
+    /// State that its statements read.
+    pub(crate) cx: StatementContext,
     /// Usage of the account's resources, if it has limits.
     limited: Option<account::LimitedUsage>,
-    pub(crate) open: Option<OpenTxn>,
-    pub(crate) next: NextTxn,
-    pub(crate) mdl: MdlSession,
-    pub(crate) diagnostics: Diagnostics,
+    open: Option<OpenTxn>,
+    next: NextTxn,
+    mdl: MdlSession,
     statements: HashMap<u32, Prepared>,
     named: HashMap<String, Prepared>,
     next_statement: u32,
@@ -162,20 +96,15 @@ pub struct SqlSession {
     arena: Bump,
     /// Plans of statements sent as text.
     plans: PlanCache,
-    /// A plan made since this was cleared holds the value of a variable.
-    pub(crate) volatile: Cell<bool>,
     /// More statements of the same text follow the one that has ended.
     continues: bool,
-    pub(crate) notes: hint::Notes,
-    /// Tables of this session only.
-    pub(crate) temporary: Temporary,
+    notes: hint::Notes,
     /// LOCK TABLES.
-    pub(crate) table_locks: Option<table_locks::TableLocks>,
-    /// What the client is to be told of.
-    pub(crate) tracker: Tracker,
-    pub(crate) last_insert_id: u64,
-    /// The newest commit that a reply of this session told of, sent or not.
-    pub(crate) told: Ticket,
+    table_locks: Option<table_locks::TableLocks>,
+    /// Changes that the client is informed of.
+    tracker: Tracker,
+    /// Newest commit that a reply of this session revealed, sent or not.
+    told: Ticket,
 }
 
 /// The flags of sql_mode that the parser needs.
@@ -189,8 +118,33 @@ pub(crate) fn lex_mode(mode: SqlMode) -> LexMode {
     }
 }
 
+impl SqlServer {
+    /// Opens a session for an authenticated client.
+    ///
+    /// # Errors
+    /// 1049 when the default database asked for does not exist.
+    pub fn connect(self: &Arc<Self>, info: ClientInfo, cancel: Cancel) -> Result<SqlSession> {
+        let memory = Arc::new(ConnectionMemory::new(self.memory.clone()));
+        self.connect_with(info, cancel, &memory)
+    }
+
+    /// Opens a session that uses the memory of this connection.
+    ///
+    /// # Errors
+    /// As [`SqlServer::connect`].
+    pub fn connect_with(
+        self: &Arc<Self>,
+        info: ClientInfo,
+        cancel: Cancel,
+        memory: &Arc<ConnectionMemory>,
+    ) -> Result<SqlSession> {
+        Counters::add(&self.counters.connections);
+        SqlSession::open(self.clone(), info, cancel, memory)
+    }
+}
+
 impl SqlSession {
-    pub(crate) fn open(
+    fn open(
         server: Arc<SqlServer>,
         client: ClientInfo,
         cancel: Cancel,
@@ -210,62 +164,65 @@ impl SqlSession {
             mdl.progress().clone(),
         ));
         let mut session = SqlSession {
-            env: state::fresh_env(&client, &settings, &server.locks, cancel),
             mdl,
-            values,
-            settings,
-            named_at: server.access.version(),
-            rights: RefCell::default(),
-            password_expired: false,
-            roles: Vec::new(),
             limited: account::LimitedUsage::connect(&server, &client)?,
             open: None,
             next: NextTxn::default(),
-            diagnostics: Diagnostics::default(),
             statements: HashMap::new(),
             named: HashMap::new(),
             next_statement: 1,
             process,
             arena: Bump::new(),
             plans: PlanCache::default(),
-            volatile: Cell::new(false),
             continues: false,
             notes: hint::Notes::default(),
-            temporary: Temporary::default(),
             table_locks: None,
             tracker: Tracker::new(client.capabilities),
-            last_insert_id: 0,
             told: Ticket::NONE,
-            server,
-            client,
-            encryption: Encryption::default(),
+            cx: StatementContext {
+                env: state::fresh_env(&client, &settings, &server.locks, cancel),
+                values,
+                settings,
+                named_at: server.access.version(),
+                rights: RefCell::default(),
+                password_expired: false,
+                roles: Vec::new(),
+                diagnostics: Diagnostics::default(),
+                volatile: Cell::new(false),
+                explaining: Cell::new(false),
+                temporary: Temporary::default(),
+                last_insert_id: 0,
+                server,
+                client,
+                encryption: Encryption::default(),
+            },
         };
-        session.env.memory = SessionMemory::new(memory);
+        session.cx.env.memory = SessionMemory::new(memory);
         session.limit_memory();
-        session.activate_login_roles();
+        session.cx.activate_login_roles();
         session.apply_handshake()?;
-        session.tracker = Tracker::new(session.client.capabilities);
-        session.server.processes.add(session.process.clone());
+        session.tracker = Tracker::new(session.cx.client.capabilities);
+        session.cx.server.processes.add(session.process.clone());
         Ok(session)
     }
 
     /// The connection's number.
     pub fn id(&self) -> u64 {
-        self.client.connection_id
+        self.cx.client.connection_id
     }
 
     /// The default database.
     pub fn database(&self) -> Option<&str> {
-        self.env.database.as_deref()
+        self.cx.env.database.as_deref()
     }
 
     /// How long the connection may be idle: `wait_timeout`, or for the people
     /// who said that they are some, `interactive_timeout`.
     pub fn idle_timeout(&self) -> Duration {
-        if self.client.capabilities & CLIENT_INTERACTIVE != 0 {
-            self.settings.interactive_timeout
+        if self.cx.client.capabilities & CLIENT_INTERACTIVE != 0 {
+            self.cx.settings.interactive_timeout
         } else {
-            self.settings.wait_timeout
+            self.cx.settings.wait_timeout
         }
     }
 
@@ -276,13 +233,13 @@ impl SqlSession {
 
     /// The collation of the connection.
     pub fn collation(&self) -> Collation {
-        self.settings.collation
+        self.cx.settings.collation
     }
 
     /// Whether results begin with the definitions of their columns
     /// (`resultset_metadata`).
     pub fn sends_metadata(&self) -> bool {
-        self.settings.metadata
+        self.cx.settings.metadata
     }
 
     /// Server status flags of the protocol: in transaction (1), autocommit
@@ -295,10 +252,15 @@ impl SqlSession {
                 flags |= 8192;
             }
         }
-        if self.settings.autocommit {
+        if self.cx.settings.autocommit {
             flags |= 2;
         }
-        if self.settings.mode.contains(SqlMode::NO_BACKSLASH_ESCAPES) {
+        if self
+            .cx
+            .settings
+            .mode
+            .contains(SqlMode::NO_BACKSLASH_ESCAPES)
+        {
             flags |= 512;
         }
         flags
@@ -316,9 +278,9 @@ impl SqlSession {
         multi: bool,
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
-        let _scope = Scope::enter(&self.env.cancel);
+        let _scope = Scope::enter(&self.cx.env.cancel);
         // KILL QUERY that came too late for a statement ends the rest of its text.
-        let killed = self.continues && self.env.cancel.reason() == Some(Reason::Query);
+        let killed = self.continues && self.cx.env.cancel.reason() == Some(Reason::Query);
         let now = self.begin_statement("Query", None);
         if killed {
             return self.end_statement(Err(crate::error::cancelled(Reason::Query)));
@@ -331,7 +293,7 @@ impl SqlSession {
             return self.end_statement(Err(error));
         }
         let arena = std::mem::take(&mut self.arena);
-        let client = self.settings.client;
+        let client = self.cx.settings.client;
         let mut result = self.query_in(&arena, &text, multi, sink);
         if let (Cow::Owned(text), Ok(outcome)) = (&text, &mut result) {
             // The rest begins where it does in what was sent.
@@ -347,7 +309,7 @@ impl SqlSession {
     /// Fails when the session was killed between two statements, or has used up what its
     /// account may use.
     fn check_alive(&self) -> Result<()> {
-        match self.env.cancel.reason() {
+        match self.cx.env.cancel.reason() {
             None => self.count_query(),
             Some(reason) => Err(crate::error::cancelled(reason)),
         }
@@ -355,7 +317,7 @@ impl SqlSession {
 
     /// The text in UTF-8.
     fn decode<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
-        match self.settings.client {
+        match self.cx.settings.client {
             Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Ascii | Charset::Binary => {
                 Cow::Borrowed(text)
             }
@@ -369,24 +331,25 @@ impl SqlSession {
         command: &'static str,
         text: Option<&[u8]>,
     ) -> std::time::Instant {
-        let clock = self.server.db.clock();
+        let clock = self.cx.server.db.clock();
         let now = clock.now();
         let micros = self
+            .cx
             .settings
             .timestamp
             .unwrap_or_else(|| clock.unix_micros());
         if let Some(at) = DateTime::from_unix_micros(micros) {
-            self.env.now_utc = at;
+            self.cx.env.now_utc = at;
         }
         self.continues = false;
-        self.follow_renames();
-        self.env.cancel.clear_query();
-        self.env.strict.set(false);
-        self.env.warnings.get_mut().clear();
-        self.env.warnings_dropped.set(0);
-        self.env.last_insert_id.set(self.last_insert_id);
-        self.diagnostics.begin();
-        Counters::add(&self.server.counters.questions);
+        self.cx.follow_renames();
+        self.cx.env.cancel.clear_query();
+        self.cx.env.strict.set(false);
+        self.cx.env.warnings.get_mut().clear();
+        self.cx.env.warnings_dropped.set(0);
+        self.cx.env.last_insert_id.set(self.cx.last_insert_id);
+        self.cx.diagnostics.begin();
+        Counters::add(&self.cx.server.counters.questions);
         if text.is_some() {
             self.process.begin(command, text, now);
         }
@@ -407,34 +370,34 @@ impl SqlSession {
                 Err(error) => error.because(ended),
             }),
         };
-        self.env.memory.end_statement();
+        self.cx.env.memory.end_statement();
         let result = result.map_err(|error| self.settle_error(error));
         let ticket = match &result {
             Ok(outcome) => outcome.ticket,
             Err(error) => error.ticket,
         };
         self.told = self.told.max(ticket);
-        self.last_insert_id = self.env.last_insert_id.get();
-        let warnings = std::mem::take(self.env.warnings.get_mut());
-        let dropped = self.env.warnings_dropped.get();
-        self.diagnostics.end(
+        self.cx.last_insert_id = self.cx.env.last_insert_id.get();
+        let warnings = std::mem::take(self.cx.env.warnings.get_mut());
+        let dropped = self.cx.env.warnings_dropped.get();
+        self.cx.diagnostics.end(
             warnings,
             dropped,
             result.as_ref().err(),
-            self.settings.notes,
+            self.cx.settings.notes,
         );
         let result = result.map(|mut outcome| {
-            outcome.warnings = self.diagnostics.reported();
-            self.env.row_count = match outcome.had_rows {
+            outcome.warnings = self.cx.diagnostics.reported();
+            self.cx.env.row_count = match outcome.had_rows {
                 true => -1,
                 false => i64::try_from(outcome.affected_rows).unwrap_or(i64::MAX),
             };
             outcome
         });
         if result.is_err() {
-            self.env.row_count = -1;
+            self.cx.env.row_count = -1;
         }
-        let now = self.server.db.clock().now();
+        let now = self.cx.server.db.clock().now();
         // Between two statements of a text the session is not idle: KILL QUERY finds it.
         if !self.continues {
             self.process.end(now);
@@ -448,10 +411,10 @@ impl SqlSession {
     /// 1046 without a default database, 1146 without the table.
     pub fn field_list(&mut self, table: &str) -> Result<Vec<ResultColumn>> {
         self.check_password()?;
-        let Some(database) = self.env.database.clone() else {
+        let Some(database) = self.cx.env.database.clone() else {
             return Err(SqlError::no_database_selected());
         };
-        let catalog = self.catalog();
+        let catalog = self.cx.catalog();
         let found = catalog.table(&database, table);
         let table = found.ok_or_else(|| SqlError::no_table(&database, table))?;
         Ok(results::columns_of(table))
@@ -485,7 +448,10 @@ impl Drop for SqlSession {
     fn drop(&mut self) {
         self.roll_back();
         self.end_temporary();
-        self.server.locks.release_all(self.client.connection_id);
-        self.server.processes.remove(&self.process);
+        self.cx
+            .server
+            .locks
+            .release_all(self.cx.client.connection_id);
+        self.cx.server.processes.remove(&self.process);
     }
 }

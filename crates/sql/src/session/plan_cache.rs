@@ -18,15 +18,16 @@
 
 use super::lex_mode;
 use super::prepared::size_of_plan;
-use super::run::Planned;
 use super::{Outcome, SqlSession};
 use crate::bind::literal;
+use crate::context::StatementContext;
 use crate::error::Result;
 use crate::exec::ResultSink;
 use crate::memory::SessionMemory;
 use crate::parse::ast::Literal;
 use crate::parse::digest::{Digest, LiteralKind, LiteralToken, Normalized};
 use crate::parse::{LexMode, Literals, ParseOptions, parse_literal, parse_one};
+use crate::plan::planned::Planned;
 use bumpalo::Bump;
 use porpoise_base::interrupt;
 use porpoise_base::memory::MemoryCharge;
@@ -59,29 +60,29 @@ pub(super) struct Conditions {
 
 impl Conditions {
     /// Those of a session now, under the catalog of that version.
-    pub(super) fn of(session: &SqlSession, version: u64) -> Conditions {
+    pub(super) fn of(cx: &StatementContext, version: u64) -> Conditions {
         Conditions {
             version,
-            epoch: session.server.statistics.epoch(),
-            mode: session.settings.mode,
-            database: session.env.database.clone(),
-            collation: session.settings.collation,
-            select_limit: session.settings.select_limit,
-            safe_updates: session.settings.safe_updates,
-            div_precision: session.settings.div_precision,
+            epoch: cx.server.statistics.epoch(),
+            mode: cx.settings.mode,
+            database: cx.env.database.clone(),
+            collation: cx.settings.collation,
+            select_limit: cx.settings.select_limit,
+            safe_updates: cx.settings.safe_updates,
+            div_precision: cx.settings.div_precision,
         }
     }
 
     /// Whether they hold.
-    pub(super) fn hold(&self, session: &SqlSession, version: u64) -> bool {
+    pub(super) fn hold(&self, cx: &StatementContext, version: u64) -> bool {
         self.version == version
-            && self.epoch == session.server.statistics.epoch()
-            && self.mode == session.settings.mode
-            && self.collation == session.settings.collation
-            && self.select_limit == session.settings.select_limit
-            && self.safe_updates == session.settings.safe_updates
-            && self.div_precision == session.settings.div_precision
-            && self.database == session.env.database
+            && self.epoch == cx.server.statistics.epoch()
+            && self.mode == cx.settings.mode
+            && self.collation == cx.settings.collation
+            && self.select_limit == cx.settings.select_limit
+            && self.safe_updates == cx.settings.safe_updates
+            && self.div_precision == cx.settings.div_precision
+            && self.database == cx.env.database
     }
 }
 
@@ -146,11 +147,11 @@ impl SqlSession {
     ) -> Option<Result<Outcome>> {
         // Literals of another character set than the text's are converted by
         // the binder.
-        let converts = self.settings.collation.charset() != Charset::Utf8mb4;
+        let converts = self.cx.settings.collation.charset() != Charset::Utf8mb4;
         if converts || text.len() > LONGEST || self.table_locks.is_some() {
             return None;
         }
-        let mode = lex_mode(self.settings.mode);
+        let mode = lex_mode(self.cx.settings.mode);
         let mut cache = std::mem::take(&mut self.plans);
         let digest = cache.digest.compute(text, 0, mode);
         // A second statement where none is allowed is an error of syntax.
@@ -174,9 +175,9 @@ impl SqlSession {
         mode: LexMode,
         sink: &mut dyn ResultSink,
     ) -> Option<Result<Outcome>> {
-        let version = self.server.db.catalog_version();
+        let version = self.cx.server.db.catalog_version();
         let known = cache.find(normalized.key);
-        let fresh = known.filter(|e| e.conditions.hold(self, version));
+        let fresh = known.filter(|e| e.conditions.hold(&self.cx, version));
         let plan = match fresh {
             Some(entry) => entry.plan.clone()?,
             None => match self.plan_for(cache, normalized, arena, text, mode)? {
@@ -189,7 +190,7 @@ impl SqlSession {
         if let Err(error) = self.publish(&plan, deadline) {
             return Some(Err(error));
         }
-        if self.server.db.catalog_version() != version {
+        if self.cx.server.db.catalog_version() != version {
             // Definitions changed between look-up and lock.
             return None;
         }
@@ -209,8 +210,8 @@ impl SqlSession {
         text: &[u8],
         mode: LexMode,
     ) -> Option<Result<Arc<Planned>>> {
-        let catalog = self.catalog();
-        let conditions = Conditions::of(self, catalog.version);
+        let catalog = self.cx.catalog();
+        let conditions = Conditions::of(&self.cx, catalog.version);
         let options = ParseOptions {
             mode,
             literals: Literals::Params(cache.digest.literals()),
@@ -220,11 +221,11 @@ impl SqlSession {
             if interrupt::check().is_err() {
                 return None;
             }
-            cache.keep(normalized.key, conditions, None, &self.env.memory);
+            cache.keep(normalized.key, conditions, None, &self.cx.env.memory);
             return None;
         };
-        let types = types_of(cache.digest.literals(), text, self.settings.collation);
-        self.volatile.set(false);
+        let types = types_of(cache.digest.literals(), text, self.cx.settings.collation);
+        self.cx.volatile.set(false);
         let _deadline = match self.arm_planning(&parsed.statement) {
             Ok(armed) => armed,
             Err(error) => return Some(Err(error)),
@@ -235,15 +236,20 @@ impl SqlSession {
             // With its literals in their places it may be no error: `GROUP BY
             // a + 1` groups `SELECT a + 1`.
             Err(_) => {
-                cache.keep(normalized.key, conditions, None, &self.env.memory);
+                cache.keep(normalized.key, conditions, None, &self.cx.env.memory);
                 return None;
             }
         };
-        let plan = match self.volatile.get() {
+        let plan = match self.cx.volatile.get() {
             true => None,
             false => planned,
         };
-        cache.keep(normalized.key, conditions, plan.clone(), &self.env.memory);
+        cache.keep(
+            normalized.key,
+            conditions,
+            plan.clone(),
+            &self.cx.env.memory,
+        );
         plan.map(Ok)
     }
 }

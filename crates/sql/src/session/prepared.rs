@@ -5,14 +5,15 @@
 //! on is another: those types, the definitions, the SQL mode, the default
 //! database, the collation of the connection.
 
-use super::run::Planned;
-use super::server::Counters;
 use super::{Outcome, SqlSession, lex_mode};
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::parse::ast::{PrepareSource, Statement};
 use crate::parse::{ParseOptions, Parsed, parse_one};
 use crate::plan::ResultColumn;
+use crate::plan::planned::Planned;
+use crate::server::Counters;
 use bumpalo::Bump;
 use porpoise_base::interrupt::Scope;
 use porpoise_base::memory::MemoryCharge;
@@ -57,26 +58,26 @@ struct PlanKey {
 }
 
 impl PlanKey {
-    fn new(session: &SqlSession, version: u64, types: &[ColumnType]) -> PlanKey {
+    fn new(cx: &StatementContext, version: u64, types: &[ColumnType]) -> PlanKey {
         PlanKey {
             types: types.to_vec(),
             version,
-            epoch: session.server.statistics.epoch(),
-            mode: session.settings.mode,
-            database: session.env.database.clone(),
-            collation: session.settings.collation,
-            select_limit: session.settings.select_limit,
+            epoch: cx.server.statistics.epoch(),
+            mode: cx.settings.mode,
+            database: cx.env.database.clone(),
+            collation: cx.settings.collation,
+            select_limit: cx.settings.select_limit,
         }
     }
 
     /// Whether a plan made under this key serves now.
-    fn fits(&self, session: &SqlSession, version: u64, types: &[ColumnType]) -> bool {
+    fn fits(&self, cx: &StatementContext, version: u64, types: &[ColumnType]) -> bool {
         self.version == version
-            && self.epoch == session.server.statistics.epoch()
-            && self.mode == session.settings.mode
-            && self.collation == session.settings.collation
-            && self.select_limit == session.settings.select_limit
-            && self.database == session.env.database
+            && self.epoch == cx.server.statistics.epoch()
+            && self.mode == cx.settings.mode
+            && self.collation == cx.settings.collation
+            && self.select_limit == cx.settings.select_limit
+            && self.database == cx.env.database
             && self.types == types
     }
 }
@@ -130,7 +131,7 @@ impl SqlSession {
     /// # Errors
     /// What parsing and binding find; 1461 when there are too many.
     pub fn prepare(&mut self, text: &[u8]) -> Result<PreparedInfo> {
-        let _scope = Scope::enter(&self.env.cancel);
+        let _scope = Scope::enter(&self.cx.env.cancel);
         let text = self.decode(text).into_owned();
         self.begin_statement("Prepare", Some(&super::shown(&text)));
         let prepared = self
@@ -165,10 +166,10 @@ impl SqlSession {
     }
 
     fn prepare_text(&mut self, text: &[u8]) -> Result<(Prepared, Vec<ResultColumn>)> {
-        let most = self.server.globals.read().int("max_prepared_stmt_count");
-        let counted = Counted::take(&self.server.prepared, most)?;
-        let charge = self.env.memory.charge(size_of_plan(text))?;
-        Counters::add(&self.server.counters.prepares);
+        let most = self.cx.server.globals.read().int("max_prepared_stmt_count");
+        let counted = Counted::take(&self.cx.server.prepared, most)?;
+        let charge = self.cx.env.memory.charge(size_of_plan(text))?;
+        Counters::add(&self.cx.server.counters.prepares);
         let arena = Bump::new();
         let parsed = self.parse_whole(&arena, text)?;
         if matches!(
@@ -178,10 +179,10 @@ impl SqlSession {
             let text = "This command is not supported in the prepared statement protocol yet";
             return Err(SqlError::new(1295, "HY000", text));
         }
-        let catalog = self.catalog();
+        let catalog = self.cx.catalog();
         let plan = self.plan(&parsed.statement, text, &[], &catalog)?;
         if let Some(plan) = &plan {
-            self.check_plan(plan)?;
+            self.cx.check_plan(plan)?;
         }
         let columns = plan.map(|p| p.plan.columns().to_vec()).unwrap_or_default();
         let prepared = Prepared {
@@ -197,7 +198,7 @@ impl SqlSession {
     /// Parses a text that must hold one statement.
     fn parse_whole<'a>(&self, arena: &'a Bump, text: &'a [u8]) -> Result<Parsed<'a>> {
         let options = ParseOptions {
-            mode: lex_mode(self.settings.mode),
+            mode: lex_mode(self.cx.settings.mode),
             ..ParseOptions::default()
         };
         let parsed = parse_one(arena, text, 0, &options).map_err(|e| SqlError::syntax(&e, text))?;
@@ -218,11 +219,11 @@ impl SqlSession {
         params: &[Param<'_>],
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
-        let _scope = Scope::enter(&self.env.cancel);
+        let _scope = Scope::enter(&self.cx.env.cancel);
         self.begin_statement("Execute", None);
         let result = match self.statements.remove(&id) {
             Some(mut prepared) => {
-                let now = self.server.db.clock().now();
+                let now = self.cx.server.db.clock().now();
                 let text = super::shown(&prepared.text);
                 self.process.begin("Execute", Some(&text), now);
                 let values: Vec<ValueRef<'_>> = params.iter().map(|p| p.value).collect();
@@ -254,7 +255,7 @@ impl SqlSession {
         let mut kept = None;
         let secured = self.secure(|session, catalog| {
             if let Some((key, plan)) = &cached
-                && key.fits(session, catalog.version, types)
+                && key.fits(&session.cx, catalog.version, types)
             {
                 kept = None;
                 return Ok(plan.clone());
@@ -262,11 +263,11 @@ impl SqlSession {
             let arena = Bump::new();
             let parsed = session.parse_whole(&arena, &text)?;
             let _deadline = session.arm_planning(&parsed.statement)?;
-            session.volatile.set(false);
+            session.cx.volatile.set(false);
             let plan = session.plan(&parsed.statement, &text, types, catalog)?;
             let plan = Arc::new(plan.ok_or_else(not_a_plan)?);
-            let key = || PlanKey::new(session, catalog.version, types);
-            kept = (!session.volatile.get()).then(|| (key(), plan.clone()));
+            let key = || PlanKey::new(&session.cx, catalog.version, types);
+            kept = (!session.cx.volatile.get()).then(|| (key(), plan.clone()));
             Ok(plan)
         });
         match secured {
@@ -313,7 +314,7 @@ impl SqlSession {
             PrepareSource::Text(text) => text.to_vec(),
             PrepareSource::Var(variable) => {
                 let name = String::from_utf8_lossy(variable).to_lowercase();
-                let variables = self.env.user_variables.get_mut();
+                let variables = self.cx.env.user_variables.get_mut();
                 let (value, ty) = variables
                     .get(name.as_str())
                     .cloned()
@@ -346,6 +347,7 @@ impl SqlSession {
         for variable in using {
             let name = String::from_utf8_lossy(variable).to_lowercase();
             let found = self
+                .cx
                 .env
                 .user_variables
                 .get_mut()

@@ -18,23 +18,19 @@
 //!    `innodb_snapshot_isolation` goes on with newer rows: neither validates.
 //! 4. Outside a transaction each statement is one, committed at its end.
 
-mod finish;
-mod planned;
-
-pub use planned::{Plan, Planned};
-
-use super::server::Counters;
-use super::timer::Armed;
 use super::transaction::OpenTxn;
-use super::{Outcome, SqlSession, results};
-use crate::bind::BindEnv;
+use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::exec::state::States;
 use crate::exec::{self, Changes, Exec, Newer, ResultSink, Shared, Stop};
 use crate::parse::ast::{DeleteTarget, Statement};
 use crate::plan::multi;
+use crate::plan::planned::{Plan, Planned};
 use crate::plan::select::{self, PlanCx, Reads};
 use crate::plan::{dml, insert};
+use crate::results;
+use crate::server::Counters;
+use crate::timer::Armed;
 use crate::vars::settings::IsolationLevel;
 use porpoise_base::blocking::blocking;
 use porpoise_base::interrupt;
@@ -54,7 +50,7 @@ const RESTARTS: usize = 16;
 const REPLANS: usize = 100;
 
 /// What one run of a plan did.
-enum Done {
+pub(super) enum Done {
     Rows(u64),
     Changes(Changes),
 }
@@ -67,17 +63,6 @@ struct RunCx {
 }
 
 impl SqlSession {
-    /// What binding depends on.
-    pub(crate) fn bind_env(&self, params: Vec<ColumnType>) -> BindEnv {
-        BindEnv {
-            mode: self.settings.mode,
-            collation: self.settings.collation,
-            params,
-            database: self.env.database.clone(),
-            div_precision: self.settings.div_precision,
-        }
-    }
-
     /// Plans a statement that reads or changes rows; `None` for others.
     pub(crate) fn plan(
         &self,
@@ -86,12 +71,12 @@ impl SqlSession {
         params: &[ColumnType],
         catalog: &Catalog,
     ) -> Result<Option<Planned>> {
-        let env = self.bind_env(params.to_vec());
+        let env = self.cx.bind_env(params.to_vec());
         let reads = Reads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();
-        let cx = PlanCx::new(catalog, &env, self, text, &reads);
+        let cx = PlanCx::new(catalog, &env, &self.cx, text, &reads);
         let made = self.plan_kind(statement, &cx);
-        let Some(plan) = made.map_err(|e| self.hide(e, &reads.uses.names()))? else {
+        let Some(plan) = made.map_err(|e| self.cx.hide(e, &reads.uses.names()))? else {
             return Ok(None);
         };
         Ok(Some(Planned::new(plan, reads.uses.take())))
@@ -105,7 +90,7 @@ impl SqlSession {
             Statement::Query(query) => {
                 let mut plan = select::plan_query(query, cx)?;
                 if plan.limit.is_none()
-                    && let Some(limit) = self.settings.select_limit
+                    && let Some(limit) = self.cx.settings.select_limit
                 {
                     plan.limit = Some(crate::bind::literal::integer(limit));
                 }
@@ -135,7 +120,7 @@ impl SqlSession {
 
     /// `sql_safe_updates`.
     fn check_safe(&self, narrowed: bool) -> Result<()> {
-        if self.settings.safe_updates && !narrowed {
+        if self.cx.settings.safe_updates && !narrowed {
             let text = "You are using safe update mode and you tried to update a table without a \
                         WHERE that uses a KEY column. ";
             return Err(SqlError::new(1175, "HY000", text));
@@ -151,10 +136,10 @@ impl SqlSession {
     ) -> Result<Arc<Planned>> {
         let deadline = self.definition_deadline();
         for _ in 0..REPLANS {
-            let catalog = self.catalog();
+            let catalog = self.cx.catalog();
             let plan = make(self, &catalog)?;
             self.publish(&plan, deadline)?;
-            if self.server.db.catalog_version() == catalog.version {
+            if self.cx.server.db.catalog_version() == catalog.version {
                 return Ok(plan);
             }
         }
@@ -163,9 +148,9 @@ impl SqlSession {
 
     /// When a wait for metadata locks ends.
     pub(crate) fn definition_deadline(&self) -> Instant {
-        let now = self.server.db.clock().now();
+        let now = self.cx.server.db.clock().now();
         let day = std::time::Duration::from_secs(86_400);
-        now.checked_add(self.settings.definition_wait)
+        now.checked_add(self.cx.settings.definition_wait)
             .unwrap_or_else(|| now + day)
     }
 
@@ -174,7 +159,7 @@ impl SqlSession {
         if plan.used.is_empty() {
             return Ok(());
         }
-        let shared = self.mdl.share(&plan.used, deadline, &self.env.cancel);
+        let shared = self.mdl.share(&plan.used, deadline, &self.cx.env.cancel);
         shared.map_err(|e| SqlError::from(porpoise_rows::ddl::mdl_error(e)))
     }
 
@@ -185,17 +170,17 @@ impl SqlSession {
         params: &[ValueRef<'_>],
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
-        self.check_plan(planned)?;
+        self.cx.check_plan(planned)?;
         if !matches!(planned.plan, Plan::Select(_)) {
             self.count_update()?;
         }
         self.check_locked(planned)?;
         if planned.scans {
-            self.server.statistics.look_after(&self.server.db);
+            self.cx.server.statistics.look_after(&self.cx.server.db);
         }
         let (plan, tables) = (&planned.plan, &planned.tables);
         let inside = self.open.is_some();
-        let keep = inside || (!self.settings.autocommit && !tables.is_empty());
+        let keep = inside || (!self.cx.settings.autocommit && !tables.is_empty());
         let mut open = match self.open.take() {
             Some(open) => open,
             None if tables.is_empty() => self.scratch_txn()?,
@@ -236,7 +221,7 @@ impl SqlSession {
     /// of their replies sees its own commits all the same: the next statement
     /// that reads from a snapshot waits for them.
     pub(crate) fn await_own_commits(&self) -> Result<()> {
-        let engine = self.server.db.engine();
+        let engine = self.cx.server.db.engine();
         if self.told > engine.durable_mark() {
             blocking(|| engine.wait_durable(self.told))?;
         }
@@ -263,7 +248,7 @@ impl SqlSession {
     ) -> Result<Done> {
         let pinned = open.txn.get_mut().pinned();
         let committed = open.isolation == IsolationLevel::ReadCommitted;
-        let newer = match (self.settings.snapshot_isolation && !committed, pinned) {
+        let newer = match (self.cx.settings.snapshot_isolation && !committed, pinned) {
             (false, _) => Newer::Take,
             (true, true) => Newer::Advance,
             (true, false) => Newer::Restart,
@@ -272,7 +257,7 @@ impl SqlSession {
             open.txn.get_mut().keep_reads();
         }
         if !pinned && !planned.tables.is_empty() {
-            open.snapshot_version = self.server.db.catalog_version();
+            open.snapshot_version = self.cx.server.db.catalog_version();
             open.txn.get_mut().refresh()?;
             if keep && !committed && planned.unlocked {
                 open.txn.get_mut().pin()?;
@@ -286,12 +271,12 @@ impl SqlSession {
             sink.whole();
         }
         let _deadline = self.arm_deadline(&planned.plan)?;
-        self.env.seeded.get_mut().clear();
-        self.env.lasting.set(false);
+        self.cx.env.seeded.get_mut().clear();
+        self.cx.env.lasting.set(false);
         if planned.expressions {
             open.txn.get_mut().set_row_cx(self.row_cx());
         }
-        let random = self.env.random.get();
+        let random = self.cx.env.random.get();
         let reads = open.txn.get_mut().kept_reads();
         let run = RunCx {
             mark,
@@ -302,7 +287,7 @@ impl SqlSession {
             match self.attempt(&planned.plan, params, open, &run, sink) {
                 Ok(done) => {
                     for warning in open.txn.get_mut().take_row_warnings() {
-                        self.env.warn(warning);
+                        self.cx.env.warn(warning);
                     }
                     if keep && planned.scans && !committed && !open.txn.get_mut().pinned() {
                         open.txn.get_mut().pin()?;
@@ -310,13 +295,13 @@ impl SqlSession {
                     return Ok(done);
                 }
                 Err(Stop::Error(error)) => return Err(error),
-                Err(Stop::Restart) if self.env.lasting.get() => break,
+                Err(Stop::Restart) if self.cx.env.lasting.get() => break,
                 Err(Stop::Restart) => {
                     open.txn.get_mut().forget_reads(reads);
                     if !self.take_back(open, mark)? {
                         break;
                     }
-                    self.env.random.set(random);
+                    self.cx.env.random.set(random);
                 }
             }
         }
@@ -326,11 +311,11 @@ impl SqlSession {
     /// Takes a run of a statement back and moves the view to now; false when a
     /// pinned one cannot be moved.
     fn take_back(&mut self, open: &mut OpenTxn, mark: Mark) -> Result<bool> {
-        Counters::add(&self.server.counters.restarts);
+        Counters::add(&self.cx.server.counters.restarts);
         let txn = open.txn.get_mut();
         txn.rollback_to(mark);
         // A view shows what is durable: at once it would lack the row again.
-        let (engine, seen) = (self.server.db.engine(), txn.seen());
+        let (engine, seen) = (self.cx.server.db.engine(), txn.seen());
         blocking(|| engine.wait_durable(seen))?;
         if txn.pinned() {
             // Definitions are still held against the older snapshot.
@@ -338,33 +323,33 @@ impl SqlSession {
                 return Ok(false);
             }
         } else {
-            open.snapshot_version = self.server.db.catalog_version();
+            open.snapshot_version = self.cx.server.db.catalog_version();
             txn.refresh()?;
         }
-        self.env.warnings.get_mut().clear();
-        self.env.seeded.get_mut().clear();
-        self.env.last_insert_id.set(self.last_insert_id);
+        self.cx.env.warnings.get_mut().clear();
+        self.cx.env.seeded.get_mut().clear();
+        self.cx.env.last_insert_id.set(self.cx.last_insert_id);
         Ok(true)
     }
 
     /// Whether the engine can hold ranges against commits of others.
     fn validates_ranges(&self) -> bool {
-        let engine = self.server.db.engine();
+        let engine = self.cx.server.db.engine();
         engine.capabilities().range_validation
     }
 
     /// What expressions of definitions see of this session.
     pub(crate) fn row_cx(&self) -> RowCx {
         // The definitions' RAND() is a sequence beside the session's own.
-        let seed = self.env.random.get();
+        let seed = self.cx.env.random.get();
         let next = seed.wrapping_mul(6_364_136_223_846_793_005);
-        self.env.random.set(next.wrapping_add(1));
+        self.cx.env.random.set(next.wrapping_add(1));
         RowCx {
-            now_utc: self.env.now_utc,
-            time_zone: self.env.time_zone.clone(),
-            mode: self.settings.mode,
-            strict: self.settings.mode.is_strict(),
-            user: self.env.account.clone(),
+            now_utc: self.cx.env.now_utc,
+            time_zone: self.cx.env.time_zone.clone(),
+            mode: self.cx.settings.mode,
+            strict: self.cx.settings.mode.is_strict(),
+            user: self.cx.env.account.clone(),
             seed: Cell::new(seed.rotate_left(32)),
             warnings: RefCell::default(),
         }
@@ -387,11 +372,15 @@ impl SqlSession {
     }
 
     fn armed(&self) -> Result<Option<Armed>> {
-        let Some(limit) = self.notes.hinted_limit.or(self.settings.max_execution) else {
+        let Some(limit) = self.notes.hinted_limit.or(self.cx.settings.max_execution) else {
             return Ok(None);
         };
         let deadline = Instant::now() + limit;
-        let armed = self.server.timer.arm(deadline, self.env.cancel.clone());
+        let armed = self
+            .cx
+            .server
+            .timer
+            .arm(deadline, self.cx.env.cancel.clone());
         let text = "Can't create a new thread for max_execution_time";
         let armed = armed.ok_or_else(|| SqlError::new(1135, "HY000", text))?;
         Ok(Some(armed))
@@ -405,31 +394,31 @@ impl SqlSession {
         run: &RunCx,
         sink: &mut dyn ResultSink,
     ) -> exec::Run<Done> {
-        let _sets = self.env.keep_sets();
-        let states = States::new(self.env.memory.statement());
+        let _sets = self.cx.env.keep_sets();
+        let states = States::new(self.cx.env.memory.statement());
         let shared = Shared {
             txn: &open.txn,
-            env: &self.env,
+            env: &self.cx.env,
             params,
             mark: run.mark,
             newer: run.newer,
             validate: run.validate,
-            lock_wait: self.settings.lock_wait,
-            server: self,
+            lock_wait: self.cx.settings.lock_wait,
+            server: &self.cx,
             batches: Cell::new(0),
             states: &states,
-            recursion: self.settings.recursion,
+            recursion: self.cx.settings.recursion,
             profile: self.notes.profile.as_ref(),
         };
         let mut exec = Exec::new(&shared, None);
         exec.env.counted_rows.set(None);
         let done = match plan {
             Plan::Select(p) => {
-                let mut sink = results::Recode::new(sink, &self.settings);
+                let mut sink = results::Recode::new(sink, &self.cx.settings);
                 exec::select::run(p, &mut exec, &mut sink).map(Done::Rows)
             }
             Plan::Insert(p) => {
-                let ids = self.settings.auto_increment;
+                let ids = self.cx.settings.auto_increment;
                 exec::insert::insert(p, &mut exec, ids).map(Done::Changes)
             }
             Plan::Update(p) => exec::dml::update(p, &mut exec).map(Done::Changes),

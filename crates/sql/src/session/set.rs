@@ -3,7 +3,6 @@
 //! All values of a statement are worked out and checked before the first is
 //! assigned, so that it sets all or none.
 
-use super::system::wrong_scope;
 use super::{Outcome, SqlSession};
 use crate::bind::expr::charset_named;
 use crate::error::{Result, SqlError};
@@ -37,13 +36,13 @@ impl SqlSession {
         for item in items {
             changes.push(self.check_item(item, params, types)?);
         }
-        let was_autocommit = self.settings.autocommit;
+        let was_autocommit = self.cx.settings.autocommit;
         for change in changes {
             self.apply(change)?;
         }
         self.apply_settings()?;
         let mut outcome = Outcome::default();
-        if !was_autocommit && self.settings.autocommit {
+        if !was_autocommit && self.cx.settings.autocommit {
             outcome.ticket = self.commit()?;
         }
         Ok(outcome)
@@ -65,7 +64,7 @@ impl SqlSession {
                 self.names(*charset, *collation).map(Change::Names)
             }
             SetItem::Charset(Some(name)) => charset_named(name.name).map(Change::Charset),
-            SetItem::Charset(None) => Ok(Change::Charset(self.default_collation().charset())),
+            SetItem::Charset(None) => Ok(Change::Charset(self.cx.default_collation().charset())),
             SetItem::System {
                 scope,
                 component,
@@ -80,7 +79,8 @@ impl SqlSession {
                 // Before anything is told of the variable or its value.
                 if !matches!(scope, VarScope::Default | VarScope::Session) {
                     let shown = "SUPER or SYSTEM_VARIABLES_ADMIN";
-                    self.need_global(porpoise_access::Privileges::SYSTEM_VARIABLES_ADMIN, shown)?;
+                    self.cx
+                        .need_global(porpoise_access::Privileges::SYSTEM_VARIABLES_ADMIN, shown)?;
                 }
                 let global = settable(variable, *scope)?;
                 let value = self.value_for(at, variable, global, value, params, types)?;
@@ -97,7 +97,7 @@ impl SqlSession {
                 self.check_isolation(IsolationLevel::named(level))
             }
             ("resultset_metadata", VarValue::Text(text))
-                if &**text == "NONE" && self.client.capabilities & OPTIONAL_METADATA == 0 =>
+                if &**text == "NONE" && self.cx.client.capabilities & OPTIONAL_METADATA == 0 =>
             {
                 Err(SqlError::wrong_variable_value(variable.name, text))
             }
@@ -105,13 +105,14 @@ impl SqlSession {
                 Err(SqlError::wrong_variable_value(variable.name, text))
             }
             ("connection_memory_limit" | "statement_memory_limit", VarValue::Int(bytes))
-                if !global && *bytes > self.server.globals.read().int(variable.name) =>
+                if !global && *bytes > self.cx.server.globals.read().int(variable.name) =>
             {
                 let shown = "SUPER or SYSTEM_VARIABLES_ADMIN";
-                self.need_global(porpoise_access::Privileges::SUPER, shown)
+                self.cx
+                    .need_global(porpoise_access::Privileges::SUPER, shown)
             }
             ("partial_revokes", VarValue::Bool(on)) => {
-                Ok(self.server.access.data().check_partial_revokes(*on)?)
+                Ok(self.cx.server.access.data().check_partial_revokes(*on)?)
             }
             ("local_infile" | "read_only" | "super_read_only" | "offline_mode", v)
                 if *v == VarValue::Bool(true) =>
@@ -135,45 +136,31 @@ impl SqlSession {
             ExprKind::Default if global || variable.scope == Scope::Session => {
                 check::from_text(variable, variable.default)
             }
-            ExprKind::Default => Ok(self.server.globals.read().at(at).clone()),
+            ExprKind::Default => Ok(self.cx.server.globals.read().at(at).clone()),
             ExprKind::Column(word) if word.table.is_none() => {
                 let word = ValueRef::Bytes(word.name.name.as_bytes());
-                check::from_value(variable, word, &mut |w| self.env.warn(w))
+                check::from_value(variable, word, &mut |w| self.cx.env.warn(w))
             }
             _ => {
                 let (value, _) = self.value_of(value, params, types)?;
-                check::from_value(variable, value.as_ref(), &mut |w| self.env.warn(w))
+                check::from_value(variable, value.as_ref(), &mut |w| self.cx.env.warn(w))
             }
         }
     }
 
     fn names(&self, charset: Option<Ident<'_>>, collation: Option<Ident<'_>>) -> Result<Collation> {
         let Some(charset) = charset else {
-            return Ok(self.default_collation());
+            return Ok(self.cx.default_collation());
         };
         let charset = charset_named(charset.name)?;
         let Some(name) = collation else {
-            return Ok(self.collation_for(charset));
+            return Ok(self.cx.collation_for(charset));
         };
         let collation = crate::definition::collation_named(name.name)?;
         if collation.charset() != charset {
             return Err(crate::definition::collation_mismatch(collation, charset));
         }
         Ok(collation)
-    }
-
-    /// The collation of a character set that is named alone.
-    pub(crate) fn collation_for(&self, charset: Charset) -> Collation {
-        match charset {
-            Charset::Utf8mb4 => self.settings.utf8mb4_collation,
-            other => other.default_collation(),
-        }
-    }
-
-    fn default_collation(&self) -> Collation {
-        let globals = self.server.globals.read();
-        Collation::by_name(globals.text("collation_connection"))
-            .unwrap_or(Collation::UTF8MB4_0900_AI_CI)
     }
 
     /// SET NAMES.
@@ -189,7 +176,7 @@ impl SqlSession {
     /// Sets a session variable to text that is known to be good.
     pub(crate) fn set_quietly(&mut self, name: &str, text: &str) {
         if let Some(at) = vars::find(name) {
-            self.values.set(at, VarValue::Text(Arc::from(text)));
+            self.cx.values.set(at, VarValue::Text(Arc::from(text)));
         }
     }
 
@@ -204,14 +191,14 @@ impl SqlSession {
         match change {
             Change::User(name, value, ty) => {
                 self.tracker.state();
-                self.env.set_user_variable(name, value, ty)?;
+                self.cx.env.set_user_variable(name, value, ty)?;
             }
             Change::Names(collation) => {
                 self.set_names(collation)?;
                 self.track_charsets();
             }
             Change::Charset(charset) => {
-                let connection = self.values.text("collation_database").to_owned();
+                let connection = self.cx.values.text("collation_database").to_owned();
                 let connection = Collation::by_name(&connection).unwrap_or(Collation::BINARY);
                 self.set_quietly("character_set_client", charset.name());
                 self.set_quietly("character_set_results", charset.name());
@@ -223,13 +210,13 @@ impl SqlSession {
                 if let ("global_connection_memory_limit", VarValue::Int(bytes)) =
                     (variable.name, &value)
                 {
-                    self.server.memory.set_limit(*bytes);
+                    self.cx.server.memory.set_limit(*bytes);
                 }
                 if let ("partial_revokes", VarValue::Bool(on)) = (variable.name, &value) {
-                    self.server.access.set_partial_revokes(*on)?;
+                    self.cx.server.access.set_partial_revokes(*on)?;
                 }
                 let partner = partner(variable.name, &value);
-                let mut globals = self.server.globals.write();
+                let mut globals = self.cx.server.globals.write();
                 globals.set(at, value);
                 if let Some((at, value)) = partner {
                     globals.set(at, value);
@@ -237,16 +224,16 @@ impl SqlSession {
                 drop(globals);
                 if variable.name == "mandatory_roles" {
                     // Sessions compute their rights again.
-                    self.server.access.reload()?;
+                    self.cx.server.access.reload()?;
                 }
             }
             Change::System(at, variable, false, value) => {
                 self.side_effect(variable.name, &value);
                 self.tracker.variable(at);
                 if let Some((at, value)) = partner(variable.name, &value) {
-                    self.values.set(at, value);
+                    self.cx.values.set(at, value);
                 }
-                self.values.set(at, value);
+                self.cx.values.set(at, value);
             }
         }
         Ok(())
@@ -269,19 +256,19 @@ impl SqlSession {
     fn side_effect(&mut self, name: &str, value: &VarValue) {
         match (name, value) {
             ("last_insert_id", VarValue::Int(id)) => {
-                self.last_insert_id = *id;
-                self.env.last_insert_id.set(*id);
+                self.cx.last_insert_id = *id;
+                self.cx.env.last_insert_id.set(*id);
             }
             ("session_track_system_variables", VarValue::Text(list)) => {
                 self.warn_of_untracked(list);
             }
             ("rand_seed1", VarValue::Int(seed)) => {
-                let low = self.env.random.get() & 0xFFFF_FFFF;
-                self.env.random.set(seed << 32 | low);
+                let low = self.cx.env.random.get() & 0xFFFF_FFFF;
+                self.cx.env.random.set(seed << 32 | low);
             }
             ("rand_seed2", VarValue::Int(seed)) => {
-                let high = self.env.random.get() & !0xFFFF_FFFF;
-                self.env.random.set(high | (seed & 0xFFFF_FFFF));
+                let high = self.cx.env.random.get() & !0xFFFF_FFFF;
+                self.cx.env.random.set(high | (seed & 0xFFFF_FFFF));
             }
             _ => {}
         }
@@ -311,7 +298,9 @@ fn settable(variable: &Variable, scope: VarScope) -> Result<bool> {
         (VarScope::Persist | VarScope::PersistOnly, _) => {
             Err(SqlError::not_supported("SET PERSIST"))
         }
-        (_, Scope::Fixed | Scope::SessionFixed) => Err(wrong_scope(name, "read only")),
+        (_, Scope::Fixed | Scope::SessionFixed) => {
+            Err(SqlError::wrong_variable_scope(name, "read only"))
+        }
         (VarScope::Global, Scope::Session) => {
             let text = format!(
                 "Variable '{name}' is a SESSION variable and can't be used with SET GLOBAL"

@@ -4,11 +4,11 @@
 use super::track::Tracker;
 use super::transaction::NextTxn;
 use super::{ClientInfo, SqlSession};
+use crate::context::Diagnostics;
 use crate::error::{Result, SqlError};
 use crate::expr::eval::Env;
 use crate::expr::named_locks::NamedLocks;
 use crate::memory::SessionMemory;
-use crate::session::diagnostics::Diagnostics;
 use crate::vars::Settings;
 use porpoise_base::cancel::Cancel;
 use porpoise_types::{Charset, Collation, DateTime};
@@ -19,12 +19,12 @@ use std::sync::Arc;
 impl SqlSession {
     /// Collation and default database of the handshake.
     pub(super) fn apply_handshake(&mut self) -> Result<()> {
-        let collation = Collation::from_id(self.client.collation);
+        let collation = Collation::from_id(self.cx.client.collation);
         let collation = collation.filter(|c| c.charset() != Charset::Binary);
         if let Some(collation) = collation {
             self.set_names(collation)?;
         }
-        match self.client.database.clone() {
+        match self.cx.client.database.clone() {
             Some(name) => self.use_db(&name),
             None => Ok(()),
         }
@@ -35,16 +35,16 @@ impl SqlSession {
     /// # Errors
     /// 1049 when there is none.
     pub fn use_db(&mut self, name: &str) -> Result<()> {
-        let catalog = self.server.db.catalog();
+        let catalog = self.cx.server.db.catalog();
         let collation = match catalog.database(name) {
             Some(database) => database.collation,
             None if crate::virtual_tables::is_database(name) => Collation::UTF8MB3_GENERAL_CI,
             None => return Err(SqlError::unknown_database(name)),
         };
-        if !self.rights().sees_database(name) {
-            return Err(self.database_denied(name));
+        if !self.cx.rights().sees_database(name) {
+            return Err(self.cx.database_denied(name));
         }
-        self.env.database = Some(name.to_owned());
+        self.cx.env.database = Some(name.to_owned());
         self.tracker.schema();
         self.process.set_database(Some(name));
         self.set_quietly("character_set_database", collation.charset().name());
@@ -59,53 +59,62 @@ impl SqlSession {
     pub fn reset(&mut self) -> Result<()> {
         self.roll_back();
         self.end_temporary();
-        self.server.locks.release_all(self.client.connection_id);
+        self.cx
+            .server
+            .locks
+            .release_all(self.cx.client.connection_id);
         self.table_locks = None;
         self.statements.clear();
         self.named.clear();
         self.next = NextTxn::default();
-        self.diagnostics = Diagnostics::default();
-        self.last_insert_id = 0;
-        self.values = self.server.globals.read().clone();
-        self.settings = Settings::new(&self.values)?;
-        let database = self.env.database.take();
-        let cancel = self.env.cancel.clone();
-        self.env.clear_user_variables();
-        let memory = std::mem::take(&mut self.env.memory);
-        self.env = fresh_env(&self.client, &self.settings, &self.server.locks, cancel);
-        self.env.memory = memory;
+        self.cx.diagnostics = Diagnostics::default();
+        self.cx.last_insert_id = 0;
+        self.cx.values = self.cx.server.globals.read().clone();
+        self.cx.settings = Settings::new(&self.cx.values)?;
+        let database = self.cx.env.database.take();
+        let cancel = self.cx.env.cancel.clone();
+        self.cx.env.clear_user_variables();
+        let memory = std::mem::take(&mut self.cx.env.memory);
+        self.cx.env = fresh_env(
+            &self.cx.client,
+            &self.cx.settings,
+            &self.cx.server.locks,
+            cancel,
+        );
+        self.cx.env.memory = memory;
         self.limit_memory();
-        self.activate_login_roles();
-        let collation = Collation::from_id(self.client.collation);
+        self.cx.activate_login_roles();
+        let collation = Collation::from_id(self.cx.client.collation);
         if let Some(collation) = collation.filter(|c| c.charset() != Charset::Binary) {
             self.set_names(collation)?;
         }
         // It may be gone by now.
         let _ = database.map(|name| self.use_db(&name));
-        self.tracker = Tracker::new(self.client.capabilities);
+        self.tracker = Tracker::new(self.cx.client.capabilities);
         Ok(())
     }
 
     /// The limits of memory that the settings say.
     pub(super) fn limit_memory(&self) {
         let (statement, connection) = (
-            self.settings.statement_memory,
-            self.settings.connection_memory,
+            self.cx.settings.statement_memory,
+            self.cx.settings.connection_memory,
         );
-        self.env.memory.set_limits(statement, connection);
+        self.cx.env.memory.set_limits(statement, connection);
     }
 
     /// Values of user variables and the like, for the statement.
     pub(crate) fn apply_settings(&mut self) -> Result<()> {
-        self.settings = Settings::new(&self.values)?;
-        let s = &self.settings;
-        self.env.mode = s.mode;
-        self.env.time_zone = s.time_zone.clone();
-        self.env.max_allowed_packet = s.max_allowed_packet;
-        self.env.div_precision = s.div_precision;
-        self.env.group_concat_max_len = s.group_concat_max_len;
-        self.env.collation = s.collation;
-        self.env
+        self.cx.settings = Settings::new(&self.cx.values)?;
+        let s = &self.cx.settings;
+        self.cx.env.mode = s.mode;
+        self.cx.env.time_zone = s.time_zone.clone();
+        self.cx.env.max_allowed_packet = s.max_allowed_packet;
+        self.cx.env.div_precision = s.div_precision;
+        self.cx.env.group_concat_max_len = s.group_concat_max_len;
+        self.cx.env.collation = s.collation;
+        self.cx
+            .env
             .memory
             .set_limits(s.statement_memory, s.connection_memory);
         if let Some(open) = &mut self.open {

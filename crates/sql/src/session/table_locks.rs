@@ -1,6 +1,5 @@
 //! LOCK TABLES and UNLOCK TABLES (manual, "LOCK TABLES and UNLOCK TABLES Statements").
 
-use super::dispatch::qualified;
 use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{LockTable, TableLock};
@@ -41,11 +40,11 @@ impl SqlSession {
     pub(super) fn lock_tables(&mut self, tables: &[LockTable<'_>]) -> Result<Outcome> {
         self.unlock_tables()?;
         let ticket = self.commit()?;
-        let catalog = self.server.db.catalog();
+        let catalog = self.cx.server.db.catalog();
         let mut locked = Vec::new();
         let mut reach: Vec<TableId> = Vec::new();
         for lock in tables {
-            let (database, name) = qualified(self, &lock.table)?;
+            let (database, name) = self.cx.qualified(&lock.table)?;
             let table = catalog.table(&database, &name);
             let table = table.ok_or_else(|| SqlError::no_table(&database, &name))?;
             locked.push((table.id, lock.mode == TableLock::Write));
@@ -54,7 +53,7 @@ impl SqlSession {
         reach.sort_unstable();
         reach.dedup();
         let deadline = self.definition_deadline();
-        let barrier = self.mdl.exclude(&reach, deadline, &self.env.cancel);
+        let barrier = self.mdl.exclude(&reach, deadline, &self.cx.env.cancel);
         let barrier = barrier.map_err(|e| SqlError::from(porpoise_rows::ddl::mdl_error(e)))?;
         self.table_locks = Some(TableLocks {
             tables: locked,

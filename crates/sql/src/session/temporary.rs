@@ -13,72 +13,15 @@
 
 use super::plan_cache::PlanCache;
 use super::{Outcome, SqlSession};
-use crate::definition;
+use crate::definition::{self, Naming};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{DropTables, Statement, TableName};
-use crate::session::dispatch::qualified;
-use porpoise_rows::catalog::{Catalog, Table, TableId};
+use porpoise_rows::catalog::Table;
 use porpoise_rows::ddl::{AlterOp, TableSpec};
 use porpoise_types::CastCx;
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The temporary tables of a session.
-#[derive(Default)]
-pub(crate) struct Temporary {
-    tables: BTreeMap<(String, String), Arc<Table>>,
-    /// Dropped, and perhaps used by the open transaction.
-    doomed: Vec<Arc<Table>>,
-    /// The common catalog with the tables in it.
-    overlay: RefCell<Option<Arc<Catalog>>>,
-}
-
-impl Temporary {
-    /// The table of that name.
-    pub(crate) fn table(&self, database: &str, name: &str) -> Option<&Arc<Table>> {
-        if self.tables.is_empty() {
-            return None;
-        }
-        self.tables.get(&(database.to_owned(), name.to_owned()))
-    }
-
-    /// Whether a table is one of these.
-    pub(crate) fn holds(&self, id: TableId) -> bool {
-        self.tables.values().any(|t| t.id == id)
-    }
-
-    fn over(&self, common: &Arc<Catalog>) -> Arc<Catalog> {
-        let mut overlay = self.overlay.borrow_mut();
-        if let Some(made) = overlay.as_ref().filter(|o| o.version == common.version) {
-            return made.clone();
-        }
-        let mut catalog = Catalog::clone(common);
-        for ((database, name), table) in &self.tables {
-            if let Some(database) = catalog.databases.get_mut(database) {
-                Arc::make_mut(database)
-                    .tables
-                    .insert(name.clone(), table.id);
-                catalog.views.remove(&(database.name.clone(), name.clone()));
-                catalog.tables.insert(table.id, table.clone());
-            }
-        }
-        let made = Arc::new(catalog);
-        *overlay = Some(made.clone());
-        made
-    }
-}
-
 impl SqlSession {
-    /// The definitions that this session's statements are planned on.
-    pub(crate) fn catalog(&self) -> Arc<Catalog> {
-        let common = self.server.db.catalog();
-        match self.temporary.tables.is_empty() {
-            true => common,
-            false => self.temporary.over(&common),
-        }
-    }
-
     /// Statements about temporary tables, which commit nothing; `None` for
     /// others.
     pub(super) fn define_temporary(
@@ -87,8 +30,8 @@ impl SqlSession {
         text: &[u8],
     ) -> Result<Option<Outcome>> {
         let named = |session: &SqlSession, name: &TableName<'_>| {
-            let found = qualified(session, name).ok();
-            found.filter(|(d, n)| session.temporary.table(d, n).is_some())
+            let found = session.cx.qualified(name).ok();
+            found.filter(|(d, n)| session.cx.temporary.table(d, n).is_some())
         };
         match statement {
             Statement::CreateTable(create) if create.temporary => {
@@ -98,8 +41,9 @@ impl SqlSession {
                 if let Some(query) = create.query {
                     return self.create_select(create, query, text).map(Some);
                 }
-                let (database, _) = qualified(self, &create.name)?;
-                let spec = definition::table(self, &self.naming(&database)?, create, text)?;
+                let (database, _) = self.cx.qualified(&create.name)?;
+                let spec =
+                    definition::table(&self.cx, &Naming::of(&self.cx, &database)?, create, text)?;
                 self.make_temporary(&spec)?;
                 Ok(Some(Outcome::default()))
             }
@@ -118,18 +62,24 @@ impl SqlSession {
     /// CREATE TEMPORARY TABLE; false where it was there (IF NOT EXISTS).
     pub(super) fn make_temporary(&mut self, spec: &TableSpec) -> Result<bool> {
         self.sweep_temporary();
-        if self.temporary.table(&spec.database, &spec.name).is_some() {
+        if self
+            .cx
+            .temporary
+            .table(&spec.database, &spec.name)
+            .is_some()
+        {
             if !spec.if_not_exists {
                 let text = format!("Table '{}' already exists", spec.name);
                 return Err(SqlError::new(1050, "42S01", text));
             }
-            self.note(1050, format!("Table '{}' already exists", spec.name));
+            self.cx
+                .note(1050, format!("Table '{}' already exists", spec.name));
             return Ok(false);
         }
-        let db = self.server.db.clone();
+        let db = self.cx.server.db.clone();
         let table = db.create_temporary(&self.ddl_cx(), spec)?;
         let key = (spec.database.clone(), spec.name.clone());
-        self.temporary.tables.insert(key, table);
+        self.cx.temporary.tables.insert(key, table);
         self.tracker.state();
         self.forget_plans();
         Ok(true)
@@ -144,18 +94,18 @@ impl SqlSession {
     ) -> Result<u64> {
         for op in ops {
             if let AlterOp::RenameTo(database, name) = op
-                && self.temporary.table(database, name).is_some()
+                && self.cx.temporary.table(database, name).is_some()
             {
                 let text = format!("Table '{name}' already exists");
                 return Err(SqlError::new(1050, "42S01", text));
             }
         }
-        let db = self.server.db.clone();
+        let db = self.cx.server.db.clone();
         let (altered, rows) = db.alter_temporary(&self.ddl_cx(), table, ops, cast)?;
         let old = (table.database.clone(), table.name.clone());
-        self.temporary.tables.remove(&old);
+        self.cx.temporary.tables.remove(&old);
         let key = (altered.database.clone(), altered.name.clone());
-        self.temporary.tables.insert(key, altered);
+        self.cx.temporary.tables.insert(key, altered);
         self.forget_plans();
         Ok(rows)
     }
@@ -163,10 +113,10 @@ impl SqlSession {
     /// Takes the temporary table of that name away; false without one.
     pub(super) fn unmake_temporary(&mut self, database: &str, name: &str) -> bool {
         let key = (database.to_owned(), name.to_owned());
-        let Some(table) = self.temporary.tables.remove(&key) else {
+        let Some(table) = self.cx.temporary.tables.remove(&key) else {
             return false;
         };
-        self.temporary.doomed.push(table);
+        self.cx.temporary.doomed.push(table);
         self.tracker.state();
         self.forget_plans();
         self.sweep_temporary();
@@ -175,13 +125,13 @@ impl SqlSession {
 
     /// TRUNCATE of a temporary table; false where there is none.
     pub(super) fn truncate_temporary(&mut self, database: &str, name: &str) -> Result<bool> {
-        let Some(table) = self.temporary.table(database, name).cloned() else {
+        let Some(table) = self.cx.temporary.table(database, name).cloned() else {
             return Ok(false);
         };
-        let fresh = self.server.db.renew_temporary(&table)?;
+        let fresh = self.cx.server.db.renew_temporary(&table)?;
         let key = (database.to_owned(), name.to_owned());
-        self.temporary.tables.insert(key, fresh);
-        self.temporary.doomed.push(table);
+        self.cx.temporary.tables.insert(key, fresh);
+        self.cx.temporary.doomed.push(table);
         self.forget_plans();
         self.sweep_temporary();
         Ok(true)
@@ -190,10 +140,10 @@ impl SqlSession {
     /// DROP TABLE where all names are temporary tables, or must be; `None`
     /// where others are meant, too.
     pub(super) fn drop_temporary(&mut self, drop: &DropTables<'_>) -> Result<Option<Outcome>> {
-        let names = drop.names.iter().map(|n| qualified(self, n));
+        let names = drop.names.iter().map(|n| self.cx.qualified(n));
         let names: Vec<(String, String)> = names.collect::<Result<_>>()?;
         let missing = |session: &SqlSession| -> Vec<String> {
-            let known = |(d, n): &&(String, String)| session.temporary.table(d, n).is_none();
+            let known = |(d, n): &&(String, String)| session.cx.temporary.table(d, n).is_none();
             let missing = names.iter().filter(known);
             missing.map(|(d, n)| format!("{d}.{n}")).collect()
         };
@@ -211,29 +161,29 @@ impl SqlSession {
             self.unmake_temporary(database, name);
         }
         for name in absent {
-            self.note(1051, format!("Unknown table '{name}'"));
+            self.cx.note(1051, format!("Unknown table '{name}'"));
         }
         Ok(Some(Outcome::default()))
     }
 
     /// Drops all of them: the session ends, or begins anew.
     pub(super) fn end_temporary(&mut self) {
-        let tables = std::mem::take(&mut self.temporary.tables);
-        self.temporary.doomed.extend(tables.into_values());
+        let tables = std::mem::take(&mut self.cx.temporary.tables);
+        self.cx.temporary.doomed.extend(tables.into_values());
         self.forget_plans();
         self.sweep_temporary();
     }
 
     fn sweep_temporary(&mut self) {
         if self.open.is_none() {
-            for table in std::mem::take(&mut self.temporary.doomed) {
-                self.server.db.drop_temporary(&table);
+            for table in std::mem::take(&mut self.cx.temporary.doomed) {
+                self.cx.server.db.drop_temporary(&table);
             }
         }
     }
 
     fn forget_plans(&mut self) {
-        self.temporary.overlay.replace(None);
+        self.cx.temporary.overlay.replace(None);
         self.plans = PlanCache::default();
         self.forget_prepared_plans();
     }

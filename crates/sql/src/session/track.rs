@@ -107,12 +107,12 @@ impl SqlSession {
             if let Some(variable) = VARIABLES.get(at)
                 && self.tracks(variable.name)
             {
-                let value = self.values.at(at).text();
+                let value = self.cx.values.at(at).text();
                 changes.push(SessionChange::Variable(variable.name, value));
             }
         }
         if std::mem::take(&mut self.tracker.schema) && self.is_on("session_track_schema") {
-            let name = self.env.database.clone();
+            let name = self.cx.env.database.clone();
             changes.push(SessionChange::Schema(name.unwrap_or_default()));
         }
         if std::mem::take(&mut self.tracker.state) && self.is_on("session_track_state_change") {
@@ -123,7 +123,7 @@ impl SqlSession {
     }
 
     fn transaction_changes(&mut self, changes: &mut Vec<SessionChange>) {
-        let text = match self.settings.transaction_info {
+        let text = match self.cx.settings.transaction_info {
             TransactionInfo::Off => return,
             TransactionInfo::State => String::new(),
             TransactionInfo::Characteristics => self.characteristics(),
@@ -141,13 +141,13 @@ impl SqlSession {
 
     /// Whether `session_track_system_variables` has this name.
     fn tracks(&self, name: &str) -> bool {
-        let list = self.values.text("session_track_system_variables");
+        let list = self.cx.values.text("session_track_system_variables");
         let mut names = list.split(',').map(str::trim);
         names.any(|n| n == "*" || n.eq_ignore_ascii_case(name))
     }
 
     fn is_on(&self, name: &str) -> bool {
-        let value = vars::find(name).map(|at| self.values.at(at));
+        let value = vars::find(name).map(|at| self.cx.values.at(at));
         value == Some(&VarValue::Bool(true))
     }
 
@@ -211,7 +211,7 @@ impl SqlSession {
     pub(super) fn warn_of_untracked(&self, list: &str) {
         let names = list.split(',').map(str::trim);
         for name in names.filter(|n| !n.is_empty() && *n != "*" && vars::find(n).is_none()) {
-            self.env.warn(Warning {
+            self.cx.env.warn(Warning {
                 level: Level::Warning,
                 code: 1231,
                 message: format!("{name} is not a valid system variable and will be ignored."),

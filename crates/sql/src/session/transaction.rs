@@ -1,12 +1,12 @@
 //! Transactions of a session: begin, commit, savepoints, isolation.
 
-use super::server::Counters;
 use super::track::TxnMarks;
 use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{
     Completion, Isolation as AstIsolation, SetTransaction, StartTransaction, VarScope,
 };
+use crate::server::Counters;
 use crate::vars::settings::{self, IsolationLevel};
 use porpoise_kv::{Isolation, Mark, Ticket};
 use porpoise_rows::{BeginOptions, Txn};
@@ -58,7 +58,7 @@ fn level_name(level: AstIsolation) -> &'static str {
 impl SqlSession {
     /// Fails when the engine cannot do `SERIALIZABLE`.
     pub(crate) fn check_isolation(&self, level: IsolationLevel) -> Result<()> {
-        let engine = self.server.db.engine();
+        let engine = self.cx.server.db.engine();
         if level == IsolationLevel::Serializable && !engine.capabilities().serializable {
             let text = format!(
                 "The isolation level SERIALIZABLE is not available on the {} engine, which gives \
@@ -74,24 +74,24 @@ impl SqlSession {
     /// TRANSACTION, which are used up.
     pub(crate) fn begin_txn(&mut self) -> Result<OpenTxn> {
         let next = std::mem::take(&mut self.next);
-        let isolation = next.isolation.unwrap_or(self.settings.isolation);
+        let isolation = next.isolation.unwrap_or(self.cx.settings.isolation);
         self.check_isolation(isolation)?;
-        let txn = self.server.db.begin(BeginOptions {
+        let txn = self.cx.server.db.begin(BeginOptions {
             isolation: match isolation {
                 IsolationLevel::Serializable => Isolation::Serializable,
                 _ => Isolation::Snapshot,
             },
             sync: false,
-            cancel: self.env.cancel.clone(),
-            lock_wait: self.settings.lock_wait,
-            foreign_key_checks: self.settings.foreign_key_checks,
-            snapshot_conflicts: self.settings.snapshot_isolation
+            cancel: self.cx.env.cancel.clone(),
+            lock_wait: self.cx.settings.lock_wait,
+            foreign_key_checks: self.cx.settings.foreign_key_checks,
+            snapshot_conflicts: self.cx.settings.snapshot_isolation
                 && isolation != IsolationLevel::ReadCommitted,
         })?;
         Ok(OpenTxn {
             txn: RefCell::new(txn),
             isolation,
-            read_only: next.read_only.unwrap_or(self.settings.read_only),
+            read_only: next.read_only.unwrap_or(self.cx.settings.read_only),
             snapshot_version: 0,
             savepoints: Vec::new(),
             begun: None,
@@ -108,7 +108,7 @@ impl SqlSession {
         }
         let mut open = self.begin_txn()?;
         if start.snapshot && open.isolation != IsolationLevel::ReadCommitted {
-            open.snapshot_version = self.server.db.catalog_version();
+            open.snapshot_version = self.cx.server.db.catalog_version();
             open.txn.get_mut().refresh()?;
             open.txn.get_mut().pin()?;
         }
@@ -132,11 +132,11 @@ impl SqlSession {
         self.mdl.release();
         match done {
             Ok(commit) => {
-                Counters::add(&self.server.counters.commits);
+                Counters::add(&self.cx.server.counters.commits);
                 Ok(commit.ticket)
             }
             Err(error) => {
-                Counters::add(&self.server.counters.rollbacks);
+                Counters::add(&self.cx.server.counters.rollbacks);
                 let mut error = SqlError::from(error);
                 error.rolled_back = true;
                 Err(error)
@@ -147,7 +147,7 @@ impl SqlSession {
     /// Rolls back what is open.
     pub(crate) fn roll_back(&mut self) {
         if let Some(open) = self.open.take() {
-            Counters::add(&self.server.counters.rollbacks);
+            Counters::add(&self.cx.server.counters.rollbacks);
             open.txn.into_inner().rollback();
         }
         self.mdl.release();
@@ -163,7 +163,7 @@ impl SqlSession {
                 Ticket::NONE
             }
         };
-        let default = self.settings.completion;
+        let default = self.cx.settings.completion;
         let chain = how.chain.unwrap_or(default == settings::Completion::Chain);
         let release = how
             .release
@@ -189,7 +189,7 @@ impl SqlSession {
     /// SAVEPOINT: one of the same name goes.
     pub(crate) fn savepoint(&mut self, name: &str) -> Result<Outcome> {
         if self.open.is_none() {
-            if self.settings.autocommit {
+            if self.cx.settings.autocommit {
                 return Ok(Outcome::default());
             }
             self.open = Some(self.begin_txn()?);
@@ -269,7 +269,7 @@ impl SqlSession {
     pub(crate) fn settle_error(&mut self, error: SqlError) -> SqlError {
         if error.rolled_back || error.fatal {
             if error.message.contains("(snapshot conflict)") {
-                Counters::add(&self.server.counters.conflicts);
+                Counters::add(&self.cx.server.counters.conflicts);
             }
             self.roll_back();
         } else if self.open.is_none() {

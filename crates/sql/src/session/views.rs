@@ -1,15 +1,14 @@
 //! CREATE, ALTER and DROP VIEW.
 
-use super::dispatch::qualified;
 use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::parse::LexMode;
 use crate::parse::ast::{CreateView, DropTables};
 use crate::parse::print;
 use crate::plan::SelectPlan;
+use crate::plan::planned::Plan;
 use crate::plan::select::{PlanCx, Reads, plan_query};
 use crate::plan::views;
-use crate::session::run::Plan;
 use bumpalo::Bump;
 use porpoise_access::Privileges;
 use porpoise_rows::catalog::{CheckOption, View};
@@ -19,7 +18,7 @@ impl SqlSession {
     /// CREATE [OR REPLACE] VIEW and ALTER VIEW.
     pub(super) fn create_view(&mut self, create: &CreateView<'_>, text: &[u8]) -> Result<Outcome> {
         let ticket = self.commit()?;
-        let (database, name) = qualified(self, &create.name)?;
+        let (database, name) = self.cx.qualified(&create.name)?;
         let view = self.view_of(create, database, name, text)?;
         let mode = match (create.alter, create.or_replace) {
             (true, _) => ViewMode::Alter,
@@ -27,7 +26,7 @@ impl SqlSession {
             _ => ViewMode::Create,
         };
         self.check_view(&view)?;
-        let db = self.server.db.clone();
+        let db = self.cx.server.db.clone();
         let done = db.create_view(&self.ddl_cx(), &view, mode)?;
         Ok(Outcome {
             ticket: done.ticket.max(ticket),
@@ -47,15 +46,15 @@ impl SqlSession {
             let text = "View's SELECT contains a 'INTO' clause";
             return Err(SqlError::new(1350, "HY000", text));
         }
-        let catalog = self.catalog();
-        let env = self.bind_env(Vec::new());
+        let catalog = self.cx.catalog();
+        let env = self.cx.bind_env(Vec::new());
         let reads = Reads::default();
         let source = std::str::from_utf8(text).unwrap_or_default();
-        let cx = PlanCx::new(&catalog, &env, self, source, &reads);
+        let cx = PlanCx::new(&catalog, &env, &self.cx, source, &reads);
         let arena = Bump::new();
-        self.volatile.set(false);
+        self.cx.volatile.set(false);
         let plan = plan_query(create.query, &cx);
-        let plan = plan.map_err(|e| self.hide(e, &reads.uses.names()))?;
+        let plan = plan.map_err(|e| self.cx.hide(e, &reads.uses.names()))?;
         self.refuse_variables(&Plan::Select(plan.clone()))?;
         self.check_sources(&plan, &reads)?;
         let spelled = views::spelled_out(&arena, create.query, &cx)?;
@@ -71,7 +70,7 @@ impl SqlSession {
         };
         check_columns(&names, plan.columns.len())?;
         let definer = self.definer_of(create)?;
-        let collation = self.settings.collation;
+        let collation = self.cx.settings.collation;
         Ok(View {
             query: String::from_utf8_lossy(&query).into_owned(),
             columns,
@@ -97,25 +96,25 @@ impl SqlSession {
         let inner = reads.tables.borrow().clone();
         let read = plan.tables().into_iter().map(|(t, _)| t).chain(inner);
         for table in read {
-            if self.temporary.holds(table.id) {
+            if self.cx.temporary.holds(table.id) {
                 let text = format!("View's SELECT refers to a temporary table '{}'", table.name);
                 return Err(SqlError::new(1352, "HY000", text));
             }
         }
-        self.check_named(&reads.uses.take())
+        self.cx.check_named(&reads.uses.take())
     }
 
     /// DEFINER, the session's own account if it is not given.
     fn definer_of(&self, create: &CreateView<'_>) -> Result<String> {
         let Some(account) = &create.definer else {
-            return Ok(self.client.account.clone());
+            return Ok(self.cx.client.account.clone());
         };
-        let (user, host) = crate::users::named(self, account);
-        let definer = format!("{user}@{host}");
-        if definer != self.client.account {
+        let id = self.cx.auth_id(account);
+        let definer = format!("{}@{}", id.user, id.host);
+        if definer != self.cx.client.account {
             let some = Privileges::SET_ANY_DEFINER.with(Privileges::SET_USER_ID);
-            if !self.rights().global().meets(some) {
-                self.need_global(some, "SUPER or SET_ANY_DEFINER")?;
+            if !self.cx.rights().global().meets(some) {
+                self.cx.need_global(some, "SUPER or SET_ANY_DEFINER")?;
             }
         }
         Ok(definer)
@@ -123,7 +122,7 @@ impl SqlSession {
 
     /// 1351: a view depends on no variable of a session.
     fn refuse_variables(&self, plan: &Plan) -> Result<()> {
-        let mut found = self.volatile.get();
+        let mut found = self.cx.volatile.get();
         if let Plan::Select(plan) = plan {
             plan.expressions(&mut |e| {
                 e.walk(&mut |e| {
@@ -147,7 +146,7 @@ impl SqlSession {
     /// 1368: a view whose rows cannot be changed checks none; 1462 and 1356
     /// for what a view could not be read by.
     fn check_view(&self, view: &View) -> Result<()> {
-        let described = views::describe(&self.server.db.catalog(), view)?;
+        let described = views::describe(&self.cx.server.db.catalog(), view)?;
         if view.check != CheckOption::None && !described.updatable {
             let text = format!(
                 "CHECK OPTION on non-updatable view '{}.{}'",
@@ -156,7 +155,7 @@ impl SqlSession {
             return Err(SqlError::new(1368, "HY000", text));
         }
         if view.algorithm == "MERGE" && !described.updatable {
-            self.env.warn(porpoise_types::Warning {
+            self.cx.env.warn(porpoise_types::Warning {
                 level: porpoise_types::Level::Warning,
                 code: 1354,
                 message: "View merge algorithm can't be used here for now (assumed undefined \
@@ -170,12 +169,12 @@ impl SqlSession {
     /// DROP VIEW.
     pub(super) fn drop_views(&mut self, drop: &DropTables<'_>) -> Result<Outcome> {
         let ticket = self.commit()?;
-        let names = drop.names.iter().map(|n| qualified(self, n));
+        let names = drop.names.iter().map(|n| self.cx.qualified(n));
         let names: Vec<(String, String)> = names.collect::<Result<_>>()?;
-        let db = self.server.db.clone();
+        let db = self.cx.server.db.clone();
         let (done, missing) = db.drop_views(&self.ddl_cx(), &names, drop.if_exists)?;
         for name in missing {
-            self.note(1051, format!("Unknown table '{name}'"));
+            self.cx.note(1051, format!("Unknown table '{name}'"));
         }
         Ok(Outcome {
             ticket: done.ticket.max(ticket),

@@ -1,21 +1,20 @@
 //! SHOW GRANTS and SHOW CREATE USER.
 
 use super::table::{Rows, text, text_column};
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::Account as AstAccount;
-use crate::session::SqlSession;
-use crate::users::roles::auth_id;
 use porpoise_access::{Account, AuthId, PasswordPolicy, Require};
 
 /// SHOW GRANTS; 1141 for an account that does not exist, 3530 for a role of USING that is not
 /// granted.
 pub fn grants(
-    session: &SqlSession,
+    cx: &StatementContext,
     account: Option<&AstAccount<'_>>,
     using: &[AstAccount<'_>],
 ) -> Result<Rows> {
-    let id = auth_id(session, account.unwrap_or(&AstAccount::Current));
-    let data = session.server.access.data();
+    let id = cx.auth_id(account.unwrap_or(&AstAccount::Current));
+    let data = cx.server.access.data();
     if account.is_some() && data.account(&id.user, &id.host).is_none() {
         let text = format!(
             "There is no such grant defined for user '{}' on host '{}'",
@@ -25,8 +24,8 @@ pub fn grants(
     }
     let mut roles = Vec::with_capacity(using.len());
     for role in using {
-        let role = auth_id(session, role);
-        let mandatory = session.mandatory_roles().contains(&role);
+        let role = cx.auth_id(role);
+        let mandatory = cx.mandatory_roles().contains(&role);
         if !mandatory && (role == id || !data.reaches(&id, &role)) {
             let text = format!("{role} is not granted to {id}");
             return Err(SqlError::new(3530, "HY000", text));
@@ -35,16 +34,16 @@ pub fn grants(
     }
     let title = format!("Grants for {}@{}", id.user, id.host);
     let mut rows = Rows::new(vec![text_column(&title, 1024)]);
-    for line in crate::privileges::grant::shown(session, &id, &roles) {
+    for line in crate::privileges::grant::shown(cx, &id, &roles) {
         rows.push(vec![text(line)]);
     }
     Ok(rows)
 }
 
 /// SHOW CREATE USER; 1396 for an account that does not exist.
-pub fn create_user(session: &SqlSession, account: &AstAccount<'_>) -> Result<Rows> {
-    let id = auth_id(session, account);
-    let data = session.server.access.data();
+pub fn create_user(cx: &StatementContext, account: &AstAccount<'_>) -> Result<Rows> {
+    let id = cx.auth_id(account);
+    let data = cx.server.access.data();
     let Some(found) = data.account(&id.user, &id.host) else {
         let text = format!(
             "Operation SHOW CREATE USER failed for '{}'@'{}'",

@@ -9,34 +9,40 @@ use super::plan_json::Document;
 use super::table::{Rows, number_column, text, text_column, typed_column};
 use super::tree::Tree;
 use crate::bind::{Origin, Source};
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
-use crate::exec::ResultSink;
 use crate::exec::profile::Profile;
 use crate::exec::reach::Reach;
 use crate::expr::eval::{Env, EvalCx};
 use crate::expr::query::Subquery;
 use crate::expr::{Expr, ExprKind};
-use crate::parse::ast::{Explain, ExplainTarget};
+use crate::parse::ast::Explain;
 use crate::plan::derived::{Derived, RowsPlan};
 use crate::plan::dml::NewValue;
-use crate::plan::{Access, ResultColumn, SelectPlan, Step};
-use crate::session::run::{Plan, Planned};
-use crate::session::{Outcome, SqlSession};
+use crate::plan::planned::Plan;
+use crate::plan::{Access, SelectPlan, Step};
 use bumpalo::Bump;
 use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::{Catalog, Table};
 use porpoise_types::{ColumnType, Value, ValueRef};
 use std::sync::Arc;
 
-/// In which form a plan is shown.
+/// Format of a shown plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+pub enum Format {
+    /// Rows in MySQL's columns.
     Traditional,
+    /// One document.
     Json,
+    /// An indented tree.
     Tree,
 }
 
-fn format_of(explain: &Explain<'_>) -> Result<Format> {
+/// The format that a statement asks for.
+///
+/// # Errors
+/// 1791 for an unknown one, 1235 where EXPLAIN ANALYZE does not have it.
+pub fn format_of(explain: &Explain<'_>) -> Result<Format> {
     let name = explain.format.map(|f| f.name);
     let named = |n: &str| name.is_some_and(|name| name.eq_ignore_ascii_case(n));
     let format = match name {
@@ -59,82 +65,37 @@ fn format_of(explain: &Explain<'_>) -> Result<Format> {
     }
 }
 
-/// Takes rows and keeps none.
-struct Nobody;
-
-impl ResultSink for Nobody {
-    fn columns(&mut self, _: &[ResultColumn]) -> Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// EXPLAIN of a statement.
-pub fn explain(
-    session: &mut SqlSession,
-    explain: &Explain<'_>,
-    source: &[u8],
-    types: &[ColumnType],
+/// A plan in a format, with what its run did where it was profiled.
+pub fn shown(
+    cx: &StatementContext,
+    format: Format,
+    plan: &Plan,
     params: &[ValueRef<'_>],
-    sink: &mut dyn ResultSink,
-) -> Result<Outcome> {
-    let format = format_of(explain)?;
-    let ExplainTarget::Statement(statement) = &explain.target else {
-        return Err(SqlError::not_supported("EXPLAIN FOR CONNECTION"));
-    };
-    let plan = session.secure(|session, catalog| {
-        session.notes.explaining.set(true);
-        let plan = session.plan(statement, source, types, catalog);
-        session.notes.explaining.set(false);
-        let plan = plan?.ok_or_else(|| SqlError::not_supported("EXPLAIN of this statement"))?;
-        Ok(Arc::new(plan))
-    })?;
-    session.check_explain(&plan)?;
-    if explain.analyze && matches!(&plan.plan, Plan::Update(_) | Plan::Delete(_)) {
-        return one(NOT_RUN.to_owned()).send(session, sink);
-    }
-    let profile = match explain.analyze {
-        true => Some(analyzed(session, &plan, params)?),
-        false => None,
-    };
-    let shown = match format {
+    profile: Option<&Profile>,
+) -> Rows {
+    match format {
         Format::Traditional => {
-            let mut rows = rows(&plan.plan, &session.env, params);
-            if session.settings.foreign_key_checks {
-                let catalog = session.server.db.catalog();
-                foreign_keys(&catalog, &plan.plan, &mut rows);
+            let mut rows = rows(plan, &cx.env, params);
+            if cx.settings.foreign_key_checks {
+                let catalog = cx.server.db.catalog();
+                foreign_keys(&catalog, plan, &mut rows);
             }
             rows
         }
-        Format::Json => one(Document::new(params).text(&plan.plan)),
-        Format::Tree => one(Tree::new(params, profile.as_ref()).text(&plan.plan)),
-    };
-    shown.send(session, sink)
+        Format::Json => one(Document::new(params).text(plan)),
+        Format::Tree => one(Tree::new(params, profile).text(plan)),
+    }
+}
+
+/// The reply of EXPLAIN ANALYZE to UPDATE and DELETE of one table, which MySQL does not run.
+pub fn not_run() -> Rows {
+    one("-> <not executable by iterator executor>".to_owned())
 }
 
 fn one(shown: String) -> Rows {
     let mut rows = Rows::new(vec![super::table::long_column("EXPLAIN")]);
     rows.push(vec![text(shown)]);
     rows
-}
-
-/// What MySQL tells of UPDATE and DELETE of one table, which it does not run.
-const NOT_RUN: &str = "-> <not executable by iterator executor>";
-
-/// Runs a SELECT, or the join of an UPDATE or DELETE of several tables, and
-/// notes what its parts do. No row changes.
-fn analyzed(session: &mut SqlSession, plan: &Planned, params: &[ValueRef<'_>]) -> Result<Profile> {
-    if matches!(&plan.plan, Plan::Insert(_)) {
-        let text = "EXPLAIN ANALYZE of INSERT and REPLACE";
-        return Err(SqlError::not_supported(text));
-    }
-    session.notes.profile = Some(Profile::default());
-    let ran = session.run_plan(plan, params, &mut Nobody);
-    let profile = session.notes.profile.take().unwrap_or_default();
-    ran.map(|_| profile)
 }
 
 fn rows(plan: &Plan, env: &Env, params: &[ValueRef<'_>]) -> Rows {

@@ -2,7 +2,7 @@
 //!
 //! [`schema`] tells of databases, tables, columns and indexes; [`server`] of
 //! variables, counters and sessions; [`explain`] of plans. Each makes a
-//! [`table::Rows`], which LIKE and WHERE filter through the ordinary
+//! [`Rows`], which LIKE and WHERE filter through the ordinary
 //! evaluator.
 
 mod accounts;
@@ -14,56 +14,56 @@ mod expression;
 mod plan_json;
 pub mod schema;
 pub mod server;
-pub mod table;
 mod tree;
 
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::parse::ast::{EngineReport, ProgramKind, Show, ShowFilter, ShowWhat, TableName};
-use crate::session::{Outcome, SqlSession};
+use crate::results::Outcome;
+use crate::results::table::{self, Rows, number_column, text_column, typed_column};
 use porpoise_types::{ColumnType, ValueRef};
-use table::{Rows, number_column, text_column, typed_column};
 
 /// SHOW. Filters act on the first column unless said otherwise.
 pub fn show(
-    session: &mut SqlSession,
+    cx: &mut StatementContext,
     show: &Show<'_>,
     params: &[ValueRef<'_>],
     types: &[ColumnType],
     sink: &mut dyn ResultSink,
 ) -> Result<Outcome> {
-    let mut rows = rows(session, show)?;
-    rows.filter(session, 0, &show.filter, params, types)?;
-    rows.limit(session, show.limit, params, types)?;
-    rows.send(session, sink)
+    let mut rows = rows(cx, show)?;
+    rows.filter(cx, 0, &show.filter, params, types)?;
+    rows.limit(cx, show.limit, params, types)?;
+    rows.send(cx, sink)
 }
 
-fn rows(session: &SqlSession, show: &Show<'_>) -> Result<Rows> {
+fn rows(cx: &StatementContext, show: &Show<'_>) -> Result<Rows> {
     let like = match show.filter {
         ShowFilter::Like(pattern) => Some(String::from_utf8_lossy(pattern).into_owned()),
         _ => None,
     };
     match &show.what {
-        ShowWhat::Databases => schema::databases(session, like.as_deref()),
+        ShowWhat::Databases => schema::databases(cx, like.as_deref()),
         ShowWhat::Tables { full, schema, .. } => {
-            schema::table_names(session, schema.map(|s| s.name), *full, like.as_deref())
+            schema::table_names(cx, schema.map(|s| s.name), *full, like.as_deref())
         }
-        ShowWhat::TableStatus(schema) => schema::table_status(session, schema.map(|s| s.name)),
+        ShowWhat::TableStatus(schema) => schema::table_status(cx, schema.map(|s| s.name)),
         ShowWhat::OpenTables(_) => Ok(Rows::new(vec![
             text_column("Database", 64),
             text_column("Table", 64),
             number_column("In_use"),
             number_column("Name_locked"),
         ])),
-        ShowWhat::Columns { full, table, .. } => schema::columns(session, table, *full),
-        ShowWhat::Index { table, .. } => schema::indexes(session, table),
-        ShowWhat::CreateTable(table) => schema::create_table(session, table),
-        ShowWhat::CreateView(name) => match schema::create_view(session, name)? {
+        ShowWhat::Columns { full, table, .. } => schema::columns(cx, table, *full),
+        ShowWhat::Index { table, .. } => schema::indexes(cx, table),
+        ShowWhat::CreateTable(table) => schema::create_table(cx, table),
+        ShowWhat::CreateView(name) => match schema::create_view(cx, name)? {
             Some(rows) => Ok(rows),
             None => {
                 // 1146 where there is no table either.
-                schema::create_table(session, name)?;
-                let (database, name) = crate::session::dispatch::qualified(session, name)?;
+                schema::create_table(cx, name)?;
+                let (database, name) = cx.qualified(name)?;
                 let text = format!("'{database}.{name}' is not VIEW");
                 Err(SqlError::new(1347, "HY000", text))
             }
@@ -71,21 +71,21 @@ fn rows(session: &SqlSession, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::CreateDatabase {
             if_not_exists,
             name,
-        } => schema::create_database(session, name.name, *if_not_exists),
-        ShowWhat::Variables(scope) => Ok(server::variables(session, *scope)),
-        ShowWhat::Status(_) => Ok(server::status(session)),
-        ShowWhat::Warnings => Ok(server::conditions(session, false)),
-        ShowWhat::Errors => Ok(server::conditions(session, true)),
-        ShowWhat::CountWarnings => Ok(server::condition_count(session, false)),
-        ShowWhat::CountErrors => Ok(server::condition_count(session, true)),
-        ShowWhat::Processlist(full) => Ok(server::processes(session, *full)),
+        } => schema::create_database(cx, name.name, *if_not_exists),
+        ShowWhat::Variables(scope) => Ok(server::variables(cx, *scope)),
+        ShowWhat::Status(_) => Ok(server::status(cx)),
+        ShowWhat::Warnings => Ok(server::conditions(cx, false)),
+        ShowWhat::Errors => Ok(server::conditions(cx, true)),
+        ShowWhat::CountWarnings => Ok(server::condition_count(cx, false)),
+        ShowWhat::CountErrors => Ok(server::condition_count(cx, true)),
+        ShowWhat::Processlist(full) => Ok(server::processes(cx, *full)),
         ShowWhat::Engines => Ok(server::engines()),
-        ShowWhat::Engine(name, EngineReport::Status) => server::engine_status(session, name.name),
-        ShowWhat::MemcachedKey(key) => Ok(server::memcached_key(session, key)),
+        ShowWhat::Engine(name, EngineReport::Status) => server::engine_status(cx, name.name),
+        ShowWhat::MemcachedKey(key) => Ok(server::memcached_key(cx, key)),
         ShowWhat::Charset => Ok(server::charsets()),
         ShowWhat::Collation => Ok(server::collations()),
-        ShowWhat::Grants(account, using) => accounts::grants(session, account.as_ref(), using),
-        ShowWhat::CreateUser(account) => accounts::create_user(session, account),
+        ShowWhat::Grants(account, using) => accounts::grants(cx, account.as_ref(), using),
+        ShowWhat::CreateUser(account) => accounts::create_user(cx, account),
         ShowWhat::Plugins => Ok(server::plugins()),
         ShowWhat::Privileges => Ok(Rows::new(vec![
             text_column("Privilege", 30),
@@ -182,14 +182,14 @@ fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
 
 /// DESCRIBE t, EXPLAIN t, with a column or a pattern.
 pub fn describe(
-    session: &mut SqlSession,
+    cx: &mut StatementContext,
     table: &TableName<'_>,
     column: Option<&[u8]>,
     sink: &mut dyn ResultSink,
 ) -> Result<Outcome> {
-    let mut rows = schema::columns(session, table, false)?;
+    let mut rows = schema::columns(cx, table, false)?;
     if let Some(pattern) = column {
-        rows.filter(session, 0, &ShowFilter::Like(pattern), &[], &[])?;
+        rows.filter(cx, 0, &ShowFilter::Like(pattern), &[], &[])?;
     }
-    rows.send(session, sink)
+    rows.send(cx, sink)
 }

@@ -1,9 +1,9 @@
 //! Databases, tables, columns, indexes: SHOW and information_schema.
 
 use super::table::{Rows, long_column, maybe, number_column, text, text_column, typed_column};
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::TableName;
-use crate::session::SqlSession;
 use crate::virtual_tables::{self, VirtualTable};
 use porpoise_access::Privileges;
 use porpoise_rows::catalog::{Catalog, Column, ColumnDefault, IndexKind, Table, View};
@@ -21,27 +21,25 @@ pub(crate) fn database_names(catalog: &Catalog) -> Vec<String> {
 }
 
 /// SHOW DATABASES.
-pub fn databases(session: &SqlSession, like: Option<&str>) -> Result<Rows> {
+pub fn databases(cx: &StatementContext, like: Option<&str>) -> Result<Rows> {
     let name = match like {
         Some(pattern) => format!("Database ({pattern})"),
         None => "Database".to_owned(),
     };
     let mut rows = Rows::new(vec![text_column(&name, 64)]);
-    let rights = session.rights();
+    let rights = cx.rights();
     let all = rights.global().has(Privileges::SHOW_DATABASES);
-    let names = database_names(&session.server.db.catalog()).into_iter();
+    let names = database_names(&cx.server.db.catalog()).into_iter();
     for name in names.filter(|n| all || rights.sees_database(n)) {
         rows.push(vec![text(name)]);
     }
     Ok(rows)
 }
 
-fn database_of(session: &SqlSession, given: Option<&str>) -> Result<String> {
-    let name = given
-        .map(str::to_owned)
-        .or_else(|| session.env.database.clone());
+fn database_of(cx: &StatementContext, given: Option<&str>) -> Result<String> {
+    let name = given.map(str::to_owned).or_else(|| cx.env.database.clone());
     let name = name.ok_or_else(SqlError::no_database_selected)?;
-    let catalog = session.server.db.catalog();
+    let catalog = cx.server.db.catalog();
     match catalog.database(&name).is_some() || virtual_tables::is_database(&name) {
         true => Ok(name),
         false => Err(SqlError::unknown_database(&name)),
@@ -69,12 +67,12 @@ pub(crate) fn virtual_type(table: &VirtualTable) -> &'static str {
 
 /// SHOW [FULL] TABLES.
 pub fn table_names(
-    session: &SqlSession,
+    cx: &StatementContext,
     database: Option<&str>,
     full: bool,
     like: Option<&str>,
 ) -> Result<Rows> {
-    let database = database_of(session, database)?;
+    let database = database_of(cx, database)?;
     let name = match like {
         Some(pattern) => format!("Tables_in_{database} ({pattern})"),
         None => format!("Tables_in_{database}"),
@@ -83,7 +81,7 @@ pub fn table_names(
     if full {
         columns.push(text_column("Table_type", 11));
     }
-    let catalog = session.server.db.catalog();
+    let catalog = cx.server.db.catalog();
     let stored = stored_tables(&catalog, &database);
     let mut names: Vec<(String, &str)> = stored
         .iter()
@@ -93,7 +91,7 @@ pub fn table_names(
     names.extend(views.map(|v| (v.name.clone(), "VIEW")));
     names.extend(virtual_of(&database).map(|t| (t.name.to_owned(), virtual_type(t))));
     names.sort();
-    let rights = session.rights();
+    let rights = cx.rights();
     let seen =
         |n: &str| virtual_tables::find(&database, n).is_some() || rights.sees_table(&database, n);
     names.retain(|(name, _)| seen(name));
@@ -115,8 +113,8 @@ fn created(table: &Table) -> Value {
 
 /// SHOW TABLE STATUS. Rows are the engine's count, or the last sample's; bytes
 /// are not kept, and NULL.
-pub fn table_status(session: &SqlSession, database: Option<&str>) -> Result<Rows> {
-    let database = database_of(session, database)?;
+pub fn table_status(cx: &StatementContext, database: Option<&str>) -> Result<Rows> {
+    let database = database_of(cx, database)?;
     let mut rows = Rows::new(vec![
         text_column("Name", 64),
         text_column("Engine", 64),
@@ -137,8 +135,8 @@ pub fn table_status(session: &SqlSession, database: Option<&str>) -> Result<Rows
         text_column("Create_options", 256),
         text_column("Comment", 2048),
     ]);
-    let db = &session.server.db;
-    for table in stored_tables(&session.visible_catalog(), &database) {
+    let db = &cx.server.db;
+    for table in stored_tables(&cx.visible_catalog(), &database) {
         let next = match table.auto_increment() {
             Some(_) => Value::UInt(db.next_auto_increment(&table)?),
             None => Value::Null,
@@ -153,7 +151,7 @@ pub fn table_status(session: &SqlSession, database: Option<&str>) -> Result<Rows
             text(&table.options.engine),
             Value::UInt(10),
             text("Dynamic"),
-            session.server.statistics.rows(db, &table),
+            cx.server.statistics.rows(db, &table),
             Value::Null,
             Value::Null,
             Value::Null,
@@ -173,21 +171,21 @@ pub fn table_status(session: &SqlSession, database: Option<&str>) -> Result<Rows
 }
 
 /// A stored table by its name in a statement.
-pub fn stored(session: &SqlSession, name: &TableName<'_>) -> Result<Arc<Table>> {
-    let database = database_of(session, name.schema.map(|s| s.name))?;
-    let catalog = session.catalog();
+pub fn stored(cx: &StatementContext, name: &TableName<'_>) -> Result<Arc<Table>> {
+    let database = database_of(cx, name.schema.map(|s| s.name))?;
+    let catalog = cx.catalog();
     let table = catalog.table(&database, name.name.name).cloned();
     table.ok_or_else(|| SqlError::no_table(&database, name.name.name))
 }
 
 /// SHOW CREATE TABLE.
-pub fn create_table(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> {
-    if let Some(rows) = create_view(session, name)? {
+pub fn create_table(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows> {
+    if let Some(rows) = create_view(cx, name)? {
         return Ok(rows);
     }
-    let table = stored(session, name)?;
+    let table = stored(cx, name)?;
     let next = match table.auto_increment() {
-        Some(_) => Some(session.server.db.next_auto_increment(&table)?),
+        Some(_) => Some(cx.server.db.next_auto_increment(&table)?),
         None => None,
     };
     let mut shown = Table::clone(&table);
@@ -195,12 +193,12 @@ pub fn create_table(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> 
         if let (Kind::Timestamp, ColumnDefault::Literal(Value::DateTime(at))) =
             (column.ty.kind, &mut column.default)
         {
-            *at = session.settings.time_zone.utc_to_local(*at);
+            *at = cx.settings.time_zone.utc_to_local(*at);
         }
     }
     let mut rows = Rows::new(vec![text_column("Table", 64), long_column("Create Table")]);
     let mut created = ddl::create_table(&shown, next);
-    if session.temporary.holds(table.id) {
+    if cx.temporary.holds(table.id) {
         created = created.replacen("CREATE TABLE", "CREATE TEMPORARY TABLE", 1);
     }
     rows.push(vec![text(&table.name), text(created)]);
@@ -208,9 +206,9 @@ pub fn create_table(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> 
 }
 
 /// SHOW CREATE VIEW; `None` where there is no view of that name.
-pub fn create_view(session: &SqlSession, name: &TableName<'_>) -> Result<Option<Rows>> {
-    let database = database_of(session, name.schema.map(|s| s.name))?;
-    let catalog = session.catalog();
+pub fn create_view(cx: &StatementContext, name: &TableName<'_>) -> Result<Option<Rows>> {
+    let database = database_of(cx, name.schema.map(|s| s.name))?;
+    let catalog = cx.catalog();
     let Some(view) = catalog.view(&database, name.name.name) else {
         return Ok(None);
     };
@@ -230,8 +228,8 @@ pub fn create_view(session: &SqlSession, name: &TableName<'_>) -> Result<Option<
 }
 
 /// SHOW CREATE DATABASE.
-pub fn create_database(session: &SqlSession, name: &str, if_not_exists: bool) -> Result<Rows> {
-    let catalog = session.server.db.catalog();
+pub fn create_database(cx: &StatementContext, name: &str, if_not_exists: bool) -> Result<Rows> {
+    let catalog = cx.server.db.catalog();
     let database = catalog.database(name);
     let database = database.ok_or_else(|| SqlError::unknown_database(name))?;
     let clause = if if_not_exists {
@@ -342,7 +340,7 @@ pub(crate) fn extra_of(column: &Column) -> String {
 }
 
 /// SHOW [FULL] COLUMNS, DESCRIBE.
-pub fn columns(session: &SqlSession, name: &TableName<'_>, full: bool) -> Result<Rows> {
+pub fn columns(cx: &StatementContext, name: &TableName<'_>, full: bool) -> Result<Rows> {
     let mut heads = vec![text_column("Field", 64), long_column("Type")];
     if full {
         heads.push(text_column("Collation", 64));
@@ -357,7 +355,7 @@ pub fn columns(session: &SqlSession, name: &TableName<'_>, full: bool) -> Result
         heads.extend([text_column("Privileges", 154), long_column("Comment")]);
     }
     let mut rows = Rows::new(heads);
-    let database = database_of(session, name.schema.map(|s| s.name))?;
+    let database = database_of(cx, name.schema.map(|s| s.name))?;
     if let Some(table) = virtual_tables::find(&database, name.name.name) {
         for column in (table.columns)() {
             let mut row = vec![text(&column.name), text(column.ty.sql())];
@@ -372,14 +370,14 @@ pub fn columns(session: &SqlSession, name: &TableName<'_>, full: bool) -> Result
         }
         return Ok(rows);
     }
-    let catalog = session.catalog();
-    let rights = session.rights();
+    let catalog = cx.catalog();
+    let rights = cx.rights();
     if let Some(view) = catalog.view(&database, name.name.name) {
-        view_columns(session, view, full, &mut rows)?;
+        view_columns(cx, view, full, &mut rows)?;
         return Ok(rows);
     }
-    let table = stored(session, name)?;
-    let own = session.temporary.holds(table.id);
+    let table = stored(cx, name)?;
+    let own = cx.temporary.holds(table.id);
     for (at, column) in table.columns.iter().enumerate() {
         let privileges = match own {
             true => "select,insert,update,references".to_owned(),
@@ -396,7 +394,7 @@ pub fn columns(session: &SqlSession, name: &TableName<'_>, full: bool) -> Result
         row.extend([
             text(if column.nullable { "YES" } else { "NO" }),
             text(key_of(&table, at)),
-            default_of(&session.settings.time_zone, column),
+            default_of(&cx.settings.time_zone, column),
             text(extra_of(column)),
         ]);
         if full {
@@ -407,9 +405,9 @@ pub fn columns(session: &SqlSession, name: &TableName<'_>, full: bool) -> Result
     Ok(rows)
 }
 
-fn view_columns(session: &SqlSession, view: &View, full: bool, rows: &mut Rows) -> Result<()> {
-    let rights = session.rights();
-    for column in crate::plan::views::describe(&session.catalog(), view)?.columns {
+fn view_columns(cx: &StatementContext, view: &View, full: bool, rows: &mut Rows) -> Result<()> {
+    let rights = cx.rights();
+    for column in crate::plan::views::describe(&cx.catalog(), view)?.columns {
         let privileges = rights.column_privileges(&view.database, &view.name, &column.name);
         if privileges.is_empty() {
             continue;
@@ -430,7 +428,7 @@ fn view_columns(session: &SqlSession, view: &View, full: bool, rows: &mut Rows) 
 }
 
 /// SHOW INDEX.
-pub fn indexes(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> {
+pub fn indexes(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows> {
     let mut rows = Rows::new(vec![
         text_column("Table", 64),
         number_column("Non_unique"),
@@ -448,8 +446,8 @@ pub fn indexes(session: &SqlSession, name: &TableName<'_>) -> Result<Rows> {
         text_column("Visible", 3),
         long_column("Expression"),
     ]);
-    let table = stored(session, name)?;
-    let figures = session.server.statistics.of(&session.server.db, &table);
+    let table = stored(cx, name)?;
+    let figures = cx.server.statistics.of(&cx.server.db, &table);
     for (position, index) in table.indexes.iter().enumerate() {
         for (at, part) in (1u64..).zip(&index.parts) {
             let column = table.columns.get(part.column);

@@ -1,26 +1,26 @@
 //! Variables, counters, sessions, and what the server can do.
 
 use super::table::{Rows, long_column, maybe, number_column, text, text_column};
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::VarScope;
-use crate::session::SqlSession;
 use crate::vars::VARIABLES;
 use porpoise_access::Privileges;
 use porpoise_types::{Charset, Collation, Level, Value};
 use std::sync::atomic::Ordering;
 
 /// SHOW VARIABLES.
-pub fn variables(session: &SqlSession, scope: VarScope) -> Rows {
+pub fn variables(cx: &StatementContext, scope: VarScope) -> Rows {
     let mut rows = Rows::new(vec![
         text_column("Variable_name", 64),
         text_column("Value", 2048),
     ]);
-    let globals = session.server.globals.read();
+    let globals = cx.server.globals.read();
     for (at, variable) in VARIABLES.iter().enumerate() {
         let value = match (scope == VarScope::Global, variable.scope.session()) {
             (true, _) if !variable.scope.global() => continue,
             (true, _) | (false, false) => globals.at(at).text(),
-            (false, true) => session.session_value(at, variable.name).text(),
+            (false, true) => cx.session_value(at, variable.name).text(),
         };
         rows.push(vec![text(variable.name), text(value)]);
     }
@@ -28,12 +28,12 @@ pub fn variables(session: &SqlSession, scope: VarScope) -> Rows {
 }
 
 /// SHOW STATUS: counters of SQL, of the engine, and of the other rooms.
-pub fn status(session: &SqlSession) -> Rows {
+pub fn status(cx: &StatementContext) -> Rows {
     let mut rows = Rows::new(vec![
         text_column("Variable_name", 64),
         text_column("Value", 1024),
     ]);
-    let server = &session.server;
+    let server = &cx.server;
     let c = &server.counters;
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let mut list: Vec<(String, String)> = [
@@ -54,7 +54,7 @@ pub fn status(session: &SqlSession) -> Rows {
         ("Questions", load(&c.questions)),
         ("Slow_queries", 0),
         ("Threads_connected", server.processes.count() as u64),
-        ("Threads_running", running(session)),
+        ("Threads_running", running(cx)),
         ("Uptime", server.uptime()),
     ]
     .into_iter()
@@ -64,7 +64,7 @@ pub fn status(session: &SqlSession) -> Rows {
         let name = format!("Porpoise_engine_{}", stat.name);
         list.push((name, stat.value.to_string()));
     }
-    let tls = &session.encryption;
+    let tls = &cx.encryption;
     list.push(("Ssl_cipher".to_owned(), tls.cipher.clone()));
     list.push(("Ssl_version".to_owned(), tls.version.clone()));
     for (name, value) in server.provided_status() {
@@ -80,7 +80,7 @@ pub fn status(session: &SqlSession) -> Rows {
 
 /// SHOW MEMCACHED KEY: how the memcached listeners look for a key, and what they
 /// find; a row for each.
-pub fn memcached_key(session: &SqlSession, key: &[u8]) -> Rows {
+pub fn memcached_key(cx: &StatementContext, key: &[u8]) -> Rows {
     let mut rows = Rows::new(vec![
         text_column("server_role", 40),
         text_column("key_prefix", 250),
@@ -93,7 +93,7 @@ pub fn memcached_key(session: &SqlSession, key: &[u8]) -> Rows {
         text_column("last_error", 1024),
     ]);
     // Whether a key has a row is for those who may read the table.
-    let rights = session.rights();
+    let rights = cx.rights();
     let readable = |row: &Vec<Value>| match row.get(4) {
         Some(Value::Bytes(name)) => {
             let name = String::from_utf8_lossy(name);
@@ -102,16 +102,16 @@ pub fn memcached_key(session: &SqlSession, key: &[u8]) -> Rows {
         }
         _ => true,
     };
-    let found = session.server.memcached_key(key);
+    let found = cx.server.memcached_key(key);
     for row in found.into_iter().filter(readable) {
         rows.push(row);
     }
     rows
 }
 
-fn running(session: &SqlSession) -> u64 {
-    let now = session.server.db.clock().now();
-    let list = session.server.processes.list();
+fn running(cx: &StatementContext) -> u64 {
+    let now = cx.server.db.clock().now();
+    let list = cx.server.processes.list();
     list.iter().filter(|p| p.state(now).0 != "Sleep").count() as u64
 }
 
@@ -124,13 +124,13 @@ fn level_name(level: Level) -> &'static str {
 }
 
 /// SHOW WARNINGS, SHOW ERRORS.
-pub fn conditions(session: &SqlSession, errors: bool) -> Rows {
+pub fn conditions(cx: &StatementContext, errors: bool) -> Rows {
     let mut rows = Rows::new(vec![
         text_column("Level", 7),
         number_column("Code"),
         text_column("Message", 512),
     ]);
-    for warning in session.diagnostics.list(errors) {
+    for warning in cx.diagnostics.list(errors) {
         rows.push(vec![
             text(level_name(warning.level)),
             Value::UInt(u64::from(warning.code)),
@@ -141,18 +141,18 @@ pub fn conditions(session: &SqlSession, errors: bool) -> Rows {
 }
 
 /// SHOW COUNT(*) WARNINGS, ERRORS.
-pub fn condition_count(session: &SqlSession, errors: bool) -> Rows {
+pub fn condition_count(cx: &StatementContext, errors: bool) -> Rows {
     let name = match errors {
         true => "@@session.error_count",
         false => "@@session.warning_count",
     };
     let mut rows = Rows::new(vec![number_column(name)]);
-    rows.push(vec![Value::UInt(session.diagnostics.count(errors))]);
+    rows.push(vec![Value::UInt(cx.diagnostics.count(errors))]);
     rows
 }
 
 /// SHOW [FULL] PROCESSLIST.
-pub fn processes(session: &SqlSession, full: bool) -> Rows {
+pub fn processes(cx: &StatementContext, full: bool) -> Rows {
     let mut rows = Rows::new(vec![
         number_column("Id"),
         text_column("User", 32),
@@ -163,10 +163,10 @@ pub fn processes(session: &SqlSession, full: bool) -> Rows {
         text_column("State", 256),
         long_column("Info"),
     ]);
-    let now = session.server.db.clock().now();
-    let all = session.rights().global().has(Privileges::PROCESS);
-    let list = session.server.processes.list();
-    let own = list.iter().filter(|p| all || p.user == session.client.user);
+    let now = cx.server.db.clock().now();
+    let all = cx.rights().global().has(Privileges::PROCESS);
+    let list = cx.server.processes.list();
+    let own = list.iter().filter(|p| all || p.user == cx.client.user);
     for process in own {
         let (command, seconds, info) = process.state(now);
         let info = info.map(|text| match full {
@@ -224,7 +224,7 @@ pub fn engines() -> Rows {
 }
 
 /// SHOW ENGINE name STATUS, by whichever name the engine goes.
-pub fn engine_status(session: &SqlSession, name: &str) -> Result<Rows> {
+pub fn engine_status(cx: &StatementContext, name: &str) -> Result<Rows> {
     let known = ["innodb", "porpoise", "ndbcluster", "ndb"];
     if !known.iter().any(|known| known.eq_ignore_ascii_case(name)) {
         let text = format!("Unknown storage engine '{name}'");
@@ -235,7 +235,7 @@ pub fn engine_status(session: &SqlSession, name: &str) -> Result<Rows> {
         text_column("Name", 512),
         long_column("Status"),
     ]);
-    let status = crate::deadlocks::status(&session.server);
+    let status = cx.server.deadlocks.status();
     rows.push(vec![text("InnoDB"), text(""), text(status)]);
     Ok(rows)
 }

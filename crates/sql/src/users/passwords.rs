@@ -2,10 +2,10 @@
 //! Management").
 
 use super::quoted;
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::Identified;
-use crate::session::SqlSession;
-use crate::show::table::{Rows, text, text_column};
+use crate::results::table::{Rows, text, text_column};
 use porpoise_access::{
     AccessData, Account, AuthId, Change, DEFAULT_PLUGIN, NATIVE_PLUGIN, OldPassword, Privileges,
     ReusePolicy, hash_password, verify_password,
@@ -38,8 +38,8 @@ pub(super) fn generated_rows(list: &[Generated]) -> Rows {
 }
 
 /// A random password of `generated_random_password_length` printable characters.
-fn random_password(session: &SqlSession) -> Result<String> {
-    let length = number(session, "generated_random_password_length").clamp(5, 255);
+fn random_password(cx: &StatementContext) -> Result<String> {
+    let length = number(cx, "generated_random_password_length").clamp(5, 255);
     let alphabet =
         "1234567890abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ,.-;:_+*!%&/(){}[]<>@";
     let alphabet: Vec<char> = alphabet.chars().collect();
@@ -61,8 +61,8 @@ fn random_password(session: &SqlSession) -> Result<String> {
 }
 
 /// A global variable that is a number, as far as it fits.
-fn number(session: &SqlSession, name: &str) -> u16 {
-    let value = session.server.variable(name);
+fn number(cx: &StatementContext, name: &str) -> u16 {
+    let value = cx.server.variable(name);
     let value = value.and_then(|v| v.parse::<u64>().ok()).unwrap_or(0);
     u16::try_from(value).unwrap_or(u16::MAX)
 }
@@ -81,7 +81,7 @@ fn plugin_name(given: Option<&[u8]>) -> Result<&'static str> {
 
 /// A change of one account's password within a statement.
 pub(super) struct PasswordChange<'c> {
-    pub(super) session: &'c SqlSession,
+    pub(super) cx: &'c StatementContext,
     pub(super) data: &'c AccessData,
     /// The account existed before the statement.
     pub(super) existed: bool,
@@ -120,7 +120,7 @@ impl PasswordChange<'_> {
             }
             Identified::RandomPassword { plugin: given } => {
                 let plugin = plugin(*given)?;
-                let password = random_password(self.session)?;
+                let password = random_password(self.cx)?;
                 self.set(&plugin, password.as_bytes(), account, change)?;
                 let account = account.id();
                 Ok(Some(Generated { account, password }))
@@ -144,7 +144,7 @@ impl PasswordChange<'_> {
         account: &mut Account,
         change: &mut Change,
     ) -> Result<Generated> {
-        let password = random_password(self.session)?;
+        let password = random_password(self.cx)?;
         let plugin = account.plugin.clone();
         self.set(&plugin, password.as_bytes(), account, change)?;
         let account = account.id();
@@ -181,7 +181,7 @@ impl PasswordChange<'_> {
 
     /// Whether the account is the session's own.
     fn is_own(&self, account: &Account) -> bool {
-        account.name() == self.session.client.account
+        account.name() == self.cx.client.account
     }
 
     fn check_current(&self, account: &Account) -> Result<()> {
@@ -202,9 +202,9 @@ impl PasswordChange<'_> {
         }
         let required = account.attributes.password.require_current;
         let required = required.unwrap_or_else(|| {
-            self.session.server.variable("password_require_current") == Some("ON".to_owned())
+            self.cx.server.variable("password_require_current") == Some("ON".to_owned())
         });
-        let rights = self.session.rights();
+        let rights = self.cx.rights();
         let privileged = rights.global().has(Privileges::CREATE_USER)
             || rights.on_database("mysql").has(Privileges::UPDATE);
         if required && !privileged && self.is_own(account) && !account.secret.is_empty() {
@@ -217,7 +217,7 @@ impl PasswordChange<'_> {
 
     fn policy(&self, account: &Account) -> ReusePolicy {
         let own = &account.attributes.password;
-        let or = |own: Option<u16>, name| own.unwrap_or_else(|| number(self.session, name));
+        let or = |own: Option<u16>, name| own.unwrap_or_else(|| number(self.cx, name));
         ReusePolicy {
             history: or(own.history, "password_history"),
             days: or(own.reuse_days, "password_reuse_interval"),
@@ -228,7 +228,7 @@ impl PasswordChange<'_> {
     fn past(&self, account: &Account) -> (Vec<OldPassword>, Vec<OldPassword>) {
         let id = account.id();
         let own = self.data.history.iter().filter(|old| old.account == id);
-        let now = self.session.server.access.now();
+        let now = self.cx.server.access.now();
         self.policy(account).split(own.cloned().collect(), now)
     }
 
@@ -287,7 +287,7 @@ impl PasswordChange<'_> {
     ) -> Result<()> {
         account.attributes.second_secret = self.second_password(plugin, &secret, account)?;
         let policy = self.policy(account);
-        let now = self.session.server.access.now();
+        let now = self.cx.server.access.now();
         let (covered, rest) = self.past(account);
         change.remove_history.extend(rest);
         if policy.looks_back() && !secret.is_empty() {

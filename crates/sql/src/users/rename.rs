@@ -6,11 +6,11 @@
 //! Pairs apply in the order written, each to the names that the pairs before it left:
 //! `a TO b, b TO c` makes `c` of `a`. If one fails, none applies.
 
-use super::roles::auth_id;
 use super::{failed, quoted};
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::Account as AstAccount;
-use crate::session::{Outcome, SqlSession};
+use crate::results::Outcome;
 use porpoise_access::{
     AccessData, Account, AuthId, Change, ColumnGrant, DefaultRole, Grant, OldPassword, Privileges,
     RoleEdge,
@@ -118,17 +118,17 @@ impl Names {
 
 /// 4006 for an account that is the definer of a view, unless the session may name any definer:
 /// then a warning, 4005.
-fn check_definer(session: &SqlSession, id: &AuthId) -> Result<()> {
+fn check_definer(cx: &StatementContext, id: &AuthId) -> Result<()> {
     let name = format!("{}@{}", id.user, id.host);
-    let catalog = session.server.db().catalog();
+    let catalog = cx.server.db().catalog();
     if !catalog.views.values().any(|view| view.definer == name) {
         return Ok(());
     }
     let name = quoted(&id.user, &id.host);
     let text = format!("User {name} is referenced as a definer account in a view.");
     let some = Privileges::SET_ANY_DEFINER.with(Privileges::SET_USER_ID);
-    if session.rights().global().meets(some) {
-        session.warn(4005, text);
+    if cx.rights().global().meets(some) {
+        cx.warn(4005, text);
         return Ok(());
     }
     Err(SqlError::new(4006, "HY000", text))
@@ -140,24 +140,23 @@ fn check_definer(session: &SqlSession, id: &AuthId) -> Result<()> {
 /// 1396 for names that do not exist, and for new ones that do; 3532 for roles that are granted;
 /// 1227 for accounts with SYSTEM_USER; 4006.
 pub fn rename_users(
-    session: &mut SqlSession,
+    cx: &mut StatementContext,
     pairs: &[(AstAccount<'_>, AstAccount<'_>)],
 ) -> Result<Outcome> {
-    let before = session.commit()?;
-    let access = session.server.access.clone();
+    let access = cx.server.access.clone();
     let ticket = access.change(|data| {
         let mut names = Names::new(data);
         let mut wrong = Vec::new();
         for (from, to) in pairs {
-            let (from, to) = (auth_id(session, from), auth_id(session, to));
+            let (from, to) = (cx.auth_id(from), cx.auth_id(to));
             if data.edges.iter().any(|e| e.role == from || e.role == to) {
                 let text = "Renaming of a role identifier is forbidden";
                 return Err(SqlError::new(3532, "HY000", text));
             }
             match names.rename(&from, &to) {
                 Some(account) => {
-                    session.need_system_user(data, &account)?;
-                    check_definer(session, &account)?;
+                    cx.need_system_user(data, &account)?;
+                    check_definer(cx, &account)?;
                 }
                 None => wrong.push(quoted(&from.user, &from.host)),
             }
@@ -168,7 +167,7 @@ pub fn rename_users(
         }
     })?;
     Ok(Outcome {
-        ticket: ticket.max(before),
+        ticket,
         ..Outcome::default()
     })
 }

@@ -1,21 +1,12 @@
 //! Statements on roles: CREATE ROLE, DROP ROLE, GRANT and REVOKE of roles, SET ROLE, SET
 //! DEFAULT ROLE (manual, "Using Roles").
 
-use super::{accounts_dropped, failed, named, quoted};
+use super::{accounts_dropped, failed, quoted};
+use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{Account as AstAccount, Grant, Roles, SetRole};
-use crate::session::{Outcome, SqlSession};
+use crate::results::Outcome;
 use porpoise_access::{AccessData, Account, AuthId, Change, DefaultRole, Privileges, RoleEdge};
-
-/// The name that a statement gives.
-pub(crate) fn auth_id(session: &SqlSession, account: &AstAccount<'_>) -> AuthId {
-    let (user, host) = named(session, account);
-    AuthId { user, host }
-}
-
-fn ids(session: &SqlSession, accounts: &[AstAccount<'_>]) -> Vec<AuthId> {
-    accounts.iter().map(|a| auth_id(session, a)).collect()
-}
 
 fn unknown(id: &AuthId) -> SqlError {
     SqlError::new(3523, "HY000", format!("Unknown authorization ID {id}"))
@@ -26,8 +17,8 @@ fn not_granted(role: &AuthId, to: &AuthId) -> SqlError {
 }
 
 /// 3628 for roles of `mandatory_roles`.
-pub(super) fn refuse_mandatory(session: &SqlSession, id: &AuthId) -> Result<()> {
-    if !session.mandatory_roles().contains(id) {
+pub(super) fn refuse_mandatory(cx: &StatementContext, id: &AuthId) -> Result<()> {
+    if !cx.mandatory_roles().contains(id) {
         return Ok(());
     }
     let text = format!(
@@ -42,16 +33,15 @@ pub(super) fn refuse_mandatory(session: &SqlSession, id: &AuthId) -> Result<()> 
 /// # Errors
 /// 1396 for names that exist.
 pub fn create(
-    session: &mut SqlSession,
+    cx: &mut StatementContext,
     if_not_exists: bool,
     roles: &[AstAccount<'_>],
 ) -> Result<Outcome> {
-    let before = session.commit()?;
-    let access = session.server.access.clone();
+    let access = cx.server.access.clone();
     let mut present = Vec::new();
     let ticket = access.change(|data| {
         let mut change = Change::default();
-        for id in ids(session, roles) {
+        for id in cx.auth_ids(roles) {
             if data.account(&id.user, &id.host).is_some() {
                 present.push(quoted(&id.user, &id.host));
                 continue;
@@ -67,10 +57,10 @@ pub fn create(
         }
     })?;
     for name in &present {
-        session.note(3163, format!("Authorization ID {name} already exists."));
+        cx.note(3163, format!("Authorization ID {name} already exists."));
     }
     Ok(Outcome {
-        ticket: ticket.max(before),
+        ticket,
         ..Outcome::default()
     })
 }
@@ -80,34 +70,34 @@ pub fn create(
 /// # Errors
 /// 1396 for names that do not exist, 3628 for mandatory roles.
 pub fn drop(
-    session: &mut SqlSession,
+    cx: &mut StatementContext,
     if_exists: bool,
     roles: &[AstAccount<'_>],
 ) -> Result<Outcome> {
-    accounts_dropped(session, if_exists, roles, "DROP ROLE")
+    accounts_dropped(cx, if_exists, roles, "DROP ROLE")
 }
 
 /// 1227 unless the session may grant the role: by privilege, or by ADMIN OPTION.
-fn need_admin(session: &SqlSession, data: &AccessData, role: &AuthId) -> Result<()> {
-    let own = AuthId::parse(&session.client.account);
-    let mut from = session.active_roles();
+fn need_admin(cx: &StatementContext, data: &AccessData, role: &AuthId) -> Result<()> {
+    let own = AuthId::parse(&cx.client.account);
+    let mut from = cx.active_roles();
     from.push(own);
     let holders = data.closure(&from);
     let admin = |e: &RoleEdge| e.admin && e.role == *role && holders.contains(&e.grantee);
     if data.edges.iter().any(admin) {
         return Ok(());
     }
-    session.need_global(Privileges::SUPER, "WITH ADMIN, ROLE_ADMIN, SUPER")
+    cx.need_global(Privileges::SUPER, "WITH ADMIN, ROLE_ADMIN, SUPER")
 }
 
 /// The roles that a GRANT or REVOKE names.
-fn granted(session: &SqlSession, grant: &Grant<'_>) -> Vec<AuthId> {
+fn granted(cx: &StatementContext, grant: &Grant<'_>) -> Vec<AuthId> {
     let one = |p: &crate::parse::ast::Privilege<'_>| {
         let account = AstAccount::Named {
             user: p.name.as_bytes(),
             host: p.host,
         };
-        auth_id(session, &account)
+        cx.auth_id(&account)
     };
     grant.privileges.iter().map(one).collect()
 }
@@ -118,19 +108,19 @@ fn granted(session: &SqlSession, grant: &Grant<'_>) -> Vec<AuthId> {
 /// 3523 for accounts that do not exist, 4027 for a grant that would close a cycle, 3530 for
 /// a role that is not granted, 3628 for mandatory roles, 1227 without the privilege.
 pub(crate) fn grant_change(
-    session: &SqlSession,
+    cx: &StatementContext,
     data: &AccessData,
     grant: &Grant<'_>,
 ) -> Result<Change> {
     let mut change = Change::default();
-    let roles = granted(session, grant);
+    let roles = granted(cx, grant);
     for role in &roles {
         if data.account(&role.user, &role.host).is_none() {
             return Err(unknown(role));
         }
-        need_admin(session, data, role)?;
+        need_admin(cx, data, role)?;
         if grant.revoke {
-            refuse_mandatory(session, role)?;
+            refuse_mandatory(cx, role)?;
         }
     }
     // Edges of this statement close cycles, too.
@@ -138,18 +128,18 @@ pub(crate) fn grant_change(
         edges: data.edges.clone(),
         ..AccessData::default()
     };
-    for grantee in ids(session, grant.accounts) {
+    for grantee in cx.auth_ids(grant.accounts) {
         if data.account(&grantee.user, &grantee.host).is_none() {
             if grant.ignore_unknown {
-                session.warn(3523, format!("Unknown authorization ID {grantee}"));
+                cx.warn(3523, format!("Unknown authorization ID {grantee}"));
                 continue;
             }
             return Err(unknown(&grantee));
         }
-        session.need_system_user(data, &grantee)?;
+        cx.need_system_user(data, &grantee)?;
         for role in &roles {
             match grant.revoke {
-                true => revoke_one(session, data, grant.if_exists, role, &grantee, &mut change)?,
+                true => revoke_one(cx, data, grant.if_exists, role, &grantee, &mut change)?,
                 false => {
                     let edge = grant_one(&seen, role, &grantee, grant.grant_option)?;
                     seen.edges.push(edge.clone());
@@ -180,7 +170,7 @@ fn grant_one(data: &AccessData, role: &AuthId, to: &AuthId, admin: bool) -> Resu
 }
 
 fn revoke_one(
-    session: &SqlSession,
+    cx: &StatementContext,
     data: &AccessData,
     if_exists: bool,
     role: &AuthId,
@@ -190,7 +180,7 @@ fn revoke_one(
     let Some(edge) = data.roles_of(from).find(|e| e.role == *role) else {
         let error = not_granted(role, from);
         if if_exists {
-            session.warn(3530, error.message);
+            cx.warn(3530, error.message);
             return Ok(());
         }
         return Err(error);
@@ -220,7 +210,7 @@ pub(super) fn forget(data: &AccessData, id: &AuthId, change: &mut Change) {
 /// # Errors
 /// 3523 for roles that do not exist, 3530 for those that are not granted.
 pub(super) fn choose_defaults(
-    session: &SqlSession,
+    cx: &StatementContext,
     data: &AccessData,
     account: &AuthId,
     roles: &Roles<'_>,
@@ -228,18 +218,18 @@ pub(super) fn choose_defaults(
     change: &mut Change,
 ) -> Result<()> {
     let granted: Vec<AuthId> = data.roles_of(account).map(|e| e.role.clone()).collect();
-    let mandatory = session.mandatory_roles();
+    let mandatory = cx.mandatory_roles();
     let chosen = match roles {
         Roles::None | Roles::Default => Vec::new(),
         Roles::AllExcept(_) => granted.clone(),
-        Roles::List(list) => ids(session, list),
+        Roles::List(list) => cx.auth_ids(list),
     };
     for role in &chosen {
         if data.account(&role.user, &role.host).is_none() {
             return Err(unknown(role));
         }
         if grant {
-            need_admin(session, data, role)?;
+            need_admin(cx, data, role)?;
             change
                 .put_edges
                 .push(grant_one(data, role, account, false)?);
@@ -259,49 +249,53 @@ pub(super) fn choose_defaults(
     Ok(())
 }
 
-/// SET ROLE, SET DEFAULT ROLE.
+/// SET ROLE.
+///
+/// # Errors
+/// 3530 for roles that are not granted.
+pub fn activate(cx: &mut StatementContext, roles: &Roles<'_>) -> Result<Outcome> {
+    let roles = chosen(cx, roles)?;
+    cx.activate_roles(roles);
+    Ok(Outcome::default())
+}
+
+/// SET DEFAULT ROLE.
 ///
 /// # Errors
 /// 3523 and 3530 for roles that do not exist or are not granted.
-pub fn set_role(session: &mut SqlSession, set: &SetRole<'_>) -> Result<Outcome> {
-    if set.default_to.is_empty() {
-        let roles = chosen(session, &set.roles)?;
-        session.activate_roles(roles);
-        return Ok(Outcome::default());
-    }
-    let before = session.commit()?;
-    let access = session.server.access.clone();
+pub fn set_default_roles(cx: &StatementContext, set: &SetRole<'_>) -> Result<Outcome> {
+    let access = cx.server.access.clone();
     let ticket = access.change(|data| {
         let mut change = Change::default();
-        for account in ids(session, set.default_to) {
+        for account in cx.auth_ids(set.default_to) {
             if data.account(&account.user, &account.host).is_none() {
                 return Err(unknown(&account));
             }
-            choose_defaults(session, data, &account, &set.roles, false, &mut change)?;
+            choose_defaults(cx, data, &account, &set.roles, false, &mut change)?;
         }
         Ok(change)
     })?;
     Ok(Outcome {
-        ticket: ticket.max(before),
+        ticket,
         ..Outcome::default()
     })
 }
 
 /// The roles that SET ROLE activates.
-fn chosen(session: &SqlSession, roles: &Roles<'_>) -> Result<Vec<AuthId>> {
-    let data = session.server.access.data();
-    let own = AuthId::parse(&session.client.account);
-    let available = session.available_roles();
+fn chosen(cx: &StatementContext, roles: &Roles<'_>) -> Result<Vec<AuthId>> {
+    let data = cx.server.access.data();
+    let own = AuthId::parse(&cx.client.account);
+    let available = cx.available_roles();
     Ok(match roles {
         Roles::None => Vec::new(),
         Roles::Default => data.default_roles_of(&own),
         Roles::AllExcept(except) => {
-            let except = ids(session, except);
+            let except = cx.auth_ids(except);
             let kept = available.into_iter().filter(|r| !except.contains(r));
             kept.collect()
         }
         Roles::List(list) => {
-            let wanted = ids(session, list);
+            let wanted = cx.auth_ids(list);
             if let Some(missing) = wanted.iter().find(|r| !available.contains(r)) {
                 return Err(not_granted(missing, &own));
             }

@@ -1,14 +1,15 @@
-//! Small result tables in memory: what SHOW answers with, filtered by LIKE or
-//! WHERE.
+//! Small result tables in memory: replies of SHOW and of statements on accounts, filtered by LIKE
+//! or WHERE.
 
+use super::{Outcome, Recode};
 use crate::bind::{Binder, Origin, Scope, ScopeColumn, Source};
+use crate::context::StatementContext;
 use crate::error::Result;
 use crate::exec::ResultSink;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::parse::ast::{Limit, ShowFilter};
 use crate::plan::ResultColumn;
 use crate::plan::select::type_flags;
-use crate::session::{Outcome, SqlSession};
 use crate::virtual_tables::VirtualTable;
 use bumpalo::Bump;
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
@@ -19,7 +20,6 @@ static SHOWN: VirtualTable = VirtualTable {
     name: "",
     columns: Vec::new,
     needs_process: false,
-    rows: None,
 };
 
 /// A text column.
@@ -96,7 +96,7 @@ impl Rows {
     /// Keeps the rows that LIKE (on column `at`) or WHERE lets through.
     pub fn filter(
         &mut self,
-        session: &SqlSession,
+        context: &StatementContext,
         at: usize,
         filter: &ShowFilter<'_>,
         params: &[ValueRef<'_>],
@@ -113,7 +113,7 @@ impl Rows {
                 Ok(())
             }
             ShowFilter::Where(condition) => {
-                let env = session.bind_env(types.to_vec());
+                let env = context.bind_env(types.to_vec());
                 let mut scope = Scope::default();
                 scope.add(Source {
                     alias: String::new(),
@@ -131,7 +131,7 @@ impl Rows {
                     place: "where clause",
                     aggregates: None,
                     values_allowed: false,
-                    system: session,
+                    system: context,
                     aliases: &[],
                     keys: None,
                     plan: None,
@@ -142,7 +142,7 @@ impl Rows {
                     let arena = Bump::new();
                     let cx = EvalCx {
                         arena: &arena,
-                        env: &session.env,
+                        env: &context.env,
                         params,
                         aggregates: &[],
                         new_row: &[],
@@ -166,7 +166,7 @@ impl Rows {
     /// LIMIT of SHOW WARNINGS.
     pub fn limit(
         &mut self,
-        session: &SqlSession,
+        context: &StatementContext,
         limit: Option<&Limit<'_>>,
         params: &[ValueRef<'_>],
         types: &[ColumnType],
@@ -175,7 +175,7 @@ impl Rows {
             return Ok(());
         };
         let number = |e| -> Result<usize> {
-            let (value, _) = session.evaluate(e, params, types)?;
+            let (value, _) = context.evaluate(e, params, types)?;
             Ok(match value {
                 Value::Int(n) => usize::try_from(n).unwrap_or(0),
                 Value::UInt(n) => usize::try_from(n).unwrap_or(usize::MAX),
@@ -190,15 +190,19 @@ impl Rows {
     }
 
     /// Sends it all.
-    pub fn send(&self, session: &mut SqlSession, sink: &mut dyn ResultSink) -> Result<Outcome> {
+    pub fn send(
+        &self,
+        context: &mut StatementContext,
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
         let columns: Vec<ResultColumn> = self.columns.iter().map(result_column).collect();
-        let mut sink = crate::session::results::Recode::new(sink, &session.settings);
+        let mut sink = Recode::new(sink, &context.settings);
         sink.columns(&columns)?;
         for row in &self.rows {
             let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
             sink.row(&values)?;
         }
-        session.env.found_rows = self.rows.len() as u64;
+        context.env.found_rows = self.rows.len() as u64;
         Ok(Outcome {
             had_rows: true,
             ..Outcome::default()

@@ -1,17 +1,17 @@
-//! Programs of definitions: what `rows` runs when a row is written.
+//! Expressions of a table's definition: checks, defaults and generated columns, which `rows`
+//! evaluates when a row is written.
 //!
 //! The texts that the catalog keeps are parsed and bound against the table's
 //! own columns once, and evaluated like any other expression, with an
 //! environment made of what `rows` knows of the statement.
 //!
 //! Invariants:
-//! 1. A program sees the row and the statement's time, nothing else of a
+//! 1. An expression sees the row and the statement's time, nothing else of a
 //!    session: checks and generated columns with functions that depend on
 //!    more are refused when they are defined.
 //! 2. Texts are read in the default mode, in which they were written.
 
 use crate::bind::{BindEnv, Binder, Scope, Source, SystemVariables};
-use crate::definition::expressions::Owner;
 use crate::error::{Result, SqlError};
 use crate::expr::eval::{Env, EvalCx, Slot, eval};
 use crate::expr::named_locks::NamedLocks;
@@ -29,9 +29,89 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Makes programs; registered with the database.
+/// Part of a definition that an expression belongs to, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpressionOwner<'a> {
+    /// A generated column.
+    Generated(&'a str),
+    /// A column's default.
+    Default(&'a str),
+    /// A check constraint.
+    Check(&'a str),
+}
+
+impl ExpressionOwner<'_> {
+    /// 3102, 3769 and 3815, or 3763, 3770 and 3814 with the function's name.
+    pub fn disallowed(self, function: Option<&str>) -> SqlError {
+        let (plain, named, start) = match self {
+            ExpressionOwner::Generated(c) => {
+                (3102, 3763, format!("Expression of generated column '{c}'"))
+            }
+            ExpressionOwner::Default(c) => (
+                3769,
+                3770,
+                format!("Default value expression of column '{c}'"),
+            ),
+            ExpressionOwner::Check(c) => {
+                let text = format!("An expression of a check constraint '{c}'");
+                return match function {
+                    None => SqlError::new(
+                        3815,
+                        "HY000",
+                        format!("{text} contains disallowed function."),
+                    ),
+                    Some(f) => SqlError::new(
+                        3814,
+                        "HY000",
+                        format!("{text} contains disallowed function: {f}."),
+                    ),
+                };
+            }
+        };
+        match function {
+            None => {
+                let text = format!("{start} contains a disallowed function.");
+                SqlError::new(plain, "HY000", text)
+            }
+            Some(f) => {
+                let text = format!("{start} contains a disallowed function: {f}.");
+                SqlError::new(named, "HY000", text)
+            }
+        }
+    }
+
+    /// 3765, 3772 and 3816.
+    pub fn variables(self) -> SqlError {
+        match self {
+            ExpressionOwner::Generated(c) => SqlError::new(
+                3765,
+                "HY000",
+                format!(
+                    "Expression of generated column '{c}' cannot refer user or system variables."
+                ),
+            ),
+            ExpressionOwner::Default(c) => SqlError::new(
+                3772,
+                "HY000",
+                format!(
+                    "Default value expression of column '{c}' cannot refer user or system variables."
+                ),
+            ),
+            ExpressionOwner::Check(c) => SqlError::new(
+                3816,
+                "HY000",
+                format!(
+                    "An expression of a check constraint '{c}' cannot refer to a user or system \
+                     variable."
+                ),
+            ),
+        }
+    }
+}
+
+/// Compiles the expressions of tables; registered with the database.
 #[derive(Debug, Default)]
-pub struct Compiler {
+pub struct ExpressionCompiler {
     locks: Arc<NamedLocks>,
 }
 
@@ -43,9 +123,9 @@ struct Computed {
     expr: Expr,
 }
 
-/// The expressions of one table.
+/// Compiled expressions of one table.
 #[derive(Debug)]
-struct Program {
+struct TableExpressions {
     generated: Vec<Computed>,
     defaults: Vec<Computed>,
     checks: Vec<(String, Expr)>,
@@ -101,7 +181,7 @@ const NOWHERE: &[&str] = &[
 ];
 
 /// System variables where there may be none.
-struct NoVariables<'a>(Owner<'a>);
+struct NoVariables<'a>(ExpressionOwner<'a>);
 
 /// It plans no table.
 impl Figures for NoVariables<'_> {}
@@ -112,7 +192,7 @@ impl SystemVariables for NoVariables<'_> {
     }
 }
 
-fn bind(table: &Table, expression: &Expression, owner: Owner<'_>) -> Result<Expr> {
+fn bind(table: &Table, expression: &Expression, owner: ExpressionOwner<'_>) -> Result<Expr> {
     let arena = Bump::new();
     let text = expression.text.as_bytes();
     let parsed = parse_expr(&arena, text, &ParseOptions::default());
@@ -128,9 +208,9 @@ fn bind(table: &Table, expression: &Expression, owner: Owner<'_>) -> Result<Expr
     };
     let system = NoVariables(owner);
     let place = match owner {
-        Owner::Generated(_) => "generated column function",
-        Owner::Default(_) => "default value expression",
-        Owner::Check(_) => "check constraint expression",
+        ExpressionOwner::Generated(_) => "generated column function",
+        ExpressionOwner::Default(_) => "default value expression",
+        ExpressionOwner::Check(_) => "check constraint expression",
     };
     let mut binder = Binder {
         scope: &scope,
@@ -143,7 +223,7 @@ fn bind(table: &Table, expression: &Expression, owner: Owner<'_>) -> Result<Expr
         keys: None,
         plan: None,
     };
-    if let Owner::Check(name) = owner
+    if let ExpressionOwner::Check(name) = owner
         && let Some(unknown) = expression
             .columns
             .iter()
@@ -154,7 +234,7 @@ fn bind(table: &Table, expression: &Expression, owner: Owner<'_>) -> Result<Expr
     }
     let bound = binder.expr(&parsed)?;
     refuse_functions(&bound, owner)?;
-    if let Owner::Check(name) = owner
+    if let ExpressionOwner::Check(name) = owner
         && !is_boolean(&parsed, &bound)
     {
         let text =
@@ -164,7 +244,7 @@ fn bind(table: &Table, expression: &Expression, owner: Owner<'_>) -> Result<Expr
     Ok(bound)
 }
 
-fn refuse_functions(bound: &Expr, owner: Owner<'_>) -> Result<()> {
+fn refuse_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
     let mut refused = None;
     bound.walk(&mut |e| match &e.kind {
         ExprKind::UserVariable(_) | ExprKind::AssignVariable(..) => {
@@ -176,7 +256,7 @@ fn refuse_functions(bound: &Expr, owner: Owner<'_>) -> Result<()> {
         ExprKind::Call(f, args) => {
             let now = f.name == "UNIX_TIMESTAMP" && args.is_empty();
             let dependent = DEPENDENT.contains(&f.name) || now;
-            let dependent = dependent && !matches!(owner, Owner::Default(_));
+            let dependent = dependent && !matches!(owner, ExpressionOwner::Default(_));
             if dependent || NOWHERE.contains(&f.name) {
                 let name = f.name.to_ascii_lowercase();
                 refused.get_or_insert_with(|| owner.disallowed(Some(&name)));
@@ -203,16 +283,16 @@ fn is_boolean(parsed: &ast::Expr<'_>, bound: &Expr) -> bool {
     }
 }
 
-impl RowCompiler for Compiler {
+impl RowCompiler for ExpressionCompiler {
     fn compile(&self, table: &Table) -> porpoise_rows::Result<Arc<dyn RowProgram>> {
-        let program = self.program(table).map_err(to_rows)?;
-        Ok(Arc::new(program))
+        let expressions = self.table_expressions(table).map_err(to_rows)?;
+        Ok(Arc::new(expressions))
     }
 }
 
-impl Compiler {
-    fn program(&self, table: &Table) -> Result<Program> {
-        let mut program = Program {
+impl ExpressionCompiler {
+    fn table_expressions(&self, table: &Table) -> Result<TableExpressions> {
+        let mut compiled = TableExpressions {
             generated: Vec::new(),
             defaults: Vec::new(),
             checks: Vec::with_capacity(table.checks.len()),
@@ -225,21 +305,25 @@ impl Compiler {
                 expr,
             };
             if let Some(generated) = &column.generated {
-                let owner = Owner::Generated(&column.name);
+                let owner = ExpressionOwner::Generated(&column.name);
                 let expr = bind(table, &generated.expression, owner)?;
-                program.generated.push(computed(expr));
+                compiled.generated.push(computed(expr));
             } else if let ColumnDefault::Expr(expression) = &column.default {
-                let expr = bind(table, expression, Owner::Default(&column.name))?;
-                program.defaults.push(computed(expr));
+                let expr = bind(table, expression, ExpressionOwner::Default(&column.name))?;
+                compiled.defaults.push(computed(expr));
             }
         }
         for check in &table.checks {
-            let expr = bind(table, &check.expression, Owner::Check(&check.name))?;
+            let expr = bind(
+                table,
+                &check.expression,
+                ExpressionOwner::Check(&check.name),
+            )?;
             if check.enforced {
-                program.checks.push((check.name.clone(), expr));
+                compiled.checks.push((check.name.clone(), expr));
             }
         }
-        Ok(program)
+        Ok(compiled)
     }
 }
 
@@ -259,7 +343,7 @@ fn to_rows(error: SqlError) -> Error {
     Error::refused(error.code, state, error.message)
 }
 
-impl Program {
+impl TableExpressions {
     fn env(&self, cx: &RowCx) -> Env {
         Env {
             mode: cx.mode,
@@ -336,7 +420,7 @@ fn with_row<'a>(e: &'a Expr, row: &[Value], env: &'a Env, arena: &'a Bump) -> Re
     eval(e, &[Slot::Values(values)], &cx)
 }
 
-impl RowProgram for Program {
+impl RowProgram for TableExpressions {
     fn generate(&self, row: &mut [Value], number: u64, cx: &RowCx) -> porpoise_rows::Result<()> {
         for computed in &self.generated {
             let value = self.value(computed, row, number, cx).map_err(to_rows)?;

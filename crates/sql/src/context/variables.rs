@@ -1,9 +1,9 @@
-//! System variables as expressions see them, and expressions outside of
-//! queries.
+//! System variables as expressions read them, and the values of expressions that stand in no
+//! query.
 
-use super::SqlSession;
+use super::StatementContext;
 use crate::bind::types::is_text;
-use crate::bind::{Binder, Scope, SystemVariables};
+use crate::bind::{BindEnv, Binder, Scope, SystemVariables};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, eval};
@@ -12,35 +12,26 @@ use crate::statistics::{Figures, TableStatistics};
 use crate::vars::{self, VarValue};
 use bumpalo::Bump;
 use porpoise_rows::catalog::Table;
-use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
+use porpoise_types::{Charset, Collation, ColumnType, Kind, Value, ValueRef};
 use std::sync::Arc;
 
-/// 1238: a variable used in a scope that it does not have.
-pub(crate) fn wrong_scope(name: &str, kind: &str) -> SqlError {
-    SqlError::new(
-        1238,
-        "HY000",
-        format!("Variable '{name}' is a {kind} variable"),
-    )
-}
-
-impl Figures for SqlSession {
+impl Figures for StatementContext {
     fn of(&self, table: &Table) -> Arc<TableStatistics> {
         self.server.statistics.of(&self.server.db, table)
     }
 
     fn shown(&self) -> bool {
-        self.notes.explaining.get()
+        self.explaining.get()
     }
 }
 
-impl SystemVariables for SqlSession {
+impl SystemVariables for StatementContext {
     fn get(&self, global: bool, name: &str) -> Result<Expr> {
         self.volatile.set(true);
         let (at, variable) = vars::entry(name)?;
         if global {
             if !variable.scope.global() {
-                return Err(wrong_scope(variable.name, "SESSION"));
+                return Err(SqlError::wrong_variable_scope(variable.name, "SESSION"));
             }
             return Ok(self.server.globals.read().at(at).expr());
         }
@@ -76,7 +67,7 @@ impl SystemVariables for SqlSession {
     }
 }
 
-impl SqlSession {
+impl StatementContext {
     /// The session's value, those computed included.
     pub(crate) fn session_value(&self, at: usize, name: &str) -> VarValue {
         match name {
@@ -122,5 +113,31 @@ impl SqlSession {
         };
         let value = eval(&bound, &[], &cx)?.to_owned();
         Ok((value, bound.ty))
+    }
+
+    /// The collation of a character set that is named alone.
+    pub(crate) fn collation_for(&self, charset: Charset) -> Collation {
+        match charset {
+            Charset::Utf8mb4 => self.settings.utf8mb4_collation,
+            other => other.default_collation(),
+        }
+    }
+
+    /// Collation of `SET NAMES DEFAULT`.
+    pub(crate) fn default_collation(&self) -> Collation {
+        let globals = self.server.globals.read();
+        Collation::by_name(globals.text("collation_connection"))
+            .unwrap_or(Collation::UTF8MB4_0900_AI_CI)
+    }
+
+    /// Settings that binding depends on.
+    pub(crate) fn bind_env(&self, params: Vec<ColumnType>) -> BindEnv {
+        BindEnv {
+            mode: self.settings.mode,
+            collation: self.settings.collation,
+            params,
+            database: self.env.database.clone(),
+            div_precision: self.settings.div_precision,
+        }
     }
 }

@@ -1,23 +1,30 @@
-//! Tables whose rows are made when they are asked for: what the server knows
-//! about itself. An entry names its columns and its rows; nothing is stored.
+//! Virtual tables: tables whose rows are made when they are read, and stored nowhere. An entry
+//! names the columns; [`VirtualRows`] makes the rows.
 
-use crate::bind::ScopeColumn;
+mod information_schema;
+
 use crate::error::Result;
-use crate::information_schema;
-use crate::session::SqlSession;
 use porpoise_types::{Collation, ColumnType, Value};
 
-/// What reading virtual tables takes.
-pub trait Facts {
+/// A column as names see it.
+#[derive(Clone, Debug)]
+pub struct ScopeColumn {
+    /// The name.
+    pub name: String,
+    /// The type.
+    pub ty: ColumnType,
+    /// Whether it can be NULL.
+    pub nullable: bool,
+}
+
+/// Source of the rows of virtual tables.
+pub trait VirtualRows {
     /// Rows of a virtual table by qualified name, as far as the session may see them.
     ///
     /// # Errors
     /// 1227 for a table that needs a privilege.
     fn rows(&self, database: &str, table: &str) -> Result<Vec<Vec<Value>>>;
 }
-
-/// Makes the rows of a virtual table.
-pub type RowsOf = fn(&SqlSession) -> Vec<Vec<Value>>;
 
 /// A virtual table.
 #[derive(Debug)]
@@ -30,8 +37,6 @@ pub struct VirtualTable {
     pub columns: fn() -> Vec<ScopeColumn>,
     /// Reading it needs PROCESS.
     pub needs_process: bool,
-    /// Makes the rows; none where another room provides them.
-    pub rows: Option<RowsOf>,
 }
 
 /// A column of text.
@@ -52,8 +57,8 @@ pub(crate) fn number(name: &str) -> ScopeColumn {
     }
 }
 
-/// Tables of other rooms.
-const TABLES: &[VirtualTable] = &[VirtualTable {
+/// Tables whose rows are provided from outside of SQL.
+const PROVIDED: &[VirtualTable] = &[VirtualTable {
     database: "ndbmemcache",
     name: "status",
     columns: || {
@@ -67,12 +72,13 @@ const TABLES: &[VirtualTable] = &[VirtualTable {
         ]
     },
     needs_process: false,
-    rows: None,
 }];
 
 /// All virtual tables.
 pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
-    TABLES.iter().chain(information_schema::TABLES)
+    PROVIDED
+        .iter()
+        .chain(information_schema::INFORMATION_SCHEMA)
 }
 
 /// The virtual table of that name, in any case.

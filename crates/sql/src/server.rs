@@ -1,16 +1,16 @@
-//! What all sessions share.
+//! The SQL server: state that all sessions share.
 
-use super::processes::{Process, Processes};
-use super::{ClientInfo, SqlSession};
-use crate::deadlocks::{Deadlocks, Listener};
+use crate::deadlocks::DeadlockLog;
 use crate::error::{Result, SqlError};
 use crate::expr::named_locks::NamedLocks;
+use crate::processes::{Process, Processes};
 use crate::statistics::Statistics;
+use crate::table_expressions::ExpressionCompiler;
+use crate::timer::Timer;
 use crate::vars::{Settings, Values, VarValue};
 use parking_lot::RwLock;
 use porpoise_access::{AccessControl, Account};
-use porpoise_base::cancel::Cancel;
-use porpoise_base::memory::{ConnectionMemory, MemoryBudget};
+use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Stat;
 use porpoise_rows::Db;
 use porpoise_types::Value;
@@ -18,14 +18,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What SHOW MEMCACHED KEY shows of a key: a row for each memcached listener.
+/// Rows of SHOW MEMCACHED KEY for a key: one for each memcached listener.
 pub type KeyProvider = Box<dyn Fn(&[u8]) -> Vec<Vec<Value>> + Send + Sync>;
-/// Rows of a virtual table that another room fills.
+/// Rows of a virtual table that are provided from outside of SQL.
 pub type RowsProvider = Box<dyn Fn() -> Vec<Vec<Value>> + Send + Sync>;
-/// Figures of another room for SHOW STATUS: name and value.
+/// Figures for SHOW STATUS from outside of SQL: name and value.
 pub type StatusProvider = Box<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
 
-/// How SQL is set up.
+/// Configuration of SQL.
 #[derive(Clone, Debug, Default)]
 pub struct SqlConfig {
     /// Values of system variables at start, by name.
@@ -75,22 +75,22 @@ impl Counters {
 pub struct SqlServer {
     pub(crate) db: Arc<Db>,
     pub(crate) globals: RwLock<Values>,
-    pub(crate) processes: Processes,
+    pub(crate) processes: Arc<Processes>,
     pub(crate) counters: Counters,
     /// Names taken by GET_LOCK.
     pub(crate) locks: Arc<NamedLocks>,
     /// Accounts and their privileges.
     pub(crate) access: Arc<AccessControl>,
-    /// The last deadlocks.
-    pub(crate) deadlocks: Deadlocks,
+    /// Recent deadlocks.
+    pub(crate) deadlocks: Arc<DeadlockLog>,
     pub(crate) started: Instant,
-    pub(super) timer: super::timer::Timer,
-    /// What is known of tables.
+    pub(crate) timer: Timer,
+    /// Statistics of tables.
     pub(crate) statistics: Statistics,
     /// Memory budget of connections.
     pub(crate) memory: Arc<MemoryBudget>,
     /// Prepared statements of all sessions.
-    pub(super) prepared: Arc<AtomicU64>,
+    pub(crate) prepared: Arc<AtomicU64>,
     providers: RwLock<Vec<(String, String, RowsProvider)>>,
     keys: RwLock<Option<KeyProvider>>,
     status: RwLock<Vec<StatusProvider>>,
@@ -107,7 +107,7 @@ impl SqlServer {
         Settings::new(&globals)?;
         let memory = config.memory;
         memory.set_limit(globals.int("global_connection_memory_limit"));
-        db.set_compiler(Arc::new(crate::program::Compiler::default()));
+        db.set_compiler(Arc::new(ExpressionCompiler::default()));
         let access = AccessControl::open(db.clone(), config.root_password.as_deref())?;
         if globals.bool("partial_revokes") {
             access.set_partial_revokes(true)?;
@@ -116,13 +116,16 @@ impl SqlServer {
             let (at, _) = crate::vars::entry("partial_revokes")?;
             globals.set(at, VarValue::Bool(true));
         }
-        let server = Arc::new(SqlServer {
-            deadlocks: Deadlocks::default(),
+        let processes = Arc::<Processes>::default();
+        let deadlocks = Arc::new(DeadlockLog::new(&db, processes.clone()));
+        db.engine().watch_deadlocks(deadlocks.clone());
+        Ok(Arc::new(SqlServer {
+            deadlocks,
             started: db.clock().now(),
             db,
             globals: RwLock::new(globals),
-            processes: Processes::default(),
-            timer: super::timer::Timer::default(),
+            processes,
+            timer: Timer::default(),
             statistics: Statistics::default(),
             counters: Counters::default(),
             locks: Arc::default(),
@@ -132,10 +135,7 @@ impl SqlServer {
             providers: RwLock::new(Vec::new()),
             keys: RwLock::new(None),
             status: RwLock::new(Vec::new()),
-        });
-        let listener = Listener(Arc::downgrade(&server));
-        server.db.engine().watch_deadlocks(Arc::new(listener));
-        Ok(server)
+        }))
     }
 
     /// The database.
@@ -157,29 +157,6 @@ impl SqlServer {
         Ok(self.access.find(user, host)?)
     }
 
-    /// Opens a session for a client that has proved who it is.
-    ///
-    /// # Errors
-    /// 1049 when the default database asked for does not exist.
-    pub fn connect(self: &Arc<Self>, info: ClientInfo, cancel: Cancel) -> Result<SqlSession> {
-        let memory = Arc::new(ConnectionMemory::new(self.memory.clone()));
-        self.connect_with(info, cancel, &memory)
-    }
-
-    /// Opens a session that uses the memory of this connection.
-    ///
-    /// # Errors
-    /// As [`SqlServer::connect`].
-    pub fn connect_with(
-        self: &Arc<Self>,
-        info: ClientInfo,
-        cancel: Cancel,
-        memory: &Arc<ConnectionMemory>,
-    ) -> Result<SqlSession> {
-        Counters::add(&self.counters.connections);
-        SqlSession::open(self.clone(), info, cancel, memory)
-    }
-
     /// Fills a virtual table of [`crate::virtual_tables::all`].
     pub fn provide_rows(&self, database: &str, table: &str, rows: RowsProvider) {
         let entry = (database.to_owned(), table.to_owned(), rows);
@@ -191,12 +168,12 @@ impl SqlServer {
         self.status.write().push(status);
     }
 
-    /// Lets SHOW MEMCACHED KEY ask the memcached listeners.
+    /// Sets the source of SHOW MEMCACHED KEY.
     pub fn provide_keys(&self, keys: KeyProvider) {
         *self.keys.write() = Some(keys);
     }
 
-    /// What the memcached listeners tell of a key: a row each.
+    /// Rows of SHOW MEMCACHED KEY for a key.
     pub(crate) fn memcached_key(&self, key: &[u8]) -> Vec<Vec<Value>> {
         self.keys
             .read()
@@ -219,6 +196,12 @@ impl SqlServer {
     /// The value of a system variable of the server, as SHOW prints it.
     pub fn variable(&self, name: &str) -> Option<String> {
         crate::vars::find(name).map(|at| self.globals.read().at(at).text())
+    }
+
+    /// A global variable that is a number.
+    pub fn number(&self, name: &str) -> u32 {
+        let value = self.variable(name).and_then(|v| v.parse::<u64>().ok());
+        u32::try_from(value.unwrap_or(0)).unwrap_or(u32::MAX)
     }
 
     /// Figures for the metrics page.
@@ -326,7 +309,7 @@ impl SqlServer {
         Err(SqlError::new(1094, "HY000", text))
     }
 
-    /// The sessions there are.
+    /// Present sessions.
     pub fn sessions(&self) -> Vec<Arc<Process>> {
         self.processes.list()
     }

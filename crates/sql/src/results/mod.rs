@@ -1,4 +1,6 @@
-//! Results on their way to the client: character sets and column metadata.
+//! Results of statements: counts, rows in the client's character set, column metadata.
+
+pub mod table;
 
 use crate::error::Result;
 use crate::exec::ResultSink;
@@ -6,8 +8,30 @@ use crate::plan::ResultColumn;
 use crate::plan::select::column_flags;
 use crate::vars::Settings;
 use bumpalo::Bump;
+use porpoise_kv::Ticket;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{Charset, Collation, ColumnType, Kind, ValueRef};
+
+/// Result of a statement, beside the rows it sent.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Rows changed.
+    pub affected_rows: u64,
+    /// The first id generated.
+    pub last_insert_id: u64,
+    /// Number of conditions that SHOW WARNINGS shows.
+    pub warnings: u16,
+    /// "Records: 3  Duplicates: 0  Warnings: 0" and the like.
+    pub info: String,
+    /// A result set was sent.
+    pub had_rows: bool,
+    /// Offset of the next statement of the text.
+    pub rest: Option<usize>,
+    /// The reply may leave when this is durable.
+    pub ticket: Ticket,
+    /// The connection ends after the reply (COMMIT RELEASE, KILL of itself).
+    pub disconnect: bool,
+}
 
 /// Turns text into `character_set_results`.
 pub struct Recode<'s> {

@@ -1,13 +1,13 @@
-//! The end of a statement that succeeded: its transaction, and what its reply
-//! tells of it.
+//! The end of a statement that succeeded: its transaction, and the counts in its reply.
 
-use super::{Done, Plan};
+use super::run::Done;
+use super::transaction::OpenTxn;
+use super::{CLIENT_FOUND_ROWS, Outcome, SqlSession};
 use crate::error::Result;
 use crate::exec::Changes;
 use crate::plan::multi::MultiPlan;
-use crate::session::server::Counters;
-use crate::session::transaction::OpenTxn;
-use crate::session::{CLIENT_FOUND_ROWS, Outcome, SqlSession};
+use crate::plan::planned::Plan;
+use crate::server::Counters;
 use crate::vars::VarValue;
 use porpoise_kv::Ticket;
 
@@ -21,11 +21,11 @@ impl SqlSession {
         keep: bool,
     ) -> Result<Outcome> {
         let seen = open.txn.get_mut().seen();
-        if self.settings.auto_increment.first != 0 && matches!(plan, Plan::Insert(_)) {
+        if self.cx.settings.auto_increment.first != 0 && matches!(plan, Plan::Insert(_)) {
             // `insert_id` holds for one statement.
-            self.settings.auto_increment.first = 0;
+            self.cx.settings.auto_increment.first = 0;
             if let Some(at) = crate::vars::find("insert_id") {
-                self.values.set(at, VarValue::Int(0));
+                self.cx.values.set(at, VarValue::Int(0));
             }
         }
         let ticket = if keep {
@@ -42,8 +42,8 @@ impl SqlSession {
         };
         let mut outcome = match done {
             Done::Rows(rows) => {
-                self.env.found_rows = self.env.counted_rows.take().unwrap_or(rows);
-                Counters::add(&self.server.counters.selects);
+                self.cx.env.found_rows = self.cx.env.counted_rows.take().unwrap_or(rows);
+                Counters::add(&self.cx.server.counters.selects);
                 Outcome {
                     had_rows: true,
                     ..Outcome::default()
@@ -61,11 +61,11 @@ impl SqlSession {
             ticket: changes.seen,
             ..Outcome::default()
         };
-        let warnings = self.env.warnings.get_mut().len();
-        let found_rows = self.client.capabilities & CLIENT_FOUND_ROWS != 0;
+        let warnings = self.cx.env.warnings.get_mut().len();
+        let found_rows = self.cx.client.capabilities & CLIENT_FOUND_ROWS != 0;
         match plan {
             Plan::Insert(p) => {
-                Counters::add(&self.server.counters.inserts);
+                Counters::add(&self.cx.server.counters.inserts);
                 if found_rows {
                     // Rows that ON DUPLICATE KEY UPDATE found as they were to be.
                     outcome.affected_rows += changes.matched;
@@ -78,7 +78,7 @@ impl SqlSession {
                 }
             }
             Plan::Update(_) | Plan::Multi(MultiPlan { delete: false, .. }) => {
-                Counters::add(&self.server.counters.updates);
+                Counters::add(&self.cx.server.counters.updates);
                 outcome.info = format!(
                     "Rows matched: {}  Changed: {}  Warnings: {warnings}",
                     changes.matched, changes.affected
@@ -87,15 +87,15 @@ impl SqlSession {
                     outcome.affected_rows = changes.matched;
                 }
             }
-            Plan::Delete(_) | Plan::Multi(_) => Counters::add(&self.server.counters.deletes),
+            Plan::Delete(_) | Plan::Multi(_) => Counters::add(&self.cx.server.counters.deletes),
             Plan::Select(_) => {}
         }
         if let Some(id) = changes.insert_id {
-            self.env.last_insert_id.set(id);
+            self.cx.env.last_insert_id.set(id);
             outcome.last_insert_id = id;
-        } else if self.env.last_insert_id.get() != self.last_insert_id {
+        } else if self.cx.env.last_insert_id.get() != self.cx.last_insert_id {
             // LAST_INSERT_ID(n) was called.
-            outcome.last_insert_id = self.env.last_insert_id.get();
+            outcome.last_insert_id = self.cx.env.last_insert_id.get();
         } else if let Some(id) = changes.row_id {
             outcome.last_insert_id = id;
         }

@@ -1,9 +1,9 @@
-//! The plan of a statement and what is asked of it at every execution.
+//! The plan of a statement, with what every execution of it asks for.
 
-use crate::plan::dml::{DeletePlan, InsertPlan, UpdatePlan};
-use crate::plan::multi::MultiPlan;
-use crate::plan::uses::TableUse;
-use crate::plan::{ResultColumn, SelectPlan};
+use super::dml::{DeletePlan, InsertPlan, UpdatePlan};
+use super::multi::MultiPlan;
+use super::uses::TableUse;
+use super::{ResultColumn, SelectPlan};
 use porpoise_rows::catalog::{Table, TableId};
 use std::sync::Arc;
 
@@ -70,27 +70,27 @@ impl Plan {
     }
 }
 
-/// A plan with what is asked of it at every execution, worked out once.
+/// A plan with what every execution asks for, computed once.
 #[derive(Debug)]
 pub struct Planned {
     /// The plan.
     pub plan: Plan,
     /// Its stored tables, and whether it writes to them.
     pub tables: Vec<(Arc<Table>, bool)>,
-    /// What it publishes as used.
-    pub(super) used: Vec<TableId>,
-    /// It looks at more than whole unique keys of stored tables.
-    pub(super) scans: bool,
-    /// It reads stored rows without locking them.
-    pub(super) unlocked: bool,
-    /// It writes to a table whose definition holds expressions.
-    pub(super) expressions: bool,
-    /// What it and the views in it do with tables and columns, for privileges.
+    /// Tables that it publishes as used.
+    pub(crate) used: Vec<TableId>,
+    /// Whether it reads more than whole unique keys of stored tables.
+    pub(crate) scans: bool,
+    /// Whether it reads stored rows without locking them.
+    pub(crate) unlocked: bool,
+    /// Whether it writes to a table whose definition holds expressions.
+    pub(crate) expressions: bool,
+    /// Uses of tables and columns, those inside views included, for privileges.
     pub(crate) uses: Box<[TableUse]>,
 }
 
 impl Planned {
-    /// Works out what executions ask for.
+    /// Computes what executions ask for.
     pub fn new(plan: Plan, uses: Box<[TableUse]>) -> Planned {
         let tables = plan.tables();
         let mut used: Vec<TableId> = Vec::with_capacity(8);

@@ -1,0 +1,112 @@
+//! The context of a statement: server, client, account, variables, conditions and temporary
+//! tables of the session that runs it.
+//!
+//! Definitions, statements on accounts, checks of privileges, SHOW and information_schema take a
+//! [`StatementContext`] and nothing else of a session: they reach neither its transaction nor
+//! its prepared statements nor its plans.
+
+mod account;
+mod diagnostics;
+pub(crate) mod rights;
+mod temporary;
+mod variables;
+
+use crate::error::{Result, SqlError};
+use crate::expr::eval::Env;
+use crate::parse::ast::TableName;
+use crate::server::SqlServer;
+use crate::vars::{Settings, Values};
+use porpoise_access::{AuthId, Rights};
+use porpoise_types::{Level, Warning};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+pub(crate) use diagnostics::Diagnostics;
+pub(crate) use temporary::Temporary;
+
+/// The client of a connection.
+#[derive(Clone, Debug)]
+pub struct ClientInfo {
+    /// The connection's number.
+    pub connection_id: u64,
+    /// User name of the login.
+    pub user: String,
+    /// Host of the client.
+    pub host: String,
+    /// Account that it was authenticated as, `user@host`.
+    pub account: String,
+    /// The capabilities of the handshake.
+    pub capabilities: u64,
+    /// The collation of the handshake, by MySQL's number.
+    pub collation: u16,
+    /// Default database of the login.
+    pub database: Option<String>,
+}
+
+/// Encryption of a connection; empty without TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Encryption {
+    /// OpenSSL's name of the cipher suite.
+    pub cipher: String,
+    /// The protocol version, like `TLSv1.3`.
+    pub version: String,
+}
+
+/// State of a session that its statements read.
+pub struct StatementContext {
+    pub(crate) server: Arc<SqlServer>,
+    pub(crate) client: ClientInfo,
+    pub(crate) encryption: Encryption,
+    /// Version of access control at which the account had the name in `client`.
+    pub(crate) named_at: u64,
+    pub(crate) env: Env,
+    pub(crate) values: Values,
+    pub(crate) settings: Settings,
+    /// Rights of the account, as of the grants' version.
+    pub(crate) rights: RefCell<Arc<Rights>>,
+    /// The password has expired: only statements that change it are allowed.
+    pub(crate) password_expired: bool,
+    /// Roles activated by the login or by SET ROLE.
+    pub(crate) roles: Vec<AuthId>,
+    pub(crate) diagnostics: Diagnostics,
+    /// A plan made since this was cleared holds the value of a variable.
+    pub(crate) volatile: Cell<bool>,
+    /// A plan is made to be shown.
+    pub(crate) explaining: Cell<bool>,
+    /// Tables of this session only.
+    pub(crate) temporary: Temporary,
+    pub(crate) last_insert_id: u64,
+}
+
+impl StatementContext {
+    /// Database and name of a table.
+    ///
+    /// # Errors
+    /// 1046 without a default database.
+    pub(crate) fn qualified(&self, name: &TableName<'_>) -> Result<(String, String)> {
+        let database = match (&name.schema, &self.env.database) {
+            (Some(schema), _) => schema.name.to_owned(),
+            (None, Some(database)) => database.clone(),
+            (None, None) => return Err(SqlError::no_database_selected()),
+        };
+        Ok((database, name.name.name.to_owned()))
+    }
+
+    /// Adds a warning.
+    pub(crate) fn warn(&self, code: u16, message: String) {
+        self.env.warn(Warning {
+            level: Level::Warning,
+            code,
+            message,
+        });
+    }
+
+    /// Adds a note.
+    pub(crate) fn note(&self, code: u16, message: String) {
+        self.env.warn(Warning {
+            level: Level::Note,
+            code,
+            message,
+        });
+    }
+}

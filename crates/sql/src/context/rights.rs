@@ -1,0 +1,128 @@
+//! Rights of the session's account, and the errors of statements that lack one.
+//!
+//! Invariant: for an account with all privileges on everything a check costs one comparison.
+
+use super::StatementContext;
+use crate::error::{Result, SqlError};
+use porpoise_access::{
+    AccessData, AuthId, MEMCACHED_CONFIGURATION, MEMCACHED_DATABASE, Privileges, Rights,
+};
+use std::sync::Arc;
+
+/// The privileges that change any mapping of memcached keys, as errors name them.
+pub(crate) const MEMCACHED_ADMIN: &str = "SUPER or MEMCACHED_ADMIN";
+
+/// Privileges by which a table or its rows change.
+pub(crate) const CHANGES: Privileges = Privileges::INSERT
+    .with(Privileges::UPDATE)
+    .with(Privileges::DELETE)
+    .with(Privileges::CREATE)
+    .with(Privileges::DROP)
+    .with(Privileges::ALTER)
+    .with(Privileges::INDEX);
+
+/// Whether a table decides what memcached keys mean: who changes it can map any table, so
+/// the privileges on the table itself are not enough.
+pub(crate) fn is_memcached_configuration(database: &str, table: &str) -> bool {
+    database.eq_ignore_ascii_case(MEMCACHED_DATABASE) && MEMCACHED_CONFIGURATION.contains(&table)
+}
+
+impl StatementContext {
+    /// Whether this session may do all that can be granted.
+    pub(crate) fn may_everything(&self) -> bool {
+        self.rights().everywhere().has(Privileges::ALL)
+    }
+
+    /// The current rights of this session's account.
+    pub(crate) fn rights(&self) -> Arc<Rights> {
+        let mut own = self.rights.borrow_mut();
+        if own.version() != self.server.access.version() {
+            *own = self.current_rights();
+        }
+        own.clone()
+    }
+
+    /// `'user'@'host'`, as errors name the client.
+    pub(crate) fn client_name(&self) -> String {
+        format!("'{}'@'{}'", self.client.user, self.client.host)
+    }
+
+    /// 1142 unless the table may be used so.
+    pub(crate) fn need_table(&self, wanted: Privileges, database: &str, table: &str) -> Result<()> {
+        let rights = self.rights();
+        if is_memcached_configuration(database, table) && wanted.meets(CHANGES) {
+            self.need_global(Privileges::MEMCACHED_ADMIN, MEMCACHED_ADMIN)?;
+        }
+        if rights.everywhere().has(wanted) || crate::virtual_tables::find(database, table).is_some()
+        {
+            return Ok(());
+        }
+        let missing = wanted.without(rights.on_table(database, table));
+        match missing.names().next() {
+            None => Ok(()),
+            Some(name) => Err(self.table_denied(name, table)),
+        }
+    }
+
+    /// 1142.
+    pub(crate) fn table_denied(&self, command: &str, table: &str) -> SqlError {
+        let text = format!(
+            "{command} command denied to user {} for table '{table}'",
+            self.client_name()
+        );
+        SqlError::new(1142, "42000", text)
+    }
+
+    /// 1143.
+    pub(crate) fn column_denied(&self, command: &str, column: &str, table: &str) -> SqlError {
+        let text = format!(
+            "{command} command denied to user {} for column '{column}' in table '{table}'",
+            self.client_name()
+        );
+        SqlError::new(1143, "42000", text)
+    }
+
+    /// 1044 unless the database may be used so.
+    pub(crate) fn need_database(&self, wanted: Privileges, database: &str) -> Result<()> {
+        match self.rights().on_database(database).has(wanted) {
+            true => Ok(()),
+            false => Err(self.database_denied(database)),
+        }
+    }
+
+    /// 1044.
+    pub(crate) fn database_denied(&self, database: &str) -> SqlError {
+        let text = format!(
+            "Access denied for user {} to database '{database}'",
+            self.client_name()
+        );
+        SqlError::new(1044, "42000", text)
+    }
+
+    /// 1227 for an account with SYSTEM_USER, unless the session has it, too, or is of that
+    /// account.
+    pub(crate) fn need_system_user(&self, data: &AccessData, id: &AuthId) -> Result<()> {
+        let own = AuthId::parse(&self.client.account);
+        if own == *id || !data.is_system_user(id) {
+            return Ok(());
+        }
+        self.need_global(Privileges::SYSTEM_USER, "SYSTEM_USER")
+    }
+
+    /// 1227 unless one of these may be done everywhere.
+    pub(crate) fn need_global(&self, wanted: Privileges, shown: &str) -> Result<()> {
+        if self.rights().global().has(wanted) {
+            Ok(())
+        } else {
+            Err(denied_globally(shown))
+        }
+    }
+}
+
+/// 1227 naming a privilege on `*.*`.
+pub(crate) fn denied_globally(shown: &str) -> SqlError {
+    let text = format!(
+        "Access denied; you need (at least one of) the {shown} privilege(s) for this operation"
+    );
+    SqlError::new(1227, "42000", text)
+}

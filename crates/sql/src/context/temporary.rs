@@ -1,0 +1,65 @@
+//! Temporary tables, and the catalog that a session's statements are planned on.
+//!
+//! Invariant: the overlay has the version of the catalog it was made from.
+
+use super::StatementContext;
+use porpoise_rows::catalog::{Catalog, Table, TableId};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Temporary tables of a session.
+#[derive(Default)]
+pub(crate) struct Temporary {
+    pub(crate) tables: BTreeMap<(String, String), Arc<Table>>,
+    /// Tables that were dropped, and that the open transaction may still use.
+    pub(crate) doomed: Vec<Arc<Table>>,
+    /// The common catalog with the tables in it.
+    pub(crate) overlay: RefCell<Option<Arc<Catalog>>>,
+}
+
+impl Temporary {
+    /// The table of that name.
+    pub(crate) fn table(&self, database: &str, name: &str) -> Option<&Arc<Table>> {
+        if self.tables.is_empty() {
+            return None;
+        }
+        self.tables.get(&(database.to_owned(), name.to_owned()))
+    }
+
+    /// Whether a table is one of these.
+    pub(crate) fn holds(&self, id: TableId) -> bool {
+        self.tables.values().any(|t| t.id == id)
+    }
+
+    fn over(&self, common: &Arc<Catalog>) -> Arc<Catalog> {
+        let mut overlay = self.overlay.borrow_mut();
+        if let Some(made) = overlay.as_ref().filter(|o| o.version == common.version) {
+            return made.clone();
+        }
+        let mut catalog = Catalog::clone(common);
+        for ((database, name), table) in &self.tables {
+            if let Some(database) = catalog.databases.get_mut(database) {
+                Arc::make_mut(database)
+                    .tables
+                    .insert(name.clone(), table.id);
+                catalog.views.remove(&(database.name.clone(), name.clone()));
+                catalog.tables.insert(table.id, table.clone());
+            }
+        }
+        let made = Arc::new(catalog);
+        *overlay = Some(made.clone());
+        made
+    }
+}
+
+impl StatementContext {
+    /// The definitions that this session's statements are planned on.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        let common = self.server.db.catalog();
+        match self.temporary.tables.is_empty() {
+            true => common,
+            false => self.temporary.over(&common),
+        }
+    }
+}

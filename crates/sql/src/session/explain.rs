@@ -1,0 +1,73 @@
+//! EXPLAIN and EXPLAIN ANALYZE: plans a statement, runs it where that is asked for, and shows
+//! the plan ([`crate::show::explain`]).
+
+use super::{Outcome, SqlSession};
+use crate::error::{Result, SqlError};
+use crate::exec::ResultSink;
+use crate::exec::profile::Profile;
+use crate::parse::ast::{Explain, ExplainTarget};
+use crate::plan::ResultColumn;
+use crate::plan::planned::{Plan, Planned};
+use crate::show::explain;
+use porpoise_types::{ColumnType, ValueRef};
+use std::sync::Arc;
+
+/// A sink that drops rows.
+struct NoRows;
+
+impl ResultSink for NoRows {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl SqlSession {
+    /// EXPLAIN of a statement.
+    pub(super) fn explain(
+        &mut self,
+        explain: &Explain<'_>,
+        source: &[u8],
+        types: &[ColumnType],
+        params: &[ValueRef<'_>],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        let format = explain::format_of(explain)?;
+        let ExplainTarget::Statement(statement) = &explain.target else {
+            return Err(SqlError::not_supported("EXPLAIN FOR CONNECTION"));
+        };
+        let plan = self.secure(|session, catalog| {
+            session.cx.explaining.set(true);
+            let plan = session.plan(statement, source, types, catalog);
+            session.cx.explaining.set(false);
+            let plan = plan?.ok_or_else(|| SqlError::not_supported("EXPLAIN of this statement"))?;
+            Ok(Arc::new(plan))
+        })?;
+        self.cx.check_explain(&plan)?;
+        if explain.analyze && matches!(&plan.plan, Plan::Update(_) | Plan::Delete(_)) {
+            return explain::not_run().send(&mut self.cx, sink);
+        }
+        let profile = match explain.analyze {
+            true => Some(self.profiled(&plan, params)?),
+            false => None,
+        };
+        let shown = explain::shown(&self.cx, format, &plan.plan, params, profile.as_ref());
+        shown.send(&mut self.cx, sink)
+    }
+
+    /// Runs a SELECT, or the join of an UPDATE or DELETE of several tables, and profiles it. No
+    /// row changes.
+    fn profiled(&mut self, plan: &Planned, params: &[ValueRef<'_>]) -> Result<Profile> {
+        if matches!(&plan.plan, Plan::Insert(_)) {
+            let text = "EXPLAIN ANALYZE of INSERT and REPLACE";
+            return Err(SqlError::not_supported(text));
+        }
+        self.notes.profile = Some(Profile::default());
+        let ran = self.run_plan(plan, params, &mut NoRows);
+        let profile = self.notes.profile.take().unwrap_or_default();
+        ran.map(|_| profile)
+    }
+}
