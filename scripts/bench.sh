@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `make bench`: load generators against the server and its peers. Arguments go to `porpoise bench`.
+# `make bench`: load generators against the server and its peers. Arguments go to `porpoise bench`,
+# which executes the program `porpoise-bench` beside it.
 
 . "$(dirname "$0")/lib.sh"
 
@@ -12,5 +13,5 @@ for word in "$@"; do
     case $word in --start-peers=*memcached*) needs+=(memcached) ;; esac
 done
 scripts/need.sh "${needs[@]}"
-cargo build --release --locked -p porpoise
+cargo build --release --locked --bin porpoise --bin porpoise-bench
 exec "$TARGET/release/porpoise" bench "$@"

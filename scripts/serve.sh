@@ -4,5 +4,5 @@
 . "$(dirname "$0")/lib.sh"
 
 scripts/need.sh rust cc
-cargo build --release --locked -p porpoise
+cargo build --release --locked --bin porpoise
 exec "$TARGET/release/porpoise" serve --pick-ports --data-dir data "$@"

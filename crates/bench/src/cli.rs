@@ -8,16 +8,19 @@ use crate::experiments::{
     Bench, analytics, contention, fk, inserts, kv_runs, memcached_runs, mget, native, sysbench,
 };
 use crate::machine::Machine;
+use crate::noop;
 use crate::output;
-use crate::peers::{Durability, Peer, Settings, Started, shim};
+use crate::peers::{Durability, NOOP_SERVER, Peer, Settings, Started, shim};
 use crate::progress::Progress;
 use crate::sys;
 use crate::url::{Target, masked};
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command, error::ErrorKind};
 use options::{
     choice, common, duration, of_memcached, of_native, option, published, published_options,
     refuse_unused, text,
 };
+use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -74,9 +77,11 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The subcommand, to be hung into a program's command line.
-pub fn command() -> Command {
-    let mut bench = Command::new("bench")
+/// The command line: that of `porpoise bench`, which executes this program.
+fn command() -> Command {
+    let mut bench = Command::new("porpoise-bench")
+        .bin_name("porpoise bench")
+        .version(env!("CARGO_PKG_VERSION"))
         .about("Measures this system and others side by side")
         .subcommand_required(true)
         .arg_required_else_help(true);
@@ -94,7 +99,10 @@ pub fn command() -> Command {
             _ => command,
         });
     }
-    bench.subcommand(
+    let noop_server = Command::new(NOOP_SERVER)
+        .hide(true)
+        .arg(Arg::new("address").required(true));
+    bench.subcommand(noop_server).subcommand(
         Command::new("report")
             .about("Makes a page of one or more files of results")
             .arg(
@@ -107,19 +115,44 @@ pub fn command() -> Command {
     )
 }
 
-/// Runs what the command line says; results go to standard output. `open`
-/// opens the stores within this program, for `bench native`.
+/// Complaint about a command line without an experiment.
+const NO_EXPERIMENT: &str = "say what to measure: porpoise bench kv; try --help";
+
+/// Runs what the command line says; results go to standard output.
 ///
 /// # Errors
 /// One line; its status is [`Error::exit_status`].
-pub fn run(matches: &ArgMatches, open: &native::Open) -> Result<()> {
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<()> {
+    let matches = match command().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+            ) =>
+        {
+            output::print(&error.to_string());
+            return Ok(());
+        }
+        Err(error) => {
+            return Err(Error::usage(porpoise_server::cli::one_line(
+                &error,
+                NO_EXPERIMENT,
+            )));
+        }
+    };
     match matches.subcommand() {
         Some(("report", given)) => merge(given),
-        Some((name, given)) => experiment(name, given, open),
-        None => Err(Error::usage(
-            "say what to measure: porpoise bench kv; try --help",
-        )),
+        Some((NOOP_SERVER, given)) => noop::serve(address(given)?),
+        Some((name, given)) => experiment(name, given),
+        None => Err(Error::usage(NO_EXPERIMENT)),
     }
+}
+
+fn address(given: &ArgMatches) -> Result<SocketAddr> {
+    let word = text(given, "address").unwrap_or_default();
+    word.parse()
+        .map_err(|_| Error::usage(format!("{word:?}: expected an address like 127.0.0.1:0")))
 }
 
 fn merge(given: &ArgMatches) -> Result<()> {
@@ -134,7 +167,7 @@ fn merge(given: &ArgMatches) -> Result<()> {
     Ok(())
 }
 
-fn experiment(name: &str, given: &ArgMatches, open: &native::Open) -> Result<()> {
+fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
     sys::allow_many_files();
     sys::catch_interrupts();
     refuse_unused(name, given)?;
@@ -178,7 +211,7 @@ fn experiment(name: &str, given: &ArgMatches, open: &native::Open) -> Result<()>
         .collect();
     let mut bench = Bench::new(targets, &settings, choice, progress, machine);
     bench.report.notes = left_out;
-    let within = |bench: &mut Bench| native::native(bench, open, home.path());
+    let within = |bench: &mut Bench| native::native(bench, home.path());
     let done = match name {
         "native" => within(&mut bench),
         "all" => all_of_them(&mut bench, &within),
@@ -324,7 +357,7 @@ fn start_peers(
         directory: home.to_owned(),
         porpoise: match text(given, "porpoise") {
             Some(program) => PathBuf::from(program),
-            None => std::env::current_exe()?,
+            None => std::env::current_exe()?.with_file_name("porpoise"),
         },
         preload,
     };
@@ -362,7 +395,7 @@ fn tell_apart(targets: &mut [Target]) {
 /// The command for reports, without passwords: neither those in URLs nor that
 /// of `fk`'s `-p`.
 fn command_line(arguments: impl Iterator<Item = String>, password: Option<&str>) -> String {
-    let mut words = vec!["porpoise".to_owned()];
+    let mut words = vec!["porpoise bench".to_owned()];
     let mut is_password = false;
     for word in arguments.skip(1) {
         let shown = match password {
@@ -393,21 +426,36 @@ mod tests {
             |line: &str, password| command_line(line.split(' ').map(str::to_owned), password);
         assert_eq!(
             shown(
-                "/usr/bin/porpoise bench kv mysql://a:s3@h/d?name=n --rows 9",
+                "/usr/bin/porpoise-bench kv mysql://a:s3@h/d?name=n --rows 9",
                 None
             ),
             "porpoise bench kv mysql://a:***@h/d?name=n --rows 9"
         );
         for (given, told) in [("-p s3", "-p ***"), ("-ps3", "-p***"), ("-p=s3", "-p***")] {
             assert_eq!(
-                shown(&format!("porpoise bench fk -h db {given} -t 4"), Some("s3")),
+                shown(&format!("porpoise-bench fk -h db {given} -t 4"), Some("s3")),
                 format!("porpoise bench fk -h db {told} -t 4")
             );
         }
         assert_eq!(
-            shown("porpoise bench kv -px", None),
+            shown("porpoise-bench kv -px", None),
             "porpoise bench kv -px"
         );
+    }
+
+    #[test]
+    fn complaints_are_one_line_with_status_2() {
+        for words in [
+            &[][..],
+            &["flight"],
+            &["kv", "--colour", "blue"],
+            &["noop-server", "nowhere"],
+        ] {
+            let words = std::iter::once(&"porpoise-bench").chain(words);
+            let error = run(words.map(OsString::from)).unwrap_err();
+            assert_eq!(error.exit_status(), 2, "{error}");
+            assert!(error.message.contains("try --help") || error.message.contains("nowhere"));
+        }
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! `porpoise bench`: load generators and reports.
 //!
-//! It speaks protocols through sockets, as any client does, and never links an
-//! engine. From the bottom up:
+//! A binary of its own, `porpoise-bench`, which `porpoise bench` executes. It
+//! speaks protocols through sockets, as any client does. Rows and engine in this
+//! process (`native`) and the server's network layer alone ([`noop`]) come from
+//! the server's library; no engine is named here. From the bottom up:
 //!
 //! - [`url`], [`proto`], [`connect`], [`conn`]: targets, and thin clients of
 //!   equal cost for every protocol.
 //! - [`value`]: values whose reading back can be judged.
 //! - [`machine`], [`peers`]: the machine as it was; servers started and stopped.
 //! - [`load`]: closed-loop load by both shapes of client.
+//! - [`noop`]: the server's network layer with nothing behind it.
 //! - [`procfs`], [`stats`]: what a run cost; intervals and ratios.
 //!
 //! Unsafe code is in [`sys`] alone.
@@ -21,6 +24,7 @@ pub mod futex;
 pub mod load;
 pub mod machine;
 pub mod matrix;
+pub mod noop;
 pub mod output;
 pub mod peers;
 pub mod procfs;

@@ -6,7 +6,7 @@
 //! | `postgres`, `postgresql` | PostgreSQL | 5432 |
 //! | `memcached` | memcached, or anything that speaks its text protocol | 11211 |
 //! | `porpoise` | Porpoise, both protocols | 3306, and `memcached=PORT` (11211) |
-//! | `noop` | the server's door that answers without storing | 11311 |
+//! | `noop` | Porpoise's network layer with nothing behind it | 11311 |
 //!
 //! Options: `name` (how reports call it), `pid` (its process, for CPU time),
 //! `prefix` (in front of memcached keys).

@@ -1,7 +1,7 @@
 //! The command line, made from the table of settings.
 
 use crate::config::{self, Config, StartError, Values, table::SETTINGS};
-use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
+use clap::{Arg, ArgAction, Command, error::ErrorKind};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -12,8 +12,8 @@ pub enum Asked {
     Serve(Box<Config>),
     /// Check the store in this data directory.
     Check(PathBuf),
-    /// Measure, as these options say.
-    Bench(Box<ArgMatches>),
+    /// Execute the benchmark program with these arguments.
+    Bench(Vec<OsString>),
     /// Print this and end.
     Print(String),
 }
@@ -38,10 +38,7 @@ fn serve_command() -> Command {
         if !setting.default.is_empty() && !setting.value.is_empty() {
             help.push_str(&format!(" [default: {}]", setting.default));
         }
-        let mut arg = Arg::new(setting.name)
-            .long(setting.name)
-            .help(help)
-            .hide(setting.hidden);
+        let mut arg = Arg::new(setting.name).long(setting.name).help(help);
         arg = if setting.value.is_empty() {
             arg.action(ArgAction::SetTrue)
         } else {
@@ -72,6 +69,20 @@ fn check_command() -> Command {
         )
 }
 
+/// Everything after `bench` is left to the benchmark program, its help too.
+fn bench_command() -> Command {
+    Command::new("bench")
+        .about("Measures this system and others side by side (the program porpoise-bench)")
+        .disable_help_flag(true)
+        .arg(
+            Arg::new("arguments")
+                .num_args(0..)
+                .trailing_var_arg(true)
+                .allow_hyphen_values(true)
+                .value_parser(clap::value_parser!(OsString)),
+        )
+}
+
 fn command() -> Command {
     Command::new("porpoise")
         .version(env!("CARGO_PKG_VERSION"))
@@ -80,7 +91,7 @@ fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(serve_command())
         .subcommand(check_command())
-        .subcommand(porpoise_bench::cli::command())
+        .subcommand(bench_command())
 }
 
 /// Reads command line, environment and file.
@@ -98,7 +109,7 @@ pub fn parse(
         {
             return Ok(Asked::Print(error.to_string()));
         }
-        Err(error) => return Err(StartError::usage(one_line(&error))),
+        Err(error) => return Err(StartError::usage(one_line(&error, NO_COMMAND))),
     };
     let given = match matches.subcommand() {
         Some(("serve", given)) => given,
@@ -106,12 +117,11 @@ pub fn parse(
             let dir = given.get_one::<PathBuf>("data-dir").cloned();
             return Ok(Asked::Check(dir.unwrap_or_default()));
         }
-        Some(("bench", given)) => return Ok(Asked::Bench(Box::new(given.clone()))),
-        _ => {
-            return Err(StartError::usage(
-                "say what to do: porpoise serve; try --help",
-            ));
+        Some(("bench", given)) => {
+            let arguments = given.get_many("arguments").unwrap_or_default().cloned();
+            return Ok(Asked::Bench(arguments.collect()));
         }
+        _ => return Err(StartError::usage(NO_COMMAND)),
     };
     let mut options = Values::new();
     for setting in SETTINGS {
@@ -132,10 +142,14 @@ pub fn parse(
     Ok(Asked::Serve(Box::new(config)))
 }
 
-/// The gist of a complaint about the command line.
-fn one_line(error: &clap::Error) -> String {
+/// Complaint about a command line without a command.
+const NO_COMMAND: &str = "say what to do: porpoise serve; try --help";
+
+/// First line of a complaint about the command line; `no_command` where it names
+/// no subcommand.
+pub fn one_line(error: &clap::Error, no_command: &str) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "say what to do: porpoise serve; try --help".to_owned();
+        return no_command.to_owned();
     }
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
@@ -163,6 +177,17 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_bench_is_passed_on_untouched() {
+        for words in [&[][..], &["kv", "--rows", "9"], &["--help"], &["fk", "-h"]] {
+            let asked = ask(&[&["porpoise", "bench"][..], words].concat()).unwrap();
+            let Asked::Bench(arguments) = asked else {
+                panic!("{asked:?}");
+            };
+            assert_eq!(arguments, words);
+        }
+    }
+
+    #[test]
     fn complaints_are_one_line_with_status_2() {
         for bad in [
             &["porpoise"][..],
@@ -170,7 +195,6 @@ mod tests {
             &["porpoise", "serve", "--colour", "blue"],
             &["porpoise", "serve", "--data-dir"],
             &["porpoise", "serve", "--http-listen", "nowhere"],
-            &["porpoise", "bench", "flight"],
         ] {
             let error = ask(bad).unwrap_err();
             assert_eq!(error.status, 2);
@@ -189,12 +213,7 @@ mod tests {
             panic!();
         };
         for setting in SETTINGS {
-            assert_eq!(
-                text.contains(&setting.option()),
-                !setting.hidden,
-                "{}",
-                setting.name
-            );
+            assert!(text.contains(&setting.option()), "{}", setting.name);
         }
     }
 }

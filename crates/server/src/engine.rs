@@ -1,7 +1,7 @@
 //! Opening the engine: the only place that names one.
 
 use crate::config::{Config, DurabilityChoice, EngineChoice, StartError};
-use porpoise_base::disk::{self, Disk, Faults, FaultyDisk};
+use porpoise_base::disk::{self, Disk};
 use porpoise_kv::{Durability, Engine};
 use porpoise_kv_mem::{KvMem, KvMemOptions, MemoryUse};
 use std::sync::Arc;
@@ -37,15 +37,15 @@ pub fn check_required_data(config: &Config) -> Result<(), StartError> {
     }
 }
 
-/// Opens the engine that the configuration names. The data directory is
-/// locked by the caller.
+/// Opens the engine that the configuration names; the embedded one keeps its
+/// files on `disk`. The data directory is locked by the caller.
 ///
 /// # Errors
 /// What the operator has to know, in one line: a cluster that cannot be
 /// reached, data that contradicts its checksums.
-pub fn open(config: &Config) -> Result<Arc<dyn Engine>, StartError> {
+pub fn open(config: &Config, disk: Arc<dyn Disk>) -> Result<Arc<dyn Engine>, StartError> {
     match &config.engine {
-        EngineChoice::Embedded => Ok(open_embedded(config)?),
+        EngineChoice::Embedded => Ok(open_embedded(config, disk)?),
         EngineChoice::Tikv(addresses) => open_cluster(config, addresses),
     }
 }
@@ -57,21 +57,13 @@ pub fn open(config: &Config) -> Result<Arc<dyn Engine>, StartError> {
 /// As [`open`].
 pub fn open_measured(
     config: &Config,
+    disk: Arc<dyn Disk>,
 ) -> Result<(Arc<dyn Engine>, impl Fn() -> MemoryUse + use<>), StartError> {
-    let engine = open_embedded(config)?;
+    let engine = open_embedded(config, disk)?;
     Ok((engine.clone(), move || engine.memory()))
 }
 
-fn open_embedded(config: &Config) -> Result<Arc<KvMem>, StartError> {
-    let disk = match &config.test_fault {
-        Some(spec) => {
-            let faults =
-                Faults::parse(spec).map_err(|e| StartError::usage(format!("--test-fault: {e}")))?;
-            tracing::warn!("this disk has faults, for tests: {spec}");
-            Arc::new(FaultyDisk::new(faults)) as Arc<dyn Disk>
-        }
-        None => disk::real(),
-    };
+fn open_embedded(config: &Config, disk: Arc<dyn Disk>) -> Result<Arc<KvMem>, StartError> {
     let (dir, durability) = match config.durability {
         DurabilityChoice::Sync => (Some(config.data_dir.join(STORE)), Durability::Sync),
         DurabilityChoice::Interval => (
@@ -96,10 +88,6 @@ fn open_embedded(config: &Config) -> Result<Arc<KvMem>, StartError> {
 #[cfg(feature = "tikv")]
 fn open_cluster(config: &Config, addresses: &[String]) -> Result<Arc<dyn Engine>, StartError> {
     use porpoise_kv_tikv::{KvTikv, KvTikvOptions};
-    if config.test_fault.is_some() {
-        let message = "--test-fault: for the embedded engine only";
-        return Err(StartError::usage(message));
-    }
     if config.durability != DurabilityChoice::Sync {
         let message = "--durability: a TiKV cluster knows sync only";
         return Err(StartError::usage(message));
@@ -130,7 +118,7 @@ mod tests {
         let mut config = table::defaults();
         config.data_dir = dir.path().to_owned();
         config.durability = DurabilityChoice::Memory;
-        let engine = open(&config).unwrap();
+        let engine = open(&config, disk::real()).unwrap();
         assert_eq!(engine.name(), "embedded");
         engine.shutdown().unwrap();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -142,7 +130,7 @@ mod tests {
         let mut config = table::defaults();
         config.engine = EngineChoice::Tikv(vec!["127.0.0.1:1".into()]);
         config.durability = DurabilityChoice::Interval;
-        let Err(error) = open(&config) else {
+        let Err(error) = open(&config, disk::real()) else {
             panic!("opened");
         };
         assert!(error.message.starts_with("--durability: "), "{error}");

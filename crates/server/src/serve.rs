@@ -14,10 +14,10 @@ use crate::http::{Health, Http, Pages};
 use crate::net::{
     Bound, DurabilityWatermark, Listener, Listening, Net, NetConfig, NetProbe, Protocol,
 };
-use crate::noop::Noop;
 use crate::services::Services;
 use crate::sys::{self, Signals};
 use crate::tls;
+use porpoise_base::disk::Disk;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_base::threads::{self, Role};
 use std::io::{self, Write};
@@ -37,7 +37,6 @@ struct Sockets {
     memcached_unix: Option<Bound>,
     memcached_more: Vec<Option<Bound>>,
     http: Option<Bound>,
-    noop: Option<Bound>,
 }
 
 impl Sockets {
@@ -54,7 +53,6 @@ impl Sockets {
                 .map(|(_, at)| tcp("memcached-listeners", Some(*at), pick))
                 .collect::<Result<_, _>>()?,
             http: tcp("http-listen", config.http_listen, pick)?,
-            noop: tcp("noop-listen", config.noop_listen, pick)?,
         })
     }
 }
@@ -175,8 +173,9 @@ impl Pages for Look {
     }
 }
 
-/// Runs the server until it is told to end.
-pub fn run(config: &Config) -> Result<(), StartError> {
+/// Runs the server until a signal ends it; the embedded engine keeps its files
+/// on `disk`.
+pub fn run(config: &Config, disk: Arc<dyn Disk>) -> Result<(), StartError> {
     let failed = |what: &str, error: io::Error| StartError::failure(format!("{what}: {error}"));
     let signals = Signals::take().map_err(|e| failed("signals", e))?;
     let max_connections = fit_open_files(config)?;
@@ -186,7 +185,7 @@ pub fn run(config: &Config) -> Result<(), StartError> {
     let sockets = Sockets::bind(config)?;
     let tls = tls::server_config(config)?;
     let password = std::env::var("PORPOISE_ROOT_PASSWORD").ok();
-    let services = Arc::new(Services::open(config, &tls, password.as_deref())?);
+    let services = Arc::new(Services::open(config, disk, &tls, password.as_deref())?);
     exposure::check(config, services.root_has_password)?;
 
     let durability = DurabilityWatermark::of(services.engine.clone());
@@ -262,8 +261,6 @@ impl Listeners {
         {
             listeners.add("memcached-listener", bound, Some(protocol));
         }
-        let noop: Arc<dyn Protocol> = Arc::new(Noop);
-        listeners.add("noop", sockets.noop, Some(&noop));
         Ok(listeners)
     }
 

@@ -18,6 +18,7 @@ use crate::rows;
 use crate::tls;
 use parking_lot::Mutex;
 use porpoise_access::{Account, AuthId, DelayPolicy, Grant, Privileges, UNUSABLE_SECRET};
+use porpoise_base::disk::Disk;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Engine;
 use porpoise_rows::Db;
@@ -47,18 +48,19 @@ pub struct Services {
 }
 
 impl Services {
-    /// Opens the engine the configuration names, and what stands on it. The
-    /// data directory is locked by the caller; `tls` is what a listener offers to
+    /// Opens the engine the configuration names, with its files on `disk`, and
+    /// what stands on it. The data directory is locked by the caller; `tls` is what a listener offers to
     /// its clients, `root_password` what root gets at first start.
     ///
     /// # Errors
     /// What the operator has to know, in one line.
     pub fn open(
         config: &Config,
+        disk: Arc<dyn Disk>,
         tls: &Arc<rustls::ServerConfig>,
         root_password: Option<&str>,
     ) -> Result<Services, StartError> {
-        let engine = engine::open(config)?;
+        let engine = engine::open(config, disk)?;
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             StartError::failure(format!("{what}: {error}"))
         };

@@ -15,6 +15,8 @@ use crate::process::{Process, directory, wait_until};
 use crate::sys::Signal;
 
 const NAME: &str = "porpoise";
+/// The server on a disk with injected faults.
+const FAULTS: &str = "porpoise-faults";
 const REMEDY: &str = "build it with `cargo build -p porpoise`, or run `make needs`";
 const TRACE: &str = "trace";
 const LAST_LINE: &str = "porpoise ready";
@@ -31,6 +33,7 @@ pub struct PorpoiseBuilder {
     environment: Vec<(String, String)>,
     start_time: Duration,
     traced_calls: Option<String>,
+    faults: Option<String>,
 }
 
 impl PorpoiseBuilder {
@@ -78,6 +81,13 @@ impl PorpoiseBuilder {
         self
     }
 
+    /// Injects faults into the disk under the embedded engine: pairs like `cut_at=100,seed=7`
+    /// (`crates/base/src/disk/faulty.rs`). The binary for it is built with the server's.
+    pub fn disk_faults(mut self, faults: impl Into<String>) -> Self {
+        self.faults = Some(faults.into());
+        self
+    }
+
     /// Starts it and waits until every listener is open.
     pub fn start(self) -> Porpoise {
         let home = directory(NAME);
@@ -85,13 +95,13 @@ impl PorpoiseBuilder {
             .data_dir
             .clone()
             .unwrap_or_else(|| home.path().join("data"));
-        let (process, doors) = self.launch(home.path(), &data_dir);
+        let (process, addresses) = self.launch(home.path(), &data_dir);
         Porpoise {
-            mysql_addr: doors.mysql,
-            memcached_addr: doors.memcached,
-            http_addr: doors.http,
+            mysql_addr: addresses.mysql,
+            memcached_addr: addresses.memcached,
+            http_addr: addresses.http,
             data_dir,
-            sockets: doors.sockets,
+            sockets: addresses.sockets,
             process: Some(process),
             builder: self,
             home,
@@ -115,21 +125,24 @@ impl PorpoiseBuilder {
         }
     }
 
-    fn launch(&self, home: &Path, data_dir: &Path) -> (Process, Doors) {
+    fn launch(&self, home: &Path, data_dir: &Path) -> (Process, Addresses) {
         let skip = already_written(home);
         let mut process = Process::start(NAME, self.command(home, data_dir), home, REMEDY);
-        let doors = process.wait_ready(self.start_time, |process| {
+        let addresses = process.wait_ready(self.start_time, |process| {
             let output = process.stdout();
             let ours = output.get(skip..).unwrap_or_default();
             ours.lines()
                 .any(|line| line == LAST_LINE)
-                .then(|| Doors::read(ours))
+                .then(|| Addresses::read(ours))
         });
-        (process, doors)
+        (process, addresses)
     }
 
     fn command(&self, home: &Path, data_dir: &Path) -> Command {
-        let binary = self.binary.clone().unwrap_or_else(find_binary);
+        let binary = match &self.faults {
+            Some(_) => find_binary(FAULTS),
+            None => self.binary.clone().unwrap_or_else(|| find_binary(NAME)),
+        };
         let mut command = match &self.traced_calls {
             None => Command::new(binary),
             Some(calls) => {
@@ -147,7 +160,7 @@ impl PorpoiseBuilder {
                 command.env_remove(name);
             }
         }
-        command.arg("serve");
+        command.args(&self.faults).arg("serve");
         for (option, value) in [
             ("--mysql-listen", OsStr::new("127.0.0.1:0")),
             ("--memcached-listen", OsStr::new("127.0.0.1:0")),
@@ -202,6 +215,7 @@ impl Porpoise {
             environment: Vec::new(),
             start_time: START,
             traced_calls: None,
+            faults: None,
         }
     }
 
@@ -215,9 +229,9 @@ impl Porpoise {
         String::from_utf8_lossy(&exchange(self.memcached_addr, request.as_bytes())).into_owned()
     }
 
-    /// The Unix socket of a listener that was told of as ready, like `mysql-socket`.
-    pub fn socket(&self, door: &str) -> Option<&Path> {
-        let found = self.sockets.iter().find(|(name, _)| name == door)?;
+    /// The Unix socket of a listener that was announced as ready, like `mysql-socket`.
+    pub fn socket(&self, listener: &str) -> Option<&Path> {
+        let found = self.sockets.iter().find(|(name, _)| name == listener)?;
         Some(&found.1)
     }
 
@@ -290,12 +304,12 @@ impl Porpoise {
     /// Starts it again on the same data, after killing it if it still runs. The ports are new.
     pub fn restart(&mut self) {
         self.kill9();
-        let (process, doors) = self.builder.launch(self.home.path(), &self.data_dir);
+        let (process, addresses) = self.builder.launch(self.home.path(), &self.data_dir);
         self.process = Some(process);
-        self.mysql_addr = doors.mysql;
-        self.memcached_addr = doors.memcached;
-        self.http_addr = doors.http;
-        self.sockets = doors.sockets;
+        self.mysql_addr = addresses.mysql;
+        self.memcached_addr = addresses.memcached;
+        self.http_addr = addresses.http;
+        self.sockets = addresses.sockets;
     }
 
     /// Changes the options for the next [`Porpoise::restart`].
@@ -314,24 +328,24 @@ impl Porpoise {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Doors {
+struct Addresses {
     mysql: SocketAddr,
     memcached: SocketAddr,
     http: SocketAddr,
     sockets: Vec<(String, PathBuf)>,
 }
 
-impl Doors {
-    /// Reads the lines `ready DOOR ADDRESS`.
+impl Addresses {
+    /// Reads the lines `ready LISTENER ADDRESS`.
     fn read(output: &str) -> Self {
-        let mut doors = Self {
+        let mut addresses = Self {
             mysql: NOWHERE,
             memcached: NOWHERE,
             http: NOWHERE,
             sockets: Vec::new(),
         };
         for line in output.lines() {
-            let Some((door, address)) = line
+            let Some((listener, address)) = line
                 .strip_prefix("ready ")
                 .and_then(|rest| rest.split_once(' '))
             else {
@@ -341,14 +355,14 @@ impl Doors {
                 Ok(address) => address,
                 Err(_) => fail(NAME, format_args!("told no address in `{line}`")),
             };
-            match door {
-                "mysql" => doors.mysql = parsed(),
-                "memcached" => doors.memcached = parsed(),
-                "http" => doors.http = parsed(),
-                other => doors.sockets.push((other.to_owned(), address.into())),
+            match listener {
+                "mysql" => addresses.mysql = parsed(),
+                "memcached" => addresses.memcached = parsed(),
+                "http" => addresses.http = parsed(),
+                other => addresses.sockets.push((other.to_owned(), address.into())),
             }
         }
-        doors
+        addresses
     }
 }
 
@@ -359,9 +373,9 @@ fn already_written(home: &Path) -> usize {
         .unwrap_or(0)
 }
 
-/// The binary of the same build: what Cargo tells, else what lies beside the test program.
-fn find_binary() -> PathBuf {
-    if let Some(told) = std::env::var_os("CARGO_BIN_EXE_porpoise") {
+/// A binary of the same build: what Cargo tells, else what lies beside the test program.
+fn find_binary(name: &str) -> PathBuf {
+    if let Some(told) = std::env::var_os(format!("CARGO_BIN_EXE_{name}")) {
         return told.into();
     }
     let test = std::env::current_exe().unwrap_or_default();
@@ -369,12 +383,12 @@ fn find_binary() -> PathBuf {
         .ancestors()
         .skip(1)
         .take(2)
-        .map(|folder| folder.join(NAME))
+        .map(|folder| folder.join(name))
         .find(|path| path.is_file());
     match beside {
         Some(path) => path,
         None => fail(
-            NAME,
+            name,
             "its binary is not built; run `cargo build -p porpoise` first",
         ),
     }
@@ -386,14 +400,14 @@ mod tests {
 
     #[test]
     fn ready_lines_are_read() {
-        let doors = Doors::read(
+        let addresses = Addresses::read(
             "starting\nready mysql 127.0.0.1:4001\nready http 127.0.0.1:4002\n\
              ready mysql-socket /tmp/a b.sock\nporpoise ready\n",
         );
-        assert_eq!(doors.mysql.port(), 4001);
-        assert_eq!(doors.http.port(), 4002);
-        assert_eq!(doors.memcached, NOWHERE);
+        assert_eq!(addresses.mysql.port(), 4001);
+        assert_eq!(addresses.http.port(), 4002);
+        assert_eq!(addresses.memcached, NOWHERE);
         let socket = ("mysql-socket".to_owned(), PathBuf::from("/tmp/a b.sock"));
-        assert_eq!(doors.sockets, [socket]);
+        assert_eq!(addresses.sockets, [socket]);
     }
 }

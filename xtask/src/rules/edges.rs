@@ -13,26 +13,26 @@ const RULE: &str = "crate-edge";
 const FEATURE_RULE: &str = "feature";
 
 /// A workspace member and the members that its ordinary dependencies may name.
-struct Room {
+struct Member {
     name: &'static str,
     may_name: &'static [&'static str],
 }
 
-const fn room(name: &'static str, may_name: &'static [&'static str]) -> Room {
-    Room { name, may_name }
+const fn member(name: &'static str, may_name: &'static [&'static str]) -> Member {
+    Member { name, may_name }
 }
 
-const ROOMS: &[Room] = &[
-    room("porpoise-base", &[]),
-    room("porpoise-types", &["porpoise-base"]),
-    room("porpoise-kv", &["porpoise-base"]),
-    room("porpoise-kv-mem", &["porpoise-base", "porpoise-kv"]),
-    room("porpoise-kv-tikv", &["porpoise-base", "porpoise-kv"]),
-    room(
+const MEMBERS: &[Member] = &[
+    member("porpoise-base", &[]),
+    member("porpoise-types", &["porpoise-base"]),
+    member("porpoise-kv", &["porpoise-base"]),
+    member("porpoise-kv-mem", &["porpoise-base", "porpoise-kv"]),
+    member("porpoise-kv-tikv", &["porpoise-base", "porpoise-kv"]),
+    member(
         "porpoise-rows",
         &["porpoise-base", "porpoise-types", "porpoise-kv"],
     ),
-    room(
+    member(
         "porpoise-access",
         &[
             "porpoise-base",
@@ -41,8 +41,8 @@ const ROOMS: &[Room] = &[
             "porpoise-rows",
         ],
     ),
-    room("porpoise-sql-parser", &["porpoise-base", "porpoise-types"]),
-    room(
+    member("porpoise-sql-parser", &["porpoise-base", "porpoise-types"]),
+    member(
         "porpoise-sql",
         &[
             "porpoise-access",
@@ -53,21 +53,8 @@ const ROOMS: &[Room] = &[
             "porpoise-sql-parser",
         ],
     ),
-    room("porpoise-wire", &["porpoise-base", "porpoise-types"]),
-    room(
-        "porpoise-client",
-        &["porpoise-base", "porpoise-types", "porpoise-wire"],
-    ),
-    room(
-        "porpoise-bench",
-        &[
-            "porpoise-base",
-            "porpoise-types",
-            "porpoise-wire",
-            "porpoise-client",
-        ],
-    ),
-    room(
+    member("porpoise-wire", &["porpoise-base", "porpoise-types"]),
+    member(
         "porpoise",
         &[
             "porpoise-access",
@@ -79,10 +66,20 @@ const ROOMS: &[Room] = &[
             "porpoise-rows",
             "porpoise-sql",
             "porpoise-wire",
-            "porpoise-bench",
         ],
     ),
-    room(
+    member(
+        "porpoise-bench",
+        &[
+            "porpoise",
+            "porpoise-base",
+            "porpoise-kv",
+            "porpoise-rows",
+            "porpoise-types",
+            "porpoise-wire",
+        ],
+    ),
+    member(
         "porpoise-sim",
         &[
             "porpoise-base",
@@ -93,11 +90,10 @@ const ROOMS: &[Room] = &[
             "porpoise-rows",
             "porpoise-sql",
             "porpoise-wire",
-            "porpoise-client",
         ],
     ),
-    room("porpoise-testkit", &[]),
-    room("xtask", &[]),
+    member("porpoise-testkit", &[]),
+    member("xtask", &[]),
 ];
 
 /// What a dev-dependency may name besides: tests choose an engine, start processes, judge histories.
@@ -109,7 +105,7 @@ const FOR_TESTS: &[&str] = &[
 ];
 
 /// Members that may not name an engine even in tests: they speak protocols.
-const NEVER_AN_ENGINE: &[&str] = &["porpoise-bench", "porpoise-client", "porpoise-wire"];
+const NEVER_AN_ENGINE: &[&str] = &["porpoise-bench", "porpoise-wire"];
 
 const ENGINES: &[&str] = &["porpoise-kv-mem", "porpoise-kv-tikv"];
 
@@ -138,7 +134,7 @@ const FEATURE: &str = "tikv";
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for package in &tree.packages {
-        let Some(room) = ROOMS.iter().find(|room| room.name == package.name) else {
+        let Some(member) = MEMBERS.iter().find(|member| member.name == package.name) else {
             found.push(Violation::of(
                 RULE,
                 &package.name,
@@ -147,15 +143,15 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
             ));
             continue;
         };
-        check_direct(package, room, &mut found);
-        if SYNCHRONOUS.contains(&room.name) {
+        check_direct(package, member, &mut found);
+        if SYNCHRONOUS.contains(&member.name) {
             check_synchronous(tree, package, &mut found);
         }
     }
     found
 }
 
-fn check_direct(package: &Package, room: &Room, found: &mut Vec<Violation>) {
+fn check_direct(package: &Package, member: &Member, found: &mut Vec<Violation>) {
     for dependency in &package.dependencies {
         let target = dependency.name.as_str();
         let is_dev = dependency.kind.as_deref() == Some("dev");
@@ -168,12 +164,12 @@ fn check_direct(package: &Package, room: &Room, found: &mut Vec<Violation>) {
                 format!("names {target}, which only {owner} may name"),
             ));
         }
-        if !ROOMS.iter().any(|room| room.name == target) {
+        if !MEMBERS.iter().any(|member| member.name == target) {
             continue;
         }
-        let never = NEVER_AN_ENGINE.contains(&room.name) && ENGINES.contains(&target);
+        let never = NEVER_AN_ENGINE.contains(&member.name) && ENGINES.contains(&target);
         let in_tests = is_dev && (FOR_TESTS.contains(&target) || target == package.name) && !never;
-        if !room.may_name.contains(&target) && !in_tests {
+        if !member.may_name.contains(&target) && !in_tests {
             let kind = dependency.kind.as_deref().unwrap_or("ordinary");
             found.push(Violation::of(
                 RULE,
@@ -280,6 +276,7 @@ mod tests {
             ("porpoise-sql", "porpoise-kv-tikv"),
             ("porpoise-bench", "porpoise-kv-mem"),
             ("porpoise", "porpoise-testkit"),
+            ("porpoise", "porpoise-bench"),
         ] {
             assert_eq!(
                 judge(package(from, &[(to, None)])).len(),

@@ -163,7 +163,7 @@ pub(super) fn common(command: Command) -> Command {
         )
         .arg(option("durability", "MODE", "Of started servers: sync, interval, memory").default_value("sync"))
         .arg(option("fsync-delay", "TIME", "Add this to every fsync of started servers, like 1ms"))
-        .arg(option("porpoise", "PROGRAM", "Program to start as Porpoise [default: this one]"))
+        .arg(option("porpoise", "PROGRAM", "Program to start as Porpoise [default: the one beside this program]"))
         .arg(option("dir", "DIR", "Where started servers keep their files"))
         .arg(option("runs", "N", "Rounds of runs [default: 3]"))
         .arg(option("time", "TIME", "Length of a run [default: 3s]"))

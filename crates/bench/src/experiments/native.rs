@@ -1,10 +1,9 @@
 //! `bench native`: operations in this process, without protocols and network:
 //! what the rows and the engine beneath them can do.
 //!
-//! This crate knows no engine. The program that holds one hands over a
-//! function that opens stores ([`Open`]); what is measured here is how often
-//! their workers can be called, by how many threads ([`drive`]), what their
-//! rows take in memory, and how long a start takes.
+//! The stores ([`stores`]) are opened by the server's own functions. What is
+//! measured here is how often their workers can be called, by how many threads
+//! ([`drive`]), what their rows take in memory, and how long a start takes.
 //!
 //! 1. Reads are verified as everywhere: a value tells its key and version.
 //! 2. Each call is one transaction, and returns when what it did is as durable
@@ -13,6 +12,7 @@
 //!    time: the threads that call, and the log's beside them.
 
 mod drive;
+mod stores;
 mod work;
 
 use super::Bench;
@@ -151,14 +151,18 @@ pub trait Worker {
     }
 }
 
-/// Opens and fills the stores of a program that has some.
-pub type Open = dyn Fn(&Setup<'_>) -> Result<Vec<Box<dyn Store>>, String>;
+/// Opens and fills stores; tests have some of their own.
+type Open = dyn Fn(&Setup<'_>) -> Result<Vec<Box<dyn Store>>, String>;
 
 /// `bench native`, with one durability after the other.
 ///
 /// # Errors
 /// A wrong answer, or the stores could not be opened.
-pub fn native(bench: &mut Bench, open: &Open, directory: &Path) -> Result<()> {
+pub fn native(bench: &mut Bench, directory: &Path) -> Result<()> {
+    with_stores(bench, &stores::open, directory)
+}
+
+fn with_stores(bench: &mut Bench, open: &Open, directory: &Path) -> Result<()> {
     let chosen = bench.choice.native.clone();
     for durability in &chosen.durabilities {
         let place = directory.join(format!("native-{}", durability.word()));

@@ -80,7 +80,7 @@ fn open(setup: &Setup<'_>) -> Result<Vec<Box<dyn Store>>, String> {
 
 fn run(bench: &mut Bench, open: &Open) -> Result<()> {
     let home = tempfile::tempdir().unwrap();
-    native(bench, open, home.path())
+    with_stores(bench, open, home.path())
 }
 
 #[test]

@@ -61,6 +61,9 @@ impl Durability {
     }
 }
 
+/// The subcommand of this program that serves Porpoise's network layer alone.
+pub const NOOP_SERVER: &str = "noop-server";
+
 /// How servers are to be started.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -77,7 +80,7 @@ pub struct Settings {
 /// What can be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// This program itself, as a server.
+    /// The program `porpoise`, as a server.
     Porpoise,
     /// MariaDB.
     Mariadb,

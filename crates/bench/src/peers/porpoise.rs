@@ -1,17 +1,17 @@
-//! Porpoise itself: this same program as a server, on ports of its choice.
+//! Porpoise itself, and its network layer alone, on ports of their choice.
 //!
-//! It tells its addresses on standard output, a line `ready DOOR ADDRESS` for
-//! each listener and `porpoise ready` at the end.
+//! Both announce their addresses on standard output, a line `ready LISTENER
+//! ADDRESS` for each listener and `porpoise ready` at the end.
 
 use super::process::{Server, directory};
-use super::{Settings, Started, version};
+use super::{NOOP_SERVER, Settings, Started, version};
 use crate::error::{Error, Result};
 use crate::sys::Signal;
 use crate::url::Target;
 use std::net::SocketAddr;
 use std::process::Command;
 
-fn launch(settings: &Settings, name: &'static str, extra: &[&str]) -> Result<Server> {
+fn launch(settings: &Settings) -> Result<Server> {
     let home = directory(settings, "porpoise")?;
     let mut command = Command::new(&settings.porpoise);
     for (variable, _) in std::env::vars_os() {
@@ -26,11 +26,15 @@ fn launch(settings: &Settings, name: &'static str, extra: &[&str]) -> Result<Ser
         .args(["--durability", settings.durability.word()])
         .args(["--http-listen", "127.0.0.1:0"])
         .args(["--mysql-listen", "127.0.0.1:0"])
-        .args(["--memcached-listen", "127.0.0.1:0"])
-        .args(extra);
+        .args(["--memcached-listen", "127.0.0.1:0"]);
     if let Some(library) = &settings.preload {
         command.env("LD_PRELOAD", library);
     }
+    started("porpoise", command, home)
+}
+
+/// Starts a command and waits until it is ready.
+fn started(name: &'static str, command: Command, home: tempfile::TempDir) -> Result<Server> {
     let mut server = Server::start(name, command, home, Signal::Terminate)?;
     server.wait(|s| {
         s.output()
@@ -41,20 +45,21 @@ fn launch(settings: &Settings, name: &'static str, extra: &[&str]) -> Result<Ser
     Ok(server)
 }
 
-fn door(output: &str, name: &str) -> Option<SocketAddr> {
+fn announced(output: &str, name: &str) -> Option<SocketAddr> {
     output
         .lines()
         .filter_map(|line| line.strip_prefix("ready ")?.split_once(' '))
-        .find(|(door, _)| *door == name)
+        .find(|(listener, _)| *listener == name)
         .and_then(|(_, address)| address.trim().parse().ok())
 }
 
-/// Starts one with all its doors.
+/// Starts a server with all its listeners.
 pub fn start(settings: &Settings) -> Result<Started> {
-    let server = launch(settings, "porpoise", &[])?;
+    let server = launch(settings)?;
     let output = server.output();
     let address = |name| {
-        door(&output, name).ok_or_else(|| Error::failed(format!("porpoise opened no {name} door")))
+        announced(&output, name)
+            .ok_or_else(|| Error::failed(format!("porpoise opened no {name} listener")))
     };
     let url = format!(
         "porpoise://root@127.0.0.1:{}?memcached={}",
@@ -74,11 +79,14 @@ pub fn start(settings: &Settings) -> Result<Started> {
     })
 }
 
-/// Starts one whose door answers without storing anything.
+/// Starts the network layer alone: this program with another subcommand.
 pub fn start_noop(settings: &Settings) -> Result<Started> {
-    let server = launch(settings, "porpoise", &["--noop-listen", "127.0.0.1:0"])?;
-    let address = door(&server.output(), "noop")
-        .ok_or_else(|| Error::failed("porpoise opened no noop door"))?;
+    let home = directory(settings, "noop")?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args([NOOP_SERVER, "127.0.0.1:0"]);
+    let server = started("noop", command, home)?;
+    let address = announced(&server.output(), "noop")
+        .ok_or_else(|| Error::failed("the noop server announced no address"))?;
     let mut target = Target::parse(&format!("noop://127.0.0.1:{}", address.port()))?;
     target.pid = Some(server.id());
     Ok(Started {
@@ -93,9 +101,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doors_are_read() {
+    fn announced_addresses_are_read() {
         let output = "ready mysql 127.0.0.1:41\nready memcached 127.0.0.1:42\nporpoise ready\n";
-        assert_eq!(door(output, "memcached").unwrap().port(), 42);
-        assert_eq!(door(output, "http"), None);
+        assert_eq!(announced(output, "memcached").unwrap().port(), 42);
+        assert_eq!(announced(output, "http"), None);
     }
 }

@@ -155,10 +155,6 @@ pub struct Config {
     pub log: String,
     /// Taken ports are replaced by free ones, and ways to connect printed.
     pub pick_ports: bool,
-    /// For tests: how the disk under the embedded engine misbehaves.
-    pub test_fault: Option<String>,
-    /// For measuring: address of the listener that answers without storing.
-    pub noop_listen: Option<SocketAddr>,
 }
 
 /// Where a value came from, as messages name it.

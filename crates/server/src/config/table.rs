@@ -17,8 +17,6 @@ pub struct Setting {
     pub default: &'static str,
     /// One sentence.
     pub help: &'static str,
-    /// Not shown in the help: for tests and measuring.
-    pub hidden: bool,
     /// Puts the value into the configuration, or says what was expected.
     pub apply: fn(&mut Config, &str) -> Parsed<()>,
 }
@@ -41,7 +39,7 @@ impl Setting {
 }
 
 macro_rules! settings {
-    ($($name:literal $value:literal = $default:literal $(($hidden:ident))?: $help:literal,
+    ($($name:literal $value:literal = $default:literal: $help:literal,
         |$config:ident, $text:ident| $apply:expr;)*) => {
         /// All settings, in the order of the help.
         pub const SETTINGS: &[Setting] = &[$(Setting {
@@ -49,7 +47,6 @@ macro_rules! settings {
             value: $value,
             default: $default,
             help: $help,
-            hidden: { const _HIDDEN: &[&str] = &[$(stringify!($hidden))?]; !_HIDDEN.is_empty() },
             apply: |$config, $text| { $apply; Ok(()) },
         },)*];
     };
@@ -158,12 +155,6 @@ settings! {
     "pick-ports" "" = "false":
         "Replaces taken ports by free ones, and prints lines to connect with",
         |c, t| c.pick_ports = switch(t)?;
-    "test-fault" "SPEC" = "" (hidden):
-        "How the disk under the embedded engine misbehaves",
-        |c, t| c.test_fault = Some(t.to_owned());
-    "noop-listen" "ADDR" = "off" (hidden):
-        "Address of a listener that answers get without storing anything",
-        |c, t| c.noop_listen = address(t)?;
 }
 
 fn directory(text: &str) -> Parsed<PathBuf> {
@@ -265,8 +256,6 @@ pub fn defaults() -> Config {
         ssl_ca: None,
         log: String::new(),
         pick_ports: false,
-        test_fault: None,
-        noop_listen: None,
     };
     for setting in SETTINGS.iter().filter(|s| !s.default.is_empty()) {
         // A test checks that every default is accepted.

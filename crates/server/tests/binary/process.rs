@@ -62,8 +62,8 @@ impl Running {
     }
 
     /// The place that was announced for a listener.
-    pub fn place(&self, door: &str) -> &str {
-        let begin = format!("ready {door} ");
+    pub fn place(&self, listener: &str) -> &str {
+        let begin = format!("ready {listener} ");
         self.announced
             .iter()
             .find_map(|l| l.strip_prefix(&begin))

@@ -109,3 +109,34 @@ fn the_memcached_door_stays_on_this_machine_without_consent() {
         );
     }
 }
+
+/// The server's binary in a folder of its own, where nothing lies beside it.
+fn alone(folder: &std::path::Path) -> std::process::Command {
+    let (built, here) = (env!("CARGO_BIN_EXE_porpoise"), folder.join("porpoise"));
+    // A second name takes no time; another file system takes a copy.
+    if std::fs::hard_link(built, &here).is_err() {
+        std::fs::copy(built, &here).unwrap();
+    }
+    std::process::Command::new(here)
+}
+
+#[test]
+fn bench_is_a_program_beside_this_one() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = alone(dir.path());
+    command.args(["bench", "kv", "--help"]);
+    let missing = command.output().unwrap();
+    assert_eq!(missing.status.code(), Some(127));
+    let said = String::from_utf8(missing.stderr).unwrap();
+    one_line(&said);
+    let program = dir.path().join("porpoise-bench");
+    assert!(said.contains(&program.display().to_string()), "{said}");
+
+    let script = "#!/bin/sh\necho \"$@\"\nexit 7\n";
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let executed = command.output().unwrap();
+    assert_eq!(executed.status.code(), Some(7));
+    assert_eq!(executed.stdout, b"kv --help\n");
+}

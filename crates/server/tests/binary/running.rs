@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
+const MEMCACHED: [&str; 2] = ["--memcached-listen", "127.0.0.1:0"];
+
 fn get(place: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(place).unwrap();
     write!(
@@ -21,24 +23,19 @@ fn get(place: &str, path: &str) -> String {
 fn health_and_metrics_are_shown() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = porpoise(dir.path());
-    command.args([
-        "--http-listen",
-        "127.0.0.1:0",
-        "--noop-listen",
-        "127.0.0.1:0",
-    ]);
+    command
+        .args(["--http-listen", "127.0.0.1:0"])
+        .args(MEMCACHED);
     let server = Running::start(command);
     assert_eq!(server.announced.last().unwrap(), "porpoise ready");
-    let mut client = TcpStream::connect(server.place("noop")).unwrap();
-    client.write_all(b"get a b\r\nget c\r\n").unwrap();
+    let mut client = TcpStream::connect(server.place("memcached")).unwrap();
+    client
+        .write_all(b"set a 0 0 2\r\nbb\r\nget a b\r\n")
+        .unwrap();
     client.shutdown(Shutdown::Write).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
-    assert_eq!(
-        answer,
-        "VALUE a 0 10\r\naaaaaaaaaa\r\nVALUE b 0 10\r\naaaaaaaaaa\r\nEND\r\n\
-         VALUE c 0 10\r\naaaaaaaaaa\r\nEND\r\n"
-    );
+    assert_eq!(answer, "STORED\r\nVALUE a 0 2\r\nbb\r\nEND\r\n");
     let health = get(server.place("http"), "/health");
     assert!(health.starts_with("HTTP/1.1 200 "), "{health}");
     let metrics = get(server.place("http"), "/metrics");
@@ -59,16 +56,13 @@ fn sigterm_and_ctrl_c_end_it_cleanly() {
     for signal in ["TERM", "INT"] {
         let dir = tempfile::tempdir().unwrap();
         let mut command = porpoise(dir.path());
-        command.args([
-            "--http-listen",
-            "127.0.0.1:0",
-            "--noop-listen",
-            "127.0.0.1:0",
-        ]);
+        command
+            .args(["--http-listen", "127.0.0.1:0"])
+            .args(MEMCACHED);
         let server = Running::start(command);
-        let mut client = TcpStream::connect(server.place("noop")).unwrap();
+        let mut client = TcpStream::connect(server.place("memcached")).unwrap();
         client.write_all(b"get a\r\n").unwrap();
-        let mut some = [0; 10];
+        let mut some = [0; 5];
         client.read_exact(&mut some).unwrap();
         server.signal(signal);
         let mut rest = Vec::new();
@@ -82,13 +76,13 @@ fn a_second_signal_ends_it_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = porpoise(dir.path());
     command
-        .args(["--http-listen", "off", "--noop-listen", "127.0.0.1:0"])
+        .args(["--http-listen", "off", "--memcached-listen", "127.0.0.1:0"])
         .args(["--shutdown-timeout", "1h"]);
     let server = Running::start(command);
     // A request that never becomes complete keeps the shutdown waiting.
-    let mut client = TcpStream::connect(server.place("noop")).unwrap();
+    let mut client = TcpStream::connect(server.place("memcached")).unwrap();
     client.write_all(b"get a\r\nget").unwrap();
-    let mut some = [0; 10];
+    let mut some = [0; 5];
     client.read_exact(&mut some).unwrap();
     server.signal("TERM");
     std::thread::sleep(Duration::from_millis(200));
@@ -118,17 +112,18 @@ fn ports_are_picked_where_taken_and_lines_to_connect_with_are_printed() {
 fn settings_come_from_file_variable_and_option_in_this_order() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("porpoise.toml");
-    std::fs::write(&file, "http_listen = \"off\"\nnoop_listen = \"off\"\n").unwrap();
+    std::fs::write(&file, "http_listen = \"off\"\nmemcached_listen = \"off\"\n").unwrap();
     let mut command = porpoise(dir.path());
     command
         .arg("--config")
         .arg(&file)
         .env("PORPOISE_HTTP_LISTEN", "127.0.0.1:0")
-        .env("PORPOISE_NOOP_LISTEN", "127.0.0.1:0")
-        .args(["--noop-listen", "off"]);
+        .env("PORPOISE_MEMCACHED_LISTEN", "127.0.0.1:0")
+        .args(["--memcached-listen", "off"]);
     let server = Running::start(command);
     assert!(server.place("http").starts_with("127.0.0.1:"));
-    assert!(!server.announced.iter().any(|l| l.starts_with("ready noop")));
+    let announced = |l: &String| l.starts_with("ready memcached");
+    assert!(!server.announced.iter().any(announced));
 }
 
 fn ask(place: &str) -> String {
@@ -146,12 +141,12 @@ fn ask(place: &str) -> String {
 
 fn served_again(place: &str) {
     for _ in 0..400 {
-        if ask(place) == "VALUE" {
+        if ask(place) == "END\r\n" {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("nobody is served any more");
+    panic!("no client is served any more");
 }
 
 #[test]
@@ -159,10 +154,10 @@ fn past_max_connections_clients_are_told_until_a_place_is_free() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = porpoise(dir.path());
     command
-        .args(["--http-listen", "off", "--noop-listen", "127.0.0.1:0"])
+        .args(["--http-listen", "off", "--memcached-listen", "127.0.0.1:0"])
         .args(["--max-connections", "40"]);
     let server = Running::start(command);
-    let place = server.place("noop");
+    let place = server.place("memcached");
     let mut clients: Vec<_> = (0..40)
         .map(|_| TcpStream::connect(place).unwrap())
         .collect();
@@ -178,9 +173,9 @@ fn past_max_connections_clients_are_told_until_a_place_is_free() {
 fn without_free_descriptors_it_lives_on() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = porpoise(dir.path());
-    command.args(["--http-listen", "off", "--noop-listen", "127.0.0.1:0"]);
+    command.args(["--http-listen", "off", "--memcached-listen", "127.0.0.1:0"]);
     let server = Running::start(command);
-    let place = server.place("noop");
+    let place = server.place("memcached");
     let limited = std::process::Command::new("prlimit")
         .args(["--pid", &server.id().to_string(), "--nofile=60:60"])
         .status()
@@ -194,9 +189,9 @@ fn without_free_descriptors_it_lives_on() {
             .set_read_timeout(Some(Duration::from_secs(5)))
             .unwrap();
         let _ = client.write_all(b"get a\r\n");
-        let mut some = [0; 6];
+        let mut some = [0; 5];
         match client.read_exact(&mut some) {
-            Ok(()) if &some == b"VALUE " => clients.push(client),
+            Ok(()) if &some == b"END\r\n" => clients.push(client),
             _ => refused += 1,
         }
     }

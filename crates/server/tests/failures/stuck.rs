@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn health_tells_of_a_sync_that_never_returns_within_a_second() {
-    let mut server = Porpoise::builder()
-        .arg("--test-fault", "stuck_sync_at=300")
-        .start();
+    let mut server = Porpoise::builder().disk_faults("stuck_sync_at=300").start();
     assert_eq!(server.http("/health"), (200, "ok\n".to_owned()));
     let mut client = TcpStream::connect(server.memcached_addr).unwrap();
     let patience = Some(Duration::from_secs(3));

@@ -13,7 +13,7 @@ use crate::support::{Cache, Random, Sql, server};
 fn cut(data: &Path, seed: u64, operation: u64) {
     let finished = server()
         .data_dir(data)
-        .arg("--test-fault", format!("seed={seed},cut_at={operation}"))
+        .disk_faults(format!("seed={seed},cut_at={operation}"))
         .run_to_end(Duration::from_secs(30));
     assert!(!finished.status.success());
     assert!(!finished.stdout.contains("ready"), "{}", finished.stdout);

@@ -10,7 +10,7 @@ fn start(fault: &str) -> Porpoise {
     let mut sql = Sql::connect(server.mysql_addr);
     sql.run("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(10000))");
     drop(sql);
-    server.reconfigure(|b| b.arg("--test-fault", fault));
+    server.reconfigure(|b| b.disk_faults(fault));
     server.restart();
     server
 }
@@ -57,7 +57,7 @@ fn a_failed_sync_refuses_writes_of_both_doors_and_reads_go_on() {
     assert_eq!(cache.get("k"), None);
     assert_eq!(metric(&server, "porpoise_engine_read_only"), 1);
     // After a restart on a sound disk: all that was acknowledged, perhaps the unknown one.
-    server.reconfigure(|b| b.arg("--test-fault", "seed=0"));
+    server.reconfigure(|b| b.disk_faults("seed=0"));
     server.restart();
     let mut sql = Sql::connect(server.mysql_addr);
     let found = ids(&mut sql);
@@ -76,7 +76,7 @@ fn a_full_disk_refuses_writes_without_losing_any() {
     assert_eq!(ids(&mut other), acknowledged);
     let mut cache = Cache::connect(server.memcached_addr);
     assert_eq!(cache.get("k"), None);
-    server.reconfigure(|b| b.arg("--test-fault", "seed=0"));
+    server.reconfigure(|b| b.disk_faults("seed=0"));
     server.restart();
     let mut sql = Sql::connect(server.mysql_addr);
     assert_eq!(ids(&mut sql), acknowledged);

@@ -175,7 +175,7 @@ fn a_queue_of_jobs_is_worked_off_by_skip_locked() {
 #[test]
 fn ranges_over_a_hot_row_are_changed_on_a_slow_disk() {
     let server = crate::support::server()
-        .arg("--test-fault", "sync_delay_us=20000")
+        .disk_faults("sync_delay_us=20000")
         .start();
     let mut sql = Sql::connect(server.mysql_addr);
     sql.run("CREATE DATABASE h; USE h; CREATE TABLE t (id INT PRIMARY KEY, a INT NOT NULL)");

@@ -11,7 +11,7 @@ const SYNC: Duration = Duration::from_millis(300);
 
 fn slow_disk() -> Porpoise {
     let spec = format!("sync_delay_us={}", SYNC.as_micros());
-    Porpoise::builder().arg("--test-fault", spec).start()
+    Porpoise::builder().disk_faults(spec).start()
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_failed_log_leaves_the_outcome_unknown_and_reads_go_on() {
     c.good("INSERT INTO d.t VALUES (1)");
     drop(c);
     let mut server = server;
-    server.reconfigure(|b| b.arg("--test-fault", "fail_sync_at=40"));
+    server.reconfigure(|b| b.disk_faults("fail_sync_at=40"));
     server.restart();
     let mut c = Client::root(server.mysql_addr);
     let mut failed = None;

@@ -77,7 +77,7 @@ fn start(data: &Path, fault: Option<String>) -> Porpoise {
     let builder = Porpoise::builder().data_dir(data);
     match fault {
         None => builder.start(),
-        Some(fault) => builder.arg("--test-fault", fault).start(),
+        Some(fault) => builder.disk_faults(fault).start(),
     }
 }
 

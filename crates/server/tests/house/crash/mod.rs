@@ -163,7 +163,7 @@ fn start(data: &Path, fault: Option<String>) -> Porpoise {
     let builder = server().data_dir(data).arg("--http-listen", "off");
     match fault {
         None => builder.start(),
-        Some(fault) => builder.arg("--test-fault", fault).start(),
+        Some(fault) => builder.disk_faults(fault).start(),
     }
 }
 

@@ -1,18 +1,51 @@
-//! A protocol that answers without storing anything: the physical limit.
+//! A server without storage on Porpoise's own network layer: the upper bound of
+//! what its listeners can reach.
 //!
-//! Speaks as much of the memcached protocol as a load generator needs: every
-//! `get KEY` finds the same ten bytes. Measuring the real listeners against it
+//! It speaks as much of the memcached protocol as a load generator needs: every
+//! `get KEY` finds the same ten bytes. Measuring the real listeners beside it
 //! shows what they cost beyond reading, dispatching and writing.
 
-use crate::net::{End, Input, Next, Output, Peer, Protocol, Refusal, Session};
+use crate::error::{Error, Result};
 use memchr::memchr;
+use porpoise_kv::Ticket;
+use porpoise_server::net::{
+    Bound, DurabilityWatermark, End, Input, Listening, Net, NetConfig, Next, Output, Peer,
+    Protocol, Refusal, Session,
+};
+use porpoise_server::sys::Signals;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time that connections have to end at a shutdown.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Longest request line in bytes.
 const LINE: usize = 2048;
 
-/// See the module.
+/// Serves at `address` until a signal ends the process, and announces the
+/// address as the server does.
+///
+/// # Errors
+/// The address cannot be listened at, or workers cannot be started.
+pub fn serve(address: SocketAddr) -> Result<()> {
+    let signals = Signals::take()?;
+    let bound = Bound::tcp(address).map_err(|e| Error::usage(format!("{address}: {e}")))?;
+    let place = match bound.at() {
+        Listening::Tcp(place) => *place,
+        Listening::Unix(_) => address,
+    };
+    let mut net = Net::start(NetConfig::default(), DurabilityWatermark::new(Ticket(0)))?;
+    net.serve(vec![bound.behind(Arc::new(Noop))])?;
+    println!("ready noop {place}\nporpoise ready");
+    signals.next()?;
+    net.shutdown(GRACE);
+    Ok(())
+}
+
+/// The protocol of the server without storage.
 #[derive(Debug)]
-pub struct Noop;
+struct Noop;
 
 impl Protocol for Noop {
     fn name(&self) -> &'static str {

@@ -1,5 +1,5 @@
-//! `porpoise bench` from end to end by the real binary, with servers that it
-//! starts itself. What the drivers do is tested in their own crate.
+//! `porpoise-bench` from end to end by the real binary, with servers that it
+//! starts itself. What the drivers do is tested in `tests/peers`.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,17 +1,16 @@
 //! A space of the engine alone: eight bytes of key, the value's bytes. Inserts
 //! go to a second space, which begins empty in each run.
 
+use super::super::{Memory, ScanVisitor, Setup, Start, Store, Visitor, Work, Worker};
 use super::{FILL, LOCK_WAIT, config, words};
-use crate::config::{Config, DurabilityChoice};
-use crate::engine;
-use porpoise_bench::experiments::native::{
-    Memory, ScanVisitor, Setup, Start, Store, Visitor, Work, Worker,
-};
-use porpoise_bench::value;
+use crate::value;
+use porpoise_base::disk;
 use porpoise_kv::{
     Check, Engine, Error, Key, LockMode, LockRequest, Read, ScanRange, SpaceDurability, SpaceId,
     SpaceSpec, TxnOptions, Wait,
 };
+use porpoise_server::config::{Config, DurabilityChoice, table};
+use porpoise_server::engine;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,7 +81,7 @@ fn fill(
 impl Keys {
     pub(super) fn open(setup: &Setup<'_>) -> Result<Keys, String> {
         let config = config(setup, "engine")?;
-        let (engine, measure) = engine::open_measured(&config).map_err(words)?;
+        let (engine, measure) = engine::open_measured(&config, disk::real()).map_err(words)?;
         let space = new_space(&*engine)?;
         let before = resident();
         let mut bytes = 0;
@@ -119,7 +118,7 @@ impl Keys {
         // Its memory goes first: the next one is to find room as after a stop.
         self.engine = empty()?;
         let began = Instant::now();
-        self.engine = engine::open(&self.config).map_err(words)?;
+        self.engine = engine::open(&self.config, disk::real()).map_err(words)?;
         let seconds = began.elapsed().as_secs_f64();
         self.look()?;
         Ok(seconds)
@@ -175,9 +174,9 @@ impl Keys {
 fn empty() -> Result<Arc<dyn Engine>, String> {
     let config = Config {
         durability: DurabilityChoice::Memory,
-        ..crate::config::table::defaults()
+        ..table::defaults()
     };
-    engine::open(&config).map_err(words)
+    engine::open(&config, disk::real()).map_err(words)
 }
 
 impl Drop for Keys {
@@ -365,9 +364,9 @@ impl Worker for KeyWorker<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::Chosen;
     use super::*;
-    use porpoise_bench::experiments::native::Chosen;
-    use porpoise_bench::peers::Durability;
+    use crate::peers::Durability;
 
     #[test]
     fn what_is_in_memory_is_known_and_comes_back_after_a_start() {

@@ -1,26 +1,27 @@
-//! The stores of `porpoise bench native`: the rows, and the engine beneath
-//! them, called in this process.
+//! The stores of `bench native`: the rows, and the engine beneath them, called
+//! in this process.
 //!
-//! Both hold the same rows in an engine of their own, opened as the server
-//! opens its. A call that tells of a commit waits for its ticket, as a reply
-//! would. The engine alone ([`keys`]) also tells what its memory goes to, and
-//! how long it takes to start. Beside them, tables into which posts are
+//! Both hold the same rows in an engine of their own, opened by the server's
+//! own functions. A call that commits waits until the commit is durable, as a
+//! reply would. The engine alone ([`keys`]) also reports what its memory goes
+//! to, and how long it takes to start. Beside them, tables into which posts are
 //! inserted with and without foreign keys.
 
 mod keys;
 mod posts;
 
-use crate::config::{Config, DurabilityChoice, table};
-use crate::{engine, rows};
+use super::{ScanVisitor, Setup, Store, Visitor, Work, Worker};
+use crate::peers::Durability;
 use porpoise_base::cancel::Cancel;
-use porpoise_bench::experiments::native::{ScanVisitor, Setup, Store, Visitor, Work, Worker};
-use porpoise_bench::peers::Durability;
+use porpoise_base::disk;
 use porpoise_kv::{Engine, LockMode, Read};
 use porpoise_rows::catalog::{IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, DdlCx, IndexSpec, TableSpec};
 use porpoise_rows::{
     BeginOptions, Db, InsertMode, KeyRange, RowChange, ScanPosition, ScanSpec, Txn, UpdateMode,
 };
+use porpoise_server::config::{Config, DurabilityChoice, table};
+use porpoise_server::{engine, rows};
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 use std::fmt::Display;
 use std::path::Path;
@@ -87,7 +88,7 @@ fn config(setup: &Setup<'_>, name: &str) -> Result<Config, String> {
 }
 
 fn open_engine(setup: &Setup<'_>, name: &str) -> Result<Arc<dyn Engine>, String> {
-    engine::open(&config(setup, name)?).map_err(words)
+    engine::open(&config(setup, name)?, disk::real()).map_err(words)
 }
 
 /// A table `kv (id INT PRIMARY KEY, value VARCHAR(1024))`.
@@ -361,8 +362,8 @@ impl Worker for RowWorker<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Chosen;
     use super::*;
-    use porpoise_bench::experiments::native::Chosen;
 
     #[test]
     fn what_is_updated_is_read_in_both() {

@@ -1,14 +1,13 @@
-//! Running `porpoise bench` and reading what it wrote.
+//! Running `porpoise-bench` and reading what it wrote.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 
-/// `porpoise bench` with these words, its files to be in `home`.
+/// `porpoise-bench` with these words, its files to be in `home`.
 pub fn bench(home: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_porpoise"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_porpoise-bench"));
     command
-        .arg("bench")
         .args(words)
         .current_dir(home)
         .stdin(Stdio::null())

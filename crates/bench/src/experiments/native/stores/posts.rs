@@ -5,12 +5,12 @@
 //! differ. Each call is a transaction that inserts one post of a random user in a
 //! random topic; the users and topics are there.
 
+use super::super::{Setup, Store, Visitor, Work, Worker};
 use super::{DATABASE, FILL, column, definition, open_engine, options, words};
-use crate::rows;
-use porpoise_bench::experiments::native::{Setup, Store, Visitor, Work, Worker};
 use porpoise_rows::catalog::{FkAction, IndexKind, Table};
 use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
 use porpoise_rows::{BeginOptions, Db, Error, InsertMode};
+use porpoise_server::rows;
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::sync::Arc;
 
@@ -169,9 +169,9 @@ impl Worker for &Posts {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::Chosen;
     use super::*;
-    use porpoise_bench::experiments::native::Chosen;
-    use porpoise_bench::peers::Durability;
+    use crate::peers::Durability;
 
     #[test]
     fn posts_are_inserted_once_and_checked() {

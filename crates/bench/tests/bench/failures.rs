@@ -1,6 +1,7 @@
 //! What goes wrong is told in one line, and what was measured is kept.
 
 use crate::support::{bench, home, last_line, report};
+use porpoise_testkit::Porpoise;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -57,58 +58,15 @@ fn a_refused_connection_names_the_address() {
     }
 }
 
-/// A server of these tests with its SQL door.
-struct Server {
-    child: std::process::Child,
-    url: String,
-    _home: tempfile::TempDir,
-}
-
-fn server() -> Server {
-    use std::io::{BufRead, BufReader};
-    let home = home();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_porpoise"))
-        .args(["serve", "--durability", "memory", "--http-listen", "off"])
-        .args(["--mysql-listen", "127.0.0.1:0"])
-        .args(["--memcached-listen", "127.0.0.1:0"])
-        .arg("--data-dir")
-        .arg(home.path().join("data"))
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    let out = BufReader::new(child.stdout.take().unwrap());
-    let (mut sql, mut items) = (String::new(), String::new());
-    for line in out.lines().map_while(Result::ok) {
-        let port = |l: &str| l.rsplit(':').next().unwrap().to_owned();
-        match line.split(' ').nth(1) {
-            Some("mysql") => sql = port(&line),
-            Some("memcached") => items = port(&line),
-            Some("ready") => break,
-            _ => {}
-        }
-    }
-    Server {
-        child,
-        url: format!("127.0.0.1:{sql}?memcached={items}"),
-        _home: home,
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A server that keeps nothing, started by the test and not by the benchmark.
+fn server() -> Porpoise {
+    Porpoise::builder().arg("--durability", "memory").start()
 }
 
 #[test]
 fn a_wrong_password_is_the_servers_own_line() {
     let server = server();
-    let url = format!(
-        "mysql://root:wrong@{}",
-        server.url.split('?').next().unwrap()
-    );
+    let url = format!("mysql://root:wrong@{}", server.mysql_addr);
     let (status, line) = refusal(&["kv", &url, "--rows", "100"]);
     assert_eq!(status, 1);
     assert!(line.contains("1045 Access denied"), "{line}");
@@ -118,7 +76,11 @@ fn a_wrong_password_is_the_servers_own_line() {
 fn a_server_that_dies_leaves_the_others_and_the_results() {
     let home = home();
     let mut dying = server();
-    let url = format!("porpoise://root@{}&name=dying", dying.url);
+    let url = format!(
+        "porpoise://root@{}?memcached={}&name=dying",
+        dying.mysql_addr,
+        dying.memcached_addr.port()
+    );
     let words = [
         "kv",
         &url,
@@ -140,7 +102,7 @@ fn a_server_that_dies_leaves_the_others_and_the_results() {
     ];
     let child = bench(home.path(), &words).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(2500));
-    dying.child.kill().unwrap();
+    dying.kill9();
     let output = child.wait_with_output().unwrap();
     assert!(!String::from_utf8_lossy(&output.stdout).is_empty());
     let cells = crate::support::cells(&home.path().join("a.json"));

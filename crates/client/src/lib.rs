@@ -1,1 +1,0 @@
-//! Placeholder for the room `client`; filled by the commits that follow.

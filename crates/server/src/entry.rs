@@ -1,0 +1,89 @@
+//! Entry point of the server's binaries: reads the command line and runs its command.
+//!
+//! `porpoise` passes the disk of the machine; the binary for tests (`porpoise-faults`)
+//! one with faults. Load generators are in `porpoise-bench`, found beside this binary.
+
+use crate::check;
+use crate::cli::{self, Asked};
+use crate::config::{Config, StartError};
+use crate::serve;
+use porpoise_base::disk::Disk;
+use porpoise_base::threads::{self, Role};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use tracing_subscriber::EnvFilter;
+
+/// File name of the benchmark program.
+const BENCH: &str = "porpoise-bench";
+
+/// Exit status where the benchmark program is missing: that of a shell which
+/// does not find a program.
+const NOT_FOUND: u8 = 127;
+
+/// Runs the command that the arguments name; the embedded engine of `serve`
+/// keeps its files on `disk`.
+pub fn main(arguments: impl IntoIterator<Item = OsString>, disk: Arc<dyn Disk>) -> ExitCode {
+    match threads::guard(Role::Main, || run(arguments, disk)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("porpoise: {error}");
+            ExitCode::from(error.status)
+        }
+    }
+}
+
+fn run(
+    arguments: impl IntoIterator<Item = OsString>,
+    disk: Arc<dyn Disk>,
+) -> Result<(), StartError> {
+    match cli::parse(arguments, &|name| std::env::var(name).ok())? {
+        Asked::Print(text) => {
+            print!("{text}");
+            Ok(())
+        }
+        Asked::Serve(config) => {
+            start_logging(&config)?;
+            serve::run(&config, disk)
+        }
+        Asked::Check(data_dir) => check::run(&data_dir),
+        Asked::Bench(arguments) => Err(execute_bench(&arguments)),
+    }
+}
+
+/// Replaces this process by the benchmark program beside it; returns why it could not.
+fn execute_bench(arguments: &[OsString]) -> StartError {
+    let this = match std::env::current_exe() {
+        Ok(this) => this,
+        Err(e) => return StartError::failure(format!("bench: cannot find this program: {e}")),
+    };
+    let program = this.with_file_name(BENCH);
+    let error = Command::new(&program).args(arguments).exec();
+    let message = format!(
+        "bench: cannot execute {}: {error}; install {BENCH} beside porpoise, or build it with \
+         `cargo build --release -p {BENCH}`",
+        program.display()
+    );
+    StartError {
+        message,
+        status: NOT_FOUND,
+    }
+}
+
+/// Log lines go to stderr; a panic is one of them.
+fn start_logging(config: &Config) -> Result<(), StartError> {
+    let filter = EnvFilter::try_new(&config.log).map_err(|e| {
+        let message = format!("log: {:?} is not a filter: {e}", config.log);
+        StartError::usage(message)
+    })?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        tracing::error!(thread = thread.name(), "{panic}");
+    }));
+    Ok(())
+}
