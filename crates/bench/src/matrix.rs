@@ -8,7 +8,7 @@
 
 use crate::connect::Endpoint;
 use crate::error::{Error, Kind, Result};
-use crate::load::{self, Plan, Shape, Workload};
+use crate::load::{self, Outcome, Plan, Shape, Workload};
 use crate::progress::Progress;
 use crate::report::{Cell, Run};
 use std::time::Duration;
@@ -77,44 +77,122 @@ pub fn run(
             });
         }
     }
-    let all: usize = groups.iter().map(|g| g.entries.len()).sum();
-    progress.expect(all * effort.rounds, effort.warm_up + effort.time);
+    let sizes: Vec<usize> = groups.iter().map(|group| group.entries.len()).collect();
+    let measured: Vec<(&Group<'_>, &Entry<'_>)> = groups
+        .iter()
+        .flat_map(|group| group.entries.iter().map(move |entry| (group, entry)))
+        .collect();
+    let cells = cells.get_mut(start..).unwrap_or_default();
+    progress.expect(cells.len() * effort.rounds, effort.warm_up + effort.time);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     for round in 0..effort.rounds {
-        let mut first = start;
-        for group in groups {
-            let count = group.entries.len();
-            for step in 0..count {
-                let place = if round % 2 == 0 {
-                    step
+        let turn = Turn {
+            groups: &sizes,
+            round,
+            rounds: effort.rounds,
+        };
+        turn.run(cells, progress, &mut |cell| match measured.get(cell) {
+            Some((group, entry)) => one(group, entry, effort, cores, round == 0),
+            None => Measured::default(),
+        })?;
+    }
+    Ok(())
+}
+
+/// One round over all cells of an experiment.
+pub struct Turn<'a> {
+    /// Numbers of adjacent cells that differ in their system only. Their order
+    /// turns round from round to round.
+    pub groups: &'a [usize],
+    /// This round, from 0.
+    pub round: usize,
+    /// All rounds.
+    pub rounds: usize,
+}
+
+/// Result of one run.
+#[derive(Default)]
+pub struct Measured {
+    /// Figures, or the reason why there are none.
+    pub run: Run,
+    /// Whether an answer was wrong, which ends the experiment.
+    pub is_wrong: bool,
+}
+
+impl Measured {
+    /// Figures of a run that took place.
+    pub fn of(outcome: &Outcome, cores: usize) -> Measured {
+        let failure = outcome.failure.as_ref();
+        Measured {
+            run: Run::of(outcome, cores),
+            is_wrong: failure.is_some_and(|error| error.kind == Kind::Wrong),
+        }
+    }
+}
+
+impl From<Error> for Measured {
+    fn from(error: Error) -> Measured {
+        Measured {
+            run: Run {
+                failure: Some(error.message),
+                ..Run::default()
+            },
+            is_wrong: error.kind == Kind::Wrong,
+        }
+    }
+}
+
+impl From<Result<Run>> for Measured {
+    fn from(measured: Result<Run>) -> Measured {
+        match measured {
+            Ok(run) => Measured {
+                run,
+                is_wrong: false,
+            },
+            Err(error) => Measured::from(error),
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Measures every cell once by its position, reports the run, and keeps it.
+    ///
+    /// # Errors
+    /// A wrong answer, or an interrupt.
+    pub fn run(
+        &self,
+        cells: &mut [Cell],
+        progress: &mut Progress,
+        measure: &mut dyn FnMut(usize) -> Measured,
+    ) -> Result<()> {
+        let mut first = 0;
+        for count in self.groups {
+            for step in 0..*count {
+                let place = if self.round.is_multiple_of(2) {
+                    first + step
                 } else {
-                    count - 1 - step
+                    first + count - 1 - step
                 };
-                let Some(entry) = group.entries.get(place) else {
+                let Some(cell) = cells.get_mut(place) else {
                     continue;
                 };
                 if crate::sys::is_interrupted() {
                     return Err(Error::failed(load::INTERRUPTED));
                 }
-                let (run, is_wrong) = one(group, entry, effort, cores, round == 0);
-                let operation = (group.operation.as_str(), group.size, entry.system);
-                progress.one(operation, round, effort.rounds, &run);
-                let failure = run.failure.clone();
-                if let Some(cell) = cells.get_mut(first + place) {
-                    cell.runs.push(run);
-                }
-                if is_wrong {
-                    let reason = failure.unwrap_or_default();
-                    return Err(Error::wrong(format!(
-                        "{} {}: {reason}",
-                        entry.system, group.operation
-                    )));
+                let Measured { run, is_wrong } = measure(place);
+                let what = (cell.operation.as_str(), cell.size, cell.system.as_str());
+                progress.one(what, self.round, self.rounds, &run);
+                let wrong = run.failure.clone().filter(|_| is_wrong);
+                cell.runs.push(run);
+                if let Some(reason) = wrong {
+                    let (system, operation) = (&cell.system, &cell.operation);
+                    return Err(Error::wrong(format!("{system}: {operation}: {reason}")));
                 }
             }
             first += count;
         }
+        Ok(())
     }
-    Ok(())
 }
 
 fn client_words(group: &Group<'_>) -> String {
@@ -128,15 +206,14 @@ fn client_words(group: &Group<'_>) -> String {
     }
 }
 
-/// One run; whether an answer was wrong. Futexes are counted in the first
-/// round alone.
+/// One run. Futexes are counted in the first round alone.
 fn one(
     group: &Group<'_>,
     entry: &Entry<'_>,
     effort: Effort,
     cores: usize,
     is_first: bool,
-) -> (Run, bool) {
+) -> Measured {
     let plan = Plan {
         endpoint: entry.endpoint,
         connections: group.connections,
@@ -150,29 +227,18 @@ fn one(
         }
         load::run(&plan, entry.workload.as_ref())
     };
-    match attempt() {
-        Ok(outcome) => {
-            let mut run = Run::of(&outcome, cores);
-            let is_wrong = outcome
-                .failure
-                .as_ref()
-                .is_some_and(|e| e.kind == Kind::Wrong);
-            if let Some(tool) = effort.count_futexes
-                && is_first
-                && run.failure.is_none()
-            {
-                run.futex_per_thousand = count_futexes(tool, &plan, entry);
-            }
-            (run, is_wrong)
-        }
-        Err(error) => {
-            let run = Run {
-                failure: Some(error.message),
-                ..Run::default()
-            };
-            (run, error.kind == Kind::Wrong)
-        }
+    let outcome = match attempt() {
+        Ok(outcome) => outcome,
+        Err(error) => return Measured::from(error),
+    };
+    let mut measured = Measured::of(&outcome, cores);
+    if let Some(tool) = effort.count_futexes
+        && is_first
+        && measured.run.failure.is_none()
+    {
+        measured.run.futex_per_thousand = count_futexes(tool, &plan, entry);
     }
+    measured
 }
 
 /// Counts the server's futex calls in a short run of its own, since counting

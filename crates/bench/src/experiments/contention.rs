@@ -17,16 +17,14 @@
 use super::Bench;
 use crate::conn::Connection;
 use crate::connect::{Access, Admin, Endpoint};
-use crate::error::{Error, Kind, Result};
-use crate::load::{Outcome, histogram};
-use crate::procfs::Reading;
+use crate::error::{Error, Result};
+use crate::load::{Outcome, Stage, histogram};
+use crate::matrix::{Measured, Turn};
 use crate::proto::{Answer, Call, Verb};
-use crate::report::{Axis, Cell, Contention, Experiment, Run};
-use crate::sys;
+use crate::report::{Axis, Cell, Contention, Experiment};
 use crate::url::{System, Target};
 use crate::value;
 use hdrhistogram::Histogram;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 /// Rows of the table unless chosen otherwise.
@@ -66,10 +64,6 @@ const VARIANTS: [(&str, &[Statement]); 3] = [
     ),
 ];
 
-const WARM_UP: u8 = 0;
-const MEASURING: u8 = 1;
-const OVER: u8 = 2;
-
 /// Counters of one client.
 struct Tally {
     /// Commits, deadlocks, timeouts and latencies of the measured time.
@@ -80,6 +74,19 @@ struct Tally {
     /// Row changes committed over the whole run.
     changes: u64,
     failure: Option<Error>,
+}
+
+impl Tally {
+    fn new() -> Tally {
+        Tally {
+            commits: 0,
+            deadlocks: 0,
+            timeouts: 0,
+            latency: histogram(),
+            changes: 0,
+            failure: None,
+        }
+    }
 }
 
 /// End of an attempt.
@@ -100,14 +107,10 @@ struct Client<'a> {
     random: fastrand::Rng,
     rows: u64,
     locks: &'a [Statement],
-    phase: &'a AtomicU8,
+    stage: &'a Stage,
 }
 
 impl Client<'_> {
-    fn phase(&self) -> u8 {
-        self.phase.load(Ordering::Relaxed)
-    }
-
     /// Runs a statement; `None` when it succeeded.
     ///
     /// # Errors
@@ -139,7 +142,7 @@ impl Client<'_> {
         self.run(Statement::Begin, None)?;
         for row in rows {
             for lock in self.locks {
-                if self.phase() == OVER {
+                if self.stage.is_over() {
                     return Ok(Attempt::Cut);
                 }
                 if let Some(refused) = self.run(*lock, Some(*row))? {
@@ -163,12 +166,12 @@ impl Client<'_> {
 
     /// Runs transactions until the run is over.
     fn drive(&mut self, tally: &mut Tally) -> Result<()> {
-        while self.phase() != OVER {
+        while !self.stage.is_over() {
             let rows = self.draw();
             let began = Instant::now();
             loop {
                 let attempt = self.attempt(&rows)?;
-                let is_measured = self.phase() == MEASURING;
+                let is_measured = self.stage.is_measuring();
                 let counted = match attempt {
                     Attempt::Committed => {
                         tally.changes += rows.len() as u64;
@@ -231,7 +234,7 @@ fn verify(plan: &Plan<'_>, tallies: &[Tally]) -> Result<()> {
 }
 
 /// Opens the connections of a run.
-fn connect<'a>(plan: &Plan<'a>, phase: &'a AtomicU8) -> Result<Vec<Client<'a>>> {
+fn connect<'a>(plan: &Plan<'a>, stage: &'a Stage) -> Result<Vec<Client<'a>>> {
     let endpoint = Endpoint {
         target: plan.target.clone(),
         access: Access::MysqlText,
@@ -246,7 +249,7 @@ fn connect<'a>(plan: &Plan<'a>, phase: &'a AtomicU8) -> Result<Vec<Client<'a>>> 
             random: fastrand::Rng::with_seed(value::mix(plan.seed ^ value::mix(number))),
             rows: plan.rows,
             locks: plan.locks,
-            phase,
+            stage,
         };
         let level = b"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
         client.call.begin(Verb::Text).bytes(level);
@@ -256,78 +259,36 @@ fn connect<'a>(plan: &Plan<'a>, phase: &'a AtomicU8) -> Result<Vec<Client<'a>>> 
     Ok(clients)
 }
 
-/// Sleeps for `time`, or until a client failed or the program is interrupted.
-fn sleep(time: Duration, phase: &AtomicU8) {
-    let end = Instant::now() + time;
-    while phase.load(Ordering::Relaxed) != OVER && !sys::is_interrupted() {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
-        }
-        std::thread::sleep(left.min(Duration::from_millis(5)));
-    }
-}
-
 /// Runs and measures once.
-fn measure(plan: &Plan<'_>, cores: usize) -> Result<Run> {
+fn measure(plan: &Plan<'_>, cores: usize) -> Result<Measured> {
     prepare(plan)?;
-    let phase = AtomicU8::new(WARM_UP);
-    let clients = connect(plan, &phase)?;
-    let pid = plan.target.pid;
-    let (tallies, spent, seconds) = std::thread::scope(|scope| {
-        let phase = &phase;
+    let stage = Stage::new(plan.clients, plan.target.pid, plan.warm_up, plan.time);
+    let clients = connect(plan, &stage)?;
+    let (tallies, mut outcome) = std::thread::scope(|scope| {
         let drive = |mut client: Client<'_>| {
-            let mut tally = Tally {
-                commits: 0,
-                deadlocks: 0,
-                timeouts: 0,
-                latency: histogram(),
-                changes: 0,
-                failure: None,
-            };
+            let mut tally = Tally::new();
             tally.failure = client.drive(&mut tally).err();
-            if tally.failure.is_some() {
-                phase.store(OVER, Ordering::Relaxed);
-            }
+            stage.thread_ended(tally.failure.is_some());
             tally
         };
         let threads: Vec<_> = clients
             .into_iter()
             .map(|client| scope.spawn(move || drive(client)))
             .collect();
-        sleep(plan.warm_up, phase);
-        let _ = phase.compare_exchange(WARM_UP, MEASURING, Ordering::Relaxed, Ordering::Relaxed);
-        let (before, began) = (Reading::now(pid), Instant::now());
-        sleep(plan.time, phase);
-        let seconds = began.elapsed().as_secs_f64();
-        phase.store(OVER, Ordering::Relaxed);
-        let spent = before.within(&Reading::now(pid), seconds);
+        let outcome = stage.conduct();
         let tallies: Vec<Tally> = threads.into_iter().flat_map(|t| t.join().ok()).collect();
-        (tallies, spent, seconds)
+        (tallies, outcome)
     });
     if tallies.len() < plan.clients {
         return Err(Error::failed("a thread of the generator ended"));
     }
-    let mut outcome = Outcome {
-        requests: 0,
-        refused: 0,
-        seconds,
-        latency: histogram(),
-        per_second: Vec::new(),
-        spent,
-        failure: None,
-    };
     let contention = sum_up(&tallies, &mut outcome);
     if outcome.failure.is_none() {
         outcome.failure = verify(plan, &tallies).err();
     }
-    if let Some(error) = outcome.failure.take_if(|error| error.kind == Kind::Wrong) {
-        return Err(error);
-    }
-    Ok(Run {
-        contention: Some(contention),
-        ..Run::of(&outcome, cores)
-    })
+    let mut measured = Measured::of(&outcome, cores);
+    measured.run.contention = Some(contention);
+    Ok(measured)
 }
 
 /// Adds up the counters of the clients.
@@ -424,52 +385,38 @@ fn rounds(
     (clients, rows): (&[usize], u64),
     cells: &mut [Cell],
 ) -> Result<()> {
-    let effort = bench.choice.effort;
+    let (effort, seed) = (bench.choice.effort, bench.choice.seed);
+    let plan = |target, clients, locks, round: usize| Plan {
+        target,
+        clients,
+        rows,
+        locks,
+        warm_up: effort.warm_up,
+        time: effort.time,
+        seed: seed ^ round as u64,
+    };
+    let mut combinations = Vec::new();
+    for (_, locks) in VARIANTS {
+        for clients in clients {
+            combinations.extend(targets.iter().map(|target| (target, *clients, locks)));
+        }
+    }
     let each = effort.warm_up + effort.time;
     bench.progress.expect(cells.len() * effort.rounds, each);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let groups = vec![targets.len(); VARIANTS.len() * clients.len()];
     for round in 0..effort.rounds {
-        let mut first = 0;
-        for (operation, locks) in VARIANTS {
-            for clients in clients {
-                for step in 0..targets.len() {
-                    let place = match round % 2 {
-                        0 => step,
-                        _ => targets.len() - 1 - step,
-                    };
-                    let Some(target) = targets.get(place) else {
-                        continue;
-                    };
-                    if sys::is_interrupted() {
-                        return Err(Error::failed(crate::load::INTERRUPTED));
-                    }
-                    let plan = Plan {
-                        target,
-                        clients: *clients,
-                        rows,
-                        locks,
-                        warm_up: effort.warm_up,
-                        time: effort.time,
-                        seed: bench.choice.seed ^ round as u64,
-                    };
-                    let run = match measure(&plan, cores) {
-                        Err(error) if error.kind == Kind::Wrong => {
-                            return Err(error.during(&target.name));
-                        }
-                        run => run.unwrap_or_else(|error| Run {
-                            failure: Some(error.message),
-                            ..Run::default()
-                        }),
-                    };
-                    let what = (operation, *clients as u64, target.name.as_str());
-                    bench.progress.one(what, round, effort.rounds, &run);
-                    if let Some(cell) = cells.get_mut(first + place) {
-                        cell.runs.push(run);
-                    }
-                }
-                first += targets.len();
-            }
-        }
+        let turn = Turn {
+            groups: &groups,
+            round,
+            rounds: effort.rounds,
+        };
+        turn.run(cells, &mut bench.progress, &mut |cell| {
+            let Some((target, clients, locks)) = combinations.get(cell) else {
+                return Measured::default();
+            };
+            measure(&plan(target, *clients, locks, round), cores).unwrap_or_else(Measured::from)
+        })?;
     }
     Ok(())
 }
@@ -483,23 +430,13 @@ mod tests {
             commits,
             deadlocks,
             timeouts,
-            latency: histogram(),
-            changes: 0,
-            failure: None,
+            ..Tally::new()
         }
     }
 
     #[test]
     fn attempts_are_commits_and_refusals_of_all_clients() {
-        let mut outcome = Outcome {
-            requests: 0,
-            refused: 0,
-            seconds: 1.0,
-            latency: histogram(),
-            per_second: Vec::new(),
-            spent: Reading::now(None).within(&Reading::now(None), 1.0),
-            failure: None,
-        };
+        let mut outcome = Stage::new(0, None, Duration::ZERO, Duration::ZERO).conduct();
         let contention = sum_up(&[tally(5, 2, 0), tally(3, 1, 4)], &mut outcome);
         let expected = Contention {
             attempts: 15,

@@ -16,10 +16,11 @@ mod stores;
 mod work;
 
 use super::Bench;
-use crate::error::{Error, Kind};
+use crate::error::Error;
+use crate::matrix::{Measured, Turn};
 use crate::peers::Durability;
-use crate::report::{Axis, Cell, Experiment, Run};
-use crate::{sys, value};
+use crate::report::{Axis, Cell, Experiment};
+use crate::value;
 use drive::Plan;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -346,39 +347,40 @@ fn rounds(
     cells: &mut [Cell],
 ) -> Result<()> {
     let effort = bench.choice.effort;
+    let (seed, calls) = (bench.choice.seed, bench.choice.native.calls);
     let versions = AtomicU64::new(1);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     bench
         .progress
         .expect(cells.len() * effort.rounds, effort.warm_up + effort.time);
+    let mut measure = |cell: usize| {
+        let place = places.get(cell);
+        let Some((place, store)) = place.and_then(|p| Some((p, stores.get(p.store)?))) else {
+            return Measured::default();
+        };
+        let plan = Plan {
+            work: place.work,
+            rows: rows.max(1),
+            seed,
+            threads: place.threads,
+            times: (effort.warm_up, effort.time),
+            calls,
+            versions: &versions,
+        };
+        let driven = drive::run(store.as_ref(), &plan);
+        let mut measured = Measured::of(&driven.outcome, cores);
+        measured.run.instructions = driven.instructions;
+        measured
+    };
+    // Stores keep their order in each round.
+    let groups = vec![1; places.len()];
     for round in 0..effort.rounds {
-        for (place, cell) in places.iter().zip(&mut *cells) {
-            if sys::is_interrupted() {
-                return Err(Error::failed("interrupted"));
-            }
-            let Some(store) = stores.get(place.store) else {
-                continue;
-            };
-            let plan = Plan {
-                work: place.work,
-                rows: rows.max(1),
-                seed: bench.choice.seed,
-                threads: place.threads,
-                times: (effort.warm_up, effort.time),
-                calls: bench.choice.native.calls,
-                versions: &versions,
-            };
-            let driven = drive::run(store.as_ref(), &plan);
-            let mut run = Run::of(&driven.outcome, cores);
-            run.instructions = driven.instructions;
-            let what = (place.work.name(), place.threads as u64, store.name());
-            bench.progress.one(what, round, effort.rounds, &run);
-            cell.runs.push(run);
-            let failure = driven.outcome.failure;
-            if let Some(wrong) = failure.filter(|e| e.kind == Kind::Wrong) {
-                return Err(wrong.during(store.name()));
-            }
-        }
+        let turn = Turn {
+            groups: &groups,
+            round,
+            rounds: effort.rounds,
+        };
+        turn.run(cells, &mut bench.progress, &mut measure)?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Tests of [`super`] on a map in memory.
 
 use super::*;
+use crate::error::Kind;
 use crate::experiments::Choice;
 use crate::load::Shape;
 use crate::machine::Machine;

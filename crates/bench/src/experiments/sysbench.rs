@@ -20,9 +20,9 @@
 use super::Bench;
 use crate::connect::Admin;
 use crate::error::{Error, Result};
+use crate::matrix::{Measured, Turn};
 use crate::procfs::{self, Spent};
 use crate::report::{Axis, Cell, Experiment, Latency, Run};
-use crate::sys;
 use crate::url::{System, Target};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -363,45 +363,41 @@ fn rounds(
         Duration::from_secs(times.0 + times.1),
     );
     let most = clients.iter().copied().max().unwrap_or(1);
+    let seed = bench.choice.seed;
     let given = |target, threads| Given {
         target,
         threads,
         rows,
-        seed: bench.choice.seed,
+        seed,
     };
+    let mut combinations = Vec::new();
+    for script in SCRIPTS {
+        for threads in clients {
+            combinations.extend(
+                targets
+                    .iter()
+                    .map(|target| (script, given(target, *threads))),
+            );
+        }
+    }
+    let groups = vec![targets.len(); SCRIPTS.len() * clients.len()];
     for round in 0..effort.rounds {
         for target in targets {
             remake("oltp_read_write", &given(target, most)).map_err(|e| e.during(&target.name))?;
         }
-        let mut first = 0;
-        for script in SCRIPTS {
-            for threads in clients {
-                for step in 0..targets.len() {
-                    let place = match round % 2 {
-                        0 => step,
-                        _ => targets.len() - 1 - step,
-                    };
-                    let Some(target) = targets.get(place) else {
-                        continue;
-                    };
-                    if sys::is_interrupted() {
-                        return Err(Error::failed(crate::load::INTERRUPTED));
-                    }
-                    let run = measure(script, &given(target, *threads), times, cores);
-                    let run = run.unwrap_or_else(|error| Run {
-                        failure: Some(error.message),
-                        ..Run::default()
-                    });
-                    let title = script.title();
-                    let what = (title.as_str(), *threads as u64, target.name.as_str());
-                    bench.progress.one(what, round, effort.rounds, &run);
-                    if let Some(cell) = cells.get_mut(first + place) {
-                        cell.runs.push(run);
-                    }
-                }
-                first += targets.len();
-            }
-        }
+        let turn = Turn {
+            groups: &groups,
+            round,
+            rounds: effort.rounds,
+        };
+        turn.run(
+            cells,
+            &mut bench.progress,
+            &mut |cell| match combinations.get(cell) {
+                Some((script, given)) => measure(script, given, times, cores).into(),
+                None => Measured::default(),
+            },
+        )?;
     }
     Ok(())
 }

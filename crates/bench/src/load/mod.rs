@@ -24,6 +24,7 @@ use crate::procfs::{Reading, Spent};
 use crate::proto::{Answer, Call};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -143,17 +144,114 @@ const MEASURING: u8 = 1;
 const READING: u8 = 2;
 const OVER: u8 = 3;
 
-/// What all threads of a run look at.
-struct Stage {
+/// Phases of a run, which its threads watch.
+pub struct Stage {
     phase: AtomicU8,
     /// Threads that still work.
     running: AtomicUsize,
-    began: std::sync::OnceLock<Instant>,
+    began: OnceLock<Instant>,
+    /// The server's process.
+    pid: Option<u32>,
+    /// Processor times at the beginning of a run without a warm-up, in which
+    /// every answer counts from the first on.
+    cold: Option<Reading>,
+    warm_up: Duration,
+    time: Duration,
 }
 
 impl Stage {
+    /// The phases of a run by so many threads against the server of process `pid`.
+    pub fn new(threads: usize, pid: Option<u32>, warm_up: Duration, time: Duration) -> Stage {
+        let is_cold = warm_up.is_zero();
+        let stage = Stage {
+            phase: AtomicU8::new(if is_cold { MEASURING } else { WARM_UP }),
+            running: AtomicUsize::new(threads),
+            began: OnceLock::new(),
+            pid,
+            cold: is_cold.then(|| Reading::now(pid)),
+            warm_up,
+            time,
+        };
+        if is_cold {
+            stage.began.get_or_init(Instant::now);
+        }
+        stage
+    }
+
     fn phase(&self) -> u8 {
         self.phase.load(Ordering::Relaxed)
+    }
+
+    /// Whether threads are to stop.
+    pub fn is_over(&self) -> bool {
+        self.phase() == OVER
+    }
+
+    /// Whether answers count.
+    pub fn is_measuring(&self) -> bool {
+        self.phase() == MEASURING
+    }
+
+    /// Ends the run before its time.
+    pub fn abort(&self) {
+        self.phase.store(OVER, Ordering::Relaxed);
+    }
+
+    /// Reports the end of a thread; one that failed ends the run.
+    pub fn thread_ended(&self, has_failed: bool) {
+        if has_failed {
+            self.abort();
+        }
+        self.running.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Times the phases; the outcome without the threads' counts.
+    pub fn conduct(&self) -> Outcome {
+        self.sleep_while(WARM_UP, self.warm_up);
+        let before = self.cold;
+        let before = before.unwrap_or_else(|| Reading::now(self.pid));
+        let began = *self.began.get_or_init(Instant::now);
+        if self.advance(WARM_UP, MEASURING) || self.cold.is_some() {
+            self.sleep_while(MEASURING, self.time);
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        // A thread that failed has ended the run already.
+        self.advance(MEASURING, READING);
+        // Before the connections close: a server's processes for them would end.
+        let after = Reading::now(self.pid);
+        self.abort();
+        Outcome {
+            requests: 0,
+            refused: 0,
+            seconds,
+            latency: histogram(),
+            per_second: Vec::new(),
+            spent: before.within(&after, seconds),
+            failure: None,
+        }
+    }
+
+    fn advance(&self, from: u8, to: u8) -> bool {
+        let moved = self
+            .phase
+            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+        moved.is_ok()
+    }
+
+    /// Sleeps so long, or until the phase changes or no thread works any more.
+    fn sleep_while(&self, phase: u8, time: Duration) {
+        const STEP: Duration = Duration::from_millis(5);
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let is_over = self.phase() != phase
+                || self.running.load(Ordering::Acquire) == 0
+                || crate::sys::is_interrupted();
+            if left.is_zero() || is_over {
+                return;
+            }
+            std::thread::sleep(left.min(STEP));
+        }
     }
 }
 
@@ -179,7 +277,7 @@ impl Tally {
 
     /// Counts an answer that came at `now` to a request sent at `sent`.
     fn count(&mut self, stage: &Stage, sent: Instant, now: Instant) {
-        if stage.phase() != MEASURING {
+        if !stage.is_measuring() {
             return;
         }
         self.requests += 1;
@@ -242,17 +340,7 @@ pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
         Shape::Multiplexed(threads) => threads.clamp(1, plan.connections.max(1)),
     };
     let pid = plan.endpoint.target.pid;
-    // Without a warm-up every answer counts, from the first on.
-    let is_cold = plan.warm_up.is_zero();
-    let stage = Stage {
-        phase: AtomicU8::new(if is_cold { MEASURING } else { WARM_UP }),
-        running: AtomicUsize::new(threads),
-        began: std::sync::OnceLock::new(),
-    };
-    let cold = is_cold.then(|| Reading::now(pid));
-    if is_cold {
-        stage.began.get_or_init(Instant::now);
-    }
+    let stage = Stage::new(threads, pid, plan.warm_up, plan.time);
     std::thread::scope(|scope| {
         let mut shares: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
         let mut at = 0;
@@ -272,10 +360,7 @@ pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
                     Shape::Multiplexed(_) => multiplex::drive(share, stage, &mut tally),
                 };
                 tally.failure = done.err();
-                if tally.failure.is_some() {
-                    stage.phase.store(OVER, Ordering::Relaxed);
-                }
-                stage.running.fetch_sub(1, Ordering::Release);
+                stage.thread_ended(tally.failure.is_some());
                 tally
             };
             let builder = std::thread::Builder::new().stack_size(256 << 10);
@@ -283,13 +368,12 @@ pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
                 Ok(handle) => handles.push(handle),
                 Err(error) => {
                     // Those that run already would otherwise go on for ever.
-                    stage.phase.store(OVER, Ordering::Relaxed);
+                    stage.abort();
                     return Err(Error::from(error).during("a thread of the generator"));
                 }
             }
         }
-        let measured = conduct(plan, &stage, pid, cold);
-        let mut outcome = measured;
+        let mut outcome = stage.conduct();
         for handle in handles {
             match handle.join() {
                 Ok(tally) => outcome.add(tally),
@@ -299,54 +383,6 @@ pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
         outcome.close(plan);
         Ok(outcome)
     })
-}
-
-/// Times the phases; the outcome without the threads' counts.
-fn conduct(plan: &Plan<'_>, stage: &Stage, pid: Option<u32>, cold: Option<Reading>) -> Outcome {
-    sleep_while(stage, plan.warm_up, WARM_UP);
-    let is_cold = cold.is_some();
-    let before = cold.unwrap_or_else(|| Reading::now(pid));
-    let began = *stage.began.get_or_init(Instant::now);
-    let moved =
-        stage
-            .phase
-            .compare_exchange(WARM_UP, MEASURING, Ordering::Relaxed, Ordering::Relaxed);
-    if is_cold || moved.is_ok() {
-        sleep_while(stage, plan.time, MEASURING);
-    }
-    let seconds = began.elapsed().as_secs_f64();
-    // A thread that failed has ended the run already.
-    let _ = stage
-        .phase
-        .compare_exchange(MEASURING, READING, Ordering::Relaxed, Ordering::Relaxed);
-    // Before the connections close: a server's processes for them would end.
-    let after = Reading::now(pid);
-    stage.phase.store(OVER, Ordering::Relaxed);
-    Outcome {
-        requests: 0,
-        refused: 0,
-        seconds,
-        latency: histogram(),
-        per_second: Vec::new(),
-        spent: before.within(&after, seconds),
-        failure: None,
-    }
-}
-
-/// Sleeps so long, or until the phase changes or no thread works any more.
-fn sleep_while(stage: &Stage, time: Duration, phase: u8) {
-    const STEP: Duration = Duration::from_millis(5);
-    let end = Instant::now() + time;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let is_over = stage.phase() != phase
-            || stage.running.load(Ordering::Acquire) == 0
-            || crate::sys::is_interrupted();
-        if left.is_zero() || is_over {
-            return;
-        }
-        std::thread::sleep(left.min(STEP));
-    }
 }
 
 impl Outcome {

@@ -1,7 +1,7 @@
 //! One thread for many connections: each that is ready is read, judged and
 //! given its next request at once.
 
-use super::{OVER, Stage, Tally, Worker, judge};
+use super::{Stage, Tally, Worker, judge};
 use crate::conn::{Connection, SILENCE};
 use crate::error::{Error, Result};
 use crate::proto::{Answer, Call};
@@ -57,7 +57,7 @@ impl Lane<'_> {
             self.flush(poll, token)?;
         }
         if !self.is_waiting {
-            return Err(Error::failed("the server sent what nobody asked for"));
+            return Err(Error::failed("the server sent a reply without a request"));
         }
         self.connection.read_once(&mut self.answer)
     }
@@ -112,7 +112,7 @@ pub fn drive(
             } else {
                 tally.refused += 1;
             }
-            if stage.phase() != OVER {
+            if !stage.is_over() {
                 outstanding += usize::from(lane.send(&poll, token)?);
             }
         }

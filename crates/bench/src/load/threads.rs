@@ -1,6 +1,6 @@
 //! A thread for a connection: write, wait, judge, again.
 
-use super::{OVER, Stage, Tally, Worker, judge};
+use super::{Stage, Tally, Worker, judge};
 use crate::conn::Connection;
 use crate::error::Result;
 use crate::proto::{Answer, Call};
@@ -14,7 +14,7 @@ pub fn drive(
 ) -> Result<()> {
     for (mut connection, mut worker) in connections {
         let (mut call, mut answer) = (Call::default(), Answer::default());
-        while stage.phase() != OVER && worker.next(&mut call) {
+        while !stage.is_over() && worker.next(&mut call) {
             let sent = Instant::now();
             connection.exchange(&call, &mut answer)?;
             if judge(worker.as_mut(), &answer)? {
