@@ -22,7 +22,7 @@
 use crate::attributes::{DAY, PasswordPolicy};
 use crate::auth_id::AuthId;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
@@ -82,11 +82,54 @@ impl TemporaryLock {
     }
 }
 
-/// See the module.
+/// Failures by hash of name and host, also in the order of eviction and by age, so
+/// that an attacker who tries many names makes each login cost `O(log n)` only.
+#[derive(Debug, Default)]
+struct FailureTable {
+    failures: HashMap<u64, Failures>,
+    by_weight: BTreeSet<(u32, i64, u64)>,
+    by_age: BTreeSet<(i64, u64)>,
+}
+
+impl FailureTable {
+    /// The failures of a key that are not forgotten.
+    fn count(&self, key: u64, now: i64) -> u32 {
+        let failures = self.failures.get(&key);
+        failures
+            .filter(|f| now - f.last < FORGOTTEN)
+            .map_or(0, |f| f.count)
+    }
+
+    fn remove(&mut self, key: u64) {
+        if let Some(Failures { count, last }) = self.failures.remove(&key) {
+            self.by_weight.remove(&(count, last, key));
+            self.by_age.remove(&(last, key));
+        }
+    }
+
+    fn set(&mut self, key: u64, count: u32, now: i64) {
+        self.remove(key);
+        while let Some((last, old)) = self.by_age.first().copied()
+            && now - last >= FORGOTTEN
+        {
+            self.remove(old);
+        }
+        if self.failures.len() >= CAPACITY
+            && let Some((_, _, least)) = self.by_weight.first().copied()
+        {
+            self.remove(least);
+        }
+        self.failures.insert(key, Failures { count, last: now });
+        self.by_weight.insert((count, now, key));
+        self.by_age.insert((now, key));
+    }
+}
+
+/// Delays and temporary locks; see the module.
 #[derive(Debug, Default)]
 pub struct LoginGuard {
     hasher: RandomState,
-    delays: Mutex<HashMap<u64, Failures>>,
+    delays: Mutex<FailureTable>,
     locks: Mutex<HashMap<AuthId, Lock>>,
 }
 
@@ -101,50 +144,30 @@ impl LoginGuard {
         self.hasher.hash_one((user, "plugin")) & 1 == 1
     }
 
-    /// The delay of the answer to a login of this name and host that ends now, counted
-    /// before its own result.
-    pub fn delay(&self, user: &str, host: &str, now: i64, policy: DelayPolicy) -> Duration {
-        if policy.threshold == 0 {
-            return Duration::ZERO;
-        }
-        let key = self.key(user, host);
-        let delays = self.delays.lock();
-        let failures = delays.get(&key).filter(|f| now - f.last < FORGOTTEN);
-        match failures.map_or(0, |f| f.count) {
-            few if few < policy.threshold => Duration::ZERO,
-            many => {
-                let steps = (many - policy.threshold).saturating_add(1);
-                policy.min.saturating_mul(steps).min(policy.max)
-            }
-        }
-    }
-
-    /// Counts the result of a login of this name and host.
-    pub fn count(&self, user: &str, host: &str, now: i64, granted: bool) {
+    /// Counts the result of a login of this name and host, and returns the delay of its
+    /// answer, which depends on the results before it. Attempts in parallel count one
+    /// after the other, whenever they began.
+    pub fn record(
+        &self,
+        user: &str,
+        host: &str,
+        now: i64,
+        granted: bool,
+        policy: DelayPolicy,
+    ) -> Duration {
         let key = self.key(user, host);
         let mut delays = self.delays.lock();
+        let failures = delays.count(key, now);
         if granted {
-            delays.remove(&key);
-            return;
+            delays.remove(key);
+        } else {
+            delays.set(key, failures.saturating_add(1), now);
         }
-        if delays.len() >= CAPACITY && !delays.contains_key(&key) {
-            delays.retain(|_, f| now - f.last < FORGOTTEN);
-            if delays.len() >= CAPACITY {
-                let least = delays.iter().min_by_key(|(_, f)| (f.count, f.last));
-                if let Some(least) = least.map(|(key, _)| *key) {
-                    delays.remove(&least);
-                }
-            }
+        if policy.threshold == 0 || failures < policy.threshold {
+            return Duration::ZERO;
         }
-        let entry = delays.entry(key).or_insert(Failures {
-            count: 0,
-            last: now,
-        });
-        if now - entry.last >= FORGOTTEN {
-            entry.count = 0;
-        }
-        entry.count = entry.count.saturating_add(1);
-        entry.last = now;
+        let steps = (failures - policy.threshold).saturating_add(1);
+        policy.min.saturating_mul(steps).min(policy.max)
     }
 
     /// Counts the result of proving an account's password, and returns the lock that the
@@ -225,27 +248,43 @@ mod tests {
         let guard = LoginGuard::default();
         let mut seen = Vec::new();
         for now in 0..8 {
-            seen.push(guard.delay("u", "h", now, POLICY).as_secs());
-            guard.count("u", "h", now, false);
+            seen.push(guard.record("u", "h", now, false, POLICY).as_secs());
         }
         assert_eq!(seen, [0, 0, 0, 1, 2, 3, 4, 4]);
-        assert_eq!(guard.delay("u", "other", 9, POLICY), Duration::ZERO);
-        assert_eq!(guard.delay("u", "h", 7 + FORGOTTEN, POLICY), Duration::ZERO);
-        guard.count("u", "h", 9, true);
-        assert_eq!(guard.delay("u", "h", 9, POLICY), Duration::ZERO);
+        let delay = |user, host, now, granted| guard.record(user, host, now, granted, POLICY);
+        assert_eq!(delay("u", "other", 9, false), Duration::ZERO);
+        assert_eq!(delay("u", "h", 9, true), Duration::from_secs(4));
+        assert_eq!(delay("u", "h", 9, false), Duration::ZERO);
+    }
+
+    #[test]
+    fn failures_are_forgotten() {
+        let guard = LoginGuard::default();
+        for now in 0..8 {
+            guard.record("u", "h", now, false, POLICY);
+        }
+        let late = 7 + FORGOTTEN;
+        assert_eq!(guard.record("u", "h", late, false, POLICY), Duration::ZERO);
+        assert_eq!(guard.delays.lock().failures.len(), 1);
+        guard.record("v", "h", late + FORGOTTEN, false, POLICY);
+        assert_eq!(guard.delays.lock().failures.len(), 1, "u is forgotten");
     }
 
     #[test]
     fn memory_is_bounded_and_the_most_frequent_stays() {
         let guard = LoginGuard::default();
         for _ in 0..5 {
-            guard.count("busy", "h", 0, false);
+            guard.record("busy", "h", 0, false, POLICY);
         }
         for n in 0..CAPACITY + 10 {
-            guard.count(&format!("u{n}"), "h", 1, false);
+            guard.record(&format!("u{n}"), "h", 1, false, POLICY);
         }
-        assert_eq!(guard.delays.lock().len(), CAPACITY);
-        assert_eq!(guard.delay("busy", "h", 2, POLICY), Duration::from_secs(3));
+        let kept = guard.delays.lock();
+        let sizes = [kept.failures.len(), kept.by_weight.len(), kept.by_age.len()];
+        assert_eq!(sizes, [CAPACITY; 3]);
+        drop(kept);
+        let delay = guard.record("busy", "h", 2, false, POLICY);
+        assert_eq!(delay, Duration::from_secs(3));
     }
 
     #[test]

@@ -166,7 +166,6 @@ impl Identity {
         let control = &settings.control;
         let now = control.now();
         let (delays, lifetime) = (settings.policy)();
-        let delay = control.guard().delay(&user, &self.host, now, delays);
         let data = control.current().unwrap_or_default();
         let account = data.candidate(&user, &self.host).cloned();
         // Without a password from this machine only, as over MySQL's protocol.
@@ -185,9 +184,9 @@ impl Identity {
             let admitted = control.admit(&account, tls, now, policy);
             admitted.is_ok().then_some(account)
         });
-        control
+        let delay = control
             .guard()
-            .count(&user, &self.host, now, granted.is_some());
+            .record(&user, &self.host, now, granted.is_some(), delays);
         let attempt = Attempt {
             granted: granted.is_some(),
             delay,

@@ -251,10 +251,6 @@ impl Authentication {
         };
         let (access, host) = (shared.sql.access(), peer.host());
         let now = access.now();
-        // Before this attempt is counted: its own result does not show in the delay.
-        let delay = access
-            .guard()
-            .delay(&self.request.user, &host, now, delays(&shared.sql));
         let account = self.account.take();
         let granted = match (proof, account) {
             (Some(proof), Some(account)) => {
@@ -275,7 +271,10 @@ impl Authentication {
             }
         };
         let user = &self.request.user;
-        access.guard().count(user, &host, now, granted.is_some());
+        let policy = delays(&shared.sql);
+        let delay = access
+            .guard()
+            .record(user, &host, now, granted.is_some(), policy);
         match granted {
             Some(granted) => Verdict::Granted(Granted { delay, ..granted }),
             None => {
