@@ -365,9 +365,9 @@ impl AcceptLoop {
         else {
             return Ok(());
         };
-        if budget.half_open() >= self.shared.config.max_before_login {
-            budget.evict_for(peer.map(|a| a.ip()));
-        }
+        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
+        let limit = self.shared.config.max_before_login;
+        budget.make_room(id, peer.map(|a| a.ip()), limit);
         budget.accept();
         self.shared.before_login.fetch_add(1, Ordering::Relaxed);
         self.shared
@@ -376,7 +376,6 @@ impl AcceptLoop {
         self.shared.connections.fetch_add(1, Ordering::SeqCst);
         group.connections.fetch_add(1, Ordering::Relaxed);
         metrics::add(Counter::Accepted, 1);
-        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let newcomer = Newcomer {
             socket,
             protocol,

@@ -1,9 +1,10 @@
 //! The budget of one listener: its connections, and those before login.
 //!
 //! Listeners share `max_connections`. Each has a guaranteed share, which other
-//! listeners cannot use, so that none of them makes another one unreachable. Connections before login have a limit of their own per listener;
-//! past it a newcomer evicts the oldest one, as SYN caches evict entries, so that
-//! clients that never log in cannot keep out those that do.
+//! listeners cannot use, so that none of them makes another one unreachable.
+//! Connections before login have a limit of their own per listener; past it a
+//! newcomer evicts the oldest one, as SYN caches evict entries, so that clients
+//! that never log in cannot keep out those that do.
 //!
 //! Invariants:
 //! 1. `connections` counts a socket from its acceptance until its group closes
@@ -11,6 +12,9 @@
 //! 2. A connection is evicted at most once, and only before its login.
 //! 3. If the newcomer's address has connections before login, the oldest of them
 //!    is evicted: a flood from one address evicts its own connections first.
+//! 4. An eviction that finds no candidate (the older connections have not reached
+//!    their groups) is made up for when one of them does, so that the connections
+//!    past the limit are on their way to their end.
 //!
 //! Rejected: leaving newcomers in the listen queue until a login times out (a
 //! client that opens connections faster than `connect_timeout` ends them keeps
@@ -35,8 +39,46 @@ struct Candidate {
 pub(crate) struct Budget {
     connections: AtomicUsize,
     half_open: AtomicUsize,
+    evictions: Mutex<Evictions>,
+}
+
+#[derive(Default)]
+struct Evictions {
     /// By connection number: the oldest comes first.
-    candidates: Mutex<BTreeMap<u64, Candidate>>,
+    candidates: BTreeMap<u64, Candidate>,
+    /// Newcomers whose eviction found no candidate, in the order of their numbers.
+    owed: Vec<(u64, Option<IpAddr>)>,
+}
+
+impl Evictions {
+    /// Makes up for one eviction, if there is a candidate for it.
+    fn make_up(&mut self) {
+        let Some((oldest, _)) = self.candidates.first_key_value() else {
+            return;
+        };
+        // Older newcomers find no candidate that is older than they.
+        let place = self.owed.partition_point(|(id, _)| id < oldest);
+        if let Some((id, address)) = self.owed.get(place).copied()
+            && self.evict_for(id, address)
+        {
+            self.owed.remove(place);
+        }
+    }
+
+    /// Evicts the oldest candidate that is older than connection `id`: the oldest
+    /// from `address`, else of the listener. False if there is none.
+    fn evict_for(&mut self, id: u64, address: Option<IpAddr>) -> bool {
+        let mut older = self.candidates.range(..id);
+        let oldest = older.clone().next();
+        let same = older.find(|(_, c)| c.address == address);
+        let Some(evicted) = same.or(oldest).map(|(id, _)| *id) else {
+            return false;
+        };
+        if let Some(Candidate { group, token, .. }) = self.candidates.remove(&evicted) {
+            group.leave(|inbox| inbox.evicted.push(token));
+        }
+        true
+    }
 }
 
 impl Budget {
@@ -53,12 +95,14 @@ impl Budget {
             group,
             token,
         };
-        self.candidates.lock().insert(id, candidate);
+        let mut evictions = self.evictions.lock();
+        evictions.candidates.insert(id, candidate);
+        evictions.make_up();
     }
 
     /// Counts a connection out of those before login: it has logged in, or ends.
     pub(super) fn end_login(&self, id: u64) {
-        self.candidates.lock().remove(&id);
+        self.evictions.lock().candidates.remove(&id);
         self.half_open.fetch_sub(1, Ordering::SeqCst);
     }
 
@@ -77,23 +121,15 @@ impl Budget {
         self.half_open.load(Ordering::SeqCst)
     }
 
-    /// Evicts the oldest connection before login: the oldest from `address`, else
-    /// of the listener. False if there is none.
-    pub(super) fn evict_for(&self, address: Option<IpAddr>) -> bool {
-        let mut candidates = self.candidates.lock();
-        let same = candidates.iter().find(|(_, c)| c.address == address);
-        let Some(id) = same.map(|(id, _)| *id).or_else(|| {
-            let first = candidates.first_key_value();
-            first.map(|(id, _)| *id)
-        }) else {
-            return false;
-        };
-        let evicted = candidates.remove(&id);
-        drop(candidates);
-        if let Some(Candidate { group, token, .. }) = evicted {
-            group.leave(|inbox| inbox.evicted.push(token));
+    /// Makes room for connection `id` from `address` where `limit` connections are
+    /// before login: evicts one, now or as soon as there is a candidate.
+    pub(super) fn make_room(&self, id: u64, address: Option<IpAddr>, limit: usize) {
+        let mut evictions = self.evictions.lock();
+        if self.half_open() < limit {
+            evictions.owed.clear();
+        } else if !evictions.evict_for(id, address) {
+            evictions.owed.push((id, address));
         }
-        true
     }
 }
 
@@ -101,28 +137,56 @@ impl Budget {
 mod tests {
     use super::*;
 
+    fn address(n: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([10, 0, 0, n]))
+    }
+
+    fn token(index: u32) -> Token {
+        Token {
+            index,
+            generation: 0,
+        }
+    }
+
+    fn evicted(group: &Group) -> Vec<u32> {
+        let tokens = group.take_inbox().evicted;
+        tokens.iter().map(|token| token.index).collect()
+    }
+
     #[test]
     fn the_oldest_of_the_same_address_makes_room_else_the_oldest() {
         let (group, _epoll) = Group::new(0).unwrap();
         let group = Arc::new(group);
         let budget = Budget::default();
-        let address = |n: u8| Some(IpAddr::from([10, 0, 0, n]));
         for (id, n) in [(1, 1), (2, 2), (3, 2), (4, 3)] {
             budget.accept();
-            let token = Token {
-                index: id,
-                generation: 0,
-            };
-            budget.admit(u64::from(id), address(n), group.clone(), token);
+            budget.admit(u64::from(id), address(n), group.clone(), token(id));
         }
         assert_eq!((budget.connections(), budget.half_open()), (4, 4));
-        assert!(budget.evict_for(address(2)));
-        assert!(budget.evict_for(address(9)));
-        let order: Vec<_> = group.take_inbox().evicted;
-        assert_eq!(order.iter().map(|t| t.index).collect::<Vec<_>>(), [2, 1]);
+        budget.make_room(5, address(2), 5);
+        assert!(evicted(&group).is_empty(), "the limit is not reached");
+        budget.make_room(5, address(2), 4);
+        budget.make_room(6, address(9), 4);
+        assert_eq!(evicted(&group), [2, 1]);
         budget.end_login(3);
         budget.end_login(4);
-        assert!(!budget.evict_for(address(1)), "nothing is left to evict");
         assert_eq!(budget.half_open(), 2, "evicted ones count until closed");
+    }
+
+    #[test]
+    fn an_eviction_without_a_candidate_is_made_up_for() {
+        let (group, _epoll) = Group::new(0).unwrap();
+        let group = Arc::new(group);
+        let budget = Budget::default();
+        for id in 1..=5 {
+            budget.make_room(id, address(1), 2);
+            budget.accept();
+        }
+        assert!(evicted(&group).is_empty(), "none has reached its group");
+        // A newcomer never evicts itself, nor a younger one.
+        for id in [5, 1, 2, 3, 4] {
+            budget.admit(id, address(1), group.clone(), token(id as u32));
+        }
+        assert_eq!(evicted(&group), [1, 2, 3]);
     }
 }
