@@ -3,7 +3,9 @@
 //! An entry is written by its session only, under a lock of its own that
 //! nobody else asks for unless the list is looked at.
 
+use super::ClientInfo;
 use parking_lot::{Mutex, RwLock};
+use porpoise_access::{AccessData, AuthId};
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_rows::progress::Progress;
 use std::collections::BTreeMap;
@@ -19,6 +21,9 @@ pub struct Process {
     pub user: String,
     /// The host.
     pub host: String,
+    /// The account that the session logged in as, and the version of access control at
+    /// which it had that name.
+    account: (AuthId, u64),
     database: Mutex<Option<String>>,
     statement: Mutex<Running>,
     /// Milliseconds after `born` at which the present state began.
@@ -44,27 +49,33 @@ pub(super) const KEPT: usize = 64 * 1024;
 const IDLE: usize = 1024;
 
 impl Process {
-    /// An entry for a session that begins now.
+    /// An entry for a session that begins now; `named_at` is the version of access
+    /// control at its login.
     pub fn new(
-        id: u64,
-        user: &str,
-        host: &str,
-        database: Option<String>,
+        client: &ClientInfo,
+        named_at: u64,
         now: Instant,
         cancel: Cancel,
         progress: Arc<Progress>,
     ) -> Process {
         Process {
-            id,
-            user: user.to_owned(),
-            host: host.to_owned(),
-            database: Mutex::new(database),
+            id: client.connection_id,
+            user: client.user.clone(),
+            host: client.host.clone(),
+            account: (AuthId::parse(&client.account), named_at),
+            database: Mutex::default(),
             statement: Mutex::default(),
             since: AtomicU64::new(0),
             born: now,
             cancel,
             progress,
         }
+    }
+
+    /// The account of the session, by the name that it has in `data`.
+    pub fn account(&self, data: &AccessData) -> AuthId {
+        let (id, named_at) = &self.account;
+        data.name_since(id, *named_at)
     }
 
     fn mark(&self, now: Instant) {

@@ -130,6 +130,30 @@ fn renamed_accounts_keep_everything_and_their_sessions() {
 }
 
 #[test]
+fn kill_knows_the_account_of_a_session_after_a_rename() {
+    let server = start(Model::new(), None);
+    let mut root = common::open(&server, "root", "localhost");
+    for text in [
+        "CREATE USER boss, killer",
+        "GRANT SYSTEM_USER ON *.* TO boss",
+        "GRANT CONNECTION_ADMIN ON *.* TO killer",
+    ] {
+        good(&mut root, text);
+    }
+    let boss = common::open(&server, "boss", "%");
+    let mut killer = common::open(&server, "killer", "%");
+    let kill = format!("KILL QUERY {}", boss.id());
+    assert_eq!(code(&mut killer, &kill), 1095);
+    good(&mut root, "RENAME USER boss TO chief");
+    assert_eq!(code(&mut killer, &kill), 1095);
+    // A new account of the old name says nothing about the session.
+    good(&mut root, "CREATE USER boss");
+    assert_eq!(code(&mut killer, &kill), 1095);
+    good(&mut root, "REVOKE SYSTEM_USER ON *.* FROM chief");
+    good(&mut killer, &kill);
+}
+
+#[test]
 fn a_rename_is_all_or_nothing() {
     let server = start(Model::new(), None);
     let mut root = common::open(&server, "root", "localhost");

@@ -250,10 +250,7 @@ impl SqlSession {
         };
         let rights = self.cx.rights();
         let data = self.cx.server.access.data();
-        let is_system_user = || {
-            let account = data.candidate(&target.user, &target.host);
-            account.is_some_and(|a| data.is_system_user(&a.id()))
-        };
+        let is_system_user = || data.is_system_user(&target.account(&data));
         let allowed = target.user == self.cx.client.user
             || rights.global().has(Privileges::CONNECTION_ADMIN)
                 && (rights.global().has(Privileges::SYSTEM_USER) || !is_system_user());

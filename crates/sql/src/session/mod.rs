@@ -154,11 +154,10 @@ impl SqlSession {
         let settings = Settings::new(&values)?;
         let now = server.db.clock().now();
         let mdl = server.db.mdl().session();
+        let named_at = server.access.version();
         let process = Arc::new(Process::new(
-            client.connection_id,
-            &client.user,
-            &client.host,
-            None,
+            &client,
+            named_at,
             now,
             cancel.clone(),
             mdl.progress().clone(),
@@ -183,7 +182,7 @@ impl SqlSession {
                 env: state::fresh_env(&client, &settings, &server.locks, cancel),
                 values,
                 settings,
-                named_at: server.access.version(),
+                named_at,
                 rights: RefCell::default(),
                 password_expired: false,
                 roles: Vec::new(),
