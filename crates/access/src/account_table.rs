@@ -7,7 +7,7 @@ use crate::account::{Account, DEFAULT_PLUGIN, hash_password};
 use crate::attributes::{self, Attributes};
 use crate::auth_id::AuthId;
 use crate::error::Result;
-use crate::system_table::{self, SystemTable, TableChange};
+use crate::system_table::{self, SystemTable, TableChange, bytes_of, text_of};
 use porpoise_rows::catalog::{ColumnDefault, TableOptions};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, IndexSpec, Position, TableSpec};
 use porpoise_rows::{Db, RowRef};
@@ -40,20 +40,15 @@ impl Account {
     }
 
     fn of(row: &RowRef<'_>) -> Account {
-        let bytes = |at| match row.get(at) {
-            ValueRef::Bytes(b) => b.to_vec(),
-            _ => Vec::new(),
-        };
-        let text = |at| String::from_utf8_lossy(&bytes(at)).into_owned();
         let changed = match row.get(5) {
             ValueRef::DateTime(at) => Some(at),
             _ => None,
         };
         Account {
-            host: text(0),
-            user: text(1),
-            plugin: text(2),
-            secret: bytes(3),
+            host: text_of(row, 0),
+            user: text_of(row, 1),
+            plugin: text_of(row, 2),
+            secret: bytes_of(row, 3),
             locked: row.get(4) == ValueRef::UInt(2),
             attributes: Attributes::of(row, FIRST, changed),
         }

@@ -3,6 +3,7 @@
 //! Statement"), and their columns in `mysql.user`.
 
 use crate::restrictions::Restrictions;
+use crate::system_table::text_of;
 use crate::user_attributes::UserAttributes;
 use porpoise_rows::RowRef;
 use porpoise_rows::catalog::ColumnDefault;
@@ -251,10 +252,7 @@ impl Attributes {
 
     /// Reads the values of [`columns`], of which the first is column `first`.
     pub(crate) fn of(row: &RowRef<'_>, first: usize, changed: Option<DateTime>) -> Attributes {
-        let string = |at| match row.get(first + at) {
-            ValueRef::Bytes(b) => String::from_utf8_lossy(b).into_owned(),
-            _ => String::new(),
-        };
+        let string = |at| text_of(row, first + at);
         let unsigned = |at| match row.get(first + at) {
             ValueRef::UInt(n) => Some(n),
             ValueRef::Int(n) => u64::try_from(n).ok(),

@@ -13,11 +13,11 @@
 
 use crate::auth_id::AuthId;
 use crate::privileges::Privileges;
-use crate::system_table::{SystemTable, TableChange, text_column};
+use crate::system_table::{SystemTable, TableChange, text_column, text_of};
 use porpoise_rows::catalog::TableOptions;
 use porpoise_rows::ddl::{IndexSpec, TableSpec};
 use porpoise_rows::{Db, RowRef};
-use porpoise_types::{Collation, Value, ValueRef};
+use porpoise_types::{Collation, Value};
 use std::sync::Arc;
 
 /// Privileges on one column of one table, granted to one account.
@@ -166,10 +166,7 @@ pub(crate) fn load(db: &Arc<Db>) -> crate::Result<Vec<ColumnGrant>> {
 }
 
 fn of(row: &RowRef<'_>) -> ColumnGrant {
-    let text = |at| match row.get(at) {
-        ValueRef::Bytes(b) => String::from_utf8_lossy(b).into_owned(),
-        _ => String::new(),
-    };
+    let text = |column| text_of(row, column);
     let names = text(5);
     let known = names.split(',').filter_map(Privileges::named);
     let all = known.fold(Privileges::NONE, Privileges::with);
@@ -268,8 +265,8 @@ mod tests {
         let rights = data.rights("ann@%");
         assert!(rights.sees_database("shop") && rights.sees_table("shop", "goods"));
         assert!(!rights.sees_database("other") && !rights.sees_table("shop", "orders"));
-        assert!(rights.sees_column("shop", "goods", "a"));
-        assert!(!rights.sees_column("shop", "goods", "b"));
+        assert_eq!(rights.column_privileges("shop", "goods", "a"), "references");
+        assert_eq!(rights.column_privileges("shop", "goods", "b"), "");
     }
 
     #[test]

@@ -18,11 +18,11 @@ use crate::account::Account;
 use crate::error::Result;
 use crate::privileges::Privileges;
 use crate::rights::Grant;
-use crate::system_table::{self, SystemTable, TableChange, text_column};
+use crate::system_table::{self, SystemTable, TableChange, text_column, text_of};
 use porpoise_rows::catalog::TableOptions;
 use porpoise_rows::ddl::{IndexSpec, TableSpec};
 use porpoise_rows::{Db, RowRef};
-use porpoise_types::{Collation, Value, ValueRef};
+use porpoise_types::{Collation, Value};
 use std::sync::Arc;
 
 pub(crate) static GRANTS: SystemTable = SystemTable {
@@ -78,10 +78,7 @@ pub(crate) fn create_if_missing(db: &Arc<Db>, accounts: &[Account]) -> Result<()
 }
 
 fn of(row: &RowRef<'_>) -> Grant {
-    let text = |at| match row.get(at) {
-        ValueRef::Bytes(b) => String::from_utf8_lossy(b).into_owned(),
-        _ => String::new(),
-    };
+    let text = |column| text_of(row, column);
     let (privileges, grantable) = parse(&text(4));
     Grant {
         host: text(0),

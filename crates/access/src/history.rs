@@ -6,7 +6,7 @@
 
 use crate::attributes::DAY;
 use crate::auth_id::AuthId;
-use crate::system_table::{SystemTable, TableChange, text_column};
+use crate::system_table::{SystemTable, TableChange, bytes_of, text_column, text_of};
 use porpoise_rows::Db;
 use porpoise_rows::catalog::TableOptions;
 use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
@@ -102,23 +102,16 @@ pub(crate) fn create_if_missing(db: &Arc<Db>) -> crate::Result<()> {
 /// # Errors
 /// Reading the table failed.
 pub(crate) fn load(db: &Arc<Db>) -> crate::Result<Vec<OldPassword>> {
-    HISTORY.rows(db, |row| {
-        let bytes = |at| match row.get(at) {
-            ValueRef::Bytes(b) => b.to_vec(),
-            _ => Vec::new(),
-        };
-        let text = |at| String::from_utf8_lossy(&bytes(at)).into_owned();
-        OldPassword {
-            account: AuthId {
-                host: text(0),
-                user: text(1),
-            },
-            set_at: match row.get(2) {
-                ValueRef::DateTime(at) => at.to_unix_micros(),
-                _ => 0,
-            },
-            secret: bytes(3),
-        }
+    HISTORY.rows(db, |row| OldPassword {
+        account: AuthId {
+            host: text_of(row, 0),
+            user: text_of(row, 1),
+        },
+        set_at: match row.get(2) {
+            ValueRef::DateTime(at) => at.to_unix_micros(),
+            _ => 0,
+        },
+        secret: bytes_of(row, 3),
     })
 }
 

@@ -209,12 +209,6 @@ impl Rights {
         self.on_table(database, table).with(own)
     }
 
-    /// Whether a column may be read, written or referred to.
-    pub fn sees_column(&self, database: &str, table: &str, column: &str) -> bool {
-        self.on_column(database, table, column)
-            .meets(Privileges::COLUMN)
-    }
-
     /// Privileges on a column, as COLUMNS.PRIVILEGES lists them.
     pub fn column_privileges(&self, database: &str, table: &str, column: &str) -> String {
         let held = self.on_column(database, table, column);

@@ -5,7 +5,7 @@
 //! `role_graph`'s.
 
 use crate::auth_id::AuthId;
-use crate::system_table::{SystemTable, TableChange, text_column};
+use crate::system_table::{SystemTable, TableChange, text_column, text_of};
 use porpoise_rows::catalog::{ColumnDefault, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
 use porpoise_rows::{Db, RowRef};
@@ -102,10 +102,7 @@ fn text(t: &str) -> Value {
 }
 
 fn pair(row: &RowRef<'_>, first: usize) -> AuthId {
-    let text = |at| match row.get(at) {
-        ValueRef::Bytes(b) => String::from_utf8_lossy(b).into_owned(),
-        _ => String::new(),
-    };
+    let text = |column| text_of(row, column);
     AuthId {
         host: text(first),
         user: text(first + 1),

@@ -6,7 +6,7 @@ use porpoise_kv::{Read, Ticket};
 use porpoise_rows::catalog::{ColumnDefault, Table};
 use porpoise_rows::ddl::ColumnSpec;
 use porpoise_rows::{BeginOptions, Db, InsertMode, KeyRange, RowRef, ScanPosition, ScanSpec};
-use porpoise_types::{Collation, ColumnType, Value};
+use porpoise_types::{Collation, ColumnType, Value, ValueRef};
 use std::sync::Arc;
 
 /// A column of text that is empty by default and compared byte by byte.
@@ -15,6 +15,19 @@ pub(crate) fn text_column(name: &str, length: u32) -> ColumnSpec {
         default: Some(ColumnDefault::Literal(Value::Bytes(Vec::new()))),
         ..ColumnSpec::new(name, ColumnType::varchar(length, Collation::UTF8MB4_BIN)).not_null()
     }
+}
+
+/// The bytes in a column of a row; empty where the column is NULL.
+pub(crate) fn bytes_of(row: &RowRef<'_>, column: usize) -> Vec<u8> {
+    match row.get(column) {
+        ValueRef::Bytes(bytes) => bytes.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// The text in a column of a row; empty where the column is NULL.
+pub(crate) fn text_of(row: &RowRef<'_>, column: usize) -> String {
+    String::from_utf8_lossy(&bytes_of(row, column)).into_owned()
 }
 
 /// A system table.

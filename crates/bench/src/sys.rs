@@ -189,7 +189,8 @@ pub fn ticks_per_second() -> f64 {
 }
 
 /// Processor time of the calling thread.
-pub fn thread_time() -> Duration {
+#[cfg(test)]
+fn thread_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

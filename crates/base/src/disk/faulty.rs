@@ -143,12 +143,6 @@ impl FaultyDisk {
         }
     }
 
-    /// Takes back what was not synced, and aborts the process.
-    pub fn power_cut(&self) -> ! {
-        self.lose(&mut self.state.lock());
-        std::process::abort()
-    }
-
     /// Takes back what was not synced, but for what the seed lets survive.
     fn lose(&self, state: &mut State) {
         let mut rng = fastrand::Rng::with_seed(self.faults.seed);

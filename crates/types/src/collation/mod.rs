@@ -12,9 +12,8 @@
 //!
 //! Invariants:
 //! 1. `compare(a, b)` equals the order of the sort keys, for any bytes.
-//! 2. Equal texts hash alike ([`Collation::hash_into`]).
-//! 3. Weights do not change without a new [`Collation::weight_version`]: indexes hold
-//!    them.
+//! 2. Weights do not change without a new [`crate::KEY_FORMAT_VERSION`]: indexes
+//!    hold them.
 //!
 //! Known limits of `utf8mb4_0900_ai_ci`: weights are those of DUCET 13 (order
 //! within 9.0's characters is the same but for a handful), and contractions
@@ -32,7 +31,6 @@ pub use charset::Charset;
 pub(crate) use order::{BINARY_END, escape_binary};
 
 use std::cmp::Ordering;
-use std::hash::Hasher;
 
 use uca::Uca;
 
@@ -217,12 +215,6 @@ impl Collation {
         !matches!(self.scheme(), Scheme::Uca(_) | Scheme::UcaPad(_))
     }
 
-    /// Version of the weights that sort keys hold.
-    #[must_use]
-    pub fn weight_version(self) -> u16 {
-        1
-    }
-
     fn scheme(self) -> Scheme {
         match self {
             Self::UTF8MB4_0900_AI_CI => Scheme::Uca(&uca::V13),
@@ -307,18 +299,6 @@ impl Collation {
                 Some(2 * end + 1)
             }
         }
-    }
-
-    /// Feeds a hasher so that equal texts hash alike.
-    pub fn hash_into<H: Hasher>(self, text: &[u8], hasher: &mut H) {
-        match self.scheme() {
-            Scheme::Bytes => hasher.write(text),
-            Scheme::Table(table) => order::hash_table(table, text, hasher),
-            Scheme::General => order::hash_general(text, hasher),
-            Scheme::Uca(uca) => uca::hash(uca, text, hasher),
-            Scheme::UcaPad(uca) => uca_pad::hash(uca, text, hasher),
-        }
-        hasher.write_u8(0xFF);
     }
 
     /// LIKE: `%` matches any characters, `_` one, and the character after

@@ -1,4 +1,4 @@
-//! Comparison, sort keys and hashing of all collations but the Unicode one.
+//! Comparison and sort keys of all collations but the Unicode one.
 
 #![expect(
     clippy::indexing_slicing,
@@ -7,7 +7,6 @@
 
 use porpoise_base::interrupt::Pacer;
 use std::cmp::Ordering;
-use std::hash::Hasher;
 
 use super::charset::decode_utf8;
 use super::tables::general_weight;
@@ -182,57 +181,4 @@ fn push_symbol(symbol: u32, out: &mut Vec<u8>) {
             out.extend_from_slice(&[(symbol >> 18) as u8 | 0xF0, low(12), low(6), low(0)]);
         }
     }
-}
-
-/// Bytes gathered for a hasher, so that it is called once in a while.
-pub(super) struct Chunk<'a, H: Hasher> {
-    bytes: [u8; 64],
-    len: usize,
-    hasher: &'a mut H,
-}
-
-impl<'a, H: Hasher> Chunk<'a, H> {
-    pub(super) fn new(hasher: &'a mut H) -> Chunk<'a, H> {
-        Chunk {
-            bytes: [0; 64],
-            len: 0,
-            hasher,
-        }
-    }
-
-    pub(super) fn push(&mut self, byte: u8) {
-        if self.len == self.bytes.len() {
-            self.hasher.write(&self.bytes);
-            self.len = 0;
-        }
-        self.bytes[self.len] = byte;
-        self.len += 1;
-    }
-
-    pub(super) fn finish(self) {
-        self.hasher.write(&self.bytes[..self.len]);
-    }
-}
-
-pub(super) fn hash_table<H: Hasher>(table: &[u8; 256], text: &[u8], hasher: &mut H) {
-    let mut chunk = Chunk::new(hasher);
-    for byte in trim_spaces(text) {
-        chunk.push(table_weight(table, *byte));
-    }
-    chunk.finish();
-}
-
-pub(super) fn hash_general<H: Hasher>(text: &[u8], hasher: &mut H) {
-    let mut chunk = Chunk::new(hasher);
-    let mut rest = trim_spaces(text);
-    while let Some((weight, len)) = general_step(rest) {
-        rest = &rest[len..];
-        // ASCII weights in one byte; the others' first byte is none of theirs.
-        if weight >= 0x80 {
-            chunk.push(0x80 | (weight >> 16) as u8);
-            chunk.push((weight >> 8) as u8);
-        }
-        chunk.push(weight as u8);
-    }
-    chunk.finish();
 }

@@ -14,10 +14,8 @@
 
 use porpoise_base::interrupt::Pacer;
 use std::cmp::Ordering;
-use std::hash::Hasher;
 
 use super::charset::decode_utf8;
-use super::order::Chunk;
 
 /// 16-bit numbers of the page index.
 const INDEX: usize = 0x1100;
@@ -374,14 +372,4 @@ fn ascii_weights(uca: &Uca, text: &[u8], out: &mut Vec<u8>) -> usize {
     let unused = places.len();
     out.truncate(out.len() - 2 * unused);
     read
-}
-
-pub(super) fn hash<H: Hasher>(uca: &'static Uca, text: &[u8], hasher: &mut H) {
-    let mut chunk = Chunk::new(hasher);
-    for weight in Scanner::new(uca, text) {
-        let [high, low] = weight.to_be_bytes();
-        chunk.push(high);
-        chunk.push(low);
-    }
-    chunk.finish();
 }

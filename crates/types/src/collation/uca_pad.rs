@@ -11,9 +11,7 @@
 //! a weight after the last space does not end the run.
 
 use std::cmp::Ordering;
-use std::hash::Hasher;
 
-use super::order::Chunk;
 use super::uca::{Scanner, Uca, ascii_prefix};
 
 pub(super) fn compare(uca: &'static Uca, a: &[u8], b: &[u8]) -> Ordering {
@@ -79,16 +77,4 @@ fn end(uca: &Uca) -> [u8; END_LEN] {
 pub(super) fn key_len(uca: &Uca, key: &[u8]) -> Option<usize> {
     let end = end(uca);
     Some(2 * key.chunks(2).position(|symbol| symbol == end)? + END_LEN)
-}
-
-pub(super) fn hash<H: Hasher>(uca: &'static Uca, text: &[u8], hasher: &mut H) {
-    let space = uca.ascii(b' ').to_be_bytes();
-    let mut chunk = Chunk::new(hasher);
-    without_end(uca, text, |spaces, weight| {
-        for _ in 0..spaces {
-            space.iter().for_each(|byte| chunk.push(*byte));
-        }
-        weight.to_be_bytes().iter().for_each(|b| chunk.push(*b));
-    });
-    chunk.finish();
 }

@@ -67,7 +67,8 @@ impl Decimal {
     /// The quotient with MySQL's guard digits: at least the scale of the
     /// dividend plus `increment` (`div_precision_increment`, 4 by default)
     /// digits after the point, cut, not rounded; None on division by zero.
-    /// Round to [`Decimal::div_scale`] where the value leaves the expression.
+    /// Where the value leaves the expression it is rounded to the dividend's scale
+    /// plus the increment, at most 30.
     ///
     /// # Errors
     /// Overflow past 76 digits before the point.
@@ -100,12 +101,6 @@ impl Decimal {
             _ => numerator.div_rem(&other.magnitude),
         };
         fit_product(quotient, negative, scale).map(Some)
-    }
-
-    /// The scale in which a quotient is shown: the dividend's plus the increment, at most 30.
-    #[must_use]
-    pub fn div_scale(dividend_scale: u8, increment: u8) -> u8 {
-        dividend_scale.saturating_add(increment).min(MAX_SCALE)
     }
 
     /// The integer part of the quotient (DIV), of scale 0; None on division by zero.

@@ -30,7 +30,7 @@ fn arithmetic() {
         };
         let text = match result {
             None => "NULL".to_owned(),
-            Some(d) if row[0] == "/" => shown(d, Decimal::div_scale(a.scale(), 4)),
+            Some(d) if row[0] == "/" => shown(d, (a.scale() + 4).min(30)),
             Some(d) => d.to_string(),
         };
         if text != row[3] {
