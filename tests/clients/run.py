@@ -102,8 +102,8 @@ def as_settings(mysql=None, memcached=None):
 def porpoise(binary, folder, password=None):
     """The server on ports of its own choice."""
     command = [binary, "serve", "--data-dir", f"{folder}/data"]
-    for door in ("mysql", "memcached", "http"):
-        command += [f"--{door}-listen", "127.0.0.1:0"]
+    for listener in ("mysql", "memcached", "http"):
+        command += [f"--{listener}-listen", "127.0.0.1:0"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PORPOISE_")}
     if password:
         environment["PORPOISE_ROOT_PASSWORD"] = password
@@ -111,10 +111,10 @@ def porpoise(binary, folder, password=None):
     def ready(words):
         if not re.search(r"^porpoise ready$", words, re.M):
             return None
-        doors = dict(re.findall(r"^ready (mysql|memcached) (\S+)$", words, re.M))
-        if len(doors) != 2:
-            raise Failed(f"the server did not tell both doors:\n{words}")
-        return as_settings(**doors)
+        addresses = dict(re.findall(r"^ready (mysql|memcached) (\S+)$", words, re.M))
+        if len(addresses) != 2:
+            raise Failed(f"the server did not announce both listeners:\n{words}")
+        return as_settings(**addresses)
 
     return running(command, folder, ready, environment)
 

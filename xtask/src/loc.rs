@@ -15,14 +15,14 @@ struct Lines {
 
 /// The table as text, one crate a line, with a sum.
 pub fn table(tree: &Tree) -> String {
-    let mut rooms: BTreeMap<&str, Lines> = BTreeMap::new();
+    let mut crates: BTreeMap<&str, Lines> = BTreeMap::new();
     for file in &tree.files {
         if let Some(directory) = file.crate_dir() {
-            count(file, rooms.entry(directory).or_default());
+            count(file, crates.entry(directory).or_default());
         }
     }
     let mut sum = Lines::default();
-    for lines in rooms.values() {
+    for lines in crates.values() {
         sum.files += lines.files;
         sum.code += lines.code;
         sum.comments += lines.comments;
@@ -32,7 +32,7 @@ pub fn table(tree: &Tree) -> String {
         "{:<18}{:>7}{:>9}{:>10}{:>8}\n",
         "crate", "files", "code", "comments", "tests"
     );
-    for (name, lines) in rooms.into_iter().chain([("all", sum)]) {
+    for (name, lines) in crates.into_iter().chain([("all", sum)]) {
         let Lines {
             files,
             code,

@@ -8,7 +8,7 @@
 //! without the fault. Faults with `schedules = true` are built as
 //! `scripts/schedules.sh` builds, in a second build directory.
 //!
-//! The house rules check that each anchor still stands exactly once.
+//! The rules check that each anchor still stands exactly once.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The ground floor: what every other room needs and no room owns.
+//! What every other crate may use and none of them owns.
 //!
 //! Time, disk and waiting stand behind small seams here, so that tests can
 //! replace them; checksums and limits are stated once.

@@ -13,7 +13,7 @@ use crate::proto::memcached::Memcached;
 use crate::proto::{Answer, Call, Verb};
 use crate::url::{System, Target};
 
-/// By what door, and in what form, a system is spoken to.
+/// Protocol and form of requests to a system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// MySQL's protocol, statements as text.

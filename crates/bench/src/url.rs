@@ -2,7 +2,7 @@
 //!
 //! | scheme | system | default port |
 //! |---|---|---|
-//! | `mysql` | MySQL, MariaDB, or Porpoise's SQL door alone | 3306 |
+//! | `mysql` | MySQL, MariaDB, or Porpoise's MySQL protocol alone | 3306 |
 //! | `postgres`, `postgresql` | PostgreSQL | 5432 |
 //! | `memcached` | memcached, or anything that speaks its text protocol | 11211 |
 //! | `porpoise` | Porpoise, both protocols | 3306, and `memcached=PORT` (11211) |
@@ -24,7 +24,7 @@ pub enum System {
     Memcached,
     /// Porpoise by both protocols.
     Porpoise,
-    /// The door that stores nothing.
+    /// Porpoise's network layer, which stores nothing.
     Noop,
 }
 

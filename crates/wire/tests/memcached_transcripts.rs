@@ -46,7 +46,7 @@ fn play(path: &Path, piece: usize) {
 }
 
 /// Statistics, meta commands and the binary dialect need more of a cache than the one of
-/// these tests has; the server's tests play all dialects at the real door.
+/// these tests has; the server's tests play all dialects at the real listener.
 fn classic(path: &Path) -> bool {
     let name = path.file_stem().and_then(|n| n.to_str());
     let others = ["binary_", "meta_", "stats_"];

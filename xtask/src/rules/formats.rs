@@ -18,14 +18,14 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
         let Some(directory) = file.crate_dir() else {
             continue;
         };
-        let room = directory.rsplit('/').next().unwrap_or(directory);
+        let name = directory.rsplit('/').next().unwrap_or(directory);
         for version in versions(file) {
             let wanted = format!("{} = {}", version.name, version.value);
             let is_told = page.lines().any(|line| {
-                !find_word(line, &wanted).is_empty() && !find_word(line, room).is_empty()
+                !find_word(line, &wanted).is_empty() && !find_word(line, name).is_empty()
             });
             if !is_told {
-                let message = format!("{PAGE} has no line with `{room}` and `{wanted}`");
+                let message = format!("{PAGE} has no line with `{name}` and `{wanted}`");
                 found.push(Violation::at(RULE, &file.path, version.line, message));
             }
         }

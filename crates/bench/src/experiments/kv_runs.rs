@@ -23,7 +23,7 @@ pub struct Place {
     pub store: Store,
     /// Where.
     pub target: Target,
-    /// By which doors.
+    /// Protocols and forms of requests.
     pub ways: Vec<Way>,
 }
 

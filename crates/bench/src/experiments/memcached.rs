@@ -294,7 +294,7 @@ fn put_key(call: &mut Call, prefix: &str, key: u64) {
     super::store::put_key(call, prefix, key);
 }
 
-/// The ways to keep items in a system; none where it has no such door.
+/// The ways to keep items in a system; none where it does not speak the protocol.
 pub fn layouts(system: System) -> &'static [Layout] {
     match system {
         System::Porpoise => &[Layout::Default, Layout::Mapped(1), Layout::Mapped(4)],

@@ -231,8 +231,8 @@ pub fn usual_pairs(ways: &[Way]) -> Vec<(String, String)> {
                 && way.endpoint.target == ours.endpoint.target
                 && ours.endpoint.access != Access::Memcached
         });
-        if let Some(door) = own_get {
-            pairs.push((ours.name.clone(), door.name.clone()));
+        if let Some(get) = own_get {
+            pairs.push((ours.name.clone(), get.name.clone()));
         }
     }
     pairs

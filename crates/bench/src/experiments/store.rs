@@ -5,7 +5,7 @@
 //!    are what reads and updates draw from.
 //! 2. Inserts take ever new keys ([`crate::value::inserted_key`]); deletes take
 //!    the same in the same order, so that each finds its row.
-//! 3. Doors to the same rows share one store, and so its counters.
+//! 3. Protocols to the same rows share one store, and so its counters.
 //! 4. A key whose insert was refused, or whose answer never came, may have no
 //!    row. As soon as there is one, all keys taken so far are passed over by
 //!    deletes, which would otherwise be told of a wrong answer.

@@ -13,5 +13,5 @@ mod guide;
 mod lists;
 mod registers;
 #[allow(dead_code, reason = "shared with other tests, which use more of it")]
-#[path = "../house/support/mod.rs"]
+#[path = "../system/support/mod.rs"]
 mod support;

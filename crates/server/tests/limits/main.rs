@@ -14,7 +14,7 @@ mod disk;
 mod memory;
 mod reclaiming;
 #[allow(dead_code, reason = "shared with other tests, which use more of it")]
-#[path = "../house/support/mod.rs"]
+#[path = "../system/support/mod.rs"]
 mod support;
 
 use porpoise_testkit::{Porpoise, http_get};

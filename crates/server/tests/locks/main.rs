@@ -11,7 +11,7 @@ mod deadlocks;
 mod endings;
 mod fairness;
 #[allow(dead_code, reason = "shared with other tests, which use more of it")]
-#[path = "../house/support/mod.rs"]
+#[path = "../system/support/mod.rs"]
 mod support;
 
 use porpoise_testkit::{Porpoise, wait_until};

@@ -1,6 +1,6 @@
 //! Replies that wait for the log.
 
-use crate::door::{Server, config, eventually};
+use crate::harness::{Server, config, eventually};
 use porpoise_kv::{DurableListener, Error, Ticket};
 use porpoise_server::net::End;
 use std::sync::Arc;

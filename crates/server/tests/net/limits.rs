@@ -1,6 +1,6 @@
 //! Caps on connections, and time limits.
 
-use crate::door::{Server, config, eventually};
+use crate::harness::{Server, config, eventually};
 use porpoise_server::net::{End, NetConfig};
 use std::io::Write;
 use std::sync::atomic::Ordering;

@@ -6,7 +6,7 @@
     reason = "a test that fails may panic"
 )]
 
-mod door;
+mod harness;
 mod held;
 mod limits;
 mod shutdown;

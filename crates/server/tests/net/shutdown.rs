@@ -1,6 +1,6 @@
 //! Shutting down, in order.
 
-use crate::door::{Server, config, eventually};
+use crate::harness::{Server, config, eventually};
 use porpoise_kv::{DurableListener, Ticket};
 use porpoise_server::net::End;
 use std::sync::atomic::Ordering;

@@ -1,6 +1,6 @@
 //! Clients that do not read, and deep pipelines.
 
-use crate::door::{Server, config, eventually};
+use crate::harness::{Server, config, eventually};
 use porpoise_server::net::NetConfig;
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;

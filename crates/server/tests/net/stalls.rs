@@ -1,6 +1,6 @@
 //! Sessions that compute for long without saying so, and those beside them.
 
-use crate::door::{Client, Server, config, eventually};
+use crate::harness::{Client, Server, config, eventually};
 use porpoise_server::metrics::{Counter, sum};
 use porpoise_server::net::{End, NetConfig};
 use std::sync::atomic::Ordering;

@@ -1,6 +1,6 @@
 //! A connection that turns to TLS.
 
-use crate::door::{Server, config, eventually};
+use crate::harness::{Server, config, eventually};
 use porpoise_kv::{DurableListener, Ticket};
 use porpoise_server::config::table;
 use rustls::pki_types::pem::PemObject;

@@ -1,4 +1,4 @@
-//! The doors beside TCP: Unix sockets for both protocols, and the pages over HTTP.
+//! Listeners beside TCP: Unix sockets for both protocols, and the pages over HTTP.
 
 use crate::support::{Cache, Sql, server};
 

@@ -1,4 +1,4 @@
-//! What the house promises, through the real binary: the published experiments, crashes, the order
+//! Promises of the whole server, through the real binary: the published experiments, crashes, the order
 //! of syncs and replies, starting and stopping, the first steps of the guide.
 
 #![allow(
@@ -10,12 +10,12 @@
 
 mod crash;
 mod crash_start;
-mod doors;
 mod durability;
 mod forum;
 mod forum_races;
 mod forum_schema;
 mod guide;
+mod listeners;
 mod mapping;
 mod multi_get;
 mod shutdown;

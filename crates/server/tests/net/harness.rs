@@ -1,6 +1,6 @@
-//! The protocol of these tests, one word and one number a line:
+//! Server, client and protocol of these tests. The protocol: one word and one number a line:
 //! `echo N`, `burn N` (computes for N ms or until cancelled), `heavy` (its end
-//! computes for long), `commit N` (its reply waits for ticket N), `wait` (until released
+//! computes for long), `commit N` (its reply waits until commit N is durable), `wait` (until released
 //! or cancelled), `big N` (a reply of N bytes), `stream N` (N bytes, drained as
 //! they come), `put N` (followed by N bytes), `panic`, `lock` (from here on others may wait for this
 //! session), `login`, `tls` (TLS from here on), `quit`.
@@ -299,7 +299,7 @@ impl Server {
     ) -> Server {
         let seen = Arc::new(Seen::default());
         let durability = DurabilityWatermark::new(Ticket(0));
-        let door = Arc::new(Lines {
+        let protocol = Arc::new(Lines {
             seen: seen.clone(),
             login,
             idle,
@@ -307,13 +307,13 @@ impl Server {
         });
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lines.sock");
-        let unix = Bound::unix(&path).unwrap().behind(door.clone());
+        let unix = Bound::unix(&path).unwrap().behind(protocol.clone());
         let listener = Bound::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
         let Listening::Tcp(address) = *listener.at() else {
             panic!("not TCP");
         };
         let mut net = Net::start(config, durability.clone()).unwrap();
-        net.serve(vec![listener.behind(door), unix]).unwrap();
+        net.serve(vec![listener.behind(protocol), unix]).unwrap();
         Server {
             net: Some(net),
             durability,

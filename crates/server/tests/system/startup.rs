@@ -101,7 +101,7 @@ fn an_unknown_role_is_refused_also_when_there_is_data() {
 }
 
 #[test]
-fn doors_stay_on_this_machine_while_root_has_no_password() {
+fn listeners_stay_on_this_machine_while_root_has_no_password() {
     let said = refusal(server().arg("--mysql-listen", "0.0.0.0:0"));
     assert!(said.contains("password"), "{said}");
     let builder = server().env("PORPOISE_ROOT_PASSWORD", "secret");
