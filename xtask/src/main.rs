@@ -1,4 +1,4 @@
-//! House-keeping commands: `cargo xtask check`, `ratchet`, `mutants`, `loc` and `soak`.
+//! Commands of the workspace: `cargo xtask check`, `ratchet`, `mutants`, `loc` and `soak`.
 //!
 //! `check` reads the whole tree once into a [`tree::Tree`] and hands it to one function per rule
 //! (module [`rules`]). A rule is a pure function from a tree to violations, so that each can be
@@ -28,8 +28,8 @@ use tree::Tree;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  check             check the house rules; exit status 1 and one line per violation
-  ratchet           lower the recorded lengths of long files and functions to what they are now
+  check             check the rules of the code; exit status 1 and one line per violation
+  ratchet           lower the recorded lengths of long functions to what they are now
   ratchet --init    record all lengths as they are now, longer ones too
   mutants [PART]... plant faults in a copy of what is committed; exit status 1 unless all are caught
   loc               print lines per crate
@@ -40,8 +40,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         ["check"] => check(),
-        ["ratchet"] => rewrite_ratchet(false),
-        ["ratchet", "--init"] => rewrite_ratchet(true),
+        ["ratchet"] => rules::rewrite_ratchet(false),
+        ["ratchet", "--init"] => rules::rewrite_ratchet(true),
         ["loc"] => Tree::read().map(|tree| print!("{}", loc::table(&tree))),
         ["mutants", only @ ..] => mutants::run(only),
         ["soak"] => soak::print_list(),
@@ -60,20 +60,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn rewrite_ratchet(anew: bool) -> Result<(), String> {
-    let tree = Tree::read()?;
-    ratchet::rewrite(&tree, rules::measured(&tree), anew)
-}
-
 fn check() -> Result<(), String> {
     let tree = Tree::read()?;
+    for warning in rules::warnings(&tree) {
+        println!("warning: {warning}");
+    }
     let violations = rules::run_all(&tree)?;
     for violation in &violations {
         println!("{violation}");
     }
     if violations.is_empty() {
-        println!("house rules: {} files in order", tree.files.len());
+        println!("rules: {} files in order", tree.files.len());
         return Ok(());
     }
-    Err(format!("house rules: {} violations", violations.len()))
+    Err(format!("rules: {} violations", violations.len()))
 }

@@ -1,4 +1,4 @@
-//! The house rules, one module each, and what they report.
+//! The rules of the code, one module each, and what they report.
 
 mod citations;
 mod cycles;
@@ -15,9 +15,8 @@ use std::fmt;
 use crate::ratchet::Ratchet;
 use crate::tree::Tree;
 
-use cycles::measured_cycles;
 pub use ignored::long_tests;
-use lengths::{FILE_HARD, FILE_SOFT, FUNCTION_SOFT, measured_files, measured_functions};
+pub use lengths::warnings;
 
 /// One breach of one rule at one place.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,17 +76,26 @@ pub fn run_all(tree: &Tree) -> Result<Vec<Violation>, String> {
     Ok(found)
 }
 
-/// Everything in a tree that exceeds the soft limits.
-pub fn measured(tree: &Tree) -> Ratchet {
-    let mut files = measured_files(tree);
-    files.retain(|_, lines| *lines > FILE_SOFT && *lines <= FILE_HARD);
-    let mut functions = measured_functions(tree);
-    functions.retain(|_, lines| *lines > FUNCTION_SOFT);
+/// Everything beyond the limits now.
+fn measured(tree: &Tree) -> Ratchet {
+    let mut functions = lengths::measured_functions(tree);
+    functions.retain(|_, lines| *lines > lengths::FUNCTION_LIMIT);
     Ratchet {
-        files,
         functions,
-        cycles: measured_cycles(tree),
+        cycles: cycles::measured_cycles(tree),
     }
+}
+
+/// Rewrites the record; with `anew`, from the present numbers alone.
+pub fn rewrite_ratchet(anew: bool) -> Result<(), String> {
+    let tree = Tree::read()?;
+    let measured = measured(&tree);
+    let record = if anew {
+        measured
+    } else {
+        Ratchet::of(&tree)?.lowered(&measured)
+    };
+    record.write()
 }
 
 #[cfg(test)]
@@ -95,12 +103,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_too_long_is_measured() {
-        let long = "//! x\n".repeat(FILE_SOFT + 1);
-        let short = "//! x\n".repeat(FILE_SOFT);
-        let tree = Tree::of(&[("a.rs", &long), ("b.rs", &short)]);
-        let mut expected = Ratchet::default();
-        expected.files.insert("a.rs".to_owned(), FILE_SOFT + 1);
-        assert_eq!(measured(&tree), expected);
+    fn only_what_is_too_long_is_recorded() {
+        let function = |lines: usize| format!("fn f() {{\n{}}}\n", "    g();\n".repeat(lines - 2));
+        let (long, short) = (
+            function(lengths::FUNCTION_LIMIT + 1),
+            function(lengths::FUNCTION_LIMIT),
+        );
+        let tree = Tree::of(&[("a.rs", long.as_str()), ("b.rs", short.as_str())]);
+        let record = measured(&tree);
+        let expected = [("a.rs::f".to_owned(), lengths::FUNCTION_LIMIT + 1)];
+        assert_eq!(record.functions, expected.into());
     }
 }
