@@ -1,20 +1,24 @@
 # What people and CI run. Everything that a command needs is installed by it (scripts/need.sh).
 
-.PHONY: help serve test soak bench clients needs fmt check clean
+.PHONY: help serve quick test soak bench clients needs fmt check clean
 
 help:
 	@echo "make serve   build the server and run it on ./data; ARGS='...' adds options"
-	@echo "make test    formatting, house rules, clippy, all tests, client drivers: what CI runs"
+	@echo "make quick   checks and quick tests of what differs from main: for the inner loop"
+	@echo "make test    formatting, rules, clippy, all tests, client drivers: what CI runs"
 	@echo "make soak    the long tests"
 	@echo "make bench   load against the server and its peers; ARGS='...' adds options"
 	@echo "make clients tests with drivers of every language"
 	@echo "make needs   install what the others need, and nothing else"
 	@echo "make fmt     format the code"
-	@echo "make check   formatting, house rules and clippy only"
+	@echo "make check   formatting, rules and clippy only"
 	@echo "make clean   remove what was built"
 
 serve:
 	@scripts/serve.sh $(ARGS)
+
+quick:
+	@scripts/quick.sh
 
 test:
 	@scripts/test.sh
@@ -29,7 +33,7 @@ clients:
 	@scripts/clients.sh --all
 
 needs:
-	@scripts/need.sh rust cc mariadb postgresql memcached netcat strace memcached-tools go python node sysbench java
+	@scripts/need.sh rust cc base mariadb postgresql memcached netcat strace memcached-tools go python node sysbench java valgrind cargo-deny
 
 fmt:
 	@cargo fmt

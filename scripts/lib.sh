@@ -9,6 +9,10 @@ TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 TOOLS=$TARGET/tools
 export CARGO_TARGET_DIR=$TARGET TARGET TOOLS
 
+# Whole runs build from nothing, where incremental artefacts only cost time and room; `make quick`
+# and cargo by hand build incrementally (profile.dev).
+export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
+
 # Puts on the search path what shells may lack: rustup's, Go's and Debian's folders for programs. A
 # Go that need.sh fetched comes first, since it did so for want of a new enough one.
 find_tools() {
@@ -49,8 +53,17 @@ stage() {
     fi
 }
 
+# print_stages [NAME]: the seconds of all stages; with a name also kept in target/report, one run
+# after the other, so that a stage that has become slower is seen.
 print_stages() {
+    STAGES+=("$(printf '%5d s  %s' "$SECONDS" "all")")
     echo "--- seconds per stage"
     printf '%s\n' "${STAGES[@]}"
-    printf '%5d s  %s\n' "$SECONDS" "all"
+    if [ $# -gt 0 ]; then
+        mkdir -p "$TARGET/report"
+        {
+            echo "$(date -u +%FT%TZ) $(git describe --always --dirty 2>/dev/null || true)"
+            printf '%s\n' "${STAGES[@]}"
+        } >>"$TARGET/report/stages-$1.txt"
+    fi
 }

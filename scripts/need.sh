@@ -1,8 +1,24 @@
 #!/usr/bin/env bash
 # Makes sure that programs are there, and installs those that are not: need.sh CAPABILITY...
 #
-# Capabilities: rust cc mariadb postgresql memcached netcat strace memcached-tools go python node
-# sysbench java
+# Capabilities, with the programs that scripts and tests call:
+#   rust             cargo, rustc, git
+#   cc               cc, c++, make, cmake, pkg-config
+#   base             curl (the guide's commands), kill, prlimit, sleep, tar, dd, git
+#   mariadb          mariadbd, mariadb-install-db, mariadb
+#   postgresql       initdb, postgres
+#   memcached        memcached
+#   netcat           nc
+#   strace           strace
+#   memcached-tools  memccapable
+#   go               go, 1.25 or newer
+#   python           python3, and the modules of tests/clients/requirements.txt
+#   node             node, npm, and the modules of tests/clients/node
+#   sysbench         sysbench
+#   java             javac, mvn
+#   valgrind         valgrind, callgrind_control
+#   cargo-deny       cargo-deny, built from the registry's source
+#   debootstrap      debootstrap, for the run in a minimal root
 # Quick when everything is there: then neither a package index nor a registry is asked. Where
 # something cannot be installed, one line says what is missing and how to get it.
 
@@ -10,6 +26,7 @@
 
 GO_AT_LEAST=25   # of Go 1.x, by what the Go modules under tests/ say
 GO_VERSION=1.25.14
+DENY_VERSION=0.20.2
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
@@ -34,6 +51,7 @@ is_there() {
     case $1 in
         rust) has cargo && has rustc ;;
         cc) has cc && has c++ && has make && has cmake && has pkg-config ;;
+        base) has curl && has kill && has prlimit && has tar && has dd && has git ;;
         mariadb) has mariadbd && has mariadb-install-db && has mariadb ;;
         postgresql) has_postgresql ;;
         memcached) has memcached ;;
@@ -45,6 +63,10 @@ is_there() {
         node) has node && has npm ;;
         sysbench) has sysbench ;;
         java) has javac && has mvn ;;
+        valgrind) has valgrind && has callgrind_control ;;
+        # Built below, once the packages for it are there.
+        cargo-deny) has cargo && has cc ;;
+        debootstrap) has debootstrap ;;
         *) die "need.sh: unknown capability: $1" ;;
     esac
 }
@@ -53,6 +75,7 @@ is_there() {
 packages() {
     case $1 in
         cc) echo build-essential cmake pkg-config ;;
+        base) echo curl ca-certificates procps util-linux tar coreutils git ;;
         mariadb) echo mariadb-server-core mariadb-client-core mariadb-client ;;
         postgresql) echo postgresql ;;
         memcached) echo memcached ;;
@@ -64,6 +87,9 @@ packages() {
         node) echo nodejs npm ;;
         sysbench) echo sysbench ;;
         java) echo default-jdk-headless maven ;;
+        valgrind) echo valgrind ;;
+        cargo-deny) echo build-essential ;;
+        debootstrap) echo debootstrap ;;
     esac
 }
 
@@ -147,6 +173,22 @@ make_node_modules() {
     cp "$list" "$stamp"
 }
 
+# cargo-deny of the pinned version, built once: some minutes.
+make_deny() {
+    local folder=$TOOLS/cargo-deny log
+    if [ "$("$folder/bin/cargo-deny" --version 2>/dev/null)" = "cargo-deny $DENY_VERSION" ]; then
+        return 0
+    fi
+    echo "installing: cargo-deny $DENY_VERSION in $folder"
+    log=$(mktemp)
+    if ! CARGO_TARGET_DIR=$folder/target cargo install --locked --force --root "$folder" \
+        --version "$DENY_VERSION" cargo-deny >"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        die "need.sh: cannot build cargo-deny $DENY_VERSION; is the registry reachable?"
+    fi
+    rm -rf "$folder/target" "$log"
+}
+
 missing=()
 wanted=()
 for capability in "$@"; do
@@ -184,5 +226,6 @@ for capability in "$@"; do
             ;;
         python) make_venv ;;
         node) make_node_modules ;;
+        cargo-deny) make_deny ;;
     esac
 done

@@ -3,7 +3,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-scripts/need.sh rust cc mariadb memcached netcat strace go python
+scripts/need.sh rust cc base mariadb memcached netcat strace go python cargo-deny valgrind debootstrap
 find_tools
 tests=$(cargo xtask soak)
 if [ -z "$tests" ]; then
@@ -44,6 +44,9 @@ sanitized() {
         -p porpoise-kv-mem -p porpoise-sim -p porpoise-base
 }
 stage "AddressSanitizer" sanitized
+
+stage "dependencies" scripts/deny.sh
+stage "minimal root" scripts/minimal.sh
 
 print_stages
 echo "$count long tests passed"

@@ -4,17 +4,20 @@
 
 . "$(dirname "$0")/lib.sh"
 
-NEEDS=(rust cc mariadb postgresql memcached netcat strace memcached-tools go python node sysbench)
+NEEDS=(rust cc base mariadb postgresql memcached netcat strace memcached-tools go python node sysbench)
 
 stage "needs" scripts/need.sh "${NEEDS[@]}"
 find_tools
 stage "formatting" cargo fmt --check
-stage "house rules" cargo xtask check
+stage "rules" cargo xtask check
+stage "dependencies" scripts/deny.sh
 stage "clippy" cargo clippy --locked --workspace --all-targets -- -D warnings
+stage "documentation" scripts/doc.sh
 stage "build" cargo build --locked --workspace --all-targets
 stage "tests" cargo test --locked --workspace
 stage "schedules" scripts/schedules.sh
 stage "clients" scripts/clients.sh
+stage "costs" scripts/costs.sh
 
-print_stages
+print_stages test
 echo "all stages passed"

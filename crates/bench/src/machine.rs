@@ -147,12 +147,18 @@ pub fn calibrate() -> f64 {
     (0..5).map(|_| spell()).fold(0.0, f64::max)
 }
 
-/// Type of the file system that a directory lies on, of /proc/self/mounts.
+/// Type of the file system that a directory lies on; empty where the kernel does
+/// not tell, as in some changed roots.
 fn file_system(directory: &Path) -> String {
     let Ok(directory) = directory.canonicalize() else {
         return String::new();
     };
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    file_system_of(&directory, &mounts)
+}
+
+/// Type of the file system by the lines of `/proc/self/mounts`.
+fn file_system_of(directory: &Path, mounts: &str) -> String {
     mounts
         .lines()
         .filter_map(|line| {
@@ -275,12 +281,26 @@ mod tests {
     fn the_machine_is_described() {
         let home = tempfile::tempdir().unwrap();
         let machine = Machine::look(home.path(), "porpoise bench kv", 1000).unwrap();
-        assert!(!machine.file_system.is_empty());
-        assert_eq!(file_system(Path::new("/proc")), "proc");
         assert!(machine.calibration > 1.0 && machine.fsync_micros > 0.0);
         assert!(machine.memory > 0 && machine.cores > 0 && !machine.kernel.is_empty());
         assert!(machine.lines().iter().any(|l| l.contains("1000 us added")));
         assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_longest_and_last_mount_point_tells_the_file_system() {
+        let mounts = "/dev/a / ext4 rw 0 0\nproc /proc proc rw 0 0\n\
+                      tmpfs /data tmpfs rw 0 0\n/dev/b /data xfs rw 0 0\n";
+        for (directory, expected) in [
+            ("/home", "ext4"),
+            ("/proc/1", "proc"),
+            ("/data/here", "xfs"),
+            ("/database", "ext4"),
+        ] {
+            let found = file_system_of(Path::new(directory), mounts);
+            assert_eq!(found, expected, "{directory}");
+        }
+        assert_eq!(file_system_of(Path::new("/home"), ""), "");
     }
 
     #[test]

@@ -1,0 +1,197 @@
+"""Instructions of the main paths, counted by valgrind: what one request costs the worker thread.
+
+    measure.py --binary target/debug/porpoise --out target/report/costs.tsv [--accept]
+
+A server with one worker group runs under callgrind, which counts while one connection sends
+REQUESTS requests of a path; the least of ROUNDS counts is taken, since timers and wake-ups add to
+some. A path that costs more than TOLERANCE beyond its line in reference.tsv is reported as a
+warning. It is no error: another compiler or another C library changes counts, too. --accept
+writes the reference.
+"""
+
+import argparse
+import glob
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import pymysql
+
+REQUESTS = 400
+ROUNDS = 3
+WARM_UP = 200
+TOLERANCE = 0.05
+REFERENCE = pathlib.Path(__file__).with_name("reference.tsv")
+
+
+class Server:
+    """A server under callgrind, its counting off."""
+
+    def __init__(self, binary, home):
+        self.home = home
+        self.dumps = set()
+        command = [
+            "valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes",
+            f"--callgrind-out-file={home}/callgrind",
+            binary, "serve", "--worker-groups", "1", "--durability", "memory",
+            "--data-dir", f"{home}/data", "--http-listen", "off",
+            "--mysql-listen", "127.0.0.1:0", "--memcached-listen", "127.0.0.1:0",
+        ]  # fmt: skip
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PORPOISE_")}
+        with open(f"{home}/log", "wb") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+                env=environment, text=True,
+            )  # fmt: skip
+        self.ports = {}
+        for line in self.process.stdout:
+            words = line.split()
+            if words[:1] == ["ready"]:
+                self.ports[words[1]] = int(words[2].rsplit(":", 1)[1])
+            if line == "porpoise ready\n":
+                return
+        raise SystemExit("costs: the server did not start: " + open(f"{home}/log").read())
+
+    def control(self, *words):
+        command = ["callgrind_control", *words, str(self.process.pid)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"costs: {' '.join(command)}: {done.stdout}{done.stderr}")
+
+    def counted(self, work):
+        """Instructions of the busiest thread while `work` runs."""
+        self.control("-i", "on")
+        work()
+        self.control("-i", "off")
+        self.control("-d")
+        files = set(glob.glob(f"{self.home}/callgrind.*"))
+        new, self.dumps = files - self.dumps, files
+        totals = [re.search(r"^totals: (\d+)", open(f).read(), re.M) for f in new]
+        return max((int(found[1]) for found in totals if found), default=0)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+class Sql:
+    def __init__(self, port):
+        self.connection = pymysql.connect(
+            host="127.0.0.1", port=port, user="root", autocommit=True
+        )
+        self.cursor = self.connection.cursor()
+
+    def run(self, text):
+        self.cursor.execute(text)
+        return self.cursor.fetchall()
+
+
+class Memcached:
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.file = self.socket.makefile("rb")
+
+    def set(self, key, value):
+        self.socket.sendall(b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value))
+        answer = self.file.readline()
+        assert answer == b"STORED\r\n", answer
+
+    def get(self, key, value):
+        self.socket.sendall(b"get %s\r\n" % key)
+        head = self.file.readline()
+        assert head.startswith(b"VALUE "), head
+        assert self.file.readline() == value + b"\r\n"
+        assert self.file.readline() == b"END\r\n"
+
+
+def paths(server):
+    """Each path with a function that sends its n-th request."""
+    sql, items = Sql(server.ports["mysql"]), Memcached(server.ports["memcached"])
+    sql.run("CREATE DATABASE costs")
+    sql.run("CREATE TABLE costs.t (id INT PRIMARY KEY, v VARCHAR(100) NOT NULL)")
+    rows = ", ".join(f"({n}, '{'x' * 100}')" for n in range(1000))
+    sql.run(f"INSERT INTO costs.t VALUES {rows}")
+    value = b"y" * 100
+
+    def at(n):
+        return n * 7919 % 1000
+
+    def select(n):
+        assert len(sql.run(f"SELECT v FROM costs.t WHERE id = {at(n)}")) == 1
+
+    return [
+        ("SELECT by key", select),
+        ("INSERT", lambda n: sql.run(f"INSERT INTO costs.t VALUES ({1000 + n}, '{'z' * 100}')")),
+        ("UPDATE by key", lambda n: sql.run(f"UPDATE costs.t SET v = '{n:0100}' WHERE id = {at(n)}")),
+        ("SET", lambda n: items.set(b"key%d" % at(n), value)),
+        ("GET", lambda n: items.get(b"key%d" % at(n), value)),
+    ]
+
+
+def measure(binary):
+    with tempfile.TemporaryDirectory(prefix="porpoise-costs-") as home:
+        server = Server(binary, home)
+        try:
+            costs = {}
+            for name, request in paths(server):
+                for n in range(WARM_UP):
+                    request(n)
+                counts = []
+                for number in range(ROUNDS):
+                    first = WARM_UP + number * REQUESTS
+                    requests = range(first, first + REQUESTS)
+                    counts.append(server.counted(lambda: [request(n) for n in requests]))
+                costs[name] = min(counts) / REQUESTS
+            return costs
+        finally:
+            server.stop()
+
+
+def read(path):
+    if not path.exists():
+        return {}
+    lines = (line.split("\t") for line in path.read_text().splitlines() if line[:1] != "#")
+    return {name: float(count) for name, count in lines}
+
+
+def write(path, costs):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ["# path\tinstructions of one request, development build\n"]
+    lines += [f"{name}\t{count:.0f}\n" for name, count in costs.items()]
+    path.write_text("".join(lines))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--out", required=True, type=pathlib.Path)
+    parser.add_argument("--accept", action="store_true")
+    given = parser.parse_args()
+    began = time.monotonic()
+    costs = measure(os.path.abspath(given.binary))
+    write(given.out, costs)
+    if given.accept:
+        write(REFERENCE, costs)
+    reference = read(REFERENCE)
+    for name, count in costs.items():
+        known = reference.get(name)
+        change = f"{count / known - 1:+.1%}" if known else "no reference"
+        print(f"{name:<14} {count:>9,.0f} instructions, {change}")
+        if known and count > known * (1 + TOLERANCE):
+            print(f"WARNING: {name} costs {change} against tests/costs/reference.tsv")
+        if known and count < known * (1 - TOLERANCE):
+            print(f"{name} costs less; keep it with scripts/costs.sh --accept")
+    print(f"kept in {given.out}, {time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
