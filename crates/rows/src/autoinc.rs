@@ -29,7 +29,7 @@ mod reserved;
 mod series;
 
 use crate::Result;
-use crate::catalog::Table;
+use crate::table::Table;
 use foldhash::HashMap;
 use parking_lot::{Mutex, RwLock};
 use porpoise_kv::{CounterId, Engine};

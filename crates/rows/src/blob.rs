@@ -29,8 +29,7 @@
 //! them); parts named by primary key (a row that moves would rewrite them); a
 //! content hash as id (two rows would share parts, and need counting).
 
-use crate::catalog::Table;
-use crate::row::RowRef;
+use crate::definition::TableDef;
 use porpoise_types::{Kind, Value};
 use smallvec::SmallVec;
 
@@ -186,7 +185,7 @@ pub(crate) fn may_leave(kind: Kind) -> bool {
     )
 }
 
-impl Table {
+impl TableDef {
     /// Whether some column's values may be kept outside of the row.
     pub fn may_have_parts(&self) -> bool {
         self.columns.iter().any(|c| may_leave(c.ty.kind))
@@ -197,7 +196,7 @@ impl Table {
 pub(crate) type Outside = SmallVec<[(usize, Blob); 2]>;
 
 /// How many bytes of a value its row keeps when the rest leaves it.
-pub(crate) fn prefix_len(table: &Table, position: usize, value: &[u8]) -> usize {
+pub(crate) fn prefix_len(table: &TableDef, position: usize, value: &[u8]) -> usize {
     let column = table.columns.get(position);
     let multi =
         column.is_some_and(|c| c.ty.kind == Kind::Json || c.ty.collation.charset().max_len() > 1);
@@ -210,7 +209,7 @@ pub(crate) fn prefix_len(table: &Table, position: usize, value: &[u8]) -> usize 
 }
 
 /// Characters of a value of a column.
-pub(crate) fn chars(table: &Table, position: usize, value: &[u8]) -> u32 {
+pub(crate) fn chars(table: &TableDef, position: usize, value: &[u8]) -> u32 {
     let count = match table.columns.get(position) {
         Some(c) => c.ty.collation.charset().char_count(value),
         None => value.len(),
@@ -220,7 +219,7 @@ pub(crate) fn chars(table: &Table, position: usize, value: &[u8]) -> u32 {
 
 /// The columns whose new values leave the row: all above [`IN_ROW`], and, when
 /// the row were still too large, the largest of the others.
-pub(crate) fn leaving(table: &Table, values: &[Value]) -> SmallVec<[usize; 2]> {
+pub(crate) fn leaving(table: &TableDef, values: &[Value]) -> SmallVec<[usize; 2]> {
     let mut out: SmallVec<[usize; 2]> = SmallVec::new();
     let mut total = 0usize;
     for (position, value) in values.iter().enumerate() {
@@ -256,7 +255,7 @@ pub(crate) fn leaving(table: &Table, values: &[Value]) -> SmallVec<[usize; 2]> {
     out
 }
 
-fn kind_may_leave(table: &Table, position: usize) -> bool {
+fn kind_may_leave(table: &TableDef, position: usize) -> bool {
     let kind = table.columns.get(position).map(|c| c.ty.kind);
     kind.is_some_and(may_leave)
 }
@@ -270,18 +269,6 @@ pub struct BlobColumn<'a> {
     pub blob: Blob,
     /// The prefix, or the whole value.
     pub present: &'a [u8],
-}
-
-impl<'a> RowRef<'a> {
-    /// The columns whose values lie outside of this row.
-    pub fn blobs(&self) -> impl Iterator<Item = BlobColumn<'a>> + use<'a> {
-        let row = *self;
-        let columns = match row.has_parts() {
-            true => row.table().columns.len(),
-            false => 0,
-        };
-        (0..columns).filter_map(move |position| row.blob(position))
-    }
 }
 
 #[cfg(test)]

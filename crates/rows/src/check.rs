@@ -8,16 +8,23 @@
 //! Checked: every row has exactly its entry in each index; every entry leads
 //! to a row that makes it; every child row has its parent; the auto-increment
 //! counter is above every value in its column; rows lie in their partitions and
-//! large values have all their parts ([`crate::check_placement`]); checks hold
-//! and generated columns are what they should be ([`crate::check_program`]).
+//! large values have all their parts, with none left over; checks hold and
+//! generated columns have the values of their expressions.
+//!
+//! Expressions that read a TIMESTAMP are not checked: its text depends on the
+//! session's time zone. An expression that does not compile, or fails for a
+//! row, is a problem, because writes to the table are refused.
 
-use crate::catalog::{Index, IndexKind, Table};
 use crate::db::Db;
 use crate::ddl::DdlCx;
-use crate::error::Result;
+use crate::definition::{Column, Index, IndexKind};
+use crate::error::{Error, Result};
+use crate::expressions::{RowCx, RowProgram};
 use crate::row::RowRef;
-use porpoise_kv::{Key, Read, SpaceId, TxnOptions};
-use porpoise_types::ValueRef;
+use crate::table::Table;
+use porpoise_kv::{self as kv, Key, Read, SpaceId, TxnOptions};
+use porpoise_types::{DateTime, Kind, Value, ValueRef, write_text};
+use std::collections::HashSet;
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -185,4 +192,181 @@ impl Db {
         }
         Ok(count)
     }
+}
+
+impl Db {
+    /// Reports rows in wrong partitions, and parts that are missing or left
+    /// over.
+    pub(crate) fn check_placement(
+        &self,
+        cx: &DdlCx<'_>,
+        table: &Table,
+        report: &mut dyn FnMut(String),
+    ) -> Result<()> {
+        if table.partitioning.is_none() && table.parts.is_empty() {
+            return Ok(());
+        }
+        for (partition, space) in table.index_spaces(0).iter().enumerate() {
+            let mut named: HashSet<Vec<u8>> = HashSet::new();
+            let parts = table.parts.get(partition).copied();
+            self.each_entry(cx, *space, |txn, key, value| {
+                let Ok(row) = RowRef::new(table, value) else {
+                    // Reported with the rows.
+                    return Ok(());
+                };
+                if table.partition_of_columns(&row).ok() != Some(partition)
+                    || table.partition_of(0, key) != partition
+                {
+                    let name = table.partitioning.as_ref();
+                    let name = name.and_then(|by| by.partitions.get(partition));
+                    let name = name.map_or("", |p| p.name.as_str());
+                    report(format!(
+                        "row {} lies in the wrong partition `{name}`",
+                        hex(key)
+                    ));
+                }
+                match parts {
+                    Some(space) => check_parts(txn, space, &row, key, &mut named, report),
+                    None => Ok(()),
+                }
+            })?;
+            let Some(parts) = parts else { continue };
+            self.each_entry(cx, parts, |_, key, _| {
+                if !named.contains(key) {
+                    report(format!("part {} belongs to no row", hex(key)));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Walks a space; each entry comes with the transaction that read it.
+    fn each_entry(
+        &self,
+        cx: &DdlCx<'_>,
+        space: SpaceId,
+        mut each: impl FnMut(&mut dyn kv::Txn, &[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.walk(cx, space, <[u8]>::len, |mut txn, batch| {
+            for (key, value) in batch {
+                each(txn.as_mut(), key, value)?;
+            }
+            txn.rollback();
+            Ok(())
+        })
+    }
+}
+
+fn check_parts(
+    txn: &mut dyn kv::Txn,
+    space: SpaceId,
+    row: &RowRef<'_>,
+    key: &[u8],
+    named: &mut HashSet<Vec<u8>>,
+    report: &mut dyn FnMut(String),
+) -> Result<()> {
+    for column in row.blobs() {
+        let keys: Vec<_> = (0..column.blob.parts())
+            .map(|n| column.blob.key(n))
+            .collect();
+        let wanted: Vec<Key<'_>> = keys.iter().map(|k| Key::new(space, k)).collect();
+        let mut bytes = column.blob.prefix();
+        let mut missing = 0;
+        txn.get(Read::CURRENT, &wanted, &mut |_, value| match value {
+            Some(value) => bytes += value.len(),
+            None => missing += 1,
+        })?;
+        if missing > 0 || bytes != column.blob.len() {
+            report(format!(
+                "row {} lacks {missing} parts of column {}: {bytes} of {} bytes",
+                hex(key),
+                column.position,
+                column.blob.len()
+            ));
+        }
+        named.extend(keys.iter().map(|k| k.to_vec()));
+    }
+    Ok(())
+}
+
+impl Db {
+    /// Reports rows that violate a check, or hold another value than their
+    /// expressions in a generated column.
+    pub(crate) fn check_program(
+        &self,
+        cx: &DdlCx<'_>,
+        table: &Table,
+        report: &mut dyn FnMut(String),
+    ) -> Result<()> {
+        if !table.has_program() || depends_on_zone(table) {
+            return Ok(());
+        }
+        let program = match self.program(table) {
+            Ok(program) => program,
+            Err(error) => {
+                report(format!("an expression of the definition is bad: {error}"));
+                return Ok(());
+            }
+        };
+        let mut env = RowCx::plain(DateTime::ZERO);
+        env.strict = false;
+        self.each_batch(cx, table, |batch| {
+            for (primary, bytes) in batch {
+                let whole = match self.whole_row(table, primary, bytes) {
+                    Ok(whole) => whole,
+                    // What is missing of it is reported elsewhere.
+                    Err(Error::Corrupt(_)) => continue,
+                    Err(error) => return Err(error),
+                };
+                let Ok(row) = RowRef::new(table, whole.as_deref().unwrap_or(bytes)) else {
+                    continue;
+                };
+                for problem in problems(table, program.as_ref(), &row.values(), &env) {
+                    report(format!("row {} {problem}", hex(primary)));
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Whether an expression reads a column whose text depends on a session.
+fn depends_on_zone(table: &Table) -> bool {
+    let zoned = |name: &String| {
+        let column = table.column(name).and_then(|at| table.columns.get(at));
+        column.is_some_and(|c| c.ty.kind == Kind::Timestamp)
+    };
+    let generated = table.columns.iter().filter_map(|c| c.generated.as_ref());
+    let generated = generated.map(|g| &g.expression);
+    let checks = table.enforced_checks().map(|c| &c.expression);
+    generated.chain(checks).any(|e| e.columns.iter().any(zoned))
+}
+
+fn text(value: &Value, column: &Column) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_text(value.as_ref(), &column.ty, &mut out);
+    out
+}
+
+/// What is wrong with a row, in words that follow its key.
+fn problems(table: &Table, program: &dyn RowProgram, row: &[Value], env: &RowCx) -> Vec<String> {
+    let mut computed = row.to_vec();
+    let mut all = Vec::new();
+    match program.generate(&mut computed, 1, env) {
+        Ok(()) => {
+            for ((column, is), should) in table.columns.iter().zip(row).zip(&computed) {
+                if is != should && text(is, column) != text(should, column) {
+                    let name = &column.name;
+                    all.push(format!("has another value in `{name}` than computed"));
+                }
+            }
+        }
+        Err(error) => all.push(format!("cannot be computed: {error}")),
+    }
+    if let Err(error) = program.check(row, env) {
+        all.push(format!("is refused: {error}"));
+    }
+    env.warnings.borrow_mut().clear();
+    all
 }

@@ -7,21 +7,23 @@
 //! 2. Counters are handed out here and nowhere else: auto-increment ids,
 //!    hidden row ids and row versions.
 
-use crate::Result;
 use crate::autoinc::Counters;
 use crate::blob::MAX_ROW_BYTES;
+use crate::catalog::Catalog;
 use crate::catalog::persist;
-use crate::catalog::{Catalog, Table, TableId};
+use crate::definition::{TableDef, TableId};
+use crate::error::{Error, Result};
+use crate::expressions::{Compiled, RowCompiler, RowCx, RowProgram};
 use crate::fk::FkCounters;
 use crate::mdl::Mdl;
-use crate::program::RowCompiler;
-use crate::txn::{BeginOptions, Txn};
+use crate::table::Table;
 use crate::version::{BLOB_IDS, ROW_VERSIONS, Versions};
 use crate::watch::{Watch, Watches};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
 use porpoise_kv::{Engine, SpaceId, TxnOptions};
+use porpoise_types::DateTime;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -82,7 +84,7 @@ impl Db {
     /// that it does not name (left by a crash in the middle of a definition).
     ///
     /// # Errors
-    /// The engine's; [`crate::Error::Corrupt`] for a catalog that cannot be
+    /// The engine's; [`Error::Corrupt`] for a catalog that cannot be
     /// read.
     pub fn open(
         engine: Arc<dyn Engine>,
@@ -160,19 +162,6 @@ impl Db {
         self.version.store(version, Ordering::SeqCst);
     }
 
-    /// Begins a transaction.
-    ///
-    /// # Errors
-    /// The engine's.
-    pub fn begin(self: &Arc<Self>, options: BeginOptions) -> Result<Txn> {
-        let kv = self.engine.begin(TxnOptions {
-            isolation: options.isolation,
-            sync: options.sync,
-            cancel: options.cancel.clone(),
-        })?;
-        Ok(Txn::new(self.clone(), kv, &options))
-    }
-
     /// The id that the table's next row would be given (SHOW CREATE TABLE,
     /// information_schema).
     ///
@@ -202,5 +191,36 @@ impl Db {
     /// nothing worse.
     pub fn return_ids(&self) {
         self.counters.return_all(self.engine.as_ref());
+    }
+
+    /// Says what makes programs of definitions; once, before rows are written.
+    pub fn set_compiler(&self, compiler: Arc<dyn RowCompiler>) {
+        let _ = self.compiler.set(compiler);
+    }
+
+    /// The compiled expressions of a table.
+    ///
+    /// # Errors
+    /// Without a compiler, or what compiling ended with.
+    pub fn program(&self, table: &Table) -> Result<Arc<dyn RowProgram>> {
+        let compiled = &table.derived().compiled;
+        compiled.get_or_init(|| self.compile(table)).clone()
+    }
+
+    /// Compiles the expressions of a definition.
+    pub(crate) fn compile(&self, table: &TableDef) -> Compiled {
+        match self.compiler.get() {
+            Some(compiler) => compiler.compile(table),
+            None => Err(Error::refused(
+                1105,
+                "HY000",
+                "No compiler for expressions of definitions",
+            )),
+        }
+    }
+
+    pub(crate) fn plain_cx(&self) -> RowCx {
+        let now = DateTime::from_unix_micros(self.clock().unix_micros());
+        RowCx::plain(now.unwrap_or(DateTime::ZERO))
     }
 }

@@ -12,7 +12,8 @@
 //! Rejected: offsets of all parts by entry (most indexes have one part, or
 //! parts of fixed widths).
 
-use crate::catalog::{Index, IndexPart, Table};
+use crate::definition::{Index, IndexPart};
+use crate::table::Table;
 use crate::{Error, Result};
 use porpoise_types::{
     ColumnType, Decoded, Value, ValueRef, decode_key_borrowed, decode_key_part, is_decodable,

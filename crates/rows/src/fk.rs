@@ -9,8 +9,10 @@
 //! 2. Both sides of a comparison are encoded with the *parent's* column types,
 //!    so that CHAR(10) and VARCHAR(20) of one collation agree.
 
-use crate::catalog::{Catalog, FkAction, FkParent, ForeignKey, Table};
+use crate::catalog::Catalog;
+use crate::definition::{FkAction, FkParent, ForeignKey, TableDef};
 use crate::keys::Columns;
+use crate::table::Table;
 use porpoise_types::{ColumnType, Kind, Value, ValueRef, encode_key};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -175,7 +177,7 @@ fn action(keyword: &str, action: FkAction) -> String {
 
 /// `` CONSTRAINT `c` FOREIGN KEY (`a`) REFERENCES `p` (`id`) ON DELETE CASCADE ``,
 /// as SHOW CREATE TABLE and messages have it.
-pub(crate) fn definition(child: &Table, fk: &ForeignKey) -> String {
+pub(crate) fn definition(child: &TableDef, fk: &ForeignKey) -> String {
     let columns: Vec<String> = fk
         .columns
         .iter()
@@ -199,7 +201,7 @@ pub(crate) fn definition(child: &Table, fk: &ForeignKey) -> String {
 }
 
 /// What 1451 and 1452 print between their parentheses.
-pub(crate) fn constraint_text(child: &Table, fk: &ForeignKey) -> String {
+pub(crate) fn constraint_text(child: &TableDef, fk: &ForeignKey) -> String {
     format!(
         "{}.{}, {}",
         quote(&child.database),

@@ -10,19 +10,16 @@
 //!   primary key's length, so that it can be cut off the key's end: one byte
 //!   up to 127, else two with the top bit of the first set (big-endian).
 //!
-//! Invariants:
-//! 1. Encoded parts delimit themselves: the keys that start with the encoding
-//!    of some values are exactly those whose first parts are equal to them.
-//! 2. All places that turn table, index and key into a space go through
-//!    [`Table::space`].
+//! Invariant: encoded parts delimit themselves: the keys that start with the
+//! encoding of some values are exactly those whose first parts are equal to
+//! them.
 //!
 //! Rejected: repeating the primary key as value of plain entries (doubles the
 //! memory of an index over short columns).
 
-use crate::catalog::{Index, IndexKind, IndexPart, Table};
-use crate::row::RowRef;
-use crate::{Error, Result};
-use porpoise_kv::SpaceId;
+use crate::definition::{Index, IndexKind, IndexPart};
+use crate::error::{Error, Result};
+use crate::table::Table;
 use porpoise_types::{Value, ValueRef, encode_key, encode_key_prefix, encode_text_start};
 
 /// Version of the entries' keys and values, beside the encoding of the parts
@@ -33,12 +30,6 @@ pub const ENTRY_FORMAT_VERSION: u8 = 1;
 pub(crate) trait Columns {
     /// The value at a column position.
     fn column(&self, position: usize) -> ValueRef<'_>;
-}
-
-impl Columns for RowRef<'_> {
-    fn column(&self, position: usize) -> ValueRef<'_> {
-        self.get(position)
-    }
 }
 
 impl Columns for [Value] {
@@ -126,24 +117,6 @@ impl Index {
 }
 
 impl Table {
-    /// The space that holds `key`, a whole key, of the index at a position:
-    /// the one place where partitions are told apart.
-    #[inline]
-    pub fn space(&self, index: usize, key: &[u8]) -> SpaceId {
-        let spaces = self.index_spaces(index);
-        let at = if self.partitioning.is_none() {
-            0
-        } else {
-            self.partition_of(index, key)
-        };
-        spaces.get(at).copied().unwrap_or(SpaceId(u64::MAX))
-    }
-
-    /// The spaces that ranges of an index may lie in, in order.
-    pub fn index_spaces(&self, index: usize) -> &[SpaceId] {
-        self.indexes.get(index).map_or(&[], |i| &i.spaces)
-    }
-
     /// The key of a row given as storage values in column order. Empty for a
     /// hidden key, which is not in the values.
     pub fn primary_key(&self, values: &[Value]) -> Vec<u8> {

@@ -6,7 +6,7 @@
 //!
 //! * [`Db`]: an engine, its catalog, its counters.
 //! * [`Txn`]: reads, locks and writes of rows; constraints and cascades.
-//! * [`catalog`]: what is defined. [`row`]: how a row lies in the engine.
+//! * [`definition`], [`table`], [`catalog`]: what is defined. [`row`]: how a row lies in the engine.
 //! * [`Error`]: everything that is refused, as MySQL says it.
 
 #![forbid(unsafe_code)]
@@ -16,25 +16,24 @@ pub mod blob;
 mod bytes;
 pub mod catalog;
 pub mod check;
-mod check_placement;
-mod check_program;
 pub mod db;
 pub mod ddl;
+pub mod definition;
 pub mod entry_reader;
 pub mod error;
+pub mod expressions;
 pub(crate) mod fk;
 pub mod keys;
-pub(crate) mod layout;
 pub mod locked;
 pub mod mdl;
 pub mod number;
 pub mod partition;
-pub mod program;
 pub mod progress;
+pub mod routing;
 pub mod row;
 pub mod sample;
 pub mod show;
-pub mod show_partitions;
+pub mod table;
 pub mod txn;
 pub mod version;
 pub mod watch;
@@ -44,7 +43,6 @@ pub use db::{Db, DbOptions};
 pub use entry_reader::EntryReader;
 pub use error::{Error, Result};
 pub use fk::FkCounters;
-pub use layout::DerivedCell;
 pub use number::{Number, NumberColumn};
 pub use row::{RowBuf, RowRef, RowStamp};
 pub use txn::delete::DeleteDone;

@@ -4,7 +4,8 @@
 //! the values of its columns, as far as keys can be read back: weights of
 //! collations cannot, and such a key is shown in hexadecimal.
 
-use crate::catalog::{Catalog, Table};
+use crate::catalog::Catalog;
+use crate::table::Table;
 use porpoise_kv::SpaceId;
 use porpoise_types::{Value, decode_key_part, write_text};
 use std::sync::Arc;

@@ -22,7 +22,7 @@
 //! Rejected: one reader-writer lock a table (every statement would write a
 //! cache line that all sessions share).
 
-use crate::catalog::TableId;
+use crate::definition::TableId;
 use crate::progress::{Progress, Stage};
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::blocking::blocking;

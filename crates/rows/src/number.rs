@@ -15,9 +15,9 @@
 //! (docs/formats.md, "Rows"), so that one load of eight bytes that ends where
 //! the column ends does for all widths.
 
-use crate::catalog::Table;
-use crate::layout::{Layout, Storage};
 use crate::row::RowRef;
+use crate::table::Table;
+use crate::table::layout::{Layout, Storage};
 use porpoise_types::{ColumnType, Decimal};
 
 /// How the eight bytes that end with the column become a number.

@@ -35,9 +35,10 @@ pub use encode::{RowStamp, encode};
 pub(crate) use filled::{Filled, filled, too_big};
 
 use crate::blob::{Blob, BlobColumn};
-use crate::catalog::Table;
-use crate::layout::{Layout, Slot, Storage};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
+use crate::keys::Columns;
+use crate::table::Table;
+use crate::table::layout::{Layout, Slot, Storage};
 use porpoise_types::{Date, DateTime, Decimal, Time, Value, ValueRef};
 
 /// Version of the row format.
@@ -254,7 +255,7 @@ impl<'a> RowRef<'a> {
     /// The value of the column at `position` of the table's definition. A
     /// column younger than the row reads as its backfill; a position that does
     /// not exist as NULL. Of a value that lies outside it is the start, unless
-    /// the row was read with it ([`crate::Fetch`]).
+    /// the row was read with it (`Fetch`).
     #[inline]
     pub fn get(&self, position: usize) -> ValueRef<'a> {
         let Some(slot) = self.layout.slot(position) else {
@@ -349,6 +350,16 @@ impl<'a> RowRef<'a> {
         self.body
     }
 
+    /// The columns whose values lie outside of this row.
+    pub fn blobs(&self) -> impl Iterator<Item = BlobColumn<'a>> + use<'a> {
+        let row = *self;
+        let columns = match row.has_parts() {
+            true => row.table.columns.len(),
+            false => 0,
+        };
+        (0..columns).filter_map(move |position| row.blob(position))
+    }
+
     /// The bytes from the null bitmap on.
     #[inline]
     pub(crate) fn body(&self) -> &'a [u8] {
@@ -358,5 +369,11 @@ impl<'a> RowRef<'a> {
     /// An owned copy.
     pub fn to_buf(&self) -> RowBuf {
         RowBuf(self.bytes.to_vec())
+    }
+}
+
+impl Columns for RowRef<'_> {
+    fn column(&self, position: usize) -> ValueRef<'_> {
+        self.get(position)
     }
 }

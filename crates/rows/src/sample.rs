@@ -20,8 +20,8 @@
 //! has none to offer); counting every row (a million take longer than most
 //! statements that wait for the answer).
 
-use crate::catalog::Table;
 use crate::db::Db;
+use crate::table::Table;
 use crate::txn::{BeginOptions, Txn};
 use crate::{Error, KeyRange, Result, ScanPosition, ScanSpec};
 use porpoise_base::interrupt;

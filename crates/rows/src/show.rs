@@ -3,14 +3,20 @@
 //! Laid out as MySQL 8 prints it, so that dumps and schema tools that compare
 //! texts find what they expect. An engine name that was given (`ndbcluster`,
 //! `InnoDB`) is printed back; nothing is printed that MySQL would refuse.
+//! PARTITION BY is also shown piece by piece, for
+//! information_schema.PARTITIONS.
 
-use crate::catalog::{CheckConstraint, Column, ColumnDefault, Index, IndexKind, IndexPart, Table};
+use crate::definition::{
+    CheckConstraint, Column, ColumnDefault, Index, IndexKind, IndexPart, TableDef,
+};
 use crate::fk;
+use crate::partition::expr::{PartitionExpr, PartitionOp};
+use crate::partition::{Method, Partition, PartitionBound, Partitioning};
 use porpoise_types::{ColumnType, Kind, Value, write_text};
 
 /// The text of SHOW CREATE TABLE. `next_id` is the next auto-increment value,
 /// printed when above 1.
-pub fn create_table(table: &Table, next_id: Option<u64>) -> String {
+pub fn create_table(table: &TableDef, next_id: Option<u64>) -> String {
     let mut lines: Vec<String> = table.columns.iter().map(|c| column(table, c)).collect();
     lines.extend(table.indexes.iter().filter_map(|i| index(table, i)));
     lines.extend(table.foreign_keys.iter().map(|k| fk::definition(table, k)));
@@ -35,7 +41,7 @@ pub fn create_table(table: &Table, next_id: Option<u64>) -> String {
     if !options.comment.is_empty() {
         text.push_str(&format!(" COMMENT={}", literal(&options.comment)));
     }
-    text.push_str(&crate::show_partitions::clause(table));
+    text.push_str(&partition_clause(table));
     text
 }
 
@@ -55,7 +61,7 @@ pub fn literal(text: &str) -> String {
     format!("'{escaped}'")
 }
 
-fn column(table: &Table, c: &Column) -> String {
+fn column(table: &TableDef, c: &Column) -> String {
     let mut text = format!("{} {}", quote(&c.name), c.ty.sql());
     if has_charset(&c.ty) {
         let collation = c.ty.collation;
@@ -142,7 +148,7 @@ fn default_literal(c: &Column, value: &Value) -> String {
     }
 }
 
-fn part(table: &Table, part: &IndexPart) -> String {
+fn part(table: &TableDef, part: &IndexPart) -> String {
     let name = table.columns.get(part.column).map_or("", |c| &c.name);
     let mut text = quote(name);
     if let Some(prefix) = part.prefix {
@@ -163,7 +169,7 @@ fn check(check: &CheckConstraint) -> String {
     text
 }
 
-fn index(table: &Table, index: &Index) -> Option<String> {
+fn index(table: &TableDef, index: &Index) -> Option<String> {
     if index.kind == IndexKind::Primary && table.hidden_key {
         return None;
     }
@@ -184,4 +190,168 @@ fn index(table: &Table, index: &Index) -> Option<String> {
         text.push_str(" /*!80000 INVISIBLE */");
     }
     Some(text)
+}
+
+/// The clause with a line break before it, or nothing.
+fn partition_clause(table: &TableDef) -> String {
+    let mut text = String::new();
+    if let Some(colocate) = &table.colocate {
+        text.push_str(&format!(" /*!99999 COLOCATE WITH {} */", colocate.with));
+    }
+    let Some(by) = &table.partitioning else {
+        return text;
+    };
+    let since = match by.method {
+        Method::RangeColumns | Method::ListColumns => "50500",
+        _ => "50100",
+    };
+    let (words, gap) = match by.method {
+        Method::RangeColumns => ("RANGE  COLUMNS", ""),
+        Method::ListColumns => ("LIST  COLUMNS", ""),
+        method => (method.words(), " "),
+    };
+    let algorithm = by
+        .algorithm
+        .map(|a| format!(" /*!50611 ALGORITHM = {a} */"));
+    let algorithm = algorithm.unwrap_or_default();
+    let inner = expression(table, by);
+    text.push_str(&format!(
+        "\n/*!{since} PARTITION BY {words}{algorithm}{gap}({inner})"
+    ));
+    if by.by_number {
+        text.push_str(&format!("\nPARTITIONS {} */", by.partitions.len()));
+        return text;
+    }
+    let parts: Vec<String> = by
+        .partitions
+        .iter()
+        .map(|p| partition(table, by, p))
+        .collect();
+    text.push_str(&format!("\n({}) */", parts.join(",\n ")));
+    text
+}
+
+fn partition(table: &TableDef, by: &Partitioning, p: &Partition) -> String {
+    let mut text = format!("PARTITION {}", plain_name(&p.name));
+    match (&p.bound, description(table, by, p)) {
+        (PartitionBound::LessThan(_), Some(bound)) if bound == "MAXVALUE" => {
+            text.push_str(" VALUES LESS THAN MAXVALUE");
+        }
+        (PartitionBound::LessThan(_), Some(bound)) => {
+            text.push_str(&format!(" VALUES LESS THAN ({bound})"));
+        }
+        (PartitionBound::In(_), Some(values)) => text.push_str(&format!(" VALUES IN ({values})")),
+        _ => {}
+    }
+    if !p.comment.is_empty() {
+        text.push_str(&format!(" COMMENT = {}", literal(&p.comment)));
+    }
+    text.push_str(&format!(" ENGINE = {}", table.options.engine));
+    text
+}
+
+/// A name, between backticks only where it needs them.
+fn plain_name(name: &str) -> String {
+    let simple = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$';
+    let digits = name.chars().all(|c| c.is_ascii_digit());
+    match !name.is_empty() && name.chars().all(simple) && !digits {
+        true => name.to_owned(),
+        false => quote(name),
+    }
+}
+
+/// What stands between the parentheses of PARTITION BY.
+fn expression(table: &TableDef, by: &Partitioning) -> String {
+    if let Some(e) = &by.expr {
+        return expr(table, e);
+    }
+    let name = |c: &usize| table.columns.get(*c).map(|c| plain_name(&c.name));
+    let names: Vec<String> = by.columns.iter().filter_map(name).collect();
+    names.join(",")
+}
+
+/// The expression or the columns as information_schema has them: names always
+/// between backticks.
+pub fn quoted_expression(table: &TableDef, by: &Partitioning) -> String {
+    if let Some(e) = &by.expr {
+        return expr(table, e);
+    }
+    let name = |c: &usize| table.columns.get(*c).map(|c| quote(&c.name));
+    let names: Vec<String> = by.columns.iter().filter_map(name).collect();
+    names.join(",")
+}
+
+fn expr(table: &TableDef, e: &PartitionExpr) -> String {
+    match e {
+        PartitionExpr::Column(at) => table
+            .columns
+            .get(*at)
+            .map_or_else(String::new, |c| quote(&c.name)),
+        PartitionExpr::Int(v) => v.to_string(),
+        PartitionExpr::Op(op, a, b) => {
+            let op = match op {
+                PartitionOp::Add => "+",
+                PartitionOp::Sub => "-",
+                PartitionOp::Mul => "*",
+                PartitionOp::Div => "DIV",
+                PartitionOp::Mod => "%",
+            };
+            format!("({} {op} {})", expr(table, a), expr(table, b))
+        }
+        PartitionExpr::Call(function, args) => {
+            let args: Vec<String> = args.iter().map(|a| expr(table, a)).collect();
+            format!(
+                "{}({})",
+                function.name().to_ascii_lowercase(),
+                args.join(",")
+            )
+        }
+    }
+}
+
+/// The bound or the values of a partition; `None` for HASH and KEY.
+pub fn description(table: &TableDef, by: &Partitioning, p: &Partition) -> Option<String> {
+    let types: Vec<Option<&ColumnType>> = match &by.expr {
+        Some(_) => vec![None],
+        None => {
+            let ty = |c: &usize| table.columns.get(*c).map(|c| &c.ty);
+            by.columns.iter().map(ty).collect()
+        }
+    };
+    match &p.bound {
+        PartitionBound::None => None,
+        PartitionBound::LessThan(bounds) => {
+            let bounds = bounds.iter().zip(&types).map(|(bound, ty)| match bound {
+                None => "MAXVALUE".to_owned(),
+                Some(v) => value(v, *ty),
+            });
+            Some(bounds.collect::<Vec<_>>().join(","))
+        }
+        PartitionBound::In(tuples) => {
+            let tuples = tuples.iter().map(|tuple| {
+                let values = tuple.iter().zip(&types).map(|(v, ty)| value(v, *ty));
+                let values = values.collect::<Vec<_>>().join(",");
+                match types.len() {
+                    1 => values,
+                    _ => format!("({values})"),
+                }
+            });
+            Some(tuples.collect::<Vec<_>>().join(","))
+        }
+    }
+}
+
+fn value(value: &Value, ty: Option<&ColumnType>) -> String {
+    let number = ColumnType::int(Kind::BigInt);
+    let ty = ty.unwrap_or(&number);
+    if value.is_null() {
+        return "NULL".to_owned();
+    }
+    let mut out = Vec::new();
+    write_text(value.as_ref(), ty, &mut out);
+    let text = String::from_utf8_lossy(&out);
+    match ty.is_integer() {
+        true => text.into_owned(),
+        false => literal(&text),
+    }
 }

@@ -14,7 +14,7 @@
 //! Rejected: a list of listeners called at commit (they would run in the
 //! middle of somebody's transaction).
 
-use crate::catalog::TableId;
+use crate::definition::TableId;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use porpoise_kv::Ticket;

@@ -14,8 +14,8 @@ use common::{NULL, all_in, begin, database, engines, get, ids, int, table, text}
 use porpoise_kv::{LockMode, Read};
 use porpoise_rows::catalog::{FkAction, Table};
 use porpoise_rows::partition::expr::{PartitionExpr, PartitionOp};
-use porpoise_rows::partition::prune::Known;
 use porpoise_rows::partition::{Method, Partition, PartitionBound, Partitioning};
+use porpoise_rows::routing::prune::Known;
 use porpoise_rows::{
     Db, Error, InsertMode, KeyRange, RowBuf, RowChange, ScanPosition, ScanSpec, Txn, UpdateMode,
 };

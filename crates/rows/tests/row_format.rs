@@ -175,7 +175,7 @@ fn a_row_is_read_by_later_definitions() {
     let mut bytes = Vec::new();
     encode(&first, &values, stamp, &mut bytes).unwrap();
     // DROP COLUMN a, ADD COLUMN d BIGINT DEFAULT 7 FIRST.
-    let mut second = first.clone();
+    let mut second = first.definition().clone();
     second.version = 2;
     second.columns.remove(1);
     let added = Column {
@@ -194,6 +194,7 @@ fn a_row_is_read_by_later_definitions() {
             .map(|c| (c.id, c.ty.clone()))
             .collect(),
     });
+    let second = Table::new(second);
     let row = RowRef::new(&second, &bytes).unwrap();
     let expected = [
         Value::Int(7),

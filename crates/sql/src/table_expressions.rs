@@ -22,8 +22,8 @@ use crate::statistics::Figures;
 use bumpalo::Bump;
 use porpoise_base::cancel::Cancel;
 use porpoise_rows::Error;
-use porpoise_rows::catalog::{Column, ColumnDefault, Expression, Table};
-use porpoise_rows::program::{RowCompiler, RowCx, RowProgram};
+use porpoise_rows::catalog::{Column, ColumnDefault, Expression, Table, TableDef};
+use porpoise_rows::expressions::{RowCompiler, RowCx, RowProgram};
 use porpoise_types::{CastCx, Collation, SqlMode, Value, ValueRef, store};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -192,13 +192,17 @@ impl SystemVariables for NoVariables<'_> {
     }
 }
 
-fn bind(table: &Table, expression: &Expression, owner: ExpressionOwner<'_>) -> Result<Expr> {
+fn bind(
+    table: &Arc<Table>,
+    expression: &Expression,
+    owner: ExpressionOwner<'_>,
+) -> Result<Expr> {
     let arena = Bump::new();
     let text = expression.text.as_bytes();
     let parsed = parse_expr(&arena, text, &ParseOptions::default());
     let parsed = parsed.map_err(|e| SqlError::syntax(&e, text))?;
     let mut scope = Scope::default();
-    scope.add(Source::stored(Arc::new(table.clone()), None))?;
+    scope.add(Source::stored(table.clone(), None))?;
     let env = BindEnv {
         mode: SqlMode::default(),
         collation: Collation::UTF8MB4_0900_AI_CI,
@@ -284,14 +288,15 @@ fn is_boolean(parsed: &ast::Expr<'_>, bound: &Expr) -> bool {
 }
 
 impl RowCompiler for ExpressionCompiler {
-    fn compile(&self, table: &Table) -> porpoise_rows::Result<Arc<dyn RowProgram>> {
+    fn compile(&self, table: &TableDef) -> porpoise_rows::Result<Arc<dyn RowProgram>> {
         let expressions = self.table_expressions(table).map_err(to_rows)?;
         Ok(Arc::new(expressions))
     }
 }
 
 impl ExpressionCompiler {
-    fn table_expressions(&self, table: &Table) -> Result<TableExpressions> {
+    fn table_expressions(&self, table: &TableDef) -> Result<TableExpressions> {
+        let table = &Arc::new(Table::new(table.clone()));
         let mut compiled = TableExpressions {
             generated: Vec::new(),
             defaults: Vec::new(),

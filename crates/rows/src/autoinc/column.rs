@@ -1,7 +1,8 @@
 //! Ids as values of their column.
 
 use crate::Error;
-use crate::catalog::{Column, IndexKind, Table};
+use crate::definition::{Column, IndexKind};
+use crate::table::Table;
 use porpoise_types::{Kind, Value};
 
 /// The greatest id an auto-increment column can hold.

@@ -5,7 +5,7 @@
 //! 2. An explicit value leaves the ids below it behind, as it does in MySQL.
 
 use super::{column_value, explicit};
-use crate::catalog::Table;
+use crate::table::Table;
 use porpoise_types::Value;
 use std::collections::VecDeque;
 

@@ -4,7 +4,8 @@ use super::AutoIncOptions;
 use super::column::{column_max, column_value, exhausted, explicit};
 use super::reserved::Reserved;
 use crate::Result;
-use crate::catalog::{Column, Table};
+use crate::definition::Column;
+use crate::table::Table;
 use porpoise_kv::Engine;
 use porpoise_types::Value;
 

@@ -4,8 +4,7 @@
 //! Run whenever a catalog is built or changed; the stored definitions stay
 //! the only truth.
 
-use super::{Catalog, FkAction, FkParent, ForeignKey, Index, IndexKind, Table, TableId};
-use crate::layout::DerivedCell;
+use super::{Catalog, FkAction, FkParent, ForeignKey, Index, IndexKind, Table, TableDef, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -33,10 +32,13 @@ impl Catalog {
             let keys = resolved.remove(id).unwrap_or_default();
             let referenced_by = children.remove(id).unwrap_or_default();
             if table.foreign_keys != keys || table.referenced_by != referenced_by {
-                let table = Arc::make_mut(table);
-                table.foreign_keys = keys;
-                table.referenced_by = referenced_by;
-                table.derived = DerivedCell::default();
+                let mut linked = Table::new(TableDef {
+                    foreign_keys: keys,
+                    ..table.definition().clone()
+                });
+                linked.referenced_by = referenced_by;
+                linked.write_set = table.write_set.clone();
+                *table = Arc::new(linked);
             }
         }
         self.derive_write_sets();
@@ -91,7 +93,7 @@ fn changes(action: FkAction) -> bool {
 /// The position of an index of `table` whose first parts are `columns`, in
 /// any order, whole and not prefixes. The shortest one wins; the primary key
 /// serves, too.
-pub fn child_index(table: &Table, columns: &[usize]) -> Option<usize> {
+pub fn child_index(table: &TableDef, columns: &[usize]) -> Option<usize> {
     table
         .indexes
         .iter()
@@ -112,7 +114,7 @@ pub fn starts_with(index: &Index, columns: &[usize]) -> bool {
 }
 
 /// The unique or primary index of `parent` over exactly the referenced columns.
-pub fn resolve_parent(parent: &Table, key: &ForeignKey) -> Option<FkParent> {
+pub fn resolve_parent(parent: &TableDef, key: &ForeignKey) -> Option<FkParent> {
     let columns: Vec<usize> = key
         .parent_columns
         .iter()

@@ -12,7 +12,7 @@
 
 mod table;
 
-use super::{Catalog, CheckOption, Database, TableId};
+use super::{Catalog, CheckOption, Database, Table, TableId};
 use crate::bytes::{Reader, Writer};
 use crate::error::{Error, Result};
 use porpoise_kv::{Check, CounterId, Key, Read, ScanRange, SpaceId, Txn};
@@ -112,7 +112,7 @@ fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
         }
         KEY_TABLE => {
             let table = read_table(&mut r, version)?;
-            catalog.tables.insert(table.id, Arc::new(table));
+            catalog.tables.insert(table.id, Arc::new(Table::new(table)));
         }
         KEY_VIEW => {
             let view = read_view(&mut r)?;

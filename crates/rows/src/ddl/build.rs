@@ -4,11 +4,13 @@
 //! of which is looked up in one engine call.
 
 use super::DdlCx;
-use crate::catalog::{ForeignKey, Table, derive};
+use crate::catalog::derive;
 use crate::db::Db;
+use crate::definition::ForeignKey;
 use crate::error::{Error, Result};
 use crate::fk;
 use crate::row::RowRef;
+use crate::table::Table;
 use porpoise_kv::{Check, Key, Read, TxnOptions};
 use std::collections::HashSet;
 

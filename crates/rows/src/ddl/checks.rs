@@ -1,13 +1,14 @@
 //! Expressions in definitions: which are allowed, what depends on what.
 //!
 //! Whether a text can be evaluated is the compiler's to say
-//! ([`crate::program`]); the rules here need only the names of the columns
+//! ([`crate::expressions`]); the rules here need only the names of the columns
 //! that an expression reads (manual, "CHECK Constraints", "CREATE TABLE and
 //! Generated Columns", "Data Type Default Values").
 
 use super::{CheckSpec, check_name, errors};
-use crate::catalog::{
-    Catalog, CheckConstraint, Column, ColumnDefault, FkAction, ForeignKey, Table, TableId,
+use crate::catalog::Catalog;
+use crate::definition::{
+    CheckConstraint, Column, ColumnDefault, FkAction, ForeignKey, TableDef, TableId,
 };
 use crate::error::Result;
 
@@ -16,7 +17,7 @@ use crate::error::Result;
 /// # Errors
 /// 3822 for a name that is taken, 3813 for a column's check that reads
 /// another column.
-pub(super) fn add(catalog: &Catalog, table: &mut Table, spec: &CheckSpec) -> Result<()> {
+pub(super) fn add(catalog: &Catalog, table: &mut TableDef, spec: &CheckSpec) -> Result<()> {
     let name = match &spec.name {
         Some(name) => {
             check_name(name)?;
@@ -42,14 +43,14 @@ pub(super) fn add(catalog: &Catalog, table: &mut Table, spec: &CheckSpec) -> Res
 }
 
 /// `table_chk_n`, n being one more than the greatest that there is.
-fn generated_name(table: &Table) -> String {
+fn generated_name(table: &TableDef) -> String {
     let start = format!("{}_chk_", table.name);
     let number = |c: &CheckConstraint| c.name.strip_prefix(&start)?.parse::<u64>().ok();
     let greatest = table.checks.iter().filter_map(number).max().unwrap_or(0);
     format!("{start}{}", greatest.saturating_add(1))
 }
 
-fn taken(catalog: &Catalog, table: &Table, id: TableId, name: &str) -> bool {
+fn taken(catalog: &Catalog, table: &TableDef, id: TableId, name: &str) -> bool {
     let named = |c: &CheckConstraint| c.name.eq_ignore_ascii_case(name);
     let others = catalog.tables.values();
     let mut others = others.filter(|t| t.id != id && t.database == table.database);
@@ -57,7 +58,7 @@ fn taken(catalog: &Catalog, table: &Table, id: TableId, name: &str) -> bool {
 }
 
 /// 3822: a check's name is taken in the table's database.
-pub(super) fn check_names(catalog: &Catalog, table: &Table) -> Result<()> {
+pub(super) fn check_names(catalog: &Catalog, table: &TableDef) -> Result<()> {
     let others = catalog.tables.values();
     let others = others.filter(|t| t.id != table.id && t.database == table.database);
     for other in others {
@@ -72,7 +73,7 @@ pub(super) fn check_names(catalog: &Catalog, table: &Table) -> Result<()> {
 }
 
 /// Gives generated names of checks the table's new name.
-pub(super) fn rename(table: &mut Table, name: &str) {
+pub(super) fn rename(table: &mut TableDef, name: &str) {
     let start = format!("{}_chk_", table.name);
     for check in &mut table.checks {
         if let Some(number) = check.name.strip_prefix(&start) {
@@ -82,14 +83,14 @@ pub(super) fn rename(table: &mut Table, name: &str) {
 }
 
 /// DROP CHECK; 3821 when there is none of that name.
-pub(super) fn drop(table: &mut Table, name: &str) -> Result<()> {
+pub(super) fn drop(table: &mut TableDef, name: &str) -> Result<()> {
     let at = position(table, name)?;
     table.checks.remove(at);
     Ok(())
 }
 
 /// The position of the check of that name; 3821 when there is none.
-pub(super) fn position(table: &Table, name: &str) -> Result<usize> {
+pub(super) fn position(table: &TableDef, name: &str) -> Result<usize> {
     let named = |c: &CheckConstraint| c.name.eq_ignore_ascii_case(name);
     let at = table.checks.iter().position(named);
     at.ok_or_else(|| errors::no_such_check(name))
@@ -97,7 +98,7 @@ pub(super) fn position(table: &Table, name: &str) -> Result<usize> {
 
 /// What a whole definition must keep to: references between expressions,
 /// auto-increment columns, referential actions.
-pub(super) fn validate(table: &Table) -> Result<()> {
+pub(super) fn validate(table: &TableDef) -> Result<()> {
     let auto = table.columns.iter().find(|c| c.auto_increment);
     for (at, column) in table.columns.iter().enumerate() {
         if let Some(generated) = &column.generated {
@@ -131,7 +132,7 @@ pub(super) fn validate(table: &Table) -> Result<()> {
 }
 
 /// 3823, 3104, 3733: what foreign keys and expressions forbid each other.
-fn foreign_key(table: &Table, key: &ForeignKey) -> Result<()> {
+fn foreign_key(table: &TableDef, key: &ForeignKey) -> Result<()> {
     let follows = |a: FkAction| matches!(a, FkAction::Cascade | FkAction::SetNull);
     let changes = follows(key.on_update) || key.on_delete == FkAction::SetNull;
     for column in key.columns.iter().filter_map(|c| table.columns.get(*c)) {
@@ -163,7 +164,7 @@ fn foreign_key(table: &Table, key: &ForeignKey) -> Result<()> {
 /// it, 3959 while a check does that reads others, too. A check that reads only
 /// the dropped column goes along (`drops`).
 pub(super) fn column_leaves(
-    table: &mut Table,
+    table: &mut TableDef,
     columns: &[Column],
     name: &str,
     drops: bool,

@@ -1,7 +1,7 @@
 //! From column specifications to columns: names, NULL, defaults.
 
 use super::{ColumnSpec, IndexSpec, check_name, errors};
-use crate::catalog::{Column, ColumnDefault, ColumnId, IndexKind, LayoutDef};
+use crate::definition::{Column, ColumnDefault, ColumnId, IndexKind, LayoutDef};
 use crate::error::Result;
 use porpoise_types::{Kind, Value};
 

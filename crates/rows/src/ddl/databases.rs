@@ -1,9 +1,11 @@
 //! CREATE, ALTER and DROP DATABASE.
 
 use super::{DdlCx, DdlDone, check_name, errors, tables};
-use crate::catalog::{Catalog, Database, Table, TableId};
+use crate::catalog::{Catalog, Database};
 use crate::db::Db;
+use crate::definition::TableId;
 use crate::error::Result;
+use crate::table::Table;
 use porpoise_kv::SpaceId;
 use porpoise_types::Collation;
 use std::sync::Arc;

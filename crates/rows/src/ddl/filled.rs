@@ -13,9 +13,11 @@
 
 use super::tables::{draft_table, future_neighbours};
 use super::{DdlCx, DdlDone, TableSpec, check_name, errors, spaces};
-use crate::catalog::{Table, TableId, persist};
+use crate::catalog::persist;
 use crate::db::Db;
+use crate::definition::TableId;
 use crate::error::Result;
+use crate::table::Table;
 use std::sync::Arc;
 
 impl Db {
@@ -43,7 +45,7 @@ impl Db {
         if let Some(first) = spec.auto_increment {
             self.engine().set_next_id(table.counter, first.max(1))?;
         }
-        Ok(Some(Arc::new(table)))
+        Ok(Some(Arc::new(Table::new(table))))
     }
 
     /// Gives a table of [`Db::begin_table`], whose rows are committed, its name. After an
@@ -75,6 +77,7 @@ impl Db {
             .collect();
         spaces::assign(&mut table, &made);
         table.counter = filled.counter;
+        let table = Table::new(table);
         if cx.foreign_key_checks {
             for key in &table.foreign_keys {
                 self.validate_foreign_key(cx, &table, key)?;
@@ -86,7 +89,7 @@ impl Db {
             ..spec.clone()
         };
         Ok(DdlDone {
-            ticket: self.commit_new_table(cx, &spec, table)?,
+            ticket: self.commit_new_table(cx, &spec, table.definition().clone())?,
             ..DdlDone::default()
         })
     }

@@ -2,7 +2,8 @@
 //! types and indexes (manual, "FOREIGN KEY Constraints").
 
 use super::{FkSpec, IndexSpec, check_name, errors, same_collation};
-use crate::catalog::{Catalog, FkAction, ForeignKey, IndexKind, Table, derive};
+use crate::catalog::{Catalog, derive};
+use crate::definition::{FkAction, ForeignKey, IndexKind, TableDef};
 use crate::error::Result;
 use porpoise_types::{ColumnType, Kind};
 
@@ -10,7 +11,7 @@ use porpoise_types::{ColumnType, Kind};
 /// not in the catalog yet, or stands there in an older form.
 pub(super) fn foreign_key(
     catalog: &Catalog,
-    table: &Table,
+    table: &TableDef,
     spec: &FkSpec,
     checks: bool,
 ) -> Result<ForeignKey> {
@@ -48,7 +49,7 @@ pub(super) fn foreign_key(
         parent: None,
     };
     let own = key.parent_database == table.database && key.parent_table == table.name;
-    let parent = match catalog.table(&key.parent_database, &key.parent_table) {
+    let parent: &TableDef = match catalog.table(&key.parent_database, &key.parent_table) {
         _ if own => table,
         Some(parent) => parent,
         None if !checks => return Ok(key),
@@ -62,7 +63,7 @@ fn sets_null(spec: &FkSpec) -> bool {
     spec.on_delete == FkAction::SetNull || spec.on_update == FkAction::SetNull
 }
 
-fn constraint_name(catalog: &Catalog, table: &Table, spec: &FkSpec) -> Result<String> {
+fn constraint_name(catalog: &Catalog, table: &TableDef, spec: &FkSpec) -> Result<String> {
     let others = catalog
         .tables
         .values()
@@ -86,7 +87,7 @@ fn constraint_name(catalog: &Catalog, table: &Table, spec: &FkSpec) -> Result<St
 
 /// Checks that `parent` can be referenced by `key`: columns, types, a unique
 /// index over exactly these columns.
-pub(super) fn check_parent(table: &Table, parent: &Table, key: &ForeignKey) -> Result<()> {
+pub(super) fn check_parent(table: &TableDef, parent: &TableDef, key: &ForeignKey) -> Result<()> {
     let positions = check_types(table, parent, key)?;
     let exact = parent
         .indexes
@@ -111,7 +112,11 @@ pub(super) fn check_parent(table: &Table, parent: &Table, key: &ForeignKey) -> R
 
 /// 3734 and 3780: the referenced columns are there, with types that fit.
 /// Returns their positions.
-pub(super) fn check_types(table: &Table, parent: &Table, key: &ForeignKey) -> Result<Vec<usize>> {
+pub(super) fn check_types(
+    table: &TableDef,
+    parent: &TableDef,
+    key: &ForeignKey,
+) -> Result<Vec<usize>> {
     let mut positions = Vec::with_capacity(key.columns.len());
     for (column, wanted) in key.columns.iter().zip(&key.parent_columns) {
         let found = parent
@@ -161,7 +166,11 @@ fn comparable(a: &ColumnType, b: &ColumnType) -> bool {
 /// The index that `key` needs when the child has none that starts with its
 /// columns. MySQL names it after the constraint, else after index_name, else
 /// after the first column.
-pub(super) fn missing_index(table: &Table, key: &ForeignKey, spec: &FkSpec) -> Option<IndexSpec> {
+pub(super) fn missing_index(
+    table: &TableDef,
+    key: &ForeignKey,
+    spec: &FkSpec,
+) -> Option<IndexSpec> {
     if derive::child_index(table, &key.columns).is_some() {
         return None;
     }

@@ -1,7 +1,7 @@
 //! From index specifications to indexes: names, parts, lengths, order.
 
 use super::{IndexSpec, check_name, errors};
-use crate::catalog::{Column, Index, IndexKind, IndexPart, IndexState};
+use crate::definition::{Column, Index, IndexKind, IndexPart, IndexState};
 use crate::error::Result;
 use porpoise_types::{ColumnType, Kind};
 

@@ -38,11 +38,13 @@ mod temporary;
 mod views;
 mod walk;
 
-use crate::catalog::{Catalog, ColumnDefault, Table, TableId, persist};
+use crate::catalog::{Catalog, persist};
 use crate::db::Db;
+use crate::definition::{ColumnDefault, TableDef, TableId};
 use crate::error::{Error, Result};
 use crate::mdl::{MdlBarrier, MdlError, MdlSession};
 use crate::partition::Partitioning;
+use crate::table::Table;
 use parking_lot::MutexGuard;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{LockMode, LockRequest, SpaceId, Ticket, TxnOptions, Wait};
@@ -146,8 +148,17 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    pub(crate) fn table_mut(&mut self, id: TableId) -> Option<&mut Table> {
-        self.catalog.tables.get_mut(&id).map(Arc::make_mut)
+    /// Changes a table's definition; `None` when there is no such table.
+    pub(crate) fn edit<T>(
+        &mut self,
+        id: TableId,
+        change: impl FnOnce(&mut TableDef) -> T,
+    ) -> Option<T> {
+        let table = self.catalog.tables.get_mut(&id)?;
+        let mut def = table.definition().clone();
+        let done = change(&mut def);
+        *table = Arc::new(table.redefined(def));
+        Some(done)
     }
 }
 
@@ -265,11 +276,11 @@ impl Db {
 
 impl Db {
     /// Whether all expressions of a definition can be evaluated.
-    pub(crate) fn check_expressions(&self, table: &Table) -> Result<()> {
-        match table.has_expressions() {
-            true => self.program(table).map(|_| ()),
-            false => Ok(()),
+    pub(crate) fn check_expressions(&self, table: &TableDef) -> Result<()> {
+        if table.has_expressions() {
+            self.compile(table)?;
         }
+        Ok(())
     }
 }
 

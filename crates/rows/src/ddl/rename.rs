@@ -5,8 +5,9 @@
 //! constraint names (`old_ibfk_1`) change with their table, as in MySQL 8.
 
 use super::{DdlCx, DdlDone, Draft, check_name, checks, errors, foreign};
-use crate::catalog::{Catalog, TableId};
+use crate::catalog::Catalog;
 use crate::db::Db;
+use crate::definition::TableId;
 use crate::error::Result;
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ pub(super) fn waiting_children<'a>(
     database: &'a str,
     name: &'a str,
 ) -> impl Iterator<Item = TableId> {
-    let waits = move |t: &&Arc<crate::catalog::Table>| {
+    let waits = move |t: &&Arc<crate::table::Table>| {
         t.foreign_keys
             .iter()
             .any(|k| k.parent_database == database && k.parent_table == name)
@@ -85,21 +86,22 @@ pub(super) fn rename_in(draft: &mut Draft, id: TableId, database: &str, name: &s
         Arc::make_mut(new).tables.insert(name.to_owned(), id);
     }
     let ids: Vec<TableId> = draft.catalog.tables.keys().copied().collect();
-    let follows = |k: &crate::catalog::ForeignKey| {
+    let follows = |k: &crate::definition::ForeignKey| {
         k.parent_database == table.database && k.parent_table == table.name
     };
     for child in ids {
-        let names = |t: &Arc<crate::catalog::Table>| t.foreign_keys.iter().any(follows);
+        let names = |t: &Arc<crate::table::Table>| t.foreign_keys.iter().any(follows);
         if !draft.catalog.tables.get(&child).is_some_and(names) {
             continue;
         }
-        let keys = draft.table_mut(child).map(|c| &mut c.foreign_keys);
-        for key in keys.into_iter().flatten().filter(|k| follows(k)) {
-            database.clone_into(&mut key.parent_database);
-            name.clone_into(&mut key.parent_table);
-        }
+        draft.edit(child, |child| {
+            for key in child.foreign_keys.iter_mut().filter(|k| follows(k)) {
+                database.clone_into(&mut key.parent_database);
+                name.clone_into(&mut key.parent_table);
+            }
+        });
     }
-    if let Some(new) = draft.table_mut(id) {
+    draft.edit(id, |new| {
         let generated = format!("{}_ibfk_", new.name);
         for key in &mut new.foreign_keys {
             if let Some(number) = key.name.strip_prefix(&generated) {
@@ -109,7 +111,7 @@ pub(super) fn rename_in(draft: &mut Draft, id: TableId, database: &str, name: &s
         checks::rename(new, name);
         database.clone_into(&mut new.database);
         name.clone_into(&mut new.name);
-    }
+    });
     if let Some(table) = draft.catalog.table_by_id(id) {
         checks::check_names(&draft.catalog, table)?;
     }

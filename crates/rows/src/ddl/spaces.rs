@@ -4,10 +4,10 @@
 //! All spaces of one partition name the same co-location group and partition
 //! number, so that an engine can lay them together.
 
-use crate::catalog::{Index, IndexKind, Table};
+use crate::definition::{Index, IndexKind, TableDef};
 use porpoise_kv::{SpaceDurability, SpaceId, SpaceSpec};
 
-fn spec(table: &Table, partition: usize, point_lookups: bool) -> SpaceSpec {
+fn spec(table: &TableDef, partition: usize, point_lookups: bool) -> SpaceSpec {
     SpaceSpec {
         group: table.group(),
         partition: u32::try_from(partition).unwrap_or(u32::MAX),
@@ -21,23 +21,23 @@ fn spec(table: &Table, partition: usize, point_lookups: bool) -> SpaceSpec {
 }
 
 /// One space of an index, in a partition.
-pub(super) fn of_partition(table: &Table, index: &Index, partition: usize) -> SpaceSpec {
+pub(super) fn of_partition(table: &TableDef, index: &Index, partition: usize) -> SpaceSpec {
     spec(table, partition, index.kind != IndexKind::Plain)
 }
 
 /// One space of parts, in a partition.
-pub(super) fn of_parts(table: &Table, partition: usize) -> SpaceSpec {
+pub(super) fn of_parts(table: &TableDef, partition: usize) -> SpaceSpec {
     spec(table, partition, true)
 }
 
 /// The spaces of an index, one a partition.
-pub(super) fn of_index(table: &Table, index: &Index) -> Vec<SpaceSpec> {
+pub(super) fn of_index(table: &TableDef, index: &Index) -> Vec<SpaceSpec> {
     let partitions = 0..table.partition_count();
     partitions.map(|p| of_partition(table, index, p)).collect()
 }
 
 /// All spaces of a table: its indexes in order, then the parts.
-pub(super) fn of_table(table: &Table) -> Vec<SpaceSpec> {
+pub(super) fn of_table(table: &TableDef) -> Vec<SpaceSpec> {
     let indexes = table.indexes.iter().flat_map(|i| of_index(table, i));
     let parts = match table.may_have_parts() {
         true => 0..table.partition_count(),
@@ -47,7 +47,7 @@ pub(super) fn of_table(table: &Table) -> Vec<SpaceSpec> {
 }
 
 /// Gives a table the spaces made for [`of_table`].
-pub(super) fn assign(table: &mut Table, spaces: &[SpaceId]) {
+pub(super) fn assign(table: &mut TableDef, spaces: &[SpaceId]) {
     let mut given = spaces.chunks(table.partition_count().max(1));
     for index in &mut table.indexes {
         index.spaces = given.next().unwrap_or(&[]).to_vec();

@@ -1,6 +1,6 @@
 //! Tables and their parts as a statement asks for them.
 
-use crate::catalog::{ColumnDefault, Expression, FkAction, Generated, IndexKind, TableOptions};
+use crate::definition::{ColumnDefault, Expression, FkAction, Generated, IndexKind, TableOptions};
 use crate::partition::Partitioning;
 use porpoise_types::ColumnType;
 

@@ -4,10 +4,11 @@ use super::{
     DdlCx, DdlDone, TableSpec, check_name, checks, columns, errors, foreign, indexes, neighbours,
     partition, spaces,
 };
-use crate::catalog::{Catalog, IndexKind, Table, TableId, persist};
+use crate::catalog::{Catalog, persist};
 use crate::db::Db;
+use crate::definition::{IndexKind, TableDef, TableId};
 use crate::error::Result;
-use crate::layout::DerivedCell;
+use crate::table::Table;
 use porpoise_kv::{CounterId, SpaceId, Ticket};
 use std::sync::Arc;
 
@@ -64,7 +65,7 @@ impl Db {
         &self,
         cx: &DdlCx<'_>,
         spec: &TableSpec,
-        table: Table,
+        table: TableDef,
     ) -> Result<Ticket> {
         if let Some(first) = spec.auto_increment {
             self.engine().set_next_id(table.counter, first.max(1))?;
@@ -83,13 +84,14 @@ impl Db {
             }
             let mut table = table;
             table.incompatible_since = draft.catalog.version + 1;
-            draft.catalog.tables.insert(table.id, Arc::new(table));
+            let table = Arc::new(Table::new(table));
+            draft.catalog.tables.insert(table.id, table);
             Ok(())
         })
     }
 
     /// Creates the table's spaces and sets the counter.
-    pub(super) fn give_spaces(&self, table: &mut Table) -> Result<Vec<SpaceId>> {
+    pub(super) fn give_spaces(&self, table: &mut TableDef) -> Result<Vec<SpaceId>> {
         let specs = spaces::of_table(table);
         let spaces = self.engine().create_spaces(&specs)?;
         spaces::assign(table, &spaces);
@@ -178,19 +180,17 @@ impl Db {
             });
             return Err(errors::cannot_truncate(&text));
         }
-        let mut fresh = Table::clone(&table);
+        let mut fresh = table.definition().clone();
         let spaces = self.give_spaces(&mut fresh)?;
         let ticket = self.change_catalog(cx, |draft| {
             let version = draft.catalog.version + 1;
-            let Some(now) = draft.table_mut(table.id) else {
-                return Err(errors::no_table(database, name));
-            };
-            now.indexes = fresh.indexes;
-            now.parts = fresh.parts;
-            now.counter = fresh.counter;
-            now.incompatible_since = version;
-            now.derived = DerivedCell::default();
-            Ok(())
+            let changed = draft.edit(table.id, |now| {
+                now.indexes = fresh.indexes;
+                now.parts = fresh.parts;
+                now.counter = fresh.counter;
+                now.incompatible_since = version;
+            });
+            changed.ok_or_else(|| errors::no_table(database, name))
         });
         let ticket = match ticket {
             Ok(ticket) => ticket,
@@ -230,11 +230,11 @@ pub(super) fn draft_table(
     cx: &DdlCx<'_>,
     spec: &TableSpec,
     id: TableId,
-) -> Result<Table> {
+) -> Result<TableDef> {
     let columns = columns::columns(&spec.columns, &spec.indexes)?;
     let mut options = spec.options.clone();
     options.created = cx.now;
-    let mut table = Table {
+    let mut table = TableDef {
         id,
         database: spec.database.clone(),
         name: spec.name.clone(),
@@ -246,9 +246,6 @@ pub(super) fn draft_table(
         indexes: Vec::new(),
         foreign_keys: Vec::new(),
         checks: Vec::new(),
-        referenced_by: Vec::new(),
-        write_set: Arc::from([id]),
-        derived: DerivedCell::default(),
         hidden_key: false,
         counter: CounterId(0),
         options,
@@ -288,7 +285,7 @@ pub(super) fn draft_table(
 }
 
 /// Constraints that were made while this parent did not exist must fit it now.
-fn check_waiting_children(catalog: &Catalog, table: &Table) -> Result<()> {
+fn check_waiting_children(catalog: &Catalog, table: &TableDef) -> Result<()> {
     for child in catalog.tables.values() {
         for key in &child.foreign_keys {
             if key.parent_database == table.database && key.parent_table == table.name {

@@ -6,10 +6,11 @@
 //! names, which go at the next start.
 
 use super::{DdlCx, TableSpec, check_name, errors, tables};
-use crate::catalog::{Catalog, Table, TableId, persist};
+use crate::catalog::{Catalog, persist};
 use crate::db::Db;
+use crate::definition::TableId;
 use crate::error::Result;
-use crate::layout::DerivedCell;
+use crate::table::Table;
 use std::sync::Arc;
 
 impl Db {
@@ -40,7 +41,7 @@ impl Db {
         if let Some(first) = spec.auto_increment {
             self.engine().set_next_id(table.counter, first.max(1))?;
         }
-        Ok(Arc::new(table))
+        Ok(Arc::new(Table::new(table)))
     }
 
     /// TRUNCATE of a temporary table: the same definition over new spaces.
@@ -48,10 +49,9 @@ impl Db {
     /// # Errors
     /// The engine's.
     pub fn renew_temporary(&self, table: &Table) -> Result<Arc<Table>> {
-        let mut fresh = Table::clone(table);
+        let mut fresh = table.definition().clone();
         self.give_spaces(&mut fresh)?;
-        fresh.derived = DerivedCell::default();
-        Ok(Arc::new(fresh))
+        Ok(Arc::new(Table::new(fresh)))
     }
 
     /// Drops what a temporary table holds; no transaction may use it any more.

@@ -12,9 +12,9 @@
 //!    the last one excepted.
 
 use super::DdlCx;
-use crate::catalog::Table;
 use crate::db::Db;
 use crate::error::{Error, Result};
+use crate::table::Table;
 use porpoise_kv::{self as kv, Read, ScanEnd, ScanRange, SpaceId, TxnOptions};
 use std::ops::ControlFlow;
 

@@ -5,12 +5,11 @@
 //! values of the partitioning columns, and so from any whole key: the primary
 //! key and every unique key contain these columns (error 1503), an entry of a
 //! plain index ends with the primary key, and the key of a row without a
-//! declared primary key ends with the number of its partition. So whoever has
-//! a key has its space ([`Table::space`]), without reading anything.
+//! declared primary key ends with the number of its partition. So a key alone
+//! gives its space ([`crate::routing`]), without reading anything.
 //!
-//! * [`expr`]: the expressions of HASH, RANGE and LIST.
-//! * [`route`]: from values or keys to a partition.
-//! * [`prune`]: from conditions to the partitions that can have a match.
+//! Here are the definitions and, in [`expr`], the expressions of HASH, RANGE
+//! and LIST.
 //!
 //! Invariants:
 //! 1. Partitions are routed by keys' bytes in their nullable ascending form,
@@ -26,12 +25,7 @@
 
 pub mod expr;
 pub mod persist;
-pub mod prune;
-pub mod route;
 
-use crate::Result;
-use crate::catalog::Table;
-use porpoise_kv::SpaceId;
 use porpoise_types::Value;
 
 /// Most partitions a table may have (manual, "Restrictions and Limitations on
@@ -152,70 +146,5 @@ impl Partitioning {
         self.partitions
             .iter()
             .position(|p| p.name.eq_ignore_ascii_case(name))
-    }
-}
-
-impl Table {
-    /// Number of partitions; 1 for a table that is not partitioned.
-    pub fn partition_count(&self) -> usize {
-        self.partitioning.as_ref().map_or(1, |p| p.partitions.len())
-    }
-
-    /// All spaces of the table: of indexes and of large values' parts.
-    pub fn all_spaces(&self) -> impl Iterator<Item = SpaceId> + '_ {
-        self.indexes
-            .iter()
-            .flat_map(|i| i.spaces.iter())
-            .chain(&self.parts)
-            .copied()
-    }
-
-    /// The space that holds the parts of the large values of the row with this
-    /// primary key; `None` for a table without such columns.
-    pub fn parts_space(&self, primary: &[u8]) -> Option<SpaceId> {
-        match self.parts.as_slice() {
-            [] => None,
-            [one] => Some(*one),
-            several => several.get(self.partition_of(0, primary)).copied(),
-        }
-    }
-
-    /// The id of the partition in which a row of a table without a declared
-    /// primary key lies, by its values: its hidden key ends with it.
-    pub(crate) fn append_hidden_partition(&self, values: &[Value], out: &mut Vec<u8>) {
-        if let Some(by) = &self.partitioning {
-            let at = self.partition_of_row(values).unwrap_or(0);
-            let id = by.partitions.get(at).map_or(0, |p| p.id);
-            out.extend_from_slice(&id.to_be_bytes());
-        }
-    }
-
-    /// The primary key of a row with new values, whose present one is given.
-    ///
-    /// # Errors
-    /// [`crate::Error::NoPartition`] when it belongs into no partition.
-    pub(crate) fn changed_key(&self, old: &[u8], values: &[Value]) -> Result<Vec<u8>> {
-        if self.partitioning.is_some() {
-            self.partition_of_row(values)?;
-        }
-        if !self.hidden_key {
-            return Ok(self.primary_key(values));
-        }
-        let mut key = old.to_vec();
-        if self.partitioning.is_some() {
-            key.truncate(8);
-            self.append_hidden_partition(values, &mut key);
-        }
-        Ok(key)
-    }
-
-    /// The spaces in which entries of an index with this prefix (whole parts)
-    /// can lie.
-    pub(crate) fn prefix_spaces(&self, index: usize, prefix: &[u8]) -> Vec<SpaceId> {
-        let all = self.index_spaces(index);
-        match self.partition_of_prefix(index, prefix) {
-            Some(at) => all.get(at).copied().into_iter().collect(),
-            None => all.to_vec(),
-        }
     }
 }

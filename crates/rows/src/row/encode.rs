@@ -2,8 +2,8 @@
 
 use super::{EXPIRY, HEADER, MAX_TABLE_VERSION, PARTS, ROW_FORMAT_VERSION, WIDE, too_big};
 use crate::blob::{Blob, HEAD};
-use crate::catalog::Table;
-use crate::layout::{Layout, Storage};
+use crate::table::Table;
+use crate::table::layout::{Layout, Storage};
 use crate::{Error, Result};
 use porpoise_types::Value;
 use smallvec::SmallVec;

@@ -10,8 +10,8 @@ use super::cascade::Effects;
 use super::gather::gather_unique;
 use super::keyset::KeySet;
 use crate::Result;
-use crate::catalog::Table;
 use crate::row::{RowBuf, RowRef};
+use crate::table::Table;
 use porpoise_kv::LockMode;
 use std::sync::Arc;
 

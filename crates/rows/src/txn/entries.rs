@@ -15,7 +15,8 @@
 use super::Txn;
 use super::scan::{ScanPosition, ScanSpec, spaces_of};
 use crate::Result;
-use crate::catalog::{IndexPart, Table};
+use crate::definition::IndexPart;
+use crate::table::Table;
 use porpoise_kv::{Read, ScanVisitor};
 use porpoise_types::is_decodable;
 

@@ -2,9 +2,11 @@
 //! the judgement of a new row by what the lock call showed.
 
 use super::keyset::{KeyId, KeySet};
-use crate::catalog::{Catalog, FkParent, ForeignKey, Table};
+use crate::catalog::Catalog;
+use crate::definition::{FkParent, ForeignKey};
 use crate::fk;
 use crate::keys::Columns;
+use crate::table::Table;
 use crate::{Error, Result};
 use porpoise_kv::LockMode;
 use porpoise_types::Value;

@@ -22,12 +22,12 @@
 //! locks parent before child, which deadlocks.
 
 use super::Txn;
+use super::expressions::{Refused, refusal};
 use super::gather::{Constraint, NO_KEY, Plan, check_not_null, constraints, gather_own, judge};
 use super::keyset::{KeyId, KeySet};
 use crate::autoinc::GeneratedIds;
-use crate::catalog::Table;
-use crate::program::{Refused, refusal};
 use crate::row::RowBuf;
+use crate::table::Table;
 use crate::{Error, Result};
 use porpoise_base::interrupt::Pacer;
 use porpoise_types::Value;

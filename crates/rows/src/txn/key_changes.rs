@@ -3,9 +3,10 @@
 
 use super::gather::{Constraint, NO_KEY, gather_unique};
 use super::keyset::{KeyId, KeySet};
-use crate::catalog::{IndexPart, Table};
+use crate::definition::IndexPart;
 use crate::fk::Referrer;
 use crate::row::RowRef;
+use crate::table::Table;
 use porpoise_kv::LockMode;
 use porpoise_types::Value;
 use smallvec::SmallVec;

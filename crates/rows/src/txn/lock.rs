@@ -10,8 +10,8 @@ use super::Txn;
 use super::arena::Arena;
 use super::parts::{Blobs, Waiting};
 use crate::Result;
-use crate::catalog::Table;
 use crate::row::{RowBuf, RowRef};
+use crate::table::Table;
 use porpoise_kv::{Key, LockMode, LockRequest, Mark, Read, Wait};
 use smallvec::SmallVec;
 

@@ -18,6 +18,7 @@ mod arena;
 pub(crate) mod cascade;
 pub(crate) mod delete;
 pub(crate) mod entries;
+mod expressions;
 pub(crate) mod gather;
 pub(crate) mod insert;
 mod key_changes;
@@ -34,13 +35,14 @@ pub(crate) mod update;
 mod upsert;
 pub(crate) mod write;
 
-use crate::catalog::{Table, TableId};
 use crate::db::Db;
-use crate::program::RowCx;
+use crate::definition::TableId;
+use crate::expressions::RowCx;
+use crate::table::Table;
 use crate::{AutoIncOptions, Error, Result};
 use keyset::KeySet;
 use porpoise_base::cancel::Cancel;
-use porpoise_kv::{self as kv, Isolation, Mark, Ticket, Wait};
+use porpoise_kv::{self as kv, Isolation, Mark, Ticket, TxnOptions, Wait};
 use porpoise_types::Value;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -146,8 +148,23 @@ impl Drop for Scratch {
     }
 }
 
+impl Db {
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn begin(self: &Arc<Self>, options: BeginOptions) -> Result<Txn> {
+        let kv = self.engine().begin(TxnOptions {
+            isolation: options.isolation,
+            sync: options.sync,
+            cancel: options.cancel.clone(),
+        })?;
+        Ok(Txn::new(self.clone(), kv, &options))
+    }
+}
+
 impl Txn {
-    pub(crate) fn new(db: Arc<Db>, kv: Box<dyn kv::Txn>, options: &BeginOptions) -> Txn {
+    fn new(db: Arc<Db>, kv: Box<dyn kv::Txn>, options: &BeginOptions) -> Txn {
         Txn {
             db,
             kv,

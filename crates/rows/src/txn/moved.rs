@@ -3,8 +3,8 @@
 use super::Txn;
 use super::update::RowChange;
 use crate::Result;
-use crate::catalog::Table;
 use crate::row::{RowBuf, RowRef};
+use crate::table::Table;
 use foldhash::HashMap;
 use porpoise_kv::{Key, Read};
 use std::sync::Arc;

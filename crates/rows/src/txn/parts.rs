@@ -14,9 +14,9 @@
 
 use super::Txn;
 use crate::blob::{self, BlobColumn};
-use crate::catalog::Table;
 use crate::db::Db;
 use crate::row::{Filled, RowBuf, RowRef, filled};
+use crate::table::Table;
 use crate::{Error, Result};
 use porpoise_kv::{self as kv, Key, Read, SpaceId, TxnOptions, View};
 use smallvec::SmallVec;

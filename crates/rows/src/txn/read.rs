@@ -12,8 +12,8 @@
 use super::Txn;
 use super::parts::{Blobs, Waiting};
 use crate::Result;
-use crate::catalog::Table;
 use crate::row::RowRef;
+use crate::table::Table;
 use porpoise_kv::{Key, Read};
 use smallvec::SmallVec;
 

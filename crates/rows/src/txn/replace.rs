@@ -4,7 +4,7 @@ use super::Txn;
 use super::gather::{NO_KEY, Plan};
 use super::keyset::{KeyId, KeySet};
 use crate::Result;
-use crate::catalog::Table;
+use crate::table::Table;
 use porpoise_kv::{Key, LockMode, Read};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;

@@ -24,14 +24,14 @@
 
 use super::Txn;
 use super::cascade::Effects;
+use super::expressions::{Refused, refusal};
 use super::gather::{Constraint, check_not_null, constraints};
 use super::key_changes::{KeyChanges, gather_change, lock_referenced, referenced_change};
 use super::keyset::KeySet;
 use super::moved::Moved;
-use crate::catalog::Table;
 use crate::fk::{self, Referrer};
-use crate::program::{Refused, refusal};
 use crate::row::RowBuf;
+use crate::table::Table;
 use crate::{Error, Result};
 use porpoise_kv::{Read, ScanEnd, ScanRange, prefix_end};
 use porpoise_types::Value;

@@ -12,7 +12,7 @@ use porpoise_base::clock;
 use porpoise_kv::{CounterId, Engine, SpaceSpec};
 use porpoise_rows::catalog::{
     Catalog, Column, ColumnDefault, ColumnId, Database, FkAction, FkParent, ForeignKey, Index,
-    IndexKind, IndexPart, IndexState, LayoutDef, Table, TableId, TableOptions,
+    IndexKind, IndexPart, IndexState, LayoutDef, Table, TableDef, TableId, TableOptions,
 };
 use porpoise_rows::partition::{Method, Partition, PartitionBound, Partitioning};
 use porpoise_rows::{BeginOptions, Db, DbOptions, Error, InsertMode, Txn};
@@ -156,7 +156,7 @@ impl Def {
     }
 }
 
-fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> Table {
+fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> TableDef {
     let position = |name: &String| def.columns.iter().position(|c| c.name == *name).unwrap();
     let hidden_key = def.keys.first().is_none_or(|k| k.0 != IndexKind::Primary);
     let mut keys = def.keys.clone();
@@ -191,7 +191,7 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> Table {
             invisible: false,
         })
         .collect();
-    Table {
+    TableDef {
         id: TableId(number as u64 + 1),
         database: "d".into(),
         name: def.name.clone(),
@@ -202,8 +202,6 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> Table {
         indexes,
         foreign_keys: Vec::new(),
         checks: Vec::new(),
-        referenced_by: Vec::new(),
-        write_set: Arc::from([TableId(number as u64 + 1)]),
         hidden_key,
         counter: CounterId(spaces[0].0),
         layouts: vec![LayoutDef {
@@ -214,11 +212,12 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> Table {
         partitioning: def.partitioning.clone(),
         parts: spaces[keys.len() * partitions..].to_vec(),
         colocate: None,
-        derived: Default::default(),
     }
 }
 
-fn resolve(tables: &mut [Table], defs: &[Def]) {
+/// Resolves foreign keys; returns the constraints that reference each table.
+fn resolve(tables: &mut [TableDef], defs: &[Def]) -> Vec<Vec<(TableId, usize)>> {
+    let mut referenced_by = vec![Vec::new(); tables.len()];
     for (n, def) in defs.iter().enumerate() {
         for fk in &def.fks {
             let p = defs.iter().position(|d| d.name == fk.parent).unwrap();
@@ -270,19 +269,20 @@ fn resolve(tables: &mut [Table], defs: &[Def]) {
                 }),
             });
             let place = tables[n].foreign_keys.len() - 1;
-            tables[p].referenced_by.push((TableId(n as u64 + 1), place));
+            referenced_by[p].push((TableId(n as u64 + 1), place));
         }
     }
+    referenced_by
 }
 
 /// A database `d` with these tables over an engine.
 pub fn database(engine: Arc<dyn Engine>, defs: &[Def]) -> Arc<Db> {
-    let mut tables: Vec<Table> = defs
+    let mut tables: Vec<TableDef> = defs
         .iter()
         .enumerate()
         .map(|(n, def)| build_table(engine.as_ref(), n, def))
         .collect();
-    resolve(&mut tables, defs);
+    let referenced_by = resolve(&mut tables, defs);
     let names = tables.iter().map(|t| (t.name.clone(), t.id)).collect();
     let catalog = Catalog {
         views: Default::default(),
@@ -295,7 +295,15 @@ pub fn database(engine: Arc<dyn Engine>, defs: &[Def]) -> Arc<Db> {
                 tables: names,
             }),
         )]),
-        tables: tables.into_iter().map(|t| (t.id, Arc::new(t))).collect(),
+        tables: tables
+            .into_iter()
+            .zip(referenced_by)
+            .map(|(def, referenced_by)| {
+                let mut table = Table::new(def);
+                table.referenced_by = referenced_by;
+                (table.id, Arc::new(table))
+            })
+            .collect(),
     };
     Db::with_catalog(engine, clock::system(), DbOptions::default(), catalog)
 }

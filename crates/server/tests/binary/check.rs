@@ -4,8 +4,8 @@
 use porpoise_base::{cancel::Cancel, clock};
 use porpoise_kv::{Check, Engine, Key, TxnOptions};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use porpoise_rows::catalog::Table;
-use porpoise_rows::program::{RowCompiler, RowCx, RowProgram};
+use porpoise_rows::catalog::TableDef;
+use porpoise_rows::expressions::{RowCompiler, RowCx, RowProgram};
 use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode};
 use porpoise_sql::{ClientInfo, ResultColumn, ResultSink, SqlConfig, SqlError, SqlServer};
 use porpoise_types::Value;
@@ -139,7 +139,7 @@ impl RowProgram for Lax {
 }
 
 impl RowCompiler for Lax {
-    fn compile(&self, _: &Table) -> porpoise_rows::Result<Arc<dyn RowProgram>> {
+    fn compile(&self, _: &TableDef) -> porpoise_rows::Result<Arc<dyn RowProgram>> {
         Ok(Arc::new(Lax))
     }
 }

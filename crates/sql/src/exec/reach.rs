@@ -11,7 +11,7 @@ use crate::expr::eval::{EvalCx, eval};
 use crate::plan::placement::{KnownExprs, Placement};
 use crate::plan::{Bound, Step};
 use porpoise_rows::catalog::Table;
-use porpoise_rows::partition::prune::Known;
+use porpoise_rows::routing::prune::Known;
 use porpoise_rows::{Blobs, Fetch};
 use porpoise_types::{ColumnType, Date, DateTime, Value, ValueRef};
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crate::show::schema::{database_names, virtual_type};
 use crate::virtual_tables;
 use porpoise_access::Privileges;
 use porpoise_rows::catalog::{CheckOption, Table, View};
-use porpoise_rows::show_partitions;
+use porpoise_rows::show;
 use porpoise_types::{Collation, DateTime, Value};
 use std::sync::Arc;
 
@@ -168,9 +168,9 @@ pub(super) fn partitions(cx: &StatementContext) -> Vec<Vec<Value>> {
                 Value::Null,
                 text(by.method.words()),
                 Value::Null,
-                text(show_partitions::quoted_expression(table, by)),
+                text(show::quoted_expression(table, by)),
                 Value::Null,
-                show_partitions::description(table, by, partition).map_or(Value::Null, text),
+                show::description(table, by, partition).map_or(Value::Null, text),
             ]);
             let space = usize::try_from(at - 1).ok();
             let space = space.and_then(|at| table.index_spaces(0).get(at));

@@ -36,7 +36,7 @@ use porpoise_base::blocking::blocking;
 use porpoise_base::interrupt;
 use porpoise_kv::Mark;
 use porpoise_rows::catalog::{Catalog, Table};
-use porpoise_rows::program::RowCx;
+use porpoise_rows::expressions::RowCx;
 use porpoise_types::{ColumnType, ValueRef};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -188,7 +188,7 @@ pub fn create_table(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows>
         Some(_) => Some(cx.server.db.next_auto_increment(&table)?),
         None => None,
     };
-    let mut shown = Table::clone(&table);
+    let mut shown = table.definition().clone();
     for column in &mut shown.columns {
         if let (Kind::Timestamp, ColumnDefault::Literal(Value::DateTime(at))) =
             (column.ty.kind, &mut column.default)

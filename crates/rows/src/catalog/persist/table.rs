@@ -2,18 +2,16 @@
 //! behind what the first one has.
 
 use crate::bytes::{Reader, Writer};
-use crate::catalog::{
+use crate::definition::{
     CheckConstraint, Colocate, Column, ColumnDefault, ColumnId, Expression, FkAction, ForeignKey,
-    Generated, Index, IndexKind, IndexPart, IndexState, LayoutDef, Table, TableId, TableOptions,
+    Generated, Index, IndexKind, IndexPart, IndexState, LayoutDef, TableDef, TableId, TableOptions,
 };
 use crate::error::{Error, Result};
-use crate::layout::DerivedCell;
 use porpoise_kv::{CounterId, SpaceId};
 use porpoise_types::Collation;
-use std::sync::Arc;
 
 /// Appends the record of a table.
-pub(super) fn write_table(w: &mut Writer, t: &Table) {
+pub(super) fn write_table(w: &mut Writer, t: &TableDef) {
     w.u64(t.id.0);
     w.str(&t.database);
     w.str(&t.name);
@@ -59,7 +57,7 @@ fn read_expression(r: &mut Reader<'_>) -> Result<Expression> {
 }
 
 /// Defaults and generated columns by position, checks: since format 3.
-fn write_expressions(w: &mut Writer, t: &Table) {
+fn write_expressions(w: &mut Writer, t: &TableDef) {
     let of_column = |c: &Column| match (&c.generated, &c.default) {
         (Some(g), _) => Some((1 + u8::from(g.stored), g.expression.clone())),
         (None, ColumnDefault::Expr(e)) => Some((0, e.clone())),
@@ -83,7 +81,7 @@ fn write_expressions(w: &mut Writer, t: &Table) {
     });
 }
 
-fn read_expressions(r: &mut Reader<'_>, t: &mut Table) -> Result<()> {
+fn read_expressions(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
     let columns = r.list(|r| Ok((r.u32()? as usize, r.u8()?, read_expression(r)?)))?;
     for (at, kind, expression) in columns {
         let Some(column) = t.columns.get_mut(at) else {
@@ -111,7 +109,7 @@ fn read_expressions(r: &mut Reader<'_>, t: &mut Table) -> Result<()> {
 }
 
 /// Partitioning, parts and co-location: since format 2.
-fn write_placement(w: &mut Writer, t: &Table) {
+fn write_placement(w: &mut Writer, t: &TableDef) {
     crate::partition::persist::write(w, &t.partitioning);
     w.list(&t.parts, |w, space| w.u64(space.0));
     w.bool(t.colocate.is_some());
@@ -121,7 +119,7 @@ fn write_placement(w: &mut Writer, t: &Table) {
     }
 }
 
-fn read_placement(r: &mut Reader<'_>, t: &mut Table) -> Result<()> {
+fn read_placement(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
     t.partitioning = crate::partition::persist::read(r)?;
     t.parts = r.list(|r| Ok(SpaceId(r.u64()?)))?;
     if r.bool()? {
@@ -134,7 +132,7 @@ fn read_placement(r: &mut Reader<'_>, t: &mut Table) -> Result<()> {
 }
 
 /// Reads the record of a table, written in a format version.
-pub(super) fn read_table(r: &mut Reader<'_>, version: u8) -> Result<Table> {
+pub(super) fn read_table(r: &mut Reader<'_>, version: u8) -> Result<TableDef> {
     let mut table = read_first_format(r)?;
     if version >= 2 {
         read_placement(r, &mut table)?;
@@ -145,9 +143,9 @@ pub(super) fn read_table(r: &mut Reader<'_>, version: u8) -> Result<Table> {
     Ok(table)
 }
 
-fn read_first_format(r: &mut Reader<'_>) -> Result<Table> {
+fn read_first_format(r: &mut Reader<'_>) -> Result<TableDef> {
     let id = TableId(r.u64()?);
-    Ok(Table {
+    Ok(TableDef {
         id,
         database: r.str()?,
         name: r.str()?,
@@ -177,9 +175,6 @@ fn read_first_format(r: &mut Reader<'_>) -> Result<Table> {
         partitioning: None,
         parts: Vec::new(),
         colocate: None,
-        referenced_by: Vec::new(),
-        write_set: Arc::from([id]),
-        derived: DerivedCell::default(),
     })
 }
 

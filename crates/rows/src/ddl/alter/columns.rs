@@ -13,11 +13,13 @@
 //!    in [`set_columns`] and nowhere else.
 
 use super::{Plan, Position, fill};
-use crate::catalog::{
-    Catalog, Column, ColumnDefault, ColumnId, ForeignKey, Generated, IndexKind, Table,
-};
+use crate::catalog::Catalog;
 use crate::ddl::{AlterOp, ColumnSpec, DdlCx, IndexSpec, checks, columns as specs, errors};
+use crate::definition::{
+    Column, ColumnDefault, ColumnId, ForeignKey, Generated, IndexKind, TableDef,
+};
 use crate::error::{Error, Result};
+use crate::table::Table;
 use porpoise_types::{CastCx, ColumnType, Kind, Value};
 
 /// Takes all clauses about columns into the plan.
@@ -346,7 +348,7 @@ fn convert(
 
 fn move_column(
     columns: &mut Vec<Column>,
-    table: &Table,
+    table: &TableDef,
     id: ColumnId,
     to: &Position,
 ) -> Result<()> {
@@ -461,12 +463,12 @@ fn set_columns(plan: &mut Plan, columns: Vec<Column>) {
     }
 }
 
-fn still(column: &Column, table: &Table) -> bool {
+fn still(column: &Column, table: &TableDef) -> bool {
     table.columns.iter().any(|c| c.id == column.id)
 }
 
 /// The backfill of columns, once no row lacks them.
-pub(super) fn forget_backfills(table: &mut Table) {
+pub(super) fn forget_backfills(table: &mut TableDef) {
     for column in &mut table.columns {
         column.backfill = Value::Null;
     }

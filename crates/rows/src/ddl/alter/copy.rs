@@ -13,12 +13,13 @@
 
 use super::{Plan, fill};
 use crate::autoinc::{column_max, column_value};
-use crate::catalog::{ColumnDefault, ColumnId, IndexKind, Table};
 use crate::db::Db;
 use crate::ddl::{DdlCx, errors};
+use crate::definition::{ColumnDefault, ColumnId, IndexKind};
 use crate::error::{Error, Result};
-use crate::program::{RowCx, RowProgram};
+use crate::expressions::{RowCx, RowProgram};
 use crate::row::{RowRef, RowStamp, encode_with};
+use crate::table::Table;
 use porpoise_kv::{Check, Key, Read, SpaceId, TxnOptions};
 use porpoise_types::{CastCx, SqlMode, Value, store};
 use std::collections::HashSet;
@@ -68,7 +69,7 @@ struct Copy<'a> {
 }
 
 fn sources(before: &Table, after: &Table) -> Vec<Source> {
-    let source = |column: &crate::catalog::Column| {
+    let source = |column: &crate::definition::Column| {
         let old = before.columns.iter().position(|c| c.id == column.id);
         if column.generated.is_some() {
             return Source::Generated;
@@ -161,7 +162,7 @@ impl Copy<'_> {
     }
 
     /// A NULL in a column that may not hold one any more.
-    fn no_null(&self, column: &crate::catalog::Column, cast: &mut CastCx<'_>) -> Result<Value> {
+    fn no_null(&self, column: &crate::definition::Column, cast: &mut CastCx<'_>) -> Result<Value> {
         if cast.strict {
             return Err(match self.converts {
                 true => errors::null_truncated(&column.name, self.rows),
@@ -193,10 +194,10 @@ impl Db {
         &self,
         cx: &DdlCx<'_>,
         before: &Table,
+        after: &Table,
         plan: &Plan,
         cast: &mut CastCx<'_>,
     ) -> Result<u64> {
-        let after = &plan.table;
         let position = |id: ColumnId| after.columns.iter().position(|c| c.id == id);
         let mut copy = Copy {
             before,

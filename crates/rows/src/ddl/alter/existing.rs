@@ -1,11 +1,12 @@
 //! What an ALTER TABLE that copies no rows asks of those that are there.
 
 use super::{Plan, fill};
-use crate::catalog::{ColumnId, Table};
 use crate::db::Db;
 use crate::ddl::{DdlCx, errors};
+use crate::definition::ColumnId;
 use crate::error::Result;
 use crate::row::RowRef;
+use crate::table::Table;
 use porpoise_types::CastCx;
 
 impl Db {
@@ -28,15 +29,15 @@ impl Db {
     }
 
     /// 1138 when a row holds NULL in a column that becomes NOT NULL.
-    pub(super) fn check_not_null(&self, cx: &DdlCx<'_>, plan: &Plan) -> Result<()> {
+    pub(super) fn check_not_null(&self, cx: &DdlCx<'_>, after: &Table, plan: &Plan) -> Result<()> {
         let position = |id: &ColumnId| plan.table.columns.iter().position(|c| c.id == *id);
         let wanted: Vec<usize> = plan.not_null.iter().filter_map(position).collect();
         if wanted.is_empty() {
             return Ok(());
         }
-        self.each_batch(cx, &plan.table, |batch| {
+        self.each_batch(cx, after, |batch| {
             for (_, row) in batch {
-                let row = RowRef::new(&plan.table, row)?;
+                let row = RowRef::new(after, row)?;
                 if wanted.iter().any(|c| row.get(*c).is_null()) {
                     return Err(errors::invalid_null());
                 }
@@ -50,15 +51,15 @@ impl Db {
         &self,
         cx: &DdlCx<'_>,
         before: &Table,
-        plan: &Plan,
+        after: &Table,
         cast: &CastCx<'_>,
     ) -> Result<()> {
-        let program = self.program(&plan.table)?;
+        let program = self.program(after)?;
         let env = fill::row_cx(cx, cast);
         self.each_batch(cx, before, |batch| {
             for (primary, row) in batch {
                 let whole = self.whole_row(before, primary, row)?;
-                let row = RowRef::new(&plan.table, whole.as_deref().unwrap_or(row))?;
+                let row = RowRef::new(after, whole.as_deref().unwrap_or(row))?;
                 program.check(&row.values(), &env)?;
             }
             Ok(())

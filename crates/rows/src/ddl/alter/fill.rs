@@ -1,9 +1,9 @@
 //! What rows that are there hold in a column that is added.
 
-use crate::catalog::{Column, ColumnDefault};
 use crate::ddl::DdlCx;
+use crate::definition::{Column, ColumnDefault};
 use crate::error::{Error, Result};
-use crate::program::RowCx;
+use crate::expressions::RowCx;
 use porpoise_types::{
     CastCx, Date, DateTime, Decimal, Kind, SqlMode, Time, TypeError, Value, ValueRef,
 };

@@ -2,9 +2,11 @@
 
 use super::Plan;
 use super::columns::{referencing, same_bytes};
-use crate::catalog::{Catalog, Index, IndexKind, Table, derive};
+use crate::catalog::{Catalog, derive};
 use crate::ddl::{AlterOp, DdlCx, FkSpec, IndexSpec, check_name, checks, errors, foreign, indexes};
+use crate::definition::{Index, IndexKind, TableDef};
 use crate::error::Result;
+use crate::table::Table;
 
 /// What is dropped goes before what is added, in one statement.
 pub(super) fn drop_all(plan: &mut Plan, ops: &[AlterOp]) -> Result<()> {
@@ -69,12 +71,12 @@ pub(super) fn add_all(
 }
 
 /// The position of a declared index: the hidden key has no name.
-fn declared(table: &Table, name: &str) -> Option<usize> {
+fn declared(table: &TableDef, name: &str) -> Option<usize> {
     table.index(name).filter(|at| *at != 0 || !table.hidden_key)
 }
 
-fn drop_foreign_key(table: &mut Table, name: &str) -> Result<()> {
-    let named = |k: &crate::catalog::ForeignKey| k.name.eq_ignore_ascii_case(name);
+fn drop_foreign_key(table: &mut TableDef, name: &str) -> Result<()> {
+    let named = |k: &crate::definition::ForeignKey| k.name.eq_ignore_ascii_case(name);
     let at = table.foreign_keys.iter().position(named);
     let at = at.ok_or_else(|| errors::cannot_drop(name))?;
     table.foreign_keys.remove(at);
@@ -121,8 +123,8 @@ fn add_primary(plan: &mut Plan, spec: &IndexSpec) -> Result<()> {
                 if column.generated.as_ref().is_some_and(|g| !g.stored) {
                     return Err(errors::generated_key());
                 }
-                if column.default == crate::catalog::ColumnDefault::Null {
-                    column.default = crate::catalog::ColumnDefault::None;
+                if column.default == crate::definition::ColumnDefault::Null {
+                    column.default = crate::definition::ColumnDefault::None;
                 }
             }
         }
@@ -251,7 +253,7 @@ pub(super) fn check_constraints(
 /// Constraints of this table with a parent that is there: 3780 where a
 /// column no longer fits, 1830 where one that is to be set NULL may not be.
 fn check_parents_of(catalog: &Catalog, before: &Table, plan: &Plan) -> Result<()> {
-    use crate::catalog::FkAction::SetNull;
+    use crate::definition::FkAction::SetNull;
     for key in &plan.table.foreign_keys {
         let sets_null = key.on_delete == SetNull || key.on_update == SetNull;
         let columns = key

@@ -29,12 +29,13 @@ mod temporary;
 use super::{
     AlterOp, DdlCx, DdlDone, checks, columns as specs, errors, indexes, partition, rename, spaces,
 };
-use crate::catalog::{Catalog, ColumnId, Index, Table, TableId};
+use crate::catalog::Catalog;
 use crate::db::Db;
+use crate::definition::{ColumnId, Index, TableDef, TableId};
 use crate::error::Result;
-use crate::layout::DerivedCell;
 use crate::progress::Stage;
 use crate::row::RowRef;
+use crate::table::Table;
 use porpoise_kv::{SpaceId, Ticket};
 use porpoise_types::{CastCx, SqlMode, TimeZone};
 use std::sync::Arc;
@@ -69,7 +70,7 @@ pub enum Algorithm {
 
 /// What an ALTER TABLE is going to do, worked out before anything is done.
 struct Plan {
-    table: Table,
+    table: TableDef,
     /// The rows are copied.
     rewrite: bool,
     /// The copy changes values' types.
@@ -160,7 +161,8 @@ impl Db {
         check_algorithm(&plan, ops)?;
         self.check_expressions(&plan.table)?;
         let fresh = self.give_index_spaces(&mut plan)?;
-        let done = self.carry_out(cx, &before, &plan, cast);
+        let after = Table::new(plan.table.clone());
+        let done = self.carry_out(cx, &before, &after, &plan, cast);
         cx.mdl.progress().end();
         if let Err(error) = &done {
             self.abandon_spaces(&fresh, error);
@@ -184,7 +186,7 @@ impl Db {
     ) -> Result<Table> {
         let catalog = self.catalog();
         let before = find(&catalog, database, name)?;
-        Ok(plan(&catalog, &before, cx, ops, cast)?.table)
+        Ok(Table::new(plan(&catalog, &before, cx, ops, cast)?.table))
     }
 
     fn give_index_spaces(&self, plan: &mut Plan) -> Result<Vec<SpaceId>> {
@@ -234,10 +236,11 @@ impl Db {
         &self,
         cx: &DdlCx<'_>,
         before: &Table,
+        after: &Table,
         plan: &Plan,
         cast: &mut CastCx<'_>,
     ) -> Result<DdlDone> {
-        let rows = self.work_on_rows(cx, before, plan, cast)?;
+        let rows = self.work_on_rows(cx, before, after, plan, cast)?;
         cx.mdl.progress().begin(Stage::Committing, "");
         let ticket = self.commit_definition(cx, before, plan)?;
         Ok(DdlDone {
@@ -252,6 +255,7 @@ impl Db {
         &self,
         cx: &DdlCx<'_>,
         before: &Table,
+        after: &Table,
         plan: &Plan,
         cast: &mut CastCx<'_>,
     ) -> Result<u64> {
@@ -260,30 +264,30 @@ impl Db {
         let progress = cx.mdl.progress();
         if plan.rewrite {
             progress.begin(Stage::Copying, "");
-            rows = self.copy_rows(cx, before, plan, cast)?;
+            rows = self.copy_rows(cx, before, after, plan, cast)?;
         } else {
             progress.begin(Stage::Validating, "");
-            self.check_not_null(cx, plan)?;
+            self.check_not_null(cx, after, plan)?;
             if plan.checks {
-                self.hold_checks(cx, before, plan, cast)?;
+                self.hold_checks(cx, before, after, cast)?;
             }
-            for (position, index) in plan.table.indexes.iter().enumerate() {
+            for (position, index) in after.indexes.iter().enumerate() {
                 if plan.build.contains(&index.id) {
                     progress.begin(Stage::BuildingIndex, &index.name);
-                    self.build_index(cx, before, &plan.table, position)?;
+                    self.build_index(cx, before, after, position)?;
                 }
             }
         }
         if cx.foreign_key_checks {
-            for key in &plan.table.foreign_keys {
+            for key in &after.foreign_keys {
                 if plan.validate.contains(&key.name) {
                     progress.begin(Stage::Validating, &key.name);
-                    self.validate_foreign_key(cx, &plan.table, key)?;
+                    self.validate_foreign_key(cx, after, key)?;
                 }
             }
         }
         if let Some(next) = plan.auto_increment.filter(|_| plan.generate.is_none()) {
-            self.raise_auto_increment(cx, &plan.table, next)?;
+            self.raise_auto_increment(cx, after, next)?;
         }
         Ok(rows)
     }
@@ -294,24 +298,23 @@ impl Db {
             let children: Vec<(TableId, String)> = columns::referencing(&draft.catalog, before)
                 .map(|(child, key)| (child.id, key.name.clone()))
                 .collect();
-            let Some(table) = draft.table_mut(before.id) else {
-                return Err(errors::no_table(&before.database, &before.name));
-            };
-            // A clone carries no resolved layouts: they are worked out anew.
-            *table = plan.table.clone();
-            if plan.rewrite {
-                columns::forget_backfills(table);
-            }
-            if plan.rewrite || !plan.build.is_empty() {
-                // Snapshots taken before do not find the new spaces' rows.
-                table.incompatible_since = version;
-            }
-            for (child, name) in children.iter().filter(|_| !plan.renamed.is_empty()) {
-                let child = draft.table_mut(*child);
-                let keys = child.into_iter().flat_map(|c| &mut c.foreign_keys);
-                for key in keys.filter(|k| k.name == *name) {
-                    keys::rename_parent_columns(&mut key.parent_columns, &plan.renamed);
+            let changed = draft.edit(before.id, |table| {
+                table.clone_from(&plan.table);
+                if plan.rewrite {
+                    columns::forget_backfills(table);
                 }
+                if plan.rewrite || !plan.build.is_empty() {
+                    // Snapshots taken before do not find the new spaces' rows.
+                    table.incompatible_since = version;
+                }
+            });
+            changed.ok_or_else(|| errors::no_table(&before.database, &before.name))?;
+            for (child, name) in children.iter().filter(|_| !plan.renamed.is_empty()) {
+                draft.edit(*child, |child| {
+                    for key in child.foreign_keys.iter_mut().filter(|k| k.name == *name) {
+                        keys::rename_parent_columns(&mut key.parent_columns, &plan.renamed);
+                    }
+                });
             }
             if let Some((database, name)) = &plan.rename_to {
                 rename::rename_in(draft, before.id, database, name)?;
@@ -367,7 +370,7 @@ fn plan(
     cast: &CastCx<'_>,
 ) -> Result<Plan> {
     let mut plan = Plan {
-        table: before.clone(),
+        table: before.definition().clone(),
         rewrite: false,
         converts: false,
         rekeys_rows: false,
@@ -399,7 +402,6 @@ fn plan(
     for op in ops {
         if let AlterOp::Partition(by) = op {
             plan.table.partitioning = by.as_deref().cloned();
-            plan.table.derived = DerivedCell::default();
             plan.rewrite = true;
         }
     }

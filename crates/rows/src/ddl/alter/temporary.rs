@@ -5,9 +5,10 @@
 
 use super::super::{AlterOp, DdlCx, check_name, errors};
 use super::{check_algorithm, columns, plan};
-use crate::catalog::{Catalog, Table};
+use crate::catalog::Catalog;
 use crate::db::Db;
 use crate::error::Result;
+use crate::table::Table;
 use porpoise_types::CastCx;
 use std::sync::Arc;
 
@@ -41,21 +42,21 @@ impl Db {
         check_algorithm(&plan, ops)?;
         self.check_expressions(&plan.table)?;
         let fresh = self.give_index_spaces(&mut plan)?;
-        let done = self.work_on_rows(cx, before, &plan, cast);
+        let after = Table::new(plan.table.clone());
+        let done = self.work_on_rows(cx, before, &after, &plan, cast);
         cx.mdl.progress().end();
         if let Err(error) = &done {
             self.abandon_spaces(&fresh, error);
         }
         let rows = done?;
         self.retire_spaces(&plan.leaving);
-        // A clone carries no resolved layouts: they are worked out anew.
-        let mut table = plan.table.clone();
+        let mut table = plan.table;
         if plan.rewrite {
             columns::forget_backfills(&mut table);
         }
         if let Some((database, name)) = plan.rename_to {
             (table.database, table.name) = (database, name);
         }
-        Ok((Arc::new(table), rows))
+        Ok((Arc::new(Table::new(table)), rows))
     }
 }

@@ -15,12 +15,12 @@
 use super::super::{DdlCx, DdlDone, errors, neighbours, spaces};
 use super::check::check;
 use super::plan::{Plan, plan};
-use crate::catalog::{Catalog, Table};
+use crate::catalog::Catalog;
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::layout::DerivedCell;
 use crate::partition::{Partition, Partitioning};
 use crate::row::RowRef;
+use crate::table::Table;
 use crate::txn::parts::{PartPlace, get_parts, lost};
 use porpoise_kv::{self as kv, Check, Key, Read, SpaceId};
 use std::sync::Arc;
@@ -75,14 +75,15 @@ impl Db {
         }
         check(&plan.after)?;
         let fresh = self.give_new_spaces(&before, &mut plan)?;
-        let done = self.deal_and_commit(cx, &before, &plan);
+        let after = Table::new(plan.after);
+        let done = self.deal_and_commit(cx, &before, &after, &plan.dealt);
         if let Err(error) = &done {
             self.abandon_spaces(&fresh, error);
         }
         let ticket = done?;
         let leaving: Vec<SpaceId> = before
             .all_spaces()
-            .filter(|s| !plan.after.all_spaces().any(|kept| kept == *s))
+            .filter(|s| !after.all_spaces().any(|kept| kept == *s))
             .collect();
         self.retire_spaces(&leaving);
         Ok(DdlDone {
@@ -135,22 +136,21 @@ impl Db {
         &self,
         cx: &DdlCx<'_>,
         before: &Table,
-        plan: &Plan,
+        after: &Table,
+        dealt: &[usize],
     ) -> Result<porpoise_kv::Ticket> {
-        for partition in &plan.dealt {
-            self.deal_out(cx, before, &plan.after, *partition)?;
+        for partition in dealt {
+            self.deal_out(cx, before, after, *partition)?;
         }
         self.change_catalog(cx, |draft| {
             let version = draft.catalog.version + 1;
-            let Some(table) = draft.table_mut(before.id) else {
-                return Err(errors::no_table(&before.database, &before.name));
-            };
-            table.partitioning.clone_from(&plan.after.partitioning);
-            table.indexes.clone_from(&plan.after.indexes);
-            table.parts.clone_from(&plan.after.parts);
-            table.incompatible_since = version;
-            table.derived = DerivedCell::default();
-            Ok(())
+            let changed = draft.edit(before.id, |table| {
+                table.partitioning.clone_from(&after.partitioning);
+                table.indexes.clone_from(&after.indexes);
+                table.parts.clone_from(&after.parts);
+                table.incompatible_since = version;
+            });
+            changed.ok_or_else(|| errors::no_table(&before.database, &before.name))
         })
     }
 

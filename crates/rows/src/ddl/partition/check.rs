@@ -1,11 +1,11 @@
 //! The rules of MySQL's PARTITION BY (manual, "Restrictions and Limitations on
 //! Partitioning", and the error reference for the texts).
 
-use crate::catalog::{IndexKind, Table};
+use crate::definition::{IndexKind, TableDef};
 use crate::error::{Error, Result};
 use crate::partition::expr::{MAX_DEPTH, PartitionExpr};
-use crate::partition::route::encode_bound;
 use crate::partition::{MAX_PARTITIONS, Method, PartitionBound, Partitioning};
+use crate::table::router::encode_bound;
 use porpoise_types::{ColumnType, Kind, Value, encode_key};
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ pub(super) fn refuse(code: u16, message: impl Into<String>) -> Error {
 }
 
 /// Checks a table's partitioning as a whole, its keys included.
-pub(crate) fn check(table: &Table) -> Result<()> {
+pub(crate) fn check(table: &TableDef) -> Result<()> {
     let Some(by) = &table.partitioning else {
         return Ok(());
     };
@@ -36,7 +36,7 @@ pub(crate) fn check(table: &Table) -> Result<()> {
     bounds(table, by)
 }
 
-fn columns(table: &Table, by: &Partitioning) -> Result<()> {
+fn columns(table: &TableDef, by: &Partitioning) -> Result<()> {
     if by.columns.is_empty() {
         return match &by.expr {
             Some(_) => Err(constant()),
@@ -82,7 +82,7 @@ fn constant() -> Error {
 }
 
 /// The expression must be whole-numbered, and must not depend on a time zone.
-fn expression(table: &Table, by: &Partitioning) -> Result<()> {
+fn expression(table: &TableDef, by: &Partitioning) -> Result<()> {
     let Some(expr) = &by.expr else {
         return Ok(());
     };
@@ -104,7 +104,7 @@ fn expression(table: &Table, by: &Partitioning) -> Result<()> {
     operands(table, expr, &wrong_type)
 }
 
-fn operands(table: &Table, expr: &PartitionExpr, wrong: &dyn Fn() -> Error) -> Result<()> {
+fn operands(table: &TableDef, expr: &PartitionExpr, wrong: &dyn Fn() -> Error) -> Result<()> {
     use crate::partition::expr::PartitionFunction as F;
     let kind = |e: &PartitionExpr| match e {
         PartitionExpr::Column(at) => table.columns.get(*at).map(|c| &c.ty),
@@ -157,7 +157,7 @@ fn dated(
     }
 }
 
-fn unique_keys(table: &Table, by: &Partitioning) -> Result<()> {
+fn unique_keys(table: &TableDef, by: &Partitioning) -> Result<()> {
     for (n, index) in table.indexes.iter().enumerate() {
         if index.kind == IndexKind::Plain || (n == 0 && table.hidden_key) {
             continue;
@@ -200,7 +200,7 @@ fn names(by: &Partitioning) -> Result<()> {
     Ok(())
 }
 
-fn bounds(table: &Table, by: &Partitioning) -> Result<()> {
+fn bounds(table: &TableDef, by: &Partitioning) -> Result<()> {
     match by.method {
         Method::Hash { .. } | Method::Key { .. } => Ok(()),
         Method::Range | Method::RangeColumns => ranges(table, by),
@@ -208,7 +208,7 @@ fn bounds(table: &Table, by: &Partitioning) -> Result<()> {
     }
 }
 
-fn types(table: &Table, by: &Partitioning) -> Vec<ColumnType> {
+fn types(table: &TableDef, by: &Partitioning) -> Vec<ColumnType> {
     if by.expr.is_some() {
         // Whole numbers on both sides.
         return vec![ColumnType::int(Kind::BigInt)];
@@ -219,7 +219,7 @@ fn types(table: &Table, by: &Partitioning) -> Vec<ColumnType> {
         .collect()
 }
 
-fn ranges(table: &Table, by: &Partitioning) -> Result<()> {
+fn ranges(table: &TableDef, by: &Partitioning) -> Result<()> {
     let types = types(table, by);
     let rising = || {
         refuse(
@@ -271,7 +271,7 @@ fn ranges(table: &Table, by: &Partitioning) -> Result<()> {
     Ok(())
 }
 
-fn lists(table: &Table, by: &Partitioning) -> Result<()> {
+fn lists(table: &TableDef, by: &Partitioning) -> Result<()> {
     let types = types(table, by);
     let mut seen: HashSet<Vec<u8>> = HashSet::new();
     for partition in &by.partitions {

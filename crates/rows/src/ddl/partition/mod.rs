@@ -14,7 +14,8 @@ pub use change::PartitionChange;
 pub(crate) use check::check;
 
 use super::{TableSpec, errors};
-use crate::catalog::{Catalog, Colocate};
+use crate::catalog::Catalog;
+use crate::definition::Colocate;
 use crate::error::Result;
 
 /// COLOCATE WITH resolved: the group of the table named.

@@ -3,14 +3,13 @@
 
 use super::PartitionChange;
 use super::check::refuse;
-use crate::catalog::Table;
+use crate::definition::TableDef;
 use crate::error::{Error, Result};
-use crate::layout::DerivedCell;
 use crate::partition::{Method, Partition, PartitionBound, Partitioning};
 
 /// What a change comes to.
 pub(super) struct Plan {
-    pub(super) after: Table,
+    pub(super) after: TableDef,
     /// For each new partition the old one (position) whose spaces it keeps.
     pub(super) kept: Vec<Option<usize>>,
     /// Old partitions whose rows are dealt out again.
@@ -53,7 +52,7 @@ fn positions(by: &Partitioning, names: &[String], what: &str) -> Result<Vec<usiz
 ///
 /// # Errors
 /// MySQL's refusals (1481 to 1520).
-pub(super) fn plan(before: &Table, change: &PartitionChange) -> Result<Plan> {
+pub(super) fn plan(before: &TableDef, change: &PartitionChange) -> Result<Plan> {
     let mut after = before.clone();
     let old = before.partition_count();
     let (by, kept, dealt) = match (change, &before.partitioning) {
@@ -69,7 +68,6 @@ pub(super) fn plan(before: &Table, change: &PartitionChange) -> Result<Plan> {
         }
     };
     after.partitioning = by;
-    after.derived = DerivedCell::default();
     Ok(Plan { after, kept, dealt })
 }
 

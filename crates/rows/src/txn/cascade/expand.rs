@@ -14,7 +14,8 @@ use super::super::key_changes::{gather_change, lock_referenced, referenced_chang
 use super::super::keyset::{KeyId, KeySet};
 use super::{Child, Edge, Effects, Probe, Txn};
 use crate::Result;
-use crate::catalog::{Catalog, FkAction};
+use crate::catalog::Catalog;
+use crate::definition::FkAction;
 use crate::fk::{self, Referrer};
 use crate::row::RowRef;
 use porpoise_kv::{LockMode, Read, ScanEnd, ScanRange};

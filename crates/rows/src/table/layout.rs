@@ -6,21 +6,15 @@
 //! nowhere, because the column is younger (then its backfill holds).
 //!
 //! Invariants:
-//! 1. A layout depends on nothing but the `LayoutDef` and the table's columns;
-//!    it is worked out once per `Table` value, at first use.
-//! 2. Cloning a `Table` drops the resolved layouts, so a changed copy works
-//!    out its own.
-//! 3. The widths in [`Storage::of`] are a disk format (docs/formats.md,
+//! 1. A layout depends on nothing but the `LayoutDef` and the table's columns.
+//! 2. The widths in [`Storage::of`] are a disk format (docs/formats.md,
 //!    "Rows"): a kind's storage never changes within one row format.
 //!
 //! Rejected: self-describing rows (a type byte and id a column cost a byte or
 //! more of memory a value and a search a read).
 
-use crate::catalog::{IndexKind, LayoutDef, Table};
-use crate::partition::route::Router;
-use crate::program::{Compiled, runs};
+use crate::definition::{LayoutDef, TableDef};
 use porpoise_types::{ColumnType, Kind};
-use std::sync::OnceLock;
 
 /// How values of one column are laid down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +137,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    fn resolve(table: &Table, def: &LayoutDef) -> Layout {
+    pub(super) fn resolve(table: &TableDef, def: &LayoutDef) -> Layout {
         let bitmap = def.columns.len().div_ceil(8);
         let mut fixed = bitmap;
         let mut by_position = vec![None; table.columns.len()];
@@ -180,95 +174,5 @@ impl Layout {
     #[inline]
     pub(crate) fn slot(&self, position: usize) -> Option<&Slot> {
         self.by_position.get(position)?.as_ref()
-    }
-}
-
-/// What is worked out once from a table's definition.
-#[derive(Clone, Debug)]
-pub(crate) struct Derived {
-    /// The layout rows are written in.
-    current: Layout,
-    /// Older ones, in order of version.
-    older: Vec<Layout>,
-    /// Positions of the unique indexes, the primary one excluded.
-    pub(crate) uniques: Vec<usize>,
-    /// Positions of NOT NULL columns.
-    pub(crate) not_null: Vec<usize>,
-    /// How a partitioned table's rows are dealt out.
-    pub(crate) router: Option<Router>,
-    /// Writing a row runs a program.
-    pub(crate) program: bool,
-    /// The program, once it was asked for.
-    pub(crate) compiled: OnceLock<Compiled>,
-}
-
-impl Derived {
-    fn new(table: &Table) -> Derived {
-        let mut layouts: Vec<Layout> = table
-            .layouts
-            .iter()
-            .map(|def| Layout::resolve(table, def))
-            .collect();
-        let current = layouts.pop().unwrap_or_else(|| {
-            let columns = table.columns.iter().map(|c| (c.id, c.ty.clone()));
-            let def = LayoutDef {
-                version: 0,
-                columns: columns.collect(),
-            };
-            Layout::resolve(table, &def)
-        });
-        Derived {
-            current,
-            older: layouts,
-            program: runs(table),
-            compiled: OnceLock::new(),
-            router: table.partitioning.as_ref().map(|by| Router::new(table, by)),
-            uniques: (0..table.indexes.len())
-                .filter(|i| {
-                    table
-                        .indexes
-                        .get(*i)
-                        .is_some_and(|x| x.kind == IndexKind::Unique)
-                })
-                .collect(),
-            not_null: (0..table.columns.len())
-                .filter(|i| table.columns.get(*i).is_some_and(|c| !c.nullable))
-                .collect(),
-        }
-    }
-
-    /// The layout rows are written in.
-    #[inline]
-    pub(crate) fn current(&self) -> &Layout {
-        &self.current
-    }
-
-    /// The layout of rows of a table version.
-    #[inline]
-    pub(crate) fn of_version(&self, version: u32) -> Option<&Layout> {
-        if self.current.version <= version {
-            return Some(&self.current);
-        }
-        self.older.iter().rev().find(|l| l.version <= version)
-    }
-}
-
-/// The derived parts of a [`Table`], worked out at first use. A clone starts
-/// empty, so that a copy that is then changed does not inherit what no longer
-/// holds. `Default` for whoever builds a `Table`.
-#[derive(Debug, Default)]
-pub struct DerivedCell(OnceLock<Box<Derived>>);
-
-impl Clone for DerivedCell {
-    fn clone(&self) -> DerivedCell {
-        DerivedCell::default()
-    }
-}
-
-impl Table {
-    /// Layouts and lists worked out from the definition.
-    #[inline]
-    pub(crate) fn derived(&self) -> &Derived {
-        self.derived.0.get_or_init(|| Box::new(Derived::new(self)))
     }
 }

@@ -1,23 +1,15 @@
-//! From a row's values, or from a key, to its partition.
+//! The router of a partitioned table: from the keys of the partitioning
+//! columns to a partition.
 //!
-//! Both ways meet in the partitioning columns' keys in their one form
-//! (nullable, ascending): a row's values are encoded so, a key's parts are
-//! taken from it so. KEY hashes these bytes, RANGE COLUMNS and LIST COLUMNS
-//! compare them, the others decode them and evaluate their expression.
-//!
-//! Invariants:
-//! 1. A value and every key made from it route alike.
-//! 2. A key whose values belong into no partition routes to the first one:
-//!    nothing is there, and nothing is ever written there, because rows
-//!    without a partition are refused before (1526).
+//! The keys are in one form (nullable, ascending), whatever index they come
+//! from. KEY hashes these bytes, RANGE COLUMNS and LIST COLUMNS compare them,
+//! the others decode them and evaluate their expression.
 
-use super::expr::PartitionExpr;
-use super::{Method, PartitionBound, Partitioning};
-use crate::catalog::{Index, IndexKind, Table};
-use crate::error::{Error, Result};
-use crate::keys::Columns;
+use crate::definition::{Index, IndexKind, TableDef};
+use crate::partition::expr::PartitionExpr;
+use crate::partition::{Method, Partition, PartitionBound, Partitioning};
 use foldhash::{HashMap, HashMapExt};
-use porpoise_types::{ColumnType, Value, ValueRef, decode_key, encode_key, take_key_part};
+use porpoise_types::{ColumnType, Value, ValueRef, decode_key, encode_key};
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -27,21 +19,21 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 /// The keys of the partitioning columns one after the other, with their ends.
-type Canon = SmallVec<[u8; 32]>;
+pub(crate) type Canon = SmallVec<[u8; 32]>;
 
 /// What is worked out once from a table's partitioning.
 #[derive(Clone, Debug)]
 pub(crate) struct Router {
-    columns: Vec<(usize, ColumnType)>,
+    pub(crate) columns: Vec<(usize, ColumnType)>,
     rule: Rule,
     /// Where each index's partitioning columns stand among its parts (or
     /// those of the primary key); see [`Places`].
-    places: Vec<Places>,
+    pub(crate) places: Vec<Places>,
 }
 
 /// How the partition of a key of an index is found.
 #[derive(Clone, Debug)]
-enum Places {
+pub(crate) enum Places {
     /// The parts with these numbers, one a partitioning column.
     Parts(Vec<usize>),
     /// The primary key that follows the parts.
@@ -81,7 +73,7 @@ fn linear(v: u64, n: u64) -> u64 {
 }
 
 impl Router {
-    pub(crate) fn new(table: &Table, by: &Partitioning) -> Router {
+    pub(crate) fn new(table: &TableDef, by: &Partitioning) -> Router {
         let columns: Vec<(usize, ColumnType)> = by
             .columns
             .iter()
@@ -111,7 +103,7 @@ impl Router {
     }
 
     /// The partition of canonical keys, one a column, one after the other.
-    fn of_canon(&self, canon: &[u8]) -> Option<usize> {
+    pub(crate) fn of_canon(&self, canon: &[u8]) -> Option<usize> {
         match &self.rule {
             Rule::Key(n, is_linear) => {
                 let v = hash(canon);
@@ -140,7 +132,7 @@ impl Router {
     }
 
     /// The partition of the expression's value.
-    pub(super) fn of_number(&self, value: Option<i128>) -> Option<usize> {
+    pub(crate) fn of_number(&self, value: Option<i128>) -> Option<usize> {
         match &self.rule {
             Rule::Hash(_, n, is_linear) => {
                 // The absolute value, as MySQL takes it; NULL counts as 0.
@@ -162,7 +154,7 @@ impl Router {
     }
 
     /// The partition of values given one a partitioning column.
-    pub(super) fn of_values<'v>(
+    pub(crate) fn of_values<'v>(
         &self,
         values: impl Iterator<Item = ValueRef<'v>>,
     ) -> Option<usize> {
@@ -178,7 +170,7 @@ impl Router {
 
     /// The first and last partition (RANGE COLUMNS) that values of the first
     /// column between two keys can be in; bounds included.
-    pub(super) fn of_first_column(
+    pub(crate) fn of_first_column(
         &self,
         low: Option<&[u8]>,
         high: Option<&[u8]>,
@@ -201,7 +193,7 @@ impl Router {
     }
 
     /// The bounds of RANGE, and the values of LIST.
-    pub(super) fn list(&self) -> Option<&HashMap<Option<i128>, usize>> {
+    pub(crate) fn list(&self) -> Option<&HashMap<Option<i128>, usize>> {
         match &self.rule {
             Rule::List(_, map) => Some(map),
             _ => None,
@@ -209,7 +201,7 @@ impl Router {
     }
 
     /// How many bounds RANGE has.
-    pub(super) fn bounds(&self) -> usize {
+    pub(crate) fn bounds(&self) -> usize {
         match &self.rule {
             Rule::Range(_, bounds) => bounds.len(),
             Rule::RangeColumns(bounds) => bounds.len(),
@@ -219,7 +211,7 @@ impl Router {
 }
 
 fn range_bounds(by: &Partitioning) -> Vec<Option<i128>> {
-    let bound = |p: &super::Partition| match &p.bound {
+    let bound = |p: &Partition| match &p.bound {
         PartitionBound::LessThan(values) => values.first()?.as_ref().and_then(whole),
         _ => None,
     };
@@ -243,7 +235,7 @@ pub(crate) fn encode_bound(bounds: &[Option<Value>], columns: &[ColumnType]) -> 
 
 fn encoded_bounds(by: &Partitioning, columns: &[(usize, ColumnType)]) -> Vec<Vec<u8>> {
     let types: Vec<ColumnType> = columns.iter().map(|(_, ty)| ty.clone()).collect();
-    let bound = |p: &super::Partition| match &p.bound {
+    let bound = |p: &Partition| match &p.bound {
         PartitionBound::LessThan(values) => encode_bound(values, &types),
         _ => Vec::new(),
     };
@@ -278,7 +270,7 @@ fn listed_columns(by: &Partitioning, columns: &[(usize, ColumnType)]) -> HashMap
     map
 }
 
-fn places(table: &Table, number: usize, index: &Index, columns: &[usize]) -> Places {
+fn places(table: &TableDef, number: usize, index: &Index, columns: &[usize]) -> Places {
     let place = |c: &usize| {
         index
             .parts
@@ -290,132 +282,6 @@ fn places(table: &Table, number: usize, index: &Index, columns: &[usize]) -> Pla
         _ if number == 0 && table.hidden_key => Places::Hidden,
         _ if index.kind == IndexKind::Plain || number > 0 => Places::Primary,
         _ => Places::Parts(Vec::new()),
-    }
-}
-
-impl Table {
-    fn router(&self) -> Option<&Router> {
-        self.derived().router.as_ref()
-    }
-
-    pub(crate) fn router_of_columns(&self) -> Option<&Router> {
-        self.router()
-    }
-
-    /// The partition into which a row goes by its values.
-    ///
-    /// # Errors
-    /// [`Error::NoPartition`] when it belongs into none.
-    pub fn partition_of_row(&self, values: &[Value]) -> Result<usize> {
-        self.partition_of_columns(values)
-    }
-
-    pub(crate) fn partition_of_columns<C: Columns + ?Sized>(&self, row: &C) -> Result<usize> {
-        let Some(router) = self.router() else {
-            return Ok(0);
-        };
-        let columns = router.columns.iter().map(|(c, _)| row.column(*c));
-        router
-            .of_values(columns)
-            .ok_or_else(|| self.no_partition(row))
-    }
-
-    fn no_partition<C: Columns + ?Sized>(&self, row: &C) -> Error {
-        let value = match &self.partitioning {
-            Some(by) if matches!(by.method, Method::Range | Method::List) => {
-                let value = by.expr.as_ref().and_then(|e| e.eval(&|at| row.column(at)));
-                value.map_or_else(|| "NULL".to_owned(), |v| v.to_string())
-            }
-            _ => "from column_list".to_owned(),
-        };
-        Error::NoPartition { value }
-    }
-
-    /// The partition of a whole key of an index; 0 for a table that is not
-    /// partitioned.
-    pub fn partition_of(&self, index: usize, key: &[u8]) -> usize {
-        match self.router() {
-            None => 0,
-            Some(router) => self.route(router, index, key).unwrap_or(0),
-        }
-    }
-
-    /// The partition of all keys of an index that start with these whole
-    /// parts, when the parts say it.
-    pub(crate) fn partition_of_prefix(&self, index: usize, prefix: &[u8]) -> Option<usize> {
-        let Some(router) = self.router() else {
-            return Some(0);
-        };
-        match router.places.get(index)? {
-            Places::Parts(parts) => {
-                self.route_parts(router, self.indexes.get(index)?, parts, prefix)
-            }
-            Places::Hidden | Places::Primary => None,
-        }
-    }
-
-    fn route(&self, router: &Router, index: usize, key: &[u8]) -> Option<usize> {
-        match router.places.get(index)? {
-            Places::Hidden => self.hidden_partition(key),
-            Places::Parts(parts) => {
-                let index = self.indexes.get(index)?;
-                self.route_parts(router, index, parts, key)
-            }
-            Places::Primary => {
-                let index = self.indexes.get(index)?;
-                let mut rest = key;
-                let mut scrap = Vec::new();
-                for part in &index.parts {
-                    self.take_part(part, &mut rest, &mut scrap)?;
-                }
-                self.route(router, 0, rest)
-            }
-        }
-    }
-
-    fn route_parts(
-        &self,
-        router: &Router,
-        index: &Index,
-        parts: &[usize],
-        key: &[u8],
-    ) -> Option<usize> {
-        let last = parts.iter().copied().max()?;
-        let mut rest = key;
-        let mut bytes = Vec::with_capacity(key.len() + 4);
-        let mut ends: SmallVec<[usize; 8]> = SmallVec::new();
-        for part in index.parts.iter().take(last + 1) {
-            self.take_part(part, &mut rest, &mut bytes)?;
-            ends.push(bytes.len());
-        }
-        let slice = |n: usize| {
-            let start = match n.checked_sub(1) {
-                None => 0,
-                Some(before) => *ends.get(before)?,
-            };
-            bytes.get(start..*ends.get(n)?)
-        };
-        let mut canon = Canon::new();
-        for n in parts {
-            canon.extend_from_slice(slice(*n)?);
-        }
-        router.of_canon(&canon)
-    }
-
-    fn take_part(
-        &self,
-        part: &crate::catalog::IndexPart,
-        rest: &mut &[u8],
-        out: &mut Vec<u8>,
-    ) -> Option<()> {
-        let column = self.columns.get(part.column)?;
-        take_key_part(&column.ty, column.nullable, part.desc, rest, out)
-    }
-
-    fn hidden_partition(&self, key: &[u8]) -> Option<usize> {
-        let id = key.last_chunk::<4>().map(|b| u32::from_be_bytes(*b))?;
-        let by = self.partitioning.as_ref()?;
-        by.partitions.iter().position(|p| p.id == id)
     }
 }
 

@@ -10,9 +10,9 @@
 //! * A range of the one column of a LIST: the partitions of the listed values
 //!   within. A short range of whole numbers counts as a list of values.
 
-use super::expr::Monotone;
-use super::{Method, Partitioning};
-use crate::catalog::Table;
+use crate::partition::expr::Monotone;
+use crate::partition::{Method, Partitioning};
+use crate::table::Table;
 use porpoise_types::{Value, ValueRef, encode_key};
 
 /// Combinations of values looked at; more, and everything may match.
@@ -77,7 +77,7 @@ impl Table {
                 })
                 .collect();
         }
-        let router = self.router_of_columns()?;
+        let router = self.router()?;
         let mut found: Vec<usize> = tuples
             .iter()
             .filter_map(|tuple| router.of_values(tuple.iter().map(Value::as_ref)))
@@ -90,7 +90,7 @@ impl Table {
     fn prune_range(&self, by: &Partitioning, known: &Known) -> Option<Vec<usize>> {
         let column = *by.columns.first()?;
         let ty = &self.columns.get(column)?.ty;
-        let router = self.router_of_columns()?;
+        let router = self.router()?;
         let (low, high) = ends(known);
         match by.method {
             Method::RangeColumns => {

@@ -1,0 +1,151 @@
+//! A table as readers and writers of rows use it: its definition and what is
+//! derived from it.
+//!
+//! Invariants:
+//! 1. A `Table` is immutable: what is derived agrees with the definition. A
+//!    change of the definition makes a new `Table`.
+//! 2. Expressions are compiled at first use, because their compiler is
+//!    registered after the catalog was read.
+
+pub(crate) mod layout;
+pub(crate) mod router;
+
+use crate::definition::{IndexKind, LayoutDef, TableDef, TableId};
+use crate::expressions::Compiled;
+use layout::Layout;
+use router::Router;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+/// A table: its definition, to which it dereferences, and what follows from
+/// that.
+#[derive(Clone, Debug)]
+pub struct Table {
+    def: TableDef,
+    /// Constraints whose parent this table is (self references included):
+    /// child table and position in its `foreign_keys`.
+    pub referenced_by: Vec<(TableId, usize)>,
+    /// The tables that a write to this one may read or change (parents,
+    /// children, and further along cascades), itself first: what a writing
+    /// statement publishes as used.
+    pub write_set: Arc<[TableId]>,
+    derived: Derived,
+}
+
+/// Layouts, routing and lists derived from a definition.
+#[derive(Clone, Debug)]
+pub(crate) struct Derived {
+    /// The layout rows are written in.
+    current: Layout,
+    /// Older ones, in order of version.
+    older: Vec<Layout>,
+    /// Positions of the unique indexes, the primary one excluded.
+    pub(crate) uniques: Vec<usize>,
+    /// Positions of NOT NULL columns.
+    pub(crate) not_null: Vec<usize>,
+    /// How a partitioned table's rows are dealt out.
+    pub(crate) router: Option<Router>,
+    /// Writing a row runs a program.
+    pub(crate) program: bool,
+    /// The program, once it was asked for.
+    pub(crate) compiled: OnceLock<Compiled>,
+}
+
+impl Derived {
+    fn new(table: &TableDef) -> Derived {
+        let mut layouts: Vec<Layout> = table
+            .layouts
+            .iter()
+            .map(|def| Layout::resolve(table, def))
+            .collect();
+        let current = layouts.pop().unwrap_or_else(|| {
+            let columns = table.columns.iter().map(|c| (c.id, c.ty.clone()));
+            let def = LayoutDef {
+                version: 0,
+                columns: columns.collect(),
+            };
+            Layout::resolve(table, &def)
+        });
+        Derived {
+            current,
+            older: layouts,
+            program: table.evaluates_expressions(),
+            compiled: OnceLock::new(),
+            router: table.partitioning.as_ref().map(|by| Router::new(table, by)),
+            uniques: (0..table.indexes.len())
+                .filter(|i| {
+                    table
+                        .indexes
+                        .get(*i)
+                        .is_some_and(|x| x.kind == IndexKind::Unique)
+                })
+                .collect(),
+            not_null: (0..table.columns.len())
+                .filter(|i| table.columns.get(*i).is_some_and(|c| !c.nullable))
+                .collect(),
+        }
+    }
+
+    /// The layout rows are written in.
+    #[inline]
+    pub(crate) fn current(&self) -> &Layout {
+        &self.current
+    }
+
+    /// The layout of rows of a table version.
+    #[inline]
+    pub(crate) fn of_version(&self, version: u32) -> Option<&Layout> {
+        if self.current.version <= version {
+            return Some(&self.current);
+        }
+        self.older.iter().rev().find(|l| l.version <= version)
+    }
+}
+
+impl Deref for Table {
+    type Target = TableDef;
+
+    #[inline]
+    fn deref(&self) -> &TableDef {
+        &self.def
+    }
+}
+
+impl Table {
+    /// The table of a definition, without relations to other tables.
+    pub fn new(def: TableDef) -> Table {
+        Table {
+            referenced_by: Vec::new(),
+            write_set: Arc::from([def.id]),
+            derived: Derived::new(&def),
+            def,
+        }
+    }
+
+    /// The table with another definition and the same relations.
+    pub(crate) fn redefined(&self, def: TableDef) -> Table {
+        Table {
+            referenced_by: self.referenced_by.clone(),
+            write_set: self.write_set.clone(),
+            ..Table::new(def)
+        }
+    }
+
+    /// The definition.
+    pub fn definition(&self) -> &TableDef {
+        &self.def
+    }
+
+    /// Layouts and lists derived from the definition.
+    #[inline]
+    pub(crate) fn derived(&self) -> &Derived {
+        &self.derived
+    }
+
+    /// Whether writing a row runs a program: a column is generated or a check
+    /// enforced.
+    #[inline]
+    pub fn has_program(&self) -> bool {
+        self.derived.program
+    }
+}

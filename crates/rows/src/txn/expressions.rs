@@ -1,0 +1,207 @@
+//! Evaluating a table's expressions for the rows of a statement: generated
+//! columns, checks, defaults.
+
+use super::Txn;
+use super::gather::check_not_null;
+use super::insert::InsertMode;
+use super::parts::Blobs;
+use super::update::{RowChange, UpdateMode};
+use crate::definition::ColumnDefault;
+use crate::error::{Error, Result};
+use crate::expressions::RowCx;
+use crate::row::{RowBuf, RowRef};
+use crate::table::Table;
+use porpoise_kv::Read;
+use porpoise_types::{Value, Warning};
+
+/// The refusals of a statement's rows, by position; empty when there is none.
+pub(crate) type Refused = Vec<Option<Error>>;
+
+fn refuse(refused: &mut Refused, at: usize, error: Error) {
+    if refused.len() <= at {
+        refused.resize_with(at + 1, || None);
+    }
+    if let Some(place) = refused.get_mut(at) {
+        *place = Some(error);
+    }
+}
+
+/// Takes a row's refusal out.
+pub(crate) fn refusal(refused: &mut Refused, at: usize) -> Option<Error> {
+    refused.get_mut(at).and_then(Option::take)
+}
+
+impl Txn {
+    /// What expressions of definitions see of the session, from now on.
+    pub fn set_row_cx(&mut self, cx: RowCx) {
+        self.row_cx = Some(Box::new(cx));
+    }
+
+    /// What expressions of definitions noted since it was asked last.
+    pub fn take_row_warnings(&mut self) -> Vec<Warning> {
+        let cx = self.row_cx.as_mut();
+        cx.map_or_else(Vec::new, |cx| std::mem::take(cx.warnings.get_mut()))
+    }
+
+    fn with_cx<T>(&self, run: impl FnOnce(&RowCx) -> Result<T>) -> Result<T> {
+        match &self.row_cx {
+            Some(cx) => run(cx),
+            None => run(&self.db.plain_cx()),
+        }
+    }
+
+    /// Computes the generated columns of a row about to be written, for those
+    /// who look at them before.
+    ///
+    /// # Errors
+    /// As [`RowProgram::generate`].
+    pub fn generate(&self, table: &Table, row: &mut [Value], number: u64) -> Result<()> {
+        if !table.has_program() {
+            return Ok(());
+        }
+        let program = self.db.program(table)?;
+        self.with_cx(|cx| program.generate(row, number, cx))
+    }
+
+    /// Puts expressions' values into the columns that are not given.
+    ///
+    /// # Errors
+    /// What the evaluation ends with.
+    pub fn fill_default_expressions(
+        &self,
+        table: &Table,
+        row: &mut [Value],
+        given: &dyn Fn(usize) -> bool,
+    ) -> Result<()> {
+        let program = self.db.program(table)?;
+        self.with_cx(|cx| {
+            for (position, column) in table.columns.iter().enumerate() {
+                if !matches!(column.default, ColumnDefault::Expr(_)) || given(position) {
+                    continue;
+                }
+                let value = program.default(position, row, cx)?;
+                if let Some(place) = row.get_mut(position) {
+                    *place = value;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Generated columns and checks of one row.
+    pub(crate) fn run_program(&self, table: &Table, row: &mut [Value], number: u64) -> Result<()> {
+        let program = self.db.program(table)?;
+        self.with_cx(|cx| {
+            program.generate(row, number, cx)?;
+            check_not_null(table, row)?;
+            program.check(row, cx)
+        })
+    }
+
+    /// The checks of a row whose generated columns are computed.
+    pub(crate) fn check_row(&self, table: &Table, row: &[Value]) -> Result<()> {
+        if !table.has_program() {
+            return Ok(());
+        }
+        let program = self.db.program(table)?;
+        self.with_cx(|cx| program.check(row, cx))
+    }
+
+    /// Runs the program over rows to be inserted; what was refused, up to the
+    /// first where that ends the statement.
+    pub(crate) fn prepare_new(
+        &self,
+        table: &Table,
+        rows: &mut [Vec<Value>],
+        mode: InsertMode,
+    ) -> Refused {
+        let mut refused = Refused::new();
+        for (at, row) in rows.iter_mut().enumerate() {
+            if let Err(error) = self.run_program(table, row, at as u64 + 1) {
+                refuse(&mut refused, at, error);
+                if mode != InsertMode::Ignore {
+                    break;
+                }
+            }
+        }
+        refused
+    }
+
+    /// Runs the program over rows to be changed, as [`Txn::prepare_new`].
+    /// Rows that stay the same are not asked.
+    ///
+    /// # Errors
+    /// The engine's, when large values are fetched.
+    pub(crate) fn prepare_changes(
+        &mut self,
+        table: &Table,
+        changes: &mut [RowChange],
+        mode: UpdateMode,
+    ) -> Result<Refused> {
+        let mut refused = Refused::new();
+        for (at, change) in changes.iter_mut().enumerate() {
+            if let Err(error) = self.prepare_change(table, change, mode, at as u64 + 1) {
+                refuse(&mut refused, at, error);
+                if mode != UpdateMode::Ignore {
+                    break;
+                }
+            }
+        }
+        Ok(refused)
+    }
+
+    /// The same for one row.
+    pub(crate) fn prepare_change(
+        &mut self,
+        table: &Table,
+        change: &mut RowChange,
+        mode: UpdateMode,
+        number: u64,
+    ) -> Result<()> {
+        self.make_whole(table, &change.key, &mut change.old, &mut change.new)?;
+        let mut new = std::mem::take(&mut change.new);
+        let done = self.generate(table, &mut new, number);
+        change.new = new;
+        done?;
+        let old = change.old.row(table)?;
+        let same = |(n, v): (usize, &Value)| v.as_ref() == old.get(n);
+        if mode != UpdateMode::Rewrite && change.new.iter().enumerate().all(same) {
+            return Ok(());
+        }
+        check_not_null(table, &change.new)?;
+        self.check_row(table, &change.new)
+    }
+
+    /// Fetches what a row lacks of its large values, into the row and into the
+    /// values that are to replace it and are still the old ones.
+    pub(crate) fn make_whole(
+        &mut self,
+        table: &Table,
+        primary: &[u8],
+        old: &mut RowBuf,
+        new: &mut [Value],
+    ) -> Result<()> {
+        let row = old.row(table)?;
+        if Blobs::All.missing(&row) == 0 {
+            return Ok(());
+        }
+        let mut kept: Vec<usize> = Vec::new();
+        for column in row.blobs() {
+            let start = new.get(column.position);
+            if matches!(start, Some(Value::Bytes(b)) if b.as_slice() == column.present) {
+                kept.push(column.position);
+            }
+        }
+        let mut rows = [(primary.to_vec(), old.clone())];
+        self.complete_rows(table, &mut rows, Blobs::All, Read::CURRENT)?;
+        let [(_, whole)] = rows;
+        let row: RowRef<'_> = whole.row(table)?;
+        for position in kept {
+            if let Some(place) = new.get_mut(position) {
+                *place = row.get(position).to_owned();
+            }
+        }
+        *old = whole;
+        Ok(())
+    }
+}
